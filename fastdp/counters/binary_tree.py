@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,6 +32,7 @@ class BinaryTree:
 
     horizon: int = 1024
     settles: bool = False
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         validation.integer("horizon", self.horizon, 1, 2**40)

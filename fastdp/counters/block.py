@@ -35,6 +35,7 @@ class Block:
     settles: bool = False
     width: ClassVar[int] = 2
     draws: ClassVar[int] = 2
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         validation.integer("size", self.size, 1, 2**40)

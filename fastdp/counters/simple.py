@@ -15,6 +15,7 @@ class Simple:
     width: ClassVar[int] = 0
     draws: ClassVar[int] = 1
     settles: ClassVar[bool] = False
+    rule: ClassVar[int] = 1
 
     def step(self, state: Integers, noise: Integers) -> Integers:
         """The noise itself; there is no state."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -67,6 +67,7 @@ class Network:
     """
 
     dim = 2
+    rule: ClassVar[int] = 1
 
     @validation.plain
     def __init__(self, lines: Any, *, geographic: bool = False, tolerance: float | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,6 +53,7 @@ class Polygons:
     """
 
     dim = 2
+    rule: ClassVar[int] = 1
 
     @validation.plain
     def __init__(self, geometry: Any, *, geographic: bool = False) -> None:

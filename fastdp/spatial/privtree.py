@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from fastdp import validation
 from fastdp.counters.base import counter_guarantee, event_guarantee
@@ -49,6 +49,8 @@ class PrivTree:
     consistent from the root down.
     """
 
+    rule: ClassVar[int] = 1
+
     def __init__(
         self,
         domain: Domain,
@@ -68,16 +70,14 @@ class PrivTree:
         self._plan = make_plan(domain, fan_out, max_depth, half, half, Simple(), threshold=threshold)
         self.domain, self.max_depth, self.fan_out = domain, self._plan.max_depth, self._plan.fan_out
         self._residents = decomposition.root_only(self._plan)
-        parameters = {
-            "domain": domain,
-            "epsilon": self.epsilon,
-            "max_depth": self.max_depth,
-            "fan_out": self.fan_out,
-            "threshold": validation.real("threshold", threshold),
-            "outside": self.outside,
-        }
-        self._key = Key.choose(seed, key).bind("PrivTree", parameters)
+        self.threshold = validation.real("threshold", threshold)
+        self._key = Key.choose(seed, key).bind(self)
         self._fitted = False
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, for noise keys."""
+        names = ("domain", "epsilon", "max_depth", "fan_out", "threshold", "outside")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def noise_fingerprint(self) -> str | None:

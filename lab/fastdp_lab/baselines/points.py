@@ -86,6 +86,7 @@ class OnStreamMachine(PointMachine):
     """
 
     threshold: float
+    rule: ClassVar[int] = 1
 
     @cached_property
     def plan(self) -> CellParameters:
@@ -115,6 +116,7 @@ class OnBatchMachine(PointMachine):
     """PrivTree on each batch; attribute as of :class:`OnStreamMachine`."""
 
     threshold: float
+    rule: ClassVar[int] = 1
 
     @cached_property
     def plan(self) -> CellParameters:
@@ -147,6 +149,7 @@ class FixedTreeMachine(PointMachine):
 
     threshold: float
     counter: Counter
+    rule: ClassVar[int] = 1
 
     @cached_property
     def plan(self) -> CellParameters:
