@@ -26,5 +26,5 @@ def choose_cache() -> None:
 
 
 if importlib.util.find_spec("fastdp_kernels") is None:
-    sys.path += [str(ROOT), str(ROOT / "kernels")]
+    sys.path += [str(ROOT), str(ROOT / "kernels"), str(ROOT / "lab")]
 choose_cache()

@@ -10,8 +10,10 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "kernels")]
-os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "kernels"), os.environ.get("PYTHONPATH", "")])
+sys.path[:0] = [str(ROOT), str(ROOT / "kernels"), str(ROOT / "lab")]
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(ROOT), str(ROOT / "kernels"), str(ROOT / "lab"), os.environ.get("PYTHONPATH", "")]
+)
 
 from sphinx.application import Sphinx  # noqa: E402
 

@@ -12,13 +12,10 @@ from fastdp._version import __version__
 
 if TYPE_CHECKING:
     from fastdp import (
-        analysis,
         auditing,
         counters,
-        datasets,
         engines,
         errors,
-        experiments,
         fleets,
         interop,
         ledger,
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
         randomness,
         smoothers,
         spatial,
-        systems,
         tables,
         thresholds,
     )
@@ -36,7 +32,6 @@ if TYPE_CHECKING:
     from fastdp.fleets.fleet import Fleet
     from fastdp.guarantee import Guarantee
     from fastdp.ledger.ledger import Ledger
-    from fastdp.queries import metrics, workloads
     from fastdp.randomness.key import Key
     from fastdp.randomness.public_draws import discrete_gaussian, discrete_laplace
     from fastdp.releases.batch import ReleasedMany
@@ -61,7 +56,6 @@ _HOMES = {
     "fastdp.fleets.fleet": ("Fleet",),
     "fastdp.guarantee": ("Guarantee",),
     "fastdp.ledger.ledger": ("Ledger",),
-    "fastdp.queries": ("metrics", "workloads"),
     "fastdp.randomness.key": ("Key",),
     "fastdp.randomness.public_draws": ("discrete_gaussian", "discrete_laplace"),
     "fastdp.releases.batch": ("ReleasedMany",),
@@ -101,23 +95,19 @@ __all__ = [
     "Windows",
     "__version__",
     "add_noise",
-    "analysis",
     "audit",
     "auditing",
     "counters",
     "counts",
-    "datasets",
     "discrete_gaussian",
     "discrete_laplace",
     "engines",
     "errors",
-    "experiments",
     "fleets",
     "interop",
     "ledger",
     "local",
     "means",
-    "metrics",
     "perturbers",
     "plan",
     "plots",
@@ -126,11 +116,9 @@ __all__ = [
     "release_many",
     "smoothers",
     "spatial",
-    "systems",
     "tables",
     "thresholds",
     "totals",
-    "workloads",
 ]
 
 

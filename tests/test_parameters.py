@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp import metrics, perturbers
+from fastdp import perturbers
 from fastdp.errors import FastDPError, ParameterError, StateError
 from fastdp.integer_grid import make_grid
 from fastdp.perturbers import Hierarchy
-from fastdp.queries.workloads import random_ranges
 from fastdp.smoothers import Recent
 from fastdp.systems.release import OPTIONS as OPTIONS_OF
 from fastdp.thresholds import Fixed, NoisyMax
+from fastdp_lab import metrics
+from fastdp_lab.queries.workloads import random_ranges
 
 HUGE = 10**400  # prints, but fits neither float64 nor int64
 UNPRINTABLE = 10**5000  # Python refuses to print it

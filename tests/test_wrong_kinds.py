@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp import counters, experiments, perturbers, smoothers, thresholds
+from fastdp import counters, perturbers, smoothers, thresholds
 from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp.local import Announcement, HistogramCollector, Piecewise, SquareWave, SumCollector, decode
 from fastdp.spatial import Box, CellIndex
 from fastdp.thresholds import renewals
+from fastdp_lab import sweeps
 
 MECHANISM = Piecewise(1.0, 0.0, 64.0)
 BOX = Box([0, 0], [1, 1])
@@ -77,7 +78,7 @@ def test_a_part_that_lacks_one_method_says_which() -> None:
 def test_paths_that_no_file_can_have(path: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     save = fastdp.ToPS(epsilon=1.0, bound=100).save
-    for take in (fastdp.Ledger, save, experiments.read_specification, experiments.load):
+    for take in (fastdp.Ledger, save, sweeps.read_specification, sweeps.load):
         with pytest.raises(ParameterError, match=r"(path|folder) = .*: expected the path of a file or folder"):
             take(path)
     assert not list(tmp_path.iterdir())
@@ -135,7 +136,7 @@ def test_tables_nested_5000_deep(text: str, tmp_path: Path) -> None:
     path = tmp_path / "deep.toml"
     path.write_text(text)
     with pytest.raises(DataError, match=rf"^{path}: .*too deep"):
-        experiments.read_specification(path)
+        sweeps.read_specification(path)
 
 
 @pytest.mark.parametrize("place", [("datasets", "name"), ("mechanisms", "name")])
@@ -148,4 +149,4 @@ def test_lone_surrogates_in_a_specification(place: tuple[str, str]) -> None:
     }
     tables[place[0]][0][place[1]] = "\ud800"
     with pytest.raises(ParameterError, match=r"\[0\]\.\w+ = '.ud800': expected a text of Unicode characters"):
-        experiments.from_table(tables)
+        sweeps.from_table(tables)

@@ -3,7 +3,7 @@
 Real streams are used where their files are; synthetic ones (the quantiles and means of ToPS Table 1 in four orders,
 and streams that outgrow their hold-out) always.  A short stream is extended by its reverse.  Every cell has seeds of
 its own.  The sweep can be interrupted; the same command resumes it.  A mechanism of one's own takes part by an entry
-point of the group "fastdp.benchmarks": a class with the methods of :class:`fastdp.experiments.System`.
+point of the group "fastdp.benchmarks": a class with the methods of :class:`fastdp_lab.sweeps.System`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from benchmarks import shared
 from benchmarks.accuracy import plans, report, streams
 from benchmarks.shared import add_data_option
-from fastdp import experiments
 from fastdp.errors import AccuracyWarning
-from fastdp.systems.w_event import SCHEMES
+from fastdp_lab import sweeps
+from fastdp_lab.baselines.w_event import SCHEMES
 
 EPSILONS = (0.01, 0.05, 0.1, 0.2, 1.0)
 #: Longest query of each class.
@@ -73,9 +73,9 @@ def _scheme(scheme: str, w: int) -> dict[str, Any]:
     return {"system": "w_event", "scheme": scheme, "contributions": w}
 
 
-def specification(options: argparse.Namespace) -> experiments.Specification:
+def specification(options: argparse.Namespace) -> sweeps.Specification:
     """The sweep."""
-    return experiments.from_table(
+    return sweeps.from_table(
         {
             "name": "accuracy",
             "seed": 1,
@@ -110,5 +110,5 @@ def run(options: argparse.Namespace) -> None:
     wanted = specification(options)
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.output or Path(scratch)
-        experiments.run(wanted, folder, data=options.data, workers=options.workers, progress=True)
-        report.show(experiments.load(folder), tuple(CLASSES), folder / "accuracy.png" if options.output else None)
+        sweeps.run(wanted, folder, data=options.data, workers=options.workers, progress=True)
+        report.show(sweeps.load(folder), tuple(CLASSES), folder / "accuracy.png" if options.output else None)

@@ -21,12 +21,12 @@ import fastdp
 from benchmarks import ROOT, shared
 from benchmarks.accuracy.streams import ORDERS, REAL, SYNTHETIC, holdout
 from benchmarks.shared import Floats, add_data_option, table
-from fastdp.datasets import TABLE1, hold_out_and_extend
-from fastdp.datasets.table1 import table1
 from fastdp.errors import AccuracyWarning
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.queries.workloads import random_ranges
 from fastdp.releases.release import Release
+from fastdp_lab.datasets import TABLE1, hold_out_and_extend
+from fastdp_lab.datasets.table1 import table1
+from fastdp_lab.queries.workloads import random_ranges
 
 EPSILONS = (0.01, 0.1, 1.0)
 LENGTHS = (1_000, 10_000, 100_000, 2**20)

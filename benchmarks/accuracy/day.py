@@ -12,11 +12,11 @@ import fastdp
 from benchmarks import shared
 from benchmarks.accuracy.streams import REAL, data_sets, register
 from benchmarks.shared import add_data_option
-from fastdp.experiments import DataSet, from_table
-from fastdp.experiments.data_source import load_truth
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds import ScaleFree
+from fastdp_lab.sweeps import DataSet, from_table
+from fastdp_lab.sweeps.data_source import load_truth
 
 #: Values that a picture shows, and stretches whose means are drawn.
 SHOWN, STRETCHES = 262_144, 512

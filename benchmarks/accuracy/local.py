@@ -16,9 +16,9 @@ from benchmarks.accuracy import local_ratios, local_scales, reference
 from benchmarks.accuracy.reference import Table, ratio, shown, shown_theta
 from benchmarks.accuracy.scenes import STREAMS, Scene
 from benchmarks.shared import Floats, add_data_option, table
-from fastdp.queries.metrics import mse
-from fastdp.queries.workloads import random_ranges
 from fastdp.thresholds import SquareWave
+from fastdp_lab.queries.metrics import mse
+from fastdp_lab.queries.workloads import random_ranges
 
 #: The reference has the DNS stream with B = 500 (its thetas are multiples of 500 / 1024), the paper with 2000.
 WIDE_DNS = "DNS, wide"

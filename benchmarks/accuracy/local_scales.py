@@ -18,11 +18,11 @@ from benchmarks import shared
 from benchmarks.accuracy.scale_free import REAL, Case
 from benchmarks.accuracy.scenes import read_values
 from benchmarks.shared import table
-from fastdp.datasets import table1
-from fastdp.datasets.table1 import TABLE1
 from fastdp.local import Hybrid
 from fastdp.randomness import Key
 from fastdp.thresholds import SquareWave, ThresholdTask
+from fastdp_lab.datasets import table1
+from fastdp_lab.datasets.table1 import TABLE1
 
 RULES = {
     "linear, plain EM": SquareWave(),

@@ -15,10 +15,10 @@ from benchmarks import shared
 from benchmarks.accuracy import reference
 from benchmarks.paper import pak_runs
 from benchmarks.shared import REFERENCE, Floats, add_data_option
-from fastdp import analysis
-from fastdp.queries.metrics import mse
-from fastdp.queries.workloads import random_ranges
 from fastdp.thresholds import PAKQuantile, SmoothQuantile
+from fastdp_lab import planning
+from fastdp_lab.queries.metrics import mse
+from fastdp_lab.queries.workloads import random_ranges
 
 LAGS = (50_000, 100_000)
 EPSILONS = (0.01, 0.05, 0.1)
@@ -30,7 +30,7 @@ PUBLISHED_RUNS = 20
 def improvement(streams: list[pak_runs.Stream], runs: int) -> Iterator[list[str]]:
     for stream in streams:
         light = ", ".join(
-            f"{p:g}: {'yes' if analysis.check_light_tail(stream.values, p).light else 'no'}"
+            f"{p:g}: {'yes' if planning.check_light_tail(stream.values, p).light else 'no'}"
             for p in (0.01, 0.005, 0.001)
         )
         for m in LAGS:

@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 from benchmarks.peers import w_event
 from benchmarks.peers.pegasus import PeGaSus
 from fastdp import validation
-from fastdp.experiments import SYSTEMS, RunResult
-from fastdp.experiments.parts import Parameters
-from fastdp.experiments.values.mechanisms import Floats, Indices, Run, Setting
 from fastdp.perturbers import Hierarchy
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Recent
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.systems.w_event import SCHEMES
 from fastdp.thresholds import Fixed, ScaleFree
+from fastdp_lab.baselines.w_event import SCHEMES
+from fastdp_lab.sweeps import SYSTEMS, RunResult
+from fastdp_lab.sweeps.parts import Parameters
+from fastdp_lab.sweeps.values.mechanisms import Floats, Indices, Run, Setting
 
 #: Exact prefix sums of the clipped stream, by position.
 Before = Callable[[Indices], Floats]

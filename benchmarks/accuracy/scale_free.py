@@ -14,14 +14,14 @@ import numpy as np
 from benchmarks import shared
 from benchmarks.accuracy.scenes import STREAMS, Stream, read_values
 from benchmarks.shared import Floats, add_data_option, table
-from fastdp.datasets import hold_out_and_extend, table1
-from fastdp.datasets.table1 import TABLE1
 from fastdp.errors import AccuracyWarning
 from fastdp.integer_grid import make_grid
 from fastdp.perturbers import Hierarchy
-from fastdp.queries.workloads import random_ranges
 from fastdp.randomness import Key
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask
+from fastdp_lab.datasets import hold_out_and_extend, table1
+from fastdp_lab.datasets.table1 import TABLE1
+from fastdp_lab.queries.workloads import random_ranges
 
 EPSILONS = (0.01, 0.05, 0.1, 0.2, 1.0)
 REAL = {**STREAMS, "web clicks": Stream("bmswebview1_length.npz", 497, None)}

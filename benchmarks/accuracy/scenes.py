@@ -16,16 +16,17 @@ from typing import NamedTuple
 import numpy as np
 
 import fastdp
+import fastdp_lab
 from benchmarks import shared
 from benchmarks.shared import Floats
-from fastdp.datasets import hold_out_and_extend
 from fastdp.perturbers import Hierarchy, Perturber
-from fastdp.queries.metrics import mae, mmae, mmse, mse
-from fastdp.queries.workloads import random_ranges
 from fastdp.randomness.key import Binding, Key
 from fastdp.smoothers import Smoother
 from fastdp.thresholds import Chooser, Fixed, NoisyMax, Threshold, ThresholdTask
 from fastdp.thresholds.base import held_out
+from fastdp_lab.datasets import hold_out_and_extend
+from fastdp_lab.queries.metrics import mae, mmae, mmse, mse
+from fastdp_lab.queries.workloads import random_ranges
 
 H_2 = Hierarchy(2, consistent=False, prune=0)
 H_16 = Hierarchy(16, consistent=False, prune=0)
@@ -178,7 +179,7 @@ def run(scene: Scene, method: Method, epsilon: float, seed: int) -> Errors:
     begin = perf_counter()
     theta = 0.0 if method.threshold is None else scene.theta(method.threshold, epsilon, seed)
     if method.perturber is None:
-        release = fastdp.systems.Zeros().release(scene.body)
+        release = fastdp_lab.baselines.Zeros().release(scene.body)
     else:
         budget = epsilon if method.range_epsilon is None else method.range_epsilon
         release = scene.release(theta, method.perturber, method.smoother, budget, seed)

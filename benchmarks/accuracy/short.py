@@ -18,13 +18,13 @@ import numpy as np
 import fastdp
 from benchmarks.accuracy.streams import REAL
 from benchmarks.shared import Floats, add_data_option, table
-from fastdp.datasets.extension import extend_by_reflection
 from fastdp.errors import AccuracyWarning
-from fastdp.queries.workloads import random_ranges
 from fastdp.randomness import Key
 from fastdp.systems.stream import whole
 from fastdp.systems.stream.pace import DEFAULT_RANGE
 from fastdp.thresholds import ScaleFree
+from fastdp_lab.datasets.extension import extend_by_reflection
+from fastdp_lab.queries.workloads import random_ranges
 
 SIZES = (1000, 10_000, 100_000, 2**20)
 EPSILONS = (0.1, 1.0)

@@ -12,7 +12,7 @@ from benchmarks.accuracy.reference import ratio
 from benchmarks.accuracy.spatial_runs import DEPTH, METHODS, SCENES, Method, Scene, measure
 from benchmarks.shared import table
 from fastdp import AdaptivePHDStream
-from fastdp.datasets import cut_events
+from fastdp_lab.datasets import cut_events
 
 EPSILON = 1.0
 #: Batches behind the first one.

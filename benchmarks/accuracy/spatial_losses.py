@@ -9,9 +9,9 @@ import numpy as np
 from benchmarks.accuracy.spatial_runs import DEPTH, EPSILONS, PAPER, SCENES
 from benchmarks.shared import Floats, table
 from fastdp import PHDStream
-from fastdp.analysis.tree_loss import tree_step_loss
-from fastdp.datasets import SpatialStream
 from fastdp.spatial import Box
+from fastdp_lab.datasets import SpatialStream
+from fastdp_lab.planning.tree_loss import tree_step_loss
 
 SCORES = ("repaired", "paper")
 ATTACKS = 200

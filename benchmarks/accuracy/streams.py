@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks import shared
 from benchmarks.shared import Floats
-from fastdp.experiments.values.data_set import GENERATORS, Generator
+from fastdp_lab.sweeps.values.data_set import GENERATORS, Generator
 
 TUNING, REPORTING = "tuning", "reporting"
 

@@ -17,10 +17,10 @@ import fastdp
 from benchmarks import shared
 from benchmarks.accuracy import streams
 from benchmarks.shared import Floats, add_data_option, table
-from fastdp.datasets import hold_out_and_extend, table1
-from fastdp.datasets.table1 import TABLE1
 from fastdp.errors import AccuracyWarning
-from fastdp.queries.workloads import random_ranges
+from fastdp_lab.datasets import hold_out_and_extend, table1
+from fastdp_lab.datasets.table1 import TABLE1
+from fastdp_lab.queries.workloads import random_ranges
 
 R = shared.MAX_RANGE
 EPSILONS = (0.01, 0.05, 0.2, 1.0)

@@ -16,7 +16,7 @@ from benchmarks import ROOT
 from benchmarks.accuracy.counts_mode import PUBLISHED, REVISED, dns, pedestrians, prefix_sums, taxi
 from benchmarks.shared import Floats, add_data_option, table
 from fastdp import Adaptive
-from fastdp.systems.w_event import SCHEMES, WEvent
+from fastdp_lab.baselines.w_event import SCHEMES, WEvent
 
 RESULTS = ROOT / "benchmarks" / "results" / "w_event.json"
 WINDOWS = (10, 40, 120)

@@ -14,10 +14,10 @@ from benchmarks.audit.catalogue import exact_controls, negative_controls, shippe
 from benchmarks.audit.coupling_cases import shipped as coupling_cases
 from benchmarks.audit.coupling_controls import negative_controls as coupling_controls
 from benchmarks.shared import heading
-from fastdp.auditing.catalogue import Case
-from fastdp.auditing.catalogue.exact_losses import exact_losses
-from fastdp.auditing.couplings import INSTANCES, check
-from fastdp.auditing.lines import COLUMNS, Line, audited, computed, warm
+from fastdp_lab.audit.catalogue import Case
+from fastdp_lab.audit.catalogue.exact_losses import exact_losses
+from fastdp_lab.audit.couplings import INSTANCES, check
+from fastdp_lab.audit.lines import COLUMNS, Line, audited, computed, warm
 
 #: A negative control is audited with so many runs, one after the other, until its claim is refuted.
 LOOKS = tuple(factor * 10**power for power in range(3, 10) for factor in (1, 3))

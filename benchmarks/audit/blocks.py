@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.audit import row_kernels
-from fastdp.auditing.catalogue.case import ManyRuns
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import make_grid
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
 from fastdp.systems.stream.progress import Progress
+from fastdp_lab.audit.catalogue.case import ManyRuns
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

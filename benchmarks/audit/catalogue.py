@@ -27,10 +27,18 @@ from benchmarks.audit.parts import (
 )
 from benchmarks.audit.quantiles import quantile
 from benchmarks.audit.splits import POINTS, attack, splits
-from fastdp.auditing.catalogue import Case, audit_cases
-from fastdp.auditing.catalogue.case import FAST, MANY, MEDIUM, SLOW, ManyRuns, one_run
-from fastdp.auditing.catalogue.exact_losses import DELTA, OUTCOMES, WIDE, pak_noise_loss, split_plan
-from fastdp.auditing.catalogue.inputs import (
+from fastdp.counters import BinaryTree, Block
+from fastdp.perturbers import Flat, Hierarchy
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.spatial import Box
+from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.thresholds import PAKQuantile, SmoothQuantile
+from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
+from fastdp_lab.audit.catalogue import Case, audit_cases
+from fastdp_lab.audit.catalogue.case import FAST, MANY, MEDIUM, SLOW, ManyRuns, one_run
+from fastdp_lab.audit.catalogue.exact_losses import DELTA, OUTCOMES, WIDE, pak_noise_loss, split_plan
+from fastdp_lab.audit.catalogue.inputs import (
     EVENT,
     LATER_HOLDOUT,
     PAIR,
@@ -41,8 +49,8 @@ from fastdp.auditing.catalogue.inputs import (
     late_events,
     repeated_counts,
 )
-from fastdp.auditing.catalogue.points import adaptive, chosen_counts, points, trees
-from fastdp.auditing.catalogue.streams import (
+from fastdp_lab.audit.catalogue.points import adaptive, chosen_counts, points, trees
+from fastdp_lab.audit.catalogue.streams import (
     make_composed,
     make_events,
     make_fixed,
@@ -55,17 +63,9 @@ from fastdp.auditing.catalogue.streams import (
     replay,
     risen,
 )
-from fastdp.auditing.catalogue.sums import RULES, small_task, sums
-from fastdp.auditing.catalogue.tables import tables
-from fastdp.auditing.exact import ExactLoss, noisy_max_loss, smooth_noise_loss, split_loss
-from fastdp.counters import BinaryTree, Block
-from fastdp.perturbers import Flat, Hierarchy
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
-from fastdp.spatial import Box
-from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.thresholds import PAKQuantile, SmoothQuantile
-from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
+from fastdp_lab.audit.catalogue.sums import RULES, small_task, sums
+from fastdp_lab.audit.catalogue.tables import tables
+from fastdp_lab.audit.exact import ExactLoss, noisy_max_loss, smooth_noise_loss, split_loss
 
 #: Their inputs show too little of the claim: half the noise is not distinguishable from all of it.
 TOO_MILD = ("pak-holdout", "phdstream", "phdstream-whole", "phdstream-settling", "w-event-distribution")

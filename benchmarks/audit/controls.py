@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 
 from benchmarks.audit.blocks import LOOKED_AT, BlocksTrials
 from benchmarks.audit.parts import THETA, binary_tree
-from fastdp.auditing.catalogue.case import ManyRuns, OneRun
-from fastdp.auditing.catalogue.points import make_selective
-from fastdp.auditing.catalogue.streams import SMALL, collected, make_rising, pieces
 from fastdp.counters import Counter, SelectiveCounting
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Hierarchy
@@ -29,6 +26,9 @@ from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax
+from fastdp_lab.audit.catalogue.case import ManyRuns, OneRun
+from fastdp_lab.audit.catalogue.points import make_selective
+from fastdp_lab.audit.catalogue.streams import SMALL, collected, make_rising, pieces
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

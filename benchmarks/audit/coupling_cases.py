@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp.auditing.couplings import coupling_cases
-from fastdp.auditing.couplings.check import KEY, Case, Instance, Seen
-from fastdp.auditing.couplings.point_cases import event_of, of_points, shape_of
-from fastdp.auditing.couplings.points import COORDINATES, Batch
-from fastdp.auditing.couplings.stream_cases import noisy_choice, of_stream, publisher, shifted
-from fastdp.auditing.couplings.streams import (
+from fastdp.perturbers import Blocks, Flat
+from fastdp.randomness.key import Key
+from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+from fastdp.thresholds import Fixed
+from fastdp.thresholds.base import ThresholdTask, held_out
+from fastdp_lab.audit.couplings import coupling_cases
+from fastdp_lab.audit.couplings.check import KEY, Case, Instance, Seen
+from fastdp_lab.audit.couplings.point_cases import event_of, of_points, shape_of
+from fastdp_lab.audit.couplings.points import COORDINATES, Batch
+from fastdp_lab.audit.couplings.stream_cases import noisy_choice, of_stream, publisher, shifted
+from fastdp_lab.audit.couplings.streams import (
     BOUND,
     Floats,
     Generator,
@@ -19,11 +24,6 @@ from fastdp.auditing.couplings.streams import (
     pick,
     values_of,
 )
-from fastdp.perturbers import Blocks, Flat
-from fastdp.randomness.key import Key
-from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
-from fastdp.thresholds import Fixed
-from fastdp.thresholds.base import ThresholdTask, held_out
 
 #: Values of a stream on which blocks have changed their length.
 LONG = 1200

@@ -15,12 +15,6 @@ from benchmarks.audit.coupling_cases import turning
 from benchmarks.audit.splits import attack
 from benchmarks.audit.table_controls import table_controls
 from fastdp.arrays.column import as_floats
-from fastdp.auditing.couplings.check import Case, Instance
-from fastdp.auditing.couplings.counter_cases import running_counts, selective
-from fastdp.auditing.couplings.point_cases import of_points
-from fastdp.auditing.couplings.points import Event
-from fastdp.auditing.couplings.stream_cases import events, of_stream, publisher, whole, windows
-from fastdp.auditing.couplings.streams import Make, pick
 from fastdp.counters import BinaryTree, Block
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
 from fastdp.randomness.given import GivenKey
@@ -40,6 +34,12 @@ from fastdp.systems.stream.whole import WholeStream
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels import block_lengths
+from fastdp_lab.audit.couplings.check import Case, Instance
+from fastdp_lab.audit.couplings.counter_cases import running_counts, selective
+from fastdp_lab.audit.couplings.point_cases import of_points
+from fastdp_lab.audit.couplings.points import Event
+from fastdp_lab.audit.couplings.stream_cases import events, of_stream, publisher, whole, windows
+from fastdp_lab.audit.couplings.streams import Make, pick
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.audit import row_kernels as kernel
-from fastdp.auditing.catalogue.case import ManyRuns
 from fastdp.counters import Counter, RunningCounts
 from fastdp.counters.base import noise_scale
 from fastdp.guarantee import Guarantee
@@ -24,6 +23,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.systems.pak.running_sum import RunningSum
+from fastdp_lab.audit.catalogue.case import ManyRuns
 
 Integers = NDArray[np.int64]
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.auditing.catalogue.case import ManyRuns
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.quantile import CELLS
 from fastdp.thresholds.sorted_holdout import rank_of
+from fastdp_lab.audit.catalogue.case import ManyRuns
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from benchmarks.audit import row_kernels as kernel
 from benchmarks.audit.parts import draw_noise
-from fastdp.auditing.catalogue.case import ManyRuns
-from fastdp.auditing.catalogue.exact_losses import split_plan
 from fastdp.counters.base import event_guarantee
 from fastdp.randomness.key import Key
 from fastdp.spatial import cells
+from fastdp_lab.audit.catalogue.case import ManyRuns
+from fastdp_lab.audit.catalogue.exact_losses import split_plan
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

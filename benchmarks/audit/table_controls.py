@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from fastdp.auditing.couplings.check import Case
-from fastdp.auditing.couplings.streams import Generator
-from fastdp.auditing.couplings.table_cases import draw, draw_online
-from fastdp.auditing.couplings.tables import Release, Rows, TableInstance, at, batch_release, see_release
 from fastdp.randomness.key import Key
 from fastdp.tables import choices, cut
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantity import Quantity
+from fastdp_lab.audit.couplings.check import Case
+from fastdp_lab.audit.couplings.streams import Generator
+from fastdp_lab.audit.couplings.table_cases import draw, draw_online
+from fastdp_lab.audit.couplings.tables import Release, Rows, TableInstance, at, batch_release, see_release
 
 #: Of the public windows.
 START, STOP = 60, 240

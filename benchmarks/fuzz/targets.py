@@ -23,7 +23,6 @@ import fastdp
 from fastdp import local
 from fastdp.cli.event_batches import in_order
 from fastdp.errors import DataError, FastDPError
-from fastdp.experiments.specification import read_specification
 from fastdp.files.event_reader import read_events
 from fastdp.files.readers import open_source
 from fastdp.local import encoding
@@ -34,6 +33,7 @@ from fastdp.state import journal
 from fastdp.state.content import as_text
 from fastdp.state.seal import MAGIC
 from fastdp.state.sealed_file import StateFile
+from fastdp_lab.sweeps.specification import read_specification
 
 #: Ends that are meant to be read: one line each.
 CLEAN = (FastDPError, OSError)

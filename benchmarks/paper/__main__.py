@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fastdp.experiments.specification import Specification
+    from fastdp_lab.sweeps.specification import Specification
 
 HERE = Path(__file__).parent
 #: Repetitions with --quick.
@@ -178,8 +178,8 @@ def draw(item: Item, options: Options) -> list[Path]:
     if item.script is not None:
         options.output.mkdir(parents=True, exist_ok=True)
         return item.script(options) or []
-    from fastdp.experiments import run
-    from fastdp.experiments.figures import draw_all
+    from fastdp_lab.sweeps import run
+    from fastdp_lab.sweeps.figures import draw_all
 
     specification = sweep_of(item, options.data)
     # A figure of one run shows that run.
@@ -205,7 +205,7 @@ def sweep_of(item: Item, data: Path | None) -> Specification:
     """The sweep of an item; on real streams wherever a folder has them."""
     from benchmarks.paper.phd_sweeps import with_real_points
     from benchmarks.paper.real import with_real_streams
-    from fastdp.experiments import from_table, read_specification
+    from fastdp_lab.sweeps import from_table, read_specification
 
     path = HERE / f"{item.sweep}.toml"
     if data is None:

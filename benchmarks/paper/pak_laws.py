@@ -24,8 +24,8 @@ from benchmarks.accuracy.scenes import STREAMS, read_values
 from benchmarks.paper.pak_runs import Stream, synthetic
 from benchmarks.paper.pak_tables import P_MAX
 from benchmarks.shared import Floats
-from fastdp import analysis
-from fastdp.experiments.drawing import COLOURS, GREY, TRUTH, grid, legend
+from fastdp_lab import planning
+from fastdp_lab.sweeps.drawing import COLOURS, GREY, TRUTH, grid, legend
 
 BIKES, RETAIL = "tables/bike_trips.parquet", "tables/retail_lines.parquet"
 #: p of Figure 6, one line each.
@@ -121,7 +121,7 @@ def draw_light_tails(streams: list[Stream]) -> Any:
     figure, axes = _grid(streams, f"Figure 5 of PAK: the tail beyond p = {P_MAX:g}, and the exponential law's")
     handles: dict[str, Any] = {}
     for ax, stream in zip(axes, streams, strict=True):
-        verdict = analysis.check_light_tail(stream.values, P_MAX)
+        verdict = planning.check_light_tail(stream.values, P_MAX)
         end = max(float(np.max(stream.values)), 1.5 * verdict.x_p)
         points = np.linspace(0.0, end, POINTS)
         above = 1.0 - _share_up_to(stream.values, points)
@@ -140,7 +140,7 @@ def draw_search(streams: list[Stream]) -> Any:
     figure, axes = _grid(streams, r"Figure 6 of PAK: $r\,x_p\,/\,x_{p^r}$ against $p^r$ (light-tailed: at least 1)")
     handles: dict[str, Any] = {}
     for ax, stream in zip(axes, streams, strict=True):
-        found = analysis.search_p_max(stream.values, SHARES)
+        found = planning.search_p_max(stream.values, SHARES)
         for k, (p, error) in enumerate(zip(found.p, found.error, strict=True)):
             (handles[f"p = {p:g}"],) = ax.plot(found.targets, 1.0 + error, color=COLOURS[k], linewidth=1.3)
         ax.axhline(1.0, color=TRUTH, linewidth=0.8)

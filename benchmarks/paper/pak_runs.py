@@ -1,7 +1,7 @@
 """PAK and the plain binary tree on real streams: what the tables and figures of PAK's evaluation share.
 
-Parameters come from the first m values by ``fastdp.analysis.optimise_pak``, as in the paper: an evaluation on public
-data, not a private release.
+Parameters come from the first m values by ``fastdp_lab.planning.optimise_pak``, as in the paper: an evaluation on
+public data, not a private release.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import fastdp
 from benchmarks import shared
 from benchmarks.paper.pak_tables import DELTA, P_MAX, PAPER, REAL, SampleSensitivity, best
 from benchmarks.shared import Floats
-from fastdp import analysis
-from fastdp.analysis.pak_optimiser import Optimum
-from fastdp.datasets import hold_out_and_extend
 from fastdp.thresholds import Fixed
+from fastdp_lab import planning
+from fastdp_lab.datasets import hold_out_and_extend
+from fastdp_lab.planning.pak_optimiser import Optimum
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ def optimise(stream: Stream, m: int, epsilon: float) -> Optimum:
     """Section VI-A with the first m values as the distribution and for the smooth sensitivity."""
     first = np.sort(stream.values[:m])
     exact = SampleSensitivity(first, stream.bound)
-    return best(analysis.sample_quantile(first), exact, stream.values.size, m, stream.bound, epsilon=epsilon)
+    return best(planning.sample_quantile(first), exact, stream.values.size, m, stream.bound, epsilon=epsilon)
 
 
 @lru_cache(maxsize=32)
@@ -118,4 +118,4 @@ def measure(stream: Stream, m: int, epsilon: float, runs: int) -> Runs:
 def outlier_bound(runs: Runs, n: int) -> float:
     """The second term of Eq. 16, which bounds the error by clipping."""
     chosen = runs.optimum
-    return analysis.outlier_error(chosen.quantile, n, chosen.p, chosen.r, chosen.beta_out)
+    return planning.outlier_error(chosen.quantile, n, chosen.p, chosen.r, chosen.beta_out)

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import analysis
-from fastdp.analysis.pak_distributions import Quantile
-from fastdp.analysis.pak_noise import Noise
-from fastdp.analysis.pak_optimiser import Optimum
+from fastdp_lab import planning
+from fastdp_lab.planning.pak_distributions import Quantile
+from fastdp_lab.planning.pak_noise import Noise
+from fastdp_lab.planning.pak_optimiser import Optimum
 
 Floats = NDArray[np.float64]
 DELTA, BETA, P_MAX = 2.0**-20, 0.02, 0.005
@@ -96,7 +96,7 @@ def best(
     quantile: Quantile, exact: SampleSensitivity | None, n: int, m: int | None, bound: float, **more: object
 ) -> Optimum:
     options: dict[str, object] = {"epsilon": 1.0, "delta": DELTA, "beta": BETA, "p_max": P_MAX} | more
-    return analysis.optimise_pak(quantile, n, m, bound, smooth_sensitivity=exact, **options)  # type: ignore[arg-type]
+    return planning.optimise_pak(quantile, n, m, bound, smooth_sensitivity=exact, **options)  # type: ignore[arg-type]
 
 
 def line(m: int, how: str, row: Optimum) -> str:
@@ -111,16 +111,16 @@ def line(m: int, how: str, row: Optimum) -> str:
 
 def criteria() -> None:
     print(f"Criteria for m: beta = {BETA}, delta = 2^-20, eps = 1, p_max = {P_MAX}")
-    print(f"  first, g(0.5, p_max, m) < beta (paper: 20,000): {analysis.quantile_criterion(BETA, P_MAX):,}")
-    print(f"    with lambda = 0.8: {analysis.quantile_criterion(BETA, P_MAX, 0.8):,}")
-    print(f"    with delta in place of beta: {analysis.quantile_criterion(DELTA, P_MAX):,}")
-    printed = analysis.sensitivity_criterion(1.0, DELTA, BETA, P_MAX, as_printed=True)
+    print(f"  first, g(0.5, p_max, m) < beta (paper: 20,000): {planning.quantile_criterion(BETA, P_MAX):,}")
+    print(f"    with lambda = 0.8: {planning.quantile_criterion(BETA, P_MAX, 0.8):,}")
+    print(f"    with delta in place of beta: {planning.quantile_criterion(DELTA, P_MAX):,}")
+    printed = planning.sensitivity_criterion(1.0, DELTA, BETA, P_MAX, as_printed=True)
     print(f"  second, Laplace quantile with the Gaussian's a, as printed (paper: 80,000): {printed:,}")
     for noise in ("laplace", "gaussian"):
-        print(f"    {noise} throughout: {analysis.sensitivity_criterion(1.0, DELTA, BETA, P_MAX, noise):,}")
+        print(f"    {noise} throughout: {planning.sensitivity_criterion(1.0, DELTA, BETA, P_MAX, noise):,}")
     print("  all three, with 0.85 of the budget (recommended_lag), and what it is worth:")
     for name, (_, x, bound, n, _) in PAPER.items():
-        quantile = analysis.exponential_quantile(x / -math.log(P_MAX), bound)
+        quantile = planning.exponential_quantile(x / -math.log(P_MAX), bound)
         m = best(quantile, None, n, None, bound).m
         exact = SampleSensitivity(ideal_sample(quantile, m), bound)
         print(f"    {name}: m = {m:,}, IF by scan {best(quantile, exact, n, m, bound).improvement:.2f}")
@@ -128,7 +128,7 @@ def criteria() -> None:
 
 def tables(options: dict[str, object]) -> None:
     for name, (unit, x, bound, n, rows) in PAPER.items():
-        quantile = analysis.exponential_quantile(x / -math.log(P_MAX), bound)
+        quantile = planning.exponential_quantile(x / -math.log(P_MAX), bound)
         print(f"\n{name}: n = {n:,}, B = {bound:g} {unit}; assumed: exponential, p = {P_MAX} quantile {x:g} {unit}")
         print(HEADER)
         for m, (factor, r, lambda_, p, share) in rows.items():
@@ -141,7 +141,7 @@ def tables(options: dict[str, object]) -> None:
 def figure_seven(options: dict[str, object]) -> None:
     """The improvement factor by the bound, against epsilon and m."""
     unit, x, bound, n, _ = PAPER["Table I, train trips"]
-    quantile = analysis.exponential_quantile(x / -math.log(P_MAX), bound)
+    quantile = planning.exponential_quantile(x / -math.log(P_MAX), bound)
     print(f"\nFigure 7: assumptions of Table I (x = {x:g} {unit}); IF with SS by Eq. 19, and by scan")
     for m, epsilons in ((FIGURE_7_LAG, EPSILONS), *((m, (1.0,)) for m in LAGS)):
         exact = SampleSensitivity(ideal_sample(quantile, m), bound)
@@ -160,21 +160,21 @@ def real_streams(folder: Path, options: dict[str, object]) -> None:
             values = archive["values"].astype(np.float64)
         print(f"\n{name}: n = {values.size:,}, B = {bound:g} {unit}")
         for p in (0.05, 0.01, 0.005, 0.001):
-            check = analysis.check_light_tail(values, p)
+            check = planning.check_light_tail(values, p)
             verdict = "light" if check.light else "not light"
             print(
                 f"  beyond p = {p:5}: {verdict}, x_p = {check.x_p:g}, largest violation "
                 f"{check.largest_violation:.2e} at {check.at:g} (accepted {check.tolerance:.2e}), "
                 f"share of points violated {check.violated_share:.3f}"
             )
-        search = analysis.search_p_max(values)
+        search = planning.search_p_max(values)
         print(f"  p_max by the search of section V-B: {search.p_max}; smallest r x_p / x_(p^r) - 1 for each p:")
         shortfall = np.nanmin(search.error, axis=1)
         print("    " + ", ".join(f"{p:g}: {error:+.2f}" for p, error in zip(search.p, shortfall, strict=True)))
         print(HEADER)
         for m in LAGS:
             first = np.sort(values[:m])
-            quantile, exact = analysis.sample_quantile(first), SampleSensitivity(first, bound)
+            quantile, exact = planning.sample_quantile(first), SampleSensitivity(first, bound)
             for how, sensitivity in (("Eq. 19", None), ("scan", exact)):
                 print(line(m, how, best(quantile, sensitivity, values.size, m, bound, **options)))
 

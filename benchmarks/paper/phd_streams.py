@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fastdp.datasets import (
+from fastdp.spatial import Box, Domain, Network, Polygons
+from fastdp.spatial.domain_file import read_domain
+from fastdp.spatial.geometry import load
+from fastdp_lab.datasets import (
     SpatialStream,
     concentric_circles,
     load_circles,
@@ -20,12 +23,9 @@ from fastdp.datasets import (
     made_up_pickups,
     made_up_streets,
 )
-from fastdp.datasets.spatial_files import DAY
-from fastdp.experiments.drawing import grid
-from fastdp.experiments.points.domains import confined
-from fastdp.spatial import Box, Domain, Network, Polygons
-from fastdp.spatial.domain_file import read_domain
-from fastdp.spatial.geometry import load
+from fastdp_lab.datasets.spatial_files import DAY
+from fastdp_lab.sweeps.drawing import grid
+from fastdp_lab.sweeps.points.domains import confined
 
 #: The real streams in the folder of ``--data``.
 GOWALLA, PICKUPS, CIRCLES = "gowalla_sample.csv.gz", "uber_nyc_b02512.csv.gz", "motion_circles_synthetic.csv.gz"

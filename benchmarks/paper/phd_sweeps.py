@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.paper.phd_streams import CIRCLES, GOWALLA, HORIZON, PICKUPS, STREETS
-from fastdp.datasets import load_gowalla
-from fastdp.datasets.spatial_files import DAY
-from fastdp.experiments.drawing import NAMES, Table, grid, legend, looks, quartiles
+from fastdp_lab.datasets import load_gowalla
+from fastdp_lab.datasets.spatial_files import DAY
+from fastdp_lab.sweeps.drawing import NAMES, Table, grid, legend, looks, quartiles
 
 METRIC = "relative_error"
 #: What a parameter is.

@@ -11,12 +11,12 @@ import fastdp
 from benchmarks import shared
 from benchmarks.accuracy.scenes import STREAMS, read_values
 from benchmarks.shared import Floats, table
-from fastdp.datasets import TABLE1, hold_out_and_extend, table1
-from fastdp.experiments.drawing import COLOURS, TRUTH, grid, legend
 from fastdp.perturbers import Hierarchy
-from fastdp.queries.metrics import mse
-from fastdp.queries.workloads import random_ranges
 from fastdp.thresholds import Fixed
+from fastdp_lab.datasets import TABLE1, hold_out_and_extend, table1
+from fastdp_lab.queries.metrics import mse
+from fastdp_lab.queries.workloads import random_ranges
+from fastdp_lab.sweeps.drawing import COLOURS, TRUTH, grid, legend
 
 LEVELS = (0.85, 0.95, 0.995, 1.0)
 EPSILON, C = 0.1, 60.0

@@ -1,7 +1,7 @@
 """Uniform, Sample, budget distribution and budget absorption (Kellaris et al. 2014), with floating-point noise.
 
-For comparisons on long streams only, some hundred times as fast as :class:`fastdp.systems.WEvent`, which draws its
-noise exactly and binds it to the values.
+For comparisons on long streams only, some hundred times as fast as :class:`fastdp_lab.baselines.WEvent`, which draws
+its noise exactly and binds it to the values.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.systems.w_event import SCHEMES, Scheme
+from fastdp_lab.baselines.w_event import SCHEMES, Scheme
 
 Floats = NDArray[np.float64]
 _SAMPLE, _DISTRIBUTION, _ABSORPTION = (SCHEMES.index(name) for name in ("sample", "distribution", "absorption"))
@@ -24,7 +24,7 @@ def release(
     Parameters
     ----------
     scheme
-        As for :class:`fastdp.systems.WEvent`.
+        As for :class:`fastdp_lab.baselines.WEvent`.
     values : float64[n]
         Within [0, bound].
     bound, epsilon, w

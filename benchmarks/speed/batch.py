@@ -15,9 +15,9 @@ from benchmarks import shared
 from benchmarks.shared import Floats, item_counts
 from benchmarks.speed.measure import Group, Task
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.queries.workloads import random_ranges
 from fastdp.smoothers import Recent
 from fastdp.thresholds import Fixed, NoisyMax
+from fastdp_lab.queries.workloads import random_ranges
 
 STREAMS, LENGTH = 4_000, 1_000
 BOUND, THETA, EPSILON = 100.0, 60.0, 1.0

@@ -64,7 +64,7 @@ SPATIAL_PEAK = (
     + """
 import tracemalloc
 from benchmarks.speed.spatial import whole_run
-from fastdp.datasets import concentric_circles
+from fastdp_lab.datasets import concentric_circles
 whole_run(concentric_circles(5_000, seed=0), 1.0, "simple", seed=0).sample()
 stream = concentric_circles(seed=0)
 traced = {traced}

@@ -14,13 +14,13 @@ import fastdp
 from benchmarks import shared
 from benchmarks.shared import DATA, Floats, item_counts
 from fastdp import PHDStream, local
-from fastdp.datasets import concentric_circles
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp.spatial import Box
 from fastdp.thresholds import PAKQuantile
 from fastdp.thresholds.smooth_noise import calibrate, decay_table
 from fastdp_kernels import consistency
+from fastdp_lab.datasets import concentric_circles
 
 
 @dataclass(frozen=True)

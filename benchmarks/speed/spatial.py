@@ -18,8 +18,8 @@ from benchmarks.speed import fresh
 from benchmarks.speed.inputs import circles, started
 from benchmarks.speed.measure import Group, Task
 from fastdp import AdaptivePHDStream, PHDStream
-from fastdp.datasets import SpatialStream, load_circles
 from fastdp.spatial import Box
+from fastdp_lab.datasets import SpatialStream, load_circles
 
 #: The authors' circles with deletion, in the folder of real streams.
 CIRCLES = "motion_circles_synthetic.csv.gz"

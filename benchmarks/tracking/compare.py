@@ -74,7 +74,7 @@ def tree_of(commit: str) -> Path:
 
 def side(tree: Path) -> subprocess.Popen[str]:
     """A process with this tree's fastdp and this checkout's benchmarks."""
-    path = os.pathsep.join((str(tree), str(tree / "kernels"), str(ROOT)))
+    path = os.pathsep.join((str(tree), str(tree / "kernels"), str(tree / "lab"), str(ROOT)))
     environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": path}
     # Each tree has a folder of compiled kernels of its own.
     environment.pop(CACHE_VARIABLE, None)

@@ -15,9 +15,9 @@ from benchmarks.speed.inputs import CHUNK, LONG_CHUNK, PUBLISHERS, Tree, circles
 from benchmarks.speed.inputs import started as with_points
 from benchmarks.speed.local import plain_steps, report_values
 from fastdp import local
-from fastdp.queries.workloads import random_ranges
 from fastdp.randomness import Key, discrete_laplace
 from fastdp.thresholds import NoisyMax, ThresholdTask
+from fastdp_lab.queries.workloads import random_ranges
 
 Task = Callable[[], Any]
 LENGTH = shared.HOLDOUT + shared.PUBLISHED

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import fastdp
-from fastdp import datasets
+from fastdp_lab import datasets
 
 values = datasets.dns_like_day(150_000)
 epsilon, bound = 0.5, 2000  # a public bound of one interval's queries

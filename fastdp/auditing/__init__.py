@@ -1,8 +1,6 @@
-"""Audits: lower bounds on epsilon from runs of a mechanism, and exact ones where its law is finite.
+"""Audits: lower bounds on epsilon from runs of a mechanism, which may be any callable (``docs/audit.md``).
 
-``fastdp.audit`` is for any callable; :func:`audit_cases` lists the mechanisms of this package, ready to be audited.
-How to read the results: ``docs/audit.md``.  Negative controls, which an audit must catch, are not in the wheel: they
-are in ``benchmarks/audit`` of the repository.
+The audits of this package's own mechanisms are in ``fastdp_lab.audit``.
 """
 
 from __future__ import annotations
@@ -12,14 +10,11 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.auditing import exact
-    from fastdp.auditing.catalogue import Case, audit_cases
     from fastdp.auditing.mechanisms import Publishing, TrialMechanism
     from fastdp.auditing.result import AuditResult
     from fastdp.auditing.run import audit
 
 _HOMES = {
-    "fastdp.auditing.catalogue": ("Case", "audit_cases"),
     "fastdp.auditing.mechanisms": ("Publishing", "TrialMechanism"),
     "fastdp.auditing.result": ("AuditResult",),
     "fastdp.auditing.run": ("audit",),
@@ -27,12 +22,9 @@ _HOMES = {
 
 __all__ = [
     "AuditResult",
-    "Case",
     "Publishing",
     "TrialMechanism",
     "audit",
-    "audit_cases",
-    "exact",
 ]
 
 

@@ -72,8 +72,8 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
     """
     import numpy as np
 
+    from fastdp.cli.day import DAY_LENGTH, DNS_BOUND, dns_like_day
     from fastdp.cli.summary import as_table, rate, seconds
-    from fastdp.datasets.generated import DAY_LENGTH, DNS_BOUND, dns_like_day
     from fastdp.systems.stream.adaptive import Adaptive
     from fastdp.systems.stream.tops import ToPS
 
@@ -108,7 +108,7 @@ def _release_and_time(
     """Release, then again and again to time it: the first run may compile, the others tell the lasting speed."""
     from statistics import median
 
-    from fastdp.datasets.generated import DNS_BOUND
+    from fastdp.cli.day import DNS_BOUND
 
     durations = []
     for _ in range(1 + WARM_RUNS):
@@ -123,9 +123,6 @@ def _errors(truth: NDArray[np.float64], private: Release, paper: Release) -> lis
     """Root mean square errors, each beside that of zeros, whose error is the size of the answers."""
     import numpy as np
 
-    from fastdp.queries.metrics import mse
-    from fastdp.queries.workloads import random_ranges
-
     before = np.concatenate(([0.0], np.cumsum(truth)))
 
     def errors(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> list[float]:
@@ -135,9 +132,17 @@ def _errors(truth: NDArray[np.float64], private: Release, paper: Release) -> lis
             paper.range_sum(starts, stops),
             np.zeros(starts.size),
         )
-        return [float(mse(before[stops] - before[starts], answer)) ** 0.5 for answer in answers]
+        return [float(np.mean((before[stops] - before[starts] - answer) ** 2)) ** 0.5 for answer in answers]
 
-    ranges = errors(*random_ranges(truth.size, QUERIES, MAX_LENGTH, QUERY_SEED))
+    generator = np.random.default_rng(QUERY_SEED)
+    longest = min(truth.size, MAX_LENGTH)
+    lengths = generator.integers(1, longest, QUERIES, endpoint=True)
+    # Uniform over all ranges: lengths j and longest + 1 - j have so many places between them, whatever j is.
+    starts = generator.integers(0, 2 * truth.size - longest + 1, QUERIES)
+    own = truth.size - lengths + 1
+    lengths = np.where(starts < own, lengths, longest + 1 - lengths)
+    starts = np.where(starts < own, starts, starts - own)
+    ranges = errors(starts, starts + lengths)
     edges = np.linspace(0, truth.size, BINS + 1).astype(np.int64)
     drawn = errors(edges[:-1], edges[1:])
     names = (

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.datasets import cut_events
 from fastdp.errors import DataError
 from fastdp.files.event_reader import Events
-from fastdp.spatial import Box, Domain
+from fastdp.spatial import Box, Domain, cut_events
 
 Points = NDArray[np.float64]
 

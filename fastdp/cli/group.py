@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
 
 import click
 
 import fastdp_kernels
 from fastdp._version import __version__
-from fastdp.cli.audit_command import audit
 from fastdp.cli.compile_command import compile_kernels
-from fastdp.cli.datasets_command import datasets
 from fastdp.cli.demo_command import demo
 from fastdp.cli.ledger_command import ledger
-from fastdp.cli.plot_command import plot
 from fastdp.cli.release_command import release
-from fastdp.cli.sweep_command import sweep
 from fastdp.cli.synthesize_command import synthesize
 from fastdp.cli.tables_command import counts, means, totals
 
@@ -40,7 +38,26 @@ See it at work on synthetic data, no file needed:
 """
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+class _Group(click.Group):
+    """The commands of this package, and those that others add as entry points: the laboratory's."""
+
+    @cached_property
+    def _added(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group="fastdp.commands")}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in order."""
+        return sorted({*self.commands, *self._added})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name: our own first, so that nobody replaces it."""
+        if cmd_name in self.commands or cmd_name not in self._added:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = self._added[cmd_name].load()
+        return command
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
 @click.version_option(__version__, prog_name="fastdp")
 def main() -> None:
     """Publish data streams under differential privacy.
@@ -68,10 +85,6 @@ for command in (
     means,
     synthesize,
     demo,
-    sweep,
-    plot,
-    datasets,
-    audit,
     ledger,
     compile_kernels,
 ):

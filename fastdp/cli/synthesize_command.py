@@ -253,8 +253,8 @@ def synthesize(
         from fastdp.cli.point_picture import PointPicture
         from fastdp.cli.progress import watched
         from fastdp.cli.resume import fingerprint, noise_of
-        from fastdp.datasets.spatial_stream import check_cuts
         from fastdp.files.event_reader import heading_of, read_events
+        from fastdp.spatial.events import check_cuts
 
         begin = time.perf_counter()
         check_separate(ctx.params)

@@ -1,4 +1,4 @@
-"""Points in space: domains, private decompositions of them, query sets of boxes, counts in boxes, export.
+"""Points in space: domains, private decompositions of them, streams of events, counts in boxes, export.
 
 ``Polygons``, ``Network`` and GeoParquet need shapely and geopandas (extra ``geo``), imported on use.
 """
@@ -13,23 +13,22 @@ if TYPE_CHECKING:
     from fastdp.spatial.box import Box
     from fastdp.spatial.box_index import CellIndex, PointIndex
     from fastdp.spatial.domain import Domain
+    from fastdp.spatial.events import SpatialStream, cut_events
     from fastdp.spatial.export import write_cells, write_points
     from fastdp.spatial.network import Network
     from fastdp.spatial.polygons import Polygons
     from fastdp.spatial.privtree import PrivTree
-    from fastdp.spatial.queries import BoxQueries as BoxQueries
-    from fastdp.spatial.queries import paper_queries, random_boxes, relative_error
     from fastdp.spatial.tree import ReleasedTree
 
 _HOMES = {
     "fastdp.spatial.box": ("Box",),
     "fastdp.spatial.box_index": ("CellIndex", "PointIndex"),
     "fastdp.spatial.domain": ("Domain",),
+    "fastdp.spatial.events": ("SpatialStream", "cut_events"),
     "fastdp.spatial.export": ("write_cells", "write_points"),
     "fastdp.spatial.network": ("Network",),
     "fastdp.spatial.polygons": ("Polygons",),
     "fastdp.spatial.privtree": ("PrivTree",),
-    "fastdp.spatial.queries": ("BoxQueries", "paper_queries", "random_boxes", "relative_error"),
     "fastdp.spatial.tree": ("ReleasedTree",),
 }
 
@@ -42,9 +41,8 @@ __all__ = [
     "Polygons",
     "PrivTree",
     "ReleasedTree",
-    "paper_queries",
-    "random_boxes",
-    "relative_error",
+    "SpatialStream",
+    "cut_events",
     "write_cells",
     "write_points",
 ]

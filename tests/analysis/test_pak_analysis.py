@@ -13,9 +13,9 @@ import pytest
 from scipy import stats
 
 import fastdp
-from fastdp import analysis
-from fastdp.analysis import Optimum, optimise_pak
 from fastdp.errors import ParameterError
+from fastdp_lab import planning
+from fastdp_lab.planning import Optimum, optimise_pak
 from tests.grid import exhaustive
 
 DELTA, BETA, P_MAX = 2.0**-20, 0.02, 0.005
@@ -29,46 +29,46 @@ LAWS: dict[str, Any] = {"laplace": stats.laplace, "gaussian": stats.norm}
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("beta", [1e-300, 1e-12, 1e-4, 0.02, 0.3, 0.5, 0.7, 0.999])
 def test_noise_quantile_is_the_inverse_tail(noise: Any, beta: float) -> None:
-    assert analysis.noise_quantile(beta, noise) == pytest.approx(LAWS[noise].isf(beta), rel=1e-10, abs=1e-12)
-    assert LAWS[noise].sf(analysis.noise_quantile(beta, noise)) == pytest.approx(beta, rel=1e-9)
+    assert planning.noise_quantile(beta, noise) == pytest.approx(LAWS[noise].isf(beta), rel=1e-10, abs=1e-12)
+    assert LAWS[noise].sf(planning.noise_quantile(beta, noise)) == pytest.approx(beta, rel=1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 3.0])
 def test_constants_by_hand(epsilon: float) -> None:
     log = 20 * math.log(2)
-    assert analysis.noise_scale(epsilon, DELTA) == epsilon / 2
-    assert analysis.noise_scale(epsilon, DELTA, "gaussian") == pytest.approx(epsilon / math.sqrt(log), rel=1e-14)
-    assert analysis.smoothing(epsilon, DELTA) == pytest.approx(epsilon / (2 * log), rel=1e-14)
+    assert planning.noise_scale(epsilon, DELTA) == epsilon / 2
+    assert planning.noise_scale(epsilon, DELTA, "gaussian") == pytest.approx(epsilon / math.sqrt(log), rel=1e-14)
+    assert planning.smoothing(epsilon, DELTA) == pytest.approx(epsilon / (2 * log), rel=1e-14)
 
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("epsilon", [1e-6, 0.05, 1.0, 3.0])
 def test_kappa_is_the_fixed_point_of_equations_8_to_10(noise: Any, epsilon: float) -> None:
     """The smallest kappa with kappa SS >= SS + kappa G^-1(1 - beta) / a (e^b - 1) SS."""
-    scale, smooth = analysis.noise_scale(epsilon, DELTA, noise), analysis.smoothing(epsilon, DELTA)
-    factor = analysis.kappa(epsilon, DELTA, 0.002, noise)
+    scale, smooth = planning.noise_scale(epsilon, DELTA, noise), planning.smoothing(epsilon, DELTA)
+    factor = planning.kappa(epsilon, DELTA, 0.002, noise)
     offset = float(LAWS[noise].isf(0.002))
     assert factor == pytest.approx(1 + factor * offset / scale * (math.exp(smooth) - 1), rel=1e-8)
     assert factor > 1
-    assert analysis.kappa(epsilon, DELTA, 0.02, noise) < factor < analysis.kappa(epsilon, 2.0**-16, 0.002, noise)
+    assert planning.kappa(epsilon, DELTA, 0.02, noise) < factor < planning.kappa(epsilon, 2.0**-16, 0.002, noise)
 
 
 def test_kappa_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ParameterError, match=r"1 / kappa = -.*expected a number above 0"):
-        analysis.kappa(1.0, 0.1, 0.002)
+        planning.kappa(1.0, 0.1, 0.002)
     with pytest.raises(ParameterError, match="1 / kappa"):
-        analysis.kappa(1e5, DELTA, 0.002)
+        planning.kappa(1e5, DELTA, 0.002)
     with pytest.raises(ParameterError, match="1 / kappa"):
-        analysis.sensitivity_criterion(1.0, 0.5, 0.01)
+        planning.sensitivity_criterion(1.0, 0.5, 0.01)
 
 
 def test_the_printed_gaussian_scale_is_not_enough() -> None:
     """Neighbours with equal SS whose quantiles differ by SS: a shift of a standard deviations, e^eps not kept."""
     epsilon = 1.0
-    shift = analysis.noise_scale(epsilon, DELTA, "gaussian")
+    shift = planning.noise_scale(epsilon, DELTA, "gaussian")
     true_delta = stats.norm.cdf(shift / 2 - epsilon / shift) - math.e * stats.norm.cdf(-shift / 2 - epsilon / shift)
     assert true_delta > 8 * DELTA
-    assert analysis.noise_scale(epsilon, DELTA) < epsilon  # a Laplace shift by a costs e^(eps / 2) only
+    assert planning.noise_scale(epsilon, DELTA) < epsilon  # a Laplace shift by a costs e^(eps / 2) only
 
 
 # -- error bounds ----------------------------------------------------------------------------------------------
@@ -78,17 +78,17 @@ def test_the_printed_gaussian_scale_is_not_enough() -> None:
 def test_tree_error(n: int) -> None:
     with mpmath.workdps(40):
         exact = mpmath.mpf(1440) / 0.7 * mpmath.sqrt(-8 * mpmath.log(0.02)) * mpmath.log(n, 2) ** 1.5
-    assert analysis.tree_error(1440, n, 0.7, 0.02) == pytest.approx(float(exact), rel=1e-13, abs=0)
-    assert analysis.tree_error(2880, n, 1.4, 0.02) == pytest.approx(float(exact), rel=1e-13, abs=0)
+    assert planning.tree_error(1440, n, 0.7, 0.02) == pytest.approx(float(exact), rel=1e-13, abs=0)
+    assert planning.tree_error(2880, n, 1.4, 0.02) == pytest.approx(float(exact), rel=1e-13, abs=0)
 
 
 def test_tree_error_bounds_the_noise_of_a_tree() -> None:
     """Section II-D, log2 n partial sums of scale B log2 n / eps each: Eq. 3 holds, and not by a mere nothing."""
     levels, draws = 16, 200_000
     noise = np.random.default_rng(5).laplace(0.0, levels / 1.0, (draws, levels)).sum(1)
-    within = np.mean(np.abs(noise) <= analysis.tree_error(1.0, 2**levels, 1.0, BETA))
+    within = np.mean(np.abs(noise) <= planning.tree_error(1.0, 2**levels, 1.0, BETA))
     assert within >= 1 - BETA
-    assert np.mean(np.abs(noise) <= analysis.tree_error(0.3, 2**levels, 1.0, BETA)) < 1 - BETA
+    assert np.mean(np.abs(noise) <= planning.tree_error(0.3, 2**levels, 1.0, BETA)) < 1 - BETA
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_tree_error_bounds_the_noise_of_a_tree() -> None:
 def test_g_is_the_printed_sum(lambda_: float, p: float, m: int) -> None:
     last = math.floor(round(lambda_ * p * m, 9))
     terms = [math.comb(m, i) * mpmath.mpf(p) ** i * (1 - mpmath.mpf(p)) ** (m - i) for i in range(last + 1)]
-    assert analysis.underestimate_probability(lambda_, p, m) == pytest.approx(float(mpmath.fsum(terms)), rel=1e-12)
+    assert planning.underestimate_probability(lambda_, p, m) == pytest.approx(float(mpmath.fsum(terms)), rel=1e-12)
 
 
 @pytest.mark.parametrize("m", [10**5, 10**7])
@@ -115,7 +115,7 @@ def test_g_is_stable_for_long_samples(m: int, lambda_: float, p: float) -> None:
             term *= mpmath.mpf(i) / (m - i + 1) * (1 - share) / share
             i -= 1
         exact = float(total)
-    found = analysis.underestimate_probability(lambda_, p, m)
+    found = planning.underestimate_probability(lambda_, p, m)
     assert found == pytest.approx(exact, rel=1e-8, abs=1e-300)
 
 
@@ -124,23 +124,23 @@ def test_g_against_simulated_quantiles() -> None:
     m, p, lambda_, draws = 400, 0.05, 0.8, 20_000
     above = np.random.default_rng(6).random((draws, m)) >= 1 - p
     share = np.mean(above.sum(1) <= lambda_ * p * m)
-    expected = analysis.underestimate_probability(lambda_, p, m)
+    expected = planning.underestimate_probability(lambda_, p, m)
     assert abs(share - expected) < 5 * math.sqrt(expected / draws)
-    assert abs(share - analysis.underestimate_probability(0.7, p, m)) > 5 * math.sqrt(expected / draws)
+    assert abs(share - planning.underestimate_probability(0.7, p, m)) > 5 * math.sqrt(expected / draws)
 
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_tau_max(noise: Any) -> None:
     quantile, sensitivity, epsilon = 150.0, 3.0, 0.8
     offsets = LAWS[noise].isf(0.004) + LAWS[noise].isf(0.001)
-    unit = analysis.kappa(epsilon, DELTA, 0.004, noise) * sensitivity / analysis.noise_scale(epsilon, DELTA, noise)
-    found = analysis.tau_max(quantile, sensitivity, epsilon, DELTA, 0.004, 0.001, noise)
+    unit = planning.kappa(epsilon, DELTA, 0.004, noise) * sensitivity / planning.noise_scale(epsilon, DELTA, noise)
+    found = planning.tau_max(quantile, sensitivity, epsilon, DELTA, 0.004, 0.001, noise)
     assert found == pytest.approx(quantile + unit * offsets, rel=1e-10)
     draws = LAWS[noise].rvs(size=400_000, random_state=7)
     tau = quantile + unit * (draws + LAWS[noise].isf(0.004))  # Eq. 12
     assert np.mean(tau > found) == pytest.approx(0.001, abs=3e-4)
     assert np.mean(tau < quantile) == pytest.approx(0.004, abs=6e-4)
-    assert analysis.tau_max(quantile, 0.0, epsilon, DELTA, 0.004, 0.001, noise) == quantile
+    assert planning.tau_max(quantile, 0.0, epsilon, DELTA, 0.004, 0.001, noise) == quantile
 
 
 def chernoff(log_moment: Any, beta: float, grid: np.ndarray) -> float:
@@ -151,8 +151,8 @@ def chernoff(log_moment: Any, beta: float, grid: np.ndarray) -> float:
 @pytest.mark.parametrize(("p", "n"), [(0.005, 10**4), (0.005, 25_000_000), (0.1, 1000)])
 def test_worst_case_error(p: float, n: int) -> None:
     tau, bound, m, beta = 100.0, 1440.0, n // 10, 0.004
-    found = analysis.worst_case_error(tau, bound, n, m, p, 1.0, 0.01, beta)
-    outliers = found - analysis.tree_error(tau, n - m, 1.0, 0.01)
+    found = planning.worst_case_error(tau, bound, n, m, p, 1.0, 0.01, beta)
+    outliers = found - planning.tree_error(tau, n - m, 1.0, 0.01)
     assert outliers == pytest.approx((bound - tau) * p * n * (math.log(1 / beta) + 1), rel=1e-9)
     grid = np.logspace(-12, 2, 4000) / (bound - tau)
     with np.errstate(over="ignore"):
@@ -161,8 +161,8 @@ def test_worst_case_error(p: float, n: int) -> None:
     # The paper says that h = 1 / ((B - tau) p n) is best; a larger h is far better, so Eq. 14 is loose.
     if p * n > 10_000:
         assert outliers > 5 * best
-    assert analysis.worst_case_error(bound, bound, n, m, p, 1.0, 0.01, beta) == pytest.approx(
-        analysis.tree_error(bound, n - m, 1.0, 0.01)
+    assert planning.worst_case_error(bound, bound, n, m, p, 1.0, 0.01, beta) == pytest.approx(
+        planning.tree_error(bound, n - m, 1.0, 0.01)
     )
 
 
@@ -174,7 +174,7 @@ def test_outlier_error_is_the_minimum_over_h(p: float, r: float, n: int) -> None
     grid = gamma * np.linspace(1e-4, 1 - 1e-4, 200_001)
     with np.errstate(divide="ignore"):
         direct = float(np.min(n * p**r / (gamma - grid) - math.log(beta) / grid))
-    found = analysis.outlier_error(x, n, p, r, beta)
+    found = planning.outlier_error(x, n, p, r, beta)
     assert found == pytest.approx(direct, rel=1e-6)
     exact = chernoff(lambda h: n * np.log1p(p**r * h / (gamma - h)), beta, grid)
     assert exact <= found < 1.3 * exact
@@ -187,27 +187,27 @@ def test_outlier_error_holds_for_clipped_exponential_values() -> None:
     generator, x = np.random.default_rng(8), -math.log(0.005)
     outliers = generator.binomial(n, p**r, runs)  # exceedances are exponential again
     sums = np.array([generator.exponential(1.0, k).sum() for k in outliers])
-    assert np.mean(sums > analysis.outlier_error(x, n, p, r, beta)) <= beta
-    assert np.mean(sums > 0.5 * analysis.outlier_error(x, n, p, r, beta)) > beta
+    assert np.mean(sums > planning.outlier_error(x, n, p, r, beta)) <= beta
+    assert np.mean(sums > 0.5 * planning.outlier_error(x, n, p, r, beta)) > beta
 
 
 def test_light_tail_error_is_its_two_terms() -> None:
     n, m, p, r = 150_000, 50_000, 0.005, 1.4
-    found = analysis.light_tail_error(400.0, 300.0, n, m, p, r, 0.9, 0.01, 0.002)
+    found = planning.light_tail_error(400.0, 300.0, n, m, p, r, 0.9, 0.01, 0.002)
     noise = 400 * r / 0.9 * math.sqrt(8 * math.log(100)) * math.log2(n - m) ** 1.5
     clipped = 300 / -math.log(p) * (math.sqrt(p**r * n) + math.sqrt(math.log(500))) ** 2
     assert found == pytest.approx(noise + clipped, rel=1e-13)
 
 
 def test_laws_of_the_bounds() -> None:
-    tree, clip = analysis.tree_error, analysis.outlier_error
+    tree, clip = planning.tree_error, planning.outlier_error
     assert tree(1, 100, 1, 0.02) < tree(1, 101, 1, 0.02)
     assert tree(1, 100, 1, 0.02) > tree(1, 100, 1.1, 0.02)
     assert tree(1, 100, 1, 0.02) < tree(1, 100, 1, 0.01)
     assert clip(1, 10**6, 0.005, 1.5, 0.02) < clip(1, 10**6, 0.005, 1.4, 0.02)
     limit = -math.log(0.02) / -math.log(0.005)  # r without end: no outliers are left
     assert clip(1, 10**6, 0.005, 300.0, 0.02) == pytest.approx(limit)
-    values = [analysis.underestimate_probability(k / 25, 0.005, 5000) for k in range(1, 26)]
+    values = [planning.underestimate_probability(k / 25, 0.005, 5000) for k in range(1, 26)]
     assert values == sorted(values)
     assert values[-1] == pytest.approx(0.5, abs=0.06)
 
@@ -216,10 +216,10 @@ def test_laws_of_the_bounds() -> None:
 
 
 def test_quantiles() -> None:
-    law = analysis.exponential_quantile(28.0, 1440.0)
+    law = planning.exponential_quantile(28.0, 1440.0)
     assert law(0.005) == pytest.approx(stats.expon.isf(0.005, scale=28.0))
     assert law(1e-300) == 1440.0
-    sample = analysis.sample_quantile([4.0, 1.0, 3.0, 2.0])
+    sample = planning.sample_quantile([4.0, 1.0, 3.0, 2.0])
     assert [sample(q) for q in (0.75, 0.5, 0.25, 0.375, 1e-9, 0.9)] == pytest.approx([1, 2, 3, 2.5, 4, 1], abs=1e-6)
 
 
@@ -232,7 +232,7 @@ def test_corrected_equation_19_has_the_size_of_the_smooth_sensitivity(smooth: fl
     for k in range(350):
         high, low = values[rank : rank + k + 2], values[rank - k - 1 : rank + 1]
         best = max(best, math.exp(-smooth * k) * float(np.max(high - low)))
-    found = analysis.spacing_smooth_sensitivity(scale * -math.log(q), q, m, smooth)
+    found = planning.spacing_smooth_sensitivity(scale * -math.log(q), q, m, smooth)
     assert 0.8 < found / best < 1.0  # below: it counts k, not k + 1, steps, and constant spacing
     assert found == pytest.approx(scale / (math.e * smooth * m * q))
     density = m * q / scale
@@ -247,35 +247,35 @@ def test_first_criterion_is_the_last_failure() -> None:
         (0.02, 0.02, 0.7),
         (0.45, 0.5, 0.1),
     ]:
-        found = analysis.quantile_criterion(beta, p, lambda_)
-        g = np.array([analysis.underestimate_probability(lambda_, p, m) for m in range(1, 2 * found + 200)])
+        found = planning.quantile_criterion(beta, p, lambda_)
+        g = np.array([planning.underestimate_probability(lambda_, p, m) for m in range(1, 2 * found + 200)])
         assert found == np.flatnonzero(g >= beta)[-1] + 2 if np.any(g >= beta) else found == 1
 
 
 def test_the_papers_criteria_for_m() -> None:
     # "at least 20,000": sufficient, by far; 3,231 is enough at lambda = 0.5, while lambda = 0.8 gives 20,000.
-    first = analysis.quantile_criterion(BETA, P_MAX)
+    first = planning.quantile_criterion(BETA, P_MAX)
     assert first == 3231
-    assert analysis.underestimate_probability(0.5, P_MAX, 20_000) < 1e-7
-    assert 19_000 < analysis.quantile_criterion(BETA, P_MAX, 0.8) < 22_500
+    assert planning.underestimate_probability(0.5, P_MAX, 20_000) < 1e-7
+    assert 19_000 < planning.quantile_criterion(BETA, P_MAX, 0.8) < 22_500
     # "m > 80,000": with the Laplace quantile and the Gaussian's a, as the paper says it does.
-    printed = analysis.sensitivity_criterion(1.0, DELTA, BETA, P_MAX, as_printed=True)
+    printed = planning.sensitivity_criterion(1.0, DELTA, BETA, P_MAX, as_printed=True)
     assert 80_000 < printed < 85_000
     log, offset = 20 * math.log(2), math.log(25)
     kappa = 1 / (1 - math.expm1(1 / (2 * log)) * offset * math.sqrt(log))
     formula = 20 * kappa * log**1.5 * math.exp(-1) * offset / (P_MAX * -math.log(P_MAX))
     assert printed == math.ceil(formula)
-    assert analysis.sensitivity_criterion(1.0, DELTA, BETA) == 32_462
-    assert analysis.sensitivity_criterion(1.0, DELTA, BETA, noise="gaussian") == 40_939
+    assert planning.sensitivity_criterion(1.0, DELTA, BETA) == 32_462
+    assert planning.sensitivity_criterion(1.0, DELTA, BETA, noise="gaussian") == 40_939
 
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_second_criterion_solves_equation_17(noise: Any) -> None:
     """At that m the noise at its quantile is B / 10, for x_p = B and SS by the corrected Eq. 19."""
-    m, bound, epsilon = analysis.sensitivity_criterion(0.7, DELTA, BETA, P_MAX, noise), 1440.0, 0.7
-    sensitivity = analysis.spacing_smooth_sensitivity(bound, P_MAX, m, analysis.smoothing(epsilon, DELTA))
-    unit = analysis.kappa(epsilon, DELTA, BETA, noise) * sensitivity / analysis.noise_scale(epsilon, DELTA, noise)
-    assert unit * analysis.noise_quantile(BETA, noise) == pytest.approx(bound / 10, rel=1e-4)
+    m, bound, epsilon = planning.sensitivity_criterion(0.7, DELTA, BETA, P_MAX, noise), 1440.0, 0.7
+    sensitivity = planning.spacing_smooth_sensitivity(bound, P_MAX, m, planning.smoothing(epsilon, DELTA))
+    unit = planning.kappa(epsilon, DELTA, BETA, noise) * sensitivity / planning.noise_scale(epsilon, DELTA, noise)
+    assert unit * planning.noise_quantile(BETA, noise) == pytest.approx(bound / 10, rel=1e-4)
 
 
 # -- light tail ------------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_light_tail_verdicts() -> None:
         (0.05, 0.005),
         (("exponential", True), ("uniform", True), ("normal", True), ("pareto", False), ("lognormal", False)),
     ):
-        verdicts = [analysis.check_light_tail(draw(name, 50_000, seed), p).light for seed in range(40)]
+        verdicts = [planning.check_light_tail(draw(name, 50_000, seed), p).light for seed in range(40)]
         assert all(verdicts) if light else not any(verdicts)
 
 
@@ -305,7 +305,7 @@ def test_light_tail_is_definition_12() -> None:
     """Against a fine grid of x, for a sample small enough to look at."""
     for seed in range(20):
         values = draw("pareto" if seed % 2 else "exponential", 200, seed).round(1)
-        check = analysis.check_light_tail(values, 0.1, tolerance=0.0)
+        check = planning.check_light_tail(values, 0.1, tolerance=0.0)
         ascending = np.sort(values)
         assert check.x_p == ascending[179]
         assert check.gamma == pytest.approx(math.log(10) / check.x_p)
@@ -316,22 +316,22 @@ def test_light_tail_is_definition_12() -> None:
         if check.largest_violation > 0:
             assert abs(check.at - x[np.argmax(gap)]) < 1e-3
     # The steps of F alone violate the letter, by less than one value.
-    uniform = analysis.check_light_tail(np.arange(1, 10_001), 0.05, tolerance=0.0)
+    uniform = planning.check_light_tail(np.arange(1, 10_001), 0.05, tolerance=0.0)
     assert not uniform.light
     assert 0.0 < uniform.largest_violation < 1e-4
-    uniform = analysis.check_light_tail(np.arange(1, 10_001), 0.05, tolerance=1e-4)
+    uniform = planning.check_light_tail(np.arange(1, 10_001), 0.05, tolerance=1e-4)
     assert uniform.light
     assert uniform.violated_share == 0.0
 
 
 def test_light_tail_by_hand() -> None:
     # p = 1/2: x_p = 2, H(x) = 1 - 2^(-x/2); below 8 F is 3/4 and H reaches 15/16.
-    check = analysis.check_light_tail([1, 2, 2.5, 8], 0.5, tolerance=0.0)
+    check = planning.check_light_tail([1, 2, 2.5, 8], 0.5, tolerance=0.0)
     assert (check.x_p, check.at, check.light) == (2.0, 8.0, False)
     assert check.largest_violation == pytest.approx(15 / 16 - 3 / 4)
     assert check.violated_share == 1.0
-    assert analysis.check_light_tail([1, 2, 2.5, 8], 0.5, tolerance=0.19).light
-    constant = analysis.check_light_tail([5.0] * 9)
+    assert planning.check_light_tail([1, 2, 2.5, 8], 0.5, tolerance=0.19).light
+    constant = planning.check_light_tail([5.0] * 9)
     assert constant.light
     assert constant.largest_violation == constant.violated_share == 0.0
 
@@ -339,16 +339,16 @@ def test_light_tail_by_hand() -> None:
 def test_search_p_max() -> None:
     """Uniform: everywhere.  An exponential body with a tail twice as wide from 5 % on: only deep in the tail."""
     quantiles = (np.arange(200_000) + 0.5) / 200_000
-    assert analysis.search_p_max(quantiles).p_max == 0.1
-    exponential = analysis.search_p_max(-np.log(quantiles))
+    assert planning.search_p_max(quantiles).p_max == 0.1
+    exponential = planning.search_p_max(-np.log(quantiles))
     assert exponential.p_max == 0.1
     assert np.nanmax(np.abs(exponential.error)) < 0.05
     deep = -np.log(quantiles)
     knee = -math.log(0.05)
-    kinked = analysis.search_p_max(np.where(deep > knee, knee + 2 * (deep - knee), deep))
+    kinked = planning.search_p_max(np.where(deep > knee, knee + 2 * (deep - knee), deep))
     assert kinked.p_max is not None
     assert kinked.p_max < 0.05
-    assert analysis.search_p_max(quantiles**-1.5).p_max is None
+    assert planning.search_p_max(quantiles**-1.5).p_max is None
 
 
 # -- the optimiser ---------------------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ TRAINS: dict[str, Any] = {"n": 25_000_000, "bound": 1440.0, "epsilon": 1.0, "del
 
 @functools.lru_cache
 def trains(m: int, noise: Any = "laplace", first_sum: bool = True, epsilon: float = 1.0) -> Optimum:
-    law = analysis.exponential_quantile(150 / -math.log(0.005), 1440.0)
+    law = planning.exponential_quantile(150 / -math.log(0.005), 1440.0)
     return optimise_pak(law, m=m, noise=noise, first_sum=first_sum, **TRAINS | {"epsilon": epsilon})
 
 
@@ -375,37 +375,37 @@ def test_optimum_respects_the_constraints_and_is_equation_16(m: int, noise: Any)
     betas = (found.beta_qt, found.beta_lt, found.beta_lap, found.beta_out, found.beta_rt)
     assert min(betas) > 0
     assert sum(betas) == pytest.approx(BETA, rel=1e-12)
-    assert analysis.underestimate_probability(found.lambda_, found.p, m) <= found.beta_qt * (1 + 1e-6)
-    smooth = analysis.smoothing(found.share, DELTA)
+    assert planning.underestimate_probability(found.lambda_, found.p, m) <= found.beta_qt * (1 + 1e-6)
+    smooth = planning.smoothing(found.share, DELTA)
     q = found.lambda_ * found.p
-    sensitivity = analysis.spacing_smooth_sensitivity(found.quantile, q, m, smooth)
+    sensitivity = planning.spacing_smooth_sensitivity(found.quantile, q, m, smooth)
     assert found.sensitivity == pytest.approx(sensitivity, rel=1e-9)
-    assert found.kappa == pytest.approx(analysis.kappa(found.share, DELTA, found.beta_lt, noise))
-    tau = analysis.tau_max(found.quantile, sensitivity, found.share, DELTA, found.beta_lt, found.beta_rt, noise)
+    assert found.kappa == pytest.approx(planning.kappa(found.share, DELTA, found.beta_lt, noise))
+    tau = planning.tau_max(found.quantile, sensitivity, found.share, DELTA, found.beta_lt, found.beta_rt, noise)
     assert found.tau_max == pytest.approx(tau, rel=1e-9)
-    error = analysis.light_tail_error(
+    error = planning.light_tail_error(
         tau, found.quantile, 25_000_000, m, found.p, found.r, 1.0, found.beta_lap, found.beta_out
     )
     assert found.error == pytest.approx(error, rel=1e-9)
-    assert found.improvement == pytest.approx(analysis.tree_error(1440, 25_000_000, 1.0, BETA) / error, rel=1e-9)
+    assert found.improvement == pytest.approx(planning.tree_error(1440, 25_000_000, 1.0, BETA) / error, rel=1e-9)
 
 
 def test_optimum_beats_random_parameters() -> None:
     """4,000 random points, those of the allowed set, from the public formulas: none is better."""
-    m, law = 50_000, analysis.exponential_quantile(150 / -math.log(0.005), 1440.0)
+    m, law = 50_000, planning.exponential_quantile(150 / -math.log(0.005), 1440.0)
     found, generator, best = trains(m, "laplace", False), np.random.default_rng(9), math.inf
     for _ in range(4000):
         p, lambda_ = 0.005 * generator.uniform(0.5, 1.0), generator.uniform(0.6, 1.0)
-        beta_qt = analysis.underestimate_probability(lambda_, p, m)
+        beta_qt = planning.underestimate_probability(lambda_, p, m)
         if beta_qt >= BETA:
             continue
         lt, lap, out, rt = (BETA - beta_qt) * generator.dirichlet([1, 2, 0.3, 1])
         if min(lt, lap, out, rt) < 1e-7:
             continue
         x, share = law(lambda_ * p), generator.uniform(0.3, 0.999)
-        sensitivity = analysis.spacing_smooth_sensitivity(x, lambda_ * p, m, analysis.smoothing(share, DELTA))
-        tau = analysis.tau_max(x, sensitivity, share, DELTA, lt, rt)
-        error = analysis.light_tail_error(tau, x, 25_000_000, m, p, generator.uniform(1, 3), 1.0, lap, out)
+        sensitivity = planning.spacing_smooth_sensitivity(x, lambda_ * p, m, planning.smoothing(share, DELTA))
+        tau = planning.tau_max(x, sensitivity, share, DELTA, lt, rt)
+        error = planning.light_tail_error(tau, x, 25_000_000, m, p, generator.uniform(1, 3), 1.0, lap, out)
         best = min(best, error)
     assert found.error < best < 1.2 * found.error
 
@@ -445,12 +445,12 @@ def test_fallback_is_the_papers_first_row() -> None:
     assert found.fallback
     row = (found.improvement, found.r, found.lambda_, found.p, found.share, found.beta_lap)
     assert row == (1.0, 1.0, 1.0, 0.005, 0.0, BETA)
-    assert found.error == found.plain_error == analysis.tree_error(1440, 25_000_000, 1.0, BETA)
+    assert found.error == found.plain_error == planning.tree_error(1440, 25_000_000, 1.0, BETA)
     assert trains(10_000, epsilon=0.05).fallback
 
 
 def test_smooth_sensitivity_is_a_part_to_exchange() -> None:
-    law = analysis.exponential_quantile(28.0, 1440.0)
+    law = planning.exponential_quantile(28.0, 1440.0)
     seen = []
 
     def none(q: float, smooth: float) -> float:
@@ -461,19 +461,19 @@ def test_smooth_sensitivity_is_a_part_to_exchange() -> None:
     assert free.sensitivity == 0.0
     assert free.tau_max == free.quantile
     assert free.improvement > trains(50_000).improvement
-    assert all(0 < q < P_MAX and 0 < smooth <= analysis.smoothing(1.0, DELTA) for q, smooth in seen)
+    assert all(0 < q < P_MAX and 0 < smooth <= planning.smoothing(1.0, DELTA) for q, smooth in seen)
     assert optimise_pak(law, m=50_000, smooth_sensitivity=lambda q, smooth: 1e9, **TRAINS).fallback
 
 
 @pytest.mark.slow
 def test_a_sample_and_its_law_agree() -> None:
     values = np.random.default_rng(10).exponential(150 / -math.log(0.005), 100_000)
-    found = optimise_pak(analysis.sample_quantile(values), m=100_000, **TRAINS)
+    found = optimise_pak(planning.sample_quantile(values), m=100_000, **TRAINS)
     assert found.improvement == pytest.approx(trains(100_000).improvement, rel=0.15)
 
 
 def test_no_kappa_anywhere_is_the_plain_tree() -> None:
-    law = analysis.exponential_quantile(28.0, 1440.0)
+    law = planning.exponential_quantile(28.0, 1440.0)
     assert optimise_pak(law, m=50_000, **TRAINS | {"delta": 0.9}).fallback
     assert optimise_pak(law, m=None, **TRAINS | {"delta": 0.9}).fallback
 
@@ -483,7 +483,7 @@ def test_no_kappa_anywhere_is_the_plain_tree() -> None:
 
 @functools.lru_cache
 def supermarket(m: int | None = None, n: int = 150_000, noise: Any = "laplace") -> Optimum:
-    law = analysis.exponential_quantile(300 / -math.log(0.005), 3000.0)
+    law = planning.exponential_quantile(300 / -math.log(0.005), 3000.0)
     return optimise_pak(law, n, m, 3000.0, 1.0, DELTA, BETA, noise=noise)
 
 
@@ -491,19 +491,19 @@ def supermarket(m: int | None = None, n: int = 150_000, noise: Any = "laplace") 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_from_the_third_criterion_on_the_bound_is_out_of_reach(spread: float, epsilon: float) -> None:
     """The step to the bound, discounted, against the spacing's estimate; one value fewer is too few."""
-    q, smooth = 0.8 * 0.004, analysis.smoothing(epsilon, DELTA)
-    found = analysis.reach_criterion(epsilon, DELTA, spread, 0.004, 0.8)
+    q, smooth = 0.8 * 0.004, planning.smoothing(epsilon, DELTA)
+    found = planning.reach_criterion(epsilon, DELTA, spread, 0.004, 0.8)
 
     def excess(m: int) -> float:
-        return math.exp(-smooth * m * q) * spread - analysis.spacing_smooth_sensitivity(1.0, q, m, smooth)
+        return math.exp(-smooth * m * q) * spread - planning.spacing_smooth_sensitivity(1.0, q, m, smooth)
 
     assert excess(found) <= 0.0 < excess(found - 1)
 
 
 def test_below_the_third_criterion_smooth_sensitivity_grows_out_of_the_spacing() -> None:
     """By the exact sensitivity of an ideal sample: 4 times the estimate at most, 15 times at half as many values."""
-    law, smooth, q = analysis.exponential_quantile(1.0, 60.0), analysis.smoothing(0.85, DELTA), 0.004
-    enough = analysis.reach_criterion(0.85, DELTA, 60.0 / law(q), 0.005, 0.8)
+    law, smooth, q = planning.exponential_quantile(1.0, 60.0), planning.smoothing(0.85, DELTA), 0.004
+    enough = planning.reach_criterion(0.85, DELTA, 60.0 / law(q), 0.005, 0.8)
 
     def ratio(m: int) -> float:
         ascending = np.array([law((m - i + 0.5) / m) for i in range(1, m + 1)])
@@ -512,7 +512,7 @@ def test_below_the_third_criterion_smooth_sensitivity_grows_out_of_the_spacing()
         for low in range(rank, rank - 400, -1):
             high = np.arange(rank + (low == rank), m + 1)
             best = max(best, float(np.max(np.exp(-smooth * (high - low - 1)) * (top[high] - top[low]))))
-        return best / analysis.spacing_smooth_sensitivity(law(q), q, m, smooth)
+        return best / planning.spacing_smooth_sensitivity(law(q), q, m, smooth)
 
     assert ratio(enough) < 4.0
     assert ratio(enough // 2) > 10.0
@@ -520,19 +520,19 @@ def test_below_the_third_criterion_smooth_sensitivity_grows_out_of_the_spacing()
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_the_recommended_lag_meets_all_three_criteria(noise: Any) -> None:
-    law = analysis.exponential_quantile(2.0, 1000.0)
+    law = planning.exponential_quantile(2.0, 1000.0)
     for epsilon, beta in ((1.0, 0.02), (0.3, 1e-3), (5.0, 0.1)):
         three = [
-            analysis.quantile_criterion(beta, 0.004, 0.8),
-            analysis.sensitivity_criterion(0.85 * epsilon, DELTA, beta, 0.004, noise),
-            analysis.reach_criterion(0.85 * epsilon, DELTA, 1000.0 / law(0.8 * 0.004), 0.004, 0.8),
+            planning.quantile_criterion(beta, 0.004, 0.8),
+            planning.sensitivity_criterion(0.85 * epsilon, DELTA, beta, 0.004, noise),
+            planning.reach_criterion(0.85 * epsilon, DELTA, 1000.0 / law(0.8 * 0.004), 0.004, 0.8),
         ]
-        assert analysis.recommended_lag(law, 1000.0, epsilon, DELTA, beta, 0.004, noise) == max(three)
+        assert planning.recommended_lag(law, 1000.0, epsilon, DELTA, beta, 0.004, noise) == max(three)
 
 
 def test_without_m_the_lag_is_the_recommended_one() -> None:
-    law = analysis.exponential_quantile(300 / -math.log(0.005), 3000.0)
-    recommended = analysis.recommended_lag(law, 3000.0, 1.0, DELTA, BETA)
+    law = planning.exponential_quantile(300 / -math.log(0.005), 3000.0)
+    recommended = planning.recommended_lag(law, 3000.0, 1.0, DELTA, BETA)
     assert supermarket().m == recommended
     assert supermarket(recommended) == supermarket()
     short = supermarket(n=2000)
@@ -580,7 +580,7 @@ def test_the_publisher_of_the_optimum_is_as_good_as_its_bound_says() -> None:
 
 
 def bad_calls() -> list[tuple[str, Any]]:
-    law = analysis.exponential_quantile(1.0, 10.0)
+    law = planning.exponential_quantile(1.0, 10.0)
     calls: list[tuple[str, Any]] = []
 
     def add(function: Any, good: dict[str, Any], **bad: list[Any]) -> None:
@@ -589,33 +589,33 @@ def bad_calls() -> list[tuple[str, Any]]:
 
     share, above = [0, 1, -0.1, math.nan, "x", None, True], [0, -1, math.inf, "x", True]
     whole = [0, -3, 1.5, "x", True]
-    add(analysis.noise_quantile, {"beta": 0.1}, beta=share, noise=["cauchy", None])
-    add(analysis.noise_scale, {"epsilon": 1, "delta": 0.1}, epsilon=above, delta=share, noise=["cauchy", 3])
-    add(analysis.smoothing, {"epsilon": 1, "delta": 0.1}, epsilon=above, delta=share)
-    add(analysis.kappa, {"epsilon": 1, "delta": 1e-6, "beta": 0.1}, epsilon=above, delta=share, beta=[*share, 0.5])
+    add(planning.noise_quantile, {"beta": 0.1}, beta=share, noise=["cauchy", None])
+    add(planning.noise_scale, {"epsilon": 1, "delta": 0.1}, epsilon=above, delta=share, noise=["cauchy", 3])
+    add(planning.smoothing, {"epsilon": 1, "delta": 0.1}, epsilon=above, delta=share)
+    add(planning.kappa, {"epsilon": 1, "delta": 1e-6, "beta": 0.1}, epsilon=above, delta=share, beta=[*share, 0.5])
     tree = {"sensitivity": 1, "n": 4, "epsilon": 1, "beta": 0.1}
-    add(analysis.tree_error, tree, sensitivity=above, n=[*whole, 2**63], epsilon=above, beta=share)
+    add(planning.tree_error, tree, sensitivity=above, n=[*whole, 2**63], epsilon=above, beta=share)
     add(
-        analysis.underestimate_probability,
+        planning.underestimate_probability,
         {"lambda_": 0.5, "p": 0.1, "m": 9},
         lambda_=[0, 1.1, "x"],
         p=share,
         m=whole,
     )
     tau = {"quantile": 1, "smooth_sensitivity": 1, "epsilon": 1, "delta": 1e-6, "beta_lt": 0.1, "beta_rt": 0.1}
-    add(analysis.tau_max, tau, quantile=[-1], smooth_sensitivity=[-1, math.nan], beta_lt=share, beta_rt=[*share, 0.6])
+    add(planning.tau_max, tau, quantile=[-1], smooth_sensitivity=[-1, math.nan], beta_lt=share, beta_rt=[*share, 0.6])
     worst = {"tau": 1, "bound": 9, "n": 9, "m": 3, "p": 0.1, "epsilon": 1, "beta_lap": 0.1, "beta_out": 0.1}
-    add(analysis.worst_case_error, worst, tau=[*above, 10], bound=above, n=whole, m=[*whole, 9], p=share)
-    add(analysis.worst_case_error, worst, epsilon=above, beta_lap=share, beta_out=share)
+    add(planning.worst_case_error, worst, tau=[*above, 10], bound=above, n=whole, m=[*whole, 9], p=share)
+    add(planning.worst_case_error, worst, epsilon=above, beta_lap=share, beta_out=share)
     add(
-        analysis.outlier_error,
+        planning.outlier_error,
         {"quantile": 1, "n": 9, "p": 0.1, "r": 1, "beta_out": 0.1},
         quantile=[-1],
         r=[0.9, "x"],
     )
     light = {k: v for k, v in worst.items() if k != "bound"} | {"quantile": 1, "r": 1}
     add(
-        analysis.light_tail_error,
+        planning.light_tail_error,
         light,
         tau=above,
         quantile=[-1],
@@ -625,24 +625,24 @@ def bad_calls() -> list[tuple[str, Any]]:
         r=[0.5],
         beta_lap=share,
     )
-    add(analysis.exponential_quantile, {"scale": 1, "bound": 2}, scale=above, bound=above)
+    add(planning.exponential_quantile, {"scale": 1, "bound": 2}, scale=above, bound=above)
     add(law, {"q": 0.5}, q=share)
-    add(analysis.spacing_smooth_sensitivity, {"quantile": 1, "q": 0.1, "m": 9, "smooth": 1}, q=share, m=whole)
-    add(analysis.quantile_criterion, {"beta": 0.1}, beta=share, p_max=share, lambda_=share)
+    add(planning.spacing_smooth_sensitivity, {"quantile": 1, "q": 0.1, "m": 9, "smooth": 1}, q=share, m=whole)
+    add(planning.quantile_criterion, {"beta": 0.1}, beta=share, p_max=share, lambda_=share)
     criterion = {"epsilon": 1, "delta": 1e-6, "beta": 0.1}
-    add(analysis.sensitivity_criterion, criterion, beta=share, p_max=share, share_of_bound=[0, 2], noise=["x"])
+    add(planning.sensitivity_criterion, criterion, beta=share, p_max=share, share_of_bound=[0, 2], noise=["x"])
     reach = {"epsilon": 1, "delta": 1e-6, "spread": 2}
-    add(analysis.reach_criterion, reach, epsilon=above, delta=share, spread=[0.5, "x"], p_max=share, lambda_=share)
+    add(planning.reach_criterion, reach, epsilon=above, delta=share, spread=[0.5, "x"], p_max=share, lambda_=share)
     lag = {"quantile": law, "bound": 10, "epsilon": 1, "delta": 1e-6, "beta": 0.1}
-    add(analysis.recommended_lag, lag, bound=above, epsilon=above, delta=share, beta=[*share, 0.5], p_max=share)
-    add(analysis.recommended_lag, lag, quantile=[lambda q: 0.0], noise=["x"])
+    add(planning.recommended_lag, lag, bound=above, epsilon=above, delta=share, beta=[*share, 0.5], p_max=share)
+    add(planning.recommended_lag, lag, quantile=[lambda q: 0.0], noise=["x"])
     values = [[], [[1.0]], [1.0, math.nan], [-1.0], ["a"], [[1], [1, 2]], 3]
-    add(analysis.sample_quantile, {}, values=values)
-    add(analysis.check_light_tail, {"values": [1.0]}, values=[*values, [0.0, 0.0]], p=share, tolerance=[-1, "x"])
+    add(planning.sample_quantile, {}, values=values)
+    add(planning.check_light_tail, {"values": [1.0]}, values=[*values, [0.0, 0.0]], p=share, tolerance=[-1, "x"])
     many = np.arange(1.0, 1000.0)
     search = {"values": many, "shares": [0.1]}
-    add(analysis.search_p_max, search, shares=[[], [0.0], [1e-4]], tolerance=[-1], least_tail=whole)
-    add(analysis.search_p_max, search, values=[*values, np.zeros(1000)])
+    add(planning.search_p_max, search, shares=[[], [0.0], [1e-4]], tolerance=[-1], least_tail=whole)
+    add(planning.search_p_max, search, values=[*values, np.zeros(1000)])
     best = TRAINS | {"quantile": law, "m": 1000}
     add(optimise_pak, best, quantile=[3], n=[*whole, 2], m=[*whole, 25_000_000], bound=above, epsilon=above)
     add(optimise_pak, best, delta=share, beta=[*share, 0.5], noise=["x"], p_max=[*share, 0.6], smooth_sensitivity=[3])

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 
 from benchmarks.audit import coupling_controls
 from benchmarks.audit.catalogue import negative_controls
-from fastdp.auditing import couplings, lines
 from fastdp.cli import main
+from fastdp_lab.audit import couplings, lines
 
 
 def invoke(*arguments: str) -> Result:

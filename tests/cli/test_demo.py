@@ -8,9 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 import fastdp
-from fastdp.cli import demo_command, main
-from fastdp.datasets import dns_like_day, generated
+import fastdp_lab
+from fastdp.cli import day, demo_command, main
 from fastdp.errors import ParameterError
+from fastdp_lab.datasets import dns_like_day
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -18,7 +19,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 @pytest.fixture
 def run_demo(monkeypatch):
     """``fastdp demo`` on a day of 8,000 intervals."""
-    monkeypatch.setattr(generated, "DAY_LENGTH", 8000)
+    monkeypatch.setattr(day, "DAY_LENGTH", 8000)
     monkeypatch.setattr(demo_command, "MAX_LENGTH", 4096)
 
     def run_demo(*arguments: object):
@@ -38,7 +39,7 @@ def test_table_and_picture(run_demo, tmp_path):
     assert f"{release.threshold:g} (public bound 2000)" in result.stdout
     assert str(release.guarantee) in result.stdout
     assert "median of 9 warm runs" in result.stdout
-    starts, stops = fastdp.workloads.random_ranges(6000, 200, 4096, 1)
+    starts, stops = fastdp_lab.workloads.random_ranges(6000, 200, 4096, 1)
     truth = np.array([values[2000 + a : 2000 + b].sum() for a, b in zip(starts, stops, strict=True)])
     answers = {
         "as published": release.range_sum(starts, stops),
@@ -46,7 +47,7 @@ def test_table_and_picture(run_demo, tmp_path):
         "ToPS": paper.range_sum(starts, stops),
         "zeros": 0.0 * truth,
     }
-    errors = {name: fastdp.metrics.mse(truth, answer) ** 0.5 for name, answer in answers.items()}
+    errors = {name: fastdp_lab.metrics.mse(truth, answer) ** 0.5 for name, answer in answers.items()}
     edges = np.arange(0, 6001, 50)  # 120 stretches, as drawn
     parts = values[2000:].reshape(120, 50).sum(axis=1)
     drawn = {
@@ -55,10 +56,10 @@ def test_table_and_picture(run_demo, tmp_path):
         "ToPS": paper.range_sum(edges[:-1], edges[1:]),
         "zeros": 0.0 * parts,
     }
-    size = fastdp.metrics.mse(parts, drawn["zeros"])
+    size = fastdp_lab.metrics.mse(parts, drawn["zeros"])
     for name, error in errors.items():
         share = re.escape(f"{error / errors['zeros']:.3%}")
-        fine = re.escape(f"{(fastdp.metrics.mse(parts, drawn[name]) / size) ** 0.5:.3%}")
+        fine = re.escape(f"{(fastdp_lab.metrics.mse(parts, drawn[name]) / size) ** 0.5:.3%}")
         line = rf"^{name} +{error:,.0f} +{share} of the true sums +{fine} of the means"
         assert re.search(line, result.stdout, re.M), name
     assert (tmp_path / "demo.png").read_bytes().startswith(PNG)

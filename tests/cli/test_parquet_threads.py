@@ -26,12 +26,12 @@ before = threads()
 print(threads() - before)
 """
 READERS = {
-    "load": ("import pandas\nfrom fastdp.experiments import load", "load('sweep')"),
+    "load": ("import pandas\nfrom fastdp_lab.sweeps import load", "load('sweep')"),
     "merge_parts": (
-        "from fastdp.experiments.results import merge_parts",
+        "from fastdp_lab.sweeps.results import merge_parts",
         "merge_parts(Path('merged'), ['a', 'b'])",
     ),
-    "trip_columns": ("from fastdp.datasets.formats import trip_columns", "trip_columns(Path('trips.parquet'))"),
+    "trip_columns": ("from fastdp_lab.datasets.formats import trip_columns", "trip_columns(Path('trips.parquet'))"),
     "read_events": (
         # The progress bar's own thread is no thread of Arrow.
         "from tqdm import tqdm\ntqdm.monitor_interval = 0\nfrom fastdp.files.event_reader import read_events",
@@ -47,7 +47,7 @@ READERS = {
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sweep's folder, parts, and files of two columns and more."""
-    from fastdp.experiments.results import MANIFEST, PARTS, RESULTS, pack_rows
+    from fastdp_lab.sweeps.results import MANIFEST, PARTS, RESULTS, pack_rows
 
     folder = tmp_path_factory.mktemp("parquet")
     content = pack_rows(("mse",), [(cell, "a", "b", 1.0, cell, 2.0, "w", "all", 3, 4.0, None) for cell in range(100)])

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fastdp.cli import main
-from fastdp.experiments import SPATIAL_GENERATORS
+from fastdp_lab.sweeps import SPATIAL_GENERATORS
 
 pytest.importorskip("pyarrow", reason="sweeps write Parquet")
 
@@ -89,7 +89,7 @@ def test_plot_without_matplotlib(specification, tmp_path, complaint, monkeypatch
 def test_scheduler_without_dask(specification, tmp_path, complaint, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     said = complaint(type_in("sweep", specification, "-o", tmp_path / "out", "--scheduler", "tcp://x:1"))
-    assert "pip install 'fastdp-streams[sweep]'" in said
+    assert "pip install 'fastdp-streams[lab]'" in said
 
 
 def test_datasets_are_listed_with_terms_and_sources(tmp_path) -> None:

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fastdp.datasets import CATALOGUE, catalogue, fetch, parse
 from fastdp.errors import DataError, FastDPError, ParameterError
+from fastdp_lab.datasets import CATALOGUE, catalogue, fetch, parse
 
 
 def test_transactions_of_fimi(tmp_path) -> None:
@@ -71,7 +71,7 @@ def test_check_ins_in_order_of_time(tmp_path) -> None:
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """Kosarak's file on a server of this machine."""
-    pytest.importorskip("pooch", reason="pooch is not installed (pip install 'fastdp-streams[data]')")
+    pytest.importorskip("pooch", reason="pooch is not installed (pip install 'fastdp-streams[lab]')")
     content = gzip.compress(b"1 2\n3\n")
     served = []
 
@@ -120,7 +120,7 @@ def test_a_download_without_encryption_needs_a_known_digest(home, tmp_path, monk
 
 
 def test_without_network_the_manual_way(tmp_path, monkeypatch) -> None:
-    pytest.importorskip("pooch", reason="pooch is not installed (pip install 'fastdp-streams[data]')")
+    pytest.importorskip("pooch", reason="pooch is not installed (pip install 'fastdp-streams[lab]')")
     nowhere = replace(CATALOGUE["kosarak"], url="http://127.0.0.1:9/kosarak.dat.gz", sha256="0" * 64)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setitem(CATALOGUE, "kosarak", nowhere)

@@ -12,8 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastdp.datasets import SpatialStream, concentric_circles, cut_events, load_circles, load_gowalla, load_pickups
 from fastdp.errors import DataError, ParameterError
+from fastdp_lab.datasets import (
+    SpatialStream,
+    concentric_circles,
+    cut_events,
+    load_circles,
+    load_gowalla,
+    load_pickups,
+)
 from tests.shared import shared_file
 
 

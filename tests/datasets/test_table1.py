@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastdp.datasets import TABLE1, extend_by_reflection, hold_out_and_extend, table1
 from fastdp.errors import DataError, ParameterError
+from fastdp_lab.datasets import TABLE1, extend_by_reflection, hold_out_and_extend, table1
 
 N = 200_000
 

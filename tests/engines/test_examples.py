@@ -26,7 +26,7 @@ def expected() -> str:
 
 
 def run(arguments: list[str]) -> str:
-    paths = os.pathsep.join([str(FOLDER), str(ROOT), str(ROOT / "kernels")])
+    paths = os.pathsep.join([str(FOLDER), str(ROOT), str(ROOT / "kernels"), str(ROOT / "lab")])
     done = subprocess.run(
         [sys.executable, "-W", "ignore", *arguments],
         env={**os.environ, "PYTHONPATH": paths, "PYTHONWARNINGS": "ignore"},

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from fastdp import experiments
 from fastdp.errors import DataError, StateError
+from fastdp_lab import sweeps
 from tests.engines.scenes import needs
 from tests.experiments.conftest import SMALL
 
@@ -96,7 +96,7 @@ def start_ray(stack: ExitStack, machines: int, folder: Path) -> str:
 
 def drive(address: str, machines: int, out: str) -> None:
     """A sweep on the cluster, of which it waits for all machines."""
-    from fastdp.experiments.cluster import cluster_executor
+    from fastdp_lab.sweeps.cluster import cluster_executor
 
     with cluster_executor(address) as (executor, cores):
         for _ in range(3000):
@@ -107,7 +107,7 @@ def drive(address: str, machines: int, out: str) -> None:
         error = executor.submit(fail).exception(300)
         assert isinstance(error, DataError)
         assert str(error) == "where it went wrong"
-        experiments.run(experiments.from_table(TABLES), out, executor=executor, workers=cores)
+        sweeps.run(sweeps.from_table(TABLES), out, executor=executor, workers=cores)
 
 
 def fail() -> None:
@@ -121,7 +121,7 @@ STARTS = [pytest.param(start_dask, marks=needs("distributed")), pytest.param(sta
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("machines", [1, 2])
 def test_the_same_bytes_on_any_number_of_machines(tmp_path: Path, start: Any, machines: int) -> None:
-    alone = experiments.run(experiments.from_table(TABLES), tmp_path / "alone")
+    alone = sweeps.run(sweeps.from_table(TABLES), tmp_path / "alone")
     out = tmp_path / "out"
     with ExitStack() as stack:
         address = start(stack, machines, tmp_path)
@@ -132,7 +132,7 @@ def test_the_same_bytes_on_any_number_of_machines(tmp_path: Path, start: Any, ma
 
 @needs("ray")
 def test_no_ray_cluster() -> None:
-    from fastdp.experiments.cluster import cluster_executor
+    from fastdp_lab.sweeps.cluster import cluster_executor
 
     nothing = cluster_executor("ray:nowhere")
     with pytest.raises(StateError, match="scheduler ray:nowhere: no answer"), nothing:

@@ -11,10 +11,10 @@ import pytest
 from benchmarks.accuracy import plans, report, streams
 from benchmarks.accuracy.adaptive import mechanisms
 from benchmarks.peers import w_event
-from fastdp import experiments
-from fastdp.experiments import Setting
 from fastdp.randomness.key import Key
-from fastdp.systems.w_event import SCHEMES
+from fastdp_lab import sweeps
+from fastdp_lab.baselines.w_event import SCHEMES
+from fastdp_lab.sweeps import Setting
 from tests.oracles import w_event as oracle
 
 SETTING = Setting(bound=100.0, holdout=2000, published=4096, max_range=4096, epsilon=1e7)
@@ -115,9 +115,9 @@ def test_growing_streams_outgrow_their_holdout(growth: str) -> None:
 
 def test_all_mechanisms_of_the_benchmark_run(tmp_path, monkeypatch) -> None:
     for name in ("flat_blocks", "shrunken_tree", "holdout_mean", "pegasus", "w_event", "dpcrpy"):
-        monkeypatch.setitem(experiments.SYSTEMS, name, None)  # taken out again afterwards
+        monkeypatch.setitem(sweeps.SYSTEMS, name, None)  # taken out again afterwards
     plans.register()
-    specification = experiments.from_table(
+    specification = sweeps.from_table(
         {
             "epsilons": [100.0],
             "metrics": ["mse", "parts"],
@@ -128,7 +128,7 @@ def test_all_mechanisms_of_the_benchmark_run(tmp_path, monkeypatch) -> None:
             "workloads": [{"kind": "random_ranges", "count": 20, "max_range": 500}],
         }
     )
-    frame = experiments.load(experiments.run(specification, tmp_path / "out"))
+    frame = sweeps.load(sweeps.run(specification, tmp_path / "out"))
     assert set(frame["mechanism"]) == {table["name"] for table in mechanisms()}
     assert frame["error"].isna().all()
     assert (frame["mse"] > 0.0).all()

@@ -13,25 +13,25 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from fastdp import experiments
 from fastdp.errors import StateError
-from fastdp.experiments.folder import SweepFolder
+from fastdp_lab import sweeps
+from fastdp_lab.sweeps.folder import SweepFolder
 from tests.shared import python
 
-distributed = pytest.importorskip("distributed", reason="Dask is not installed (pip install 'fastdp-streams[sweep]')")
+distributed = pytest.importorskip("distributed", reason="Dask is not installed (pip install 'fastdp-streams[lab]')")
 
 # Tornado's and Dask's own business, at the end of processes that are killed on purpose.
 pytestmark = [pytest.mark.filterwarnings("ignore")]
 
 
 def test_a_cluster_with_a_killed_worker_gives_the_same_bytes(small, tmp_path, digest, monkeypatch) -> None:
-    from fastdp.experiments.cluster import dask_executor
+    from fastdp_lab.sweeps.cluster import dask_executor
 
     # Nannies start their workers as processes that must find both packages.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in __import__("sys").path if path))
     small["repetitions"], small["part_cells"] = 20, 4
-    found = experiments.from_table(small)
-    alone = experiments.run(found, tmp_path / "alone")
+    found = sweeps.from_table(small)
+    alone = sweeps.run(found, tmp_path / "alone")
     out = tmp_path / "out"
     with distributed.LocalCluster(
         n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
@@ -50,13 +50,13 @@ def test_a_cluster_with_a_killed_worker_gives_the_same_bytes(small, tmp_path, di
         monkeypatch.setattr(SweepFolder, "write_part", killing)
         with dask_executor(cluster.scheduler_address) as (executor, cores):
             assert cores() == 3
-            experiments.run(found, out, executor=executor, workers=cores)
+            sweeps.run(found, out, executor=executor, workers=cores)
     assert len(stored) == 120, "the worker died in the middle"
     assert digest(out) == digest(alone)
 
 
 def test_no_scheduler(monkeypatch) -> None:
-    from fastdp.experiments import cluster
+    from fastdp_lab.sweeps import cluster
 
     monkeypatch.setattr(cluster, "TIMEOUT_SECONDS", 0.2)
     with (
@@ -68,7 +68,7 @@ def test_no_scheduler(monkeypatch) -> None:
 
 def test_a_scheduler_that_dies_before_it_is_asked_for_its_cores(monkeypatch) -> None:
     """The client's timeout is a lost scheduler too, as a lost task is."""
-    from fastdp.experiments import cluster
+    from fastdp_lab.sweeps import cluster
 
     class Impatient(distributed.Client):
         """When it has found its scheduler."""
@@ -90,7 +90,7 @@ def test_a_scheduler_that_dies_before_it_is_asked_for_its_cores(monkeypatch) -> 
 
 def test_all_logs_of_dask_are_silent_while_a_sweep_runs(monkeypatch) -> None:
     """Which of them tells of a lost scheduler depends on the moment."""
-    from fastdp.experiments import cluster
+    from fastdp_lab.sweeps import cluster
 
     logs = [logging.getLogger(f"distributed{each}") for each in ("", ".batched", ".client", ".core", ".comm.tcp")]
     before = [log.getEffectiveLevel() for log in logs]
@@ -119,7 +119,7 @@ def test_a_scheduler_that_dies_is_one_line(toml, small, tmp_path) -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-        while not (out / "manifest.json").exists() or not experiments.read_manifest(out)["sessions"]:
+        while not (out / "manifest.json").exists() or not sweeps.read_manifest(out)["sessions"]:
             assert sweep.poll() is None
             time.sleep(0.01)
     finally:

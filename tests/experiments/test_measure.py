@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp import experiments, metrics
+import fastdp_lab
 from fastdp.errors import DataError, ParameterError
-from fastdp.experiments.cells import groups, parts, query_labels, query_seed
-from fastdp.experiments.data_source import DataSource, load_truth
-from fastdp.experiments.values.measure import columns, measure, split_errors
-from fastdp.experiments.values.mechanisms import SYSTEMS, RunResult
-from fastdp.experiments.values.queries import Workload
-from fastdp.experiments.values.truth import ValueTruth
-from fastdp.experiments.work import run_part
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Mean, MovingAverage, Recent
+from fastdp_lab import metrics, sweeps
+from fastdp_lab.sweeps.cells import groups, parts, query_labels, query_seed
+from fastdp_lab.sweeps.data_source import DataSource, load_truth
+from fastdp_lab.sweeps.values.measure import columns, measure, split_errors
+from fastdp_lab.sweeps.values.mechanisms import SYSTEMS, RunResult
+from fastdp_lab.sweeps.values.queries import Workload
+from fastdp_lab.sweeps.values.truth import ValueTruth
+from fastdp_lab.sweeps.work import run_part
 from tests.oracles.sweep import split_error
 
 PREDICT = {
@@ -31,7 +32,7 @@ PREDICT = {
 
 @pytest.fixture
 def scene(small):
-    data_set = experiments.from_table(small).datasets[1]
+    data_set = sweeps.from_table(small).datasets[1]
     return load_truth(data_set, Path())
 
 
@@ -93,7 +94,7 @@ def test_clipped_prefixes_are_those_of_clipped_values(scene) -> None:
 
 
 def test_rows_are_the_metrics_of_their_queries(small, scene) -> None:
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     queries = found.workloads[0].draw(scene.body.size, 2048, 9)
     release = fastdp.ToPS(0.5, 1657, 500, 2048, seed=2).release(scene.values)
     outcome = RunResult(release.range_sum, release.threshold, release.block, Recent())
@@ -127,7 +128,7 @@ def test_rows_are_the_metrics_of_their_queries(small, scene) -> None:
 
 def test_clipped_truth_leaves_no_truncation(small, scene) -> None:
     small["truth"] = "clipped"
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     queries = Workload("w", count=40).draw(scene.body.size, 2048, 9)
     release = fastdp.ToPS(0.5, 1657, 500, 2048, seed=2).release(scene.values)
     outcome = RunResult(release.range_sum, release.threshold, release.block, Recent())
@@ -148,7 +149,7 @@ def test_a_timeline_covers_the_stream_once() -> None:
 
 
 def test_queries_are_shared_by_mechanisms_and_new_in_each_repetition(small) -> None:
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     root, first, second = Key.from_seed(3), *found.datasets
     free, fixed, renamed = Workload("w"), Workload("w", fixed=True), Workload("renamed")
 
@@ -163,7 +164,7 @@ def test_queries_are_shared_by_mechanisms_and_new_in_each_repetition(small) -> N
 
 def test_a_cell_is_what_the_publisher_releases_under_its_key(small, scene) -> None:
     """Hold-outs are shown to the threshold once for all repetitions; nothing may change by that."""
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     root = Key.from_seed(found.seed)
     starts, stops = np.array([0, 3, 700]), np.array([2500, 900, 701])
     seen = set()
@@ -182,7 +183,7 @@ def test_a_cell_is_what_the_publisher_releases_under_its_key(small, scene) -> No
                 "ToPS, prune=1": (fastdp.ToPS, {**ranged, "prune": 1}),
                 "ToPL": (fastdp.ToPL, ranged),
                 "running": (fastdp.PAK, {**common, "delta": 1.0 / 3000**2, "length": 3000}),
-                "Base": (fastdp.systems.Zeros, {"holdout": 500}),
+                "Base": (fastdp_lab.baselines.Zeros, {"holdout": 500}),
             }
             if group.mechanism.name in publishers:
                 kind, arguments = publishers[group.mechanism.name]
@@ -195,7 +196,7 @@ def test_a_cell_is_what_the_publisher_releases_under_its_key(small, scene) -> No
 
 def test_a_threshold_without_clip_may_exceed_the_bound_and_budgets_may_differ(scene) -> None:
     """S-PAK as published: the noise grows with theta beyond the bound."""
-    setting = experiments.Setting(1657.0, 500, scene.body.size, 2048, 0.05)
+    setting = sweeps.Setting(1657.0, 500, scene.body.size, 2048, 0.05)
     parameters = {
         "threshold": {"part": "PAKQuantile", "p": 0.995, "clip": False},
         "perturber": {"part": "Flat"},
@@ -213,7 +214,7 @@ def test_a_threshold_above_the_bound_is_what_the_publisher_releases(small, scene
     """Values stay within the bound, and so does what the parts of the error presume."""
     parameters = {"threshold": {"part": "PAKQuantile", "p": 0.995, "clip": False}, "perturber": {"part": "Flat"}}
     narrow = ValueTruth(replace(scene.data_set, bound=bound), scene.values)
-    setting = experiments.Setting(bound, 500, scene.body.size, 2048, 0.05)
+    setting = sweeps.Setting(bound, 500, scene.body.size, 2048, 0.05)
     key = Key.from_seed(1)
     outcome = SYSTEMS["publisher"].prepare(parameters, setting, scene.values)(key)
     parts = {"threshold": fastdp.thresholds.PAKQuantile(0.995, clip=False), "perturber": fastdp.perturbers.Flat()}
@@ -228,8 +229,8 @@ def test_a_threshold_above_the_bound_is_what_the_publisher_releases(small, scene
     run, ratios = SYSTEMS["publisher"].prepare(exact, setting, scene.values), []
     for seed in range(12):
         truncated = run(Key.from_seed(seed))
-        ((_, _, row),) = measure(experiments.from_table(small), narrow, queries, truncated)
-        by_name = dict(zip(columns(experiments.from_table(small).metrics), row, strict=True))
+        ((_, _, row),) = measure(sweeps.from_table(small), narrow, queries, truncated)
+        by_name = dict(zip(columns(sweeps.from_table(small).metrics), row, strict=True))
         noise = 2.0 * (truncated.theta / 1e6) ** 2 * np.mean(queries.stops - queries.starts)
         ratios.append(by_name["noise_mse"] / noise)
     assert np.mean(ratios) == pytest.approx(1.0, rel=0.5)
@@ -237,10 +238,10 @@ def test_a_threshold_above_the_bound_is_what_the_publisher_releases(small, scene
 
 def test_blocks_that_follow_the_stream_have_no_parts_of_noise(small, scene) -> None:
     parameters = {"threshold": {"part": "NoisyMax"}, "perturber": {"part": "Blocks"}}
-    setting = experiments.Setting(1657.0, 500, scene.body.size, 2048, 1.0)
+    setting = sweeps.Setting(1657.0, 500, scene.body.size, 2048, 1.0)
     outcome = SYSTEMS["publisher"].prepare(parameters, setting, scene.values)(Key.from_seed(1))
     queries = Workload("w", count=40).draw(scene.body.size, 2048, 9)
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     ((_, _, row),) = measure(found, scene, queries, outcome)
     by_name = dict(zip(columns(found.metrics), row, strict=True))
     assert np.isnan(by_name["noise_mse"])
@@ -257,7 +258,7 @@ def test_renewed_thresholds_have_no_parts(small, scene) -> None:
         }
     ]
     small["max_range"] = 256
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     setting = found.datasets[1].setting(scene.body.size, 1.0)
     parameters = found.mechanisms[0].parameters
     outcome = SYSTEMS["tops"].prepare(parameters, setting, scene.values)(Key.from_seed(1))
@@ -274,7 +275,7 @@ def test_renewed_thresholds_have_no_parts(small, scene) -> None:
 
 def test_the_threshold_sees_the_hold_out_and_nothing_else(small) -> None:
     values = np.concatenate([np.full(500, 3.0), np.full(500, 90.0)])
-    setting = experiments.Setting(100.0, 500, 500, 2048, 1.0)
+    setting = sweeps.Setting(100.0, 500, 500, 2048, 1.0)
     parameters = {"threshold": {"part": "TruePercentile", "p": 0.999}, "perturber": {"part": "Flat"}}
     run = SYSTEMS["publisher"].prepare(parameters, setting, values)
     assert run(Key.from_seed(1)).theta == pytest.approx(3.0)
@@ -292,7 +293,7 @@ def test_a_length_class_begins_with_its_first_length() -> None:
 
 
 def test_a_worker_with_other_values_refuses(small) -> None:
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     part = next(parts(found))
     scene = load_truth(part.ranges[0].group.data_set, Path())
     assert run_part(found, part, Path(), scene.digest) == run_part(found, part, Path())
@@ -302,7 +303,7 @@ def test_a_worker_with_other_values_refuses(small) -> None:
 
 @pytest.mark.parametrize("name", ["uniform", "sample", "budget-distribution", "budget-absorption"])
 def test_baselines_of_w_event_privacy_run_by_name(scene, name) -> None:
-    setting = experiments.Setting(1657.0, 500, scene.body.size, 1024, 1.0)
+    setting = sweeps.Setting(1657.0, 500, scene.body.size, 1024, 1.0)
     stream = np.concatenate([np.full(500, 3.0), scene.body])
     SYSTEMS[name].check({"contributions": 8}, setting)
     outcome = SYSTEMS[name].prepare({"contributions": 8}, setting, stream)(Key.from_seed(2))
@@ -315,12 +316,12 @@ def test_baselines_of_w_event_privacy_run_by_name(scene, name) -> None:
 
 
 def experiments_w_event(scheme: str, stream: np.ndarray) -> np.ndarray:
-    return fastdp.systems.WEvent(scheme, 1.0, 1657.0, 8, key=Key.from_seed(2)).release(stream).values
+    return fastdp_lab.baselines.WEvent(scheme, 1.0, 1657.0, 8, key=Key.from_seed(2)).release(stream).values
 
 
 @pytest.mark.parametrize("name", ["tops", "adaptive"])
 def test_values_protected_together_share_epsilon_in_sweeps(scene, name) -> None:
-    setting = experiments.Setting(1657.0, 500, scene.body.size, 1024, 1.0)
+    setting = sweeps.Setting(1657.0, 500, scene.body.size, 1024, 1.0)
     stream = np.concatenate([scene.body[:500], scene.body])
     parameters = {"contributions": 4} | ({"retrospective": False} if name == "adaptive" else {})
     outcome = SYSTEMS[name].prepare(parameters, setting, stream)(Key.from_seed(2))

@@ -54,7 +54,7 @@ def test_a_sweep_is_run_once_and_drawn_by_group(tmp_path, monkeypatch, capsys) -
     assert {path.name for path in (folder / "figures").glob("*.png")} == {
         *("mae_over_time_small.png", "total_over_time.png", "mae_over_time_large.png")
     }
-    from fastdp.experiments import load, read_manifest
+    from fastdp_lab.sweeps import load, read_manifest
 
     assert load(folder)["repetition"].nunique() == paper.QUICK
     assert len(read_manifest(folder)["sessions"]) == 1, "the second figure found the first one's results"

@@ -14,7 +14,7 @@ from benchmarks.accuracy.scenes import STREAMS
 from benchmarks.paper import __main__ as paper
 from benchmarks.paper import pak_figures, pak_laws, pak_runs, pak_tables, tops
 from benchmarks.paper.real import STAND_INS, with_real_streams
-from fastdp.experiments import drawing, from_table
+from fastdp_lab.sweeps import drawing, from_table
 
 pytest.importorskip("pyarrow", reason="sweeps write Parquet")
 figure_of = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
@@ -174,7 +174,7 @@ def test_both_prunes_are_shown() -> None:
 
 def test_base_knows_where_the_truth_of_figure_5_ends(small, titles, tmp_path) -> None:
     """Its error is that of zeros beside the clipped truth, not 0."""
-    from fastdp.experiments import load
+    from fastdp_lab.sweeps import load
 
     make("tops_figure_5", tmp_path / "out", None)
     found = load(tmp_path / "out")

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.paper import __main__ as paper
 from benchmarks.paper import phd_pictures, phd_streams, phd_sweeps
-from fastdp.datasets import concentric_circles, made_up_check_ins, made_up_pickups
-from fastdp.experiments import from_table, run
 from fastdp.spatial import Box
+from fastdp_lab.datasets import concentric_circles, made_up_check_ins, made_up_pickups
+from fastdp_lab.sweeps import from_table, run
 
 shapely = pytest.importorskip("shapely", reason="the extra 'geo' (shapely) is not installed")
 pytest.importorskip("pyarrow", reason="sweeps write Parquet")

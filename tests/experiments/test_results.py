@@ -11,21 +11,21 @@ import sys
 import numpy as np
 import pytest
 
-from fastdp import experiments
 from fastdp.errors import DataError, FastDPError
-from fastdp.experiments.drawing import quartiles, ticks_of
-from fastdp.experiments.figures import draw_all
-from fastdp.experiments.results import _column, pack_rows
 from fastdp.files.parquet_reader import read_table
+from fastdp_lab import sweeps
+from fastdp_lab.sweeps.drawing import quartiles, ticks_of
+from fastdp_lab.sweeps.figures import draw_all
+from fastdp_lab.sweeps.results import _column, pack_rows
 
 
 @pytest.fixture
 def finished(small, tmp_path):
-    return experiments.run(experiments.from_table(small), tmp_path / "out")
+    return sweeps.run(sweeps.from_table(small), tmp_path / "out")
 
 
 def test_one_row_for_each_cell_and_group_of_queries(finished) -> None:
-    table = experiments.load(finished)
+    table = sweeps.load(finished)
     assert table["cell"].is_monotonic_increasing
     assert table["cell"].nunique() == 120
     assert not table["error"].notna().any()
@@ -45,14 +45,14 @@ def test_one_row_for_each_cell_and_group_of_queries(finished) -> None:
 
 
 def test_every_repetition_has_noise_of_its_own(finished) -> None:
-    table = experiments.load(finished)
+    table = sweeps.load(finished)
     noisy = table[(table["group"] == "all") & (table["mechanism"] != "Base")]
     assert noisy["noise_mse"].nunique() == len(noisy)
 
 
 def test_pandas_polars_and_duckdb_read_the_file_without_us(finished) -> None:
     path = finished / "results.parquet"
-    want = experiments.load(finished)
+    want = sweeps.load(finished)
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     pandas.testing.assert_frame_equal(pandas.read_parquet(path), want)
     np.testing.assert_array_equal(polars.read_parquet(path)["mse"].to_numpy(), want["mse"])
@@ -65,9 +65,9 @@ def test_pandas_polars_and_duckdb_read_the_file_without_us(finished) -> None:
 
 
 def test_without_pandas_a_dict_of_arrays(finished, monkeypatch) -> None:
-    want = experiments.load(finished)
+    want = sweeps.load(finished)
     monkeypatch.setitem(sys.modules, "pandas", None)
-    found = experiments.load(finished)
+    found = sweeps.load(finished)
     assert isinstance(found, dict)
     assert list(found) == list(want.columns)
     np.testing.assert_array_equal(found["mae"], want["mae"])
@@ -75,7 +75,7 @@ def test_without_pandas_a_dict_of_arrays(finished, monkeypatch) -> None:
 
 
 def test_the_manifest_says_what_was_run(finished, small) -> None:
-    manifest = experiments.read_manifest(finished)
+    manifest = sweeps.read_manifest(finished)
     assert manifest["seed"] == small["seed"]
     assert manifest["cells"] == 120
     assert {"fastdp", "python", "numpy", "numba", "pyarrow"} <= set(manifest["versions"])
@@ -88,20 +88,20 @@ def test_the_manifest_says_what_was_run(finished, small) -> None:
 
 def test_folders_that_hold_no_sweep(tmp_path, finished) -> None:
     with pytest.raises(DataError, match=r"no manifest\.json there"):
-        experiments.load(tmp_path)
+        sweeps.load(tmp_path)
     (finished / "results.parquet").unlink()
     with pytest.raises(DataError, match="no results yet"):
-        experiments.load(finished)
+        sweeps.load(finished)
     (finished / "manifest.json").write_text("{")
     with pytest.raises(DataError, match="not readable"):
-        experiments.load(finished)
+        sweeps.load(finished)
 
 
 def test_pictures_of_everything(small, tmp_path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     small["datasets"][0]["order"] = "iid"
     small["mechanisms"] = [small["mechanisms"][0], small["mechanisms"][-1]]
-    finished = experiments.run(experiments.from_table(small), tmp_path / "out")
+    finished = sweeps.run(sweeps.from_table(small), tmp_path / "out")
     # From result files alone.
     moved = tmp_path / "moved"
     shutil.move(finished, moved)
@@ -132,7 +132,7 @@ def test_pictures_that_cannot_be_drawn(finished, tmp_path, options, said) -> Non
 def test_a_group_that_is_not_there_is_refused(small, tmp_path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     del small["workloads"][1]
-    folder = experiments.run(experiments.from_table(small), tmp_path / "out")
+    folder = sweeps.run(sweeps.from_table(small), tmp_path / "out")
     with pytest.raises(DataError, match=r"group = 'short': expected one of 'all', '\["):
         draw_all(folder, tmp_path / "pictures", group="short")
 
@@ -140,7 +140,7 @@ def test_a_group_that_is_not_there_is_refused(small, tmp_path) -> None:
 def test_a_panel_on_synthetic_data_says_so(small, tmp_path, monkeypatch) -> None:
     figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed").Figure
     small["mechanisms"] = small["mechanisms"][:1]
-    folder = experiments.run(experiments.from_table(small), tmp_path / "out")
+    folder = sweeps.run(sweeps.from_table(small), tmp_path / "out")
     titles = []
     monkeypatch.setattr(figure, "savefig", lambda self, *_, **__: titles.extend(ax.get_title() for ax in self.axes))
     draw_all(folder, tmp_path / "pictures", formats=["png"])
@@ -192,7 +192,7 @@ def test_a_worker_does_not_import_pandas() -> None:
     """Which would take it longer than hundreds of small cells."""
     row = (0, "a", "b", 1.0, 0, 1.0, "w", "all", 1, 2.0, None)
     program = (
-        "import sys; from fastdp.experiments.results import pack_rows; "
+        "import sys; from fastdp_lab.sweeps.results import pack_rows; "
         f"assert pack_rows(('mse',), [{row!r}]); sys.exit('pandas' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -21,27 +21,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastdp import experiments
 from fastdp.errors import DataError, FastDPError, StateError
-from fastdp.experiments import folder as folder_module
-from fastdp.experiments import runner
-from fastdp.experiments.cells import parts
-from fastdp.experiments.folder import SweepFolder
-from fastdp.experiments.values import mechanisms
 from fastdp.files import durable
+from fastdp_lab import sweeps
+from fastdp_lab.sweeps import folder as folder_module
+from fastdp_lab.sweeps import runner
+from fastdp_lab.sweeps.cells import parts
+from fastdp_lab.sweeps.folder import SweepFolder
+from fastdp_lab.sweeps.values import mechanisms
 from tests.shared import python
 
 
 @pytest.fixture
 def undisturbed(small, tmp_path, digest) -> str:
     """Digest of the table of one worker without interruption."""
-    return digest(experiments.run(experiments.from_table(small), tmp_path / "undisturbed"))
+    return digest(sweeps.run(sweeps.from_table(small), tmp_path / "undisturbed"))
 
 
 @pytest.mark.parametrize(("workers", "mode"), [(2, "threads"), (4, "threads"), (2, "processes"), (4, "processes")])
 def test_any_number_of_workers_gives_the_same_bytes(small, tmp_path, digest, undisturbed, workers, mode) -> None:
-    found = experiments.from_table(small)
-    folder = experiments.run(found, tmp_path / "out", workers=workers, mode=mode)
+    found = sweeps.from_table(small)
+    folder = sweeps.run(found, tmp_path / "out", workers=workers, mode=mode)
     assert digest(folder) == undisturbed
     assert sorted(each.name for each in folder.iterdir() if not each.name.startswith(".")) == [
         "manifest.json",
@@ -52,17 +52,17 @@ def test_any_number_of_workers_gives_the_same_bytes(small, tmp_path, digest, und
 
 
 def test_any_executor_in_any_order(small, tmp_path, digest, undisturbed) -> None:
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     with ThreadPoolExecutor(3) as pool:
-        folder = experiments.run(found, tmp_path / "out", executor=pool)
+        folder = sweeps.run(found, tmp_path / "out", executor=pool)
         assert pool.submit(int).result() == 0, "it is the caller's to shut down"
     assert digest(folder) == undisturbed
-    assert experiments.read_manifest(folder)["sessions"][0]["mode"] == "ThreadPoolExecutor"
+    assert sweeps.read_manifest(folder)["sessions"][0]["mode"] == "ThreadPoolExecutor"
 
 
 def test_another_seed_gives_other_bytes(small, tmp_path, digest, undisturbed) -> None:
     small["seed"] = 4
-    assert digest(experiments.run(experiments.from_table(small), tmp_path / "out")) != undisturbed
+    assert digest(sweeps.run(sweeps.from_table(small), tmp_path / "out")) != undisturbed
 
 
 def _command(path: Path, output: Path, *further: str) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def test_killed_three_times_at_random_points(small, tmp_path, digest, toml) -> N
     modes = "threads", "processes", "threads"
     specification = tmp_path / "spec.toml"
     specification.write_text(toml(small))
-    whole = experiments.run(experiments.read_specification(specification), tmp_path / "whole")
+    whole = sweeps.run(sweeps.read_specification(specification), tmp_path / "whole")
     output = tmp_path / "out"
     generator = np.random.default_rng(5)
     seen = []
@@ -115,11 +115,11 @@ def test_killed_three_times_at_random_points(small, tmp_path, digest, toml) -> N
     assert 0 < seen[0] < seen[1] < seen[2]
     assert not (output / "results.parquet").exists()
     assert json.loads((output / "manifest.json").read_text())["finished"] is None
-    partial = experiments.load(output)
+    partial = sweeps.load(output)
     assert 0 < partial["cell"].nunique() < 720
     subprocess.run(**_command(specification, output), check=True, stdout=subprocess.DEVNULL)
     assert digest(output) == digest(whole)
-    manifest = experiments.read_manifest(output)
+    manifest = sweeps.read_manifest(output)
     assert manifest["finished"]
     *killed, last = manifest["sessions"]
     assert last["cells"] == 720 - partial["cell"].nunique(), "nothing was done twice"
@@ -133,7 +133,7 @@ def _parts(folder: Path) -> int:
 
 
 def test_killed_between_the_table_and_the_end(small, tmp_path, digest, undisturbed, monkeypatch) -> None:
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
 
     def die(self) -> None:
         raise KeyboardInterrupt
@@ -141,26 +141,26 @@ def test_killed_between_the_table_and_the_end(small, tmp_path, digest, undisturb
     with monkeypatch.context() as patch:
         patch.setattr(SweepFolder, "finish", die)
         with pytest.raises(KeyboardInterrupt):
-            experiments.run(found, tmp_path / "out")
+            sweeps.run(found, tmp_path / "out")
     monkeypatch.setattr(runner, "run_part", None)
-    folder = experiments.run(found, tmp_path / "out")
+    folder = sweeps.run(found, tmp_path / "out")
     assert digest(folder) == undisturbed
-    assert experiments.read_manifest(folder)["finished"]
-    experiments.run(found, folder)
+    assert sweeps.read_manifest(folder)["finished"]
+    sweeps.run(found, folder)
 
 
 def test_half_written_files_are_removed(small, tmp_path, digest, undisturbed) -> None:
     out = tmp_path / "out"
     (out / "parts").mkdir(parents=True)
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     with SweepFolder(tmp_path / "other", found, runner.check_data(found, Path())).locked():
         pass
     (tmp_path / "other" / "parts" / ".x.parquet.0.tmp").write_bytes(b"half")
-    folder = experiments.run(found, tmp_path / "other")
+    folder = sweeps.run(found, tmp_path / "other")
     assert digest(folder) == undisturbed
     assert not list((folder / "parts").iterdir())
     with pytest.raises(DataError, match="holds parts: expected an empty folder"):
-        experiments.run(found, out)
+        sweeps.run(found, out)
     assert [each.name for each in out.iterdir()] == ["parts"]
 
 
@@ -168,27 +168,27 @@ def test_a_folder_holds_one_sweep_of_the_same_data(small, tmp_path) -> None:
     path = tmp_path / "in.npy"
     np.save(path, np.arange(900.0))
     small["datasets"] = [{"name": "mine", "file": "in.npy", "bound": 900}]
-    found = experiments.from_table(small)
-    folder = experiments.run(found, tmp_path / "out", data=tmp_path)
+    found = sweeps.from_table(small)
+    folder = sweeps.run(found, tmp_path / "out", data=tmp_path)
     small["epsilons"] = [0.3]
     with pytest.raises(DataError, match="holds another sweep"):
-        experiments.run(experiments.from_table(small), folder, data=tmp_path)
+        sweeps.run(sweeps.from_table(small), folder, data=tmp_path)
     np.save(path, np.arange(900.0)[::-1])
     with pytest.raises(DataError, match="the data sets have changed"):
-        experiments.run(found, folder, data=tmp_path)
+        sweeps.run(found, folder, data=tmp_path)
 
 
 def test_one_runner_at_a_time(small, tmp_path) -> None:
     pytest.importorskip("fcntl", reason="files cannot be locked here")
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     folder = SweepFolder(tmp_path / "out", found, runner.check_data(found, Path()))
     with folder.locked(), pytest.raises(StateError, match="another sweep writes to this folder"):
-        experiments.run(found, tmp_path / "out")
+        sweeps.run(found, tmp_path / "out")
 
 
 def test_two_starters_of_one_new_folder(small, tmp_path, digest, undisturbed) -> None:
     """What the second one knew before the lock was his counts for nothing."""
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     data = runner.check_data(found, Path())
     first, second = (SweepFolder(tmp_path / "out", found, data) for _ in range(2))
     with first.locked():
@@ -197,44 +197,44 @@ def test_two_starters_of_one_new_folder(small, tmp_path, digest, undisturbed) ->
     with second.locked():
         assert second.manifest["sessions"][0]["seconds"] == 2.5
         second.begin_session({"cells": 3})
-    folder = experiments.run(found, tmp_path / "out")
-    assert [each["cells"] for each in experiments.read_manifest(folder)["sessions"]] == [1, 3, 120]
+    folder = sweeps.run(found, tmp_path / "out")
+    assert [each["cells"] for each in sweeps.read_manifest(folder)["sessions"]] == [1, 3, 120]
     assert digest(folder) == undisturbed
     small["epsilons"] = [0.3]
-    other = experiments.from_table(small)
+    other = sweeps.from_table(small)
     with pytest.raises(DataError, match="holds another sweep"), SweepFolder(folder, other, data).locked():
         pass
 
 
 def test_only_parts_of_the_sweep_are_loaded(small, tmp_path, monkeypatch) -> None:
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     with monkeypatch.context() as patch:
         patch.setattr(runner, "merge_parts", None)
         with pytest.raises(TypeError):
-            experiments.run(found, tmp_path / "out")
-    whole = experiments.load(tmp_path / "out")
+            sweeps.run(found, tmp_path / "out")
+    whole = sweeps.load(tmp_path / "out")
     some = next((tmp_path / "out" / "parts").glob("*.parquet"))
     (some.parent / "stranger.parquet").write_bytes(some.read_bytes())
-    assert len(experiments.load(tmp_path / "out")) == len(whole)
+    assert len(sweeps.load(tmp_path / "out")) == len(whole)
 
 
 def test_another_version_does_not_go_on(small, tmp_path, monkeypatch) -> None:
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     data = runner.check_data(found, Path())
     with monkeypatch.context() as patch:
         patch.setattr(folder_module, "__version__", "0.0.1")
         with SweepFolder(tmp_path / "out", found, data).locked():
             pass
     with pytest.raises(DataError, match=r"begun by fastdp 0\.0\.1, this is .*expected that version, or a new folder"):
-        experiments.run(found, tmp_path / "out")
+        sweeps.run(found, tmp_path / "out")
 
 
 def test_damaged_parts_are_run_again(small, tmp_path, digest, undisturbed, monkeypatch) -> None:
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     with monkeypatch.context() as patch:
         patch.setattr(runner, "merge_parts", None)
         with pytest.raises(TypeError):
-            experiments.run(found, tmp_path / "out")
+            sweeps.run(found, tmp_path / "out")
     paths = sorted((tmp_path / "out" / "parts").glob("*.parquet"))
     content = paths[2].read_bytes()
     paths[2].write_bytes(content[: len(content) // 2])
@@ -244,22 +244,22 @@ def test_damaged_parts_are_run_again(small, tmp_path, digest, undisturbed, monke
     for path in paths[5:9]:
         path.write_bytes(b"")
     with pytest.raises(DataError, match="damaged"):
-        experiments.load(tmp_path / "out")
+        sweeps.load(tmp_path / "out")
     with pytest.warns(RuntimeWarning, match=r"parquet, \.\.\.: damaged; .*run again") as told:
-        folder = experiments.run(found, tmp_path / "out")
+        folder = sweeps.run(found, tmp_path / "out")
     assert len(told) == 1
     assert digest(folder) == undisturbed
-    cells = experiments.read_manifest(folder)["sessions"][-1]["cells"]
+    cells = sweeps.read_manifest(folder)["sessions"][-1]["cells"]
     assert 6 <= cells <= 6 * 7
     (folder / "results.parquet").write_bytes(b"x")
     with pytest.raises(DataError, match=r"results\.parquet: damaged"):
-        experiments.load(folder)
+        sweeps.load(folder)
 
 
 def test_parts_that_are_always_damaged_end_the_sweep(small, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(runner, "run_part", lambda *_: b"not Parquet")
     with pytest.warns(RuntimeWarning), pytest.raises(DataError, match="damaged; expected a part"):
-        experiments.run(experiments.from_table(small), tmp_path / "out")
+        sweeps.run(sweeps.from_table(small), tmp_path / "out")
 
 
 class Moody:
@@ -290,10 +290,10 @@ def test_a_failing_cell_is_recorded_and_the_rest_goes_on(small, tmp_path, monkey
         {"name": "never", "system": "moody", "always": True},
         {"name": "ToPS", "system": "tops"},
     ]
-    found = experiments.from_table(small)
-    folder = experiments.run(found, tmp_path / "out")
-    assert digest(folder) == digest(experiments.run(found, tmp_path / "again", workers=3))
-    table = experiments.load(folder)
+    found = sweeps.from_table(small)
+    folder = sweeps.run(found, tmp_path / "out")
+    assert digest(folder) == digest(sweeps.run(found, tmp_path / "again", workers=3))
+    table = sweeps.load(folder)
     assert sorted(table["cell"].unique()) == list(range(60))
     failed = table[table["error"].notna()]
     assert (failed["queries"] == 0).all()
@@ -315,7 +315,7 @@ def test_what_the_machine_lacks_is_no_result(
     small, tmp_path, monkeypatch, digest, undisturbed, workers, error
 ) -> None:
     """Run again once there is memory, the sweep goes on as if nothing had been."""
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     usual = mechanisms.SYSTEMS["topl"]
 
     class Greedy:
@@ -333,15 +333,15 @@ def test_what_the_machine_lacks_is_no_result(
         with pytest.raises(
             StateError, match=f"^ToPL on POS, order=iid: {type(error).__name__}: .*run again to go on"
         ):
-            experiments.run(found, tmp_path / "out", workers=workers)
-    assert digest(experiments.run(found, tmp_path / "out")) == undisturbed
+            sweeps.run(found, tmp_path / "out", workers=workers)
+    assert digest(sweeps.run(found, tmp_path / "out")) == undisturbed
 
 
 def test_other_values_with_the_time_set_back_are_seen(small, tmp_path) -> None:
     path = tmp_path / "in.npy"
     np.save(path, np.arange(900.0))
     small["datasets"] = [{"name": "mine", "file": "in.npy", "bound": 900}]
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     before = runner.check_data(found, tmp_path)
     times = path.stat()
     np.save(path, np.arange(900.0)[::-1])
@@ -383,7 +383,7 @@ def test_a_worker_process_that_dies_is_replaced(
 ) -> None:
     monkeypatch.setenv("FASTDP_TEST_MARKER", str(tmp_path / "marker"))
     replace_task("_die_once")
-    folder = experiments.run(experiments.from_table(small), tmp_path / "out", workers=2, mode="processes")
+    folder = sweeps.run(sweeps.from_table(small), tmp_path / "out", workers=2, mode="processes")
     assert (tmp_path / "marker").exists()
     assert digest(folder) == undisturbed
 
@@ -396,7 +396,7 @@ def test_this_process_leaves_the_parts_of_dead_workers_alone(small, tmp_path, re
     """Memory that ran out in a worker would run out here, with no error that says so."""
     replace_task("_die_as_worker")
     with pytest.raises(StateError, match="workers died 3 times"):
-        experiments.run(experiments.from_table(small), tmp_path / "out", workers=2, mode="processes")
+        sweeps.run(sweeps.from_table(small), tmp_path / "out", workers=2, mode="processes")
 
 
 def _noted(*arguments):
@@ -412,7 +412,7 @@ def test_this_process_is_one_of_the_worker_processes(
     marker.mkdir()
     monkeypatch.setenv("FASTDP_TEST_MARKER", str(marker))
     replace_task("_noted")
-    folder = experiments.run(experiments.from_table(small), tmp_path / "out", workers=2, mode="processes")
+    folder = sweeps.run(sweeps.from_table(small), tmp_path / "out", workers=2, mode="processes")
     assert digest(folder) == undisturbed
     workers = {int(each.name) for each in marker.iterdir()}
     assert len(workers) == 2
@@ -436,16 +436,16 @@ def test_parts_in_threads_end_with_the_sweep(small, tmp_path, monkeypatch) -> No
     monkeypatch.setattr(runner, "run_part", stuck)
     monkeypatch.setattr(SweepFolder, "write_part", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        experiments.run(experiments.from_table(small), tmp_path / "out", workers=2)
+        sweeps.run(sweeps.from_table(small), tmp_path / "out", workers=2)
     assert all(released)
-    found, ended = experiments.from_table(small), threading.Event()
+    found, ended = sweeps.from_table(small), threading.Event()
     ended.set()
     with pytest.raises(CancelledError):
         ORIGINAL(found, next(iter(parts(found))), Path(), None, ended)
 
 
 def test_a_part_that_cannot_be_written_leaves_nothing(small, tmp_path, monkeypatch, digest, undisturbed) -> None:
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
 
     def full(_file: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -457,7 +457,7 @@ def test_a_part_that_cannot_be_written_leaves_nothing(small, tmp_path, monkeypat
             with pytest.raises(OSError, match=r"parts.*x\.parquet"):
                 folder.write_part("x", b"content")
         assert not list((tmp_path / "out" / "parts").iterdir())
-    assert digest(experiments.run(found, tmp_path / "out")) == undisturbed
+    assert digest(sweeps.run(found, tmp_path / "out")) == undisturbed
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="lists children in /proc")
@@ -510,7 +510,7 @@ def test_as_many_parts_are_sent_as_the_executor_has_room_for(small, tmp_path, di
 
     pool.submit = submit  # type: ignore[method-assign]
     with pool:
-        folder = experiments.run(experiments.from_table(small), out, executor=pool, workers=size)
+        folder = sweeps.run(sweeps.from_table(small), out, executor=pool, workers=size)
     assert digest(folder) == undisturbed
     assert {cores: max(most for other, most in sent if other == cores) for cores in (1, 4)} == {1: 3, 4: 12}
 
@@ -537,7 +537,7 @@ def test_an_executor_that_is_lost_is_one_error(small, tmp_path, name) -> None:
             return future
 
     with pytest.raises(StateError, match=rf"lost its workers or its scheduler \({name}\).*again to go on") as caught:
-        experiments.run(experiments.from_table(small), tmp_path / "out", executor=Lost())
+        sweeps.run(sweeps.from_table(small), tmp_path / "out", executor=Lost())
     assert caught.value.__suppress_context__, "no traceback of the executor's"
 
 
@@ -547,21 +547,21 @@ def test_workers_that_die_for_ever_end_the_sweep(small, tmp_path, monkeypatch) -
 
     monkeypatch.setattr(runner._Runner, "_spread", break_pool)
     with pytest.raises(StateError, match="workers died 3 times"):
-        experiments.run(experiments.from_table(small), tmp_path / "out", workers=2)
+        sweeps.run(sweeps.from_table(small), tmp_path / "out", workers=2)
 
 
 @pytest.mark.parametrize(("option", "value"), [("workers", 0), ("mode", "fibres")])
 def test_options_are_checked(small, tmp_path, option, value) -> None:
     with pytest.raises(FastDPError, match=f"{option} = "):
-        experiments.run(experiments.from_table(small), tmp_path / "out", **{option: value})
+        sweeps.run(sweeps.from_table(small), tmp_path / "out", **{option: value})
     assert not (tmp_path / "out").exists()
 
 
 def test_an_estimate_counts_cells_and_rows(small, tmp_path) -> None:
-    found = experiments.from_table(small)
-    guess = experiments.estimate(found)
-    folder = experiments.run(found, tmp_path / "out")
-    rows = len(experiments.load(folder))
+    found = sweeps.from_table(small)
+    guess = sweeps.estimate(found)
+    folder = sweeps.run(found, tmp_path / "out")
+    rows = len(sweeps.load(folder))
     assert guess.cells == 120
     assert guess.parts == 18
     assert guess.rows == pytest.approx(rows, rel=0.05)
@@ -574,7 +574,7 @@ def test_a_folder_that_cannot_be_locked(small, tmp_path, monkeypatch) -> None:
     """Another sweep that is at work is one thing, a file system without locks another."""
     import fcntl
 
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     reasons = {errno.EWOULDBLOCK: "another sweep writes", errno.ENOLCK: f"be locked: {os.strerror(errno.ENOLCK)}"}
     for number, reason in reasons.items():
 
@@ -583,5 +583,5 @@ def test_a_folder_that_cannot_be_locked(small, tmp_path, monkeypatch) -> None:
 
         monkeypatch.setattr(fcntl, "flock", flock)
         with pytest.raises(StateError, match=reason):
-            experiments.run(found, tmp_path / "out")
+            sweeps.run(found, tmp_path / "out")
     assert not (tmp_path / "out" / "manifest.json").exists()

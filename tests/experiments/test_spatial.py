@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastdp import PHDStream, experiments
+from fastdp import PHDStream
 from fastdp.counters import Block
-from fastdp.datasets import concentric_circles, made_up_check_ins, made_up_pickups
 from fastdp.errors import FastDPError
-from fastdp.experiments.cells import groups, query_labels, query_seed
-from fastdp.experiments.data_source import load_truth
-from fastdp.experiments.drawing import Table
-from fastdp.experiments.figures import draw_all
-from fastdp.experiments.points import figures as spatial_figures
-from fastdp.experiments.runner import check_data
 from fastdp.randomness.key import Key
 from fastdp.spatial import Box
+from fastdp_lab import sweeps
+from fastdp_lab.datasets import concentric_circles, made_up_check_ins, made_up_pickups
+from fastdp_lab.sweeps.cells import groups, query_labels, query_seed
+from fastdp_lab.sweeps.data_source import load_truth
+from fastdp_lab.sweeps.drawing import Table
+from fastdp_lab.sweeps.figures import draw_all
+from fastdp_lab.sweeps.points import figures as spatial_figures
+from fastdp_lab.sweeps.runner import check_data
 
 SPATIAL: dict[str, Any] = {
     "name": "spatial",
@@ -55,12 +56,12 @@ def spatial() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
-    return experiments.run(experiments.from_table(SPATIAL), tmp_path_factory.mktemp("spatial") / "out")
+    return sweeps.run(sweeps.from_table(SPATIAL), tmp_path_factory.mktemp("spatial") / "out")
 
 
 def complaint(tables, folder: Path = Path()) -> str:
     with pytest.raises(FastDPError) as found:
-        check_data(experiments.from_table(tables), folder)
+        check_data(sweeps.from_table(tables), folder)
     return str(found.value)
 
 
@@ -143,12 +144,12 @@ def test_files_are_read_by_the_loaders(spatial, tmp_path) -> None:
     ]
     del spatial["workloads"][1]
     spatial["repetitions"], spatial["epsilons"] = 1, [1.0]
-    found = experiments.from_table(spatial)
+    found = sweeps.from_table(spatial)
     data = check_data(found, tmp_path)
     assert [each["events"] for each in data.values()] == [400, 400, 776, 776, 4]
     assert data["stays, start=2"]["batches"] == data["stays, start=4"]["batches"] + 2
     assert found.datasets[1].box == ((-74.2, 40.5), (-73.7, 41.0))
-    table = experiments.load(experiments.run(found, tmp_path / "out", data=tmp_path))
+    table = sweeps.load(sweeps.run(found, tmp_path / "out", data=tmp_path))
     assert not table["error"].notna().any()
     boxes = table[table["workload"] == "boxes"]
     assert boxes[boxes["dataset"] == "stays, start=4"]["time"].min() == 4.0
@@ -178,7 +179,7 @@ def test_domains_that_are_no_box(spatial, tmp_path) -> None:
     ]
     spatial["repetitions"], spatial["epsilons"] = 1, [1.0]
     del spatial["workloads"][1]
-    found = experiments.from_table(spatial)
+    found = sweeps.from_table(spatial)
     data = check_data(found, tmp_path)
     on_land, on_streets = (load_truth(each, tmp_path) for each in found.datasets)
     assert data["land"]["box"] == [[-1.2, -1.2], [1.2, 1.1]]
@@ -194,11 +195,11 @@ def test_domains_that_are_no_box(spatial, tmp_path) -> None:
     for t in (0, 4, 9):
         want = stream.present(t)
         np.testing.assert_array_equal(on_land.stream.present(t), want[on_land.domain.contains(want)])
-    folder = experiments.run(found, tmp_path / "out", data=tmp_path)
-    assert not experiments.load(folder)["error"].notna().any()
+    folder = sweeps.run(found, tmp_path / "out", data=tmp_path)
+    assert not sweeps.load(folder)["error"].notna().any()
     (tmp_path / "land.geojson").write_text(land.replace("0.3, 1.1", "0.2, 1.1"))
     with pytest.raises(FastDPError, match="the data sets have changed"):
-        experiments.run(found, folder, data=tmp_path)
+        sweeps.run(found, folder, data=tmp_path)
     (tmp_path / "land.geojson").write_text("{")
     assert complaint(spatial, tmp_path).startswith(f"domain {tmp_path / 'land.geojson'}: not readable as GeoJSON")
     circles["domain"] = "sea.geojson"
@@ -213,12 +214,12 @@ def test_a_download(spatial, tmp_path, monkeypatch) -> None:
     line = "{}\t2010-10-19T23:55:2{}Z\t30.2359091167\t-97.7951395833\t22847\n"
     with gzip.open(tmp_path / "loc-gowalla_totalCheckins.txt.gz", "wt") as file:
         file.writelines(line.format(k, 9 - k) for k in range(6))
-    assert check_data(experiments.from_table(spatial), Path())["Gowalla"]["events"] == 6
+    assert check_data(sweeps.from_table(spatial), Path())["Gowalla"]["events"] == 6
 
 
 def test_numbers_are_those_of_the_publisher_under_the_cell_s_key(finished) -> None:
     """By hand: the stream, the boxes, the noise, and the formulas of section 5.4."""
-    found, table = experiments.from_table(SPATIAL), experiments.load(finished)
+    found, table = sweeps.from_table(SPATIAL), sweeps.load(finished)
     root = Key.from_seed(3)
     group = next(
         each for each in groups(found) if each.mechanism.parameters.get("counter") == {"part": "Block", "size": 4}
@@ -260,7 +261,7 @@ def test_numbers_are_those_of_the_publisher_under_the_cell_s_key(finished) -> No
 
 
 def test_maps_are_of_the_first_repetition(finished) -> None:
-    table = experiments.load(finished)
+    table = sweeps.load(finished)
     assert table["cell"].nunique() == 72
     maps = table[table["workload"] == "map"]
     assert set(maps["repetition"]) == {0}
@@ -272,8 +273,8 @@ def test_maps_are_of_the_first_repetition(finished) -> None:
 
 def test_maps_alone(spatial, tmp_path) -> None:
     spatial.update(workloads=spatial["workloads"][2:], mechanisms=spatial["mechanisms"][2:3], epsilons=[1.0])
-    folder = experiments.run(experiments.from_table(spatial), tmp_path / "out")
-    table = experiments.load(folder)
+    folder = sweeps.run(sweeps.from_table(spatial), tmp_path / "out")
+    table = sweeps.load(folder)
     assert not table["error"].notna().any()
     assert set(table["repetition"]) == {0}
     assert len(table) == 2 * 2 * 36
@@ -281,12 +282,12 @@ def test_maps_alone(spatial, tmp_path) -> None:
 
 @pytest.mark.parametrize(("workers", "mode"), [(2, "processes"), (4, "threads")])
 def test_any_number_of_workers_gives_the_same_bytes(spatial, tmp_path, digest, finished, workers, mode) -> None:
-    folder = experiments.run(experiments.from_table(spatial), tmp_path / "out", workers=workers, mode=mode)
+    folder = sweeps.run(sweeps.from_table(spatial), tmp_path / "out", workers=workers, mode=mode)
     assert digest(folder) == digest(finished)
 
 
 def test_an_interrupted_sweep_goes_on(spatial, tmp_path, digest, finished, monkeypatch) -> None:
-    from fastdp.experiments import runner
+    from fastdp_lab.sweeps import runner
 
     done = []
 
@@ -296,11 +297,11 @@ def test_an_interrupted_sweep_goes_on(spatial, tmp_path, digest, finished, monke
             raise KeyboardInterrupt
         return original(*arguments)
 
-    original, found = runner.run_part, experiments.from_table(spatial)
+    original, found = runner.run_part, sweeps.from_table(spatial)
     monkeypatch.setattr(runner, "run_part", die)
     with pytest.raises(KeyboardInterrupt):
-        experiments.run(found, tmp_path / "out")
-    folder = experiments.run(found, tmp_path / "out")
+        sweeps.run(found, tmp_path / "out")
+    folder = sweeps.run(found, tmp_path / "out")
     assert digest(folder) == digest(finished)
     assert len(done) == 1 + 2 * -(-36 // 5), "nothing was done twice"
 
@@ -309,7 +310,7 @@ def test_boxes_of_their_own_in_each_repetition(spatial, tmp_path) -> None:
     spatial["workloads"] = [{"kind": "boxes", "times": 2, "count": 20, "fixed": False, "placement": "clipped"}]
     spatial["datasets"][0]["deletion"] = False
     spatial["mechanisms"] = spatial["mechanisms"][2:4]
-    table = experiments.load(experiments.run(experiments.from_table(spatial), tmp_path / "out"))
+    table = sweeps.load(sweeps.run(sweeps.from_table(spatial), tmp_path / "out"))
     truths = table.groupby(["repetition", "time", "group"])["truth"].nunique()
     assert (truths == 1).all(), "all mechanisms are asked the same"
     assert table[table["group"] == "large"].groupby("time")["truth"].nunique().tolist() == [3, 3]
@@ -319,11 +320,11 @@ def test_a_failing_cell_is_recorded(spatial, tmp_path, monkeypatch) -> None:
     def fail(*arguments, **options):
         raise ZeroDivisionError("no")
 
-    monkeypatch.setitem(experiments.SPATIAL_SYSTEMS, "broken", experiments.SpatialSystem(fail, ()))
+    monkeypatch.setitem(sweeps.SPATIAL_SYSTEMS, "broken", sweeps.SpatialSystem(fail, ()))
     spatial["mechanisms"] = [{"name": "broken", "system": "broken"}, spatial["mechanisms"][2]]
-    found = experiments.from_table(spatial)
-    monkeypatch.setattr(experiments.SpatialSystem, "check", lambda *_: None)
-    table = experiments.load(experiments.run(found, tmp_path / "out"))
+    found = sweeps.from_table(spatial)
+    monkeypatch.setattr(sweeps.SpatialSystem, "check", lambda *_: None)
+    table = sweeps.load(sweeps.run(found, tmp_path / "out"))
     failed = table[table["error"].notna()]
     assert set(failed["mechanism"]) == {"broken"}
     assert len(failed) == 12
@@ -331,7 +332,7 @@ def test_a_failing_cell_is_recorded(spatial, tmp_path, monkeypatch) -> None:
 
 
 def test_an_estimate(spatial, finished) -> None:
-    guess = experiments.estimate(experiments.from_table(spatial))
+    guess = sweeps.estimate(sweeps.from_table(spatial))
     assert guess.cells == 72
     assert guess.rows > 72
     assert guess.table_bytes > (finished / "results.parquet").stat().st_size / 2
@@ -352,7 +353,7 @@ def test_pictures_from_result_files_alone(finished, tmp_path) -> None:
 
 
 def test_averages_over_time(finished) -> None:
-    table, frame = Table(finished), experiments.load(finished)
+    table, frame = Table(finished), sweeps.load(finished)
     rows = (frame["workload"] == "boxes").to_numpy()
     means = table.averaged(rows, ["mse"])
     want = frame[rows].groupby(["cell", "group"])["mse"].mean()

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastdp import experiments
 from fastdp.errors import DataError, FastDPError, ParameterError, StateError
-from fastdp.experiments.cells import count_cells, groups, parts
-from fastdp.experiments.runner import check_data
+from fastdp_lab import sweeps
+from fastdp_lab.sweeps.cells import count_cells, groups, parts
+from fastdp_lab.sweeps.runner import check_data
 
 PAPER = Path(__file__).parents[2] / "benchmarks" / "paper"
 
 
 def complaint(tables) -> str:
     with pytest.raises(FastDPError) as found:
-        check_data(experiments.from_table(tables), Path())
+        check_data(sweeps.from_table(tables), Path())
     return str(found.value)
 
 
@@ -118,7 +118,7 @@ def test_files_that_are_missing_or_need_a_column(small, tmp_path) -> None:
     small["datasets"][0]["file"] = str(tmp_path / "two.npz")
     assert "expected --column" in complaint(small)
     small["datasets"][0]["column"] = "b"
-    assert check_data(experiments.from_table(small), Path())["mine"]["values"] == 900
+    assert check_data(sweeps.from_table(small), Path())["mine"]["values"] == 900
     np.save(tmp_path / "nan.npy", np.full(900, np.nan))
     small["datasets"][0] = {"name": "mine", "file": str(tmp_path / "nan.npy"), "bound": 3}
     assert complaint(small) == "datasets[0]: mine holds NaN or infinity: expected finite values"
@@ -133,16 +133,16 @@ def test_a_download_that_is_not_there_says_how_to_get_it(small, tmp_path, monkey
 def test_no_toml(tmp_path) -> None:
     (tmp_path / "bad.toml").write_text("a = \n")
     with pytest.raises(DataError, match=r"bad\.toml: not readable as TOML"):
-        experiments.read_specification(tmp_path / "bad.toml")
+        sweeps.read_specification(tmp_path / "bad.toml")
     (tmp_path / "odd.toml").write_text("epsilons = 3\n")
     with pytest.raises(ParameterError, match=r"odd\.toml: datasets is missing"):
-        experiments.read_specification(tmp_path / "odd.toml")
+        sweeps.read_specification(tmp_path / "odd.toml")
 
 
 def test_without_msgspec_the_extra_is_named(small, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "msgspec", None)
     with pytest.raises(StateError, match=r"pip install 'fastdp-streams\[sweep\]'"):
-        experiments.from_table(small)
+        sweeps.from_table(small)
 
 
 @pytest.mark.parametrize(
@@ -156,20 +156,20 @@ def test_without_msgspec_the_extra_is_named(small, monkeypatch) -> None:
 )
 def test_python_objects_are_checked_like_tables(small, field, value, said) -> None:
     with pytest.raises(ParameterError) as caught:
-        replace(experiments.from_table(small), **{field: value})
+        replace(sweeps.from_table(small), **{field: value})
     assert str(caught.value).startswith(said)
 
 
 def test_numbers_of_numpy_are_numbers(small) -> None:
-    want = experiments.from_table(small)
+    want = sweeps.from_table(small)
     small.update(epsilons=[np.float64(0.1), np.int64(1)], repetitions=np.int64(5), holdout=np.int64(500))
-    assert experiments.from_table(small) == want
+    assert sweeps.from_table(small) == want
 
 
 def test_labels_name_the_fields_that_differ(small) -> None:
     parts = [{"part": "NoisyMax", "c": 20.0}, {"part": "NoisyMax", "step": 20.0}]
     small["mechanisms"] = [{"name": "P", "system": "publisher", "threshold": parts, "perturber": {"part": "Flat"}}]
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     assert [each.name for each in found.mechanisms] == [
         "P, threshold=NoisyMax/c=20.0",
         "P, threshold=NoisyMax/step=20.0",
@@ -186,7 +186,7 @@ def test_lists_expand_to_a_grid(small) -> None:
             "smoother": [{"part": "Recent"}, {"part": "MovingAverage", "window": 3}],
         }
     ]
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     assert [each.name for each in found.datasets] == ["POS, order=iid", "POS, order=bursty"]
     assert len(found.mechanisms) == 12
     assert found.mechanisms[1].name == ("grid, threshold.c=20.0, perturber.prune=0, smoother=MovingAverage/window=3")
@@ -201,7 +201,7 @@ def test_lists_expand_to_a_grid(small) -> None:
 @pytest.mark.parametrize("size", [1, 3, 7, 1000])
 def test_parts_hold_every_cell_once_in_order(small, size) -> None:
     small["part_cells"] = size
-    found = experiments.from_table(small)
+    found = sweeps.from_table(small)
     cells = [
         stretch.group.begin + k
         for part in parts(found)
@@ -218,12 +218,12 @@ def test_keys_depend_on_seed_and_cell_alone(small) -> None:
     from fastdp.randomness.key import Key
 
     root = Key.from_seed(3)
-    found = {(g.mechanism.name, g.data_set.name, g.epsilon): g for g in groups(experiments.from_table(small))}
+    found = {(g.mechanism.name, g.data_set.name, g.epsilon): g for g in groups(sweeps.from_table(small))}
     small["mechanisms"] = [{"name": "renamed", "system": "tops", "prune": 1}, small["mechanisms"][1]]
     small["datasets"][0]["order"] = ["bursty"]
     small["datasets"][0]["name"] = "other"
     small["epsilons"] = [1]
-    moved = {g.mechanism.name: g for g in groups(experiments.from_table(small))}
+    moved = {g.mechanism.name: g for g in groups(sweeps.from_table(small))}
     old = found["ToPS, prune=1", "POS, order=bursty", 1.0]
     assert moved["renamed"].key(root, 2) == old.key(root, 2)
     every = {g.key(root, k) for g in found.values() for k in range(3)} | {old.key(Key.from_seed(4), 0)}
@@ -234,17 +234,17 @@ def test_the_papers_specifications_are_accepted() -> None:
     files = sorted(PAPER.glob("*.toml"))
     assert len(files) >= 10
     for path in files:
-        found = experiments.read_specification(path)
+        found = sweeps.read_specification(path)
         found.check({each.name: getattr(each, "published", None) or 2**20 for each in found.datasets})
 
 
 def test_where_hold_out_and_published_part_are_one_a_short_stream_is_reflected(small, tmp_path) -> None:
     np.save(tmp_path / "short.npy", np.arange(1.0, 401.0))
     table = {"name": "short", "file": "short.npy", "bound": 500, "holdout": 900, "published": 900, "overlap": True}
-    data_set = experiments.from_table({**small, "datasets": [table]}).datasets[0]
+    data_set = sweeps.from_table({**small, "datasets": [table]}).datasets[0]
     forward = np.arange(1.0, 401.0)
     nine_hundred = np.concatenate([forward, forward[::-1], forward[:100]])
     assert (data_set.load(tmp_path).values == np.tile(nine_hundred, 2)).all()
-    apart = experiments.from_table({**small, "datasets": [{**table, "overlap": False}]}).datasets[0]
+    apart = sweeps.from_table({**small, "datasets": [{**table, "overlap": False}]}).datasets[0]
     with pytest.raises(DataError, match="holdout = 900: expected less than the 400 values"):
         apart.load(tmp_path)

@@ -32,9 +32,9 @@ def _points(folder: Path, made: str, **options: Any) -> Iterator[Any]:
 def _queries(folder: Path) -> Iterator[Any]:
     yield from public("workloads.random_ranges")(500, 100, 64, seed=3)
     for placement in ("inside", "clipped"):
-        boxes = public("spatial.random_boxes")([0.0, 0.0], [1.0, 1.0], 50, 0.001, 0.01, placement=placement, seed=3)
+        boxes = public("boxes.random_boxes")([0.0, 0.0], [1.0, 1.0], 50, 0.001, 0.01, placement=placement, seed=3)
         yield from (boxes.lower, boxes.upper)
-    for boxes in public("spatial.paper_queries")([0.0, 0.0], [1.0, 1.0], seed=3).values():
+    for boxes in public("boxes.paper_queries")([0.0, 0.0], [1.0, 1.0], seed=3).values():
         yield from (boxes.lower, boxes.upper)
 
 
@@ -53,7 +53,7 @@ def _metrics(folder: Path) -> Iterator[Any]:
     for name in ("mmse", "mmae"):
         yield public(f"metrics.{name}")(truth, answers, lengths)
     yield public("metrics.relative_error")(truth, answers, 1.0)
-    yield public("spatial.relative_error")(truth, answers, 1000.0)
+    yield public("boxes.relative_error")(truth, answers, 1000.0)
 
 
 def _audit(folder: Path) -> Iterator[Any]:

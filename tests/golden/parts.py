@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 
 import fastdp
-import fastdp.systems
+import fastdp_lab
 
 #: Names of the package that have changed since the table was written: first name -> present name.
 RENAMED = {
     "renewals.Withheld": "thresholds.renewals.RenewFromHoldout",
     "renewals.Refined": "thresholds.renewals.RenewFromPublished",
-    "Base": "systems.Zeros",
+    "Base": "baselines.Zeros",
 }
 
 
 def public(name: str) -> Any:
-    """A public part of fastdp, ``fastdp.<name>``, by the name that it had when the table was written."""
-    return attrgetter(RENAMED.get(name, name))(fastdp)
+    """A public part of fastdp or its laboratory, by the name that it had when the table was written."""
+    now = RENAMED.get(name, name)
+    return attrgetter(now)(fastdp if hasattr(fastdp, now.partition(".")[0]) else fastdp_lab)
 
 
 @dataclass(frozen=True)

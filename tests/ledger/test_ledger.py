@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import fastdp
+import fastdp_lab
 from fastdp import Guarantee
 from fastdp.errors import BudgetError, ParameterError, StateError
 from fastdp.ledger import Budget, Reservation, names
@@ -344,7 +345,7 @@ def test_a_publisher_that_ended_tells_where(ledger) -> None:
         fastdp.PAK(1.0, 1e-6, 100.0, 1000, holdout=100),
         fastdp.ToPL(**OPTIONS),
         fastdp.PHDStream(Box([0, 0], [1, 1]), 0.5),
-        fastdp.systems.Zeros(),
+        fastdp_lab.baselines.Zeros(),
     ],
     ids=lambda publisher: type(publisher).__name__,
 )

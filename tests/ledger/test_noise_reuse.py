@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import fastdp
+import fastdp_lab
 from fastdp import Guarantee
 from fastdp.counters import BinaryTree, RunningCounts, SelectiveCounting, event_guarantee
 from fastdp.engines import Job
@@ -18,7 +19,7 @@ from fastdp.errors import BudgetError, ParameterError, StateError
 from fastdp.ledger import Ledger
 from fastdp.randomness.key import Key
 from fastdp.spatial import Box, PrivTree
-from fastdp.systems.w_event import WEvent
+from fastdp_lab.baselines.w_event import WEvent
 
 SECRET = bytes(range(32))
 SQUARE = Box([0, 0], [1, 1])
@@ -187,7 +188,12 @@ def test_a_refusal_for_noise_comes_before_one_for_budget(ledger) -> None:
 def test_what_draws_no_secret_noise_has_no_fingerprint(ledger, lines) -> None:
     account = ledger()
     plain: list[Any] = [
-        *(tops(seed=1, key=None), Guarantee(0.5), fastdp.systems.Zeros(), fastdp.ToPLServer(0.5, 100.0, 10, 64)),
+        *(
+            tops(seed=1, key=None),
+            Guarantee(0.5),
+            fastdp_lab.baselines.Zeros(),
+            fastdp.ToPLServer(0.5, 100.0, 10, 64),
+        ),
     ]
     for _ in range(2):
         for each in plain:

@@ -17,7 +17,7 @@ TOUR = Path(__file__).with_name("tour.py")
 
 def run(program: str | Path, *, home: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
     code = ["-c", program] if isinstance(program, str) else [str(program)]
-    paths = os.pathsep.join([str(home), str(home / "kernels")])
+    paths = os.pathsep.join([str(home), str(home / "kernels"), str(home / "lab")])
     return subprocess.run(
         [sys.executable, *code],
         env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **environment},

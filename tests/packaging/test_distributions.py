@@ -77,15 +77,17 @@ def built(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_two_packages(built: Path) -> None:
+def test_the_wheel_holds_the_three_packages(built: Path) -> None:
     (file,) = built.glob("fastdp_streams-*.whl")
     with zipfile.ZipFile(file) as wheel:
         inside = wheel.namelist()
         (described,) = [name for name in inside if name.endswith("/METADATA")]
         metadata: Message = message_from_string(wheel.read(described).decode())
-    assert {name.split("/")[0] for name in inside} == {"fastdp", "fastdp_kernels", described.split("/")[0]}
+    assert {name.split("/")[0] for name in inside} == {"fastdp", "fastdp_kernels", "fastdp_lab", described.split("/")[0]}
     assert {Path(name).suffix for name in inside if not name.startswith("fastdp_streams")} == {".py", ".typed"}
-    packaged = {str(path.relative_to(ROOT)) for path in (ROOT / "fastdp").rglob("*.py")}
+    homes = {path: ROOT for path in (ROOT / "fastdp").rglob("*.py")}
+    homes |= {path: ROOT / "lab" for path in (ROOT / "lab" / "fastdp_lab").rglob("*.py")}
+    packaged = {str(path.relative_to(home)) for path, home in homes.items()}
     assert packaged <= set(inside)
     assert file.stat().st_size < 2_000_000
     assert (metadata["Name"], metadata["Version"]) == ("fastdp-streams", fastdp.__version__)
@@ -105,5 +107,5 @@ def test_the_sdist_holds_what_is_in_the_repository(built: Path) -> None:
     tops = {name.split("/")[0] for name in inside}
     known = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S607
     assert {name for name in inside if name not in known.stdout.split("\n")} <= {"PKG-INFO"}
-    assert {"fastdp", "kernels", "tests", "docs", "LICENSE", "README.md", "CHANGELOG.md"} <= tops
+    assert {"fastdp", "kernels", "lab", "tests", "docs", "LICENSE", "README.md", "CHANGELOG.md"} <= tops
     assert ".ci" not in tops

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fastdp
+import fastdp_lab
 from fastdp.errors import DataError, ParameterError
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Recent
@@ -115,14 +116,14 @@ def test_nodes_and_values_see_the_same_memory(monkeypatch: pytest.MonkeyPatch) -
 def test_answers_come_from_nodes_and_are_better_than_sums_of_leaves() -> None:
     values = stream(4096)
     prefix = np.concatenate([[0.0], np.cumsum(np.minimum(values, 20.0))])
-    starts, stops = fastdp.workloads.random_ranges(4096, 300, seed=2)
+    starts, stops = fastdp_lab.workloads.random_ranges(4096, 300, seed=2)
     truth = prefix[stops] - prefix[starts]
     by_nodes, by_leaves = [], []
     for seed in range(10):
         release = compose(Hierarchy(2, consistent=False, prune=0), max_range=4096, seed=seed).release(values)
-        by_nodes.append(fastdp.metrics.mse(truth, release.range_sum(starts, stops)))
+        by_nodes.append(fastdp_lab.metrics.mse(truth, release.range_sum(starts, stops)))
         sums = np.concatenate([[0.0], np.cumsum(release.values)])
-        by_leaves.append(fastdp.metrics.mse(truth, sums[stops] - sums[starts]))
+        by_leaves.append(fastdp_lab.metrics.mse(truth, sums[stops] - sums[starts]))
     assert np.median(by_nodes) < np.median(by_leaves) / 10
     # Each answer adds k nodes of variance 2 (theta h / epsilon)^2.
     counts = [oracle.tile_counts(a, b, 4096, 2, 12) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
@@ -151,16 +152,16 @@ def test_an_inconsistent_hierarchy_spends_its_epsilon_on_all_levels() -> None:
 
 
 def test_zeros() -> None:
-    zeros = fastdp.systems.Zeros(holdout=3)
+    zeros = fastdp_lab.baselines.Zeros(holdout=3)
     assert zeros.publish([1, 2]).size == 0
     assert zeros.publish([3, 4, 5]).tolist() == [0.0, 0.0]
-    release = fastdp.systems.Zeros(2).release([1, 2, 3])
+    release = fastdp_lab.baselines.Zeros(2).release([1, 2, 3])
     assert (release.values.tolist(), release.offset, release.guarantee.epsilon) == ([0.0], 2, 0.0)
     assert release.range_sum(0, 1).tolist() == [0.0]
     with pytest.raises(DataError, match="hold-out"):
-        fastdp.systems.Zeros(3).release([1, 2, 3])
+        fastdp_lab.baselines.Zeros(3).release([1, 2, 3])
     with pytest.raises(ParameterError, match="holdout"):
-        fastdp.systems.Zeros(-1)
+        fastdp_lab.baselines.Zeros(-1)
 
 
 def test_combinations_that_make_no_sense() -> None:

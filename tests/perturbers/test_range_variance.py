@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import fastdp
+import fastdp_lab
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.randomness.key import Key
 from tests.oracles import tops
@@ -14,7 +14,7 @@ STEPS = 2**20
 
 
 def closed_form(max_range: int, fan_out: int, height: int) -> float:
-    starts, stops = fastdp.workloads.random_ranges(max_range, 20_000, seed=61)
+    starts, stops = fastdp_lab.workloads.random_ranges(max_range, 20_000, seed=61)
     variances = [
         tops.range_variance(a, b, max_range, fan_out, height)
         for a, b in zip(starts.tolist(), stops.tolist(), strict=True)
@@ -29,7 +29,7 @@ def sampled(max_range: int, fan_out: int, trees: int) -> tuple[float, float]:
     key, prefix, means = Key.from_seed(62), np.zeros(max_range + 1), np.empty(trees)
     for tree in range(trees):
         np.cumsum(perturber.leaf_noise(plan, STEPS, 1.0, key, tree)[:max_range] / STEPS, out=prefix[1:])
-        starts, stops = fastdp.workloads.random_ranges(max_range, 2000, seed=tree)
+        starts, stops = fastdp_lab.workloads.random_ranges(max_range, 2000, seed=tree)
         means[tree] = np.mean((prefix[stops] - prefix[starts]) ** 2)
     return float(means.mean()), float(means.std() / np.sqrt(trees))
 

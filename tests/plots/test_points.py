@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from fastdp.datasets import concentric_circles
 from fastdp.errors import ParameterError
 from fastdp.plots.points import MAX_DRAWN, counters_compared, errors_over_time, points_and_cells
+from fastdp_lab.datasets import concentric_circles
 
 pytest.importorskip("matplotlib")
 

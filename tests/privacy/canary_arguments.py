@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import operator
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 import shapely
 
 import fastdp
+import fastdp_lab
 from fastdp import counters, local, spatial
 from fastdp.randomness.noise import concentrated
 from tests.privacy import public_names
@@ -26,10 +26,10 @@ from tests.privacy.canary_calls import BOUND, COLLECTORS, LOCAL, PUBLISHERS, SPA
 INNER = (
     *("perturbers.Perturber", "smoothers.Smoother", "counters.Counter", "counters.Selector", "spatial.Domain"),
     *("thresholds.Chooser", "thresholds.Threshold", "thresholds.renewals.Renewal", "auditing.TrialMechanism"),
-    *("auditing.Case", "auditing.AuditResult", "auditing.Publishing", "errors.warn", "experiments"),
-    *("ledger.", "analysis.LightTail", "analysis.Optimum", "analysis.TailSearch", "datasets.Entry"),
+    *("audit.Case", "auditing.AuditResult", "auditing.Publishing", "errors.warn", "sweeps"),
+    *("ledger.", "planning.LightTail", "planning.Optimum", "planning.TailSearch", "datasets.Entry"),
     *(
-        "datasets.SpatialStream",
+        "spatial.SpatialStream",
         "datasets.parse",
         "datasets.fetch",
         "Ledger.resume",
@@ -118,7 +118,7 @@ def _quantile(p: float) -> float:
 MAKERS: dict[str, Callable[[], Any]] = {
     **PUBLISHERS,
     **{name: lambda make=make: _stepped(make()) for name, make in SPATIAL.items()},
-    "systems.Zeros": lambda: fastdp.systems.Zeros(1),
+    "baselines.Zeros": lambda: fastdp_lab.baselines.Zeros(1),
     **{f"local.{name}": make for name, make in COLLECTORS.items()},
     **{f"local.{name}": lambda made=made: made for name, made in LOCAL.items()},
     "Adaptive.repeat": PUBLISHERS["ToPS"],
@@ -251,7 +251,7 @@ VALID: dict[str, dict[str, Any]] = {
     "release_many": {"streams": _frame(), "value": "kwh", "by": "key", "time": "at", "threshold": 9.0},
     **{name: {"size": 3} for name in ("discrete_gaussian", "discrete_laplace", "randomness.geometric")},
     **{f"ReleasedMany.{name}": ONE_OF for name in ("interval", "queries", "range_sum", "std_error")},
-    **{name: {"m": 32} for name in ("analysis.light_tail_error", "analysis.worst_case_error")},
+    **{name: {"m": 32} for name in ("planning.light_tail_error", "planning.worst_case_error")},
     **{f"spatial.{name}": BOXES for name in ("Box.measure", "CellIndex", "CellIndex.count", "Network.measure")},
     **{f"spatial.{name}": BOXES for name in ("PointIndex.count", "Polygons.measure", "write_cells")},
     "Windows": {"start": "2024-01-01", "bound": BOUND},
@@ -260,8 +260,8 @@ VALID: dict[str, dict[str, Any]] = {
     "Fleet.forget": {"ids": [7]},
     "ToPLServer.publish": {"reports": [1, 2, 3]},
     "ToPLServer.collect": {"reports": [1, 2, 3]},
-    "analysis.spacing_smooth_sensitivity": {"q": 0.9},
-    "analysis.search_p_max": {"values": np.arange(1e5)},
+    "planning.spacing_smooth_sensitivity": {"q": 0.9},
+    "planning.search_p_max": {"values": np.arange(1e5)},
     "counters.SelectiveCounting.step": {"values": [0, 0]},
     "counters.SelectiveCounting.stream": {"batches": [[0, 0]]},
     "datasets.extend_by_reflection": {"values": np.arange(9.0)},
@@ -279,14 +279,14 @@ VALID: dict[str, dict[str, Any]] = {
     "Fleet.part_of": {"n": 1},
     "audit": {"mechanism": lambda data, generator: [generator.laplace()], "x": [0.0], "trials": 1000}
     | {"x_adjacent": [1.0], "epsilon": 9.0},
-    "analysis.recommended_lag": {"quantile": _quantile},
-    "analysis.optimise_pak": {"quantile": _quantile, "n": 10**6},
-    "analysis.exponential_quantile": {"bound": 100.0},
+    "planning.recommended_lag": {"quantile": _quantile},
+    "planning.optimise_pak": {"quantile": _quantile, "n": 10**6},
+    "planning.exponential_quantile": {"bound": 100.0},
     "counters.SelectiveCounting": {"counters": [counters.Simple()], "selector": _Telling()},
     "counters.RunningCounts.step": {"values": [1, 2]},
     "counters.RunningCounts.stream": {"batches": [[1, 2]]},
     "counters.event_guarantee": {"derivation": "noise"},
-    "datasets.cut_events": {"batch": 1},
+    "spatial.cut_events": {"batch": 1},
     "datasets.dns_like_day": {"n": 100},
     "datasets.table1": {"stream": "kosarak", "n": 2000},
     "datasets.concentric_circles": {"n_points": 1000},
@@ -317,9 +317,9 @@ def names() -> Iterator[str]:
     seen = set()
     for name in (*public_names.all_names(), *extra):
         owner, _, last = name.rpartition(".")
-        thing = operator.attrgetter(name)(fastdp)
+        thing = public_names.found(name)
         function = getattr(thing, "__func__", thing)
-        method = owner in MAKERS or inspect.isclass(operator.attrgetter(owner)(fastdp) if owner else None)
+        method = owner in MAKERS or inspect.isclass(public_names.found(owner) if owner else None)
         inner = (
             name.startswith(INNER)
             or name in MADE
@@ -339,7 +339,7 @@ class Call:
         self.method = self.owner in MAKERS or self.owner == "Ledger"
         self.parameters = [
             each
-            for each in inspect.signature(operator.attrgetter(name)(fastdp)).parameters.values()
+            for each in inspect.signature(public_names.found(name)).parameters.values()
             if each.name != "self" and each.kind != each.VAR_KEYWORD and each.name[0] != "_"
         ]
 
@@ -400,6 +400,6 @@ class Call:
             ]
             found = given.pop(several)
             positional += found if isinstance(found, tuple) and argument is None else [found]
-        call = getattr(on, self.last) if self.method else operator.attrgetter(self.name)(fastdp)
+        call = getattr(on, self.last) if self.method else public_names.found(self.name)
         found = call(*positional, **given)
         return list(found) if inspect.isgenerator(found) else found

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 import fastdp
-from fastdp import analysis, counters, datasets, local, metrics, plots, spatial, systems, thresholds
+from fastdp import counters, local, plots, spatial, thresholds
+from fastdp_lab import baselines, boxes, datasets, metrics, planning
 from tests.privacy import canary
 from tests.privacy.canary import CANARY, LONG, TEXT, WHOLE
 
@@ -82,7 +83,7 @@ PUBLISHERS: dict[str, Callable[[], Any]] = {
     ),
     "PAK": lambda: fastdp.PAK(1.0, 1e-6, BOUND, 70_000, holdout=1, seed=1),
     "ToPL": lambda: fastdp.ToPL(**COMMON),
-    "systems.WEvent": lambda: systems.WEvent("absorption", 1.0, BOUND, 3, seed=1),
+    "baselines.WEvent": lambda: baselines.WEvent("absorption", 1.0, BOUND, 3, seed=1),
 }
 LOCAL = {
     "Hybrid": local.Hybrid(1.0, 0.0, BOUND),
@@ -98,9 +99,9 @@ COLLECTORS = {
 SPATIAL = {
     "PHDStream": lambda: fastdp.PHDStream(SQUARE, 1.0, max_depth=4, seed=1),
     "AdaptivePHDStream": lambda: fastdp.AdaptivePHDStream(SQUARE, 1.0, max_depth=4, seed=1),
-    "systems.OfflineOnStream": lambda: systems.OfflineOnStream(SQUARE, 1.0, max_depth=4, seed=1),
-    "systems.OfflineOnBatch": lambda: systems.OfflineOnBatch(SQUARE, 1.0, max_depth=4, seed=1),
-    "systems.FixedTree": lambda: systems.FixedTree(SQUARE, 1.0, max_depth=4, seed=1),
+    "baselines.OfflineOnStream": lambda: baselines.OfflineOnStream(SQUARE, 1.0, max_depth=4, seed=1),
+    "baselines.OfflineOnBatch": lambda: baselines.OfflineOnBatch(SQUARE, 1.0, max_depth=4, seed=1),
+    "baselines.FixedTree": lambda: baselines.FixedTree(SQUARE, 1.0, max_depth=4, seed=1),
 }
 RULES = {
     "NoisyMax": thresholds.NoisyMax(),
@@ -165,10 +166,10 @@ def _task() -> thresholds.ThresholdTask:
 def value_calls() -> list[Calls]:
     columns = canary.columns
     calls = []
-    for name, make in {**PUBLISHERS, "systems.Zeros": lambda: fastdp.systems.Zeros(1)}.items():
-        takes = _finite() if name == "systems.Zeros" else ()
+    for name, make in {**PUBLISHERS, "baselines.Zeros": lambda: baselines.Zeros(1)}.items():
+        takes = _finite() if name == "baselines.Zeros" else ()
         calls.append(Calls(f"{name}.publish", columns, on(make, "publish"), takes))
-        if name != "systems.Zeros":
+        if name != "baselines.Zeros":
             calls.append(Calls(f"{name}.publish", columns, on(make, "publish", [[1.0, 2.0, 3.0]])))
             calls.append(
                 Calls(
@@ -326,15 +327,13 @@ def point_calls() -> list[Calls]:
         Calls("spatial.Network.contains", points, lambda bad: network.contains(bad), outside),
         Calls("spatial.Network.snap", points, lambda bad: network.snap(bad), outside),
         Calls("spatial.Polygons.contains", points, lambda bad: polygons.contains(bad), outside),
-        Calls("spatial.relative_error", canary.columns, lambda bad: spatial.relative_error(bad, [1.0, 2.0], 9.0)),
+        Calls("boxes.relative_error", canary.columns, lambda bad: boxes.relative_error(bad, [1.0, 2.0], 9.0)),
         Calls("spatial.write_points", points, lambda bad: spatial.write_points("x.geojson", bad), outside),
         Calls("plots.points_and_cells", points, lambda bad: plots.points_and_cells(many(bad)), outside),
-        Calls("datasets.cut_events", points, lambda bad: datasets.cut_events("e", [0, 0], [1, 1], bad, batch=1)),
+        Calls("spatial.cut_events", points, lambda bad: spatial.cut_events("e", [0, 0], [1, 1], bad, batch=1)),
+        Calls("spatial.cut_events", _moments, lambda bad: spatial.cut_events("e", [0], [1], [[0.5]] * 2, times=bad)),
         Calls(
-            "datasets.cut_events", _moments, lambda bad: datasets.cut_events("e", [0], [1], [[0.5]] * 2, times=bad)
-        ),
-        Calls(
-            "datasets.cut_events", _moments, lambda bad: datasets.cut_events("e", [0], [1], [[0.5]] * 2, cancels=bad)
+            "spatial.cut_events", _moments, lambda bad: spatial.cut_events("e", [0], [1], [[0.5]] * 2, cancels=bad)
         ),
     ]
 
@@ -370,9 +369,9 @@ def array_calls() -> list[Calls]:
     two = {"a": [1.0, 2.0]}
     return [
         *calls,
-        Calls("analysis.check_light_tail", falling, analysis.check_light_tail, MASKED),
-        Calls("analysis.search_p_max", falling, analysis.search_p_max),
-        Calls("analysis.sample_quantile", falling, analysis.sample_quantile, MASKED),
+        Calls("planning.check_light_tail", falling, planning.check_light_tail, MASKED),
+        Calls("planning.search_p_max", falling, planning.search_p_max),
+        Calls("planning.sample_quantile", falling, planning.sample_quantile, MASKED),
         Calls(
             "plots.bin_means", columns, lambda bad: plots.bin_means(bad, 2), (*_finite(), "scalar array", "bytearray")
         ),
@@ -487,7 +486,7 @@ MOMENTS = ("moments", "pandas moments")
 
 
 def file_calls() -> list[Calls]:
-    """Loaders of ``fastdp.datasets`` on files that they refuse."""
+    """Loaders of ``fastdp_lab.datasets`` on files that they refuse."""
     day = "2014-04-01T00:11:00"
     rows = {
         "no number": f"t,lat,lon\n1,40.7,-74\n2,{TEXT},-74\n",

@@ -6,8 +6,10 @@ import inspect
 import operator
 import types
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import fastdp
+import fastdp_lab
 
 #: Methods of many classes.
 METHODS = {
@@ -37,32 +39,32 @@ WITHOUT_DATA = {
     "Ledger": "names and guarantees",
     "Release": "values that are released",
     "ReleasedMany": "values that are released",
-    "analysis.LightTail analysis.Optimum analysis.TailSearch": "results",
-    "analysis.exponential_quantile analysis.kappa analysis.light_tail_error analysis.noise_quantile": "parameters",
-    "analysis.noise_scale analysis.outlier_error analysis.quantile_criterion analysis.smoothing": "parameters",
-    "analysis.sensitivity_criterion analysis.spacing_smooth_sensitivity analysis.tau_max": "parameters",
-    "analysis.tree_error analysis.underestimate_probability analysis.worst_case_error": "parameters",
-    "analysis.optimise_pak analysis.recommended_lag": "parameters, and functions of the caller's",
-    "analysis.Optimum.arguments analysis.reach_criterion": "parameters",
+    "planning.LightTail planning.Optimum planning.TailSearch": "results",
+    "planning.exponential_quantile planning.kappa planning.light_tail_error planning.noise_quantile": "parameters",
+    "planning.noise_scale planning.outlier_error planning.quantile_criterion planning.smoothing": "parameters",
+    "planning.sensitivity_criterion planning.spacing_smooth_sensitivity planning.tau_max": "parameters",
+    "planning.tree_error planning.underestimate_probability planning.worst_case_error": "parameters",
+    "planning.optimise_pak planning.recommended_lag": "parameters, and functions of the caller's",
+    "planning.Optimum.arguments planning.reach_criterion": "parameters",
     "auditing.AuditResult": "a result",
-    "auditing.Case auditing.Publishing auditing.TrialMechanism auditing.audit_cases": "made for audit",
+    "audit.Case auditing.Publishing auditing.TrialMechanism audit.audit_cases": "made for audit",
     "counters.BinaryTree counters.Block counters.Simple counters.Counter": "noise of sums, without the sums",
     "counters.Selector counters.event_guarantee": "a protocol; parameters",
     "errors.warn": "a message of the package",
     "datasets.Entry datasets.fetch": "a source and its address",
-    "datasets.SpatialStream": "checked by cut_events; its methods take numbers of batches",
+    "spatial.SpatialStream": "checked by cut_events; its methods take numbers of batches",
     "datasets.concentric_circles datasets.dns_like_day datasets.made_up_check_ins": "synthetic data",
     "datasets.made_up_pickups datasets.made_up_streets datasets.table1": "synthetic data",
-    "experiments.BoxWorkload experiments.Workload experiments.Estimate experiments.Generator": "parameters",
-    "experiments.Mechanism experiments.RunResult experiments.Setting experiments.SpatialSetting": "parameters",
-    "experiments.SpatialSystem experiments.System experiments.Specification": "parameters",
-    "experiments.from_table experiments.read_specification": "parameters",
-    "experiments.DataSet experiments.SpatialDataSet experiments.estimate experiments.run": "by the command sweep",
+    "sweeps.BoxWorkload sweeps.Workload sweeps.Estimate sweeps.Generator": "parameters",
+    "sweeps.Mechanism sweeps.RunResult sweeps.Setting sweeps.SpatialSetting": "parameters",
+    "sweeps.SpatialSystem sweeps.System sweeps.Specification": "parameters",
+    "sweeps.from_table sweeps.read_specification": "parameters",
+    "sweeps.DataSet sweeps.SpatialDataSet sweeps.estimate sweeps.run": "by the command sweep",
     "Key.bound Key.composition": "parameters",
     "Fleet Fleet.merge Fleet.part_of Fleet.split": "public ids and parameters",
     "engines.Job engines.Job.fleet engines.Job.register": "parameters",
     "engines.Job.resume engines.Job.suspend": "states that the job wrote",
-    "experiments.load experiments.read_manifest": "by the command plot",
+    "sweeps.load sweeps.read_manifest": "by the command plot",
     "ledger.Budget ledger.Entry ledger.Reservation ledger.compose": "names and guarantees",
     "local.HistogramCollector.estimate local.HistogramCollector.to_bytes": "parameters",
     "local.SumCollector.sum local.SumCollector.mean local.SumCollector.standard_error": "numbers of slots",
@@ -79,7 +81,8 @@ WITHOUT_DATA = {
     "spatial.Box spatial.Domain spatial.Network spatial.Polygons": "parameters",
     "spatial.Box.contains spatial.Domain.contains": "points that as_points has checked",
     "spatial.CellIndex.count spatial.PointIndex.count spatial.PrivTree spatial.ReleasedTree": "boxes; parameters",
-    "spatial.paper_queries spatial.random_boxes spatial.write_cells": "parameters; cells that were released",
+    "boxes.BoxQueries boxes.paper_queries boxes.random_boxes": "parameters",
+    "spatial.write_cells": "cells that were released",
     "thresholds.Fixed thresholds.Threshold thresholds.Chooser": "no values; protocols",
     "thresholds.NoisyMax thresholds.ScaleFree thresholds.PAKQuantile thresholds.SmoothQuantile": "parameters",
     "thresholds.SquareWave thresholds.TruePercentile": "parameters",
@@ -88,12 +91,12 @@ WITHOUT_DATA = {
     "workloads.random_ranges": "parameters",
     "Windows.advance": "the public clock",
     "Plan Plan.epsilon_for Plan.half_width_of Plan.std_error_with": "parameters",
-    "StreamPublisher systems.WEvent systems.Zeros": "parameters",
+    "StreamPublisher baselines.WEvent baselines.Zeros": "parameters",
     "ToPLServer counters.RunningCounts counters.SelectiveCounting": "parameters",
     "ToPLServer.choose ToPLServer.shard": "nothing",
     "AdaptivePHDStream.count PHDStream.count": "boxes, for ReleasedTree.count",
     "plan Plan": "parameters",
-    "systems.FixedTree.count systems.OfflineOnBatch.count systems.OfflineOnStream.count": "boxes",
+    "baselines.FixedTree.count baselines.OfflineOnBatch.count baselines.OfflineOnStream.count": "boxes",
     "Key.choose Key.from_seed Key.derive Key.of_stream Key.random Key.reveal Key.from_bytes": "by the row of Key",
     "Key.again Key.bind Key.within Key.fingerprint": "public parameters, and sums that are released",
 }
@@ -104,7 +107,7 @@ WHOLE_CLASSES = (
     "Release",
     "ReleasedMany",
     "auditing",
-    "experiments",
+    "sweeps",
     "ledger",
 )
 WHOLE_CLASSES += (
@@ -115,7 +118,7 @@ WHOLE_CLASSES += (
     "counters.Block",
     "counters.Simple",
 )
-WHOLE_CLASSES += ("counters.Counter", "counters.Selector", "datasets.SpatialStream")
+WHOLE_CLASSES += ("counters.Counter", "counters.Selector", "spatial.SpatialStream")
 WHOLE_CLASSES += ("thresholds.Fixed", "thresholds.Threshold", "thresholds.Chooser", "spatial.Domain")
 
 
@@ -123,19 +126,27 @@ def split(names: Iterable[str]) -> set[str]:
     return {each for several in names for each in several.split()}
 
 
+def found(name: str) -> Any:
+    """A public part of fastdp or its laboratory."""
+    try:
+        return operator.attrgetter(name)(fastdp)
+    except AttributeError:
+        return operator.attrgetter(name)(fastdp_lab)
+
+
 def all_names() -> Iterator[str]:
     """Functions, classes and their methods, by the first public path."""
     modules = [name for name in fastdp.__all__ if isinstance(getattr(fastdp, name), types.ModuleType)]
     seen: set[int] = set()
-    for path in ("fastdp", *(f"fastdp.{name}" for name in modules), "fastdp.thresholds.renewals"):
-        module = operator.attrgetter(path.removeprefix("fastdp."))(fastdp) if "." in path else fastdp
+    inner = [(path, found(path)) for path in (*modules, "thresholds.renewals")]
+    for path, module in [("", fastdp), *inner, *((path, getattr(fastdp_lab, path)) for path in fastdp_lab.__all__)]:
         own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
         for name in getattr(module, "__all__", own):
             thing = getattr(module, name)
             if name.startswith("_") or not callable(thing) or id(thing) in seen:
                 continue
             seen.add(id(thing))
-            shown = f"{path}.{name}".removeprefix("fastdp.")
+            shown = f"{path}.{name}" if path else name
             if not inspect.isclass(thing):
                 yield shown
             elif not issubclass(thing, BaseException):

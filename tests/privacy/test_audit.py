@@ -12,11 +12,11 @@ from scipy import stats
 
 import fastdp
 from fastdp.auditing import bounds
-from fastdp.auditing.catalogue.sums import count
 from fastdp.auditing.features import fingerprint, grain
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
+from fastdp_lab.audit.catalogue.sums import count
 from tests import stat
 
 

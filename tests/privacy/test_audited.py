@@ -15,13 +15,13 @@ import fastdp
 from benchmarks.audit import __main__ as long_audit
 from benchmarks.audit import catalogue
 from benchmarks.audit.quantiles import thetas
-from fastdp.auditing import Case
 from fastdp.auditing.mechanisms import draws_trials
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, word_at
 from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds import noisy_max as noisy_max_rule
 from fastdp.thresholds.base import ThresholdTask
+from fastdp_lab.audit import Case
 from tests import stat
 
 SHIPPED = {case.name: case for case in catalogue.shipped()}

@@ -11,17 +11,17 @@ import pytest
 
 from benchmarks.audit.coupling_cases import planted, shipped, turning
 from benchmarks.audit.coupling_controls import negative_controls
-from fastdp.auditing.couplings import INSTANCES, coupling_lines
-from fastdp.auditing.couplings.check import KEY, SPREADS, Instance, Seen, Shifts, Table, run
-from fastdp.auditing.couplings.points import noted_steps
-from fastdp.auditing.couplings.table_cases import KEY_RULES, KINDS, NOISES, UNITS, choice_of, table_cases
-from fastdp.auditing.couplings.tables import Row, at, batch_release, online_release, tail
 from fastdp.errors import ParameterError
 from fastdp.randomness import prefix, sampler
 from fastdp.randomness.gaussian import GaussianLaw, discrete_gaussian_law
 from fastdp.randomness.key import Key
 from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.words import Purpose, StreamId
+from fastdp_lab.audit.couplings import INSTANCES, coupling_lines
+from fastdp_lab.audit.couplings.check import KEY, SPREADS, Instance, Seen, Shifts, Table, run
+from fastdp_lab.audit.couplings.points import noted_steps
+from fastdp_lab.audit.couplings.table_cases import KEY_RULES, KINDS, NOISES, UNITS, choice_of, table_cases
+from fastdp_lab.audit.couplings.tables import Row, at, batch_release, online_release, tail
 
 SHIPPED = {case.name: case for case in shipped()}
 CONTROLS = {case.name: case for case in negative_controls()}

@@ -10,15 +10,15 @@ import pytest
 
 from benchmarks.audit.parts import draw_noise
 from benchmarks.audit.splits import attack
-from fastdp.auditing import exact
-from fastdp.auditing.catalogue.exact_losses import WIDE, split_plan
-from fastdp.auditing.catalogue.sums import RULES, small_task
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.thresholds import PAKQuantile
 from fastdp.thresholds.smooth_noise import calibrate
 from fastdp_kernels import noisy_max
+from fastdp_lab.audit import exact
+from fastdp_lab.audit.catalogue.exact_losses import WIDE, split_plan
+from fastdp_lab.audit.catalogue.sums import RULES, small_task
 from tests import stat
 
 

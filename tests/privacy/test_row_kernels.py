@@ -10,7 +10,6 @@ import pytest
 from benchmarks.audit import row_kernels
 from benchmarks.audit.parts import draw_noise
 from benchmarks.audit.splits import attack, splits
-from fastdp.auditing.catalogue.exact_losses import split_plan
 from fastdp.counters.simple import Simple
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
@@ -18,6 +17,7 @@ from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.cell_parameters import make_plan
 from fastdp.spatial.cells import encode
+from fastdp_lab.audit.catalogue.exact_losses import split_plan
 from tests.oracles import binary_counter
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastdp.analysis import tree_loss
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
 from fastdp.systems.phdstream.publisher import PHDStream
+from fastdp_lab.planning import tree_loss
 from tests import stat
 
 CIRCLES = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "motion_circles_synthetic.csv.gz"

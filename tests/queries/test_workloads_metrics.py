@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import fastdp
-from fastdp import metrics
-from fastdp.queries.workloads import random_ranges
+import fastdp_lab
+from fastdp_lab import metrics
+from fastdp_lab.queries.workloads import random_ranges
 
 ALPHA = 1e-6  # false alarm of a test; seeds are fixed
 DRAWS = 40_000
@@ -137,7 +137,7 @@ def test_metrics_take_scalars_and_integers() -> None:
 
 def test_workload_and_metrics_together() -> None:
     """Zeros on a stream of ones: the answers' error is the range's length."""
-    starts, stops = fastdp.workloads.random_ranges(500, 64, 40, seed=2)
+    starts, stops = fastdp_lab.workloads.random_ranges(500, 64, 40, seed=2)
     lengths = stops - starts
     assert metrics.mse(lengths, np.zeros(64)) == np.mean(lengths.astype(float) ** 2)
     assert metrics.mmae(lengths, np.zeros(64), lengths) == 1.0

@@ -24,7 +24,6 @@ from fastdp.randomness.canonical import encode, identity
 from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.words import Purpose
 from fastdp.spatial import Box, PrivTree
-from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.thresholds import (
     Fixed,
@@ -36,6 +35,7 @@ from fastdp.thresholds import (
     TruePercentile,
     renewals,
 )
+from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream
 from tests.noise import bound_key
 from tests.state.saved_objects import Alternating
 

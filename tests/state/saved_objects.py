@@ -25,11 +25,11 @@ from fastdp.perturbers import Hierarchy
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Median, MovingAverage
 from fastdp.spatial import Box
-from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds import SquareWave as SquareWaveThreshold
 from fastdp.thresholds.renewals import RenewFromHoldout
+from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent
 from tests.noise import unbound_key
 
 KEY = bytes(range(32))

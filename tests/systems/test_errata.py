@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp import metrics
 from fastdp.local import Distribution, Hybrid, StochasticRounding
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.local_objective import range_errors
+from fastdp_lab import metrics
 
 
 def mean_over_ranges(r: int, power: int) -> Fraction:

@@ -14,8 +14,8 @@ import pytest
 from fastdp.errors import DataError, ParameterError
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, WordStream
-from fastdp.systems import WEvent
-from fastdp.systems.w_event import SCHEMES, WEventMachine
+from fastdp_lab.baselines import WEvent
+from fastdp_lab.baselines.w_event import SCHEMES, WEventMachine
 from tests.oracles import exact_noise, w_event
 
 

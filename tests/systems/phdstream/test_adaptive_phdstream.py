@@ -8,12 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fastdp.analysis.tree_loss import tree_step_loss
 from fastdp.counters import Simple
 from fastdp.errors import ParameterError, StateError
 from fastdp.randomness import sampler
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial import Box, PointIndex, count_only, random_boxes, relative_error, release_times
+from fastdp.spatial import Box, PointIndex, count_only, release_times
 from fastdp.spatial.release_times import (
     PROMPT_STEPS,
     Growth,
@@ -27,6 +26,8 @@ from fastdp.systems.phdstream import adaptive
 from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.systems.phdstream.publisher import PHDStream
 from fastdp_kernels import adaptive_tree
+from fastdp_lab.planning.tree_loss import tree_step_loss
+from fastdp_lab.queries.boxes import random_boxes, relative_error
 from tests import stat
 from tests.domains import HalfBox, Plain
 from tests.grid import exhaustive

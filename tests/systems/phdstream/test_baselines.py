@@ -12,7 +12,7 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.randomness import sampler
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree
-from fastdp.systems.phdstream.baselines import FixedTree, OfflineOnBatch, OfflineOnStream
+from fastdp_lab.baselines.points import FixedTree, OfflineOnBatch, OfflineOnStream
 from tests.noise import step_keys, unbound_key
 
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])

@@ -24,9 +24,9 @@ from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.cells import StepTree
 from fastdp.spatial.tree_version import TreeVersion
-from fastdp.systems import FixedTree
 from fastdp.systems.phdstream import spatial_publisher
 from fastdp.systems.phdstream.publisher import PHDStream
+from fastdp_lab.baselines import FixedTree
 from tests import stat
 from tests.domains import Plain
 from tests.grid import exhaustive

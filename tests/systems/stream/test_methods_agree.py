@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fastdp
+import fastdp_lab
 from benchmarks.accuracy import methods, reference, scenes, thresholds
 from benchmarks.accuracy.reference import TOLERANCE
 from benchmarks.accuracy.scenes import H_2, H_16, STREAMS, Method, Scene, hat
@@ -97,7 +98,7 @@ def test_errors_by_hand() -> None:
     """All four metrics of Base: its answers are zeros, and a truth that is cut off at theta is smaller."""
     scene = synthetic()
     base = scenes.run(scene, Method("Base"), 0.5, 3)
-    starts, stops = fastdp.workloads.random_ranges(32_000, 200, 20_000, 3)
+    starts, stops = fastdp_lab.workloads.random_ranges(32_000, 200, 20_000, 3)
     sums = np.array([scene.body[a:b].sum() for a, b in zip(starts, stops, strict=True)])
     expected = [np.mean(sums**2), np.mean(sums), np.mean((sums / (stops - starts)) ** 2)]
     assert [base.mse, base.mae, base.mmse] == pytest.approx(expected)

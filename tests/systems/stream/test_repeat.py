@@ -10,13 +10,13 @@ import pytest
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.queries.workloads import random_ranges
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Mean, Recent
 from fastdp.systems.stream import repeat as module
 from fastdp.systems.stream import row_steps
 from fastdp.thresholds import Fixed, NoisyMax, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout
+from fastdp_lab.queries.workloads import random_ranges
 from tests.noise import bound_key
 
 VALUES = np.random.default_rng(8).gamma(2.0, 9.0, 700)

@@ -1,0 +1,21 @@
+"""The laboratory of fastdp: sweeps, data sets, audits of its mechanisms, couplings, baselines, planning of PAK.
+
+It stands on fastdp's public names and on the noise table of :mod:`fastdp.randomness.given`; fastdp never names it.
+Its libraries are the extra ``lab``: ``pip install "fastdp-streams[lab]"``.  Names load on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastdp._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from fastdp_lab import audit, baselines, datasets, planning, queries, sweeps
+    from fastdp_lab.queries import boxes, metrics, workloads
+
+__all__ = ["audit", "baselines", "boxes", "datasets", "metrics", "planning", "queries", "sweeps", "workloads"]
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, __all__, {"fastdp_lab.queries": ("boxes", "metrics", "workloads")})

@@ -1,0 +1,10 @@
+"""Audits of fastdp's own mechanisms: a catalogue for :func:`fastdp.audit`, exact losses, and couplings.
+
+How to read the results: ``docs/audit.md``.  Negative controls, which an audit must catch, are in ``benchmarks/audit``
+of the repository.
+"""
+
+from fastdp_lab.audit import exact
+from fastdp_lab.audit.catalogue import Case, audit_cases
+
+__all__ = ["Case", "audit_cases", "exact"]

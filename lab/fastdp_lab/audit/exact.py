@@ -1,0 +1,253 @@
+"""Exact privacy loss of mechanisms whose probabilities can be computed: no trials, no confidence level."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.errors import AccuracyWarning
+from fastdp.local.base import Mechanism
+from fastdp.local.laws import CONTEXT, BitLaw, Law, MixtureLaw, WindowLaw
+from fastdp.randomness.key import Key
+from fastdp.spatial import decomposition
+from fastdp.spatial.cell_parameters import CellParameters
+from fastdp.spatial.cells import encode
+from fastdp.thresholds import NoisyMax, ScaleFree
+from fastdp.thresholds.base import ThresholdTask
+from fastdp.thresholds.noisy_choice import CountedHoldout
+from fastdp.thresholds.smooth_noise import SmoothNoise
+from fastdp_lab.planning.tree_loss import tree_step_loss
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+#: Beyond this many scales noise has probability below e^-60.
+REACH = 60
+#: Unit of the scores in the enumeration of noisy max; the rules' own unit gives sums that are too long.
+UNIT = 64
+
+
+@dataclass(frozen=True)
+class ExactLoss:
+    """The largest log-ratio of probabilities found by enumeration.
+
+    Attributes
+    ----------
+    epsilon : float
+        The claim.
+    worst : float
+        The largest log-ratio.
+    cases : int
+        How many ratios were compared.
+    delta : float
+        At which the worst is taken.
+    """
+
+    epsilon: float
+    worst: float
+    cases: int
+    delta: float = 0.0
+
+    @property
+    def violated(self) -> bool:
+        """Whether the worst is above the claim."""
+        return self.worst > self.epsilon
+
+
+def local_report_loss(mechanism: Mechanism) -> ExactLoss:
+    """The largest ratio of a report's integer weights, over inputs and reports of the whole grid.
+
+    A weight is near or far, with one left-over word more or not, or linear in the input.  The inputs and reports next
+    to each place where it changes therefore include the largest ratio.
+    """
+    inputs = (0, 1, mechanism.STEPS // 2, mechanism.STEPS - 1, mechanism.STEPS)
+    worst, cases = Fraction(1), 0
+    for output in sorted(_borders(mechanism.law, inputs)):
+        weights = [mechanism.law.weight(x, output) for x in inputs]
+        worst = max(worst, Fraction(max(weights), min(weights)))
+        cases += len(inputs) * (len(inputs) - 1)
+    ratio = CONTEXT.divide(Decimal(worst.numerator), Decimal(worst.denominator))
+    # Compared in 80 digits, so that rounding to a float cannot carry the loss past the claim.
+    loss = CONTEXT.ln(ratio)
+    shown = float(loss)
+    if loss <= Decimal(mechanism.epsilon):
+        shown = min(shown, mechanism.epsilon)
+    elif shown <= mechanism.epsilon:
+        shown = math.nextafter(mechanism.epsilon, math.inf)
+    return ExactLoss(mechanism.epsilon, shown, cases)
+
+
+def _borders(law: Law, inputs: Iterable[int]) -> set[int]:
+    """Reports on either side of every place where a weight changes."""
+    if isinstance(law, MixtureLaw):
+        return _borders(law.window, inputs) | {law.window.outputs, law.window.outputs + 1}
+    if isinstance(law, BitLaw):
+        return {0, 1}
+    assert isinstance(law, WindowLaw)  # noqa: S101 - there are no other laws
+    places = {0, law.outputs, law.left_over % law.outputs}
+    for x in inputs:
+        places |= {x, x + law.near}
+    return {place + by for place in places for by in (-1, 0)} & set(range(law.outputs))
+
+
+def winner_probabilities(scores: Integers, scale: float, *, one_sided: bool) -> Floats:
+    """P[candidate j has the largest score + noise, the lowest index among ties], by sums over its own noise.
+
+    Parameters
+    ----------
+    scores : int64[J]
+        Before the noise.
+    scale : float
+        Of the discrete Laplace, or geometric, noise.
+    one_sided : bool
+        Geometric noise.
+    """
+    reach = int(REACH * scale)
+    k = np.arange(-reach, reach + 1)
+    q = math.exp(-1.0 / scale)
+    mass = np.where(k >= 0, (1 - q) * q ** np.maximum(k, 0), 0.0) if one_sided else (1 - q) / (1 + q) * q ** np.abs(k)
+    below = np.concatenate([[0.0], np.cumsum(mass)])
+    found = np.empty(scores.size)
+    for j, own in enumerate(scores):
+        wins = mass.copy()
+        for i, other in enumerate(scores):
+            if i != j:
+                # Ties go to the lowest index: a later candidate may be level.
+                least = k + own - other + int(i > j)
+                wins *= below[np.clip(least + reach, 0, below.size - 1)]
+        found[j] = wins.sum()
+    return found
+
+
+def observed(rule: NoisyMax | ScaleFree, task: ThresholdTask, holdout: Sequence[float]) -> CountedHoldout:
+    """The rule's chooser with a hold-out in it, however short."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        chooser = rule.start(task)
+    chooser.observe(np.asarray(holdout, np.float64))
+    return chooser
+
+
+def noisy_max_loss(rule: NoisyMax | ScaleFree, task: ThresholdTask, *, noise_factor: float = 1.0) -> ExactLoss:
+    """Noisy max over every pair of adjacent hold-outs of a small instance: the chooser's own scores and law.
+
+    Parameters
+    ----------
+    rule : NoisyMax or ScaleFree
+        The rule.
+    task : ThresholdTask
+        With few held-out values, each a whole number from 0 to ``bound``.
+    noise_factor : float
+        Multiplies the noise scale; below 1 it makes a negative control.
+    """
+    highest = round(task.bound)
+    # Each number of values above the lowest candidate that ScaleFree may release before it chooses.
+    released = range(task.holdout + 1) if isinstance(rule, ScaleFree) else (None,)
+
+    def probabilities(values: tuple[int, ...]) -> tuple[float, Floats]:
+        """Loss of each number of values above the lowest candidate, and the winners' probabilities."""
+        chooser: Any = observed(rule, task, values)
+        # Scores are rounded after the change of unit, which keeps a difference of one sensitivity as it is.
+        coarser = UNIT / chooser.sensitivity
+        scores = [chooser.scores() if number is None else chooser.scores(number) for number in released]
+        rounded = (np.rint(each * coarser).astype(np.int64) for each in scores)
+        scale = noise_factor * float(chooser.law.scale) * coarser
+        laws = [winner_probabilities(each, scale, one_sided=chooser.law.one_sided) for each in rounded]
+        counted = chooser.count_epsilon * chooser.above_lowest / noise_factor if isinstance(rule, ScaleFree) else 0.0
+        return counted, np.stack(laws)
+
+    holdouts = itertools.combinations_with_replacement(range(highest + 1), task.holdout)
+    laws = {values: probabilities(values) for values in holdouts}
+    worst, cases = 0.0, 0
+    for values, (counted, law) in laws.items():
+        for position, value in itertools.product(range(len(values)), range(highest + 1)):
+            other, there = laws[tuple(sorted((*values[:position], value, *values[position + 1 :])))]
+            worst = max(worst, abs(counted - other) + float(np.abs(np.log(law / there)).max()))
+            cases += law.size
+    # Sums of 10^4 doubles are right to 10^-11, so a difference below that is no violation.
+    return ExactLoss(rule.guarantee(task).epsilon, round(worst, 10), cases)
+
+
+def smooth_noise_loss(
+    law: SmoothNoise, epsilon: float, delta: float, *, kappa: float = 1.0, offset: float = 0.0
+) -> ExactLoss:
+    """Noise of a smooth upper bound of the sensitivity: the least epsilon at which delta is enough, by an integral.
+
+    Adjacent inputs give releases x + kappa S (Z + c) / a and y + kappa S' (Z + c) / a with ``|x - y| <= min(S, S')``
+    and ``|ln S / S'| <= b``, so in units of kappa S / a they are Z + c and shift + e^s (Z + c); the largest loss is
+    at a corner of the region of (shift, s).
+
+    Parameters
+    ----------
+    law : SmoothNoise
+        The noise with the rule's own constants a and b; its density is computed here, independently of the sampler.
+    epsilon, delta : float
+        The claim; delta = 0 takes the largest log-ratio of densities.
+    kappa, offset : float
+        Factor and c of PAK Eq. 11 and 12.
+    """
+    z = np.concatenate([-np.geomspace(1e4, 40.0, 2001)[:-1], np.linspace(-40.0, 40.0, 160_001)])
+    z = np.concatenate([z, -z[2000::-1]])
+    widths = np.gradient(z)
+    here = _density(law, z - offset)
+    pairs = []
+    for stretch in (-law.b, 0.0, law.b):
+        farthest = law.a / kappa * min(1.0, math.exp(stretch))
+        # Without an offset either sign gives the same.
+        for shift in {0.0, farthest, -farthest if offset else 0.0}:
+            there = _density(law, (z - shift) * math.exp(-stretch) - offset) * math.exp(-stretch)
+            pairs += [(here, there), (there, here)]
+    if delta == 0.0:
+        worst = max(float(np.log(p / q).max()) for p, q in pairs)
+    else:
+        low, worst = 0.0, 8.0 * epsilon
+        while worst - low > 1e-6 * epsilon:
+            middle = (low + worst) / 2.0
+            left = max(float((np.maximum(p - math.exp(middle) * q, 0.0) * widths).sum()) for p, q in pairs)
+            low, worst = (middle, worst) if left > delta else (low, middle)
+    return ExactLoss(epsilon, worst, len(pairs), delta)
+
+
+def _density(law: SmoothNoise, z: Floats) -> Floats:
+    if law.name == "laplace":
+        return 0.5 * np.exp(-np.abs(z))
+    if law.name == "gaussian":
+        # Far out both densities of a ratio are 0.
+        return np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    return law.gamma * math.sin(math.pi / law.gamma) / (2.0 * math.pi) / (1.0 + np.abs(z) ** law.gamma)
+
+
+def split_loss(plan: CellParameters, epsilon: float, points: tuple[Any, Any], outcomes: int, key: Key) -> ExactLoss:
+    """PrivTree's decisions: exact log-ratios at many drawn trees, for one event more or less in any leaf.
+
+    Parameters
+    ----------
+    plan : CellParameters
+        Constants of the split tests (:func:`fastdp.spatial.cell_parameters.make_plan`).
+    epsilon : float
+        The claim for the decisions alone.
+    points : pair of arrays
+        Points added and removed.
+    outcomes : int
+        Trees to draw; at each of them all leaves are compared (``fastdp_lab.planning.tree_loss``).
+    key : Key
+        For the trees.
+    """
+    residents = decomposition.root_only(plan)
+    added, removed = (encode(plan, np.asarray(p, np.float64).reshape(-1, 1)) for p in points)
+    worst, cases = 0.0, 0
+    for step in range(outcomes):
+        _, visit, evidence = decomposition.take_step(plan, residents, added, removed, step, key)
+        loss = tree_step_loss(plan, visit, evidence)
+        worst = max(worst, loss.worst)
+        cases += 2 * loss.more.size
+    return ExactLoss(epsilon, worst, cases)

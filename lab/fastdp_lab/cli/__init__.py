@@ -1,0 +1,1 @@
+"""Commands of the laboratory, which join the group ``fastdp`` as entry points."""

@@ -1,0 +1,46 @@
+"""``fastdp plot``: draw a sweep from its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fastdp.cli.errors import plain_errors
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="The folder of pictures; they replace those of the same name.  [default: DIR/figures]",
+)
+@click.option("--metric", "metrics", multiple=True, help="Which errors.  [default: all that were measured]")
+@click.option("--group", default="all", show_default=True, help="Which queries: all, or a length class.")
+@click.option("--format", "formats", multiple=True, default=("png", "svg"), show_default=True)
+def plot(folder: Path, output: Path | None, metrics: tuple[str, ...], group: str, formats: tuple[str, ...]) -> None:
+    """Draw the results of "fastdp sweep": errors and thresholds against epsilon, parts of the error, streams.
+
+    Lines are medians over repetitions, bands the middle half.  A running sweep can be drawn too.
+    """
+    with plain_errors():
+        from fastdp.errors import StateError
+        from fastdp_lab.sweeps.figures import draw_all
+
+        try:
+            paths = draw_all(
+                folder,
+                folder / "figures" if output is None else output,
+                metrics=metrics or None,
+                group=group,
+                formats=formats,
+            )
+        except ImportError:
+            raise StateError(
+                "pictures need matplotlib, which is not installed: pip install 'fastdp-streams[plot]'"
+            ) from None
+        for path in paths:
+            click.echo(path)

@@ -1,0 +1,327 @@
+"""PAK's parameters for the smallest error bound: section VI-A, by truncated Newton.
+
+Source: PAK Eq. 16 with Eq. 5, 11, 13, minimised over p, lambda, r, eps1 / eps and the five betas.
+
+The unknowns are ln p, r, eps1 / eps and the logarithms of four betas relative to beta_Lap, so that boxes and
+the softmax express every constraint but kappa > 0, which is a wall.  lambda is no unknown: the best one is
+the largest with g(lambda, p, m) <= beta_qt, where g is continued to real lambda p m (from above).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.thresholds import PAKQuantile
+from fastdp_lab.planning import _checks
+from fastdp_lab.planning.pak_bounds import MAX_LENGTH, binomial_cdf, outlier_error, tree_error
+from fastdp_lab.planning.pak_distributions import Quantile, spacing_smooth_sensitivity
+from fastdp_lab.planning.pak_noise import Noise, inverse_kappa, noise_quantile, noise_scale, smoothing
+from fastdp_lab.planning.time_lag import recommended_lag
+
+#: (q, b) -> b-smooth sensitivity of the q-quantile of the m values, in units of a value.
+SmoothSensitivity = Callable[[float, float], float]
+
+#: Boxes: eps1 / eps, and the logarithm of a beta relative to beta_Lap.
+SHARES = (0.01, 0.999)
+LOGARITHMS = (-4.0, 2.0)
+#: Smallest beta_qt / beta within these boxes: the others at their largest.
+MIN_BETA = math.exp(LOGARITHMS[0]) / (1.0 + math.exp(LOGARITHMS[0]) + 3.0 * math.exp(LOGARITHMS[1]))
+#: Starts (p / p_max, r, eps1 / eps), each with equal betas; the best end is taken.
+STARTS = ((1.0, 1.0, 0.9), (1.0, 1.5, 0.9), (1.0, 2.0, 0.7), (0.5, 1.2, 0.9))
+#: Steps of the numerical gradient: coarse to look past the kinks of a sample, fine to end at the minimum.
+COARSE, FINE = 1e-3, 1e-7
+#: Value of the objective, ln(error / plain error), where a constraint is broken: far above any other.
+WALL = 60.0
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Parameters of PAK with the smallest error bound; one row of Table I or II.
+
+    Attributes
+    ----------
+    improvement : float
+        plain_error / error (the paper's IF), at least 1.
+    fallback : bool
+        The plain binary tree is better: the parameters are those of the paper's first rows.
+    r, lambda_, p : float
+        Factor on the threshold, and the quantile lambda p that it is made of.
+    share : float
+        eps1 / eps, the part of the budget of the first m values that chooses the threshold.
+    beta_qt, beta_lt, beta_lap, beta_out, beta_rt : float
+        Probabilities; their sum is beta.
+    quantile, sensitivity, kappa, tau_max : float
+        x_(lambda p), its smooth sensitivity, Eq. 11 and Eq. 13 (before the factor r); NaN for a fallback.
+    error, plain_error : float
+        Eq. 16, and Eq. 3 with B; in units of a value.
+    n, m, bound, epsilon, delta, noise
+        What it was found for.
+    """
+
+    improvement: float
+    fallback: bool
+    r: float
+    lambda_: float
+    p: float
+    share: float
+    beta_qt: float
+    beta_lt: float
+    beta_lap: float
+    beta_out: float
+    beta_rt: float
+    quantile: float
+    sensitivity: float
+    kappa: float
+    tau_max: float
+    error: float
+    plain_error: float
+    n: int
+    m: int
+    bound: float
+    epsilon: float
+    delta: float
+    noise: Noise
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of :class:`fastdp.PAK` for these parameters; the plain binary tree's for a fallback.
+
+        Every one of them is public, so what they were found with must be: a law, or public or simulated data.
+
+        ``error`` and ``improvement`` are for the paper's constants a and b, PAK's are those that are proved: for
+        Laplace noise the same but at large epsilon and delta; for Gaussian noise the threshold is 2 to 4 times as far
+        above the quantile, in smooth sensitivities, and the error may exceed ``error``.  PAK takes delta up to 1/4.
+
+        Returns
+        -------
+        dict
+            For ``fastdp.PAK(**optimum.arguments(), key=...)``.
+
+        Examples
+        --------
+        >>> import fastdp
+        >>> trips = fastdp_lab.planning.exponential_quantile(28.0, 1440.0)
+        >>> best = fastdp_lab.planning.optimise_pak(
+        ...     trips, 25_000_000, None, bound=1440.0, epsilon=1.0, delta=2.0**-20, beta=0.02
+        ... )
+        >>> publisher = fastdp.PAK(**best.arguments(), seed=1)
+        >>> publisher.holdout == best.m, publisher.guarantee.epsilon
+        (True, 1.0)
+        """
+        whole = {"epsilon": self.epsilon, "delta": self.delta, "bound": self.bound, "length": self.n}
+        if self.fallback:
+            return {**whole, "threshold": self.bound}
+        rule = PAKQuantile(p=1.0 - self.lambda_ * self.p, beta=self.beta_lt, delta=self.delta, noise=self.noise)
+        return {**whole, "holdout": self.m, "share": self.share, "tail_factor": self.r, "threshold": rule}
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What stays fixed during one optimisation."""
+
+    quantile: Quantile
+    sensitivity: SmoothSensitivity
+    n: int
+    m: int
+    bound: float
+    epsilon: float
+    delta: float
+    beta: float
+    noise: Noise
+    first_sum: bool
+    plain_error: float
+
+    def plain(self, p_max: float) -> Optimum:
+        """The plain binary tree, written as in the first rows of Tables I and II."""
+        unknown = dict.fromkeys(("quantile", "sensitivity", "kappa", "tau_max"), math.nan)
+        betas = dict.fromkeys(("beta_qt", "beta_lt", "beta_out", "beta_rt"), 0.0) | {"beta_lap": self.beta}
+        found: dict[str, Any] = {"p": p_max, "share": 0.0, **betas, **unknown, **self._given}
+        return Optimum(improvement=1.0, fallback=True, r=1.0, lambda_=1.0, error=self.plain_error, **found)
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        names = ("plain_error", "n", "m", "bound", "epsilon", "delta", "noise")
+        return {name: getattr(self, name) for name in names}
+
+    def lambda_count(self, p: float, beta_qt: float) -> float:
+        """Lambda p m: the real count at which g is beta_qt; 0 where even no value at all is likelier."""
+        if binomial_cdf(0.0, self.m, p) >= beta_qt:
+            return 0.0
+        high = self.m * p
+        if binomial_cdf(high, self.m, p) <= beta_qt:
+            return high  # lambda <= 1
+        root = optimize.brentq(lambda k: binomial_cdf(k, self.m, p) - beta_qt, 0.0, high, xtol=1e-12, rtol=1e-14)
+        return float(root)
+
+    def at(self, unknowns: NDArray[np.float64]) -> Optimum | float:
+        """The parameters at a point of the box, or how far they break a constraint."""
+        p, r, share = math.exp(unknowns[0]), float(unknowns[1]), float(unknowns[2])
+        weights = np.exp(np.append(unknowns[3:], 0.0))
+        beta_qt, beta_lt, beta_out, beta_rt, beta_lap = (self.beta * weights / weights.sum()).tolist()
+        count = self.lambda_count(p, beta_qt)
+        if count < 1.0:  # 1 / (p m) < lambda
+            return 1.0 - count
+        budget = share * self.epsilon
+        scale, smooth = noise_scale(budget, self.delta, self.noise), smoothing(budget, self.delta)
+        offset = noise_quantile(beta_lt, self.noise)
+        inverse = inverse_kappa(scale, smooth, offset)
+        if inverse <= 1e-9:
+            return min(1e-9 - inverse, 1e9)
+        q = count / self.m
+        centre = self.quantile(q)
+        sensitivity = self.sensitivity(q, smooth)
+        tau = centre + sensitivity / (inverse * scale) * (offset + noise_quantile(beta_rt, self.noise))
+        noise = tree_error(tau * r, self.n - self.m, self.epsilon, beta_lap) if tau > 0.0 else 0.0
+        if self.first_sum:
+            first = tau * r * math.sqrt(-8.0 * math.log(beta_lap)) / (self.epsilon * (1.0 - share))
+            noise = math.hypot(noise, first)
+        error = noise + outlier_error(centre, self.n, p, r, beta_out)
+        if not error > 0.0:
+            raise ParameterError(f"quantile returned no number above 0 at {q:g}: expected one")
+        return Optimum(
+            improvement=self.plain_error / error,
+            fallback=False,
+            r=r,
+            lambda_=count / (p * self.m),
+            p=p,
+            share=share,
+            beta_qt=beta_qt,
+            beta_lt=beta_lt,
+            beta_lap=beta_lap,
+            beta_out=beta_out,
+            beta_rt=beta_rt,
+            quantile=centre,
+            sensitivity=sensitivity,
+            kappa=1.0 / inverse,
+            tau_max=tau,
+            error=error,
+            **self._given,
+        )
+
+    def objective(self, unknowns: NDArray[np.float64]) -> float:
+        """ln(Eq. 16 / Eq. 3), or a wall that falls towards the allowed side."""
+        found = self.at(unknowns)
+        return -math.log(found.improvement) if isinstance(found, Optimum) else WALL + math.log1p(found)
+
+
+@validation.plain
+def optimise_pak(
+    quantile: Quantile,
+    n: int,
+    m: int | None,
+    bound: float,
+    epsilon: float,
+    delta: float,
+    beta: float,
+    *,
+    noise: Noise = "laplace",
+    p_max: float = 0.005,
+    smooth_sensitivity: SmoothSensitivity | None = None,
+    first_sum: bool = True,
+) -> Optimum:
+    """The parameters that minimise Eq. 16, and the improvement over the plain binary tree (section VI-A).
+
+    With a ``quantile`` or ``smooth_sensitivity`` of a sample the result depends on that sample: not private,
+    for analysis of public or simulated data.
+
+    Parameters
+    ----------
+    quantile : callable
+        q -> x_q, the value with a share q of the stream above it, in units of a value;
+        :func:`exponential_quantile`, :func:`sample_quantile` or any other continuous one.
+    n : int
+        Length of the stream, at least 3.
+    m : int or None
+        Length of its first part, less than n - 1; None takes :func:`recommended_lag`, but at most half the stream.
+    bound : float
+        B, in units of a value; above 0.
+    epsilon, delta : float
+        Budget: above 0, and in (0, 1).
+    beta : float
+        Probability that the error bound fails, in (0, 1/2).
+    noise : {"laplace", "gaussian"}
+        Noise on the quantile; that of the tree is Laplace.
+    p_max : float
+        Largest p, beyond whose quantile the stream is light-tailed; in (0, 1/2].
+    smooth_sensitivity : callable or None
+        (q, b) -> b-smooth sensitivity of the q-quantile of the m values, in units of a value; None takes
+        :func:`spacing_smooth_sensitivity`, which is an approximation.
+    first_sum : bool
+        Count the noise on the sum of the first m values, r tau / eps2, which Eq. 16 leaves out: one more
+        term under the root of Eq. 3.  False is Eq. 16 as printed: then eps1 / eps goes to the end of its box,
+        0.999, because nothing is left to spend on.
+
+    Returns
+    -------
+    Optimum
+        The same for the same arguments; the plain tree where it is better or m is too small for any lambda.
+        ``fastdp.PAK(**optimum.arguments())`` is the publisher.
+
+    Raises
+    ------
+    ParameterError
+        For a parameter that is not accepted.
+    """
+    if not callable(quantile):
+        raise ParameterError(f"quantile = {validation.shown(quantile)}: expected a function from q to the value")
+    if smooth_sensitivity is not None and not callable(smooth_sensitivity):
+        raise ParameterError(
+            f"smooth_sensitivity = {validation.shown(smooth_sensitivity)}: expected a function of q and b, or None"
+        )
+    length = validation.integer("n", n, 3, MAX_LENGTH)
+    size = 1 if m is None else validation.integer("m", m, 1, length - 2)
+    limit, budget = validation.positive("bound", bound), validation.positive("epsilon", epsilon)
+    failure, tail = _checks.share("delta", delta), _checks.share("beta", beta, 0.5)
+    validation.choice("noise", noise, ("laplace", "gaussian"))
+    largest = validation.real("p_max", p_max)
+    if not 0.0 < largest <= 0.5:
+        raise ParameterError(f"p_max = {validation.shown(p_max)}: expected a number above 0 and at most 0.5")
+    if m is None:
+        size, offset = length // 2, noise_quantile(tail, noise)
+        # Without any kappa no lag helps, and the plain tree comes out.
+        if inverse_kappa(noise_scale(budget, failure, noise), smoothing(budget, failure), offset) > 0.0:
+            size = min(size, recommended_lag(quantile, limit, budget, failure, tail, largest, noise))
+
+    def spacing(q: float, smooth: float) -> float:
+        return spacing_smooth_sensitivity(quantile(q), q, size, smooth)
+
+    plain_error = tree_error(limit, length, budget, tail)
+    sensitivity = smooth_sensitivity if smooth_sensitivity is not None else spacing
+    problem = _Problem(
+        quantile, sensitivity, length, size, limit, budget, failure, tail, noise, bool(first_sum), plain_error
+    )
+    best = problem.plain(largest)
+    smallest = -2.0 * math.log(tail * MIN_BETA) / size  # below, no lambda may satisfy Eq. 5
+    if smallest >= largest:
+        return best
+    factor = max(2.0, -2.0 * math.log(length) / math.log(largest))
+    boxes: list[tuple[float, float]] = [(math.log(smallest), math.log(largest)), (1.0, factor), SHARES]
+    boxes.extend([LOGARITHMS] * 4)
+    low, high = np.array(boxes).T
+
+    def descend(start: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+        end = optimize.minimize(
+            problem.objective, start, method="TNC", bounds=boxes, options={"maxfun": 4000, "eps": step}
+        )
+        inside: NDArray[np.float64] = np.clip(end.x, low, high)
+        return inside
+
+    ends = []
+    for part, r, share in STARTS:
+        first = [math.log(max(part * largest, smallest)), min(r, factor), share, 0.0, 0.0, 0.0, 0.0]
+        ends.append(descend(np.array(first), COARSE))
+    for step in (FINE, COARSE, FINE):
+        ends.append(descend(min(ends, key=problem.objective), step))
+    for end in ends:
+        found = problem.at(end)
+        if isinstance(found, Optimum) and found.error < best.error:
+            best = found
+    return best

@@ -1,0 +1,169 @@
+"""Query sets of random boxes and the relative error of their answers.
+
+Source: PHDStream section 5.4 (after PrivTree, SIGMOD 2016): boxes whose volume is a stated part of the domain's box.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fastdp import validation
+from fastdp.arrays.column import as_reals, entry_at, is_number
+from fastdp.arrays.kinds import Floats
+from fastdp.errors import ParameterError
+from fastdp.spatial.checks import as_corners
+from fastdp_lab.queries import metrics
+
+#: Name, number of boxes, least and greatest part of the volume: PHDStream section 5.4.
+PAPER_SETS = (("small", 10_000, 1e-4, 1e-3), ("medium", 5_000, 1e-3, 1e-2), ("large", 1_000, 1e-2, 1e-1))
+#: The error's denominator is at least this part of all points: PHDStream section 5.4.
+FLOOR = 0.001
+MAX_BOXES = 2**32
+Placement = Literal["inside", "clipped"]
+
+
+@dataclass(frozen=True)
+class BoxQueries:
+    """A set of boxes to ask for the number of points in.
+
+    Parameters
+    ----------
+    name : str
+        For tables.
+    lower, upper : float64[q, d]
+        Corners of the boxes.
+    """
+
+    name: str
+    lower: Floats
+    upper: Floats
+
+    def __len__(self) -> int:
+        return int(self.lower.shape[0])
+
+
+def random_boxes(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    count: int,
+    low: float,
+    high: float,
+    *,
+    placement: Placement = "inside",
+    seed: int | None = None,
+    name: str = "random",
+) -> BoxQueries:
+    """Boxes with a volume of ``low`` to ``high`` times that of the domain's box.
+
+    Parameters
+    ----------
+    lower, upper : array-like[d]
+        The domain's box.
+    count : int
+        How many boxes.
+    low, high : float
+        Range [low, high) of the volume as a part of the domain's, 0 < low < high <= 1.
+    placement : {"inside", "clipped"}
+        Whether boxes lie inside the domain's box, uniformly where they fit (then the volume is as stated), or, as
+        in the authors' published code, begin anywhere where the smallest one fits and what sticks out is cut off.
+    seed : int, optional
+        For a reproducible set.
+    name : str
+        The set's name.
+
+    Returns
+    -------
+    BoxQueries
+
+    Raises
+    ------
+    ParameterError
+        If an argument is out of its range.
+
+    Notes
+    -----
+    The paper gives the areas only.  As in the published code, sides are independent and uniform: each is the
+    domain's side times a number from [low^(1/d), high^(1/d)), so boxes are nearly of the domain's proportions
+    and every volume lies in [low, high).
+    """
+    begin, end = as_corners(lower, upper)
+    count = validation.integer("count", count, 0, MAX_BOXES)
+    low, high = validation.positive("low", low), validation.positive("high", high)
+    if not low < high <= 1.0:
+        raise ParameterError(f"low, high = {low}, {high}: expected 0 < low < high <= 1")
+    validation.choice("placement", placement, ("inside", "clipped"))
+    generator = np.random.default_rng(None if seed is None else validation.integer("seed", seed, 0))
+    least, most = low ** (1 / begin.size), high ** (1 / begin.size)
+    places, sides = generator.random((2, count, begin.size))
+    sides = least + (most - least) * sides
+    places *= 1.0 - (sides if placement == "inside" else least)
+    corners = begin + (end - begin) * places, begin + (end - begin) * np.minimum(places + sides, 1.0)
+    return BoxQueries(name, corners[0], np.minimum(corners[1], end))
+
+
+def paper_queries(
+    lower: ArrayLike, upper: ArrayLike, *, placement: Placement = "inside", seed: int | None = None
+) -> dict[str, BoxQueries]:
+    """The three query sets of PHDStream section 5.4.
+
+    Parameters
+    ----------
+    lower, upper : array-like[d]
+        The domain's box.
+    placement : {"inside", "clipped"}
+        See :func:`random_boxes`.
+    seed : int, optional
+        For reproducible sets; each set has boxes of its own.
+
+    Returns
+    -------
+    dict of str to BoxQueries
+        "small": 10,000 boxes of 0.01 to 0.1 % of the volume; "medium": 5,000 of 0.1 to 1 %; "large": 1,000 of 1 to
+        10 %.
+    """
+    entropy = np.random.SeedSequence(None if seed is None else validation.integer("seed", seed, 0))
+    seeds = entropy.generate_state(len(PAPER_SETS), np.uint64)
+    return {
+        name: random_boxes(lower, upper, count, low, high, placement=placement, seed=int(own), name=name)
+        for (name, count, low, high), own in zip(PAPER_SETS, seeds, strict=True)
+    }
+
+
+def relative_error(truth: ArrayLike, answers: ArrayLike, total: float) -> float:
+    """Average relative error of counts: mean of abs(answer - truth) / max(truth, 0.001 total).
+
+    Parameters
+    ----------
+    truth : array-like[q]
+        True counts q(f), at least 0.
+    answers : array-like[q]
+        Counts q(g) from the release.
+    total : float
+        Number of true points, ``|f|``.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ParameterError
+        If shapes differ, a true count is negative or the total is not above 0 (no points, no relative error).
+
+    Notes
+    -----
+    Source: the formula of PHDStream section 5.4 (the text beside it says 1 % for the same floor).  It compares with
+    the truth: for evaluation, never for release.  The published code replaces 0.001 total by at
+    least 1 point; the formula here does not.
+    """
+    # Not shown: it is the true number.
+    if not is_number(total) or not 0.0 < total < np.inf:
+        raise ParameterError("total: expected a finite number above 0")
+    wrong = as_reals(truth, "truth").ravel() < 0
+    if wrong.any():
+        raise ParameterError(f"{entry_at('truth', wrong, 'a negative number')}; expected counts")
+    return metrics.relative_error(truth, answers, floor=FLOOR * float(total))
