@@ -135,7 +135,8 @@ def planted(mutation: Mutation, copy: Path) -> Iterator[None]:
 
 def pytest(arguments: Sequence[str], copy: Path, cache: Path) -> tuple[int | None, str]:
     """Exit code (None: out of time) and output."""
-    own = {"PYTHONPATH": f"{copy}{os.pathsep}{copy / 'kernels'}", "NUMBA_CACHE_DIR": str(cache / ".numba_cache")}
+    path = os.pathsep.join(map(str, (copy, copy / "kernels", copy / "lab")))
+    own = {"PYTHONPATH": path, "NUMBA_CACHE_DIR": str(cache / ".numba_cache")}
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *FULL_RUN, *arguments],
         cwd=copy, env={**os.environ, **own}, text=True, start_new_session=True,
