@@ -1,4 +1,4 @@
-"""PHDStream: whole runs and memory; ``asv`` has a step by points present, batch and depth."""
+"""PHDStream: whole runs and memory."""
 
 from __future__ import annotations
 
