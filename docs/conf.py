@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -16,6 +18,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 
 from sphinx.application import Sphinx  # noqa: E402
+from sphinx.util import logging  # noqa: E402
 
 import fastdp  # noqa: E402
 
@@ -106,6 +109,22 @@ def link_to_repository(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"\[([^\]]*)\]\((\.\./[^)#\s]+)([^)\s]*)\)", absolute, source[0])
 
 
+def publish_history(app: Sphinx, exception: Exception | None) -> None:
+    """The pages of asv's history, in ``speed-history/``, where asv and the repository are at hand."""
+    if exception is not None or app.builder.name != "html":
+        return
+    said = "asv is not installed"
+    if importlib.util.find_spec("asv") is not None:
+        publish = [sys.executable, "-m", "asv", "publish", "--no-pull", "--html-dir"]
+        folder = str(app.outdir / "speed-history")
+        run = subprocess.run([*publish, folder], cwd=ROOT, capture_output=True, text=True, check=False)
+        if run.returncode == 0:
+            return
+        said = run.stdout.strip().rpartition("\n")[2]
+    logging.getLogger(__name__).info("speed-history is not part of this site: %s", said)
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", link_to_repository)
+    app.connect("build-finished", publish_history)

@@ -1,4 +1,4 @@
-"""``python -m benchmarks peers [PYTEST OPTIONS]``: whether peers compute the same as fastdp."""
+"""``python -m benchmarks peers [PYTEST OPTIONS]``: pytest-benchmark's tables of every group of tasks."""
 
 import sys
 from pathlib import Path
@@ -6,4 +6,4 @@ from pathlib import Path
 import pytest
 
 if __name__ == "__main__":
-    sys.exit(pytest.main([str(Path(__file__).parent), *sys.argv[1:]]))
+    sys.exit(pytest.main([str(Path(__file__).parent), "--benchmark-enable", *sys.argv[1:]]))

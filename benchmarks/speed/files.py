@@ -17,18 +17,17 @@ import numpy as np
 
 import fastdp
 from benchmarks import shared
+from benchmarks.asv.bench_ledger import GUARANTEE, fill
 from benchmarks.shared import item_counts
 from benchmarks.speed.measure import Group, Task
 from fastdp.errors import AccuracyWarning
-from fastdp.guarantee import Guarantee
-from fastdp.ledger import Entry, Ledger, entry
+from fastdp.ledger import Ledger
 
 RUNS = 50
 LINES, CHUNK, HOLDOUT = 10**7, 100, 1000
 ENTRIES = (100, 10_000, 100_000)
 #: About as many bytes as a line of the ledger, or a record of a publisher past its hold-out.
 BYTES = 400
-GUARANTEE = Guarantee(epsilon=1e-6)
 KEY, PASSPHRASE = bytes(32), "correct horse battery staple"
 
 
@@ -50,16 +49,6 @@ def inputs() -> Group:
         "int64": lambda: fastdp.ToPS(shared.EPSILON, shared.BOUND).release(integers),
     }
     return Group("whole ToPS release by input", tasks, limit="float64")
-
-
-def fill(ledger: Ledger, first: int, stop: int) -> None:
-    """Record releases of all of a stream in one transaction."""
-    spent = Entry(0, "", "meter", GUARANTEE, None, None, None, None, "", "spent")
-    with ledger._store.transaction(write=True) as state:
-        for _ in range(first, stop):
-            state.append({"kind": "spend", **entry.to_line(spent)})
-    # Moves them from the log to the file.
-    ledger.close()
 
 
 def publisher() -> Any:

@@ -13,10 +13,10 @@ import numpy as np
 
 import fastdp
 from benchmarks import shared
+from benchmarks.asv.bench_ledger import GUARANTEE, fill
+from benchmarks.asv.bench_streams import CHUNK, LONG_CHUNK, PUBLISHERS
 from benchmarks.shared import item_counts, table
 from benchmarks.speed import pictures
-from benchmarks.speed.files import GUARANTEE, fill
-from benchmarks.speed.inputs import CHUNK, LONG_CHUNK, PUBLISHERS
 from benchmarks.speed.measure import keep, stay_on_one_core
 from fastdp.ledger import Ledger
 from fastdp.perturbers import Flat
@@ -40,8 +40,8 @@ STREAMS: dict[str, tuple[Callable[[int], Any], int]] = {
     "ToPS, s = 0": (PUBLISHERS["ToPS, prune 0"], LONG_CHUNK),
     "ToPS, s = 2": (PUBLISHERS["ToPS, prune 2"], LONG_CHUNK),
     "ToPS, s = 2, 4,096 a call": (PUBLISHERS["ToPS, prune 2"], CHUNK),
-    "Adaptive": (PUBLISHERS["Adaptive"], LONG_CHUNK),
-    "Adaptive, 4,096 a call": (PUBLISHERS["Adaptive"], CHUNK),
+    "Adaptive": (PUBLISHERS["Adaptive, spread"], LONG_CHUNK),
+    "Adaptive, 4,096 a call": (PUBLISHERS["Adaptive, spread"], CHUNK),
     "PAK": (PUBLISHERS["PAK"], LONG_CHUNK),
     "Flat": (flat, LONG_CHUNK),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -122,20 +121,6 @@ def endless_pak(holdout: int = shared.HOLDOUT) -> fastdp.PAK:
     """A publisher for a stream so long that it has no end here."""
     rule = PAKQuantile(delta=1e-12)
     return fastdp.PAK(shared.EPSILON, 1e-12, shared.BOUND, 2**33, holdout=holdout, threshold=rule)
-
-
-CHUNK, LONG_CHUNK = 4096, 65_536
-#: Publishers of an endless stream for ranges up to so many values.
-PUBLISHERS: dict[str, Callable[[int], Any]] = {
-    **{
-        f"ToPS, prune {prune}": lambda r, prune=prune: fastdp.ToPS(
-            shared.EPSILON, shared.BOUND, max_range=r, prune=prune, seed=1
-        )
-        for prune in range(3)
-    },
-    "Adaptive": lambda r: fastdp.Adaptive(shared.EPSILON, shared.BOUND, max_range=r, seed=1),
-    "PAK": lambda r: endless_pak(),
-}
 
 
 def circles(n: int, seed: int) -> Floats:

@@ -1,4 +1,4 @@
-"""PHDStream: whole runs and memory."""
+"""PHDStream: whole runs and memory; ``asv`` has a step by points present, batch and depth."""
 
 from __future__ import annotations
 

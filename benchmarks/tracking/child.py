@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from time import process_time, process_time_ns
 
-from benchmarks.tracking.quick import TASKS, Task
+from benchmarks.asv.bench_quick import TASKS, Task
 
 #: Processor seconds of one measurement, so that the clock's own call does not count.
 MEASURED = 5e-4

@@ -1,6 +1,6 @@
 """Compares the checkout with a commit on the quick set: two processes that take turns of milliseconds.
 
-The machine, which others use, changes within seconds: here it slows both sides alike.
+asv measures the sides seconds apart, and a machine that others use changes meanwhile; here it slows both sides alike.
 The figure is the ratio of the least processor times, a median over pairs of fresh processes (their memory lies
 elsewhere each time).  ``--alarms N`` compares the checkout with itself: how far apart are equal sides?
 """
@@ -18,13 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import CACHE_VARIABLE, ROOT
+from benchmarks.asv.bench_quick import TASKS
 from benchmarks.shared import table
-from benchmarks.tracking.quick import TASKS
+from benchmarks.tracking.record import ONE_THREAD, git
 
-#: One thread each, so that processor time is the time of one core.
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS"), "1"
-)
 #: Seconds of a turn, turns of each side, and pairs of processes, in a comparison of one minute.
 SECONDS, TURNS, PAIRS = 0.008, 30, 3
 FACTORS = (1.02, 1.03, 1.05, 1.1, 1.15, 1.2, 1.3)
@@ -54,15 +51,10 @@ def run(options: argparse.Namespace) -> int:
     return int(bool(slower))
 
 
-def git(*arguments: str) -> str:
-    """What git prints in the project's root."""
-    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
-
-
 def tree_of(commit: str) -> Path:
     """The packages of a commit, in a folder of its own that stays, as its compiled kernels do."""
     name = git("rev-parse", commit)
-    folder = ROOT / ".trees" / name
+    folder = ROOT / ".asv" / "trees" / name
     if not folder.exists():
         packed = subprocess.run(
             ["git", "archive", name, "fastdp", "kernels", "lab"], cwd=ROOT, check=True, capture_output=True

@@ -1,17 +1,22 @@
-"""The quick set, about a minute: one task of each kind, in processor time, on which other processes hardly act."""
+"""The quick set, about a minute: one task of each kind, in processor time, on which other processes hardly act.
+
+Task by task beside another commit: ``python -m benchmarks tracking compare``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import process_time
 from typing import Any
 
 import numpy as np
 
 import fastdp
 from benchmarks import shared
+from benchmarks.asv.bench_streams import LENGTH, LONG_CHUNK, RELEASES, started
 from benchmarks.shared import item_counts
 from benchmarks.speed import batch
-from benchmarks.speed.inputs import CHUNK, LONG_CHUNK, PUBLISHERS, Tree, circles
+from benchmarks.speed.inputs import Tree, circles
 from benchmarks.speed.inputs import started as with_points
 from benchmarks.speed.local import plain_steps, report_values
 from fastdp import local
@@ -20,21 +25,16 @@ from fastdp.thresholds import NoisyMax, ThresholdTask
 from fastdp_lab.queries.workloads import random_ranges
 
 Task = Callable[[], Any]
-LENGTH = shared.HOLDOUT + shared.PUBLISHED
 
 
 def _publish(name: str, size: int) -> Task:
-    """A publisher that has chosen its threshold and made its tree."""
-    publisher, chunk = PUBLISHERS[name](shared.MAX_RANGE), item_counts(size)
-    publisher.publish(item_counts(shared.HOLDOUT))
-    publisher.publish(item_counts(CHUNK))
+    publisher, chunk = started(name), item_counts(size)
     return lambda: publisher.publish(chunk)
 
 
-def _release(system: Any) -> Task:
-    """Hold-out and 2^20 published values at once, a fresh key and all noise in each run."""
-    values, fixed = item_counts(LENGTH), (shared.EPSILON, shared.BOUND, shared.HOLDOUT, shared.MAX_RANGE)
-    return lambda: system(*fixed).release(values)
+def _release(method: str) -> Task:
+    values = item_counts(LENGTH)
+    return lambda: RELEASES[method](values)
 
 
 def _draws() -> Task:
@@ -109,10 +109,10 @@ TASKS: dict[str, Callable[[], Task]] = {
     "noisy max": _threshold,
     "ToPS, s = 1, 65,536 values": lambda: _publish("ToPS, prune 1", LONG_CHUNK),
     "ToPS, s = 2, one value": lambda: _publish("ToPS, prune 2", 1),
-    "Adaptive, 65,536 values": lambda: _publish("Adaptive", LONG_CHUNK),
+    "Adaptive, 65,536 values": lambda: _publish("Adaptive, spread", LONG_CHUNK),
     "PAK, 4,096 values": lambda: _publish("PAK", 4096),
-    "ToPS, whole": lambda: _release(fastdp.ToPS),
-    "Adaptive, whole": lambda: _release(fastdp.Adaptive),
+    "ToPS, whole": lambda: _release("ToPS"),
+    "Adaptive, whole": lambda: _release("Adaptive"),
     "200 range queries": _queries,
     "1,000 streams of 1,000": _many,
     "fleet of 10,000": _fleet,
@@ -120,3 +120,21 @@ TASKS: dict[str, Callable[[], Task]] = {
     "200 EM steps": _steps,
     "2^18 hybrid reports": _reports,
 }
+
+
+class Quick:
+    """Processor seconds of one call."""
+
+    params = (list(TASKS),)
+    param_names = ("task",)
+    timer = staticmethod(process_time)
+    # Rounds in processes of their own: what differs between processes (places in memory) is then part of the spread.
+    rounds, repeat, sample_time, warmup_time = 2, 15, 0.01, 0.05
+    timeout = 120
+
+    def setup(self, task: str) -> None:
+        self.task = TASKS[task]()
+        self.task()
+
+    def time_task(self, task: str) -> None:
+        self.task()

@@ -1,0 +1,11 @@
+"""Suites over time and by size: ``asv run``, ``continuous``, ``publish`` (arguments go to asv itself)."""
+
+import sys
+from pathlib import Path
+
+# asv imports this folder as a package of its own and hides PYTHONPATH.  Only the benchmarks come from this checkout:
+# fastdp is the wheel of the commit that asv measures, where there is one.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import benchmarks  # noqa: F401 - chooses the folder of compiled kernels
+
+del sys.path[0]

@@ -1,0 +1,64 @@
+"""Measures a commit for the history of a named machine: its own wheel, in the environment of asv.conf.json."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+
+from benchmarks import ROOT
+from benchmarks.shared import cpu_model
+
+#: One thread each, so that processor time is the time of one core.
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "POLARS_MAX_THREADS": "1",
+}
+
+#: Above this load numbers are not worth keeping.
+MAX_LOAD = 1.0
+
+
+def asv(*arguments: str) -> int:
+    """Run asv in the project's root."""
+    return subprocess.call([sys.executable, "-m", "asv", *arguments], cwd=ROOT, env={**os.environ, **ONE_THREAD})
+
+
+def git(*arguments: str) -> str:
+    """What git prints in the project's root."""
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def machine_name() -> str:
+    """Processor and cores: machines of one kind share a history, and host names stay out of the repository."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{cpu_model()} {os.cpu_count()}".lower()).strip("-")
+
+
+def describe_machine(name: str) -> None:
+    """Tell asv of the machine (``~/.asv-machine.json``)."""
+    # asv is needed by nothing else here.
+    from asv.machine import Machine, MachineCollection
+
+    MachineCollection.save(name, {**Machine.get_defaults(), "machine": name, "cpu": cpu_model()})
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("commit", nargs="?", default="main", help="what is measured (default main)")
+    parser.add_argument("--bench", default="Quick", help="regular expression of benchmarks (default Quick)")
+    parser.add_argument("--busy", action="store_true", help="measure although others are at work")
+    parser.add_argument("--machine", default=machine_name(), help="its name in the history (default %(default)s)")
+
+
+def run(options: argparse.Namespace) -> int:
+    load = os.getloadavg()[0]
+    if load > MAX_LOAD and not options.busy:
+        raise SystemExit(
+            f"load {load:.2g}: expected at most {MAX_LOAD:g}, since a history keeps its outliers (or --busy)"
+        )
+    describe_machine(options.machine)
+    named = ("--machine", options.machine, "--bench", options.bench)
+    return asv("run", f"{git('rev-parse', options.commit)}^!", *named, "--show-stderr")
