@@ -76,15 +76,11 @@ class WEventMachine(Machine[WEventState]):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        checked: dict[str, Any] = {
-            "scheme": validation.choice("scheme", self.scheme, SCHEMES),
-            "epsilon": validation.positive("epsilon", self.epsilon),
-            "bound": validation.positive("bound", self.bound),
-            "contributions": validation.integer("contributions", self.contributions, 1, MAX_WINDOW),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "resolution", self.grid.resolution)
+        epsilon, bound = validation.positive("epsilon", self.epsilon), validation.positive("bound", self.bound)
+        w = validation.integer("contributions", self.contributions, 1, MAX_WINDOW)
+        scheme = validation.choice("scheme", self.scheme, SCHEMES)
+        self.__dict__.update(scheme=scheme, epsilon=epsilon, bound=bound, contributions=w)
+        self.__dict__["resolution"] = self.grid.resolution
 
     @cached_property
     def grid(self) -> Grid:
