@@ -121,7 +121,6 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "baselines.Zeros": lambda: fastdp_lab.baselines.Zeros(1),
     **{f"local.{name}": make for name, make in COLLECTORS.items()},
     **{f"local.{name}": lambda made=made: made for name, made in LOCAL.items()},
-    "Adaptive.repeat": PUBLISHERS["ToPS"],
     **{f"AdaptivePHDStream.{name}": lambda: MAKERS["PHDStream"]() for name in ("count_interval", "count_std_error")},
     "Fleet": _fleet_of_one,
     "Guarantee": lambda: concentrated(1.0, "noise"),

@@ -13,6 +13,7 @@ import numpy as np
 import fastdp
 from fastdp import counters, local, plots, spatial, thresholds
 from fastdp_lab import baselines, boxes, datasets, metrics, planning
+from fastdp_lab.repetitions import repeat
 from tests.privacy import canary
 from tests.privacy.canary import CANARY, LONG, TEXT, WHOLE
 
@@ -180,10 +181,9 @@ def value_calls() -> list[Calls]:
                 )
             )
         calls.append(Calls(f"{name}.release", columns, on(make, "release"), takes))
-        if hasattr(make(), "repeat"):
-            calls.append(
-                Calls(f"{name}.repeat", columns, lambda bad, make=make: make().repeat(bad, 2, progress=True))
-            )
+        if isinstance(make(), fastdp.StreamPublisher):
+            repeated = lambda bad, make=make: repeat(make(), bad, 2, progress=True)  # noqa: E731
+            calls.append(Calls("repetitions.repeat", columns, repeated))
     for name in ("Adaptive", "ToPS", "ToPL", "PAK"):
         kind, more = getattr(fastdp, name), {"delta": 1e-6, "length": 9} if name == "PAK" else {}
         calls.append(Calls(name, _swapped, lambda bad, k=kind, m=more: k(epsilon=bad, bound=BOUND, **m)))

@@ -6,7 +6,7 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``doc
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +35,6 @@ from fastdp.systems.stream.stages import Schedule
 from fastdp.systems.stream.stream_state import StreamState
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.renewals import Renewal
-
-if TYPE_CHECKING:
-    from fastdp.systems.stream.repeat import Repetitions
 
 #: Bits of an array's flags: C-contiguous and writable; memory of its own.
 WRITABLE, OWN = 0x0401, 0x0004
@@ -318,53 +315,6 @@ class StreamPublisher(Publisher[StreamState]):
             revision=revision,
             noise=self._machine.composition.noise,
         )
-
-    @single_caller
-    def repeat(
-        self,
-        values: Any,
-        repetitions: int,
-        *,
-        queries: tuple[Any, Any] | None = None,
-        first: int = 0,
-        threads: int = 1,
-        progress: bool = False,
-    ) -> Repetitions:
-        """Release the same array many times, to simulate; what is not noise is done once for all (a seed only).
-
-        Parameters
-        ----------
-        values : array-like
-            Longer than the hold-out.
-        repetitions : int
-            How many, at least 1.
-        queries : (starts, stops), optional
-            Ranges [start, stop) as :meth:`Release.range_sum` takes them; then only their answers are kept.
-            Without queries all published values are: 8 bytes a value and repetition.
-        first : int
-            Number of the first repetition, to go on where a call before ended.
-        threads : int
-            How many work at once, fewer where there is little work; the output does not depend on it.
-        progress : bool
-            Whether a bar shows on standard error.
-
-        Returns
-        -------
-        Repetitions
-            Repetition k is bit for bit what a publisher with the same parameters and
-            ``key=Key.from_seed(seed).of_stream(k)`` releases.
-
-        Raises
-        ------
-        ParameterError
-            Also if the publisher has no seed: repetitions of a real release would each cost epsilon again; and
-            if it renews its threshold.
-        """
-        from fastdp.systems.stream.repeat import Repeater
-
-        repeater = Repeater.checked(self._machine.composition, self._key, repetitions, first, threads, progress)
-        floats = as_floats(as_whole(values, self.n_seen, self.holdout))
-        return repeater.run(as_floats(self._machine.finite(floats, 0, "values")), queries)
 
     def _nodes(self, column: NDArray[Any]) -> ReleasedNodes | None:
         if not self._machine.composition.perturber.released_nodes:
