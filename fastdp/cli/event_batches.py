@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.errors import DataError
+from fastdp import validation
+from fastdp.errors import DataError, ParameterError
 from fastdp.files.event_reader import Events
-from fastdp.spatial import Box, Domain, cut_events
+from fastdp.spatial import Box, Domain
 
 Points = NDArray[np.float64]
 
@@ -75,14 +76,50 @@ def cut(
         )
     if not len(events.points):
         raise DataError(f"{source}: empty, holds no points")
-    # Only the cuts are asked for, to which it does not matter what the events do.
-    inside = np.clip(events.points, domain.lower, domain.upper)
+    times = np.arange(len(events.points), dtype=np.float64) if events.times is None else events.times
     # Periods begin at whole multiples: counted from the first event, that one would move all borders.
-    origin = None if every is None else 0.0
-    corners = domain.lower, domain.upper
-    stream = cut_events(
-        source, *corners, inside, times=events.times, batch=batch, period=every, origin=origin, initial=initial
-    )
-    borders = stream.cuts[1:-1] if stream.cuts[0] == 0 else stream.cuts[:-1]
+    cuts = cuts_of(times, batch, every, 0.0, initial)
+    borders = cuts[1:-1] if cuts[0] == 0 else cuts[:-1]
     parts = zip(np.split(events.points, borders), np.split(events.additions, borders), strict=True)
     return [(points[additions], points[~additions]) for points, additions in parts]
+
+
+def check_cuts(batch: object, period: object, initial: object) -> tuple[int | None, float, float]:
+    """Batch or else period, and initial share; ParameterError where they exclude each other or are out of range."""
+    share = validation.real("initial", initial)
+    if not 0.0 <= share < 1.0:
+        raise ParameterError(f"initial = {initial!r}: expected a number in [0, 1)")
+    if (batch is None) == (period is None):
+        raise ParameterError(
+            f"batch, period = {validation.shown(batch)}, {validation.shown(period)}: expected exactly one of them"
+        )
+    if batch is not None:
+        return validation.integer("batch", batch, 1), 0.0, share
+    return None, validation.positive("period", period), share
+
+
+def cuts_of(
+    times: NDArray[np.float64], batch: int | None, period: float | None, origin: float | None, initial: float
+) -> NDArray[np.int64]:
+    """Where batches begin: events before the first of these numbers are the initial set, the last number ends them all.
+
+    Periods are counted from the origin, or from the first event; at most 2^24.
+    """
+    size, length, share = check_cuts(batch, period, initial)
+    n = times.size
+    first = int(share * n)
+    if size is not None:
+        return np.append(np.arange(first, n, size), n) if n else np.array([0])
+    if n == 0:
+        return np.array([0])
+    # The number of an event's period follows from its own time: borders in floats would shift with the first event.
+    zero = times[0] if origin is None else validation.real("origin", origin)
+    numbers = np.floor_divide(times - zero, length)
+    periods = int(numbers[-1] - numbers[0]) + 1
+    if periods > 2**24:
+        raise ParameterError(
+            f"period = {period!r}: expected at most {2**24} periods from the first event to the last"
+        )
+    ends = np.searchsorted(numbers, numbers[0] + np.arange(periods), side="left")
+    cuts: NDArray[np.int64] = np.append(ends, n)
+    return cuts[np.searchsorted(cuts, first) :]

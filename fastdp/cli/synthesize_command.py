@@ -247,14 +247,13 @@ def synthesize(
     if (box is None) == (domain is None):
         raise click.UsageError("Expected exactly one of --box and --domain.")
     with plain_errors(), terminated_cleanly():
-        from fastdp.cli.event_batches import cut, in_order
+        from fastdp.cli.event_batches import check_cuts, cut, in_order
         from fastdp.cli.paths import check_separate
         from fastdp.cli.point_files import PointFolder, keep_outside
         from fastdp.cli.point_picture import PointPicture
         from fastdp.cli.progress import watched
         from fastdp.cli.resume import fingerprint, noise_of
         from fastdp.files.event_reader import heading_of, read_events
-        from fastdp.spatial.events import check_cuts
 
         begin = time.perf_counter()
         check_separate(ctx.params)

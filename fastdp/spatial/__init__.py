@@ -1,4 +1,4 @@
-"""Points in space: domains, private decompositions of them, streams of events, counts in boxes, export.
+"""Points in space: domains, private decompositions of them, counts in boxes, export.
 
 ``Polygons``, ``Network`` and GeoParquet need shapely and geopandas (extra ``geo``), imported on use.
 """
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from fastdp.spatial.box import Box
     from fastdp.spatial.box_index import CellIndex, PointIndex
     from fastdp.spatial.domain import Domain
-    from fastdp.spatial.events import SpatialStream, cut_events
     from fastdp.spatial.export import write_cells, write_points
     from fastdp.spatial.network import Network
     from fastdp.spatial.polygons import Polygons
@@ -24,7 +23,6 @@ _HOMES = {
     "fastdp.spatial.box": ("Box",),
     "fastdp.spatial.box_index": ("CellIndex", "PointIndex"),
     "fastdp.spatial.domain": ("Domain",),
-    "fastdp.spatial.events": ("SpatialStream", "cut_events"),
     "fastdp.spatial.export": ("write_cells", "write_points"),
     "fastdp.spatial.network": ("Network",),
     "fastdp.spatial.polygons": ("Polygons",),
@@ -41,8 +39,6 @@ __all__ = [
     "Polygons",
     "PrivTree",
     "ReleasedTree",
-    "SpatialStream",
-    "cut_events",
     "write_cells",
     "write_points",
 ]

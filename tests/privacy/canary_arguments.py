@@ -29,7 +29,7 @@ INNER = (
     *("audit.Case", "auditing.AuditResult", "auditing.Publishing", "errors.warn", "sweeps"),
     *("ledger.", "planning.LightTail", "planning.Optimum", "planning.TailSearch", "datasets.Entry"),
     *(
-        "spatial.SpatialStream",
+        "datasets.SpatialStream",
         "datasets.parse",
         "datasets.fetch",
         "Ledger.resume",
@@ -285,7 +285,7 @@ VALID: dict[str, dict[str, Any]] = {
     "counters.RunningCounts.step": {"values": [1, 2]},
     "counters.RunningCounts.stream": {"batches": [[1, 2]]},
     "counters.event_guarantee": {"derivation": "noise"},
-    "spatial.cut_events": {"batch": 1},
+    "datasets.cut_events": {"batch": 1},
     "datasets.dns_like_day": {"n": 100},
     "datasets.table1": {"stream": "kosarak", "n": 2000},
     "datasets.concentric_circles": {"n_points": 1000},

@@ -330,10 +330,12 @@ def point_calls() -> list[Calls]:
         Calls("boxes.relative_error", canary.columns, lambda bad: boxes.relative_error(bad, [1.0, 2.0], 9.0)),
         Calls("spatial.write_points", points, lambda bad: spatial.write_points("x.geojson", bad), outside),
         Calls("plots.points_and_cells", points, lambda bad: plots.points_and_cells(many(bad)), outside),
-        Calls("spatial.cut_events", points, lambda bad: spatial.cut_events("e", [0, 0], [1, 1], bad, batch=1)),
-        Calls("spatial.cut_events", _moments, lambda bad: spatial.cut_events("e", [0], [1], [[0.5]] * 2, times=bad)),
+        Calls("datasets.cut_events", points, lambda bad: datasets.cut_events("e", [0, 0], [1, 1], bad, batch=1)),
         Calls(
-            "spatial.cut_events", _moments, lambda bad: spatial.cut_events("e", [0], [1], [[0.5]] * 2, cancels=bad)
+            "datasets.cut_events", _moments, lambda bad: datasets.cut_events("e", [0], [1], [[0.5]] * 2, times=bad)
+        ),
+        Calls(
+            "datasets.cut_events", _moments, lambda bad: datasets.cut_events("e", [0], [1], [[0.5]] * 2, cancels=bad)
         ),
     ]
 

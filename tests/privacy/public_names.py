@@ -52,7 +52,7 @@ WITHOUT_DATA = {
     "counters.Selector counters.event_guarantee": "a protocol; parameters",
     "errors.warn": "a message of the package",
     "datasets.Entry datasets.fetch": "a source and its address",
-    "spatial.SpatialStream": "checked by cut_events; its methods take numbers of batches",
+    "datasets.SpatialStream": "checked by cut_events; its methods take numbers of batches",
     "datasets.concentric_circles datasets.dns_like_day datasets.made_up_check_ins": "synthetic data",
     "datasets.made_up_pickups datasets.made_up_streets datasets.table1": "synthetic data",
     "sweeps.BoxWorkload sweeps.Workload sweeps.Estimate sweeps.Generator": "parameters",
@@ -118,7 +118,7 @@ WHOLE_CLASSES += (
     "counters.Block",
     "counters.Simple",
 )
-WHOLE_CLASSES += ("counters.Counter", "counters.Selector", "spatial.SpatialStream")
+WHOLE_CLASSES += ("counters.Counter", "counters.Selector", "datasets.SpatialStream")
 WHOLE_CLASSES += ("thresholds.Fixed", "thresholds.Threshold", "thresholds.Chooser", "spatial.Domain")
 
 

@@ -22,7 +22,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.files.event_reader import Columns, read_events
 from fastdp.files.parquet_reader import import_pyarrow, read_table
 from fastdp.spatial.checks import as_box
-from fastdp.spatial.events import SpatialStream, cut_events
+from fastdp_lab.datasets.events import SpatialStream, cut_events
 
 Floats = NDArray[np.float64]
 #: Columns of numbers, in file order.
