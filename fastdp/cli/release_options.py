@@ -7,12 +7,14 @@ from collections.abc import Callable
 import click
 
 from fastdp.cli.options import (
+    declared,
     force_option,
     key_file_option,
     ledger_options,
     quiet_option,
     seed_option,
     state_option,
+    with_options,
 )
 
 METHODS = ("adaptive", "tops", "pak", "topl")
@@ -62,156 +64,58 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
 
 _OPTIONS = (
     click.argument("source", metavar="IN"),
-    click.option(
-        "-o", "--output", metavar="OUT", required=True, help="Output file, or - for CSV on standard output."
+    *declared(
+        """
+-o/--output OUT required  Output file, or - for CSV on standard output.
+--epsilon :float required  Privacy loss for one value of the stream.
+--bound :float  Public upper bound of a value; values outside [0, bound] are clipped. Take it from what is known of
+    the quantity, never from the data.
+--sensitivity S:float  In place of --bound: each value counts events, and one event moves one value by at most S (1
+    for people a minute). Nothing is clipped or held out, and every value is published (adaptive).
+--contributions W:int = 1  Epsilon is for any W consecutive values together (adaptive, tops), or with --sensitivity
+    for any W events.
+--column C  Column: a name or a zero-based number. Needed where there are several.
+--method (adaptive|tops|pak|topl) = adaptive  The system: adaptive, whose blocks follow the stream; tops, the paper's;
+    pak, the differences of private running sums of a stream of known length. All three trust this computer with the
+    values; topl simulates the local model, where each value is hidden by a report of its own, with far more noise.
+--holdout M:int  First values, which choose the threshold; published values begin after them. adaptive releases up to
+    an eighth of them as noisy sums, pak the noisy sum of all.  [default: none with --threshold; none for adaptive
+    where IN says how many values it holds (.npy, .npz, .parquet): the threshold then takes up to a tenth of epsilon;
+    fewer with --expected-length or --every; else 65,536]
+--threshold X:float  Publicly known threshold, in units of a value: values above it are clipped to it, and none is
+    withheld (not tops).  It must not come from the data.
+--max-range R:int  Longest range of values whose sum will be asked for (not pak).  [default: 2^20, or fewer with
+    --expected-length or --every; the input's length where adaptive withholds none because IN says it]
+--expected-length N:int  About how many values will come, a public number: chooses the defaults of --holdout and
+    --max-range (adaptive, tops).
+--every T  Time between two values, such as 30min, a public number: without --expected-length the stream is planned
+    for a year (adaptive, tops).
+--season N:float  After how many values the stream repeats, a public number (1440 for counts a minute with a day):
+    values follow that pattern where released sums show it (adaptive).
+--fan-out B:int = 16  Tree fan-out (tops).
+--prune [S|optimal] = optimal  Lowest levels to prune: noise is added once per B^S values (tops).
+--length N:int  Values of the whole stream, the hold-out included: a public number (pak, which needs it).
+--delta D:float  The threshold's share of the guarantee (pak).  [default: 1 / length^2]
+--resolution X:float  Step to which values are rounded (not topl).  [default: bound / 2^32]
+--nonfinite (raise|zero) = raise  Missing values, NaN and infinity: stop with an error, or count as 0 (adaptive,
+    tops).
+--values (published|revised|both) = published  What is written: values as they are published; revised ones, which use
+    everything that was released and are more accurate; or both, in two columns. Revised values need the end of the
+    input: it is kept in memory.
+--index  A first column: the place of each value in the input, from 0.
+--follow  IN - is a live pipe: each line is answered at once. Needs -o - and no --state (which holds standard output
+    back).
+""",
+        prune={"callback": _prune},
     ),
-    click.option("--epsilon", type=float, required=True, help="Privacy loss for one value of the stream."),
-    click.option(
-        "--bound",
-        type=float,
-        help="Public upper bound of a value; values outside [0, bound] are clipped. "
-        "Take it from what is known of the quantity, never from the data.",
-    ),
-    click.option(
-        "--sensitivity",
-        type=float,
-        metavar="S",
-        help="In place of --bound: each value counts events, and one event moves one value by at most S (1 for "
-        "people a minute). Nothing is clipped or held out, and every value is published (adaptive).",
-    ),
-    click.option(
-        "--contributions",
-        type=int,
-        metavar="W",
-        default=1,
-        show_default=True,
-        help="Epsilon is for any W consecutive values together (adaptive, tops), or with --sensitivity for any W "
-        "events.",
-    ),
-    click.option(
-        "--column", metavar="C", help="Column: a name or a zero-based number. Needed where there are several."
-    ),
-    click.option(
-        "--method",
-        type=click.Choice(METHODS),
-        default="adaptive",
-        show_default=True,
-        help="The system: adaptive, whose blocks follow the stream; tops, the paper's; pak, the differences of "
-        "private running sums of a stream of known length. All three trust this computer with the values; topl "
-        "simulates the local model, where each value is hidden by a report of its own, with far more noise.",
-    ),
-    click.option(
-        "--holdout",
-        type=int,
-        metavar="M",
-        help="First values, which choose the threshold; published values begin after them. adaptive releases up to "
-        "an eighth of them as noisy sums, pak the noisy sum of all.  [default: none with --threshold; none for "
-        "adaptive where IN says how many values it holds (.npy, .npz, .parquet): the threshold then takes up to a "
-        "tenth of epsilon; fewer with --expected-length or --every; else 65,536]",
-    ),
-    click.option(
-        "--threshold",
-        type=float,
-        metavar="X",
-        help="Publicly known threshold, in units of a value: values above it are clipped to it, and none is withheld "
-        "(not tops).  It must not come from the data.",
-    ),
-    click.option(
-        "--max-range",
-        type=int,
-        metavar="R",
-        help="Longest range of values whose sum will be asked for (not pak).  [default: 2^20, or fewer "
-        "with --expected-length or --every; the input's length where adaptive withholds none because IN says it]",
-    ),
-    click.option(
-        "--expected-length",
-        type=int,
-        metavar="N",
-        help="About how many values will come, a public number: chooses the defaults of --holdout and --max-range "
-        "(adaptive, tops).",
-    ),
-    click.option(
-        "--every",
-        metavar="T",
-        help="Time between two values, such as 30min, a public number: without --expected-length the stream is "
-        "planned for a year (adaptive, tops).",
-    ),
-    click.option(
-        "--season",
-        type=float,
-        metavar="N",
-        help="After how many values the stream repeats, a public number (1440 for counts a minute with a day): "
-        "values follow that pattern where released sums show it (adaptive).",
-    ),
-    click.option("--fan-out", type=int, metavar="B", default=16, show_default=True, help="Tree fan-out (tops)."),
-    click.option(
-        "--prune",
-        callback=_prune,
-        metavar="[S|optimal]",
-        default="optimal",
-        show_default=True,
-        help="Lowest levels to prune: noise is added once per B^S values (tops).",
-    ),
-    click.option(
-        "--length",
-        type=int,
-        metavar="N",
-        help="Values of the whole stream, the hold-out included: a public number (pak, which needs it).",
-    ),
-    click.option(
-        "--delta",
-        type=float,
-        metavar="D",
-        help="The threshold's share of the guarantee (pak).  [default: 1 / length^2]",
-    ),
-    click.option(
-        "--resolution",
-        type=float,
-        metavar="X",
-        help="Step to which values are rounded (not topl).  [default: bound / 2^32]",
-    ),
-    click.option(
-        "--nonfinite",
-        type=click.Choice(["raise", "zero"]),
-        default="raise",
-        show_default=True,
-        help="Missing values, NaN and infinity: stop with an error, or count as 0 (adaptive, tops).",
-    ),
-    click.option(
-        "--values",
-        type=click.Choice(["published", "revised", "both"]),
-        default="published",
-        show_default=True,
-        help="What is written: values as they are published; revised ones, which use everything that was released "
-        "and are more accurate; or both, in two columns. Revised values need the end of the input: it is kept in "
-        "memory.",
-    ),
-    click.option("--index", is_flag=True, help="A first column: the place of each value in the input, from 0."),
-    click.option(
-        "--follow",
-        is_flag=True,
-        help="IN - is a live pipe: each line is answered at once. Needs -o - and no --state (which holds standard "
-        "output back).",
-    ),
-    seed_option,
-    key_file_option,
-    state_option,
-    click.option(
-        "--chunk-size",
-        type=click.IntRange(min=1),
-        metavar="N",
-        default=65_536,
-        show_default=True,
-        help="Values in memory at a time; the output does not depend on it.",
-    ),
-    quiet_option,
-    force_option,
+    *(seed_option, key_file_option, state_option),
+    *declared("""
+--chunk-size N:from1 = 65536  Values in memory at a time; the output does not depend on it.
+"""),
+    *(quiet_option, force_option, *ledger_options),
 )
 
 
 def release_command(function: Callable[..., None]) -> click.Command:
     """The command with all of them."""
-    function = ledger_options(function)
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return click.command(epilog=EPILOG)(function)
+    return click.command(epilog=EPILOG)(with_options(_OPTIONS)(function))

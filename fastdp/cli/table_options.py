@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 
-from fastdp.cli.options import force_option, key_file_option, ledger_options, seed_option
+from fastdp.cli.options import (
+    declared,
+    force_option,
+    key_file_option,
+    seed_option,
+    table_ledger_options,
+    with_options,
+)
 
 EPILOG = """
 \b
@@ -24,141 +30,64 @@ Examples
       --engine spark --master spark://host:7077 -o private.parquet
 """
 
-_IN_OUT = (
+_BEFORE = (
     click.argument("source", metavar="IN", type=click.Path(exists=True, allow_dash=True)),
-    click.option("-o", "--output", metavar="OUT", required=True, help="A file, or - for CSV on standard output."),
-    click.option(
-        "--plot",
-        "picture",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Draw estimates, intervals and the revised line; the suffix chooses the format, such as .png.",
-    ),
+    *declared("""
+-o/--output OUT required  A file, or - for CSV on standard output.
+--plot FILE:path as picture  Draw estimates, intervals and the revised line; the suffix chooses the format, such as
+    .png.
+--time COL required  Column of times.
+--every LENGTH required  Length of a window: 90s, 15min, 1h; or 1d, 1w, 1mo, 1y from local midnight to local midnight.
+--start TIME  Where the first window begins: public.  [default: the table's]
+--stop TIME  Where the last window ends: public.  [default: the table's]
+--origin TIME  Where some window begins.  [default: 1970-01-01, midnight in the zone]
+--time-zone ZONE  Zone of the windows, such as Europe/Paris; times without a zone are clock times in it.  [default:
+    the time column's]
+--by COL multiple  Key column, repeated for several: windows of each key.
+--key KEY as listed multiple  A key that is released, repeated; of several --by, as a line of CSV: A,7. Other rows are
+    dropped.
+--keys-file FILE:file  The keys that are released: a CSV or Parquet file with the columns of --by.
+--public-keys  Release all keys of the table: it is no secret which keys it has.
+--delta D:float = 0.0  Above 0 the keys are private: those whose noisy number of rows passes a threshold are released.
+"""),
 )
-_WINDOWS = (
-    click.option("--time", metavar="COL", required=True, help="Column of times."),
-    click.option(
-        "--every",
-        metavar="LENGTH",
-        required=True,
-        help="Length of a window: 90s, 15min, 1h; or 1d, 1w, 1mo, 1y from local midnight to local midnight.",
-    ),
-    click.option("--start", metavar="TIME", help="Where the first window begins: public.  [default: the table's]"),
-    click.option("--stop", metavar="TIME", help="Where the last window ends: public.  [default: the table's]"),
-    click.option(
-        "--origin", metavar="TIME", help="Where some window begins.  [default: 1970-01-01, midnight in the zone]"
-    ),
-    click.option(
-        "--time-zone",
-        metavar="ZONE",
-        help="Zone of the windows, such as Europe/Paris; times without a zone are clock times in it.  "
-        "[default: the time column's]",
-    ),
+_VALUES = declared(
+    """
+--value COL required  Column of numbers.
+--bound HIGH  Public bound of a value, from 0, or both ends. Values beyond it count as the bound. Take it from what
+    is known of the quantity, never from the data.
+--clip HIGH  What values are clipped to, if that is known publicly.  [default: chosen from all rows with a share of
+    epsilon]
+--resolution X:float  Step to which values are rounded.  [default: bound / 2^32]
+--nonfinite (raise|zero) = raise  Missing values, NaN and infinity: stop with an error, or count as 0.
+""",
+    bound={"metavar": "HIGH | LOW,HIGH"},
+    clip={"metavar": "HIGH | LOW,HIGH"},
 )
-_KEYS = (
-    click.option("--by", metavar="COL", multiple=True, help="Key column, repeated for several: windows of each key."),
-    click.option(
-        "--key",
-        "listed",
-        metavar="KEY",
-        multiple=True,
-        help="A key that is released, repeated; of several --by, as a line of CSV: A,7. Other rows are dropped.",
+_AFTER = (
+    *declared(
+        """
+--epsilon :float required  Privacy loss of one unit (a row) over the output.
+--contributions K:int = 1  Rows of one unit. Without --who you vouch for it; with --who further rows are dropped.
+--period LENGTH  The unit is what a person adds in any such period.  [default: in all]
+--per-window J:int  A person's rows that count in a window (with --who).
+--who COL  Column of persons, who are then the unit.
+--engine (spark|dask)  Add the rows on an engine, for tables beyond one machine: with --start, --stop, --clip, and
+    with --by listed keys.  The output is the same, byte for byte.
+--master ADDRESS  With --engine spark: of its cluster, such as spark://host:7077.  [default: local, or Spark's own
+    configuration]
+--scheduler ADDRESS  With --engine dask: of its cluster, such as tcp://host:8786.  [default: threads of this process]
+--missing (raise|drop) = raise  Rows without a time or person: stop with an error, or drop them.
+--confidence :float = 0.95  Of the intervals.
+""",
+        master={"envvar": "FASTDP_SPARK_MASTER", "show_envvar": True},
+        scheduler={"envvar": "FASTDP_DASK_SCHEDULER", "show_envvar": True},
     ),
-    click.option(
-        "--keys-file",
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
-        metavar="FILE",
-        help="The keys that are released: a CSV or Parquet file with the columns of --by.",
-    ),
-    click.option(
-        "--public-keys", is_flag=True, help="Release all keys of the table: it is no secret which keys it has."
-    ),
-    click.option(
-        "--delta",
-        type=float,
-        metavar="D",
-        default=0.0,
-        show_default=True,
-        help="Above 0 the keys are private: those whose noisy number of rows passes a threshold are released.",
-    ),
-)
-_VALUES = (
-    click.option("--value", metavar="COL", required=True, help="Column of numbers."),
-    click.option(
-        "--bound",
-        metavar="HIGH | LOW,HIGH",
-        help="Public bound of a value, from 0, or both ends. Values beyond it count as the bound. Take it from what "
-        "is known of the quantity, never from the data.",
-    ),
-    click.option(
-        "--clip",
-        metavar="HIGH | LOW,HIGH",
-        help="What values are clipped to, if that is known publicly.  [default: chosen from all rows with a share "
-        "of epsilon]",
-    ),
-    click.option(
-        "--resolution", type=float, metavar="X", help="Step to which values are rounded.  [default: bound / 2^32]"
-    ),
-    click.option(
-        "--nonfinite",
-        type=click.Choice(["raise", "zero"]),
-        default="raise",
-        show_default=True,
-        help="Missing values, NaN and infinity: stop with an error, or count as 0.",
-    ),
-)
-_PRIVACY = (
-    click.option("--epsilon", type=float, required=True, help="Privacy loss of one unit (a row) over the output."),
-    click.option(
-        "--contributions",
-        type=int,
-        metavar="K",
-        default=1,
-        show_default=True,
-        help="Rows of one unit. Without --who you vouch for it; with --who further rows are dropped.",
-    ),
-    click.option(
-        "--period", metavar="LENGTH", help="The unit is what a person adds in any such period.  [default: in all]"
-    ),
-    click.option("--per-window", type=int, metavar="J", help="A person's rows that count in a window (with --who)."),
-    click.option("--who", metavar="COL", help="Column of persons, who are then the unit."),
-)
-_ENGINE = (
-    click.option(
-        "--engine",
-        type=click.Choice(["spark", "dask"]),
-        help="Add the rows on an engine, for tables beyond one machine: with --start, --stop, --clip, and with --by "
-        "listed keys.  The output is the same, byte for byte.",
-    ),
-    click.option(
-        "--master",
-        metavar="ADDRESS",
-        envvar="FASTDP_SPARK_MASTER",
-        show_envvar=True,
-        help="With --engine spark: of its cluster, such as spark://host:7077.  [default: local, or Spark's own "
-        "configuration]",
-    ),
-    click.option(
-        "--scheduler",
-        metavar="ADDRESS",
-        envvar="FASTDP_DASK_SCHEDULER",
-        show_envvar=True,
-        help="With --engine dask: of its cluster, such as tcp://host:8786.  [default: threads of this process]",
-    ),
-)
-_REST = (
-    click.option(
-        "--missing",
-        type=click.Choice(["raise", "drop"]),
-        default="raise",
-        show_default=True,
-        help="Rows without a time or person: stop with an error, or drop them.",
-    ),
-    click.option("--confidence", type=float, default=0.95, show_default=True, help="Of the intervals."),
-    seed_option,
-    key_file_option,
-    click.option("--quiet", is_flag=True, help="No summary."),
-    force_option,
+    *(seed_option, key_file_option),
+    *declared("""
+--quiet  No summary.
+"""),
+    *(force_option, *table_ledger_options),
 )
 
 INTRODUCTION = """
@@ -175,11 +104,7 @@ def table_command(values: bool) -> Callable[[Callable[..., None]], click.Command
 
     def decorate(function: Callable[..., None]) -> click.Command:
         function.__doc__ = f"{function.__doc__}\n{INTRODUCTION}"
-        function = ledger_options(function, parts=False)
-        for option in reversed(
-            (*_IN_OUT, *_WINDOWS, *_KEYS, *(_VALUES if values else ()), *_PRIVACY, *_ENGINE, *_REST)
-        ):
-            function = option(function)
-        return click.command(epilog=EPILOG)(function)
+        options = (*_BEFORE, *(_VALUES if values else ()), *_AFTER)
+        return click.command(epilog=EPILOG)(with_options(options)(function))
 
     return decorate

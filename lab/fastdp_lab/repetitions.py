@@ -95,13 +95,13 @@ def repeat(
         if it renews its threshold.
     """
     composition = publisher._machine.composition
-    repeater = Repeater.checked(composition, publisher._key, repetitions, first, threads, progress)
+    repeater = _Repeater.checked(composition, publisher._key, repetitions, first, threads, progress)
     floats = as_floats(as_whole(values, publisher.n_seen, publisher.holdout))
     return repeater.run(as_floats(publisher._machine.finite(floats, 0, "values")), queries)
 
 
 @dataclass(frozen=True)
-class Repeater:
+class _Repeater:
     """One call of :func:`repeat`.
 
     Attributes
@@ -124,7 +124,7 @@ class Repeater:
     @classmethod
     def checked(
         cls, composition: StreamParameters, key: Key, repetitions: int, first: int, threads: int, progress: bool
-    ) -> Repeater:
+    ) -> _Repeater:
         """The repeater for a publisher's parts, or ParameterError."""
         if not key.simulated:
             raise ParameterError(

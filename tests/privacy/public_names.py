@@ -39,6 +39,7 @@ WITHOUT_DATA = {
     "Ledger": "names and guarantees",
     "Release": "values that are released",
     "ReleasedMany": "values that are released",
+    "repetitions.Repetitions": "values that are released",
     "planning.LightTail planning.Optimum planning.TailSearch": "results",
     "planning.exponential_quantile planning.kappa planning.light_tail_error planning.noise_quantile": "parameters",
     "planning.noise_scale planning.outlier_error planning.quantile_criterion planning.smoothing": "parameters",
