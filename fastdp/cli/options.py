@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+Decorator = Callable[[Any], Any]
 _TYPES: dict[str, Any] = {
     "": str,
     "int": int,

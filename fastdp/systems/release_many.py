@@ -19,11 +19,10 @@ from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Key
 from fastdp.releases.batch import ReleasedMany
 from fastdp.smoothers import Smoother
-from fastdp.systems.stream.each_stream import EachStream
+from fastdp.systems.stream.each_stream import EachStream, Room
 from fastdp.systems.stream.ids import as_ids
 from fastdp.systems.stream.pace import DEFAULT_RANGE
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters
-from fastdp.systems.stream.room import Room
 from fastdp.systems.stream.row_batches import borders_of, choose_thetas, concurrently, even, slabs, snapped, worth
 from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline
 from fastdp.systems.stream.tops import SMOOTHERS, SmootherName

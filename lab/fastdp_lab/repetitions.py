@@ -19,9 +19,9 @@ from fastdp.arrays.whole import as_whole
 from fastdp.errors import ParameterError
 from fastdp.randomness.key import MAX_STREAMS, Key
 from fastdp.releases.batch import ReleasedMany
+from fastdp.systems.stream.each_stream import Room
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.systems.stream.room import Room
 from fastdp.systems.stream.row_batches import concurrently, even, snapped, worth
 from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline, Sums
 from fastdp.thresholds.base import RowChooser, held_out

@@ -30,9 +30,8 @@ from fastdp.systems.stream.emission import Emission
 from fastdp.systems.stream.fixed_blocks import FixedBlocks
 from fastdp.systems.stream.pace import paced
 from fastdp.systems.stream.parameters import StreamParameters
-from fastdp.systems.stream.progress import Progress
 from fastdp.systems.stream.stages import Schedule
-from fastdp.systems.stream.stream_state import StreamState
+from fastdp.systems.stream.stream_state import Progress, StreamState
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.renewals import Renewal
 

@@ -19,7 +19,7 @@ from fastdp.randomness import prefix
 from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Key
 from fastdp.randomness.row_words import RowWords, distinct_of
-from fastdp.smoothers.base import predict_rows
+from fastdp.smoothers.smoothers import predict_rows
 from fastdp.systems.stream.fixed_blocks import nodes_scratch
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp_kernels import many_streams, online_pass

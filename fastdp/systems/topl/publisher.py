@@ -25,8 +25,8 @@ from fastdp.state.machine import Column, parameters_of
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
+from fastdp.systems.topl.machine import SimulationMachine, SimulationState
 from fastdp.systems.topl.server import ToPLServer
-from fastdp.systems.topl.simulation import SimulationMachine, SimulationState
 from fastdp.thresholds import Fixed, SquareWave
 from fastdp.thresholds.square_wave import Scale
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import entry_at
-from fastdp.cli.event_batches import Batch, cuts_of
+from fastdp.cli.point_files import Batch, cuts_of
 from fastdp.errors import DataError
 from fastdp.spatial.checks import as_corners, as_points
 
