@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastdp.spatial import Box, Domain, Network, Polygons
-from fastdp.spatial.domain_file import read_domain
-from fastdp.spatial.geometry import load
+from fastdp.spatial.geometry import load, read_domain
 from fastdp_lab.datasets import (
     SpatialStream,
     concentric_circles,

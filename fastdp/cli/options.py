@@ -41,6 +41,8 @@ def declared(text: str, **more: dict[str, Any]) -> tuple[Decorator, ...]:
         flags, *words = head.split()
         names, rest = flags.split("/"), iter(words)
         given: dict[str, Any] = {"help": re.sub(r" +(?=\[default)", "  ", told)}
+        if not words:
+            given["is_flag"] = True
         for word in rest:
             if word == "=":
                 given |= {"default": given.get("type", str)(next(rest)), "show_default": True}
@@ -54,7 +56,7 @@ def declared(text: str, **more: dict[str, Any]) -> tuple[Decorator, ...]:
                 metavar, _, kind = word.partition(":")
                 given |= {"metavar": metavar or None, "type": _TYPES[kind]}
         name = names[-1].lstrip("-").replace("-", "_")
-        options.append(click.option(*names, **{"is_flag": not words, **given, **more.get(name, {})}))
+        options.append(click.option(*names, **{**given, **more.get(name, {})}))
     return tuple(options)
 
 

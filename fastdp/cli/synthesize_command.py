@@ -166,8 +166,8 @@ def synthesize(
     with plain_errors(), terminated_cleanly():
         from fastdp.cli.paths import check_separate
         from fastdp.cli.point_files import PointFolder, PointPicture, check_cuts, cut, in_order, keep_outside
-        from fastdp.cli.progress import watched
         from fastdp.cli.resume import fingerprint, noise_of
+        from fastdp.cli.summary import watched
         from fastdp.files.event_reader import heading_of, read_events
 
         begin = time.perf_counter()
@@ -210,7 +210,7 @@ def synthesize(
 def _region(box: tuple[float, float, float, float] | None, path: Path | None) -> tuple[Domain, dict[str, str]]:
     """The domain, and what a state file remembers of its file."""
     from fastdp.spatial import Box
-    from fastdp.spatial.domain_file import read_domain
+    from fastdp.spatial.geometry import read_domain
 
     if box is not None:
         return Box(box[:2], box[2:]), {}
@@ -233,7 +233,7 @@ def _publish(
     publisher: SpatialPublisher, batches: list[Batch], folder: PointFolder, drawn: PointPicture, *, quiet: bool
 ) -> int:
     """Write a file for each batch; how many points they hold.  Files of earlier batches stay if a later one fails."""
-    from fastdp.cli.progress import counted
+    from fastdp.cli.summary import counted
 
     points = 0
     for number in counted(len(batches), "batches", folder.name, quiet=quiet):

@@ -12,21 +12,19 @@ from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fastdp.local.client import Announcement, Client
+    from fastdp.local.collectors import HistogramCollector, SumCollector
     from fastdp.local.distribution import Distribution as Distribution
     from fastdp.local.encoding import decode, encode
-    from fastdp.local.histogram import HistogramCollector
     from fastdp.local.means import Hybrid, Piecewise, StochasticRounding
     from fastdp.local.square_wave import LogSquareWave, SquareWave
-    from fastdp.local.sums import SumCollector
 
 _HOMES = {
     "fastdp.local.client": ("Announcement", "Client"),
     "fastdp.local.distribution": ("Distribution",),
     "fastdp.local.encoding": ("decode", "encode"),
-    "fastdp.local.histogram": ("HistogramCollector",),
+    "fastdp.local.collectors": ("HistogramCollector", "SumCollector"),
     "fastdp.local.means": ("Hybrid", "Piecewise", "StochasticRounding"),
     "fastdp.local.square_wave": ("LogSquareWave", "SquareWave"),
-    "fastdp.local.sums": ("SumCollector",),
 }
 
 __all__ = [

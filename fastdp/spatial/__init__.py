@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.spatial.box import Box
     from fastdp.spatial.box_index import CellIndex, PointIndex
-    from fastdp.spatial.domain import Domain
+    from fastdp.spatial.domain import Box, Domain
     from fastdp.spatial.export import write_cells, write_points
     from fastdp.spatial.network import Network
     from fastdp.spatial.polygons import Polygons
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
     from fastdp.spatial.tree import ReleasedTree
 
 _HOMES = {
-    "fastdp.spatial.box": ("Box",),
     "fastdp.spatial.box_index": ("CellIndex", "PointIndex"),
-    "fastdp.spatial.domain": ("Domain",),
+    "fastdp.spatial.domain": ("Box", "Domain"),
     "fastdp.spatial.export": ("write_cells", "write_points"),
     "fastdp.spatial.network": ("Network",),
     "fastdp.spatial.polygons": ("Polygons",),

@@ -16,9 +16,9 @@ from fastdp.arrays.column import as_finite, as_floats
 from fastdp.arrays.kinds import Floats
 from fastdp.errors import StateError
 from fastdp.local import Hybrid, SquareWave
+from fastdp.local.collectors import HistogramCollector
 from fastdp.local.distribution import Distribution
 from fastdp.local.encoding import read_messages
-from fastdp.local.histogram import HistogramCollector
 from fastdp.local.random_words import MAX_START
 from fastdp.local.tally import NONE_REFUSED, CollectorMachine, Refused, Tally, as_given
 from fastdp.randomness.key import Key
