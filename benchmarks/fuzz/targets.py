@@ -30,7 +30,7 @@ from fastdp.local.base import Mechanism
 from fastdp.randomness.key import Key
 from fastdp.randomness.key_file import read_key
 from fastdp.state import journal
-from fastdp.state.content import as_text
+from fastdp.state.codec import as_text
 from fastdp.state.seal import MAGIC
 from fastdp.state.sealed_file import StateFile
 from fastdp_lab.sweeps.specification import read_specification

@@ -13,9 +13,8 @@ import numpy as np
 from tqdm import tqdm
 
 from fastdp import validation
-from fastdp.arrays.column import as_floats
+from fastdp.arrays.column import as_floats, as_whole
 from fastdp.arrays.kinds import Floats, Indices
-from fastdp.arrays.whole import as_whole
 from fastdp.errors import ParameterError
 from fastdp.randomness.key import MAX_STREAMS, Key
 from fastdp.releases.batch import ReleasedMany

@@ -19,7 +19,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.state import codec
-from fastdp.state.content import Packed
+from fastdp.state.codec import Packed
 from fastdp.state.machine import Column, Machine, Transition
 from fastdp.systems.pak.parameters import PAKParameters
 from fastdp.thresholds import Fixed

@@ -15,7 +15,7 @@ from fastdp.arrays.rows import StreamRows
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.releases.batch import ReleasedMany
-from fastdp.releases.nodes import ReleasedNodes
+from fastdp.releases.release import ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.state.machine import Column
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks

@@ -25,7 +25,7 @@ from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import Chain
-from fastdp.releases.nodes import ReleasedNodes
+from fastdp.releases.release import ReleasedNodes
 from fastdp.smoothers import Recent, Smoother, SmootherState
 from fastdp.smoothers.smoothers import CheckedSmoother
 from fastdp.systems.stream.stream_state import NO_FLOATS, Progress, TreeNoise, next_chain

@@ -12,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import FLOAT64, Nonfinite, as_column, as_floats
+from fastdp.arrays.column import FLOAT64, Nonfinite, as_column, as_floats, as_whole
 from fastdp.arrays.kinds import Floats
-from fastdp.arrays.whole import as_whole
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.randomness.key import Key
-from fastdp.releases.nodes import ReleasedNodes
-from fastdp.releases.release import Release
+from fastdp.releases.release import Release, ReleasedNodes
 from fastdp.smoothers import Smoother
 from fastdp.state.machine import Column, record
 from fastdp.state.publisher import Publisher

@@ -21,7 +21,7 @@ from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import CHAIN_WORDS
 from fastdp.state import codec
-from fastdp.state.content import Packed
+from fastdp.state.codec import Packed
 from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
 from fastdp.systems.stream.emission import Emission, FillIn, Output, as_given

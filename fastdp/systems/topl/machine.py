@@ -23,7 +23,7 @@ from fastdp.local.random_words import MAX_START
 from fastdp.local.tally import NONE_REFUSED, CollectorMachine, Refused, Tally, as_given
 from fastdp.randomness.key import Key
 from fastdp.state import codec
-from fastdp.state.content import Packed
+from fastdp.state.codec import Packed
 from fastdp.state.machine import Column, Machine, Transition
 from fastdp.thresholds import Fixed, ThresholdTask
 from fastdp.thresholds import SquareWave as SquareWaveRule

@@ -13,9 +13,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.column import Nonfinite
+from fastdp.arrays.column import Nonfinite, as_whole
 from fastdp.arrays.kinds import Floats, Indices
-from fastdp.arrays.whole import as_whole
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.releases.error_bars import ErrorBars

@@ -24,7 +24,7 @@ from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
 from fastdp.systems.topl.machine import Op, ServerMachine, ServerState
 from fastdp.thresholds import Fixed
 from fastdp.thresholds import SquareWave as SquareWaveRule
-from fastdp.thresholds.fixed import as_rule
+from fastdp.thresholds.base import as_rule
 from fastdp.thresholds.square_wave import SCALES, Scale
 
 #: What ToPL takes unless it is told otherwise.

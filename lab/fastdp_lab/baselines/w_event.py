@@ -15,9 +15,8 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.column import as_finite, as_floats
+from fastdp.arrays.column import as_finite, as_floats, as_whole
 from fastdp.arrays.kinds import Floats, Integers
-from fastdp.arrays.whole import as_whole
 from fastdp.guarantee import Guarantee, fraction_of
 from fastdp.integer_grid import MAX_SCALE, Grid, make_grid
 from fastdp.randomness import prefix, sampler
