@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from fastdp.spatial import Box, Domain, Network, Polygons
-from fastdp.spatial.geometry import load, read_domain
+from fastdp.spatial.domain_file import read_domain
+from fastdp.spatial.geometry import load
 from fastdp_lab.datasets import (
     SpatialStream,
     concentric_circles,

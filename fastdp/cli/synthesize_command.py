@@ -210,7 +210,7 @@ def synthesize(
 def _region(box: tuple[float, float, float, float] | None, path: Path | None) -> tuple[Domain, dict[str, str]]:
     """The domain, and what a state file remembers of its file."""
     from fastdp.spatial import Box
-    from fastdp.spatial.geometry import read_domain
+    from fastdp.spatial.domain_file import read_domain
 
     if box is not None:
         return Box(box[:2], box[2:]), {}
