@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.spatial.box_index import CellIndex, PointIndex
+    from fastdp.spatial.box_index import CellIndex
     from fastdp.spatial.domain import Box, Domain
     from fastdp.spatial.export import write_cells, write_points
     from fastdp.spatial.network import Network
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastdp.spatial.tree import ReleasedTree
 
 _HOMES = {
-    "fastdp.spatial.box_index": ("CellIndex", "PointIndex"),
+    "fastdp.spatial.box_index": ("CellIndex",),
     "fastdp.spatial.domain": ("Box", "Domain"),
     "fastdp.spatial.export": ("write_cells", "write_points"),
     "fastdp.spatial.network": ("Network",),
@@ -33,7 +33,6 @@ __all__ = [
     "CellIndex",
     "Domain",
     "Network",
-    "PointIndex",
     "Polygons",
     "PrivTree",
     "ReleasedTree",

@@ -148,7 +148,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "spatial.CellIndex": lambda: spatial.CellIndex([[0.0, 0.0]], [[1.0, 1.0]], [3.0]),
     "spatial.Network": lambda: _maps()[0],
     "spatial.Polygons": lambda: _maps()[1],
-    "spatial.PointIndex": lambda: spatial.PointIndex([[0.5, 0.5]]),
+    "boxes.PointIndex": lambda: fastdp_lab.boxes.PointIndex([[0.5, 0.5]]),
     "spatial.PrivTree": lambda: spatial.PrivTree(SQUARE, 1.0, seed=1, max_depth=4),
     "spatial.ReleasedTree": lambda: _stepped(SPATIAL["PHDStream"]()).tree,
 }
@@ -252,7 +252,7 @@ VALID: dict[str, dict[str, Any]] = {
     **{f"ReleasedMany.{name}": ONE_OF for name in ("interval", "queries", "range_sum", "std_error")},
     **{name: {"m": 32} for name in ("planning.light_tail_error", "planning.worst_case_error")},
     **{f"spatial.{name}": BOXES for name in ("Box.measure", "CellIndex", "CellIndex.count", "Network.measure")},
-    **{f"spatial.{name}": BOXES for name in ("PointIndex.count", "Polygons.measure", "write_cells")},
+    **dict.fromkeys(("boxes.PointIndex.count", "spatial.Polygons.measure", "spatial.write_cells"), BOXES),
     "Windows": {"start": "2024-01-01", "bound": BOUND},
     "PAK": {"holdout": 1},
     **{name: {"batch": 1} for name in ("datasets.load_gowalla", "datasets.load_pickups")},

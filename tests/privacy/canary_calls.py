@@ -322,7 +322,7 @@ def point_calls() -> list[Calls]:
         Calls(
             "spatial.ReleasedTree.count", points, lambda bad: tree.count(bad, [[0.5, 0.5]]), ("outside, negative",)
         ),
-        Calls("spatial.PointIndex", points, spatial.PointIndex, (*outside, "three coordinates", "one coordinate")),
+        Calls("boxes.PointIndex", points, boxes.PointIndex, (*outside, "three coordinates", "one coordinate")),
         Calls("spatial.CellIndex", canary.columns, lambda bad: spatial.CellIndex([[0.0]] * 9, [[1.0]] * 9, bad)),
         Calls("spatial.Network.contains", points, lambda bad: network.contains(bad), outside),
         Calls("spatial.Network.snap", points, lambda bad: network.snap(bad), outside),

@@ -81,7 +81,7 @@ WITHOUT_DATA = {
     "smoothers.Smoother smoothers.SmootherState": "protocols",
     "spatial.Box spatial.Domain spatial.Network spatial.Polygons": "parameters",
     "spatial.Box.contains spatial.Domain.contains": "points that as_points has checked",
-    "spatial.CellIndex.count spatial.PointIndex.count spatial.PrivTree spatial.ReleasedTree": "boxes; parameters",
+    "spatial.CellIndex.count boxes.PointIndex.count spatial.PrivTree spatial.ReleasedTree": "boxes; parameters",
     "boxes.BoxQueries boxes.paper_queries boxes.random_boxes": "parameters",
     "spatial.write_cells": "cells that were released",
     "thresholds.Fixed thresholds.Threshold thresholds.Chooser": "no values; protocols",
