@@ -22,7 +22,7 @@ from fastdp.local import Hybrid
 from fastdp.randomness import Key
 from fastdp.thresholds import SquareWave, ThresholdTask
 from fastdp_lab.datasets import table1
-from fastdp_lab.datasets.table1 import TABLE1
+from fastdp_lab.datasets.catalogue import TABLE1
 
 RULES = {
     "linear, plain EM": SquareWave(),

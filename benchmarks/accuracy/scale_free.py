@@ -20,7 +20,7 @@ from fastdp.perturbers import Hierarchy
 from fastdp.randomness import Key
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask
 from fastdp_lab.datasets import hold_out_and_extend, table1
-from fastdp_lab.datasets.table1 import TABLE1
+from fastdp_lab.datasets.catalogue import TABLE1
 from fastdp_lab.queries.workloads import random_ranges
 
 EPSILONS = (0.01, 0.05, 0.1, 0.2, 1.0)

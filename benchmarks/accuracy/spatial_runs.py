@@ -13,12 +13,12 @@ import numpy as np
 
 from benchmarks.shared import REFERENCE, Floats
 from fastdp import AdaptivePHDStream, PHDStream
-from fastdp.spatial import Box, PointIndex
+from fastdp.spatial import Box
 from fastdp.systems.phdstream.publisher import NAMED_COUNTERS
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream
 from fastdp_lab.datasets import SpatialStream, concentric_circles, load_circles, load_gowalla, load_pickups
-from fastdp_lab.datasets.spatial_files import DAY
-from fastdp_lab.queries.boxes import BoxQueries, paper_queries, relative_error
+from fastdp_lab.datasets.files import DAY
+from fastdp_lab.queries.boxes import BoxQueries, PointIndex, paper_queries, relative_error
 
 EPSILONS = (0.5, 1.0)
 SETS = ("small", "medium", "large")

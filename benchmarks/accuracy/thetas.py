@@ -19,7 +19,7 @@ from benchmarks.accuracy import streams
 from benchmarks.shared import Floats, add_data_option, table
 from fastdp.errors import AccuracyWarning
 from fastdp_lab.datasets import hold_out_and_extend, table1
-from fastdp_lab.datasets.table1 import TABLE1
+from fastdp_lab.datasets.catalogue import TABLE1
 from fastdp_lab.queries.workloads import random_ranges
 
 R = shared.MAX_RANGE

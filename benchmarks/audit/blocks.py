@@ -15,7 +15,7 @@ from fastdp.integer_grid import make_grid
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
-from fastdp.systems.stream.progress import Progress
+from fastdp.systems.stream.stream_state import Progress
 from fastdp_lab.audit.catalogue.case import ManyRuns
 
 Floats = NDArray[np.float64]

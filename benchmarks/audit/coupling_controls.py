@@ -26,10 +26,9 @@ from fastdp.systems.phdstream.publisher import PHDStream
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp.systems.stream.emission import FillIn
 from fastdp.systems.stream.parameters import vars_of
-from fastdp.systems.stream.progress import Progress, TreeNoise
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.stages import Schedule
-from fastdp.systems.stream.stream_state import StreamState
+from fastdp.systems.stream.stream_state import Progress, StreamState, TreeNoise
 from fastdp.systems.stream.whole import WholeStream
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished

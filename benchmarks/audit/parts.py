@@ -22,7 +22,7 @@ from fastdp.perturbers.base import HierarchyShape
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.systems.pak.running_sum import RunningSum
+from fastdp.systems.pak.machine import RunningSum
 from fastdp_lab.audit.catalogue.case import ManyRuns
 
 Integers = NDArray[np.int64]

@@ -21,7 +21,7 @@ import numpy as np
 
 import fastdp
 from fastdp import local
-from fastdp.cli.event_batches import in_order
+from fastdp.cli.point_files import in_order
 from fastdp.errors import DataError, FastDPError
 from fastdp.files.event_reader import read_events
 from fastdp.files.readers import open_source
@@ -30,7 +30,7 @@ from fastdp.local.base import Mechanism
 from fastdp.randomness.key import Key
 from fastdp.randomness.key_file import read_key
 from fastdp.state import journal
-from fastdp.state.content import as_text
+from fastdp.state.codec import as_text
 from fastdp.state.seal import MAGIC
 from fastdp.state.sealed_file import StateFile
 from fastdp_lab.sweeps.specification import read_specification

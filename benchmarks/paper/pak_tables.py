@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp_lab import planning
-from fastdp_lab.planning.pak_distributions import Quantile
-from fastdp_lab.planning.pak_noise import Noise
+from fastdp_lab.planning.pak_formulas import Noise, Quantile
 from fastdp_lab.planning.pak_optimiser import Optimum
 
 Floats = NDArray[np.float64]

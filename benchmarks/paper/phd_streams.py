@@ -23,7 +23,7 @@ from fastdp_lab.datasets import (
     made_up_pickups,
     made_up_streets,
 )
-from fastdp_lab.datasets.spatial_files import DAY
+from fastdp_lab.datasets.files import DAY
 from fastdp_lab.sweeps.drawing import grid
 from fastdp_lab.sweeps.points.domains import confined
 

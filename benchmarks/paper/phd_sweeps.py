@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.paper.phd_streams import CIRCLES, GOWALLA, HORIZON, PICKUPS, STREETS
 from fastdp_lab.datasets import load_gowalla
-from fastdp_lab.datasets.spatial_files import DAY
+from fastdp_lab.datasets.files import DAY
 from fastdp_lab.sweeps.drawing import NAMES, Table, grid, legend, looks, quartiles
 
 METRIC = "relative_error"

@@ -17,6 +17,7 @@ from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds import Fixed
 from fastdp_lab.queries.workloads import random_ranges
+from fastdp_lab.repetitions import repeat
 
 STREAMS, LENGTH = 4_000, 1_000
 BOUND, THETA, EPSILON = 100.0, 60.0, 1.0
@@ -81,8 +82,8 @@ def repetition_tasks(length: int, prune: int, repetitions: int) -> dict[str, Tas
 
     return {
         "loop": plain,
-        "repeat": lambda: tops(seed=1).repeat(values, repetitions, queries=queries),
-        "repeat, 2 threads": lambda: tops(seed=1).repeat(values, repetitions, queries=queries, threads=2),
+        "repeat": lambda: repeat(tops(seed=1), values, repetitions, queries=queries),
+        "repeat, 2 threads": lambda: repeat(tops(seed=1), values, repetitions, queries=queries, threads=2),
     }
 
 

@@ -1,12 +1,4 @@
-"""One column of numbers from whatever the user has: lists, NumPy, pandas, polars, Arrow.
-
-Kernels see contiguous float64, so that they compile once.  Contiguous float64 input is used as it is;
-Arrow and data-frame columns of float64 in one chunk without nulls are shared too.
-Missing entries become NaN, which publishers reject or count as zero by their ``nonfinite`` rule.
-
-Values are private and messages end up in logs: an error says where, how many and of what kind, never what.  What a
-foreign package said about the values may quote one, so it is dropped.
-"""
+"""One column of numbers from whatever the user has: lists, NumPy, pandas, polars, Arrow."""
 
 from __future__ import annotations
 
@@ -19,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.arrays.kinds import Floats
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import DataError, ParameterError, StateError
 
 #: What a publisher does with NaN and infinity: refuse them, or count them as 0.
 Nonfinite = Literal["raise", "zero"]
@@ -323,3 +315,24 @@ def _arrow_chunk(chunk: Any, boolean: bool) -> NDArray[Any]:
     # Missing entries, whatever the type, make this float64 with NaN.
     array: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
     return array
+
+
+def as_whole(values: Any, n_seen: int, holdout: int) -> NDArray[Any]:
+    """The values as a column, longer than the hold-out; StateError if values came before, else DataError."""
+    if n_seen:
+        raise StateError(
+            f"release() on a publisher that has seen {n_seen} values: expected a fresh one (use publish())"
+        )
+    column = as_column(values, "values")
+    check_size(column.size, holdout)
+    return column
+
+
+def check_size(size: int, holdout: int, name: str = "values") -> None:
+    """DataError unless there are more values than the hold-out takes; their number is public."""
+    if size <= holdout:
+        hint = " (choose a smaller holdout)" if holdout > 1 else ""
+        raise DataError(
+            f"{name} has {size} entries: expected more than the hold-out of {holdout}, "
+            f"after which published values begin{hint}"
+        )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastdp.cli.errors import plain_errors
+from fastdp.cli.options import declared, with_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,24 +30,18 @@ HOURS = (10.0, 34.0)
 
 
 @click.command()
-@click.option(
-    "-o",
-    "--output",
-    "picture",
-    type=click.Path(path_type=Path),
-    metavar="PICTURE",
-    default=Path("fastdp-demo.png"),
-    show_default=True,
-    help="The picture (.png, .svg, .pdf); a picture of that name is replaced.",
+@with_options(
+    declared(
+        """
+-o/--output PICTURE:path as picture  The picture (.png, .svg, .pdf); a picture of that name is
+    replaced.
+--epsilon :float = 0.05  Privacy loss for one value.
+--seed N:from0  For simulation only: reproducible noise.  [default: a fresh random key]
+--no-picture  Print the table only.
+""",
+        picture={"default": Path("fastdp-demo.png"), "show_default": True},
+    )
 )
-@click.option("--epsilon", type=float, default=0.05, show_default=True, help="Privacy loss for one value.")
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="For simulation only: reproducible noise.  [default: a fresh random key]",
-)
-@click.option("--no-picture", is_flag=True, help="Print the table only.")
 def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> None:
     """Release a synthetic day of DNS queries and compare it with the truth.
 

@@ -56,6 +56,16 @@ class _Group(click.Group):
         command: click.Command = self._added[cmd_name].load()
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; one of the laboratory's whose libraries are missing names the extra."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if error.name is None or ctx.invoked_subcommand not in self._added:
+                raise
+            told = f"fastdp {ctx.invoked_subcommand} needs {error.name}, which is not installed"
+            raise click.ClickException(f"{told}: pip install 'fastdp-streams[lab]'") from None
+
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
 @click.version_option(__version__, prog_name="fastdp")

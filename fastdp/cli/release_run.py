@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastdp._version import __version__
 from fastdp.cli.errors import legible
-from fastdp.cli.progress import watched
+from fastdp.cli.summary import watched
 from fastdp.cli.writers import Write, open_target
 from fastdp.errors import DataError
 from fastdp.files.readers import Source, open_source

@@ -14,18 +14,18 @@ from fastdp.cli.budget import LedgerOptions
 from fastdp.cli.errors import legible, plain_errors, terminated_cleanly
 from fastdp.cli.options import (
     check_secrets,
+    declared,
     key_file_option,
     ledger_options,
     options_of,
     quiet_option,
     seed_option,
     state_option,
+    with_options,
 )
 
 if TYPE_CHECKING:
-    from fastdp.cli.event_batches import Batch
-    from fastdp.cli.point_files import PointFolder
-    from fastdp.cli.point_picture import PointPicture
+    from fastdp.cli.point_files import Batch, PointFolder, PointPicture
     from fastdp.spatial import Domain
     from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
     from fastdp.systems.phdstream.publisher import PHDStream
@@ -66,139 +66,56 @@ def _length(ctx: click.Context, param: click.Parameter, given: str | None) -> fl
     return float(number * units[unit] / units["s"])
 
 
+_OPTIONS = (
+    click.argument("source", metavar="IN"),
+    *declared(
+        """
+-o/--output FOLDER:path required  Folder for the files batch_000, batch_001, ..., with four digits from batch 1,000
+    on; made if it is not there.
+--epsilon :float required  Privacy loss of all files together.
+--box :float  Public region of the points: lower left and upper right corner (longitude first). Take it from what is
+    known of the region, never from the data.
+--domain FILE:file  In place of --box: a public GeoJSON file in longitude and latitude. Polygons: synthetic points lie
+    in their area (land, a city). Lines: on them (streets). Needs shapely: pip install 'fastdp-streams[geo]'.
+--batch N:from1  Events in a batch, in the file's order. Which batch an event is in counts as public: the guarantee is
+    for one event of a batch, while all others stay in theirs.
+--every LENGTH  Length of time of a batch: 90s, 15min, 6h, 1d, 1w, or a plain number in the unit of a numeric column
+    of times. Batches begin at its whole multiples, counted from 1970 in UTC. The first and the last batch that hold
+    events count as public.
+--initial SHARE:float = 0.0  Share of the events that make up the first file (0 to less than 1).
+--x COL  Column of x: name or zero-based number.  [default: x, lon, longitude]
+--y COL  Column of y.  [default: y, lat, latitude]
+--time COL as moment  Column of times, for --every.  [default: time, t, timestamp]
+--event COL  Column of events: 1, a point appears; -1, it disappears. Without any, all points appear.  [default:
+    event, move]
+--sort  Bring rows into the order of time first; otherwise disorder is an error.
+--clip  Move points outside the box to its border, outside polygons into a cell near by, beside streets to the nearest
+    street; otherwise such points are an error.
+--method (phdstream|adaptive) = phdstream  The system: phdstream, which counts each batch as it comes; adaptive, whose
+    cells follow counts that are made every few batches. It has less error behind a large first file (--initial) and
+    with a hundred batches or more, and far more error with few: an event shows up to --max-period batches late.
+--counter (simple|block|binary) = simple  How counts get their noise; simple is best in most cases (phdstream).
+--period P:int  Batches from one count to the next (adaptive).  [default: 8 at first, then chosen again at each count]
+--max-period P:int = 64  The longest period that may be chosen (adaptive).
+--max-depth D:int = 20  How often a cell is halved at most.
+--sensitivity K:int = 1  Events of one person that are protected together; a point that comes and goes has two.
+--format (csv|npy|parquet|geojson) as kind = csv  Kind of the files.
+--plot FILE:path as picture  Draw the synthetic points and the cells after four of the batches, from the first to the
+    last; the suffix chooses the format, such as .png. Needs matplotlib: pip install 'fastdp-streams[plot]'.
+""",
+        box={"nargs": 4, "metavar": "X0 Y0 X1 Y1"},
+        every={"callback": _length},
+    ),
+    *(seed_option, key_file_option, state_option, quiet_option),
+    *declared("""
+--force  Replace the files of other releases in the folder.
+"""),
+    *ledger_options,
+)
+
+
 @click.command(epilog=EPILOG)
-@click.argument("source", metavar="IN")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    required=True,
-    help="Folder for the files batch_000, batch_001, ..., with four digits from batch 1,000 on; made if it is not "
-    "there.",
-)
-@click.option("--epsilon", type=float, required=True, help="Privacy loss of all files together.")
-@click.option(
-    "--box",
-    type=float,
-    nargs=4,
-    metavar="X0 Y0 X1 Y1",
-    help="Public region of the points: lower left and upper right corner (longitude first). "
-    "Take it from what is known of the region, never from the data.",
-)
-@click.option(
-    "--domain",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="In place of --box: a public GeoJSON file in longitude and latitude. Polygons: synthetic points lie in "
-    "their area (land, a city). Lines: on them (streets). Needs shapely: pip install 'fastdp-streams[geo]'.",
-)
-@click.option(
-    "--batch",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Events in a batch, in the file's order. Which batch an event is in counts as public: the guarantee is for "
-    "one event of a batch, while all others stay in theirs.",
-)
-@click.option(
-    "--every",
-    callback=_length,
-    metavar="LENGTH",
-    help="Length of time of a batch: 90s, 15min, 6h, 1d, 1w, or a plain number in the unit of a numeric column of "
-    "times. Batches begin at its whole multiples, counted from 1970 in UTC. The first and the last batch that hold "
-    "events count as public.",
-)
-@click.option(
-    "--initial",
-    type=float,
-    metavar="SHARE",
-    default=0.0,
-    show_default=True,
-    help="Share of the events that make up the first file (0 to less than 1).",
-)
-@click.option("--x", "x", metavar="COL", help="Column of x: name or zero-based number.  [default: x, lon, longitude]")
-@click.option("--y", "y", metavar="COL", help="Column of y.  [default: y, lat, latitude]")
-@click.option("--time", "moment", metavar="COL", help="Column of times, for --every.  [default: time, t, timestamp]")
-@click.option(
-    "--event",
-    metavar="COL",
-    help="Column of events: 1, a point appears; -1, it disappears. Without any, all points appear."
-    "  [default: event, move]",
-)
-@click.option("--sort", is_flag=True, help="Bring rows into the order of time first; otherwise disorder is an error.")
-@click.option(
-    "--clip",
-    is_flag=True,
-    help="Move points outside the box to its border, outside polygons into a cell near by, beside streets to the "
-    "nearest street; otherwise such points are an error.",
-)
-@click.option(
-    "--method",
-    type=click.Choice(METHODS),
-    default="phdstream",
-    show_default=True,
-    help="The system: phdstream, which counts each batch as it comes; adaptive, whose cells follow counts that are "
-    "made every few batches. It has less error behind a large first file (--initial) and with a hundred batches or "
-    "more, and far more error with few: an event shows up to --max-period batches late.",
-)
-@click.option(
-    "--counter",
-    type=click.Choice(["simple", "block", "binary"]),
-    default="simple",
-    show_default=True,
-    help="How counts get their noise; simple is best in most cases (phdstream).",
-)
-@click.option(
-    "--period",
-    type=int,
-    metavar="P",
-    help="Batches from one count to the next (adaptive).  [default: 8 at first, then chosen again at each count]",
-)
-@click.option(
-    "--max-period",
-    type=int,
-    metavar="P",
-    default=64,
-    show_default=True,
-    help="The longest period that may be chosen (adaptive).",
-)
-@click.option(
-    "--max-depth", type=int, metavar="D", default=20, show_default=True, help="How often a cell is halved at most."
-)
-@click.option(
-    "--sensitivity",
-    type=int,
-    metavar="K",
-    default=1,
-    show_default=True,
-    help="Events of one person that are protected together; a point that comes and goes has two.",
-)
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(["csv", "npy", "parquet", "geojson"]),
-    default="csv",
-    show_default=True,
-    help="Kind of the files.",
-)
-@click.option(
-    "--plot",
-    "picture",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Draw the synthetic points and the cells after four of the batches, from the first to the last; the suffix "
-    "chooses the format, such as .png. Needs matplotlib: pip install 'fastdp-streams[plot]'.",
-)
-@seed_option
-@key_file_option
-@state_option
-@quiet_option
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Replace the files of other releases in the folder.",
-)
-@ledger_options
+@with_options(_OPTIONS)
 @click.pass_context
 def synthesize(
     ctx: click.Context,
@@ -247,14 +164,11 @@ def synthesize(
     if (box is None) == (domain is None):
         raise click.UsageError("Expected exactly one of --box and --domain.")
     with plain_errors(), terminated_cleanly():
-        from fastdp.cli.event_batches import cut, in_order
         from fastdp.cli.paths import check_separate
-        from fastdp.cli.point_files import PointFolder, keep_outside
-        from fastdp.cli.point_picture import PointPicture
-        from fastdp.cli.progress import watched
+        from fastdp.cli.point_files import PointFolder, PointPicture, check_cuts, cut, in_order, keep_outside
         from fastdp.cli.resume import fingerprint, noise_of
+        from fastdp.cli.summary import watched
         from fastdp.files.event_reader import heading_of, read_events
-        from fastdp.spatial.events import check_cuts
 
         begin = time.perf_counter()
         check_separate(ctx.params)
@@ -319,7 +233,7 @@ def _publish(
     publisher: SpatialPublisher, batches: list[Batch], folder: PointFolder, drawn: PointPicture, *, quiet: bool
 ) -> int:
     """Write a file for each batch; how many points they hold.  Files of earlier batches stay if a later one fails."""
-    from fastdp.cli.progress import counted
+    from fastdp.cli.summary import counted
 
     points = 0
     for number in counted(len(batches), "batches", folder.name, quiet=quiet):

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fastdp.arrays.column import as_column, as_floats, kind_of
 from fastdp.errors import DataError
-from fastdp.files.columns import pick_column
 from fastdp.files.readers import Chunks, Source
+from fastdp.files.text import pick_column
 
 #: What NumPy and the archive's reader raise on damaged files; headers are parsed as Python literals.
 DAMAGE = (

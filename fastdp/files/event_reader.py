@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import DataError
-from fastdp.files.columns import is_index, listed
 from fastdp.files.readers import ARRAYS, STDIN, Source, open_table
+from fastdp.files.text import is_index, listed
 
 #: Names under which a column is found if none is asked for, in any case; the later ones are of public data sets.
 DEFAULTS = {

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fastdp._optional import imported
 from fastdp.arrays.column import as_column, as_floats, kind_of
 from fastdp.errors import DataError
-from fastdp.files.columns import pick_column
 from fastdp.files.readers import TIME, Choose, Chunks, Source
+from fastdp.files.text import pick_column
 
 #: Bytes of a column read ahead; without it a row group's whole column is loaded at once.
 BUFFER = 2**20

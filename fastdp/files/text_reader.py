@@ -21,10 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import DataError
-from fastdp.files.cells import Times, number
-from fastdp.files.columns import is_index, is_name, pick_column
-from fastdp.files.lines import Lines
 from fastdp.files.readers import TIME, Choose, Source
+from fastdp.files.text import Lines, Times, is_index, is_name, number, pick_column
 
 DELIMITERS = (",", "\t", ";")
 

@@ -17,9 +17,9 @@ from fastdp.randomness.drawn_once import DrawnTwiceError
 from fastdp.randomness.key import Key
 from fastdp.randomness.row_words import RowWords
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
-from fastdp.systems.stream.progress import NO_FLOATS
 from fastdp.systems.stream.row_batches import concurrently
 from fastdp.systems.stream.stages import Schedule
+from fastdp.systems.stream.stream_state import NO_FLOATS
 from fastdp_kernels import block_lengths, fleet_pass
 
 #: Which rows publish (None: all), and what.

@@ -23,8 +23,8 @@ from fastdp.randomness.key import Key
 from fastdp.state.machine import Machine
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import CallGuard, single_caller
+from fastdp.systems.stream.each_stream import guarantee_of_many
 from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.systems.stream.room import guarantee_of_many
 
 _PUBLISHERS: dict[str, Any] = {"Schedule": StreamPublisher, "CountMachine": RunningCounts}
 

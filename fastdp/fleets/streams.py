@@ -22,7 +22,7 @@ from fastdp.fleets.ids import Id, Places, as_ids, parts_of
 from fastdp.fleets.machine_rows import MachineRows
 from fastdp.randomness.canonical import check_rule, rule_of
 from fastdp.randomness.key import Binding, Key
-from fastdp.state.content import as_text, trusting
+from fastdp.state.codec import as_text, trusting
 from fastdp.state.machine import Machine
 from fastdp.state.seal import MIN_BYTES, Seal
 from fastdp.systems.stream.stages import Schedule

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,15 @@ MIN_EPSILON, MAX_EPSILON = 1e-6, 32.0
 MIN_WIDTH, MAX_WIDTH = 1e-140, 1e140
 #: Up to so many values plain Python is quick enough, and a client loads no compiler.
 SMALL_COUNT = 64
+
+
+class Secret(TypedDict, total=False):
+    """Sources of a report's random words."""
+
+    seed: int | str | None
+    key: Key | bytes | None
+    stream: int
+    start: int | None
 
 
 def local_epsilon(name: str, value: object) -> float:
@@ -151,25 +160,9 @@ class Mechanism(ABC):
         return out
 
     @overload
-    def perturb(
-        self,
-        values: float,
-        *,
-        seed: int | str | None = None,
-        key: Key | bytes | None = None,
-        stream: int = 0,
-        start: int | None = None,
-    ) -> int: ...
+    def perturb(self, values: float, **secret: Unpack[Secret]) -> int: ...
     @overload
-    def perturb(
-        self,
-        values: Any,
-        *,
-        seed: int | str | None = None,
-        key: Key | bytes | None = None,
-        stream: int = 0,
-        start: int | None = None,
-    ) -> NDArray[np.int32]: ...
+    def perturb(self, values: Any, **secret: Unpack[Secret]) -> NDArray[np.int32]: ...
     def perturb(
         self,
         values: Any,

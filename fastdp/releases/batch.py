@@ -17,8 +17,7 @@ from fastdp.arrays.kinds import Floats, Indices
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.releases.error_bars import SumNoise
-from fastdp.releases.nodes import ReleasedNodes
-from fastdp.releases.release import PREFIX_BLOCK, Release, as_indices, check_ranges, preview
+from fastdp.releases.release import PREFIX_BLOCK, Release, ReleasedNodes, as_indices, check_ranges, preview
 from fastdp.releases.revised import RevisedStream
 from fastdp_kernels import many_ranges
 

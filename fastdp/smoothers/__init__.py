@@ -1,8 +1,5 @@
 """Where predictions are made: smoothers work on released block totals only (post-processing)."""
 
-from fastdp.smoothers.averages import Exponential, Mean, MovingAverage
-from fastdp.smoothers.base import Smoother, SmootherState
-from fastdp.smoothers.median import Median
-from fastdp.smoothers.recent import Recent
+from fastdp.smoothers.smoothers import Exponential, Mean, Median, MovingAverage, Recent, Smoother, SmootherState
 
 __all__ = ["Exponential", "Mean", "Median", "MovingAverage", "Recent", "Smoother", "SmootherState"]

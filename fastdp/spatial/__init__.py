@@ -1,4 +1,4 @@
-"""Points in space: domains, private decompositions of them, streams of events, counts in boxes, export.
+"""Points in space: domains, private decompositions of them, counts in boxes, export.
 
 ``Polygons``, ``Network`` and GeoParquet need shapely and geopandas (extra ``geo``), imported on use.
 """
@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.spatial.box import Box
-    from fastdp.spatial.box_index import CellIndex, PointIndex
-    from fastdp.spatial.domain import Domain
-    from fastdp.spatial.events import SpatialStream, cut_events
+    from fastdp.spatial.box_index import CellIndex
+    from fastdp.spatial.domain import Box, Domain
     from fastdp.spatial.export import write_cells, write_points
     from fastdp.spatial.network import Network
     from fastdp.spatial.polygons import Polygons
@@ -21,10 +19,8 @@ if TYPE_CHECKING:
     from fastdp.spatial.tree import ReleasedTree
 
 _HOMES = {
-    "fastdp.spatial.box": ("Box",),
-    "fastdp.spatial.box_index": ("CellIndex", "PointIndex"),
-    "fastdp.spatial.domain": ("Domain",),
-    "fastdp.spatial.events": ("SpatialStream", "cut_events"),
+    "fastdp.spatial.box_index": ("CellIndex",),
+    "fastdp.spatial.domain": ("Box", "Domain"),
     "fastdp.spatial.export": ("write_cells", "write_points"),
     "fastdp.spatial.network": ("Network",),
     "fastdp.spatial.polygons": ("Polygons",),
@@ -37,12 +33,9 @@ __all__ = [
     "CellIndex",
     "Domain",
     "Network",
-    "PointIndex",
     "Polygons",
     "PrivTree",
     "ReleasedTree",
-    "SpatialStream",
-    "cut_events",
     "write_cells",
     "write_points",
 ]

@@ -1,4 +1,4 @@
-"""Counts in many boxes at once: of points exactly, of cells by the part of their volume that a box holds."""
+"""Counts in many boxes at once, of cells by the part of their volume that a box holds."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastdp.arrays.column import as_reals
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.arrays.kinds import Floats
 from fastdp.errors import ParameterError
-from fastdp.spatial.checks import as_boxes, as_points
+from fastdp.spatial.checks import as_boxes
 from fastdp_kernels import box_queries
 
 #: Items in a leaf of the k-d tree: fewer cost more nodes, more cost longer scans.
 LEAF = 16
 
 
-class _Tree:
+class BoxTree:
     """Items in the order of a k-d tree, with the box around each node."""
 
     def __init__(self, lower: Floats, upper: Floats) -> None:
@@ -30,46 +30,6 @@ class _Tree:
         self.node_lower = np.empty((2 << self.levels, lower.shape[1]))
         self.node_upper = np.empty_like(self.node_lower)
         box_queries.enclose_items(self.lower, self.upper, self.levels, self.node_lower, self.node_upper)
-
-
-class PointIndex:
-    """Points, arranged for exact counts in many boxes.
-
-    Parameters
-    ----------
-    points : array-like[n, d]
-        Finite coordinates; a copy is kept.
-
-    Notes
-    -----
-    Building takes O(n log n), a box O(n^(1 - 1/d)) at worst, whatever the distribution.  The counts are those of the
-    points given: private only if the points are.
-    """
-
-    def __init__(self, points: ArrayLike) -> None:
-        table = as_points(points, "points")
-        self._tree = _Tree(table, table)
-
-    def __len__(self) -> int:
-        return int(self._tree.order.size)
-
-    def count(self, lower: ArrayLike, upper: ArrayLike) -> Integers:
-        """Number of points with lower <= point <= upper on each axis.
-
-        Parameters
-        ----------
-        lower, upper : array-like[q, d]
-            The boxes; infinite bounds are allowed.
-
-        Returns
-        -------
-        int64[q]
-        """
-        tree = self._tree
-        low, high = as_boxes(lower, upper, tree.lower.shape[1])
-        out = np.empty(low.shape[0], np.int64)
-        box_queries.count_points(tree.lower, tree.node_lower, tree.node_upper, tree.levels, low, high, out)
-        return out
 
 
 class CellIndex:
@@ -94,7 +54,7 @@ class CellIndex:
         contents = as_reals(counts, "counts")
         if contents.shape != low.shape[:1] or not np.isfinite(contents).all():
             raise ParameterError(f"counts: expected one finite number for each of {low.shape[0]} cells")
-        self._tree = _Tree(low, high)
+        self._tree = BoxTree(low, high)
         self._counts = contents[self._tree.order]
         self._sums = np.empty(2 << self._tree.levels)
         box_queries.sum_items(self._counts, self._tree.levels, self._sums)

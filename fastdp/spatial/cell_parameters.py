@@ -11,8 +11,7 @@ from fastdp import validation
 from fastdp.counters.base import Counter, noise_scale
 from fastdp.errors import ParameterError
 from fastdp.randomness import sampler
-from fastdp.spatial.box import Box
-from fastdp.spatial.domain import Domain
+from fastdp.spatial.domain import Box, Domain
 
 #: Most cells of the greatest depth, and most bits of the noise's scale.
 CODE_BITS = 62

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastdp.arrays.column import as_array, as_reals, entry_at, kind_of
 from fastdp.arrays.kinds import Floats
 from fastdp.errors import DataError, ParameterError
+from fastdp.spatial.domain import Domain
 from fastdp.validation import pair
 
 #: More points in one batch would not fit the integers of a split test.
@@ -121,3 +122,42 @@ def as_boxes(lower: ArrayLike, upper: ArrayLike, dim: int, *, finite: bool = Fal
         kind = "finite lower <= upper" if finite else "lower <= upper"
         raise ParameterError(f"{entry_at('lower, upper', wrong.any(axis=1), 'no box')}; expected {kind}")
     return low, high
+
+
+def inside(rows: Floats, domain: Domain, outside: str, name: str) -> Floats:
+    """The points, judged by the rule for those outside the domain.
+
+    Parameters
+    ----------
+    rows : float64[n, d]
+        From :func:`fastdp.spatial.checks.as_points`.
+    domain : Domain
+        The domain.
+    outside : str
+        ``"raise"`` refuses points outside the domain; ``"clip"`` moves them to the nearest point of its bounding box.
+    name : str
+        For messages.
+
+    Raises
+    ------
+    DataError
+        With the place of the first point outside and the number of them.
+    """
+    if outside == "clip":
+        clipped: Floats = np.clip(rows, domain.lower, domain.upper)
+        return snapped(clipped, domain)
+    outsiders = ~domain.contains(rows)
+    if outsiders.any():
+        raise DataError(
+            f"{entry_at(name, outsiders, 'a point outside the domain')}; expected points inside, or outside='clip'"
+        )
+    return snapped(rows, domain)
+
+
+def snapped(rows: Floats, domain: Domain) -> Floats:
+    """Points on a domain that is thinner than its tolerance, such as a road network; each moves on its own."""
+    snap = getattr(domain, "snap", None)
+    if snap is None or not rows.size:
+        return rows
+    places: Floats = snap(rows)
+    return places

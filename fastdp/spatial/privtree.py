@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fastdp import validation
 from fastdp.counters.base import counter_guarantee, event_guarantee
-from fastdp.counters.simple import Simple
+from fastdp.counters.blocks import Simple
 from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee, sequential
 from fastdp.randomness.key import Key
@@ -16,9 +16,8 @@ from fastdp.randomness.prefix import step_key
 from fastdp.spatial import decomposition
 from fastdp.spatial.cell_parameters import make_plan
 from fastdp.spatial.cells import encode
-from fastdp.spatial.checks import as_points
+from fastdp.spatial.checks import as_points, inside
 from fastdp.spatial.domain import Domain, Outside
-from fastdp.spatial.points import inside
 from fastdp.spatial.tree import ReleasedTree
 from fastdp.state.single_caller import CallGuard, single_caller
 

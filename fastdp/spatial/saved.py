@@ -12,10 +12,10 @@ import numpy as np
 
 from fastdp.arrays.kinds import Floats, Integers
 from fastdp.counters.base import check_rows
-from fastdp.spatial.box import Box
 from fastdp.spatial.cell_parameters import CellParameters
 from fastdp.spatial.cells import KeptTree, StepTree, measures
 from fastdp.spatial.count_only import CountedTree
+from fastdp.spatial.domain import Box
 from fastdp.spatial.network import Network
 from fastdp.spatial.polygons import Polygons
 from fastdp.state import codec

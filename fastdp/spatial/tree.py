@@ -14,11 +14,10 @@ from fastdp.errors import DataError, StateError
 from fastdp.randomness.key import Key
 from fastdp.releases.error_bars import MODEL_WIDTH, wider_quantile
 from fastdp.releases.intervals import checked_confidence
-from fastdp.spatial.box import Box
 from fastdp.spatial.cell_parameters import CellParameters
 from fastdp.spatial.cells import StepTree, tree_cells
 from fastdp.spatial.checks import as_points, axes_of
-from fastdp.spatial.domain import Domain
+from fastdp.spatial.domain import Box, Domain
 from fastdp_kernels import cell_sampling, tree_queries
 
 #: Points of 8 bytes and more; NumPy refuses the sizes of longer arrays in other words.

@@ -16,7 +16,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.arrays.kinds import Integers
 from fastdp.counters.base import Counter, check_rows, counter_guarantee, noise_scale
-from fastdp.counters.block import Block
+from fastdp.counters.blocks import Block
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, remainder
 from fastdp.randomness import sampler

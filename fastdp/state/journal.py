@@ -1,27 +1,78 @@
-"""The files of one publisher: the one that it keeps, as a journal, and those that it saved or came from.
-
-One prefix of a stream gets at most one noise: publishing the same values again with fresh noise doubles the loss,
-publishing altered values with the same noise reveals their difference.  So a kept publisher records its state, with
-a fingerprint of the batch, before the batch's outputs are given out; after a crash it continues, or accepts the very
-same batch once more.  Source: ``docs/state.md``.
-
-A kept file is a state and the records since: one appended frame and one sync a batch.  Now and then, and at the first
-write after loading, it is replaced by a state alone.
-"""
+"""The files of one publisher: the one that it keeps, as a journal, and those that it saved or came from."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
-from fastdp.errors import StateError
-from fastdp.state.content import Packed, as_text, content_of
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.errors import DataError, StateError
+from fastdp.randomness.key import Key
+from fastdp.state import codec
+from fastdp.state.codec import Packed, as_text, content_of
 from fastdp.state.machine import Record
-from fastdp.state.replay import Replay
 from fastdp.state.seal import HEADER
 from fastdp.state.sealed_file import StateFile, stamp_of
+
+Chunk = NDArray[Any]
+
+
+def as_one(*parts: NDArray[Any] | bytes) -> Chunk:
+    """A batch as a chunk of one entry, which is repeated whole or not at all."""
+    digest = hashlib.blake2b()
+    for part in parts:
+        raw = part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes()
+        digest.update(len(raw).to_bytes(8, "little") + raw)
+    return np.frombuffer(digest.digest(), f"V{digest.digest_size}")
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a journal records of a batch; without the key it reveals nothing about it.
+
+    Attributes
+    ----------
+    count : int
+        Its number of entries.
+    digest : str
+        Its keyed fingerprint, rolled on from that of the batches before.
+    """
+
+    count: int
+    digest: str
+
+    def __post_init__(self) -> None:
+        """Refuse what is none: it may come from a file."""
+        codec.whole(self.count)
+        bytes.fromhex(self.digest)
+
+    @classmethod
+    def of(cls, chunk: Chunk, key: Key, before: str = "") -> Replay:
+        """The record of a chunk behind those with this rolling digest."""
+        fingerprint = hashlib.blake2b(bytes.fromhex(before), key=key.reveal(), person=b"fastdp replay 1")
+        fingerprint.update(np.ascontiguousarray(chunk).tobytes())
+        return cls(chunk.size, fingerprint.hexdigest())
+
+    def check(self, chunk: Chunk, key: Key, before: str = "") -> None:
+        """DataError unless these are the same entries again; more may follow them."""
+        if chunk.size < self.count:
+            raise DataError(
+                f"chunk has {chunk.size} values: expected at least the {self.count} values that the state file "
+                "recorded last, in one call (replay)"
+            )
+        if Replay.of(chunk[: self.count], key, before) != self:
+            what = "the batch" if chunk.dtype.kind == "V" else f"chunk[:{self.count}]"
+            raise DataError(
+                f"{what} differs from what the state file recorded last: "
+                "publishing altered values with the same noise would reveal the difference"
+            )
+
 
 #: Records behind a state, and bytes of the file, beyond which it is written again.
 MAX_RECORDS, SPARE_BYTES = 512, 2**22

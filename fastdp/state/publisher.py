@@ -22,10 +22,9 @@ from fastdp.randomness.canonical import check_rule, rule_of
 from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Key
 from fastdp.state import codec, journal
-from fastdp.state.content import Packed, as_text, content_of, key_of, trusting
-from fastdp.state.journal import Journal
+from fastdp.state.codec import Packed, as_text, content_of, key_of, trusting
+from fastdp.state.journal import Chunk, Journal, Replay, as_one
 from fastdp.state.machine import Machine, check_is_machine
-from fastdp.state.replay import Chunk, Replay, as_one
 from fastdp.state.seal import Seal
 from fastdp.state.sealed_file import StateFile
 from fastdp.state.single_caller import CallGuard, single_caller

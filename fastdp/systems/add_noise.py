@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, overload
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,38 +174,6 @@ class VectorNoise:
             finite = as_finite(floats, nonfinite, "values", " (nonfinite='zero' makes them count as 0)")
             noisy_values.round_half_up(finite, per_unit, most, steps)
         return steps
-
-
-@overload
-def add_noise(
-    values: Any,
-    sensitivity: float,
-    epsilon: float,
-    *,
-    resolution: float | None = ...,
-    nonfinite: Nonfinite = ...,
-    seed: int | str | None = ...,
-    key: Key | bytes | None = ...,
-    ledger: Ledger | None = ...,
-    stream: str | None = ...,
-    return_guarantee: Literal[False] = ...,
-) -> Any: ...
-
-
-@overload
-def add_noise(
-    values: Any,
-    sensitivity: float,
-    epsilon: float,
-    *,
-    resolution: float | None = ...,
-    nonfinite: Nonfinite = ...,
-    seed: int | str | None = ...,
-    key: Key | bytes | None = ...,
-    ledger: Ledger | None = ...,
-    stream: str | None = ...,
-    return_guarantee: Literal[True],
-) -> tuple[Any, Guarantee]: ...
 
 
 def add_noise(

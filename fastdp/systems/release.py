@@ -10,8 +10,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.column import Nonfinite, as_column
-from fastdp.arrays.whole import check_size
+from fastdp.arrays.column import Nonfinite, as_column, check_size
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger
 from fastdp.ledger.charge import charge, stream_key
@@ -27,7 +26,7 @@ from fastdp.systems.stream.tops import SmootherName, ToPS
 from fastdp.systems.stream.whole import WholeStream
 from fastdp.systems.topl.publisher import ToPL
 from fastdp.thresholds import ScaleFree, Threshold
-from fastdp.thresholds.fixed import as_rule
+from fastdp.thresholds.base import as_rule
 from fastdp.thresholds.noisy_choice import NoiseKind
 from fastdp.thresholds.renewals import Renewal
 

@@ -8,28 +8,25 @@ from typing import Any
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_floats
+from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_floats, check_size
 from fastdp.arrays.frames import as_streams
 from fastdp.arrays.kinds import Floats, Indices
 from fastdp.arrays.rows import StreamRows
-from fastdp.arrays.whole import check_size
 from fastdp.errors import DataError, ParameterError
 from fastdp.perturbers import Blocks, Hierarchy, Perturber
 from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Key
 from fastdp.releases.batch import ReleasedMany
 from fastdp.smoothers import Smoother
-from fastdp.systems.stream.each_stream import EachStream
+from fastdp.systems.stream.each_stream import EachStream, Room
 from fastdp.systems.stream.ids import as_ids
 from fastdp.systems.stream.pace import DEFAULT_RANGE
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters
-from fastdp.systems.stream.room import Room
 from fastdp.systems.stream.row_batches import borders_of, choose_thetas, concurrently, even, slabs, snapped, worth
 from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline
 from fastdp.systems.stream.tops import SMOOTHERS, SmootherName
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold
-from fastdp.thresholds.base import RowChooser
-from fastdp.thresholds.fixed import as_rule
+from fastdp.thresholds.base import RowChooser, as_rule
 from fastdp_kernels import many_streams
 
 

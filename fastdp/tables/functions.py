@@ -220,74 +220,24 @@ def counts(
     return _release("counts", {**locals()})
 
 
-@validation.plain
-def means(
-    frame: Any,
-    value: str,
-    time: str,
-    every: Any,
-    by: Any = None,
-    keys: Any = None,
-    *,
-    epsilon: float,
-    bound: Any = None,
-    clip: Any = None,
-    start: Any = None,
-    stop: Any = None,
-    origin: Any = None,
-    time_zone: str | None = None,
-    contributions: int = 1,
-    period: Any = None,
-    per_window: int | None = None,
-    who: str | None = None,
-    delta: float = 0.0,
-    noise: NoiseName | None = None,
-    resolution: float | None = None,
-    nonfinite: Nonfinite = "raise",
-    missing: Missing = "raise",
-    confidence: float = 0.95,
-    seed: int | str | None = None,
-    key: Key | bytes | None = None,
-    ledger: Ledger | None = None,
-    stream: str | None = None,
-) -> Table:
-    """Private means of a column by window of time, and by key.
-
-    Parameters, errors and privacy are those of :func:`totals`.  Released are, with .4 and .6 of the budget, the
-    number of rows and the sum of their deviations from the middle of the clip, which has half the sensitivity of a
-    total.
-
-    Returns
-    -------
-    Table
-        A window without rows is released as any other.
-
-    Examples
-    --------
-    >>> import pandas as pd, fastdp
-    >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=2000, freq="1min"), "kwh": 0.4})
-    >>> table = fastdp.means(frame, "kwh", "at", "1d", epsilon=1.0, clip=2.0, seed=1)
-    >>> abs(float(table.estimate(0, 1)[0]) - 0.4) < 0.1
-    True
-    """
-    return _release("means", {**locals()})
-
-
 #: Opens a table: the frame, names of its columns in use, and which of them name keys and persons.
 Opens = Callable[[Any, Sequence[str], Sequence[str]], Source]
 
 
-def on_engine(function: Callable[P, Table], opens: Opens, documentation: str) -> Callable[P, Table]:
+def on_engine(
+    function: Callable[P, Table], opens: Opens, documentation: str, kind: Kind | None = None
+) -> Callable[P, Table]:
     """A function of this module with another way to open a table, and documentation with its name as {kind}."""
-    kind, parameters = cast("Kind", function.__name__), signature(function)
+    named, parameters = cast("Kind", kind or function.__name__), signature(function)
 
     @wraps(function)
     def release(*args: P.args, **kwargs: P.kwargs) -> Table:
         given = parameters.bind(*args, **kwargs)
         given.apply_defaults()
-        return _release(kind, given.arguments, opens)
+        return _release(named, given.arguments, opens)
 
-    release.__module__, release.__doc__ = opens.__module__, documentation.format(kind=kind)
+    release.__module__, release.__doc__ = opens.__module__, documentation.replace("{kind}", named)
+    release.__name__ = release.__qualname__ = named
     return release
 
 
@@ -316,3 +266,37 @@ def _release(kind: Kind, given: dict[str, Any], opens: Opens = open_source) -> T
     mechanism = {"class": kind, "parameters": plan.describe()}
     with charge(release, ledger, stream, mechanism=mechanism):
         return Table(release.run(), confidence)
+
+
+def _alike(function: Callable[P, Table]) -> Callable[[Callable[[], None]], Callable[P, Table]]:
+    """Another function of this module, named and documented by the one that is decorated, with equal parameters."""
+
+    def decorate(named: Callable[[], None]) -> Callable[P, Table]:
+        made = on_engine(function, open_source, named.__doc__ or "", cast("Kind", named.__name__))
+        made.__module__ = __name__
+        return validation.plain(made)
+
+    return decorate
+
+
+@_alike(totals)
+def means() -> None:
+    """Private means of a column by window of time, and by key.
+
+    Parameters, errors and privacy are those of :func:`totals`.  Released are, with .4 and .6 of the budget, the
+    number of rows and the sum of their deviations from the middle of the clip, which has half the sensitivity of a
+    total.
+
+    Returns
+    -------
+    Table
+        A window without rows is released as any other.
+
+    Examples
+    --------
+    >>> import pandas as pd, fastdp
+    >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=2000, freq="1min"), "kwh": 0.4})
+    >>> table = fastdp.means(frame, "kwh", "at", "1d", epsilon=1.0, clip=2.0, seed=1)
+    >>> abs(float(table.estimate(0, 1)[0]) - 0.4) < 0.1
+    True
+    """

@@ -17,8 +17,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.state import codec
-from fastdp.state.codec import expect
-from fastdp.state.content import Packed
+from fastdp.state.codec import Packed, expect
 from fastdp.state.machine import Machine, Record, Transition
 from fastdp.tables.calendar import LAST, as_instant, parse_length
 from fastdp.tables.columns import KeyNumbers, KeyTable, as_arrow, times_of

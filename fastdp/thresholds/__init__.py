@@ -1,8 +1,7 @@
 """Where the threshold theta is chosen: from the hold-out with a budget of its own, or fixed by the user."""
 
-from fastdp.thresholds.base import Chooser, Threshold
+from fastdp.thresholds.base import Chooser, Fixed, Threshold
 from fastdp.thresholds.base import ThresholdTask as ThresholdTask
-from fastdp.thresholds.fixed import Fixed
 from fastdp.thresholds.noisy_max import NoisyMax
 from fastdp.thresholds.quantile import PAKQuantile, SmoothQuantile, TruePercentile
 from fastdp.thresholds.scale_free import ScaleFree

@@ -11,10 +11,21 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp_lab import audit, baselines, datasets, planning, queries, sweeps
+    from fastdp_lab import audit, baselines, datasets, planning, queries, repetitions, sweeps
     from fastdp_lab.queries import boxes, metrics, workloads
 
-__all__ = ["audit", "baselines", "boxes", "datasets", "metrics", "planning", "queries", "sweeps", "workloads"]
+__all__ = [
+    "audit",
+    "baselines",
+    "boxes",
+    "datasets",
+    "metrics",
+    "planning",
+    "queries",
+    "repetitions",
+    "sweeps",
+    "workloads",
+]
 
 
 if not TYPE_CHECKING:

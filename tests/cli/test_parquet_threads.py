@@ -31,7 +31,7 @@ READERS = {
         "from fastdp_lab.sweeps.results import merge_parts",
         "merge_parts(Path('merged'), ['a', 'b'])",
     ),
-    "trip_columns": ("from fastdp_lab.datasets.formats import trip_columns", "trip_columns(Path('trips.parquet'))"),
+    "trip_columns": ("from fastdp_lab.datasets.files import trip_columns", "trip_columns(Path('trips.parquet'))"),
     "read_events": (
         # The progress bar's own thread is no thread of Arrow.
         "from tqdm import tqdm\ntqdm.monitor_interval = 0\nfrom fastdp.files.event_reader import read_events",

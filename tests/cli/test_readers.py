@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastdp.errors import DataError
-from fastdp.files import lines
+from fastdp.files import text as text_module
 from fastdp.files.readers import open_source
 
 TINY = (1, 2, 3, 1000)
@@ -22,10 +22,10 @@ def read(path: object, column: str | None = None, chunk_size: int = 1000) -> np.
     return np.concatenate([*chunks, np.empty(0)])
 
 
-@pytest.fixture(params=[lines.BLOCK, 16], ids=["lines", "blocks"], autouse=True)
+@pytest.fixture(params=[text_module.BLOCK, 16], ids=["lines", "blocks"], autouse=True)
 def _block(request, monkeypatch):
     """Short texts are read by lines; here also by the blocks of long ones."""
-    monkeypatch.setattr(lines, "BLOCK", request.param)
+    monkeypatch.setattr(text_module, "BLOCK", request.param)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def _queries(folder: Path) -> Iterator[Any]:
 
 
 def _answers(folder: Path) -> Iterator[Any]:
-    yield public("spatial.PointIndex")(PLANE).count(*BOXES)
+    yield public("boxes.PointIndex")(PLANE).count(*BOXES)
     cells = public("spatial.CellIndex")(BOXES[0], BOXES[1], np.array([3.0, 5.5, 7.0]))
     yield from (cells.count(*BOXES), cells.total)
     yield public("datasets.extend_by_reflection")(values(50), 170)

@@ -251,7 +251,7 @@ def _batches() -> Iterator[tuple[str, Golden]]:
     yield "release_many, offsets", Golden(partial(outputs, streams=joined, offsets=borders, holdout=15, **USUAL))
 
     def again(folder: Path, make: Make, source: str, **options: Any) -> Iterator[Any]:
-        found = make(**SECRETS[source]).repeat(STREAM, 5, **options)
+        found = public("repetitions.repeat")(make(**SECRETS[source]), STREAM, 5, **options)
         yield found.thresholds
         yield from () if found.answers is None else (found.answers,)
         yield from () if found.releases is None else released_many(found.releases)

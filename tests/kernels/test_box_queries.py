@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdp.errors import DataError, ParameterError
-from fastdp.spatial import CellIndex, PointIndex
+from fastdp.spatial import CellIndex
 from fastdp.spatial.box_index import LEAF
 from fastdp_kernels import box_queries
+from fastdp_lab.queries.boxes import PointIndex
 from tests.oracles import boxes
 
 SIZES = [0, 1, 2, LEAF - 1, LEAF, 2 * LEAF - 1, 2 * LEAF, 2 * LEAF + 1, 97, 512]

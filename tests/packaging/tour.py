@@ -21,6 +21,7 @@ from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, SquareWave
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
+from fastdp_lab.repetitions import repeat
 
 LENGTH = 700
 
@@ -88,7 +89,7 @@ def streams() -> None:
             "holdout": 60,
         }
         publisher = fastdp.StreamPublisher(**options, epsilon=1.0, bound=50.0, seed=1)
-        repeated = publisher.repeat(numbers.astype(np.int32), 3, queries=([0, 1], [5, 40]))
+        repeated = repeat(publisher, numbers.astype(np.int32), 3, queries=([0, 1], [5, 40]))
         assert repeated.answers is not None
         release = publisher.release(numbers)
         for first, last in ranges:

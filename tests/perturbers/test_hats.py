@@ -18,6 +18,7 @@ from fastdp.smoothers import Mean
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp_kernels import hats as kernels
+from fastdp_lab.repetitions import repeat
 from tests.oracles import hats as oracle
 
 SHAPES = [(2, 16), (2, 100), (3, 81), (4, 60), (5, 20), (16, 20), (16, 300)]
@@ -160,9 +161,9 @@ def test_a_stream_is_published_value_by_value_as_at_once() -> None:
 
 def test_many_streams_have_the_noise_of_each_alone() -> None:
     values = np.random.default_rng(2).gamma(2.0, 2.0, (3, 150))
-    together = publisher().repeat(values[0], 4)
+    together = repeat(publisher(), values[0], 4)
     assert together.releases is not None
-    again = publisher().repeat(values[0], 4)
+    again = repeat(publisher(), values[0], 4)
     assert again.releases is not None
     assert np.array_equal(together.releases.values, again.releases.values)
     assert len({row.tobytes() for row in together.releases.values.reshape(4, -1)}) == 4

@@ -17,6 +17,7 @@ from fastdp.randomness.bulk import PrefixNoise
 from fastdp.releases.error_bars import correlated_variances
 from fastdp.smoothers import Recent
 from fastdp_kernels import correlated_noise
+from fastdp_lab.repetitions import repeat
 from tests import stat
 from tests.oracles import toeplitz as oracle
 
@@ -328,7 +329,7 @@ def test_what_it_does_not_go_with() -> None:
     with pytest.raises(ParameterError, match=r"delta = 0\.0: expected above 0"):
         publisher(Toeplitz(), delta=0.0)
     with pytest.raises(ParameterError, match=r"expected a Hierarchy or Flat \(or one publisher"):
-        publisher(Toeplitz()).repeat(np.zeros(9), 2)
+        repeat(publisher(Toeplitz()), np.zeros(9), 2)
     with pytest.raises(ParameterError, match=r"delta = 1e-06: expected 0, or a perturber with noise='gaussian'"):
         publisher(Flat())
 

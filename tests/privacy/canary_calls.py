@@ -13,6 +13,7 @@ import numpy as np
 import fastdp
 from fastdp import counters, local, plots, spatial, thresholds
 from fastdp_lab import baselines, boxes, datasets, metrics, planning
+from fastdp_lab.repetitions import repeat
 from tests.privacy import canary
 from tests.privacy.canary import CANARY, LONG, TEXT, WHOLE
 
@@ -180,10 +181,9 @@ def value_calls() -> list[Calls]:
                 )
             )
         calls.append(Calls(f"{name}.release", columns, on(make, "release"), takes))
-        if hasattr(make(), "repeat"):
-            calls.append(
-                Calls(f"{name}.repeat", columns, lambda bad, make=make: make().repeat(bad, 2, progress=True))
-            )
+        if isinstance(make(), fastdp.StreamPublisher):
+            repeated = lambda bad, make=make: repeat(make(), bad, 2, progress=True)  # noqa: E731
+            calls.append(Calls("repetitions.repeat", columns, repeated))
     for name in ("Adaptive", "ToPS", "ToPL", "PAK"):
         kind, more = getattr(fastdp, name), {"delta": 1e-6, "length": 9} if name == "PAK" else {}
         calls.append(Calls(name, _swapped, lambda bad, k=kind, m=more: k(epsilon=bad, bound=BOUND, **m)))
@@ -322,7 +322,7 @@ def point_calls() -> list[Calls]:
         Calls(
             "spatial.ReleasedTree.count", points, lambda bad: tree.count(bad, [[0.5, 0.5]]), ("outside, negative",)
         ),
-        Calls("spatial.PointIndex", points, spatial.PointIndex, (*outside, "three coordinates", "one coordinate")),
+        Calls("boxes.PointIndex", points, boxes.PointIndex, (*outside, "three coordinates", "one coordinate")),
         Calls("spatial.CellIndex", canary.columns, lambda bad: spatial.CellIndex([[0.0]] * 9, [[1.0]] * 9, bad)),
         Calls("spatial.Network.contains", points, lambda bad: network.contains(bad), outside),
         Calls("spatial.Network.snap", points, lambda bad: network.snap(bad), outside),
@@ -330,10 +330,12 @@ def point_calls() -> list[Calls]:
         Calls("boxes.relative_error", canary.columns, lambda bad: boxes.relative_error(bad, [1.0, 2.0], 9.0)),
         Calls("spatial.write_points", points, lambda bad: spatial.write_points("x.geojson", bad), outside),
         Calls("plots.points_and_cells", points, lambda bad: plots.points_and_cells(many(bad)), outside),
-        Calls("spatial.cut_events", points, lambda bad: spatial.cut_events("e", [0, 0], [1, 1], bad, batch=1)),
-        Calls("spatial.cut_events", _moments, lambda bad: spatial.cut_events("e", [0], [1], [[0.5]] * 2, times=bad)),
+        Calls("datasets.cut_events", points, lambda bad: datasets.cut_events("e", [0, 0], [1, 1], bad, batch=1)),
         Calls(
-            "spatial.cut_events", _moments, lambda bad: spatial.cut_events("e", [0], [1], [[0.5]] * 2, cancels=bad)
+            "datasets.cut_events", _moments, lambda bad: datasets.cut_events("e", [0], [1], [[0.5]] * 2, times=bad)
+        ),
+        Calls(
+            "datasets.cut_events", _moments, lambda bad: datasets.cut_events("e", [0], [1], [[0.5]] * 2, cancels=bad)
         ),
     ]
 

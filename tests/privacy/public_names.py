@@ -39,6 +39,7 @@ WITHOUT_DATA = {
     "Ledger": "names and guarantees",
     "Release": "values that are released",
     "ReleasedMany": "values that are released",
+    "repetitions.Repetitions": "values that are released",
     "planning.LightTail planning.Optimum planning.TailSearch": "results",
     "planning.exponential_quantile planning.kappa planning.light_tail_error planning.noise_quantile": "parameters",
     "planning.noise_scale planning.outlier_error planning.quantile_criterion planning.smoothing": "parameters",
@@ -52,7 +53,7 @@ WITHOUT_DATA = {
     "counters.Selector counters.event_guarantee": "a protocol; parameters",
     "errors.warn": "a message of the package",
     "datasets.Entry datasets.fetch": "a source and its address",
-    "spatial.SpatialStream": "checked by cut_events; its methods take numbers of batches",
+    "datasets.SpatialStream": "checked by cut_events; its methods take numbers of batches",
     "datasets.concentric_circles datasets.dns_like_day datasets.made_up_check_ins": "synthetic data",
     "datasets.made_up_pickups datasets.made_up_streets datasets.table1": "synthetic data",
     "sweeps.BoxWorkload sweeps.Workload sweeps.Estimate sweeps.Generator": "parameters",
@@ -80,7 +81,7 @@ WITHOUT_DATA = {
     "smoothers.Smoother smoothers.SmootherState": "protocols",
     "spatial.Box spatial.Domain spatial.Network spatial.Polygons": "parameters",
     "spatial.Box.contains spatial.Domain.contains": "points that as_points has checked",
-    "spatial.CellIndex.count spatial.PointIndex.count spatial.PrivTree spatial.ReleasedTree": "boxes; parameters",
+    "spatial.CellIndex.count boxes.PointIndex.count spatial.PrivTree spatial.ReleasedTree": "boxes; parameters",
     "boxes.BoxQueries boxes.paper_queries boxes.random_boxes": "parameters",
     "spatial.write_cells": "cells that were released",
     "thresholds.Fixed thresholds.Threshold thresholds.Chooser": "no values; protocols",
@@ -118,7 +119,7 @@ WHOLE_CLASSES += (
     "counters.Block",
     "counters.Simple",
 )
-WHOLE_CLASSES += ("counters.Counter", "counters.Selector", "spatial.SpatialStream")
+WHOLE_CLASSES += ("counters.Counter", "counters.Selector", "datasets.SpatialStream")
 WHOLE_CLASSES += ("thresholds.Fixed", "thresholds.Threshold", "thresholds.Chooser", "spatial.Domain")
 
 

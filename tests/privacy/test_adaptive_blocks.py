@@ -8,7 +8,7 @@ import pytest
 from benchmarks.audit.blocks import LOOKED_AT, VALUES, BlocksTrials, turning_point
 from benchmarks.audit.controls import peeking_blocks
 from fastdp.randomness.key import Key
-from fastdp.systems.stream.progress import Progress
+from fastdp.systems.stream.stream_state import Progress
 from fastdp_kernels import adaptive_pass
 from fastdp_kernels import block_lengths as b
 from tests.kernels.adaptive_runs import sum_adaptive

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
-from fastdp.smoothers.median import BINS
+from fastdp.smoothers.smoothers import BINS
 from fastdp_kernels import running_median
 from tests.noise import bound_key
 from tests.oracles import smoothers as oracle

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from fastdp.errors import ParameterError
-from fastdp.spatial import CellIndex, PointIndex
-from fastdp_lab.queries.boxes import paper_queries, random_boxes, relative_error
+from fastdp.spatial import CellIndex
+from fastdp_lab.queries.boxes import PointIndex, paper_queries, random_boxes, relative_error
 from tests import stat
 
 LOWER, UPPER = np.array([-74.0, 40.0]), np.array([-70.0, 41.0])

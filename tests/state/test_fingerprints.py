@@ -13,7 +13,7 @@ import fastdp
 from fastdp.errors import DataError
 from fastdp.perturbers import Flat
 from fastdp.randomness.key import Key
-from fastdp.state.replay import Replay, as_one
+from fastdp.state.journal import Replay, as_one
 from fastdp.thresholds import Fixed
 
 PARTS = [np.arange(5.0), np.arange(3.0), np.full(4, 2.0)]

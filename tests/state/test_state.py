@@ -141,7 +141,7 @@ def test_saving_beside_and_over_a_kept_file(tmp_path: Path) -> None:
 
 def test_fingerprints_need_the_key() -> None:
     from fastdp.randomness.key import Key
-    from fastdp.state.replay import Replay
+    from fastdp.state.journal import Replay
 
     values = stream(10)
     assert Replay.of(values, Key.from_seed(1)) == Replay.of(values, Key.from_seed(1))

@@ -22,7 +22,7 @@ from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.perturbers.base import TreeRows, theta_key
 from fastdp.randomness.key import Binding, Key
 from fastdp.spatial import Box
-from fastdp.systems.pak.running_sum import RunningSum
+from fastdp.systems.pak.machine import RunningSum
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout
 from tests.drawn import FAR, FARTHEST, record

@@ -15,7 +15,7 @@ from fastdp.perturbers.base import RowPerturber
 from fastdp.randomness import row_sampler, sampler
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
-from fastdp.smoothers.base import RowSmoother
+from fastdp.smoothers.smoothers import RowSmoother
 from fastdp.systems import release_many as module
 from fastdp.systems.stream import row_steps
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile

@@ -321,7 +321,7 @@ def test_an_advance_is_replayed(tmp_path: Path) -> None:
 def test_damaged_states_are_refused(field: str) -> None:
     import json
 
-    from fastdp.state.content import as_text
+    from fastdp.state.codec import as_text
     from fastdp.state.seal import Seal
 
     windows = fastdp.Windows("1h", 1.0, "2024-01-01", counts=True, seed=1)

@@ -1,7 +1,4 @@
-"""PAK as a machine: the hold-out chooses tau, then a binary tree counts.
-
-Readings and errata: ``docs/pak.md``.
-"""
+"""PAK as a machine: the hold-out chooses tau, then a binary tree counts."""
 
 from __future__ import annotations
 
@@ -22,14 +19,119 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.state import codec
-from fastdp.state.content import Packed
+from fastdp.state.codec import Packed
 from fastdp.state.machine import Column, Machine, Transition
-from fastdp.systems.pak.moving_average import averages
 from fastdp.systems.pak.parameters import PAKParameters
-from fastdp.systems.pak.running_sum import RunningSum
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import held_out
-from fastdp_kernels import online_pass
+from fastdp_kernels import binary_counter, online_pass
+
+
+class RunningSum(NamedTuple):
+    """A binary counter over N values, continuing from a base sum; a value, never changed.
+
+    Pure epsilon for values within [0, theta] (replace one): each enters at most ``levels`` nodes, and a node's
+    noise is exact discrete Laplace of scale theta levels / epsilon, in grid steps.
+
+    Attributes
+    ----------
+    number : int
+        Which counter of the stream.
+    length : int
+        N.
+    levels : int
+        floor(log2 N) + 1: the most nodes that one of N values enters.
+    theta_steps : int
+        Sensitivity of the sums, in grid steps.
+    seen : int
+        Values counted.
+    total : int
+        Base and exact sum, in grid steps.  Secret.
+    above : int64[levels + 1]
+        Noise of the open nodes, summed from each height up.  Secret.
+    """
+
+    key: Key
+    number: int
+    length: int
+    levels: int
+    theta_steps: int
+    law: sampler.Law
+    seen: int
+    total: int
+    above: Integers
+
+    def __repr__(self) -> str:
+        # Not the secrets.
+        return f"RunningSum(length={self.length}, theta_steps={self.theta_steps}, seen={self.seen})"
+
+    @classmethod
+    def start(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> RunningSum:
+        """A counter before its first value."""
+        levels = length.bit_length()
+        law = sampler.discrete_laplace_law(Fraction(theta_steps * levels) / Fraction(epsilon))
+        return cls(key, number, length, levels, theta_steps, law, 0, base, np.zeros(levels + 1, np.int64))
+
+    def advance(self, steps: Integers) -> tuple[RunningSum, Integers]:
+        """The counter after these values, and the noisy running sum after each (modulo 2^64)."""
+        key, number, length, levels, theta_steps, law, seen, before, above = self
+        after, above, out = seen + steps.size, above.copy(), np.empty(steps.size, np.int64)
+        noise, offsets = sampler.draw_nodes(law, key, number, seen, after, levels)
+        total = binary_counter.count_on(steps, seen, before, above, noise, offsets, out)
+        return RunningSum(key, number, length, levels, theta_steps, law, after, total, above), out
+
+    def describe(self) -> dict[str, Any]:
+        """Where the counter stands, for a state file."""
+        return {"seen": self.seen, "total": self.total, "above": self.above.tolist()}
+
+    def resume(self, seen: int, total: int, above: list[int]) -> RunningSum:
+        """The same counter where :meth:`describe` said it stood; ValueError if that is no place of it."""
+        noise = np.array(above, np.int64)
+        if not 0 <= codec.whole(seen) <= self.length or noise.shape != self.above.shape:
+            raise ValueError("a counter out of range")
+        return self._replace(seen=seen, total=int(np.int64(codec.whole(total))), above=noise)
+
+
+def averages(
+    sums: Integers, recent: Integers, position: int, window: int | None, resolution: float
+) -> tuple[Floats, Integers]:
+    """The average that goes with each running sum, and the sums that the next call needs.
+
+    With S_t the running sum after t values: (S_t - S_{t-w}) / w where S_{t-w} was published, S_t / t where not, and
+    everywhere without a window.
+
+    Parameters
+    ----------
+    sums : int64[k]
+        The next running sums, in grid steps (modulo 2^64).
+    recent : int64[min(w, published before)]
+        The last of those before; empty without a window.
+    position : int
+        t of the last of ``sums``.
+    window : int or None
+        w >= 1, or None for the mean of all values.
+    resolution : float
+        One grid step, in units of the input.
+
+    Returns
+    -------
+    float64[k]
+        Averages, in units of the input; independent of how the stream is cut into chunks.
+    int64[at most w]
+        ``recent`` for the next call.
+    """
+    counts = np.arange(position - sums.size + 1, position + 1, dtype=np.float64)
+    out: Floats = np.multiply(sums, resolution, dtype=np.float64) / counts
+    if window is None:
+        return out, recent
+    known = np.concatenate([recent, sums])
+    whole = min(sums.size, max(0, known.size - window))
+    if whole:
+        # Differences of integers: exact, so the part of the noise that both sums share is gone without a trace.
+        rise = known[known.size - whole :] - known[known.size - whole - window : known.size - window]
+        out[sums.size - whole :] = np.multiply(rise, resolution, dtype=np.float64) / window
+    return out, known[max(0, known.size - window) :].copy()
+
 
 NO_STEPS: Integers = np.empty(0, np.int64)
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fastdp import validation
+from fastdp.arrays.column import as_whole
 from fastdp.arrays.kinds import Floats
-from fastdp.arrays.whole import as_whole
 from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
@@ -25,7 +25,7 @@ from fastdp.systems.pak.machine import PAKMachine, PAKState
 from fastdp.systems.pak.parameters import PAKParameters, usual_threshold
 from fastdp.systems.stream.sharing import shared
 from fastdp.thresholds import Threshold
-from fastdp.thresholds.fixed import as_rule
+from fastdp.thresholds.base import as_rule
 
 
 class PAK(Publisher[PAKState]):

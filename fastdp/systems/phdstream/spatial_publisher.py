@@ -10,8 +10,8 @@ from typing import Any, ClassVar, get_type_hints
 from fastdp import validation
 from fastdp.arrays.kinds import Floats, Integers
 from fastdp.counters.base import counter_guarantee, event_guarantee
+from fastdp.counters.blocks import Simple
 from fastdp.counters.running import COUNTERS
-from fastdp.counters.simple import Simple
 from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee, sequential
 from fastdp.randomness.key import Key
@@ -19,9 +19,8 @@ from fastdp.randomness.prefix import check_chain, step_key
 from fastdp.spatial import decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters
 from fastdp.spatial.cells import StepTree, encode
-from fastdp.spatial.checks import as_points
+from fastdp.spatial.checks import as_points, inside
 from fastdp.spatial.domain import Domain
-from fastdp.spatial.points import inside
 from fastdp.spatial.tree import ReleasedTree, sampling_generator
 from fastdp.spatial.tree_version import TreeVersion
 from fastdp.state import codec

@@ -25,7 +25,7 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.prefix import Chain
 from fastdp.releases.revised import RevisedStream
-from fastdp.systems.stream.progress import NO_CHAIN, NO_FLOATS, Progress, TreeNoise, next_chain
+from fastdp.systems.stream.stream_state import NO_CHAIN, NO_FLOATS, Progress, TreeNoise, next_chain
 from fastdp_kernels import adaptive_pass, block_lengths, seasons
 
 #: No theta rises further.

@@ -24,11 +24,11 @@ from fastdp.randomness.bulk import PrefixNoise
 from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import Chain
-from fastdp.releases.nodes import ReleasedNodes
+from fastdp.releases.release import ReleasedNodes
 from fastdp.smoothers import Recent, Smoother, SmootherState
-from fastdp.smoothers.base import CheckedSmoother
+from fastdp.smoothers.smoothers import CheckedSmoother
 from fastdp.state.machine import record
-from fastdp.systems.stream.progress import NO_FLOATS, Progress, TreeNoise, next_chain
+from fastdp.systems.stream.stream_state import NO_FLOATS, Progress, TreeNoise, next_chain
 from fastdp_kernels import online_pass, tree_nodes
 
 Floats = NDArray[np.float64]

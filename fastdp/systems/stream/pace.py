@@ -14,7 +14,7 @@ from fastdp.perturbers import Blocks, Perturber
 from fastdp.smoothers import Smoother
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters, composed
 from fastdp.thresholds import ScaleFree, Threshold
-from fastdp.thresholds.fixed import as_rule
+from fastdp.thresholds.base import as_rule
 from fastdp.thresholds.scale_free import ENOUGH, MIN_COUNT
 
 DEFAULT_RANGE = 2**20

@@ -6,21 +6,19 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``doc
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import FLOAT64, Nonfinite, as_column, as_floats
+from fastdp.arrays.column import FLOAT64, Nonfinite, as_column, as_floats, as_whole
 from fastdp.arrays.kinds import Floats
-from fastdp.arrays.whole import as_whole
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.randomness.key import Key
-from fastdp.releases.nodes import ReleasedNodes
-from fastdp.releases.release import Release
+from fastdp.releases.release import Release, ReleasedNodes
 from fastdp.smoothers import Smoother
 from fastdp.state.machine import Column, record
 from fastdp.state.publisher import Publisher
@@ -30,14 +28,10 @@ from fastdp.systems.stream.emission import Emission
 from fastdp.systems.stream.fixed_blocks import FixedBlocks
 from fastdp.systems.stream.pace import paced
 from fastdp.systems.stream.parameters import StreamParameters
-from fastdp.systems.stream.progress import Progress
 from fastdp.systems.stream.stages import Schedule
-from fastdp.systems.stream.stream_state import StreamState
+from fastdp.systems.stream.stream_state import Progress, StreamState
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.renewals import Renewal
-
-if TYPE_CHECKING:
-    from fastdp.systems.stream.repeat import Repetitions
 
 #: Bits of an array's flags: C-contiguous and writable; memory of its own.
 WRITABLE, OWN = 0x0401, 0x0004
@@ -318,53 +312,6 @@ class StreamPublisher(Publisher[StreamState]):
             revision=revision,
             noise=self._machine.composition.noise,
         )
-
-    @single_caller
-    def repeat(
-        self,
-        values: Any,
-        repetitions: int,
-        *,
-        queries: tuple[Any, Any] | None = None,
-        first: int = 0,
-        threads: int = 1,
-        progress: bool = False,
-    ) -> Repetitions:
-        """Release the same array many times, to simulate; what is not noise is done once for all (a seed only).
-
-        Parameters
-        ----------
-        values : array-like
-            Longer than the hold-out.
-        repetitions : int
-            How many, at least 1.
-        queries : (starts, stops), optional
-            Ranges [start, stop) as :meth:`Release.range_sum` takes them; then only their answers are kept.
-            Without queries all published values are: 8 bytes a value and repetition.
-        first : int
-            Number of the first repetition, to go on where a call before ended.
-        threads : int
-            How many work at once, fewer where there is little work; the output does not depend on it.
-        progress : bool
-            Whether a bar shows on standard error.
-
-        Returns
-        -------
-        Repetitions
-            Repetition k is bit for bit what a publisher with the same parameters and
-            ``key=Key.from_seed(seed).of_stream(k)`` releases.
-
-        Raises
-        ------
-        ParameterError
-            Also if the publisher has no seed: repetitions of a real release would each cost epsilon again; and
-            if it renews its threshold.
-        """
-        from fastdp.systems.stream.repeat import Repeater
-
-        repeater = Repeater.checked(self._machine.composition, self._key, repetitions, first, threads, progress)
-        floats = as_floats(as_whole(values, self.n_seen, self.holdout))
-        return repeater.run(as_floats(self._machine.finite(floats, 0, "values")), queries)
 
     def _nodes(self, column: NDArray[Any]) -> ReleasedNodes | None:
         if not self._machine.composition.perturber.released_nodes:

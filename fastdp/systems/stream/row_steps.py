@@ -20,7 +20,7 @@ from fastdp.randomness.bulk import PrefixNoise
 from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Key
 from fastdp.randomness.row_words import RowWords, distinct_of
-from fastdp.smoothers.base import predict_rows
+from fastdp.smoothers.smoothers import predict_rows
 from fastdp.systems.stream.fixed_blocks import nodes_scratch
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp_kernels import many_streams, online_pass

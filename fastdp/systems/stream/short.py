@@ -17,7 +17,7 @@ from fastdp.smoothers import Recent
 from fastdp.state.machine import record
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
 from fastdp.systems.stream.fixed_blocks import FixedBlocks
-from fastdp.systems.stream.progress import Progress, TreeNoise
+from fastdp.systems.stream.stream_state import Progress, TreeNoise
 from fastdp_kernels import short_chunks
 from fastdp_kernels.block_lengths import UNIT
 

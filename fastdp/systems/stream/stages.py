@@ -21,15 +21,14 @@ from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import CHAIN_WORDS
 from fastdp.state import codec
-from fastdp.state.content import Packed
+from fastdp.state.codec import Packed
 from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
 from fastdp.systems.stream.emission import Emission, FillIn, Output, as_given
 from fastdp.systems.stream.fixed_blocks import FixedBlocks, Step
 from fastdp.systems.stream.parameters import StreamParameters
-from fastdp.systems.stream.progress import Progress, next_chain
 from fastdp.systems.stream.short import IN_ORDER, MAX_SHORT, Short, short_of
-from fastdp.systems.stream.stream_state import StreamState
+from fastdp.systems.stream.stream_state import Progress, StreamState, next_chain
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
 

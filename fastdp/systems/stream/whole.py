@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import Nonfinite, as_floats
-from fastdp.arrays.whole import as_whole
+from fastdp.arrays.column import Nonfinite, as_floats, as_whole
 from fastdp.errors import AccuracyWarning, StateError, warn
 from fastdp.guarantee import Guarantee, remainder, sequential, square_remainder
 from fastdp.perturbers.block_noise import Blocks, Closing, Focus

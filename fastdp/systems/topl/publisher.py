@@ -13,9 +13,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.column import Nonfinite
+from fastdp.arrays.column import Nonfinite, as_whole
 from fastdp.arrays.kinds import Floats, Indices
-from fastdp.arrays.whole import as_whole
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.releases.error_bars import ErrorBars
@@ -25,9 +24,8 @@ from fastdp.state.machine import Column
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
-from fastdp.systems.topl.machine import ServerMachine
+from fastdp.systems.topl.machine import ServerMachine, SimulationMachine, SimulationState
 from fastdp.systems.topl.server import ToPLServer
-from fastdp.systems.topl.simulation import SimulationMachine, SimulationState
 from fastdp.thresholds import Fixed, SquareWave
 from fastdp.thresholds.square_wave import Scale
 

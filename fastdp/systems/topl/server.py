@@ -13,9 +13,9 @@ from fastdp.guarantee import Guarantee, parallel
 from fastdp.local import Hybrid
 from fastdp.local.base import local_epsilon
 from fastdp.local.client import Announcement
+from fastdp.local.collectors import HistogramCollector
 from fastdp.local.distribution import Distribution
 from fastdp.local.encoding import as_bytes
-from fastdp.local.histogram import HistogramCollector
 from fastdp.local.tally import Refused, as_most_reports
 from fastdp.randomness.key import Key
 from fastdp.state.publisher import Publisher
@@ -24,7 +24,7 @@ from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
 from fastdp.systems.topl.machine import Op, ServerMachine, ServerState
 from fastdp.thresholds import Fixed
 from fastdp.thresholds import SquareWave as SquareWaveRule
-from fastdp.thresholds.fixed import as_rule
+from fastdp.thresholds.base import as_rule
 from fastdp.thresholds.square_wave import SCALES, Scale
 
 #: What ToPL takes unless it is told otherwise.

@@ -16,7 +16,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.arrays.kinds import Integers
 from fastdp.counters.base import Counter, check_rows, counter_guarantee, event_guarantee, noise_scale
-from fastdp.counters.simple import Simple
+from fastdp.counters.blocks import Simple
 from fastdp.guarantee import Guarantee, parallel
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
@@ -60,24 +60,9 @@ class BaselineState:
     chain: str = field(default="", repr=False)
 
 
-def _plan(machine: PointMachine, threshold: float, *, repaired: bool = True) -> CellParameters:
-    """What is fixed of a baseline: half of epsilon is for the cells, half for their counts."""
-    half = Fraction(machine.epsilon) / 2
-    return make_plan(
-        *(machine.domain, machine.fan_out, machine.max_depth, half, half, Simple()),
-        threshold=threshold,
-        repaired=repaired,
-    )
-
-
-def _offline(machine: PointMachine, added: Integers, removed: Integers, step: int, key: Key) -> StepTree:
-    """PrivTree and counts, from nothing."""
-    return decomposition.take_step(machine.plan, machine.root, added, removed, step, key)[1]
-
-
 @dataclass(frozen=True, kw_only=True)
-class OnStreamMachine(PointMachine):
-    """PrivTree on all points so far, at each step.
+class OfflineMachine(PointMachine):
+    """PrivTree at a threshold; half of epsilon is for the cells, half for their counts.
 
     Attributes
     ----------
@@ -85,22 +70,38 @@ class OnStreamMachine(PointMachine):
         As of :class:`fastdp.PHDStream`.
     """
 
+    REPAIRED: ClassVar[bool] = True
+
     threshold: float
     rule: ClassVar[int] = 1
 
     @cached_property
     def plan(self) -> CellParameters:
-        """What is fixed."""
-        return _plan(self, self.threshold, repaired=False)
+        """Sizes, threshold and noise."""
+        half = Fraction(self.epsilon) / 2
+        fixed = (self.domain, self.fan_out, self.max_depth, half, half, Simple())
+        return make_plan(*fixed, threshold=self.threshold, repaired=self.REPAIRED)
 
     def start(self, key: Key) -> BaselineState:
         """Before the first batch."""
         return BaselineState()
 
+    def offline(self, added: Integers, removed: Integers, step: int, key: Key) -> StepTree:
+        """PrivTree and counts, from nothing."""
+        return decomposition.take_step(self.plan, self.root, added, removed, step, key)[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnStreamMachine(OfflineMachine):
+    """PrivTree on all points so far, at each step."""
+
+    REPAIRED: ClassVar[bool] = False
+    rule: ClassVar[int] = 1
+
     def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
         """PrivTree on all points so far."""
         every = np.sort(np.concatenate([state.added, added])), np.sort(np.concatenate([state.removed, removed]))
-        visit = _offline(self, *every, state.n_steps, key)
+        visit = self.offline(*every, state.n_steps, key)
         return BaselineState(state.n_steps + 1, visit, *every, chain=chain)
 
     def unpacked(self, described: Any) -> BaselineState:
@@ -112,24 +113,14 @@ class OnStreamMachine(PointMachine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnBatchMachine(PointMachine):
-    """PrivTree on each batch; attribute as of :class:`OnStreamMachine`."""
+class OnBatchMachine(OfflineMachine):
+    """PrivTree on each batch."""
 
-    threshold: float
     rule: ClassVar[int] = 1
-
-    @cached_property
-    def plan(self) -> CellParameters:
-        """What is fixed."""
-        return _plan(self, self.threshold)
-
-    def start(self, key: Key) -> BaselineState:
-        """Before the first batch."""
-        return BaselineState()
 
     def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
         """PrivTree on the batch."""
-        visit = _offline(self, added, removed, state.n_steps, key)
+        visit = self.offline(added, removed, state.n_steps, key)
         size = state.size + added.size - removed.size
         total = float(visit.projected[0])
         factor = max(size, 0) / total if total > 0.0 else 0.0
@@ -138,27 +129,17 @@ class OnBatchMachine(PointMachine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FixedTreeMachine(PointMachine):
+class FixedTreeMachine(OfflineMachine):
     """PrivTree on the first batch, then counters.
 
     Attributes
     ----------
-    threshold, counter
+    counter
         As of :class:`FixedTree`.
     """
 
-    threshold: float
     counter: Counter
     rule: ClassVar[int] = 1
-
-    @cached_property
-    def plan(self) -> CellParameters:
-        """What is fixed."""
-        return _plan(self, self.threshold)
-
-    def start(self, key: Key) -> BaselineState:
-        """Before the first batch."""
-        return BaselineState()
 
     @cached_property
     def law(self) -> sampler.Law:
@@ -169,12 +150,10 @@ class FixedTreeMachine(PointMachine):
         """Count in the first batch's cells."""
         visit = state.visit
         if visit is None:
-            first = _offline(self, added, removed, 0, key)
+            first = self.offline(added, removed, 0, key)
             rows: Integers = np.zeros((first.leaves.size, self.counter.width), np.int64)
             return BaselineState(1, first, rows=rows, chain=chain)
-        widths = np.array([self.fan_out**k for k in range(self.max_depth, -1, -1)], np.int64)[
-            visit.depth[visit.leaves]
-        ]
+        widths = self.fan_out ** (self.max_depth - visit.depth[visit.leaves].astype(np.int64))
         begins = visit.code[visit.leaves] * widths
         net = sum(
             sign * (np.searchsorted(codes, begins + widths) - np.searchsorted(codes, begins))
@@ -197,31 +176,31 @@ class FixedTreeMachine(PointMachine):
         return state
 
 
-def _begin_offline(
-    self: SpatialPublisher,
-    domain: Domain,
-    epsilon: float,
-    *,
-    max_depth: int = 20,
-    fan_out: int = 2,
-    threshold: float = 0.0,
-    outside: Outside = "raise",
-    seed: int | str | None = None,
-    key: Key | bytes | None = None,
-) -> None:
-    """``__init__`` of the two baselines that run PrivTree again and again."""
-    machine = self._MACHINE(
-        domain=domain,
-        epsilon=epsilon,
-        max_depth=max_depth,
-        fan_out=fan_out,
-        threshold=validation.real("threshold", threshold),
-        outside=outside,
-    )
-    self._start(machine, seed, key)
+class _Baseline(SpatialPublisher):
+    """A baseline with the threshold of :class:`fastdp.PHDStream`."""
+
+    threshold: float
+
+    def __init__(
+        self,
+        domain: Domain,
+        epsilon: float,
+        *,
+        max_depth: int = 20,
+        fan_out: int = 2,
+        threshold: float = 0.0,
+        outside: Outside = "raise",
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        given = {"domain": domain, "epsilon": epsilon, "max_depth": max_depth, "fan_out": fan_out, "outside": outside}
+        self._open(given, threshold, seed, key)
+
+    def _open(self, given: dict[str, Any], threshold: float, seed: int | str | None, key: Key | bytes | None) -> None:
+        self._start(self._MACHINE(**given, threshold=validation.real("threshold", threshold)), seed, key)
 
 
-class OfflineOnStream(SpatialPublisher):
+class OfflineOnStream(_Baseline):
     """Baseline 1: PrivTree and new counts at each step on all points present.  NOT private at epsilon.
 
     Parameters as for :class:`fastdp.PHDStream`.
@@ -232,8 +211,6 @@ class OfflineOnStream(SpatialPublisher):
     """
 
     _MACHINE: ClassVar[Any] = OnStreamMachine
-    threshold: float
-    __init__ = _begin_offline
 
     @property
     def guarantee(self) -> Guarantee:
@@ -244,7 +221,7 @@ class OfflineOnStream(SpatialPublisher):
         return replace(event_guarantee(math.inf, endless), simulated=self._key.simulated)
 
 
-class OfflineOnBatch(SpatialPublisher):
+class OfflineOnBatch(_Baseline):
     """Baseline 2: PrivTree and counts on each batch alone, scaled up to the number of points present.
 
     Parameters as for :class:`fastdp.PHDStream`.
@@ -259,8 +236,6 @@ class OfflineOnBatch(SpatialPublisher):
     """
 
     _MACHINE: ClassVar[Any] = OnBatchMachine
-    threshold: float
-    __init__ = _begin_offline
 
     @property
     def guarantee(self) -> Guarantee:
@@ -270,7 +245,7 @@ class OfflineOnBatch(SpatialPublisher):
         return replace(whole, simulated=self._key.simulated, derivation=(*whole.derivation, known))
 
 
-class FixedTree(SpatialPublisher):
+class FixedTree(_Baseline):
     """Baseline 3: PrivTree on the first batch, then counters at its leaves for ever.
 
     Parameters
@@ -286,7 +261,6 @@ class FixedTree(SpatialPublisher):
     """
 
     _MACHINE: ClassVar[Any] = FixedTreeMachine
-    threshold: float
     counter: Counter
 
     def __init__(
@@ -304,16 +278,8 @@ class FixedTree(SpatialPublisher):
     ) -> None:
         counter = Simple() if counter is None else counter
         validation.part("counter", counter, Counter, "fastdp.counters")
-        machine = FixedTreeMachine(
-            domain=domain,
-            epsilon=epsilon,
-            counter=counter,
-            max_depth=max_depth,
-            fan_out=fan_out,
-            threshold=validation.real("threshold", threshold),
-            outside=outside,
-        )
-        self._start(machine, seed, key)
+        given = {"domain": domain, "epsilon": epsilon, "max_depth": max_depth, "fan_out": fan_out, "outside": outside}
+        self._open({**given, "counter": counter}, threshold, seed, key)
 
     @property
     def guarantee(self) -> Guarantee:

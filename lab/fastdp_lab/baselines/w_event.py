@@ -15,9 +15,8 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.column import as_finite, as_floats
+from fastdp.arrays.column import as_finite, as_floats, as_whole
 from fastdp.arrays.kinds import Floats, Integers
-from fastdp.arrays.whole import as_whole
 from fastdp.guarantee import Guarantee, fraction_of
 from fastdp.integer_grid import MAX_SCALE, Grid, make_grid
 from fastdp.randomness import prefix, sampler
@@ -77,15 +76,11 @@ class WEventMachine(Machine[WEventState]):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        checked: dict[str, Any] = {
-            "scheme": validation.choice("scheme", self.scheme, SCHEMES),
-            "epsilon": validation.positive("epsilon", self.epsilon),
-            "bound": validation.positive("bound", self.bound),
-            "contributions": validation.integer("contributions", self.contributions, 1, MAX_WINDOW),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "resolution", self.grid.resolution)
+        epsilon, bound = validation.positive("epsilon", self.epsilon), validation.positive("bound", self.bound)
+        w = validation.integer("contributions", self.contributions, 1, MAX_WINDOW)
+        scheme = validation.choice("scheme", self.scheme, SCHEMES)
+        self.__dict__.update(scheme=scheme, epsilon=epsilon, bound=bound, contributions=w)
+        self.__dict__["resolution"] = self.grid.resolution
 
     @cached_property
     def grid(self) -> Grid:

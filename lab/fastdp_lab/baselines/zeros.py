@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.column import as_column
+from fastdp.arrays.column import as_column, as_whole
 from fastdp.arrays.kinds import Floats
-from fastdp.arrays.whole import as_whole
 from fastdp.guarantee import Guarantee
 from fastdp.releases.release import Release
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from fastdp.cli.errors import plain_errors
+from fastdp.cli.summary import as_table
 
 
 @click.command()
@@ -28,43 +29,31 @@ def datasets(name: str | None, folder: Path | None) -> None:
             click.echo(_listed(folder or catalogue.cache_folder()))
             return
         path = catalogue.fetch(name, folder)
-        table = catalogue.parse(name, path)
-        for column, values in table.items():
+        for column, values in catalogue.parse(name, path).items():
             click.echo(
                 f"{path}, {column}: {values.size:,} values, mean {values.mean():.6g}, largest {values.max():g}"
             )
 
 
 def _listed(folder: Path) -> str:
-    from fastdp.cli.summary import as_table
-    from fastdp_lab.datasets import CATALOGUE, TABLE1
+    from fastdp_lab.datasets.catalogue import CATALOGUE, LISTED, TABLE1
 
-    lines = ["Synthetic (generator = ... in a specification):\n"]
-    rows = [("dns_like_day", "a day of DNS queries per interval, bound 2,000")]
-    for name, row in TABLE1.items():
-        said = f"as ToPS Table 1: {row.length:,} values, bound {row.bound:,}, mean {row.mean:g}"
-        rows.append((f'table1, stream = "{name}"', said))
-    rows += [
-        ("circles", "points on two circles that grow, or move from one to the other"),
-        ("pickups", "pickups of a city, in New York's box"),
-        ("check_ins", "check-ins in cities of the whole Earth, kept or taken back"),
+    day, *points = LISTED["generator"].items()
+    rows = [
+        (f'table1, stream = "{name}"', f"as ToPS Table 1: {r.length:,} values, bound {r.bound:,}, mean {r.mean:g}")
+        for name, r in TABLE1.items()
     ]
-    lines.append(as_table(rows))
+    lines = ["Synthetic (generator = ... in a specification):\n", as_table([day, *rows, *points])]
     lines.append(f"\nPublic, fetched with --download NAME into {folder} (download = NAME in a specification):")
     for name, entry in CATALOGUE.items():
-        bound = "none, points in the plane" if entry.bound is None else f"{entry.bound:,.0f}"
-        here = "here" if (folder / entry.file).exists() else "not here"
-        lines.append(f"\n{name} ({here})")
-        lines.append(
-            as_table(
-                (
-                    ("  what", entry.title),
-                    ("  bound", bound),
-                    ("  size", f"about {entry.megabytes:g} MB"),
-                    ("  licence", entry.licence),
-                    ("  source", entry.url or "by hand: its terms forbid copies"),
-                    ("  described", entry.page),
-                )
-            )
-        )
+        facts = {
+            "what": entry.title,
+            "bound": "none, points in the plane" if entry.bound is None else f"{entry.bound:,.0f}",
+            "size": f"about {entry.megabytes:g} MB",
+            "licence": entry.licence,
+            "source": entry.url or "by hand: its terms forbid copies",
+            "described": entry.page,
+        }
+        lines.append(f"\n{name} ({'here' if (folder / entry.file).exists() else 'not here'})")
+        lines.append(as_table((f"  {key}", fact) for key, fact in facts.items()))
     return "\n".join(lines)

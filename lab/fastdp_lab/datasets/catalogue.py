@@ -1,12 +1,12 @@
-"""Public data sets that the papers use: where they come from, on what terms, and how to get them."""
+"""The data sets of papers, as listed in ``catalogue.toml``: real ones with terms and sources, and ToPS Table 1."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,9 @@ from fastdp import validation
 from fastdp._optional import imported
 from fastdp.errors import DataError, StateError
 from fastdp.files.atomic_file import atomic_file
-from fastdp_lab.datasets.formats import Table, check_ins, transaction_lengths, trip_columns
+from fastdp_lab.datasets import files
+
+LISTED: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 
 
 @dataclass(frozen=True)
@@ -40,79 +42,64 @@ class Entry:
         Public bound of a value; None for points in the plane.
     column : str
         The column that is the stream.
-    read : callable
-        Reads the file.
+    reader : str
+        The function of :mod:`fastdp_lab.datasets.files` that reads the file.
     sha256 : str or None
         Of the file; a ``url`` that begins with http:// needs it.
     """
 
     title: str
     file: str
-    url: str | None
     page: str
     licence: str
     megabytes: float
-    bound: float | None
     column: str
-    read: Callable[[Path], Table]
+    reader: str
+    url: str | None = None
+    bound: float | None = None
     sha256: str | None = None
 
 
-CATALOGUE = {
-    "kosarak": Entry(
-        "clicks per user of a Hungarian news portal (ToPS: Kosarak)",
-        "kosarak.dat.gz",
-        "http://fimi.uantwerpen.be/data/kosarak.dat.gz",
-        "http://fimi.uantwerpen.be/data/",
-        "given to FIMI by Ferenc Bodon; we found no stated licence: see the page",
-        11.0,
-        41_270.0,
-        "values",
-        transaction_lengths,
-    ),
-    "pos": Entry(
-        "items per transaction of an electronics retailer, BMS-POS (ToPS: POS)",
-        "BMS-POS.csv",
-        None,
-        "https://www.kdd.org/kdd-cup/view/kdd-cup-2000",
-        "KDD Cup 2000 agreement (ecn.purdue.edu/KDDCUP/NDA): proprietary to Blue Martini Software, not to be passed "
-        "on; acknowledge and cite",
-        12.0,
-        1657.0,
-        "values",
-        transaction_lengths,
-    ),
-    "taxi": Entry(
-        "New York yellow-taxi trips of January 2019, 0.01 mile or cents (ToPS: Fare)",
-        "yellow_tripdata_2019-01.parquet",
-        "https://d37ci6vzurychx.cloudfront.net/trip-data/yellow_tripdata_2019-01.parquet",
-        "https://www.nyc.gov/site/tlc/about/tlc-trip-record-data.page",
-        "New York's Local Law 11 of 2012: public data sets without licence requirement or usage restrictions",
-        110.0,
-        30_000.0,
-        "distance",
-        trip_columns,
-    ),
-    "gowalla": Entry(
-        "check-ins of Gowalla users, worldwide, 2009 to 2010 (PHDStream)",
-        "loc-gowalla_totalCheckins.txt.gz",
-        "https://snap.stanford.edu/data/loc-gowalla_totalCheckins.txt.gz",
-        "https://snap.stanford.edu/data/loc-Gowalla.html",
-        "not stated on SNAP's page; cite Cho, Myers and Leskovec (KDD 2011)",
-        105.0,
-        None,
-        "t",
-        check_ins,
-    ),
+@dataclass(frozen=True)
+class Row:
+    """A row of Table 1.
+
+    Attributes
+    ----------
+    length : int
+        n of the real stream.
+    bound : int
+        The public bound ("max").
+    quantiles : (int, int, int, int)
+        The 85, 95, 99.5 and 100 % quantiles.
+    mean : float
+        "avg".
+    least : int
+        The least value, which Table 1 does not give.
+    """
+
+    length: int
+    bound: int
+    quantiles: tuple[int, int, int, int]
+    mean: float
+    least: int
+
+
+CATALOGUE = {name: Entry(**fields) for name, fields in LISTED["download"].items()}
+#: Table 1 of ToPS.
+TABLE1 = {
+    name: Row(**fields | {"quantiles": tuple(fields["quantiles"])}) for name, fields in LISTED["table1"].items()
 }
+
+
+def _pooch() -> Any:
+    told = "data sets need pooch, which is not installed: pip install 'fastdp-streams[lab]'"
+    return imported("pooch", StateError(told))
 
 
 def cache_folder() -> Path:
     """Where downloads are kept: $FASTDP_DATA, or ``fastdp`` in the user's cache folder."""
-    chosen = os.environ.get("FASTDP_DATA")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastdp"
+    return Path(os.environ.get("FASTDP_DATA") or _pooch().os_cache("fastdp"))
 
 
 def path_of(name: str, folder: Path | None = None) -> Path:
@@ -149,7 +136,7 @@ def fetch(name: str, folder: Path | None = None) -> Path:
     return path
 
 
-def parse(name: str, path: Path) -> Table:
+def parse(name: str, path: Path) -> files.Table:
     """The columns of a catalogue entry's file, in order of time where it has one.
 
     Parameters
@@ -159,7 +146,8 @@ def parse(name: str, path: Path) -> Table:
     path : Path
         From :func:`fetch`, or downloaded by hand.
     """
-    return CATALOGUE[validation.choice("name", name, tuple(CATALOGUE))].read(path)
+    table: files.Table = getattr(files, CATALOGUE[validation.choice("name", name, tuple(CATALOGUE))].reader)(path)
+    return table
 
 
 def load(name: str, column: str | None = None, folder: Path | None = None) -> NDArray[np.float64]:
@@ -182,10 +170,8 @@ def _download(entry: Entry, path: Path) -> None:
             f"{entry.file}: no download, since {entry.url} is not encrypted and no SHA-256 of it is known, so anyone "
             f"on the way could replace it. By hand: fetch that file in a way that you trust and put it at {path}"
         )
-    told = "downloads need pooch, which is not installed: pip install 'fastdp-streams[lab]'"
-    pooch = imported("pooch", StateError(told))
     try:
-        pooch.retrieve(entry.url, known_hash=entry.sha256, fname=path.name, path=path.parent)
+        _pooch().retrieve(entry.url, known_hash=entry.sha256, fname=path.name, path=path.parent)
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0][:200]
         raise DataError(
@@ -195,16 +181,12 @@ def _download(entry: Entry, path: Path) -> None:
 
 
 def _compare(path: Path) -> None:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    noted = path.with_name(path.name + ".sha256")
+    digest, noted = _pooch().file_hash(path), path.with_name(path.name + ".sha256")
     if not noted.exists():
         with atomic_file(noted, overwrite=True) as out:
-            out.write(digest.hexdigest().encode())
-    elif noted.read_text() != digest.hexdigest():
+            out.write(digest.encode())
+    elif noted.read_text() != digest:
         raise DataError(
-            f"{path}: SHA-256 {digest.hexdigest()} is not {noted.read_text()}, that of the first download; "
+            f"{path}: SHA-256 {digest} is not {noted.read_text()}, that of the first download; "
             f"expected the same file (or remove both it and {noted.name})"
         )

@@ -1,20 +1,25 @@
 """Utility analysis of PAK (NDSS 2019): error bounds, light tails, best parameters, time lag.
 
-For planning and evaluation, not for release.  Whatever takes a sample looks at it without privacy: it is for
+For planning and evaluation, not for release.  A function that takes a sample looks at it without privacy: it is for
 public or simulated data.
 """
 
 from fastdp_lab.planning.light_tail import LightTail, TailSearch, check_light_tail, search_p_max
-from fastdp_lab.planning.pak_bounds import (
+from fastdp_lab.planning.pak_formulas import (
+    exponential_quantile,
+    kappa,
     light_tail_error,
+    noise_quantile,
+    noise_scale,
     outlier_error,
+    sample_quantile,
+    smoothing,
+    spacing_smooth_sensitivity,
     tau_max,
     tree_error,
     underestimate_probability,
     worst_case_error,
 )
-from fastdp_lab.planning.pak_distributions import exponential_quantile, sample_quantile, spacing_smooth_sensitivity
-from fastdp_lab.planning.pak_noise import kappa, noise_quantile, noise_scale, smoothing
 from fastdp_lab.planning.pak_optimiser import Optimum, optimise_pak
 from fastdp_lab.planning.time_lag import quantile_criterion, reach_criterion, recommended_lag, sensitivity_criterion
 

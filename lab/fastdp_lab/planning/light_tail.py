@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp_lab.planning import _checks
 
@@ -56,6 +55,7 @@ def _empirical(ascending: NDArray[np.float64], q: float) -> float:
     return float(ascending[max(rank, 1) - 1])
 
 
+@_checks.checked(tolerance=_checks.optional(_checks.at_least(0.0)))
 def check_light_tail(values: ArrayLike, p: float = 0.005, tolerance: float | None = None) -> LightTail:
     """Definition 12 for a sample: F(x) >= H(x; gamma) for all x >= x_p.
 
@@ -82,14 +82,12 @@ def check_light_tail(values: ArrayLike, p: float = 0.005, tolerance: float | Non
     ParameterError
         For a sample or number that is not accepted, or a p-quantile of 0 (which has no gamma).
     """
-    ascending, tail = _checks.sorted_sample("values", values), _checks.share("p", p)
-    slack = KOLMOGOROV * math.sqrt(tail / ascending.size)
-    if tolerance is not None:
-        slack = _checks.at_least("tolerance", tolerance, 0.0)
-    x_p = _empirical(ascending, tail)
-    gamma = -math.log(tail) / x_p if x_p > 0.0 else math.inf
+    ascending = _checks.sorted_sample("values", values)
+    slack = KOLMOGOROV * math.sqrt(p / ascending.size) if tolerance is None else tolerance
+    x_p = _empirical(ascending, p)
+    gamma = -math.log(p) / x_p if x_p > 0.0 else math.inf
     if not math.isfinite(gamma):
-        raise ParameterError(f"values: the quantile at p = {tail:g} is 0 or too small, expected one above 0")
+        raise ParameterError(f"values: the quantile at p = {p:g} is 0 or too small, expected one above 0")
     # F is flat and H rises between two values: the worst is just below the next value.
     points, counts = np.unique(ascending, return_counts=True)
     below = (np.cumsum(counts) - counts) / ascending.size
@@ -101,7 +99,7 @@ def check_light_tail(values: ArrayLike, p: float = 0.005, tolerance: float | Non
         worst = int(np.argmax(violation))
         largest, at = float(violation[worst]), float(points[worst])
     share = float(np.mean(violation > slack)) if violation.size else 0.0
-    return LightTail(largest <= slack, tail, x_p, gamma, largest, at, share, slack)
+    return LightTail(largest <= slack, p, x_p, gamma, largest, at, share, slack)
 
 
 @dataclass(frozen=True)
@@ -130,6 +128,7 @@ class TailSearch:
 SHARES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 
 
+@_checks.checked()
 def search_p_max(
     values: ArrayLike, shares: Sequence[float] = SHARES, tolerance: float = 0.1, least_tail: int = 20
 ) -> TailSearch:
@@ -161,24 +160,22 @@ def search_p_max(
         For a parameter that is not accepted, or a sample too small or too often 0 for the shares.
     """
     ascending = _checks.sorted_sample("values", values)
-    slack, few = _checks.at_least("tolerance", tolerance, 0.0), validation.integer("least_tail", least_tail, 1)
     tried = _checks.sorted_sample("shares", shares)[::-1]
     if not 0.0 < tried[-1] <= tried[0] < 1.0:
         raise ParameterError("shares: expected numbers above 0 and below 1")
-    least = few / ascending.size
+    least = least_tail / ascending.size
     if tried[-1] <= least:
         raise ParameterError(
             f"shares has {tried[-1]:g}: expected numbers above {least:.3g}, "
-            f"where the sample of {ascending.size} has {few} values left"
+            f"where the sample of {ascending.size} has {least_tail} values left"
         )
     halves = tried[0] * 0.5 ** np.arange(math.floor(math.log2(tried[0] / least)) + 1)
     targets = np.union1d(halves, tried)[::-1]
-    far = np.array([_empirical(ascending, float(q)) for q in targets])
-    near = np.array([_empirical(ascending, float(q)) for q in tried])
+    far, near = (np.array([_empirical(ascending, float(q)) for q in shares]) for shares in (targets, tried))
     if near[0] <= 0.0:
         raise ParameterError(f"values has 0 as its quantile at p = {tried[0]:g}: expected one above 0")
     factor = np.log(targets)[None, :] / np.log(tried)[:, None]
     error = np.where(factor >= 1.0, factor * near[:, None] / far[None, :] - 1.0, np.nan)
-    fails = np.flatnonzero(np.nanmin(error, axis=1) < -slack)
+    fails = np.flatnonzero(np.nanmin(error, axis=1) < -tolerance)
     first = int(fails[-1]) + 1 if fails.size else 0
     return TailSearch(float(tried[first]) if first < tried.size else None, tried, targets, error)

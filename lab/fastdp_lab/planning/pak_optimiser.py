@@ -22,9 +22,18 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.thresholds import PAKQuantile
 from fastdp_lab.planning import _checks
-from fastdp_lab.planning.pak_bounds import MAX_LENGTH, binomial_cdf, outlier_error, tree_error
-from fastdp_lab.planning.pak_distributions import Quantile, spacing_smooth_sensitivity
-from fastdp_lab.planning.pak_noise import Noise, inverse_kappa, noise_quantile, noise_scale, smoothing
+from fastdp_lab.planning.pak_formulas import (
+    Noise,
+    Quantile,
+    binomial_cdf,
+    inverse_kappa,
+    noise_quantile,
+    noise_scale,
+    outlier_error,
+    smoothing,
+    spacing_smooth_sensitivity,
+    tree_error,
+)
 from fastdp_lab.planning.time_lag import recommended_lag
 
 #: (q, b) -> b-smooth sensitivity of the q-quantile of the m values, in units of a value.
@@ -123,96 +132,14 @@ class Optimum:
         return {**whole, "holdout": self.m, "share": self.share, "tail_factor": self.r, "threshold": rule}
 
 
-@dataclass(frozen=True)
-class _Problem:
-    """What stays fixed during one optimisation."""
-
-    quantile: Quantile
-    sensitivity: SmoothSensitivity
-    n: int
-    m: int
-    bound: float
-    epsilon: float
-    delta: float
-    beta: float
-    noise: Noise
-    first_sum: bool
-    plain_error: float
-
-    def plain(self, p_max: float) -> Optimum:
-        """The plain binary tree, written as in the first rows of Tables I and II."""
-        unknown = dict.fromkeys(("quantile", "sensitivity", "kappa", "tau_max"), math.nan)
-        betas = dict.fromkeys(("beta_qt", "beta_lt", "beta_out", "beta_rt"), 0.0) | {"beta_lap": self.beta}
-        found: dict[str, Any] = {"p": p_max, "share": 0.0, **betas, **unknown, **self._given}
-        return Optimum(improvement=1.0, fallback=True, r=1.0, lambda_=1.0, error=self.plain_error, **found)
-
-    @property
-    def _given(self) -> dict[str, Any]:
-        names = ("plain_error", "n", "m", "bound", "epsilon", "delta", "noise")
-        return {name: getattr(self, name) for name in names}
-
-    def lambda_count(self, p: float, beta_qt: float) -> float:
-        """Lambda p m: the real count at which g is beta_qt; 0 where even no value at all is likelier."""
-        if binomial_cdf(0.0, self.m, p) >= beta_qt:
-            return 0.0
-        high = self.m * p
-        if binomial_cdf(high, self.m, p) <= beta_qt:
-            return high  # lambda <= 1
-        root = optimize.brentq(lambda k: binomial_cdf(k, self.m, p) - beta_qt, 0.0, high, xtol=1e-12, rtol=1e-14)
-        return float(root)
-
-    def at(self, unknowns: NDArray[np.float64]) -> Optimum | float:
-        """The parameters at a point of the box, or how far they break a constraint."""
-        p, r, share = math.exp(unknowns[0]), float(unknowns[1]), float(unknowns[2])
-        weights = np.exp(np.append(unknowns[3:], 0.0))
-        beta_qt, beta_lt, beta_out, beta_rt, beta_lap = (self.beta * weights / weights.sum()).tolist()
-        count = self.lambda_count(p, beta_qt)
-        if count < 1.0:  # 1 / (p m) < lambda
-            return 1.0 - count
-        budget = share * self.epsilon
-        scale, smooth = noise_scale(budget, self.delta, self.noise), smoothing(budget, self.delta)
-        offset = noise_quantile(beta_lt, self.noise)
-        inverse = inverse_kappa(scale, smooth, offset)
-        if inverse <= 1e-9:
-            return min(1e-9 - inverse, 1e9)
-        q = count / self.m
-        centre = self.quantile(q)
-        sensitivity = self.sensitivity(q, smooth)
-        tau = centre + sensitivity / (inverse * scale) * (offset + noise_quantile(beta_rt, self.noise))
-        noise = tree_error(tau * r, self.n - self.m, self.epsilon, beta_lap) if tau > 0.0 else 0.0
-        if self.first_sum:
-            first = tau * r * math.sqrt(-8.0 * math.log(beta_lap)) / (self.epsilon * (1.0 - share))
-            noise = math.hypot(noise, first)
-        error = noise + outlier_error(centre, self.n, p, r, beta_out)
-        if not error > 0.0:
-            raise ParameterError(f"quantile returned no number above 0 at {q:g}: expected one")
-        return Optimum(
-            improvement=self.plain_error / error,
-            fallback=False,
-            r=r,
-            lambda_=count / (p * self.m),
-            p=p,
-            share=share,
-            beta_qt=beta_qt,
-            beta_lt=beta_lt,
-            beta_lap=beta_lap,
-            beta_out=beta_out,
-            beta_rt=beta_rt,
-            quantile=centre,
-            sensitivity=sensitivity,
-            kappa=1.0 / inverse,
-            tau_max=tau,
-            error=error,
-            **self._given,
-        )
-
-    def objective(self, unknowns: NDArray[np.float64]) -> float:
-        """ln(Eq. 16 / Eq. 3), or a wall that falls towards the allowed side."""
-        found = self.at(unknowns)
-        return -math.log(found.improvement) if isinstance(found, Optimum) else WALL + math.log1p(found)
-
-
-@validation.plain
+@_checks.checked(
+    quantile=_checks.function,
+    n=_checks.whole(3),
+    m=_checks.optional(_checks.whole(1)),
+    beta=_checks.share(0.5),
+    p_max=_checks.at_most(0.5),
+    smooth_sensitivity=_checks.optional(_checks.function),
+)
 def optimise_pak(
     quantile: Quantile,
     n: int,
@@ -270,58 +197,82 @@ def optimise_pak(
     ParameterError
         For a parameter that is not accepted.
     """
-    if not callable(quantile):
-        raise ParameterError(f"quantile = {validation.shown(quantile)}: expected a function from q to the value")
-    if smooth_sensitivity is not None and not callable(smooth_sensitivity):
-        raise ParameterError(
-            f"smooth_sensitivity = {validation.shown(smooth_sensitivity)}: expected a function of q and b, or None"
-        )
-    length = validation.integer("n", n, 3, MAX_LENGTH)
-    size = 1 if m is None else validation.integer("m", m, 1, length - 2)
-    limit, budget = validation.positive("bound", bound), validation.positive("epsilon", epsilon)
-    failure, tail = _checks.share("delta", delta), _checks.share("beta", beta, 0.5)
-    validation.choice("noise", noise, ("laplace", "gaussian"))
-    largest = validation.real("p_max", p_max)
-    if not 0.0 < largest <= 0.5:
-        raise ParameterError(f"p_max = {validation.shown(p_max)}: expected a number above 0 and at most 0.5")
-    if m is None:
-        size, offset = length // 2, noise_quantile(tail, noise)
+    if m is not None:
+        size = validation.integer("m", m, 1, n - 2)
+    else:
+        size, offset = n // 2, noise_quantile(beta, noise)
         # Without any kappa no lag helps, and the plain tree comes out.
-        if inverse_kappa(noise_scale(budget, failure, noise), smoothing(budget, failure), offset) > 0.0:
-            size = min(size, recommended_lag(quantile, limit, budget, failure, tail, largest, noise))
+        if inverse_kappa(noise_scale(epsilon, delta, noise), smoothing(epsilon, delta), offset) > 0.0:
+            size = min(size, recommended_lag(quantile, bound, epsilon, delta, beta, p_max, noise))
+    plain_error = tree_error(bound, n, epsilon, beta)
+    given: Any = plain_error, n, size, bound, epsilon, delta, noise
 
-    def spacing(q: float, smooth: float) -> float:
-        return spacing_smooth_sensitivity(quantile(q), q, size, smooth)
-
-    plain_error = tree_error(limit, length, budget, tail)
-    sensitivity = smooth_sensitivity if smooth_sensitivity is not None else spacing
-    problem = _Problem(
-        quantile, sensitivity, length, size, limit, budget, failure, tail, noise, bool(first_sum), plain_error
-    )
-    best = problem.plain(largest)
-    smallest = -2.0 * math.log(tail * MIN_BETA) / size  # below, no lambda may satisfy Eq. 5
-    if smallest >= largest:
-        return best
-    factor = max(2.0, -2.0 * math.log(length) / math.log(largest))
-    boxes: list[tuple[float, float]] = [(math.log(smallest), math.log(largest)), (1.0, factor), SHARES]
-    boxes.extend([LOGARITHMS] * 4)
-    low, high = np.array(boxes).T
-
-    def descend(start: NDArray[np.float64], step: float) -> NDArray[np.float64]:
-        end = optimize.minimize(
-            problem.objective, start, method="TNC", bounds=boxes, options={"maxfun": 4000, "eps": step}
+    def at(unknowns: NDArray[np.float64]) -> Optimum | float:
+        """The parameters at a point of the box, or how far they break a constraint."""
+        p, r, share = math.exp(unknowns[0]), float(unknowns[1]), float(unknowns[2])
+        weights = np.exp(np.append(unknowns[3:], 0.0))
+        beta_qt, beta_lt, beta_out, beta_rt, beta_lap = (beta * weights / weights.sum()).tolist()
+        count = _largest_count(size, p, beta_qt)
+        if count < 1.0:  # 1 / (p m) < lambda
+            return 1.0 - count
+        scale, smooth = noise_scale(share * epsilon, delta, noise), smoothing(share * epsilon, delta)
+        offset = noise_quantile(beta_lt, noise)
+        inverse = inverse_kappa(scale, smooth, offset)
+        if inverse <= 1e-9:
+            return min(1e-9 - inverse, 1e9)
+        q = count / size
+        centre = quantile(q)
+        if smooth_sensitivity is None:
+            sensitivity = spacing_smooth_sensitivity(centre, q, size, smooth)
+        else:
+            sensitivity = smooth_sensitivity(q, smooth)
+        tau = centre + sensitivity / (inverse * scale) * (offset + noise_quantile(beta_rt, noise))
+        error = tree_error(tau * r, n - size, epsilon, beta_lap) if tau > 0.0 else 0.0
+        if first_sum:
+            error = math.hypot(error, tau * r * math.sqrt(-8.0 * math.log(beta_lap)) / (epsilon * (1.0 - share)))
+        error += outlier_error(centre, n, p, r, beta_out)
+        if not error > 0.0:
+            raise ParameterError(f"quantile returned no number above 0 at {q:g}: expected one")
+        betas, found = (
+            (beta_qt, beta_lt, beta_lap, beta_out, beta_rt),
+            (centre, sensitivity, 1.0 / inverse, tau, error),
         )
-        inside: NDArray[np.float64] = np.clip(end.x, low, high)
+        return Optimum(plain_error / error, False, r, count / (p * size), p, share, *betas, *found, *given)
+
+    def objective(unknowns: NDArray[np.float64]) -> float:
+        """ln(Eq. 16 / Eq. 3), or a wall that falls towards the allowed side."""
+        found = at(unknowns)
+        return -math.log(found.improvement) if isinstance(found, Optimum) else WALL + math.log1p(found)
+
+    # The plain binary tree, written as in the first rows of Tables I and II.
+    betas, nan = (0.0, 0.0, beta, 0.0, 0.0), math.nan
+    best = Optimum(1.0, True, 1.0, 1.0, p_max, 0.0, *betas, nan, nan, nan, nan, plain_error, *given)
+    smallest = -2.0 * math.log(beta * MIN_BETA) / size  # below, no lambda may satisfy Eq. 5
+    if smallest >= p_max:
+        return best
+    factor = max(2.0, -2.0 * math.log(n) / math.log(p_max))
+    boxes = [(math.log(smallest), math.log(p_max)), (1.0, factor), SHARES, *[LOGARITHMS] * 4]
+
+    def descend(start: Any, step: float) -> NDArray[np.float64]:
+        end = optimize.minimize(objective, start, method="TNC", bounds=boxes, options={"maxfun": 4000, "eps": step})
+        inside: NDArray[np.float64] = np.clip(end.x, *np.array(boxes).T)
         return inside
 
-    ends = []
-    for part, r, share in STARTS:
-        first = [math.log(max(part * largest, smallest)), min(r, factor), share, 0.0, 0.0, 0.0, 0.0]
-        ends.append(descend(np.array(first), COARSE))
+    ends = [
+        descend([math.log(max(part * p_max, smallest)), min(r, factor), share, 0.0, 0.0, 0.0, 0.0], COARSE)
+        for part, r, share in STARTS
+    ]
     for step in (FINE, COARSE, FINE):
-        ends.append(descend(min(ends, key=problem.objective), step))
-    for end in ends:
-        found = problem.at(end)
-        if isinstance(found, Optimum) and found.error < best.error:
-            best = found
-    return best
+        ends.append(descend(min(ends, key=objective), step))
+    found = [best, *(optimum for optimum in map(at, ends) if isinstance(optimum, Optimum))]
+    return min(found, key=lambda optimum: optimum.error)
+
+
+def _largest_count(m: int, p: float, beta_qt: float) -> float:
+    """Lambda p m: the real count at which g is beta_qt; 0 where even no value at all is likelier."""
+    if binomial_cdf(0.0, m, p) >= beta_qt:
+        return 0.0
+    high = m * p
+    if binomial_cdf(high, m, p) <= beta_qt:
+        return high  # lambda <= 1
+    return float(optimize.brentq(lambda k: binomial_cdf(k, m, p) - beta_qt, 0.0, high, xtol=1e-12, rtol=1e-14))

@@ -6,21 +6,28 @@ Eq. 19 knows nothing of the bound, which smooth sensitivity reaches if too few v
 
 from __future__ import annotations
 
+import bisect
 import math
 
 from scipy import optimize
 
-from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp_lab.planning import _checks
-from fastdp_lab.planning.pak_bounds import MAX_LENGTH, underestimate_probability
-from fastdp_lab.planning.pak_distributions import Quantile
-from fastdp_lab.planning.pak_noise import Noise, noise_quantile, noise_scale, positive_inverse, smoothing
+from fastdp_lab.planning.pak_formulas import (
+    Noise,
+    Quantile,
+    noise_quantile,
+    noise_scale,
+    positive_inverse,
+    smoothing,
+    underestimate_probability,
+)
 
 #: The threshold's part of the budget and lambda, near those of Tables I and II.
 SHARE, LAMBDA = 0.85, 0.8
 
 
+@_checks.checked()
 def quantile_criterion(beta: float, p_max: float = 0.005, lambda_: float = 0.5) -> int:
     """The first criterion: from which m on g(lambda, p_max, m) < beta.
 
@@ -44,38 +51,28 @@ def quantile_criterion(beta: float, p_max: float = 0.005, lambda_: float = 0.5) 
     ParameterError
         For a parameter outside its range, or an m above 2^62.
     """
-    tail, share, factor = (
-        _checks.share("beta", beta),
-        _checks.share("p_max", p_max),
-        _checks.share("lambda_", lambda_),
-    )
+
+    def fails(m: int) -> bool:
+        return underestimate_probability(lambda_, p_max, m) >= beta
 
     def reaching(count: int) -> int:
         """The smallest m whose sum in Eq. 5 ends at ``count``: where g is largest for that count."""
-        return max(1, math.ceil(count / (factor * share) * (1.0 - 1e-14)))
-
-    def works(count: int) -> bool:
-        return underestimate_probability(factor, share, reaching(count)) < tail
+        return max(1, math.ceil(count / (lambda_ * p_max) * (1.0 - 1e-14)))
 
     high = 1
-    while not works(high):
+    while fails(reaching(high)):
         high *= 2
-        if reaching(high) > MAX_LENGTH:
+        if reaching(high) > _checks.MAX_LENGTH:
             raise ParameterError(f"beta = {beta!r}, p_max = {p_max!r}, lambda_ = {lambda_!r}: m would exceed 2^62")
-    low = high // 2  # the peaks of g fall with the count: those from high on all work, low does not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if works(middle) else (middle, high)
+    # The peaks of g fall with the count: those from high on all work, that of half as many does not.
+    counts = range(high // 2 + 1, high)
+    high = counts.start + bisect.bisect(counts, False, key=lambda count: not fails(reaching(count)))
     # Below reaching(high) the sum of Eq. 5 ends at high - 1, and g falls with m.
-    first, last = reaching(high - 1) if high > 1 else 1, reaching(high)
-    while first < last:
-        middle = (first + last) // 2
-        good = underestimate_probability(factor, share, middle) < tail
-        first, last = (first, middle) if good else (middle + 1, last)
-    return last
+    sizes = range(reaching(high - 1) if high > 1 else 1, reaching(high))
+    return sizes.start + bisect.bisect(sizes, False, key=lambda m: not fails(m))
 
 
-@validation.plain
+@_checks.checked(beta=_checks.share(0.5))
 def sensitivity_criterion(
     epsilon: float,
     delta: float,
@@ -113,16 +110,13 @@ def sensitivity_criterion(
     ParameterError
         For a parameter outside its range, and where Eq. 11 gives no kappa.
     """
-    part = validation.real("share_of_bound", share_of_bound)
-    if not 0.0 < part <= 1.0:
-        raise ParameterError(f"share_of_bound = {share_of_bound!r}: expected a number above 0 and at most 1")
-    tail, smooth = _checks.share("p_max", p_max), smoothing(epsilon, delta)
-    offset = noise_quantile(_checks.share("beta", beta, 0.5), noise)
+    smooth, offset = smoothing(epsilon, delta), noise_quantile(beta, noise)
     scale = noise_scale(epsilon, delta, "gaussian" if as_printed else noise)
     inverse = positive_inverse(epsilon, delta, beta, scale, offset)
-    return math.ceil(offset / (inverse * part * math.e * scale * smooth * -tail * math.log(tail)))
+    return math.ceil(offset / (inverse * share_of_bound * math.e * scale * smooth * -p_max * math.log(p_max)))
 
 
+@_checks.checked()
 def reach_criterion(epsilon: float, delta: float, spread: float, p_max: float = 0.005, lambda_: float = 0.8) -> int:
     """A third criterion: the m from which smooth sensitivity does not reach up to the bound.
 
@@ -144,20 +138,14 @@ def reach_criterion(epsilon: float, delta: float, spread: float, p_max: float = 
     -------
     int
         u / (b q), rounded up.
-
-    Raises
-    ------
-    ParameterError
-        For a parameter outside its range.
     """
-    ratio, share = _checks.at_least("spread", spread, 1.0), _checks.share("p_max", p_max)
-    q, smooth = _checks.share("lambda_", lambda_) * share, smoothing(epsilon, delta)
-    target = max(1.0, 1.0 + math.log(ratio) + math.log(-math.log(q)))
+    q, smooth = lambda_ * p_max, smoothing(epsilon, delta)
+    target = max(1.0, 1.0 + math.log(spread) + math.log(-math.log(q)))
     reached: float = optimize.brentq(lambda u: u - math.log(u) - target, 1.0, 2.0 * target + 2.0)
     return math.ceil(reached / (smooth * q))
 
 
-@validation.plain
+@_checks.checked(quantile=_checks.function)
 def recommended_lag(
     quantile: Quantile,
     bound: float,
@@ -196,14 +184,11 @@ def recommended_lag(
     ParameterError
         For a parameter outside its range, or a quantile that is not above 0.
     """
-    limit, budget = validation.positive("bound", bound), SHARE * validation.positive("epsilon", epsilon)
-    if not callable(quantile):
-        raise ParameterError(f"quantile = {validation.shown(quantile)}: expected a function")
-    centre = float(quantile(LAMBDA * _checks.share("p_max", p_max)))
+    budget, centre = SHARE * epsilon, float(quantile(LAMBDA * p_max))
     if not centre > 0.0:
         raise ParameterError(f"quantile returned no number above 0 at {LAMBDA * p_max:g}: expected one")
     return max(
         quantile_criterion(beta, p_max, LAMBDA),
         sensitivity_criterion(budget, delta, beta, p_max, noise),
-        reach_criterion(budget, delta, max(1.0, limit / centre), p_max, LAMBDA),
+        reach_criterion(budget, delta, max(1.0, bound / centre), p_max, LAMBDA),
     )

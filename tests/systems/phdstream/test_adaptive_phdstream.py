@@ -12,7 +12,7 @@ from fastdp.counters import Simple
 from fastdp.errors import ParameterError, StateError
 from fastdp.randomness import sampler
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial import Box, PointIndex, count_only, release_times
+from fastdp.spatial import Box, count_only, release_times
 from fastdp.spatial.release_times import (
     PROMPT_STEPS,
     Growth,
@@ -27,7 +27,7 @@ from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.systems.phdstream.publisher import PHDStream
 from fastdp_kernels import adaptive_tree
 from fastdp_lab.planning.tree_loss import tree_step_loss
-from fastdp_lab.queries.boxes import random_boxes, relative_error
+from fastdp_lab.queries.boxes import PointIndex, random_boxes, relative_error
 from tests import stat
 from tests.domains import HalfBox, Plain
 from tests.grid import exhaustive

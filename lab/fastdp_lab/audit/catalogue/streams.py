@@ -38,6 +38,7 @@ from fastdp_lab.audit.catalogue.inputs import (
     open_tree,
 )
 from fastdp_lab.baselines.w_event import SCHEMES, Scheme, WEvent
+from fastdp_lab.repetitions import repeat
 
 Floats = NDArray[np.float64]
 Fresh = Callable[[], Any]
@@ -158,7 +159,7 @@ def repeated(epsilon: float) -> list[Case]:
     def runs(make: Callable[[Key], StreamPublisher]) -> ManyRuns:
         def draw(data: Sequence[float], trials: int, key: Key) -> Floats:
             # Only a simulation can be repeated.
-            done = make(Key(key.reveal(), simulated=True)).repeat(np.asarray(data, np.float64), trials)
+            done = repeat(make(Key(key.reveal(), simulated=True)), np.asarray(data, np.float64), trials)
             assert done.releases is not None  # noqa: S101 - no queries were given
             return np.column_stack([done.thresholds, done.releases.values.reshape(trials, -1)])
 

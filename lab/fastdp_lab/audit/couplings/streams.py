@@ -25,6 +25,7 @@ from fastdp.thresholds.noisy_choice import draw_noise
 from fastdp.thresholds.scale_free import COUNT_LEVEL
 from fastdp_lab.audit.couplings.check import Seen, Shifts, Table
 from fastdp_lab.baselines.w_event import DISSIMILARITY, VALUE, WEvent
+from fastdp_lab.repetitions import repeat
 
 Floats = NDArray[np.float64]
 Generator = np.random.Generator
@@ -258,7 +259,7 @@ def see_repeated(make: Make, count: int, key: Key, values: Floats) -> Seen:
     """Rows of ``repeat``: each costs epsilon."""
     seen = Seen()
     with seen.warned():
-        done = make(key).repeat(values, count)
+        done = repeat(make(key), values, count)
         assert done.releases is not None  # noqa: S101 - no queries were given
         seen.add("thresholds", done.thresholds)
         for release in done.releases:

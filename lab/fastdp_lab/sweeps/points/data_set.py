@@ -20,7 +20,7 @@ from fastdp_lab.datasets import (
     made_up_check_ins,
     made_up_pickups,
 )
-from fastdp_lab.datasets.spatial_files import CIRCLES, EARTH, NEW_YORK
+from fastdp_lab.datasets.files import CIRCLES, EARTH, NEW_YORK
 from fastdp_lab.sweeps.data_source import DataSource, read_source
 from fastdp_lab.sweeps.points.domains import DOMAINS, confined, load_domain
 from fastdp_lab.sweeps.points.truth import PointTruth

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fastdp.spatial import PointIndex
 from fastdp_lab.queries import metrics
+from fastdp_lab.queries.boxes import PointIndex
 from fastdp_lab.sweeps.points.mechanisms import SpatialPublisher
 from fastdp_lab.sweeps.points.queries import BoxWorkload
 from fastdp_lab.sweeps.points.truth import Asked, Floats, PointTruth

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.spatial import Domain, PointIndex
+from fastdp.spatial import Domain
 from fastdp_lab.datasets import SpatialStream
-from fastdp_lab.queries.boxes import BoxQueries
+from fastdp_lab.queries.boxes import BoxQueries, PointIndex
 
 if TYPE_CHECKING:
     from fastdp_lab.sweeps.points.data_set import Corners, SpatialDataSet

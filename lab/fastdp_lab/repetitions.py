@@ -13,12 +13,14 @@ import numpy as np
 from tqdm import tqdm
 
 from fastdp import validation
+from fastdp.arrays.column import as_floats, as_whole
 from fastdp.arrays.kinds import Floats, Indices
 from fastdp.errors import ParameterError
 from fastdp.randomness.key import MAX_STREAMS, Key
 from fastdp.releases.batch import ReleasedMany
+from fastdp.systems.stream.each_stream import Room
 from fastdp.systems.stream.parameters import StreamParameters
-from fastdp.systems.stream.room import Room
+from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.row_batches import concurrently, even, snapped, worth
 from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline, Sums
 from fastdp.thresholds.base import RowChooser, held_out
@@ -49,9 +51,57 @@ class Repetitions:
         return self.thresholds.size
 
 
+def repeat(
+    publisher: StreamPublisher,
+    values: Any,
+    repetitions: int,
+    *,
+    queries: tuple[Any, Any] | None = None,
+    first: int = 0,
+    threads: int = 1,
+    progress: bool = False,
+) -> Repetitions:
+    """Release the same array many times, to simulate; what is not noise is done once for all (a seed only).
+
+    Parameters
+    ----------
+    publisher : StreamPublisher
+        Fresh, with a seed.
+    values : array-like
+        Longer than the hold-out.
+    repetitions : int
+        How many, at least 1.
+    queries : (starts, stops), optional
+        Ranges [start, stop) as :meth:`fastdp.Release.range_sum` takes them; then only their answers are kept.
+        Without queries all published values are: 8 bytes a value and repetition.
+    first : int
+        Number of the first repetition, to go on where a call before ended.
+    threads : int
+        How many work at once, fewer where there is little work; the output does not depend on it.
+    progress : bool
+        Whether a bar shows on standard error.
+
+    Returns
+    -------
+    Repetitions
+        Repetition k is bit for bit what a publisher with the same parameters and
+        ``key=Key.from_seed(seed).of_stream(k)`` releases.
+
+    Raises
+    ------
+    ParameterError
+        Also if the publisher has no seed: repetitions of a real release would each cost epsilon again; and
+        if it renews its threshold.
+    """
+    composition = publisher._machine.composition
+    repeater = _Repeater.checked(composition, publisher._key, repetitions, first, threads, progress)
+    floats = as_floats(as_whole(values, publisher.n_seen, publisher.holdout))
+    return repeater.run(as_floats(publisher._machine.finite(floats, 0, "values")), queries)
+
+
 @dataclass(frozen=True)
-class Repeater:
-    """One call of ``repeat``.
+class _Repeater:
+    """One call of :func:`repeat`.
 
     Attributes
     ----------
@@ -73,7 +123,7 @@ class Repeater:
     @classmethod
     def checked(
         cls, composition: StreamParameters, key: Key, repetitions: int, first: int, threads: int, progress: bool
-    ) -> Repeater:
+    ) -> _Repeater:
         """The repeater for a publisher's parts, or ParameterError."""
         if not key.simulated:
             raise ParameterError(

@@ -1,4 +1,4 @@
-"""Files of real spatial streams: Gowalla check-ins, New York pickups, circles.
+"""Files of real data sets: transactions, taxi trips, Gowalla check-ins, New York pickups, circles.
 
 Coordinates are x = longitude and y = latitude, in degrees.  The boxes are fixed here, not taken from the data, which
 would tell something about them; points outside are left out, as the paper does.  Files end in .csv, .txt or
@@ -7,6 +7,9 @@ either with .gz.
 
 from __future__ import annotations
 
+import gzip
+import zlib
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 from fastdp import validation
 from fastdp.errors import DataError, ParameterError
 from fastdp.files.event_reader import Columns, read_events
+from fastdp.files.parquet_reader import import_pyarrow, read_table
 from fastdp.spatial.checks import as_box
-from fastdp.spatial.events import SpatialStream, cut_events
+from fastdp_lab.datasets.events import SpatialStream, cut_events
 
+Floats = NDArray[np.float64]
+#: Columns of numbers, in file order.
+Table = dict[str, Floats]
 #: Longitude and latitude of the whole Earth, of the five boroughs of New York, and the square around the circles.
 EARTH = ((-180.0, -90.0), (180.0, 90.0))
 NEW_YORK = ((-74.3, 40.45), (-73.65, 40.95))
@@ -89,10 +96,8 @@ def load_gowalla(
     -----
     Source: PHDStream section 5.1 and Appendix G.
     """
-    moments, places = _in_order(*read_places(path, unnamed=SNAP), unsorted, str(path))
-    moments, places = _in_box(moments, places, box, max_points, seed)
-    cancels = np.full(moments.size, -1)
-    name = "Gowalla"
+    moments, places = _in_box(*_read_all([path], SNAP, unsorted), box, max_points, seed)
+    name, cancels = "Gowalla", np.full(moments.size, -1)
     if deletion:
         moments, places, cancels = with_removals(moments, places, validation.positive("lifetime", lifetime))
         name = "Gowalla with deletion"
@@ -151,12 +156,7 @@ def load_pickups(
     paths: list[Any] = list(path) if isinstance(path, (list, tuple)) else [path]
     if not all(isinstance(each, (str, Path)) for each in paths):
         raise ParameterError(f"path = {validation.shown(path)}: expected the path of a file, or a list of paths")
-    names = [f"path[{k}]" for k in range(len(paths))] if len(paths) > 1 else ["path"]
-    parts = [_in_order(*read_places(p, None, name), unsorted, str(p)) for p, name in zip(paths, names, strict=False)]
-    moments = np.concatenate([part[0] for part in parts]) if parts else np.empty(0)
-    places = np.concatenate([part[1] for part in parts]) if parts else np.empty((0, 2))
-    moments, places = _in_order(moments, places, unsorted, ", ".join(str(part) for part in paths))
-    moments, places = _in_box(moments, places, box, max_points, seed)
+    moments, places = _in_box(*_read_all(paths, None, unsorted), box, max_points, seed)
     return cut_events("pickups", *box, places, times=moments, batch=batch, period=period, initial=initial)
 
 
@@ -194,32 +194,33 @@ def load_circles(
     ParameterError, FileNotFoundError
         As for :func:`load_gowalla`.
     """
-    columns = {"x": "x", "y": "y", "event": "move"}
-    events = read_events(_existing(path), columns, ragged=True)
-    places = events.points
-    cancels = np.full(len(places), -1)
-    there: dict[tuple[float, float], list[int]] = {}
-    for i, (x, y) in enumerate(map(tuple, places.tolist())):
-        if events.additions[i]:
-            there.setdefault((x, y), []).append(i)
-        elif there.get((x, y)):
-            cancels[i] = there[x, y].pop(0)
+    events = read_events(_existing(path), {"x": "x", "y": "y", "event": "move"}, ragged=True)
+    places, cancels = events.points, np.full(len(events.points), -1)
+    there: dict[Any, deque[int]] = defaultdict(deque)
+    for i, (place, addition) in enumerate(zip(map(tuple, places.tolist()), events.additions, strict=True)):
+        if addition:
+            there[place].append(i)
+        elif there[place]:
+            cancels[i] = there[place].popleft()
         else:
             raise DataError(f"{path}, row {i + 1}: wrong move; expected -1 at the place of a point that is there")
     name = "circles with deletion" if np.any(cancels >= 0) else "circles"
     return cut_events(name, *as_box("box", box), places, cancels=cancels, batch=batch, initial=initial)
 
 
-def read_places(
-    path: str | Path, unnamed: Columns | None = None, name: str = "path"
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Times float64[n] in seconds since 1970 and places float64[n, 2], in the file's order.
+def _read_all(paths: Sequence[str | Path], unnamed: Columns | None, unsorted: str) -> tuple[Floats, Floats]:
+    """Times float64[n] in seconds since 1970 and places float64[n, 2] of all files, ascending in time.
 
     ``unnamed`` has the columns of a file without a heading.
     """
-    columns = {"x": None, "y": None, "time": None}
-    events = read_events(_existing(path, name), columns, unnamed=unnamed, ragged=True)
-    return np.empty(0) if events.times is None else events.times, events.points
+    parts = [(np.empty(0), np.empty((0, 2)))]
+    for k, path in enumerate(paths):
+        file = _existing(path, f"path[{k}]" if len(paths) > 1 else "path")
+        events = read_events(file, dict.fromkeys(("x", "y", "time")), unnamed=unnamed, ragged=True)
+        times = np.empty(0) if events.times is None else events.times
+        parts.append(_in_order(times, events.points, unsorted, file))
+    times, places = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return _in_order(times, places, unsorted, ", ".join(map(str, paths)))
 
 
 def _existing(path: str | Path, name: str = "path") -> str:
@@ -230,14 +231,9 @@ def _existing(path: str | Path, name: str = "path") -> str:
     return text
 
 
-def _in_order(
-    moments: NDArray[np.float64], places: NDArray[np.float64], unsorted: str, source: str
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    unsorted = validation.choice("unsorted", unsorted, ("sort", "raise"))
+def _in_order(moments: Floats, places: Floats, unsorted: str, source: str) -> tuple[Floats, Floats]:
     backwards = np.flatnonzero(np.diff(moments) < 0)
-    if not backwards.size:
-        return moments, places
-    if unsorted == "raise":
+    if validation.choice("unsorted", unsorted, ("sort", "raise")) == "raise" and backwards.size:
         raise DataError(
             f"{source}: entry {int(backwards[0]) + 2} is earlier than the one before it: expected the order of time "
             "(unsorted='sort' sorts)"
@@ -246,24 +242,20 @@ def _in_order(
     return moments[order], places[order]
 
 
-def _in_box(
-    moments: NDArray[np.float64],
-    places: NDArray[np.float64],
-    box: tuple[ArrayLike, ArrayLike],
-    max_points: int | None,
-    seed: int | None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def seeded(seed: int | None) -> np.random.Generator:
+    """A generator: for equal seeds an equal one."""
+    return np.random.default_rng(None if seed is None else validation.integer("seed", seed, 0))
+
+
+def _in_box(moments: Floats, places: Floats, box: Any, max_points: int | None, seed: int | None) -> Any:
     low, high = as_box("box", box)
     kept = np.flatnonzero(np.all((places >= low) & (places <= high), axis=1))
     if max_points is not None and kept.size > validation.integer("max_points", max_points, 0):
-        generator = np.random.default_rng(None if seed is None else validation.integer("seed", seed, 0))
-        kept = np.sort(generator.choice(kept, max_points, replace=False))
+        kept = np.sort(seeded(seed).choice(kept, max_points, replace=False))
     return moments[kept], places[kept]
 
 
-def with_removals(
-    moments: NDArray[np.float64], places: NDArray[np.float64], lifetime: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+def with_removals(moments: Floats, places: Floats, lifetime: float) -> tuple[Floats, Floats, NDArray[np.int64]]:
     """Additions, and removals a lifetime later, in one order of time; at equal times removals come first.
 
     Parameters
@@ -280,14 +272,78 @@ def with_removals(
     times, points, cancels
         Of all events, as :func:`fastdp_lab.datasets.cut_events` takes them.
     """
-    n = moments.size
-    over = moments + lifetime
-    ended = np.flatnonzero(over <= moments[-1]) if n else np.empty(0, np.int64)
-    times = np.concatenate([over[ended], moments])
-    source = np.concatenate([ended, np.arange(n)])
+    ended = np.flatnonzero(moments + lifetime <= moments[-1:])
+    times, source = np.concatenate([moments[ended] + lifetime, moments]), np.append(ended, np.arange(moments.size))
     order = np.argsort(times, kind="stable")
-    position = np.empty(n, np.int64)
-    addition = order >= ended.size
-    position[source[order[addition]]] = np.flatnonzero(addition)
-    cancels = np.where(addition, -1, position[source[order]])
-    return times[order], places[source[order]], cancels
+    # The inverse of an order says where each event went.
+    cancels = np.append(np.argsort(order)[ended.size + ended], np.full(moments.size, -1))
+    return times[order], places[source[order]], cancels[order]
+
+
+def transaction_lengths(path: Path) -> Table:
+    """Items per transaction of a file with one transaction a line (FIMI).
+
+    Parameters
+    ----------
+    path : Path
+        Items are whole numbers apart by spaces or commas; a comma at the end is ignored.
+
+    Returns
+    -------
+    {"values": float64[lines]}
+    """
+    lengths, opened = [], gzip.open if path.suffix == ".gz" else open
+    try:
+        # Bytes that are no text are no number either.
+        with opened(path, "rt", encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                items = line.replace(",", " ").split()
+                if not all(item.isdigit() for item in items):
+                    raise DataError(f"{path}, line {number}: expected whole numbers apart by spaces or commas")
+                if line.strip():
+                    lengths.append(len(items))
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise DataError(f"{path}: not a gzip file, or damaged") from None
+    return {"values": np.array(lengths, np.float64)}
+
+
+def trip_columns(path: Path) -> Table:
+    """Distances and fares of a Parquet file of New York taxi trips, in order of pickup.
+
+    Returns
+    -------
+    {"distance": float64[n], "fare": float64[n]}
+        In 0.01 mile and in cents; trips without one of the two, or with a negative one, are left out.
+    """
+    arrow, names = import_pyarrow(), ["tpep_pickup_datetime", "trip_distance", "fare_amount"]
+    try:
+        table = read_table(path, names)
+        moments, distance, fare = (
+            table.column(name).cast(kind)
+            for name, kind in zip(names, ("timestamp[us]", *["float64"] * 2), strict=True)
+        )
+    except (KeyError, ValueError, OSError, arrow.ArrowException):
+        raise DataError(
+            f"{path}: expected a Parquet file with moments in {names[0]} and numbers in {names[1]}, {names[2]}"
+        ) from None
+    order = np.argsort(moments.to_numpy(), kind="stable")
+    distance, fare = (np.rint(100.0 * column.to_numpy()[order]) for column in (distance, fare))
+    kept = (distance >= 0.0) & (fare >= 0.0)
+    return {"distance": distance[kept], "fare": fare[kept]}
+
+
+def check_ins(path: Path) -> Table:
+    """Check-ins of SNAP's location networks, in order of time.
+
+    Parameters
+    ----------
+    path : Path
+        User, time (2010-10-19T23:55:27Z), latitude, longitude and place, apart by tabs.
+
+    Returns
+    -------
+    {"t": float64[n], "lat": float64[n], "lon": float64[n]}
+        Seconds since 1970, and degrees.
+    """
+    moments, places = _read_all([path], SNAP, "sort")
+    return {"t": moments, "lat": places[:, 1], "lon": places[:, 0]}

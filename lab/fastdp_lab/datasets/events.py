@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import entry_at
-from fastdp.errors import DataError, ParameterError
+from fastdp.cli.point_files import Batch, cuts_of
+from fastdp.errors import DataError
 from fastdp.spatial.checks import as_corners, as_points
-
-Batch = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ def cut_events(
     moments = np.arange(n, dtype=np.float64) if times is None else _converted(times, np.float64)
     if moments.shape != (n,) or not np.all(np.isfinite(moments)) or np.any(np.diff(moments) < 0):
         raise DataError(f"times of {name}: expected {n} finite numbers that do not descend")
-    return SpatialStream(name, low, high, table, taken, moments, _cuts(moments, batch, period, origin, initial))
+    return SpatialStream(name, low, high, table, taken, moments, cuts_of(moments, batch, period, origin, initial))
 
 
 def _converted(values: ArrayLike, dtype: type[Any]) -> NDArray[Any]:
@@ -173,40 +172,3 @@ def _check_removals(cancels: NDArray[np.int64], points: NDArray[np.float64]) -> 
         raise DataError("cancels: expected each removal to take back an addition of its own")
     if not np.array_equal(points[targets], points[removals]):
         raise DataError("points: expected a removal at the place of the addition that it takes back")
-
-
-def check_cuts(batch: object, period: object, initial: object) -> tuple[int | None, float, float]:
-    """Batch or else period, and initial share; ParameterError if they are not as :func:`cut_events` says."""
-    share = validation.real("initial", initial)
-    if not 0.0 <= share < 1.0:
-        raise ParameterError(f"initial = {initial!r}: expected a number in [0, 1)")
-    if (batch is None) == (period is None):
-        raise ParameterError(
-            f"batch, period = {validation.shown(batch)}, {validation.shown(period)}: expected exactly one of them"
-        )
-    if batch is not None:
-        return validation.integer("batch", batch, 1), 0.0, share
-    return None, validation.positive("period", period), share
-
-
-def _cuts(
-    times: NDArray[np.float64], batch: int | None, period: float | None, origin: float | None, initial: float
-) -> NDArray[np.int64]:
-    size, length, share = check_cuts(batch, period, initial)
-    n = times.size
-    first = int(share * n)
-    if size is not None:
-        return np.append(np.arange(first, n, size), n) if n else np.array([0])
-    if n == 0:
-        return np.array([0])
-    # The number of an event's period follows from its own time: borders in floats would shift with the first event.
-    zero = times[0] if origin is None else validation.real("origin", origin)
-    numbers = np.floor_divide(times - zero, length)
-    periods = int(numbers[-1] - numbers[0]) + 1
-    if periods > 2**24:
-        raise ParameterError(
-            f"period = {period!r}: expected at most {2**24} periods from the first event to the last"
-        )
-    ends = np.searchsorted(numbers, numbers[0] + np.arange(periods), side="left")
-    cuts: NDArray[np.int64] = np.append(ends, n)
-    return cuts[np.searchsorted(cuts, first) :]

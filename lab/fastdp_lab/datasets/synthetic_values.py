@@ -1,18 +1,21 @@
-"""Synthetic streams with the quantiles and means of ToPS Table 1, in four orders of time.
+"""Streams of values: synthetic ones with the quantiles and means of ToPS Table 1, and streams made longer.
 
-Values and their order are made apart.  Values are a stratified sample of a law with the row's quantiles and mean, so
-every stream has them whatever its order; the order is that of a score with the wanted course over time.
+Values of Table 1 and their order are separate.  Values are a stratified sample of a distribution with the row's
+quantiles and mean, so every stream has them in any order; the order is that of a score with the wanted course over
+time.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.column import as_column
+from fastdp.errors import DataError
+from fastdp_lab.datasets.catalogue import TABLE1, Row
 
 Floats = NDArray[np.float64]
 ORDERS = ("iid", "diurnal", "bursty", "drifting")
@@ -24,40 +27,6 @@ _BURST, _QUIET = 200.0, 3800.0
 _WAVE, _RISE, _JUMP = 1.0, 2.0, 2.5
 _KNOTS = (0.85, 0.95, 0.995, 1.0)
 _FINE = 2**16
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of Table 1.
-
-    Attributes
-    ----------
-    length : int
-        n of the real stream.
-    bound : int
-        The public bound ("max").
-    quantiles : (int, int, int, int)
-        The 85, 95, 99.5 and 100 % quantiles.
-    mean : float
-        "avg".
-    least : int
-        The least value, which Table 1 does not give.
-    """
-
-    length: int
-    bound: int
-    quantiles: tuple[int, int, int, int]
-    mean: float
-    least: int
-
-
-#: Table 1 of ToPS.
-TABLE1 = {
-    "dns": Row(1_141_961, 2000, (63, 85, 135, 617), 37.9, 0),
-    "fare": Row(8_704_495, 30_000, (440, 1036, 2037, 26_770), 279.9, 0),
-    "kosarak": Row(990_002, 41_270, (10, 28, 133, 2498), 8.1, 1),
-    "pos": Row(515_597, 1657, (13, 21, 39, 165), 7.5, 1),
-}
 
 
 def table1(stream: str, n: int | None = None, order: str = "iid", seed: int = 7) -> NDArray[np.int64]:
@@ -146,3 +115,36 @@ def _in_burst(n: int, generator: np.random.Generator) -> NDArray[np.bool_]:
     lengths[1::2] = generator.geometric(1.0 / _BURST, lengths[1::2].size)
     states = np.repeat(np.arange(turns) % 2 == 1, lengths)[:n]
     return np.pad(states, (0, n - states.size))
+
+
+@validation.plain
+def extend_by_reflection(values: Floats, n: int) -> Floats:
+    """The first n of: values forward, backward, forward, ...
+
+    Parameters
+    ----------
+    values : float64[k]
+        At least one.
+    n : int
+        Length of the result; less than k cuts the values off.
+    """
+    values = as_column(values, "values")
+    if values.size == 0:
+        raise DataError("values is empty: expected at least one to extend")
+    n = validation.integer("n", n, 0)
+    return np.resize(np.concatenate([values, values[::-1]]), n)
+
+
+@validation.plain
+def hold_out_and_extend(values: Floats, holdout: int, published: int) -> Floats:
+    """The hold-out, then the rest extended: no value of the hold-out reappears in the published part.
+
+    Parameters
+    ----------
+    values : float64[k]
+        Longer than the hold-out.
+    holdout, published : int
+        Lengths of the two parts of the result.
+    """
+    values, holdout = as_column(values, "values"), validation.integer("holdout", holdout, 0)
+    return np.concatenate([values[:holdout], extend_by_reflection(values[holdout:], published)])

@@ -12,11 +12,12 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Mean, Recent
-from fastdp.systems.stream import repeat as module
 from fastdp.systems.stream import row_steps
 from fastdp.thresholds import Fixed, NoisyMax, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout
+from fastdp_lab import repetitions as module
 from fastdp_lab.queries.workloads import random_ranges
+from fastdp_lab.repetitions import repeat
 from tests.noise import bound_key
 
 VALUES = np.random.default_rng(8).gamma(2.0, 9.0, 700)
@@ -56,12 +57,12 @@ def test_repetitions_are_single_releases(parts, monkeypatch) -> None:
     # As if there were work for every thread.
     monkeypatch.setattr(module, "SLAB_VALUES", 600)
     queries = random_ranges(600, 20, 256, seed=1)
-    kept, asked = make(parts).repeat(VALUES, 7), make(parts).repeat(VALUES, 7, queries=queries, threads=3)
+    kept, asked = repeat(make(parts), VALUES, 7), repeat(make(parts), VALUES, 7, queries=queries, threads=3)
     assert (kept.answers, asked.releases) == (None, None)
     for k in range(7):
         assert_same(kept, k, k, parts, queries)
         assert_same(asked, k, k, parts, queries)
-    later = make(parts).repeat(VALUES, 2, queries=queries, first=5)
+    later = repeat(make(parts), VALUES, 2, queries=queries, first=5)
     assert np.array_equal(later.answers, asked.answers[5:])
     assert len(later) == 2
 
@@ -70,32 +71,32 @@ def test_one_slab_has_several_thresholds_and_one_threshold_several_slabs(monkeyp
     """Block sums are made once for each threshold, whichever way slabs cut the order of thresholds."""
     parts, runs, summed = PARTS["tops"], 12, []
     publisher, queries = make(parts), random_ranges(600, 20, 256, seed=1)
-    thetas = make(parts).repeat(VALUES, runs).thresholds
+    thetas = repeat(make(parts), VALUES, runs).thresholds
     assert 3 < np.unique(thetas).size < runs
     real = row_steps.RowPipeline.sums
     monkeypatch.setattr(row_steps.RowPipeline, "sums", lambda *call: summed.append(call[1].steps) or real(*call))
     for rows in (1, 2, 3, 5, runs):
         summed.clear()
         monkeypatch.setattr(row_steps.RowPipeline, "rows_at_once", lambda *_, rows=rows: rows)
-        found = publisher.repeat(VALUES, runs, queries=queries)
+        found = repeat(publisher, VALUES, runs, queries=queries)
         for k in range(runs):
             assert_same(found, k, k, parts, queries)
         assert np.concatenate(summed).size == np.unique(thetas).size
 
 
 def test_a_repetition_says_that_it_is_one_of_many_and_simulated() -> None:
-    guarantee = make(PARTS["tops"]).repeat(VALUES, 3).releases.guarantee
+    guarantee = repeat(make(PARTS["tops"]), VALUES, 3).releases.guarantee
     assert guarantee.simulated
     assert "would lose 3 epsilon" in guarantee.derivation[-1]
 
 
 def test_one_start_for_many_stops() -> None:
-    found = make(PARTS["tops"]).repeat(VALUES, 2, queries=(0, [10, 20]))
+    found = repeat(make(PARTS["tops"]), VALUES, 2, queries=(0, [10, 20]))
     assert found.answers.shape == (2, 2)
 
 
 def test_no_queries_have_no_answers() -> None:
-    assert make(PARTS["tops"]).repeat(VALUES, 3, queries=([], [])).answers.shape == (3, 0)
+    assert repeat(make(PARTS["tops"]), VALUES, 3, queries=([], [])).answers.shape == (3, 0)
 
 
 def test_what_is_not_accepted() -> None:
@@ -117,17 +118,17 @@ def test_what_is_not_accepted() -> None:
         (make(parts), {"values": broken}, DataError, r"^values\[300\]: not a finite"),
     ):
         with pytest.raises(error, match=told):
-            publisher.repeat(**{"values": VALUES, "repetitions": 3, **arguments})
-    zero = make(parts, nonfinite="zero", seed=None, key=bound_key(3)).repeat(broken, 2).releases.values
+            repeat(publisher, **{"values": VALUES, "repetitions": 3, **arguments})
+    zero = repeat(make(parts, nonfinite="zero", seed=None, key=bound_key(3)), broken, 2).releases.values
     plain = make(parts, seed=None, key=bound_key(3))
-    assert np.array_equal(zero, plain.repeat(np.nan_to_num(broken), 2).releases.values)
+    assert np.array_equal(zero, repeat(plain, np.nan_to_num(broken), 2).releases.values)
     used = make(parts)
     used.publish(VALUES)
     with pytest.raises(StateError, match="has seen 700 values"):
-        used.repeat(VALUES, 2)
+        repeat(used, VALUES, 2)
 
 
 def test_repeating_leaves_the_publisher_as_it_was() -> None:
     publisher = make(PARTS["tops"])
-    publisher.repeat(VALUES, 2)
+    repeat(publisher, VALUES, 2)
     assert np.array_equal(publisher.release(VALUES).values, make(PARTS["tops"]).release(VALUES).values)
