@@ -1,4 +1,4 @@
-"""What makes a written file last and keeps others out while it is written: locks, synced folders."""
+"""Files that last, and that no other process writes meanwhile: locks, synced folders, the process that owns them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,26 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-from fastdp.files import process
-
+#: Its entry is another object after every fork that Python takes part in.
+token = [object()]
 LOCK_TRIES, LOCK_PAUSE = 600, 0.05
 LOCK_SECONDS = LOCK_TRIES * LOCK_PAUSE
+
+
+def _renew() -> None:
+    token[0] = object()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+
+def identity() -> tuple[int, object]:
+    """Equal within one process only: a forked child is another one, even if it has its parent's number.
+
+    The token differs after every fork that Python takes part in, the number after one by foreign code.
+    """
+    return os.getpid(), token[0]
 
 
 @functools.cache
@@ -75,7 +91,7 @@ class Hold:
     descriptor = -1
 
     def __init__(self, descriptor: int) -> None:
-        self._process = process.identity()
+        self._process = identity()
         self._thread, self._user = threading.get_ident(), id(_user_of(sys._getframe(1)))
         self.descriptor = descriptor
         _holds.add(self)
@@ -89,7 +105,7 @@ class Hold:
         if self.descriptor < 0:
             return
         # In a forked child the lock is its parent's.
-        if process.identity() == self._process:
+        if identity() == self._process:
             # An error here says nothing about what was written and synced; closing gives the lock back as well.
             with contextlib.suppress(OSError):
                 unlock(self.descriptor)
