@@ -12,27 +12,17 @@ from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fastdp.local.client import Announcement, Client
+    from fastdp.local.collectors import HistogramCollector, SumCollector
     from fastdp.local.distribution import Distribution as Distribution
     from fastdp.local.encoding import decode, encode
-    from fastdp.local.histogram import HistogramCollector
-    from fastdp.local.hybrid import Hybrid
-    from fastdp.local.log_square_wave import LogSquareWave
-    from fastdp.local.piecewise import Piecewise
-    from fastdp.local.square_wave import SquareWave
-    from fastdp.local.stochastic_rounding import StochasticRounding
-    from fastdp.local.sums import SumCollector
+    from fastdp.local.mechanisms import Hybrid, LogSquareWave, Piecewise, SquareWave, StochasticRounding
 
 _HOMES = {
     "fastdp.local.client": ("Announcement", "Client"),
+    "fastdp.local.collectors": ("HistogramCollector", "SumCollector"),
     "fastdp.local.distribution": ("Distribution",),
     "fastdp.local.encoding": ("decode", "encode"),
-    "fastdp.local.histogram": ("HistogramCollector",),
-    "fastdp.local.hybrid": ("Hybrid",),
-    "fastdp.local.log_square_wave": ("LogSquareWave",),
-    "fastdp.local.piecewise": ("Piecewise",),
-    "fastdp.local.square_wave": ("SquareWave",),
-    "fastdp.local.stochastic_rounding": ("StochasticRounding",),
-    "fastdp.local.sums": ("SumCollector",),
+    "fastdp.local.mechanisms": ("Hybrid", "LogSquareWave", "Piecewise", "SquareWave", "StochasticRounding"),
 }
 
 __all__ = [

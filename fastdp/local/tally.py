@@ -16,11 +16,7 @@ from fastdp.arrays import column as columns
 from fastdp.arrays.kinds import Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp.local.encoding import as_bytes, read_messages
-from fastdp.local.hybrid import Hybrid
-from fastdp.local.log_square_wave import LogSquareWave
-from fastdp.local.piecewise import Piecewise
-from fastdp.local.square_wave import SquareWave
-from fastdp.local.stochastic_rounding import StochasticRounding
+from fastdp.local.mechanisms import Hybrid, LogSquareWave, Piecewise, SquareWave, StochasticRounding
 from fastdp.randomness.key import Key
 from fastdp.state import codec
 from fastdp.state.machine import Machine, Transition

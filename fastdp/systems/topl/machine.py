@@ -1,4 +1,7 @@
-"""The server of ToPL as a machine: reports choose the threshold, later ones are published (CCS 2021, section 4)."""
+"""The machines of ToPL: the server, and users and server in one process (CCS 2021, section 4).
+
+Reports choose the threshold, later ones are published.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,20 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import validation
+from fastdp.arrays.column import as_finite, as_floats
 from fastdp.arrays.kinds import Floats
 from fastdp.errors import StateError
 from fastdp.local import Hybrid, SquareWave
+from fastdp.local.base import MAX_START
+from fastdp.local.collectors import HistogramCollector
 from fastdp.local.distribution import Distribution
 from fastdp.local.encoding import read_messages
-from fastdp.local.histogram import HistogramCollector
 from fastdp.local.tally import NONE_REFUSED, CollectorMachine, Refused, Tally, as_given
 from fastdp.randomness.key import Key
 from fastdp.state import codec
 from fastdp.state.content import Packed
-from fastdp.state.machine import Machine, Transition
+from fastdp.state.machine import Column, Machine, Transition
 from fastdp.thresholds import Fixed, ThresholdTask
 from fastdp.thresholds import SquareWave as SquareWaveRule
 
@@ -243,3 +249,117 @@ def collector_of(machine: CollectorMachine, tally: Tally) -> HistogramCollector:
     made = HistogramCollector(machine.mechanism, **machine.parameters)
     made.take(machine.settled(tally))
     return made
+
+
+@dataclass(frozen=True)
+class SimulationState:
+    """Where users and server stand.
+
+    Attributes
+    ----------
+    n_held, n_published : int
+        Users before and after the threshold.
+    server : ServerState
+        The server.
+    """
+
+    n_held: int
+    n_published: int
+    server: ServerState
+
+
+@dataclass(frozen=True)
+class SimulationMachine(Machine[SimulationState]):
+    """Users and server as one machine.
+
+    Attributes
+    ----------
+    server : ServerMachine
+        The server.
+    nonfinite : str
+        As of :class:`ToPL`.
+    """
+
+    SPLITS: ClassVar[bool] = True
+
+    server: ServerMachine
+    nonfinite: str
+
+    def start(self, key: Key) -> SimulationState:
+        """Before the first user."""
+        return SimulationState(0, 0, self.server.start(key))
+
+    def parts(self, batch: Column) -> tuple[Floats]:
+        """The values, with zeros for NaN and infinity where that is allowed."""
+        return (self._finite(batch),)
+
+    def consumed(self, state: SimulationState) -> int:
+        """Users so far."""
+        return state.n_held + state.n_published
+
+    def news(self, before: SimulationState, after: SimulationState) -> Iterator[tuple[int, str]]:
+        """What the server's log says."""
+        return self.server.news(before.server, after.server)
+
+    def step(self, state: SimulationState, batch: Column, key: Key) -> Transition[SimulationState]:
+        """Ask the users, and let the server collect and publish."""
+        values, name, used = batch.values, batch.name, max(state.n_held, state.n_published)
+        if used + values.size > MAX_START:
+            raise StateError(
+                f"{name} has {values.size} values after {used}: expected at most {MAX_START} "
+                "under one key; go on with a new ToPL"
+            )
+        values, server = self._finite(batch), self.server
+        # Files of older versions may have enough reports without a threshold.
+        made = server.step(state.server, Op("choose", None), key)
+        held = 0
+        if made.state.theta is None:
+            tally = server.tally(made.state, "publish")
+            held = min(values.size, server.holdout - server.sought().n_reports(tally))
+        if held:
+            reports = server.sought().mechanism.perturb(values[:held], key=key, start=state.n_held)
+            made = server.step(made.state, Op("collect", reports), key)
+        after, finish, out = made.state, made.finish, np.empty(0)
+        hybrid = server.hybrid(after)
+        if held < values.size and hybrid is not None:
+            reports = hybrid.perturb(values[held:], key=key, start=state.n_published)
+            published = server.step(after, Op("publish", reports), key)
+            after, out = published.state, published.emit()
+        counts = state.n_held + held, state.n_published + values.size - held
+        return Transition(SimulationState(*counts, after), lambda: out, finish)
+
+    def _finite(self, batch: Column) -> Floats:
+        return as_finite(as_floats(batch.values), self.nonfinite, batch.name, " (or nonfinite='zero')")
+
+    def settled(self, state: SimulationState) -> SimulationState:
+        """The state with nothing pending."""
+        return replace(state, server=self.server.settled(state.server))
+
+    def rekeyed(self, state: SimulationState, key: Key) -> SimulationState:
+        """The state for a copy."""
+        return replace(state, server=self.server.rekeyed(state.server, key))
+
+    # State files.
+
+    def describe(self) -> dict[str, Any]:
+        """The server's parameters, and this one's."""
+        return {**self.server.describe(), "nonfinite": self.nonfinite}
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any], **own: Any) -> SimulationMachine:
+        """The machine that was described."""
+        fields = dict(description)
+        nonfinite = validation.choice("nonfinite", fields.pop("nonfinite"), ("raise", "zero"))
+        return cls(ServerMachine.from_description(fields, **own), nonfinite)
+
+    def pack(self, state: SimulationState) -> Packed:
+        """The state as JSON."""
+        counts = {"n_held": state.n_held, "n_published": state.n_published}
+        return {"n_seen": self.consumed(state), **counts, "server": self.server.pack(state.server)}
+
+    def unpack(self, packed: Packed, key: Key) -> SimulationState:
+        """The state that was packed."""
+        counts = codec.whole(packed["n_held"]), codec.whole(packed["n_published"])
+        if min(counts) < 0 or packed["n_seen"] != sum(counts):
+            raise ValueError("counts out of range")
+        return SimulationState(*counts, self.server.unpack(packed["server"], key))
