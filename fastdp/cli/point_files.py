@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from fastdp.cli.paths import places
 from fastdp.errors import ParameterError
-from fastdp.files.atomic_file import atomic_file, remove_parts
-from fastdp.files.durable import sync_folder
+from fastdp.files.durable import atomic_file, remove_parts, sync_folder
 
 FORMATS = ("csv", "npy", "parquet", "geojson")
 _STEM = "batch_"
