@@ -239,14 +239,6 @@ class ToPLServer(Publisher[ServerState]):
         published: Floats = self._call(Op("publish", column, (column,)))
         return published
 
-    @single_caller
-    def choose(self) -> None:
-        """Choose theta if it is sought and m reports are in.
-
-        Collecting does so by itself; call it if that was interrupted.
-        """
-        self._call(Op("choose", None))
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalRelease(Release):
