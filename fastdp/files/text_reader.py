@@ -205,15 +205,11 @@ class _Table:
             if values is None:
                 values = self._by_rows(count)
 
-    def _may_be_numbers(self) -> bool:
-        """Whether no cell has been a moment, and no blank line may have to be given out first."""
-        return not self._blank and self._times.notations[0] is number
-
     def _by_arrow(self, block: bytes) -> NDArray[np.float64] | None:
         """The values of a block; None if Arrow is not installed, or anything but numbers may be there."""
         # Arrow overlooks a quote that goes on behind the block, and a mark of the byte order.
         odd = b'"' in block or block.startswith(codecs.BOM_UTF8)
-        if len(block) < BLOCK // 2 or odd or not self._may_be_numbers():
+        if len(block) < BLOCK // 2 or odd or self._blank or self._times.notations[0] is not number:
             return None
         try:
             from pyarrow import csv as arrow
@@ -241,21 +237,23 @@ class _Table:
         return np.column_stack([table.column(name).to_numpy() for name in wanted])
 
     def _by_columns(self, count: int) -> NDArray[np.float64] | None:
-        """The values of lines that wait, at most ``count``; None if anything but numbers may be there."""
-        lines = list(islice(self._lines.waiting, count))
-        if not self._may_be_numbers() or "_" in "".join(lines):
+        """The values of lines that wait, at most ``count``; None if anything about them wants a closer look."""
+        lines, settled = list(islice(self._lines.waiting, count)), self._times.notations
+        if self._blank or "_" in "".join(lines):
             return None
         try:
             # Strict, so that quoted text which goes on behind these lines is an error here.
             rows = list(csv.reader(lines, delimiter=self._delimiter, strict=True))
-            if set(map(len, rows)) != {self._width}:
-                return None
-            values = np.array([list(map(float, map(itemgetter(column[0]), rows))) for column in self._columns]).T
+            if set(map(len, rows)) == {self._width}:
+                columns = [(float if convert is number else convert, place) for place, convert, _ in self._columns]
+                values = [list(map(convert, map(itemgetter(place), rows))) for convert, place in columns]
+                if not any(None in column for column in values):
+                    self._lines.skip(len(lines))
+                    return np.array(values, np.float64).T
         except (csv.Error, ValueError):
-            return None
-        self._times.notations = (number,)
-        self._lines.skip(len(lines))
-        return values
+            pass
+        self._times.notations = settled
+        return None
 
     def _by_rows(self, count: int) -> NDArray[np.float64] | None:
         """The values of rows that wait, at most ``count``, at least one for which it may wait; None at the end."""
