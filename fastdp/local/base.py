@@ -175,9 +175,9 @@ class Mechanism(ABC):
     def _make_law(cls, epsilon: float) -> Law: ...
 
     @property
-    @abstractmethod
     def _step_of_proof(self) -> str:
         """Why the law is epsilon-DP, in one line."""
+        return self.law.PROOF
 
     @cached_property
     def _words(self) -> tuple[str, bytes]:
@@ -190,15 +190,9 @@ class Mechanism(ABC):
 
         It presumes secret random words: with ``seed`` a report is a simulation and protects nothing.
         """
-        return Guarantee(
-            epsilon=self.epsilon,
-            model="local",
-            arithmetic="exact",
-            derivation=(
-                f"{type(self).__name__}: {self._step_of_proof}",
-                "one report a value: each depends on its own value and on one random word of its own",
-            ),
-        )
+        own_word = "one report a value: each depends on its own value and on one random word of its own"
+        derivation = (f"{type(self).__name__}: {self._step_of_proof}", own_word)
+        return Guarantee(epsilon=self.epsilon, model="local", arithmetic="exact", derivation=derivation)
 
     @property
     def n_outputs(self) -> int:

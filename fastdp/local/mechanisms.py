@@ -65,10 +65,6 @@ class SquareWave(Mechanism):
     def _make_law(cls, epsilon: float) -> WindowLaw:
         return window_law(epsilon, 2 * round(CONTEXT.multiply(closeness(epsilon), Decimal(cls.STEPS))) + 1, cls.STEPS)
 
-    @property
-    def _step_of_proof(self) -> str:
-        return "near weight = floor(far weight e^epsilon), and what is left over does not look at the value"
-
     def estimate(self, reports: Any, bins: int = 1024, method: Method = "em") -> Distribution:
         """The distribution of the values by expectation maximisation; the server's side.
 
@@ -219,10 +215,6 @@ class StochasticRounding(MeanMechanism):
     def _make_law(cls, epsilon: float) -> Law:
         return bit_law(epsilon, cls.STEPS)
 
-    @property
-    def _step_of_proof(self) -> str:
-        return "the weights of a bit lie between two whose ratio is at most e^epsilon"
-
 
 def piecewise_law(epsilon: float, steps: int, total: int) -> WindowLaw:
     """Window of N = max(1, rint(D e^(-epsilon / 2))) steps: the paper's r(v) - l(v) over 2 s, in steps."""
@@ -249,10 +241,6 @@ class Piecewise(MeanMechanism):
     @classmethod
     def _make_law(cls, epsilon: float) -> Law:
         return piecewise_law(epsilon, cls.STEPS, WORDS)
-
-    @property
-    def _step_of_proof(self) -> str:
-        return "near weight = floor(far weight e^epsilon), and what is left over does not look at the value"
 
 
 #: Up to this epsilon the piecewise mechanism does not help (Wang et al. 2019, Eq. 8).
@@ -282,13 +270,8 @@ class Hybrid(MeanMechanism):
         if epsilon <= ROUNDING_ONLY:
             return bit_law(epsilon, cls.STEPS)
         first = int(WORDS * (1 - 1 / exp_below(epsilon / 2.0)))
-        return MixtureLaw(
-            piecewise_law(epsilon, cls.STEPS, first),
-            bit_law(epsilon, cls.STEPS, WORDS - first),
-        )
+        return MixtureLaw(piecewise_law(epsilon, cls.STEPS, first), bit_law(epsilon, cls.STEPS, WORDS - first))
 
     @property
     def _step_of_proof(self) -> str:
-        if self.epsilon <= ROUNDING_ONLY:
-            return "stochastic rounding alone: the weights of a bit lie between two whose ratio is at most e^epsilon"
-        return "a coin that does not look at the value picks one of two laws, each with ratios of at most e^epsilon"
+        return f"stochastic rounding alone: {self.law.PROOF}" if self.epsilon <= ROUNDING_ONLY else self.law.PROOF

@@ -326,15 +326,8 @@ class ToPL(Publisher[SimulationState]):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        server = ToPLServer(
-            epsilon,
-            bound,
-            holdout,
-            max_range,
-            threshold=threshold,
-            threshold_epsilon=threshold_epsilon,
-            publish_epsilon=publish_epsilon,
-        )
+        budgets = {"threshold_epsilon": threshold_epsilon, "publish_epsilon": publish_epsilon}
+        server = ToPLServer(epsilon, bound, holdout, max_range, threshold=threshold, **budgets)
         checked = validation.choice("nonfinite", nonfinite, ("raise", "zero"))
         machine: Any = server.machine
         parameters = {**parameters_of(machine), "nonfinite": checked}
