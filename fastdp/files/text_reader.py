@@ -228,7 +228,7 @@ class _Table:
         except ValueError:  # surplus cells, or what is no number
             return None
         # Arrow skips blank lines; here they count, and a line of spaces is not a missing value.
-        ends = block.count(b"\n") + block.count(b"\r") - block.count(b"\r\n")
+        ends = block.count(b"\n") + (b"\r" in block and block.count(b"\r") - block.count(b"\r\n"))
         lines = ends + (not block.endswith((b"\n", b"\r")))
         if table.num_rows != lines or (self._width == 1 and table.column(0).null_count):
             return None
