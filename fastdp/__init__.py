@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from fastdp.systems.stream.adaptive import Adaptive
     from fastdp.systems.stream.publisher import StreamPublisher
     from fastdp.systems.stream.tops import ToPS
-    from fastdp.systems.topl.publisher import ToPL
-    from fastdp.systems.topl.server import ToPLServer
+    from fastdp.systems.topl.publisher import ToPL, ToPLServer
     from fastdp.tables.functions import counts, means, totals
     from fastdp.tables.windows import Windows
 
@@ -70,8 +69,7 @@ _HOMES = {
     "fastdp.systems.stream.adaptive": ("Adaptive",),
     "fastdp.systems.stream.publisher": ("StreamPublisher",),
     "fastdp.systems.stream.tops": ("ToPS",),
-    "fastdp.systems.topl.publisher": ("ToPL",),
-    "fastdp.systems.topl.server": ("ToPLServer",),
+    "fastdp.systems.topl.publisher": ("ToPL", "ToPLServer"),
     "fastdp.tables.functions": ("counts", "means", "totals"),
     "fastdp.tables.windows": ("Windows",),
 }

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.local.distribution import cell_edges
 from fastdp.local.laws import WindowLaw
-from fastdp.local.transition import cell_edges
 
 Floats = NDArray[np.float64]
 Product = Callable[[Floats], Floats]

@@ -17,8 +17,7 @@ from benchmarks.shared import Floats, table
 from benchmarks.speed.inputs import client, output_counts
 from benchmarks.speed.measure import Group, Task
 from fastdp import local
-from fastdp.local.distribution import MAX_ITERATIONS, TOLERANCE, estimate
-from fastdp.local.transition import cell_edges, transition
+from fastdp.local.distribution import MAX_ITERATIONS, TOLERANCE, cell_edges, estimate, transition
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp.thresholds import Fixed

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.cli.paths import check_picture, places
 from fastdp.errors import DataError, ParameterError
-from fastdp.files.atomic_file import atomic_file, remove_parts
-from fastdp.files.durable import sync_folder
+from fastdp.files.durable import atomic_file, remove_parts, sync_folder
 from fastdp.files.event_reader import Events
 from fastdp.spatial import Box, Domain
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
-from fastdp.files.atomic_file import atomic_file, check_target, name_target
+from fastdp.files.durable import atomic_file, check_target, name_target
 
 Column = NDArray[Any]
 #: Appends rows, of each column as many.

@@ -18,6 +18,7 @@ class Simple:
     width: ClassVar[int] = 0
     draws: ClassVar[int] = 1
     settles: ClassVar[bool] = False
+    rule: ClassVar[int] = 1
 
     def step(self, state: Integers, noise: Integers) -> Integers:
         """The noise itself; there is no state."""
@@ -56,6 +57,7 @@ class Block:
     settles: bool = False
     width: ClassVar[int] = 2
     draws: ClassVar[int] = 2
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         validation.integer("size", self.size, 1, 2**40)
@@ -108,6 +110,7 @@ class BinaryTree:
 
     horizon: int = 1024
     settles: bool = False
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         validation.integer("horizon", self.horizon, 1, 2**40)

@@ -18,7 +18,7 @@ from fastdp.arrays.column import NOT_FINITE, as_column, as_floats, entry_at
 from fastdp.engines.job import Job, publish
 from fastdp.errors import DataError, StateError
 from fastdp.files import durable
-from fastdp.files.atomic_file import atomic_file
+from fastdp.files.durable import atomic_file
 from fastdp.fleets.fleet import Fleet
 from fastdp.fleets.ids import as_ids
 

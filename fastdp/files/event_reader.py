@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import DataError
-from fastdp.files.readers import ARRAYS, STDIN, Source, open_table
-from fastdp.files.text import is_index, listed
+from fastdp.files.readers import ARRAYS, STDIN, Source, is_index, listed, open_table
 
 #: Names under which a column is found if none is asked for, in any case; the later ones are of public data sets.
 DEFAULTS = {
@@ -87,7 +87,7 @@ def read_events(
         Naming the column and the row, counted from 1 without the heading, or the line; never what a cell holds.
     """
     choice = _Choice(path, columns, unnamed)
-    with open_table(_file(path), choice, CHUNK, ragged=ragged) as source:
+    with choice.opened(ragged=ragged) as source:
         parts = list(watch(source))
     table = np.concatenate([np.empty((0, len(choice.chosen))), *parts])
     read = dict(zip(choice.chosen, table.T, strict=True))
@@ -103,37 +103,39 @@ def read_events(
 
 def heading_of(path: str, columns: Columns) -> tuple[str, str]:
     """What a file calls x and y, and that it has the columns of :func:`read_events`, before its rows are read."""
-    choice = _Choice(path, columns, None)
-    with open_table(_file(path), choice, CHUNK):
+    choice = _Choice(path, columns)
+    with choice.opened(ragged=False):
         return choice.labels
 
 
-def _file(path: str) -> str:
-    if path == STDIN:
-        raise DataError("standard input holds no events; expected a file")
-    if path.lower().endswith(ARRAYS):
-        raise DataError(f"{path}: holds no named columns; expected .csv, .csv.gz, .txt, .txt.gz or .parquet")
-    return path
-
-
+@dataclass
 class _Choice:
     """Finds the columns among a file's names."""
 
-    def __init__(self, path: str, columns: Columns, unnamed: Columns | None) -> None:
-        self._path, self._columns, self._unnamed = path, columns, unnamed
-        self.chosen: dict[str, str] = {}
-        self.labels = ("x", "y")
+    path: str
+    columns: Columns
+    unnamed: Columns | None = None
+    chosen: dict[str, str] = field(default_factory=dict)
+    labels: tuple[str, str] = ("x", "y")
+
+    def opened(self, *, ragged: bool) -> AbstractContextManager[Source]:
+        if self.path == STDIN:
+            raise DataError("standard input holds no events; expected a file")
+        if self.path.lower().endswith(ARRAYS):
+            raise DataError(f"{self.path}: holds no named columns; expected .csv, .csv.gz, .txt, .txt.gz or .parquet")
+        return open_table(self.path, self, CHUNK, ragged=ragged)
 
     def __call__(self, names: Sequence[str]) -> dict[str, str]:
-        columns = self._columns if names or self._unnamed is None else self._unnamed
-        for kind, column in columns.items():
-            found = self._usual(names, kind) if column is None else column
+        lowered = [name.lower() for name in names]
+        for kind, column in (self.columns if names or self.unnamed is None else self.unnamed).items():
+            usual = (names[lowered.index(name)] for name in DEFAULTS[kind] if name in lowered)
+            found = next(usual, None) if column is None else column
             if found is not None:
                 self.chosen[kind] = found
             elif kind != "event":
                 there = f"has the columns {listed(names, len(names))}" if names else "has no heading"
                 raise DataError(
-                    f"{self._path} {there}: expected {' or '.join(map(repr, DEFAULTS[kind]))}, or --{kind}"
+                    f"{self.path} {there}: expected {' or '.join(map(repr, DEFAULTS[kind]))}, or --{kind}"
                 )
         x, y = (
             names[int(c)] if is_index(c) and c not in names and int(c) < len(names) else c
@@ -141,11 +143,6 @@ class _Choice:
         )
         self.labels = x, y
         return self.chosen
-
-    @staticmethod
-    def _usual(names: Sequence[str], kind: str) -> str | None:
-        lowered = [name.lower() for name in names]
-        return next((names[lowered.index(name)] for name in DEFAULTS[kind] if name in lowered), None)
 
 
 def _refuse(path: str, column: str, wrong: NDArray[np.bool_], what: str, expected: str) -> None:

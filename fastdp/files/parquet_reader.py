@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from fastdp._optional import imported
 from fastdp.arrays.column import as_column, as_floats, kind_of
 from fastdp.errors import DataError
-from fastdp.files.readers import TIME, Choose, Chunks, Source
-from fastdp.files.text import pick_column
+from fastdp.files.readers import TIME, Choose, Chunks, Source, pick_column
 
 #: Bytes of a column read ahead; without it a row group's whole column is loaded at once.
 BUFFER = 2**20
@@ -34,7 +33,7 @@ def import_pyarrow() -> Any:
 
 
 @contextmanager
-def damage_named(path: Path) -> Iterator[None]:
+def damage_named(path: str) -> Iterator[None]:
     """Whatever Arrow raises on a damaged file, names that are no text included, is one line that names the file.
 
     Arrow's own words may quote a value; the operating system's do not.
@@ -43,10 +42,8 @@ def damage_named(path: Path) -> Iterator[None]:
     try:
         yield
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None)
-        raise DataError(
-            f"{path}: not a readable Parquet file, or damaged" + (f" ({reason})" if reason else "")
-        ) from None
+        reason = f" ({told})" if (told := getattr(error, "strerror", None)) else ""
+        raise DataError(f"{path}: not a readable Parquet file, or damaged{reason}") from None
 
 
 def read_table(source: Path | BinaryIO, columns: list[str] | None = None, **options: Any) -> Any:
@@ -59,7 +56,7 @@ def read_table(source: Path | BinaryIO, columns: list[str] | None = None, **opti
         return file.read(columns, use_threads=False)
 
 
-def open_parquet(path: Path, choose: Choose, chunk_size: int) -> Iterator[Source]:
+def open_parquet(path: str, choose: Choose, chunk_size: int) -> Iterator[Source]:
     """Open some columns of a Parquet file; nulls become NaN."""
     arrow = import_pyarrow()
     with damage_named(path):
@@ -70,15 +67,15 @@ def open_parquet(path: Path, choose: Choose, chunk_size: int) -> Iterator[Source
             names = list(schema.names)
         if not names:
             raise DataError(f"{path}: holds no column")
-        chosen = {kind: names[pick_column(c, names, len(names), str(path))] for kind, c in choose(names).items()}
+        chosen = {kind: names[pick_column(c, names, len(names), path)] for kind, c in choose(names).items()}
         for kind, name in chosen.items():
             if names.count(name) > 1:
                 raise DataError(f"{path}: several columns are named {name!r}; expected different names")
             _check_type(path, name, schema.field(name).type, moments=kind == TIME)
-        yield Source(str(path), _batches(table, list(chosen.values()), chunk_size, path), table.metadata.num_rows)
+        yield Source(path, _batches(table, list(chosen.values()), chunk_size, path), table.metadata.num_rows)
 
 
-def _check_type(path: Path, name: str, kind: Any, *, moments: bool) -> None:
+def _check_type(path: str, name: str, kind: Any, *, moments: bool) -> None:
     types = import_pyarrow().types
     accepted = [types.is_integer, types.is_floating, types.is_boolean, types.is_null]
     if not any(fits(kind) for fits in [*accepted, *[types.is_timestamp] * moments]):
@@ -86,9 +83,8 @@ def _check_type(path: Path, name: str, kind: Any, *, moments: bool) -> None:
         raise DataError(f"{path}, column {name!r}: holds {kind_of(kind)} entries; expected {wanted}")
 
 
-def _batches(table: Any, names: list[str], chunk_size: int, path: Path) -> Chunks:
-    distinct = list(dict.fromkeys(names))
-    batches = iter(table.iter_batches(batch_size=chunk_size, columns=distinct, use_threads=False))
+def _batches(table: Any, names: list[str], chunk_size: int, path: str) -> Chunks:
+    batches = table.iter_batches(batch_size=chunk_size, columns=list(dict.fromkeys(names)), use_threads=False)
     while True:
         with damage_named(path):
             batch = next(batches, None)

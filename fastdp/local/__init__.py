@@ -15,16 +15,14 @@ if TYPE_CHECKING:
     from fastdp.local.collectors import HistogramCollector, SumCollector
     from fastdp.local.distribution import Distribution as Distribution
     from fastdp.local.encoding import decode, encode
-    from fastdp.local.means import Hybrid, Piecewise, StochasticRounding
-    from fastdp.local.square_wave import LogSquareWave, SquareWave
+    from fastdp.local.mechanisms import Hybrid, LogSquareWave, Piecewise, SquareWave, StochasticRounding
 
 _HOMES = {
     "fastdp.local.client": ("Announcement", "Client"),
+    "fastdp.local.collectors": ("HistogramCollector", "SumCollector"),
     "fastdp.local.distribution": ("Distribution",),
     "fastdp.local.encoding": ("decode", "encode"),
-    "fastdp.local.collectors": ("HistogramCollector", "SumCollector"),
-    "fastdp.local.means": ("Hybrid", "Piecewise", "StochasticRounding"),
-    "fastdp.local.square_wave": ("LogSquareWave", "SquareWave"),
+    "fastdp.local.mechanisms": ("Hybrid", "LogSquareWave", "Piecewise", "SquareWave", "StochasticRounding"),
 }
 
 __all__ = [

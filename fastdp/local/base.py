@@ -7,7 +7,9 @@ turns the step and one random word into one report.
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -21,27 +23,97 @@ from fastdp.arrays import column as columns
 from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.local import laws, random_words
-from fastdp.local.laws import Law
+from fastdp.local.laws import Estimator, Law, estimator
 from fastdp.randomness.canonical import encode, identity
 
 if TYPE_CHECKING:
     from fastdp.randomness.key import Key
+
+WORD_BYTES = 8
+MAX_STREAMS = 2**40
+#: Words of one stream; those that follow are another stream's.
+MAX_START = 2**33
+
+
+class WordOptions(TypedDict, total=False):
+    """Which random words a call of :meth:`Mechanism.perturb` takes."""
+
+    seed: int | str | None
+    key: Key | bytes | None
+    stream: int
+    start: int | None
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words of one call: report i uses word ``start + i`` of a stream.
+
+    Parameters
+    ----------
+    seed, key
+        A simulation's seed, or a key; None for fresh words.
+    level : int
+        Separates the streams of different mechanisms.
+    stream, start : int
+        Number of the stream and position in it; a key needs the position.  A stream has 2^33 words.
+    of : labels
+        What reports depend on besides: words belong to one mechanism with its parameters.
+    """
+
+    seed: int | str | None
+    key: Key | bytes | None
+    level: int
+    stream: int
+    start: int | None
+    of: tuple[str | int | bytes, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validation.integer("stream", self.stream, 0, MAX_STREAMS - 1)
+        if self.start is not None:
+            validation.integer("start", self.start, 0, MAX_START)
+        elif self.key is not None and self.seed is None:
+            raise ParameterError(
+                "start = None: expected the position of the first unused word, because a key is given"
+            )
+
+    def _check_end(self, count: int) -> None:
+        if (self.start or 0) + count > MAX_START:
+            raise ParameterError(
+                f"start = {self.start}: expected at most {MAX_START - count} for {count} reports, "
+                f"because a stream has {MAX_START} words"
+            )
+
+    def few(self, count: int) -> list[int]:
+        """A few words as Python integers; without seed or key they need neither cipher nor compiler."""
+        self._check_end(count)
+        if self.seed is None and self.key is None:
+            raw = os.urandom(WORD_BYTES * count)
+            return [int.from_bytes(raw[i : i + WORD_BYTES], "little") for i in range(0, len(raw), WORD_BYTES)]
+        return [int(word) for block in self.blocks(count) for word in block]
+
+    def blocks(self, count: int) -> Iterator[NDArray[np.uint64]]:
+        """The words block by block; each block overwrites the one before."""
+        from fastdp.randomness.key import Key
+
+        self._check_end(count)
+        from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream
+
+        stream = StreamId(Purpose.LOCAL, self.level, self.stream)
+        key = Key.choose(self.seed, self.key).within(*self.of)
+        source = WordStream(key, stream, self.start or 0)
+        words: NDArray[np.uint64] = np.empty(min(CHUNK, count), np.uint64)
+        for begin in range(0, count, CHUNK):
+            part = words[: min(CHUNK, count - begin)]
+            source.fill(part)
+            yield part
+
 
 MIN_EPSILON, MAX_EPSILON = 1e-6, 32.0
 #: Widths whose squares, times the largest variance, are ordinary floats.
 MIN_WIDTH, MAX_WIDTH = 1e-140, 1e140
 #: Up to so many values plain Python is quick enough, and a client loads no compiler.
 SMALL_COUNT = 64
-
-
-class Secret(TypedDict, total=False):
-    """Sources of a report's random words."""
-
-    seed: int | str | None
-    key: Key | bytes | None
-    stream: int
-    start: int | None
 
 
 def local_epsilon(name: str, value: object) -> float:
@@ -103,9 +175,9 @@ class Mechanism(ABC):
     def _make_law(cls, epsilon: float) -> Law: ...
 
     @property
-    @abstractmethod
     def _step_of_proof(self) -> str:
         """Why the law is epsilon-DP, in one line."""
+        return self.law.PROOF
 
     @cached_property
     def _words(self) -> bytes:
@@ -118,15 +190,9 @@ class Mechanism(ABC):
 
         It presumes secret random words: with ``seed`` a report is a simulation and protects nothing.
         """
-        return Guarantee(
-            epsilon=self.epsilon,
-            model="local",
-            arithmetic="exact",
-            derivation=(
-                f"{type(self).__name__}: {self._step_of_proof}",
-                "one report a value: each depends on its own value and on one random word of its own",
-            ),
-        )
+        own_word = "one report a value: each depends on its own value and on one random word of its own"
+        derivation = (f"{type(self).__name__}: {self._step_of_proof}", own_word)
+        return Guarantee(epsilon=self.epsilon, model="local", arithmetic="exact", derivation=derivation)
 
     @property
     def n_outputs(self) -> int:
@@ -160,9 +226,9 @@ class Mechanism(ABC):
         return out
 
     @overload
-    def perturb(self, values: float, **secret: Unpack[Secret]) -> int: ...
+    def perturb(self, values: float, **word: Unpack[WordOptions]) -> int: ...
     @overload
-    def perturb(self, values: Any, **secret: Unpack[Secret]) -> NDArray[np.int32]: ...
+    def perturb(self, values: Any, **word: Unpack[WordOptions]) -> NDArray[np.int32]: ...
     def perturb(
         self,
         values: Any,
@@ -202,7 +268,7 @@ class Mechanism(ABC):
         ParameterError
             If seed, key, stream or start are not accepted.
         """
-        source = random_words.Source(seed, key, self.WORDS, stream, start, (self._words,))
+        source = Words(seed, key, self.WORDS, stream, start, (self._words,))
         if columns.is_number(values):
             x = self._step(values, "values")
             return self.law.report(source.few(1)[0], x)
@@ -213,7 +279,7 @@ class Mechanism(ABC):
             return np.array([self.law.report(word, x) for word, x in zip(words, steps, strict=True)], np.int32)
         return self._perturb_column(column, source)
 
-    def _perturb_column(self, column: NDArray[Any], source: random_words.Source) -> NDArray[np.int32]:
+    def _perturb_column(self, column: NDArray[Any], source: Words) -> NDArray[np.int32]:
         """Block by block, so that words and steps stay in the cache."""
         out: NDArray[np.int32] = np.empty(column.size, np.int32)
         begin = 0
@@ -305,8 +371,8 @@ class MeanMechanism(Mechanism):
         return float(estimates[0]) if single else estimates
 
     @cached_property
-    def _estimator(self) -> laws.Estimator:
-        return laws.estimator(self.law.terms(), self.low, Fraction(self.high - self.low) / self.STEPS)
+    def _estimator(self) -> Estimator:
+        return estimator(self.law.terms(), self.low, Fraction(self.high - self.low) / self.STEPS)
 
     @overload
     def variance(self, values: float) -> float: ...

@@ -1,4 +1,9 @@
-"""The server's side: mergeable integer statistics of reports."""
+"""The server's side: mergeable integer statistics of reports.
+
+A collector holds whole numbers only and adds them up, so collecting on many machines and merging in any order gives
+the same as collecting on one.  Reports come from clients that are not trusted: what is malformed or out of range is
+counted and left out, and collecting goes on.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ from fastdp.arrays.kinds import Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp.local.base import MeanMechanism, Mechanism
 from fastdp.local.encoding import as_bytes, mechanism_named
-from fastdp.local.square_wave import SquareWave
+from fastdp.local.mechanisms import SquareWave
 from fastdp.local.tally import CollectorMachine, Refused, Tally, as_most_reports
 from fastdp.randomness.key import Key
 from fastdp.state.publisher import Publisher
@@ -232,6 +237,59 @@ class Collector(Publisher[Tally]):
         return f"{type(self).__name__}({self.mechanism!r}, {parameters}, n_reports={self.n_reports})"
 
 
+class HistogramCollector(Collector):
+    """Counts square-wave reports in the cells from which the distribution is estimated.
+
+    Parameters
+    ----------
+    mechanism : SquareWave
+        The mechanism announced to the clients.
+    bins : int
+        Output cells, and bins of the estimate.
+    """
+
+    bins: int
+
+    def __init__(self, mechanism: SquareWave, bins: int = 1024) -> None:
+        if not isinstance(mechanism, SquareWave):
+            raise ParameterError(f"mechanism = {validation.shown(mechanism)}: expected a fastdp.local.SquareWave")
+        super().__init__(mechanism, bins=validation.integer("bins", bins, 1, mechanism.STEPS))
+
+    @staticmethod
+    def _zeros(mechanism: SquareWave, **parameters: int) -> Integers:
+        return np.zeros(parameters["bins"], np.int64)
+
+    @staticmethod
+    def _n_reports(totals: Integers) -> int:
+        return int(totals.sum())
+
+    @staticmethod
+    def _check_totals(mechanism: SquareWave, totals: Integers) -> None:
+        if totals.min() < 0 or totals.max() > MAX_REPORTS:
+            raise ParameterError(f"totals of a collector: expected counts from 0 to {MAX_REPORTS}")
+
+    @staticmethod
+    def _adds(
+        mechanism: SquareWave, totals: Integers, reports: Integers, slots: Integers
+    ) -> list[Callable[[], object]]:
+        # Cell k holds the outputs j with floor(j bins / M) = k, as the estimate's matrix has it.
+        cells = reports * totals.size // mechanism.n_outputs
+        return [partial(np.add, totals, np.bincount(cells, minlength=totals.size), totals)]
+
+    def estimate(self, method: Method = "em", **options: Unpack[EstimateOptions]) -> Distribution:
+        """The distribution of the values behind the reports; as :meth:`SquareWave.estimate`.
+
+        Parameters
+        ----------
+        method : "em" or "ems"
+            Without or with smoothing.
+        **options
+            ``accelerate``, ``max_iterations``, ``tolerance`` of :func:`fastdp.local.distribution.estimate`.
+        """
+        found: Distribution = self.mechanism.estimate_counts(self.totals, bins=self.bins, method=method, **options)
+        return found
+
+
 MAX_SLOTS = 2**30
 
 
@@ -312,56 +370,3 @@ class SumCollector(Collector):
 
 def _count_of(totals: list[tuple[int, int]]) -> int:
     return sum(count for count, _ in totals)
-
-
-class HistogramCollector(Collector):
-    """Counts square-wave reports in the cells from which the distribution is estimated.
-
-    Parameters
-    ----------
-    mechanism : SquareWave
-        The mechanism announced to the clients.
-    bins : int
-        Output cells, and bins of the estimate.
-    """
-
-    bins: int
-
-    def __init__(self, mechanism: SquareWave, bins: int = 1024) -> None:
-        if not isinstance(mechanism, SquareWave):
-            raise ParameterError(f"mechanism = {validation.shown(mechanism)}: expected a fastdp.local.SquareWave")
-        super().__init__(mechanism, bins=validation.integer("bins", bins, 1, mechanism.STEPS))
-
-    @staticmethod
-    def _zeros(mechanism: SquareWave, **parameters: int) -> Integers:
-        return np.zeros(parameters["bins"], np.int64)
-
-    @staticmethod
-    def _n_reports(totals: Integers) -> int:
-        return int(totals.sum())
-
-    @staticmethod
-    def _check_totals(mechanism: SquareWave, totals: Integers) -> None:
-        if totals.min() < 0 or totals.max() > MAX_REPORTS:
-            raise ParameterError(f"totals of a collector: expected counts from 0 to {MAX_REPORTS}")
-
-    @staticmethod
-    def _adds(
-        mechanism: SquareWave, totals: Integers, reports: Integers, slots: Integers
-    ) -> list[Callable[[], object]]:
-        # Cell k holds the outputs j with floor(j bins / M) = k, as the estimate's matrix has it.
-        cells = reports * totals.size // mechanism.n_outputs
-        return [partial(np.add, totals, np.bincount(cells, minlength=totals.size), totals)]
-
-    def estimate(self, method: Method = "em", **options: Unpack[EstimateOptions]) -> Distribution:
-        """The distribution of the values behind the reports; as :meth:`SquareWave.estimate`.
-
-        Parameters
-        ----------
-        method : "em" or "ems"
-            Without or with smoothing.
-        **options
-            ``accelerate``, ``max_iterations``, ``tolerance`` of :func:`fastdp.local.distribution.estimate`.
-        """
-        found: Distribution = self.mechanism.estimate_counts(self.totals, bins=self.bins, method=method, **options)
-        return found

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,10 @@ class WindowLaw:
     total : int
         S: number of words.
     """
+
+    PROOF: ClassVar[str] = (
+        "near weight = floor(far weight e^epsilon), and what is left over does not look at the value"
+    )
 
     steps: int
     near: int
@@ -220,6 +224,8 @@ class BitLaw:
         S: number of words.
     """
 
+    PROOF: ClassVar[str] = "the weights of a bit lie between two whose ratio is at most e^epsilon"
+
     steps: int
     low_weight: int
     high_weight: int
@@ -290,6 +296,10 @@ class MixtureLaw:
     bit : BitLaw
         Over the others.
     """
+
+    PROOF: ClassVar[str] = (
+        "a coin that does not look at the value picks one of two laws, each with ratios of at most e^epsilon"
+    )
 
     window: WindowLaw
     bit: BitLaw

@@ -16,8 +16,7 @@ from fastdp.arrays import column as columns
 from fastdp.arrays.kinds import Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp.local.encoding import as_bytes, read_messages
-from fastdp.local.means import Hybrid, Piecewise, StochasticRounding
-from fastdp.local.square_wave import LogSquareWave, SquareWave
+from fastdp.local.mechanisms import Hybrid, LogSquareWave, Piecewise, SquareWave, StochasticRounding
 from fastdp.randomness.key import Key
 from fastdp.state import codec
 from fastdp.state.machine import Machine, Transition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, cast, runtime_checkable
+from typing import ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -117,6 +117,8 @@ def predict_rows(smoother: Smoother, firsts: Floats, thetas: Floats, means: Floa
 class Recent:
     """Predicts the mean of the block before (the only causal reading of Appendix D, item 1)."""
 
+    rule: ClassVar[int] = 1
+
     def start(self, first: float, theta: float) -> SmootherState:
         """Nothing to remember."""
         return np.empty(0)
@@ -149,6 +151,8 @@ class Median:
     [-theta, 2 theta], so the prediction is off by at most theta / 10,000, far below the noise, and memory is
     constant (128 KiB).  Means beyond these ends count as the ends.
     """
+
+    rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
         """Lower end and width of the bins, then their counts."""
@@ -188,6 +192,8 @@ class Mean:
     Appendix D, item 2, divides t + 1 terms (the guess u_0 among them) by t; this is the mean of the t blocks.
     """
 
+    rule: ClassVar[int] = 1
+
     def start(self, first: float, theta: float) -> SmootherState:
         """No block, sum 0."""
         return np.zeros(2)
@@ -223,6 +229,7 @@ class MovingAverage:
     """
 
     window: int = 8
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameter."""
@@ -270,6 +277,7 @@ class Exponential:
     """
 
     alpha: float = 0.5
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameter."""

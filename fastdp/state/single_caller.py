@@ -8,7 +8,7 @@ from os import getpid
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from fastdp.errors import StateError
-from fastdp.files.process import identity, token
+from fastdp.files.durable import identity, token
 from fastdp.randomness.drawn_once import ENABLED
 
 P = ParamSpec("P")

@@ -15,9 +15,8 @@ import numpy as np
 
 from fastdp import local
 from fastdp.arrays.kinds import Floats, Integers
-from fastdp.local.distribution import Distribution
+from fastdp.local.distribution import Distribution, in_cells, transition
 from fastdp.local.laws import WindowLaw
-from fastdp.local.transition import in_cells, transition
 from fastdp_kernels import band_matrix
 
 #: Fewest and most bins: curvature needs three behind the first, and a step solves so many equations.

@@ -13,9 +13,8 @@ import numpy as np
 
 from fastdp import local
 from fastdp.arrays.kinds import Integers
-from fastdp.local.distribution import TOLERANCE, Distribution
+from fastdp.local.distribution import TOLERANCE, Distribution, in_cells
 from fastdp.local.laws import WindowLaw
-from fastdp.local.transition import in_cells
 
 #: The values that an estimate distinguishes: from bound / 2^OCTAVES to the bound.
 OCTAVES = 14

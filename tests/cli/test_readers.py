@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastdp.errors import DataError
-from fastdp.files import text as text_module
+from fastdp.files import text_reader
 from fastdp.files.readers import open_source
 
 TINY = (1, 2, 3, 1000)
@@ -22,10 +22,10 @@ def read(path: object, column: str | None = None, chunk_size: int = 1000) -> np.
     return np.concatenate([*chunks, np.empty(0)])
 
 
-@pytest.fixture(params=[text_module.BLOCK, 16], ids=["lines", "blocks"], autouse=True)
+@pytest.fixture(params=[text_reader.BLOCK, 16], ids=["lines", "blocks"], autouse=True)
 def _block(request, monkeypatch):
     """Short texts are read by lines; here also by the blocks of long ones."""
-    monkeypatch.setattr(text_module, "BLOCK", request.param)
+    monkeypatch.setattr(text_reader, "BLOCK", request.param)
 
 
 @pytest.fixture
@@ -107,6 +107,8 @@ def test_missing_cells_and_blank_lines_between_are_nan(text):
     check(text('items\n1\n""\n2\n""\n'), [1.0, nan, 2.0, nan])
     check(text(",7\n4,5\n"), [nan, 4.0], "0")
     check(text("a,b\n1,2\n,\n"), [1.0, nan], "a")
+    check(text("a,b\r1,2\r3,4\r\r5,6\r\r7,8\r"), [1.0, 3.0, nan, 5.0, nan, 7.0], "a")
+    check(text("a,b\n1,2\n3,4\n" + ",5\n" * 20 + "6,7\n"), [1.0, 3.0, *[nan] * 20, 6.0], "a")
 
 
 def test_nonfinite_words_are_numbers(text):
@@ -126,6 +128,7 @@ def test_floats_read_back_exactly(text, lines):
         ("items\n1\n2\nmany\n4\n", None, "in.csv, line 4, column 'items': not a number"),
         ("1\n2\nmany\n", None, "in.csv, line 3, column 0: not a number"),
         ("a,b\n1,2\n3,x\n", "b", "in.csv, line 3, column 'b': not a number"),
+        ("a\n" + "1\n" * 20 + "\ufeff5\n", None, "in.csv, line 22, column 'a': not a number"),
         ('a,b\n"1\n",2\n3,x\n', "b", "in.csv, line 4, column 'b': not a number"),
         ("items\n\n1\n\nx\n", None, "in.csv, line 5, column 'items': not a number"),
         ("items\n1\n1_000\n", None, "in.csv, line 3, column 'items': not a number"),

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastdp.local.transition import cell_edges, transition
+from fastdp.local.distribution import cell_edges, transition
 from fastdp_kernels import square_wave_em
 from fastdp_kernels.band_matrix import multiply_band
 from tests.grid import exhaustive

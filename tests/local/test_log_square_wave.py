@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import DataError, ParameterError
-from fastdp.local import Announcement, Client, HistogramCollector, LogSquareWave, SquareWave, decode, encode, octaves
+from fastdp.local import Announcement, Client, HistogramCollector, LogSquareWave, SquareWave, decode, encode
 from fastdp.local.distribution import Distribution
+from fastdp.local.mechanisms import octave, octaves, ratios_at
 from fastdp.randomness.key import Key
 from fastdp.thresholds import SquareWave as Rule
 from fastdp.thresholds import ThresholdTask, log_concave, log_estimate
@@ -29,20 +30,20 @@ values_ = st.floats(-10.0, 1e300, allow_nan=False)
 
 
 def test_octaves_by_hand() -> None:
-    at = [octaves.position(x) for x in (-3.0, 0.0, 0.99, 1.0, 1.5, 2.0, 3.0, 4.0, 7.0, 2.0**40)]
+    at = [octave(x) for x in (-3.0, 0.0, 0.99, 1.0, 1.5, 2.0, 3.0, 4.0, 7.0, 2.0**40)]
     assert at == [0.0, 0.0, 0.0, 0.0, 0.5, 1.0, 1.5, 2.0, 2.75, 40.0]
-    assert octaves.ratios(np.array([0.0, 0.5, 1.0, 1.5, 2.75, 40.0])).tolist() == [1.0, 1.5, 2.0, 3.0, 7.0, 2.0**40]
+    assert ratios_at(np.array([0.0, 0.5, 1.0, 1.5, 2.75, 40.0])).tolist() == [1.0, 1.5, 2.0, 3.0, 7.0, 2.0**40]
 
 
 @given(st.lists(values_, min_size=1, max_size=100))
 def test_one_and_many_agree_to_the_bit_and_rise(numbers: list[float]) -> None:
     array = np.array(sorted(numbers))
-    many = octaves.positions(array)
-    assert many.tolist() == [octaves.position(x) for x in array.tolist()]
+    many = octaves(array)
+    assert many.tolist() == [octave(x) for x in array.tolist()]
     assert (np.diff(many) >= 0.0).all()
     above = array[array >= 1.0]
-    np.testing.assert_allclose(octaves.ratios(octaves.positions(above)), above, rtol=1e-12)
-    assert np.abs(octaves.positions(above) - np.log2(above)).max(initial=0.0) < 0.0861
+    np.testing.assert_allclose(ratios_at(octaves(above)), above, rtol=1e-12)
+    assert np.abs(octaves(above) - np.log2(above)).max(initial=0.0) < 0.0861
 
 
 @settings(max_examples=20)

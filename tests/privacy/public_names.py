@@ -94,7 +94,7 @@ WITHOUT_DATA = {
     "Plan Plan.epsilon_for Plan.half_width_of Plan.std_error_with": "parameters",
     "StreamPublisher baselines.WEvent baselines.Zeros": "parameters",
     "ToPLServer counters.RunningCounts counters.SelectiveCounting": "parameters",
-    "ToPLServer.choose ToPLServer.shard": "nothing",
+    "ToPLServer.shard": "nothing",
     "AdaptivePHDStream.count PHDStream.count": "boxes, for ReleasedTree.count",
     "plan Plan": "parameters",
     "baselines.FixedTree.count baselines.OfflineOnBatch.count baselines.OfflineOnStream.count": "boxes",

@@ -17,7 +17,8 @@ import fastdp
 from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.counters import BinaryTree, RunningCounts, Simple
 from fastdp.errors import ParameterError, StateError
-from fastdp.local import Hybrid, Piecewise, SquareWave, random_words
+from fastdp.local import Hybrid, Piecewise, SquareWave
+from fastdp.local.base import Words
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.perturbers.base import TreeRows, theta_key
 from fastdp.randomness.key import Binding, Key
@@ -98,7 +99,7 @@ def test_streams_and_starts_of_reports(monkeypatch: pytest.MonkeyPatch, mechanis
 def test_thresholds_and_values_of_reports_have_words_of_their_own() -> None:
     """Both begin at word 0 of a key's stream 0."""
     assert {SquareWave.WORDS, Hybrid.WORDS} == {0, 1}
-    words = [random_words.Source(None, bytes(32), level, 0, 0).few(4) for level in (0, 1)]
+    words = [Words(None, bytes(32), level, 0, 0).few(4) for level in (0, 1)]
     assert words[0] != words[1]
 
 

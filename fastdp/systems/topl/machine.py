@@ -1,4 +1,7 @@
-"""The server of ToPL as a machine: reports choose the threshold, later ones are published (CCS 2021, section 4)."""
+"""The machines of ToPL: the server, and users and server in one process (CCS 2021, section 4).
+
+Reports choose the threshold, later ones are published.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from fastdp.arrays.column import as_finite, as_floats
 from fastdp.arrays.kinds import Floats
 from fastdp.errors import StateError
 from fastdp.local import Hybrid, SquareWave
+from fastdp.local.base import MAX_START
 from fastdp.local.collectors import HistogramCollector
 from fastdp.local.distribution import Distribution
 from fastdp.local.encoding import read_messages
-from fastdp.local.random_words import MAX_START
 from fastdp.local.tally import NONE_REFUSED, CollectorMachine, Refused, Tally, as_given
 from fastdp.randomness.key import Key
 from fastdp.state import codec
@@ -146,51 +149,34 @@ class ServerMachine(Machine[ServerState]):
 
     def step(self, state: ServerState, batch: Op, key: Key) -> Transition[ServerState]:
         """Collect for the threshold, or publish."""
-        if batch.name == "choose":
-            return self._collected(state, state.tally)
-        if batch.name == "merge":
-            return self._collected(state, self._merged(state, batch.data))
         hybrid = self.hybrid(state)
-        if batch.name == "publish":
-            if hybrid is None:
-                raise StateError(
-                    "publish() before the threshold was chosen: expected square-wave reports, for collect()"
-                )
-            after, estimates = self._published(state, hybrid, batch.data)
-            return Transition(after, lambda: estimates)
-        if batch.name == "receive" and hybrid is not None:
-            reports, refused = read_messages(batch.data, hybrid, batch.most_reports)
+        if batch.name == "publish" and hybrid is None:
+            raise StateError("publish() before the threshold was chosen: expected square-wave reports, for collect()")
+        if batch.name in ("publish", "receive") and hybrid is not None:
+            reports, refused = batch.data, 0
+            if batch.name == "receive":
+                reports, refused = read_messages(batch.data, hybrid, batch.most_reports)
             after, estimates = self._published(state, hybrid, reports)
-            if refused:
-                after = replace(after, refused=after.refused.plus(0, refused))
-            return Transition(after, lambda: estimates)
-        tally = self.tally(state, batch.name)
-        if batch.name == "receive":
-            counted = self.sought().read_messages(batch.data, 0, batch.most_reports)
+            return Transition(replace(after, refused=after.refused.plus(0, refused)), lambda: estimates)
+        tally, collector = self.tally(state, batch.name), self.sought()
+        if batch.name == "merge":
+            tally = collector_of(collector, tally).merge(*batch.data).state
+        elif batch.name == "receive":
+            tally = collector.step(tally, collector.read_messages(batch.data, 0, batch.most_reports), key).state
         else:
-            counted = self.sought().read(batch.data, 0)
-        return self._collected(state, self.sought().step(tally, counted, key).state)
+            tally = collector.step(tally, collector.read(batch.data, 0), key).state
+        after = replace(state, tally=tally)
+        if collector.n_reports(tally) >= self.holdout:
+            rule = cast("SquareWaveRule", self.threshold)
+            found = rule.estimate(collector.mechanism, collector.settled(tally).totals)
+            after = replace(after, theta=rule.choose_from(found, self.task), distribution=found)
+        return Transition(after, lambda: np.empty(0), partial(collector.finish, tally))
 
     def tally(self, state: ServerState, call: str) -> Tally:
         """What was collected, while the threshold is sought."""
         if state.theta is not None or state.tally is None:
             raise StateError(f"{call}() after the threshold was chosen: expected hybrid reports, for publish()")
         return state.tally
-
-    def _collected(self, state: ServerState, tally: Tally | None) -> Transition[ServerState]:
-        """The state with these reports, and the threshold once there are enough."""
-        if tally is None:
-            return Transition(state, lambda: np.empty(0))
-        after, collector = replace(state, tally=tally), self.sought()
-        if state.theta is None and collector.n_reports(tally) >= self.holdout:
-            rule = cast("SquareWaveRule", self.threshold)
-            found = rule.estimate(collector.mechanism, collector.settled(tally).totals)
-            after = replace(after, theta=rule.choose_from(found, self.task), distribution=found)
-        return Transition(after, lambda: np.empty(0), partial(collector.finish, tally))
-
-    def _merged(self, state: ServerState, collectors: tuple[HistogramCollector, ...]) -> Tally:
-        own = collector_of(self.sought(), self.tally(state, "merge"))
-        return own.merge(*collectors).state
 
     def _published(self, state: ServerState, hybrid: Hybrid, column: NDArray[Any]) -> tuple[ServerState, Floats]:
         good = (column >= 0) & (column < hybrid.n_outputs) & (column == np.floor(column))
@@ -282,6 +268,7 @@ class SimulationMachine(Machine[SimulationState]):
 
     server: ServerMachine
     nonfinite: str
+    rule: ClassVar[int] = 1
 
     def start(self, key: Key) -> SimulationState:
         """Before the first user."""
@@ -307,17 +294,14 @@ class SimulationMachine(Machine[SimulationState]):
                 f"{name} has {values.size} values after {used}: expected at most {MAX_START} "
                 "under one key; go on with a new ToPL"
             )
-        values, server = self._finite(batch), self.server
-        # Files of older versions may have enough reports without a threshold.
-        made = server.step(state.server, Op("choose", None), key)
-        held = 0
-        if made.state.theta is None:
-            tally = server.tally(made.state, "publish")
-            held = min(values.size, server.holdout - server.sought().n_reports(tally))
+        values, server, after = self._finite(batch), self.server, state.server
+        held, finish, out = 0, None, np.empty(0)
+        if after.theta is None:
+            held = min(values.size, server.holdout - server.sought().n_reports(server.tally(after, "publish")))
         if held:
             reports = server.sought().mechanism.perturb(values[:held], key=key, start=state.n_held)
-            made = server.step(made.state, Op("collect", reports), key)
-        after, finish, out = made.state, made.finish, np.empty(0)
+            made = server.step(after, Op("collect", reports), key)
+            after, finish = made.state, made.finish
         hybrid = server.hybrid(after)
         if held < values.size and hybrid is not None:
             reports = hybrid.perturb(values[held:], key=key, start=state.n_published)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from fastdp.cli.errors import plain_errors
-from fastdp.files.atomic_file import atomic_file
+from fastdp.files.durable import atomic_file
 
 if TYPE_CHECKING:
     from fastdp_lab.audit.couplings.check import Line as CouplingLine

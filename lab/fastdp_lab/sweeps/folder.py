@@ -15,7 +15,7 @@ from typing import Any
 
 from fastdp._version import __version__
 from fastdp.errors import DataError, StateError
-from fastdp.files.atomic_file import atomic_file
+from fastdp.files.durable import atomic_file
 from fastdp_lab.sweeps.cells import FORMAT, count_cells, parts
 from fastdp_lab.sweeps.results import MANIFEST, PARTS, RESULTS, part_path, read_manifest, write_json
 from fastdp_lab.sweeps.specification import Specification, canonical

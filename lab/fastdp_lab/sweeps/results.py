@@ -18,7 +18,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.errors import DataError
-from fastdp.files.atomic_file import atomic_file
+from fastdp.files.durable import atomic_file
 from fastdp.files.parquet_reader import import_pyarrow, read_table
 
 RESULTS, MANIFEST, PARTS = "results.parquet", "manifest.json", "parts"
