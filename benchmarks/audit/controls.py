@@ -26,9 +26,8 @@ from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax
-from fastdp_lab.audit.catalogue.case import ManyRuns, OneRun
-from fastdp_lab.audit.catalogue.points import make_selective
-from fastdp_lab.audit.catalogue.streams import SMALL, collected, make_rising, pieces
+from fastdp_lab.audit.catalogue import composed, rising, selective
+from fastdp_lab.audit.runs import ManyRuns, OneRun, collected, pieces
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -57,15 +56,7 @@ class SharedNoise(Hierarchy):
 
 def shared_noise(key: Key) -> StreamPublisher:
     """Two leaves a tree, and one noise for all trees."""
-    return StreamPublisher(
-        threshold=NoisyMax(fan_out=2),
-        perturber=SharedNoise(2, prune=0),
-        epsilon=1.0,
-        holdout=4,
-        max_range=2,
-        key=key,
-        **SMALL,
-    )
+    return composed(1.0, threshold=NoisyMax(fan_out=2), perturber=SharedNoise(2, prune=0))(key=key)
 
 
 def withheld_mean(fresh: Callable[[], Any], data: Sequence[Sequence[float]]) -> Floats:
@@ -75,9 +66,9 @@ def withheld_mean(fresh: Callable[[], Any], data: Sequence[Sequence[float]]) -> 
     return outputs
 
 
-def tied_to_position(make: Callable[[Key], Any]) -> Callable[[Key], Any]:
+def tied_to_position(make: Callable[..., Any]) -> Callable[[Key], Any]:
     """Noise of the first format, which follows from the key and the position alone."""
-    return lambda key: make(Key(key.reveal(), simulated=True, binding=Binding.FIRST_FORMAT))
+    return lambda key: make(key=Key(key.reveal(), simulated=True, binding=Binding.FIRST_FORMAT))
 
 
 def settle_without_noise(counter: Counter, state: Integers, noise: Integers) -> Integers:
@@ -94,7 +85,7 @@ class OneCounterKey(Key):
 
 def one_counter_key(key: Key) -> SelectiveCounting:
     """Selective counting whose counters share one noise."""
-    return make_selective(OneCounterKey(key.reveal(), simulated=True, binding=Binding.COMPOSITION), epsilon=1.0)
+    return selective(OneCounterKey(key.reveal(), simulated=True, binding=Binding.COMPOSITION), epsilon=1.0)
 
 
 def reported_twice(fresh: Callable[[], Any], data: Sequence[float]) -> Floats:
@@ -145,7 +136,7 @@ class FirstLaw:
 
 def rising_without_noise(key: Key) -> Adaptive:
     """A theta that rises, and noise that does not rise with it."""
-    publisher = make_rising(key, epsilon=1.0)
+    publisher = rising(1.0)(key=key)
     pipeline = publisher._pipeline
     vars(pipeline)["laws"] = FirstLaw(pipeline.laws)
     return publisher

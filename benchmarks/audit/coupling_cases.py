@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from fastdp.perturbers import Blocks, Flat
@@ -9,21 +11,13 @@ from fastdp.randomness.key import Key
 from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import ThresholdTask, held_out
-from fastdp_lab.audit.couplings import coupling_cases
-from fastdp_lab.audit.couplings.check import KEY, Case, Instance, Seen
+from fastdp_lab.audit.couplings import COUPLINGS
+from fastdp_lab.audit.couplings.check import Draw, Generator, Instance, Outputs, Shift, pick
+from fastdp_lab.audit.couplings.noise import KEY
 from fastdp_lab.audit.couplings.point_cases import event_of, of_points, shape_of
 from fastdp_lab.audit.couplings.points import COORDINATES, Batch
-from fastdp_lab.audit.couplings.stream_cases import noisy_choice, of_stream, publisher, shifted
-from fastdp_lab.audit.couplings.streams import (
-    BOUND,
-    Floats,
-    Generator,
-    Make,
-    altered,
-    choice_shift,
-    pick,
-    values_of,
-)
+from fastdp_lab.audit.couplings.stream_cases import noisy_choice, of_stream, publisher
+from fastdp_lab.audit.couplings.streams import BOUND, Floats, Make, altered, choice_shift, values_of
 
 #: Values of a stream on which blocks have changed their length.
 LONG = 1200
@@ -41,7 +35,7 @@ def turning(generator: Generator) -> tuple[Make, Floats, Floats, int]:
 
     def lengths(changed: int) -> bytes:
         # The noise of KEY is 0.
-        revision = make(KEY).release(np.concatenate([wild[:changed], calm[changed:]])).revision
+        revision = make(key=KEY).release(np.concatenate([wild[:changed], calm[changed:]])).revision
         assert revision is not None
         return revision.exponents.tobytes()
 
@@ -86,15 +80,12 @@ def choices(generator: Generator) -> Instance:
     x = values_of(generator, task.holdout)
     there = altered(generator, x, int(generator.integers(task.holdout)))
 
-    def publish(key: Key, values: Floats) -> Seen:
-        seen = Seen()
-        with seen.warned():
-            chooser = rule.start(task)
-            chooser.observe(values)
-            seen.add("theta", chooser.choose(held_out(key, chooser.pack())))
-        return seen
+    def publish(key: Key, values: Floats) -> Outputs:
+        chooser = rule.start(task)
+        chooser.observe(values)
+        yield "theta", chooser.choose(held_out(key, chooser.pack()))
 
-    shift = shifted(lambda key, shifts: choice_shift(rule, task, key, x, there, shifts))
+    shift: Shift = lambda table, shifts: choice_shift(rule, task, table.key, x, there, shifts)  # noqa: E731
     return Instance(rule.guarantee(task).epsilon, publish, x, there, shift)
 
 
@@ -105,18 +96,15 @@ def planted(generator: Generator) -> Instance:
     batches: list[Batch] = [(np.zeros((0, dim)), np.zeros((0, dim)), 0)]
     batches += [(np.full((30, dim), generator.choice(COORDINATES)), np.zeros((0, dim)), 0) for _ in range(count - 1)]
     event = event_of(generator, dim, count)
-    return of_points(
-        generator, lambda key: AdaptivePHDStream(**options, key=key), count, event=event, batches=batches
-    )
+    return of_points(generator, partial(AdaptivePHDStream, **options), count, event=event, batches=batches)
 
 
-def shipped() -> list[Case]:
-    """The wheel's cases, and these."""
-    return [
-        *coupling_cases(),
-        Case("adaptive-lengths", adaptive_lengths),
-        Case("adaptive-batches", adaptive_batches),
-        Case("flat-batches", flat_batches),
-        Case("choices", choices),
-        Case("phdstream-planted", planted),
-    ]
+#: The couplings of the package, and these.
+SHIPPED: dict[str, Draw] = {
+    **COUPLINGS,
+    "adaptive-lengths": adaptive_lengths,
+    "adaptive-batches": adaptive_batches,
+    "flat-batches": flat_batches,
+    "choices": choices,
+    "phdstream-planted": planted,
+}

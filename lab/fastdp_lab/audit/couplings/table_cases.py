@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from fastdp.guarantee import zcdp_loss
-from fastdp_lab.audit.couplings.check import Case, Shifts
-from fastdp_lab.audit.couplings.streams import Generator, pick
+from fastdp_lab.audit.couplings.check import Draw, Generator, no_shifts, pick
 from fastdp_lab.audit.couplings.tables import (
     BOUND,
     Release,
@@ -47,10 +45,10 @@ def rows_of(generator: Generator, count: int, people: tuple[str, ...], keys: tup
     """Random rows, half of them on the hour."""
     return [
         Row(
-            60 * int(generator.integers(HOURS)) + int(pick(generator, 0, 17)),
-            str(pick(generator, *keys)),
-            str(pick(generator, *people)),
-            float(pick(generator, *VALUES)),
+            60 * int(generator.integers(HOURS)) + pick(generator, 0, 17),
+            pick(generator, *keys),
+            pick(generator, *people),
+            pick(generator, *VALUES),
         )
         for _ in range(count)
     ]
@@ -59,55 +57,51 @@ def rows_of(generator: Generator, count: int, people: tuple[str, ...], keys: tup
 def unit_rows(generator: Generator, unit: str, contributions: int, keys: tuple[str, ...]) -> list[Row]:
     """The rows that one unit has; every other time all alike, which hurts most."""
     most = {"row": 1, "rows": contributions, "rows in a period": contributions}.get(unit, contributions + 2)
-    count = int(generator.integers(1, most + 1))
-    found = rows_of(generator, count, (UNIT,), keys)
+    found = rows_of(generator, int(generator.integers(1, most + 1)), (UNIT,), keys)
     if pick(generator, False, True):
-        worst = Row(150, str(pick(generator, *keys)), UNIT, float(pick(generator, -3.0, 10.0, 20.0)))
-        return [worst] * most
+        return [Row(150, pick(generator, *keys), UNIT, pick(generator, -3.0, 10.0, 20.0))] * most
     if "in a period" in unit:
-        found = [row._replace(minute=int(pick(generator, *PERIOD))) for row in found]
+        found = [row._replace(minute=pick(generator, *PERIOD)) for row in found]
     return found
 
 
 def tables_of(generator: Generator, choice: Choice, contributions: int) -> tuple[list[Row], list[Row]]:
     """A table without the unit's rows, and one with them, anywhere among the others."""
-    keys = ("a", "b", "c")
+    keys: tuple[str, ...] = ("a", "b", "c")
     others = rows_of(generator, int(generator.integers(0, 9)), ("p", "q", "r"), keys)
     # Both ends of the time are public, and so are the keys where they are the table's.
     others += [Row(0, "a", "end", 1.0), Row(60 * HOURS - 1, "a", "end", 2.0)]
-    if choice.unit in ("rows in a period", "person in a period"):
+    if "in a period" in choice.unit:
         # The same unit in other periods.
         others += [row._replace(minute=row.minute % 120) for row in rows_of(generator, 2, (UNIT,), keys)]
-    mine = tuple(sorted({row.key for row in others})) if choice.keys == "public" else keys
-    if choice.keys == "private":
-        mine = (*keys, "aa", "y", "z")
-    own = unit_rows(generator, choice.unit, contributions, mine)
+    if choice.keys == "public":
+        keys = tuple(sorted({row.key for row in others}))
+    elif choice.keys == "private":
+        keys = (*keys, "aa", "y", "z")
     both = list(others)
-    for row in own:
+    for row in unit_rows(generator, choice.unit, contributions, keys):
         both.insert(int(generator.integers(len(both) + 1)), row)
     return others, both
 
 
 def options_of(generator: Generator, choice: Choice) -> dict[str, Any]:
     """The parameters of a call."""
-    options: dict[str, Any] = {"every": "1h", "epsilon": float(pick(generator, 0.5, 1.0, 6.0))}
+    options: dict[str, Any] = {"every": "1h", "epsilon": pick(generator, 0.5, 1.0, 6.0)}
     if choice.kind != "counts":
-        options |= {"bound": BOUND, "resolution": pick(generator, None, 0.5)}
+        resolution = pick(generator, None, 0.5)
+        # On a coarse grid several candidates are one clip, which does not tell the winner.
+        options |= {"bound": BOUND, "resolution": None if choice.chooses else resolution}
         if not choice.chooses:
             ends = pick(generator, 4.0, 10.0, 0.5, (-10.0, -5.0), (-3.0, 10.0), (0.0, 10.0), (5.0, 10.0))
             options |= {"bound": (-BOUND, BOUND) if isinstance(ends, tuple) else BOUND, "clip": ends}
-        else:
-            # On a coarse grid several candidates are one clip, which does not tell the winner.
-            options["resolution"] = None
-    options |= {"contributions": 1 if choice.unit == "row" else int(pick(generator, 1, 2, 4))}
+    options["contributions"] = 1 if choice.unit == "row" else pick(generator, 1, 2, 4)
     if "in a period" in choice.unit:
         options["period"] = "2h"
         if choice.unit == "rows in a period":
             options["contributions"] = 2
     if choice.unit == "person in windows":
-        options["per_window"] = int(pick(generator, 1, 2))
         # No more rows of a person could count in three windows.
-        options["contributions"] = min(options["contributions"], 3)
+        options |= {"per_window": pick(generator, 1, 2), "contributions": min(options["contributions"], 3)}
     if "person" in choice.unit:
         options["who"] = "person"
     if choice.keys != "none":
@@ -115,9 +109,9 @@ def options_of(generator: Generator, choice: Choice) -> dict[str, Any]:
     if choice.keys in ("given", "public"):
         options["keys"] = "public" if choice.keys == "public" else ["b", "a", "q"]
     if choice.noise == "gaussian":
-        options |= {"noise": "gaussian", "delta": float(pick(generator, 1e-6, 0.01))}
-    elif choice.keys == "private":
-        options["delta"] = float(pick(generator, 1e-6, 0.01))
+        options["noise"] = "gaussian"
+    if choice.noise == "gaussian" or choice.keys == "private":
+        options["delta"] = pick(generator, 1e-6, 0.01)
     if pick(generator, False, True):
         options |= {"start": at(60), "stop": at(60 * 4)}
     return options
@@ -125,15 +119,14 @@ def options_of(generator: Generator, choice: Choice) -> dict[str, Any]:
 
 def choice_of(generator: Generator, kind: str, keys: str) -> Choice:
     """A unit, a noise, and whether the clip is chosen."""
-    unit, noise = str(pick(generator, *UNITS)), str(pick(generator, *NOISES))
-    return Choice(kind, keys, unit, noise, kind != "counts" and bool(pick(generator, False, True)))
+    unit, noise = pick(generator, *UNITS), pick(generator, *NOISES)
+    return Choice(kind, keys, unit, noise, kind != "counts" and pick(generator, False, True))
 
 
 def draw(generator: Generator, kind: str, keys: str, **fixed: Any) -> TableInstance:
     """An instance of a call; ``fixed`` are fields of its choice, or parameters."""
     choice = choice_of(generator, kind, keys)
-    named = {name: fixed.pop(name) for name in tuple(fixed) if name in Choice._fields}
-    choice = choice._replace(**named)
+    choice = choice._replace(**{name: fixed.pop(name) for name in tuple(fixed) if name in Choice._fields})
     options = {**options_of(generator, choice), **fixed}
     pair = tables_of(generator, choice, options["contributions"])
     return instance_of(generator, choice, options, pair, partial(batch_release, kind, options))
@@ -146,25 +139,16 @@ def instance_of(
     gaussian, private = choice.noise == "gaussian", choice.keys == "private"
     delta = options.get("delta", 0.0)
     # Private keys beside Gaussian noise have half of delta.
-    own = delta / 2.0 if gaussian and private else delta if private else 0.0
+    own = delta / (2.0 if gaussian else 1.0) if private else 0.0
     claim = options["epsilon"] if not gaussian else zcdp_loss(options["epsilon"], delta - own) ** 2 / 2.0
     x, there = pair if pick(generator, False, True) else pair[::-1]
-    return TableInstance(
-        claim,
-        partial(see_release, release),
-        x,
-        there,
-        lambda _: Shifts(),
-        gaussian,
-        release=release,
-        chooses=choice.chooses,
-        delta=own,
-    )
+    seen = partial(see_release, release)
+    return TableInstance(claim, seen, x, there, no_shifts, gaussian, release, choice.chooses, own)
 
 
 def draw_online(generator: Generator, kind: str, keys: str, **fixed: Any) -> TableInstance:
     """An instance of ``fastdp.Windows``: the same rows in the same batches, but the unit's; some come late."""
-    unit = fixed.pop("unit", None) or str(pick(generator, *UNITS))
+    unit = fixed.pop("unit", None) or pick(generator, *UNITS)
     # Windows close one by one: persons are bounded in a period, and in each of its windows.
     unit = "person in a period" if "person" in unit else unit
     choice = Choice(kind, keys, unit, "laplace", False)
@@ -177,22 +161,21 @@ def draw_online(generator: Generator, kind: str, keys: str, **fixed: Any) -> Tab
     else:
         options |= {"means": kind == "means", "bound": given["clip"], "resolution": given["resolution"]}
     if "person" in unit:
-        each = int(pick(generator, 1, 2))
+        each = pick(generator, 1, 2)
         options |= {"who": True, "per_window": each, "contributions": 2 * each}
     pair = tables_of(generator, choice, options["contributions"])
     release = partial(online_release, options, int(generator.integers(-1, 3)))
     return instance_of(generator, choice, options, batched(generator, *pair), release)
 
 
-def counted(rows: list[Row]) -> list[tuple[Row, int]]:
-    """Each row with the number of equal ones before it."""
-    return [(row, rows[:number].count(row)) for number, row in enumerate(rows)]
-
-
 def batched(generator: Generator, others: list[Row], both: list[Row]) -> tuple[Any, Any]:
     """Both tables in the same three batches, each followed by the same clock."""
+
+    def counted(rows: list[Row]) -> list[tuple[Row, int]]:
+        """Each row with the number of equal ones before it, so that it is in the same batch in both tables."""
+        return [(row, rows[:number].count(row)) for number, row in enumerate(rows)]
+
     clocks = sorted(generator.integers(0, 60 * HOURS + 60, 3).tolist())
-    # By content and how many equal rows came before, so that a row is in the same batch in both tables.
     numbers = {row: int(generator.integers(3)) for row in sorted(counted(both))}
 
     def split(rows: list[Row]) -> list[tuple[int, list[Row]]]:
@@ -202,16 +185,12 @@ def batched(generator: Generator, others: list[Row], both: list[Row]) -> tuple[A
     return split(others), split(both)
 
 
-def table_cases() -> list[Case]:
-    """Calls on tables by rule of keys, and ``Windows``; none where their packages are missing."""
-    if find_spec("pyarrow") is None or find_spec("narwhals") is None:
-        return []
-    drawn: dict[str, Callable[[Generator], TableInstance]] = {
-        f"{kind}-{keys}": partial(draw, kind=kind, keys=keys) for kind in KINDS for keys in KEY_RULES
-    }
-    drawn |= {
+#: Calls on tables by rule of keys, and ``Windows``; none where their packages are missing.
+TABLES: dict[str, Draw] = {}
+if find_spec("pyarrow") is not None and find_spec("narwhals") is not None:
+    TABLES |= {f"{kind}-{keys}": partial(draw, kind=kind, keys=keys) for kind in KINDS for keys in KEY_RULES}
+    TABLES |= {
         f"windows-{kind}-{keys}": partial(draw_online, kind=kind, keys=keys)
         for kind in KINDS
         for keys in ("none", "given")
     }
-    return [Case(name, each) for name, each in drawn.items()]

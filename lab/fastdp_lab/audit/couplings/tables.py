@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import fastdp
-from fastdp.randomness.given import Name
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId
-from fastdp_lab.audit.couplings.check import BoundSums, Finding, Instance, Seen, Shifts, Table
+from fastdp import Key
+from fastdp.randomness.words import Purpose
+from fastdp_lab.audit.couplings.check import Finding, Instance, Outputs, reloaded
+from fastdp_lab.audit.couplings.noise import KEYS, BoundSums, Shifts, Table
 
 BEGIN = datetime(2024, 1, 1)
-#: Counts of the keys' rows.
-KEYS = Name(("keys",), 0, StreamId(Purpose.CHAIN))
 #: Noise that lets any small count pass, and noise that lets any candidate win.
 SURE, WINS = 2**40, 2**55
 #: Of values; and how many of the candidates for the clip, from the bound down, may win.
@@ -39,17 +36,7 @@ _TAIL = Context(prec=60)
 
 
 class Row(NamedTuple):
-    """A row of a small table.
-
-    Attributes
-    ----------
-    minute : int
-        From :data:`BEGIN` on.
-    key, person : str
-        Its key and person.
-    value : float
-        What is summed.
-    """
+    """A row of a small table: minutes from :data:`BEGIN` on, its key and person, and the value that is summed."""
 
     minute: int
     key: str
@@ -71,14 +58,9 @@ def batch_release(kind: str, options: dict[str, Any], key: Key, rows: Rows) -> l
     """A call of ``fastdp.totals``, ``counts`` or ``means``."""
     import pyarrow
 
-    frame = pyarrow.table(
-        {
-            "at": pyarrow.array([at(row.minute) for row in rows], pyarrow.timestamp("us")),
-            "key": pyarrow.array([row.key for row in rows], pyarrow.string()),
-            "person": pyarrow.array([row.person for row in rows], pyarrow.string()),
-            "value": pyarrow.array([row.value for row in rows], pyarrow.float64()),
-        }
-    )
+    types = {"at": pyarrow.timestamp("us"), "key": pyarrow.string(), "person": pyarrow.string()}
+    schema = pyarrow.schema({**types, "value": pyarrow.float64()})
+    frame = pyarrow.Table.from_pylist([{"at": at(row.minute), **row._asdict()} for row in rows], schema)
     columns = ("at",) if kind == "counts" else ("value", "at")
     return [getattr(fastdp, kind)(frame, *columns, key=key, **options)]
 
@@ -86,56 +68,45 @@ def batch_release(kind: str, options: dict[str, Any], key: Key, rows: Rows) -> l
 def online_release(options: dict[str, Any], saved: int, key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
     """A ``fastdp.Windows``: rows are added, then the clock moves; the state is saved after one of the calls."""
     windows = fastdp.Windows(key=key, **options)
+    given = {"values": not options.get("counts"), "keys": options.get("by"), "persons": options.get("who")}
     found = []
     for number, (clock, rows) in enumerate(batches):
-        given: dict[str, Any] = {}
-        if not options.get("counts"):
-            given["values"] = [row.value for row in rows]
-        if options.get("by"):
-            given["keys"] = [row.key for row in rows]
-        if options.get("who"):
-            given["persons"] = [row.person for row in rows]
-        found.append(windows.add(np.array([at(row.minute) for row in rows], "datetime64[us]"), **given))
+        columns = {name: [getattr(row, name[:-1]) for row in rows] for name, wanted in given.items() if wanted}
+        found.append(windows.add(np.array([at(row.minute) for row in rows], "datetime64[us]"), **columns))
         if number == saved:
-            windows = Seen().reloaded(windows)
+            windows = reloaded(windows)
         found.append(windows.advance(at(clock)))
     return found
 
 
-def see_table(seen: Seen, table: Any) -> None:
+def see_table(table: Any) -> Outputs:
     """All that a released table shows."""
-    frame = table.arrow
-    seen.add("frame", frame.to_pydict(), str(frame.schema))
     sums = table.sums
-    seen.add("windows", sums.edges)
-    seen.add("keys", sums.keys)
-    for name, value in sorted(vars(sums).items()):
-        if name not in ("edges", "keys", "columns"):
-            seen.add(name, value)
-    seen.add("noise", [(name, str(each.noise), each.resolution) for name, each in sums.columns.items()])
-    seen.add("guarantee", table.guarantee, table.guarantee.derivation)
-    seen.add("print", repr(table), str(table), table._repr_html_(), len(table))
+    yield "frame", table.arrow.to_pydict(), str(table.arrow.schema)
+    yield "windows", sums.edges
+    yield "keys", sums.keys
+    yield from (item for item in sorted(vars(sums).items()) if item[0] not in ("edges", "keys", "columns"))
+    yield "noise", [(name, str(each.noise), each.resolution) for name, each in sums.columns.items()]
+    yield "guarantee", table.guarantee, table.guarantee.derivation
+    yield "print", repr(table), str(table), table._repr_html_(), len(table)
     if len(table):
         width = len(sums.edges) - 1
-        seen.add("ranges", table.estimate([0], [width]), *table.interval([0], [width], revised=True))
+        yield "ranges", table.estimate([0], [width]), *table.interval([0], [width], revised=True)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "table.csv"
             table.write(path)
-            seen.add("file", path.read_bytes(), path.with_name("table.csv.json").read_bytes())
+            yield "file", path.read_bytes(), path.with_name("table.csv.json").read_bytes()
 
 
-def see_release(release: Release, key: Key, rows: Any) -> Seen:
-    """A release, its warnings and log lines."""
-    seen = Seen()
-    with seen.warned():
-        for table in release(key, rows):
-            see_table(seen, table)
-    return seen
+def see_release(release: Release, key: Key, rows: Any) -> Outputs:
+    """A release."""
+    for table in release(key, rows):
+        yield from see_table(table)
 
 
 @dataclass(frozen=True)
 class TableInstance(Instance):
-    """Two adjacent tables; ``shifts`` has none that are known beforehand."""
+    """Two adjacent tables; there are no shifts that are known beforehand."""
 
     #: The call.
     release: Release = lambda *_: []
@@ -147,70 +118,55 @@ class TableInstance(Instance):
     def check(self, seed: int) -> Finding:
         """Couple the choices, then force all noisy sums equal."""
         before, after, event = Shifts(), Shifts(), 0.0
-        places: list[dict[str, int]] = [{}, {}]
-        if self.delta:
-            places = [self._candidates(seed, rows) for rows in (self.x, self.x_adjacent)]
-            # Keys of one table alone stay below the threshold but for an event of small probability.
-            for shifts, mine, others, rows in (
-                (before, *places, self.x),
-                (after, *places[::-1], self.x_adjacent),
-            ):
-                alone = [place for key, place in mine.items() if key not in others]
-                shifts.fixed[KEYS] = dict.fromkeys(alone, -SURE)
-                event += sum(self._passes(seed, rows, key, mine[key]) for key in mine if key not in others)
-            if seed % 2:
-                # Draws that release all the others.
-                before.fixed[KEYS] |= {place: SURE for key, place in places[0].items() if key in places[1]}
-        if self.chooses:
-            self._couple_choice(seed, before, after, partial(self._wanted, places))
-        table = Table(seed, before)
-        here = self.publish(table.key, self.x)
-        wanted = self._wanted(places, table.bound)
-        moved = Table(seed, after, wanted)
-        there = self.publish(moved.key, self.x_adjacent)
-        if not places[0] or not places[1]:
-            # No key is counted where a table has none.
-            for each in (table, moved):
-                each.scales.pop(KEYS, None)
-        found = self.compared((table, here), (moved, there))
-        return replace(found, ratio=max(found.ratio, event / self.delta)) if event else found
+        first, second = (self._candidates(seed, rows) for rows in (self.x, self.x_adjacent))
+        # Keys of one table alone stay below the threshold but for an event of small probability.
+        for shifts, mine, others, rows in (
+            (before, first, second, self.x),
+            (after, second, first, self.x_adjacent),
+        ):
+            alone = [key for key in mine if key not in others]
+            shifts.fixed[KEYS] = {mine[key]: -SURE for key in alone}
+            event += sum(self._passes(seed, rows, key, mine[key]) for key in alone)
+        if seed % 2:
+            # Draws that release all the others.
+            before.fixed[KEYS] |= {place: SURE for key, place in first.items() if key in second}
 
-    def _wanted(self, places: list[dict[str, int]], sums: BoundSums) -> BoundSums:
-        """The sums of the first table, in the places of the second one."""
-        if not self.delta:
-            return dict(sums)
-        first, second = places
-        return {**sums, KEYS: {second[key]: sums[KEYS][first[key]] for key in first.keys() & second.keys()}}
+        def wanted(sums: BoundSums) -> BoundSums:
+            """The sums of the first table, in the places of the second one."""
+            moved = {second[key]: sums[KEYS][first[key]] for key in first.keys() & second.keys()}
+            return {**sums, KEYS: moved} if self.delta else {**sums}
+
+        if self.chooses:
+            self._couple_choice(seed, before, after, wanted)
+        # No key is counted where a table has none.
+        uncounted = () if first and second else (KEYS,)
+        found = self.coupled(Table(seed, before), lambda sums: Table(seed, after, wanted(sums)), *uncounted)
+        return found._replace(ratio=max(found.ratio, event / self.delta)) if event else found
 
     # Private keys.
 
     def _candidates(self, seed: int, rows: Any) -> dict[str, int]:
-        """Places of all keys in the order in which their counts get noise."""
-        sure = Shifts()
-        sure.fixed[KEYS] = dict.fromkeys(range(MOST_KEYS), SURE)
-        return {key: place for place, key in enumerate(self._keys(Table(seed, sure), rows))}
-
-    def _keys(self, table: Table, rows: Any) -> list[str]:
-        found: list[str] = self._released(table, rows).sums.keys["key"]
-        return found
+        """Places of all keys in the order in which their counts get noise; none if keys are not private."""
+        if not self.delta:
+            return {}
+        sure = Shifts({KEYS: dict.fromkeys(range(MOST_KEYS), SURE)})
+        return {key: place for place, key in enumerate(self._released(Table(seed, sure), rows).keys["key"])}
 
     def _released(self, table: Table, rows: Any) -> Any:
-        return self.release(table.key, rows)[0]
+        return self.release(table.key, rows)[0].sums
 
     def _passes(self, seed: int, rows: Any, key: str, place: int) -> float:
         """The probability that a key is released."""
-        scale = Fraction(1)
+        table = Table(seed)
 
         def released(noise: int) -> bool:
-            nonlocal scale
-            shifts = Shifts()
-            shifts.fixed[KEYS] = {place: noise}
-            table = Table(seed, shifts)
-            found = key in self._keys(table, rows)
-            (scale,) = table.scales[KEYS]
-            return found
+            nonlocal table
+            table = Table(seed, Shifts({KEYS: {place: noise}}))
+            return key in self._released(table, rows).keys["key"]
 
-        return tail(_least(released, 1, 64), scale)
+        least = _least(released, 1, 64)
+        (scale,) = table.scales[KEYS]
+        return tail(least, scale)
 
     # The clip.
 
@@ -224,16 +180,14 @@ class TableInstance(Instance):
         (scale,) = table.scales[name]
         winner = seed % CANDIDATES
 
-        def clip_under(shifts: Shifts, sums: BoundSums | None, rows: Any, noise: int) -> Any:
-            own = Shifts()
-            own.fixed = {**shifts.fixed, name: {winner: noise}}
-            return self._released(Table(seed, own, sums), rows).sums.clip
+        def clip_under(noise: int, shifts: Shifts, rows: Any, sums: BoundSums | None = None) -> Any:
+            own = Shifts({**shifts.fixed, name: {winner: noise}})
+            return self._released(Table(seed, own, sums), rows).clip
 
-        clip = clip_under(before, None, self.x, WINS)
-        step = max(1, int(scale * Fraction(PRECISION)))
+        clip, step = clip_under(WINS, before, self.x), max(1, int(scale * Fraction(PRECISION)))
         sums = wanted(table.bound)
-        here = _least(lambda noise: bool(clip_under(before, None, self.x, noise) == clip), step, step << 16)
-        there = _least(lambda noise: bool(clip_under(after, sums, self.x_adjacent, noise) == clip), step, step << 16)
+        here = _least(lambda noise: bool(clip_under(noise, before, self.x) == clip), step, step << 16)
+        there = _least(lambda noise: bool(clip_under(noise, after, self.x_adjacent, sums) == clip), step, step << 16)
         before.fixed[name], after.fixed[name] = {winner: WINS}, {winner: WINS}
         # Thresholds are known to a step, which is in favour of the claim.
         after.loss += float(max(0, there - here - step) / scale)
