@@ -165,7 +165,7 @@ def negative_controls() -> list[Case]:
         Case("recounted", one_run(recounting, runs.trees), *late_events(10), SLOW, (runs.repeated_counts,)),
         Case(
             "one-event",
-            controls.claiming(adaptive_points(1.0), 1.0),
+            controls.claiming(one_run(adaptive_points(1.0), runs.trees), 1.0),
             *late_events(4, 2),
             SLOW,
             (runs.repeated_counts,),

@@ -16,7 +16,7 @@ from fastdp_lab.audit.couplings.check import Draw, Generator, Instance, Outputs,
 from fastdp_lab.audit.couplings.noise import KEY
 from fastdp_lab.audit.couplings.point_cases import event_of, of_points, shape_of
 from fastdp_lab.audit.couplings.points import COORDINATES, Batch
-from fastdp_lab.audit.couplings.stream_cases import noisy_choice, of_stream, publisher
+from fastdp_lab.audit.couplings.stream_cases import noisy_choice, of_pair, of_stream, publisher
 from fastdp_lab.audit.couplings.streams import BOUND, Floats, Make, altered, choice_shift, values_of
 
 #: Values of a stream on which blocks have changed their length.
@@ -50,19 +50,19 @@ def turning(generator: Generator) -> tuple[Make, Floats, Floats, int]:
 def adaptive_lengths(generator: Generator) -> Instance:
     """Where true sums would change the length of blocks."""
     make, x, there, place = turning(generator)
-    return of_stream(generator, make, pair=(x, there, place))
+    return of_pair(generator, make, x, there, [place])
 
 
 def adaptive_batches(generator: Generator) -> Instance:
     """Blocks of one value past the border of a batch of noise."""
     make = publisher(generator, perturber=Blocks(), max_range=4, epsilon=2.0)
-    return of_stream(generator, make, 2100, place=int(pick(generator, 1023, 1024, 1025, 2047, 2048)))
+    return of_stream(generator, make, 2100, pick(generator, 1023, 1024, 1025, 2047, 2048))
 
 
 def flat_batches(generator: Generator) -> Instance:
     """Past the border of a batch of noise."""
     make = publisher(generator, perturber=Flat())
-    return of_stream(generator, make, 65_600, place=int(pick(generator, 65_535, 65_536, 65_599)))
+    return of_stream(generator, make, 65_600, pick(generator, 65_535, 65_536, 65_599))
 
 
 def choices(generator: Generator) -> Instance:

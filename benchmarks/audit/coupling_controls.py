@@ -34,9 +34,9 @@ from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels import block_lengths
 from fastdp_lab.audit.couplings.check import Draw, Generator, Instance, pick
-from fastdp_lab.audit.couplings.point_cases import of_points, running_counts, selective
+from fastdp_lab.audit.couplings.point_cases import of_points, running_counts, selective_counting
 from fastdp_lab.audit.couplings.points import Event
-from fastdp_lab.audit.couplings.stream_cases import events, of_stream, publisher, whole, windows
+from fastdp_lab.audit.couplings.stream_cases import events, of_pair, of_stream, publisher, whole, windows
 from fastdp_lab.audit.couplings.streams import Make
 
 Floats = NDArray[np.float64]
@@ -188,7 +188,7 @@ def peeking_threshold(generator: Generator) -> Instance:
 def true_lengths(generator: Generator) -> Instance:
     """At the value that changes the true lengths."""
     make, x, there, place = turning(generator)
-    return of_stream(generator, _scheduled(make, TrueLengthsSchedule), saves=False, pair=(x, there, place))
+    return of_pair(generator, _scheduled(make, TrueLengthsSchedule), x, there, [place], saves=False)
 
 
 def shared_trees(generator: Generator) -> Instance:
@@ -201,7 +201,7 @@ def refined_free(generator: Generator) -> Instance:
     epsilon, renewal = float(pick(generator, 0.5, 1.0, 6.0)), RenewFromPublished(1 / 3, 1)
     options = {"threshold": ScaleFree(), "max_range": 4, "epsilon": 1.5 * epsilon}
     make = publisher(generator, perturber=Hierarchy(2, prune=0), renewal=renewal, **options)
-    return of_stream(generator, make, 30, saves=False, epsilon=epsilon)
+    return dataclasses.replace(of_stream(generator, make, 30, saves=False), claim=epsilon)
 
 
 class FreeChoice(WholeStream):
@@ -272,20 +272,14 @@ def papers_score(generator: Generator) -> Instance:
     added, removed = (points.reshape(-1, 1) for points in attack(20, 1.0))
     event = Event(0, np.zeros((1, 1)), removal=False, here=False)
     kind = {"max_depth": 20, "score": "paper", "threshold": -1.0, "total_share": 0.0}
-    return of_points(
-        generator,
-        partial(PHDStream, Box(0, 1), 2.0, **kind),
-        1,
-        saves=False,
-        event=event,
-        batches=[(added, removed, 0)],
-        epsilon=2.0,
-    )
+    make = partial(PHDStream, Box(0, 1), 2.0, **kind)
+    right = of_points(generator, make, 1, saves=False, event=event, batches=[(added, removed, 0)])
+    return dataclasses.replace(right, claim=2.0)
 
 
 def one_counter_key(generator: Generator) -> Instance:
     """Two counters with one noise."""
-    return selective(generator, lambda key: OneCounterKey.of(key, key.given, ()))
+    return selective_counting(generator, lambda key: OneCounterKey.of(key, key.given, ()))
 
 
 #: Each must fail in some instance.

@@ -30,6 +30,7 @@ from fastdp_lab.baselines.w_event import SCHEMES, WEvent
 
 FAST, MEDIUM, REPEATED, MANY, SLOW = 10_000_000, 1_000_000, 300_000, 60_000, 20_000
 Pair = tuple[Any, Any]
+Statistic = Callable[[Floats], Floats]
 
 #: One event more at the first step.
 EVENT: Pair = [1, 0, 0, 0], [0, 0, 0, 0]
@@ -219,10 +220,9 @@ def selective(key: Key, *, epsilon: float) -> SelectiveCounting:
     return SelectiveCounting([Simple(), Simple()], coin, epsilon / 2.0, key=key)
 
 
-def adaptive_points(epsilon: float, *, max_depth: int = 0, factor: float = 1.0, **options: Any) -> OneRun:
+def adaptive_points(epsilon: float, *, max_depth: int = 0, **options: Any) -> partial[AdaptivePHDStream]:
     """Cells on [0, 1] that follow counts; of depth 0 it only counts."""
-    options = {"period": 1, **options}
-    return one_run(partial(AdaptivePHDStream, Box(0, 1), epsilon, max_depth=max_depth, **options), runs.trees, factor)
+    return partial(AdaptivePHDStream, Box(0, 1), epsilon, max_depth=max_depth, **{"period": 1, **options})
 
 
 # Cases.
@@ -298,106 +298,89 @@ def _at_once(epsilon: float) -> list[Case]:
     ]
 
 
+def _once(
+    name: str,
+    make: Callable[..., Any],
+    see: See,
+    pair: Pair,
+    trials: int = SLOW,
+    *events: Statistic,
+    factor: float = 1.0,
+) -> Case:
+    """A new object for each run."""
+    return Case(name, one_run(make, see, factor), *pair, trials, events)
+
+
 def _streams(epsilon: float) -> list[Case]:
     single, long_blocks = single_blocks(epsilon), fixed(Blocks(), epsilon, max_range=256)
     pruned = fixed(Hierarchy(2, prune=1), epsilon, max_range=4, smoother=Recent())
-    withheld = one_run(composed(epsilon, renewal=RenewFromHoldout(1, 4)), pieces)
-    quantile, four = PAKQuantile(p=0.5, beta=0.4, delta=1e-3), [4, 4, 4, 4]
-    pak = one_run(partial(fastdp.PAK, epsilon, 1e-3, 4.0, 5, holdout=4, threshold=quantile), pieces)
+    withheld = composed(epsilon, renewal=RenewFromHoldout(1, 4))
+    refined = composed(epsilon, renewal=RenewFromPublished(0.5, 1))
+    quantile, four, zeros = PAKQuantile(p=0.5, beta=0.4, delta=1e-3), [4, 4, 4, 4], [0] * 4
+    pak = partial(fastdp.PAK, epsilon, 1e-3, 4.0, 5, holdout=4, threshold=quantile)
     tree = partial(fastdp.PAK, epsilon, 0.0, 4.0, 4, threshold=Fixed(4.0), resolution=1.0)
-    users, known = (
-        one_run(topl(epsilon), runs.collected),
-        partial(fastdp.ToPL, epsilon, 4.0, 1, 16, threshold=Fixed(4.0)),
-    )
+    one_sum, sums = lagging(epsilon, 5, lag_sums=False), lagging(epsilon, 8, lag_sums=True)
+    lag_statistic = runs.open_sums([1, 2, 4], [0.0, 4.0, 12.0])
+    users, known = topl(epsilon), partial(fastdp.ToPL, epsilon, 4.0, 1, 16, threshold=Fixed(4.0))
+    baselines = {each: partial(WEvent, each, epsilon, 4.0, 2, resolution=1.0) for each in SCHEMES}
     blocks_of_four: Pair = [4.0] + [0.0] * 15, [0.0] * 16
-    two_rows: Pair = [[4, 0, 0, 0], [0] * 4], [[0] * 4, [0] * 4]
+    two_rows: Pair = [[4, 0, 0, 0], zeros], [zeros, zeros]
     return [
-        Case("tops-blocks", one_run(pruned, pieces), [[4], [0], [0], [0]], [[0], [0], [0], [0]], SLOW),
-        Case("tops-withheld", withheld, *LATER_HOLDOUT, SLOW),
-        Case("tops-withheld-period", withheld, *PERIOD, SLOW),
-        Case("tops-refined", one_run(composed(epsilon, renewal=RenewFromPublished(0.5, 1)), pieces), *PERIOD, MANY),
-        Case("adaptive", one_run(single, pieces), *two_rows, SLOW),
-        Case("adaptive-revised", one_run(long_blocks, runs.revised), *blocks_of_four, SLOW),
-        Case("adaptive-revised-sums", one_run(long_blocks, runs.revised_sums), *blocks_of_four, SLOW),
-        Case("adaptive-rising", one_run(rising(epsilon), runs.risen(len(GROWTH))), *RISEN, SLOW // 4),
+        _once("tops-blocks", pruned, pieces, ([[4], [0], [0], [0]], [[0], [0], [0], [0]])),
+        _once("tops-withheld", withheld, pieces, LATER_HOLDOUT),
+        _once("tops-withheld-period", withheld, pieces, PERIOD),
+        _once("tops-refined", refined, pieces, PERIOD, MANY),
+        _once("adaptive", single, pieces, two_rows),
+        _once("adaptive-revised", long_blocks, runs.revised, blocks_of_four),
+        _once("adaptive-revised-sums", long_blocks, runs.revised_sums, blocks_of_four),
+        _once("adaptive-rising", rising(epsilon), runs.risen(len(GROWTH)), RISEN, SLOW // 4),
         # A value before the first difference is published with one noise, a value after it with two.
-        Case("replay-prefix", one_run(single, runs.replay), *REPLAY_PREFIX, SLOW),
-        Case("replay-after", one_run(single, runs.replay, factor=2.0), *REPLAY_AFTER, SLOW),
-        Case("events", one_run(events(epsilon), pieces), [EVENT[0]], [EVENT[1]], SLOW),
-        *(
-            Case(f"w-event-{scheme}", one_run(baseline, runs.published), *PAIR, SLOW)
-            for scheme, baseline in (
-                (each, partial(WEvent, each, epsilon, 4.0, 2, resolution=1.0)) for each in SCHEMES
-            )
-        ),
+        _once("replay-prefix", single, runs.replay, REPLAY_PREFIX),
+        _once("replay-after", single, runs.replay, REPLAY_AFTER, factor=2.0),
+        _once("events", events(epsilon), pieces, ([EVENT[0]], [EVENT[1]])),
+        *(_once(f"w-event-{scheme}", make, runs.published, PAIR) for scheme, make in baselines.items()),
         Case("release-many", many_rows(epsilon), *two_rows, SLOW),
-        Case("pak", pak, [four, [4]], [four, [0]], SLOW),
-        Case("pak-holdout", pak, [[0, 0, 4, 4], [4]], [[0, 4, 4, 4], [4]], SLOW),
-        Case(
-            *("pak-tree", one_run(tree, pieces), [[4, 0], [0, 0]], [[0, 0], [0, 0]], SLOW),
-            events=(runs.open_sums([1, 2, 5]),),
-        ),
-        Case(
-            "pak-lag-sum",
-            one_run(lagging(epsilon, 5, lag_sums=False), pieces),
-            [four, [4]],
-            [[0, 4, 4, 4], [4]],
-            SLOW,
-        ),
-        Case(
-            "pak-lag-sums",
-            one_run(lagging(epsilon, 8, lag_sums=True), pieces),
-            *([four, [0] * 4], [[0, 4, 4, 4], [0] * 4], SLOW),
-            events=(runs.open_sums([1, 2, 4], [0.0, 4.0, 12.0]),),
-        ),
-        Case("topl", users, [4.0, 0.0], [4.0, 4.0], SLOW),
-        Case("topl-holdout", users, [0.0, 2.0], [4.0, 2.0], SLOW),
-        Case("topl-chunks", one_run(known, pieces), [[4.0], [4.0]], [[0.0], [4.0]], SLOW),
+        _once("pak", pak, pieces, ([four, [4]], [four, [0]])),
+        _once("pak-holdout", pak, pieces, ([[0, 0, 4, 4], [4]], [[0, 4, 4, 4], [4]])),
+        _once("pak-tree", tree, pieces, ([[4, 0], [0, 0]], [[0, 0], [0, 0]]), SLOW, runs.open_sums([1, 2, 5])),
+        _once("pak-lag-sum", one_sum, pieces, ([four, [4]], [[0, 4, 4, 4], [4]])),
+        _once("pak-lag-sums", sums, pieces, ([four, zeros], [[0, 4, 4, 4], zeros]), SLOW, lag_statistic),
+        _once("topl", users, runs.collected, ([4.0, 0.0], [4.0, 4.0])),
+        _once("topl-holdout", users, runs.collected, ([0.0, 2.0], [4.0, 2.0])),
+        _once("topl-chunks", known, pieces, ([[4.0], [4.0]], [[0.0], [4.0]])),
     ]
 
 
 def _points(epsilon: float) -> list[Case]:
-    def phdstream(factor: float = 0.5, max_depth: int = 0, **options: Any) -> OneRun:
+    def counting(name: str, pair: Pair, factor: float = 0.5, max_depth: int = 0, **options: Any) -> Case:
         """A publisher on [0, 1]; of depth 0 it only counts, with half of epsilon."""
         make = partial(PHDStream, Box(0, 1), epsilon, max_depth=max_depth, **options)
-        return one_run(make, runs.trees, 1.0 if max_depth else factor)
+        return _once(f"phdstream{name}", make, runs.trees, pair, factor=1.0 if max_depth else factor)
+
+    def following(
+        name: str, pair: Pair, *events: Statistic, factor: float = 1.0, share: float = 1.0, **options: Any
+    ) -> Case:
+        """The same for cells that follow counts, by so much of epsilon."""
+        make = adaptive_points(share * epsilon, **options)
+        return _once(f"phdstream-adaptive{name}", make, runs.trees, pair, SLOW, *events, factor=factor)
 
     first = [0.1] * 40
-    adaptive = partial(adaptive_points, epsilon)
-    cases: list[tuple[str, OneRun, Pair]] = [
-        ("", phdstream(max_depth=4), (additions([0.1] * 5, [0.1] * 3), additions([0.1] * 6, [0.1] * 3))),
-        ("-counts", phdstream(), late_events(2)),
-        # A single cell: half for the whole, and three tenths for the cell, because nothing is decided.
-        ("-whole", phdstream(0.8, total_share=0.5), late_events(2)),
-        ("-removal", phdstream(), (additions(first, []), [(first, []), ([], [0.1])])),
-        ("-two-events", phdstream(sensitivity=2), late_events(3, 2)),
-        # Points that are added and then none: the counter of a leaf that was merged settles.
-        (
-            "-settling",
-            phdstream(counter=Block(2, settles=True), max_depth=1),
-            (additions([0.1] * 2, [], [], []), additions([0.1] * 3, [], [], [])),
-        ),
-        ("-adaptive", adaptive(max_depth=2, period=2), late_events(4)),
-        ("-adaptive-first", adaptive(factor=0.5), (additions(first), additions([*first, 0.1]))),
-        # Next to nothing at first, so that PrivTree plants the second count; half needs twice epsilon to be detected.
-        (
-            "-adaptive-planted",
-            adaptive_points(2.0 * epsilon, max_depth=2, shrink=False),
-            (additions([], [0.1]), additions([], [])),
-        ),
-    ]
+    merged = additions([0.1] * 2, [], [], []), additions([0.1] * 3, [], [], [])
     return [
-        Case(
-            *("selective-counting", one_run(partial(selective, epsilon=epsilon), runs.chosen_counts), *EVENT, SLOW),
-        ),
-        *(Case(f"phdstream{name}", mechanism, *pair, SLOW) for name, mechanism, pair in cases),
-        Case(
-            "phdstream-adaptive-two-events",
-            adaptive(sensitivity=2),
-            *late_events(4, 2),
-            SLOW,
-            events=(runs.repeated_counts,),
-        ),
+        _once("selective-counting", partial(selective, epsilon=epsilon), runs.chosen_counts, EVENT),
+        counting("", (additions([0.1] * 5, [0.1] * 3), additions([0.1] * 6, [0.1] * 3)), max_depth=4),
+        counting("-counts", late_events(2)),
+        # A single cell: half for the whole, and three tenths for the cell, because nothing is decided.
+        counting("-whole", late_events(2), 0.8, total_share=0.5),
+        counting("-removal", (additions(first, []), [(first, []), ([], [0.1])])),
+        counting("-two-events", late_events(3, 2), sensitivity=2),
+        # Points that are added and then none: the counter of a leaf that was merged settles.
+        counting("-settling", merged, counter=Block(2, settles=True), max_depth=1),
+        following("", late_events(4), max_depth=2, period=2),
+        following("-first", (additions(first), additions([*first, 0.1])), factor=0.5),
+        # Next to nothing at first, so that PrivTree plants the second count; half needs twice epsilon to be detected.
+        following("-planted", (additions([], [0.1]), additions([], [])), share=2.0, max_depth=2, shrink=False),
+        following("-two-events", late_events(4, 2), runs.repeated_counts, sensitivity=2),
     ]
 
 
@@ -407,20 +390,17 @@ def _tables(epsilon: float) -> list[Case]:
         return []
     windows = partial(fastdp.Windows, "1d", start=runs.START, resolution=1.0, epsilon=epsilon)
     person = partial(windows, bound=4.0, contributions=2, per_window=1, period="2d", who=True)
-    others, days = [(0, 1.0, "b"), (1, 2.0, "c")], [(0, 4.0, "a"), (1, 4.0, "a")]
-    row = [*others, (0, 4.0, "a")], others
+    others, mine = [(0, 1.0, "b"), (1, 2.0, "c")], (0, 4.0, "a")
+    # The third row of the person is dropped, and those of others stay.
+    further = [mine, (1, 4.0, "a"), (1, 4.0, "a"), *others]
     # All other rows with the second key are dropped, so that of the rows that count only this person's has it.
     keyed = [(person, key) for person in "bc" for key in "xy"]
+    row: Pair = [*others, mine], others
     return [
-        Case("totals", one_run(partial(windows, bound=4.0), runs.windows_of()), *row, SLOW),
-        # The third row of the person is dropped, and those of others stay.
-        Case(
-            "totals-persons",
-            one_run(person, runs.windows_of(who=True)),
-            *([*days, (1, 4.0, "a"), *others], others, SLOW),
-        ),
-        Case("counts", one_run(partial(windows, counts=True), runs.windows_of(values=False)), *row, SLOW),
+        _once("totals", partial(windows, bound=4.0), runs.windows_of(), row),
+        _once("totals-persons", person, runs.windows_of(who=True), (further, others)),
+        _once("counts", partial(windows, counts=True), runs.windows_of(values=False), row),
         Case("totals-gaussian", person_of_two_days(epsilon), [4, 4], [0, 0], FAST, (both_days,)),
         Case("counts-public-keys", runs.keys_of_table(epsilon), [*keyed, ("a", "y")], keyed, SLOW),
-        Case("means", one_run(partial(windows, bound=4.0, means=True), runs.windows_of()), *row, SLOW),
+        _once("means", partial(windows, bound=4.0, means=True), runs.windows_of(), row),
     ]

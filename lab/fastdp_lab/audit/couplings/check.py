@@ -37,9 +37,9 @@ Shift = Callable[[Table, Shifts], None]
 ROUNDING = 1e-9
 
 
-def pick(generator: Generator, *options: Any) -> Any:
+def pick(rng: Generator, *options: Any) -> Any:
     """One of several."""
-    return options[int(generator.integers(len(options)))]
+    return options[int(rng.integers(len(options)))]
 
 
 def no_shifts(table: Table, shifts: Shifts) -> None:

@@ -39,22 +39,22 @@ COUNTERS = Simple(), Block(3), Block(3, settles=True), BinaryTree(4), BinaryTree
 # Counters.
 
 
-def counter_of(generator: Generator) -> Counter:
+def counter_of(rng: Generator) -> Counter:
     """One of all counters, with trees and blocks short enough to end."""
-    counter: Counter = pick(generator, *COUNTERS)
+    counter: Counter = pick(rng, *COUNTERS)
     return counter
 
 
-def running_counts(generator: Generator, counter: Counter | None = None) -> Instance:
+def running_counts(rng: Generator, counter: Counter | None = None) -> Instance:
     """Several running sums, one event in one of them; by default with any counter."""
-    saves, counter = counter is None, counter_of(generator) if counter is None else counter
-    size, count = 3, int(generator.integers(1, 12))
-    make = partial(RunningCounts, counter, pick(generator, 0.5, 1.0, 6.0), size)
-    x = generator.integers(-2, 3, (count, size))
-    step, row, effect = int(generator.integers(count)), int(generator.integers(size)), pick(generator, -1, 1)
+    saves, counter = counter is None, counter_of(rng) if counter is None else counter
+    size, count = 3, int(rng.integers(1, 12))
+    make = partial(RunningCounts, counter, pick(rng, 0.5, 1.0, 6.0), size)
+    x = rng.integers(-2, 3, (count, size))
+    step, row, effect = int(rng.integers(count)), int(rng.integers(size)), pick(rng, -1, 1)
     there = x.copy()
     there[step, row] += effect
-    saved = int(generator.integers(count)) if saves else -1
+    saved = int(rng.integers(count)) if saves else -1
 
     def publish(key: Key, values: Integers) -> Outputs:
         counts = make(key=key)
@@ -88,16 +88,16 @@ class FlippedCoin(Coin):
         return 1 - choice if step == self.flipped else choice
 
 
-def selective(generator: Generator, key_of: Callable[[Key], Key] = lambda key: key) -> Instance:
+def selective_counting(rng: Generator, key_of: Callable[[Key], Key] = lambda key: key) -> Instance:
     """Two counters and a coin, whose word is coupled too; ``key_of`` makes the publisher's key of a table's."""
-    counters = [counter_of(generator) for _ in range(2)]
-    epsilon, seed, count = pick(generator, 0.5, 1.0, 6.0), int(generator.integers(2**30)), 12
-    x = generator.integers(-1, 2, count)
-    step, effect = int(generator.integers(count)), pick(generator, -1, 1)
+    counters = [counter_of(rng) for _ in range(2)]
+    epsilon, seed, count = pick(rng, 0.5, 1.0, 6.0), int(rng.integers(2**30)), 12
+    x = rng.integers(-1, 2, count)
+    step, effect = int(rng.integers(count)), pick(rng, -1, 1)
     there = x.copy()
     there[step] += effect
     flipped = step if (x[step] > 0) != (there[step] > 0) else -1
-    saved = int(generator.integers(count))
+    saved = int(rng.integers(count))
 
     def make(key: Key, coin: FlippedCoin) -> SelectiveCounting:
         return SelectiveCounting(counters, coin, epsilon, key=key_of(key))
@@ -133,79 +133,76 @@ def selective(generator: Generator, key_of: Callable[[Key], Key] = lambda key: k
 # Points.
 
 
-def event_of(generator: Generator, dim: int, count: int, *, removal: bool | None = None) -> Event:
+def event_of(rng: Generator, dim: int, count: int, *, removal: bool | None = None) -> Event:
     """An event in the first batch, the last or any other."""
-    batch = pick(generator, 0, 1, count - 1, int(generator.integers(count)))
-    removes = pick(generator, False, True) if removal is None else removal
-    return Event(batch % count, generator.choice(COORDINATES, (1, dim)), removes, pick(generator, False, True))
+    batch = pick(rng, 0, 1, count - 1, int(rng.integers(count)))
+    removes = pick(rng, False, True) if removal is None else removal
+    return Event(batch % count, rng.choice(COORDINATES, (1, dim)), removes, pick(rng, False, True))
 
 
 def of_points(
-    generator: Generator,
+    rng: Generator,
     make: Make,
     count: int,
     *,
     saves: bool = True,
     event: Event | None = None,
     batches: list[Batch] | None = None,
-    epsilon: float | None = None,
 ) -> Instance:
-    """A publisher of points and so many batches; by default it claims what it guarantees."""
+    """A publisher of points and so many batches."""
     stream = make(key=KEY)
-    dim = stream.domain.dim
-    event = event_of(generator, dim, count) if event is None else event
-    x, there = event.streams(batches_of(generator, dim, count) if batches is None else batches)
+    event = event or event_of(rng, stream.domain.dim, count)
+    x, there = event.streams(batches or batches_of(rng, stream.domain.dim, count))
     shifts = partial(point_shifts, make, x, there, event, int(encode(stream._plan, event.point)[0]))
-    saved = int(generator.integers(count)) if saves else -1
-    claim = stream.guarantee.epsilon if epsilon is None else epsilon
-    return Instance(claim, partial(see_points, make, saved), x, there, shifts)
+    saved = int(rng.integers(count)) if saves else -1
+    return Instance(stream.guarantee.epsilon, partial(see_points, make, saved), x, there, shifts)
 
 
-def shape_of(generator: Generator) -> dict[str, Any]:
+def shape_of(rng: Generator) -> dict[str, Any]:
     """Parameters of all publishers of points, on the unit interval or the unit square."""
     return {
-        "domain": pick(generator, Box(0, 1), Box((0, 0), (1, 1))),
-        "epsilon": pick(generator, 0.5, 1.0, 6.0),
-        "max_depth": pick(generator, 0, 2, 6),
-        "fan_out": pick(generator, 2, 3),
+        "domain": pick(rng, Box(0, 1), Box((0, 0), (1, 1))),
+        "epsilon": pick(rng, 0.5, 1.0, 6.0),
+        "max_depth": pick(rng, 0, 2, 6),
+        "fan_out": pick(rng, 2, 3),
     }
 
 
-def phdstream(generator: Generator) -> Instance:
+def phdstream(rng: Generator) -> Instance:
     """Each counter; cells that are forgotten."""
-    options = {**shape_of(generator), "counter": counter_of(generator), "retention": pick(generator, 0, 1, 16)}
-    return with_whole(generator, options, PHDStream, int(generator.integers(1, 10)))
+    options = {**shape_of(rng), "counter": counter_of(rng), "retention": pick(rng, 0, 1, 16)}
+    return with_whole(rng, options, PHDStream, int(rng.integers(1, 10)))
 
 
-def adaptive_phdstream(generator: Generator) -> Instance:
+def phdstream_adaptive(rng: Generator) -> Instance:
     """Counts at public times, with cells of the past or chosen by PrivTree."""
-    options = {**shape_of(generator), "period": pick(generator, None, 1, 3), "shrink": pick(generator, False, True)}
+    options = {**shape_of(rng), "period": pick(rng, None, 1, 3), "shrink": pick(rng, False, True)}
     options |= {"max_period": 4} if options["period"] is None else {}
-    return with_whole(generator, options, AdaptivePHDStream, int(generator.integers(1, 14)))
+    return with_whole(rng, options, AdaptivePHDStream, int(rng.integers(1, 14)))
 
 
-def with_whole(generator: Generator, options: dict[str, Any], kind: Make, count: int) -> Instance:
+def with_whole(rng: Generator, options: dict[str, Any], kind: Make, count: int) -> Instance:
     """With a count of the whole in every other instance, of which a block may end."""
-    share = pick(generator, 0.0, 0.0, 0.05, 0.5)
+    share = pick(rng, 0.0, 0.0, 0.05, 0.5)
     make = partial(kind, **options, total_share=share)
-    return of_points(generator, make, pick(generator, count, 18) if share else count)
+    return of_points(rng, make, pick(rng, count, 18) if share else count)
 
 
-def baselines(generator: Generator) -> Instance:
+def baselines(rng: Generator) -> Instance:
     """Those with a guarantee; of the one that scales its trees up the number of points is public."""
-    options = shape_of(generator)
-    if pick(generator, False, True):
-        return of_points(generator, partial(OfflineOnBatch, **options), int(generator.integers(1, 6)))
-    make = partial(FixedTree, counter=counter_of(generator), **options)
-    return of_points(generator, make, int(generator.integers(1, 12)))
+    options = shape_of(rng)
+    if pick(rng, False, True):
+        return of_points(rng, partial(OfflineOnBatch, **options), int(rng.integers(1, 6)))
+    make = partial(FixedTree, counter=counter_of(rng), **options)
+    return of_points(rng, make, int(rng.integers(1, 12)))
 
 
-def privtree(generator: Generator) -> Instance:
+def privtree(rng: Generator) -> Instance:
     """One set of points."""
-    make = partial(PrivTree, **shape_of(generator))
+    make = partial(PrivTree, **shape_of(rng))
     plan, dim = make(key=KEY)._plan, make(key=KEY).domain.dim
-    event = event_of(generator, dim, 1, removal=False)._replace(batch=0)
-    x, there = event.streams([(points_of(generator, dim, 40), np.zeros((0, dim)), 0)])
+    event = event_of(rng, dim, 1, removal=False)._replace(batch=0)
+    x, there = event.streams([(points_of(rng, dim, 40), np.zeros((0, dim)), 0)])
     code = int(encode(plan, event.point)[0])
 
     def publish(key: Key, batches: list[Batch]) -> Outputs:
@@ -223,12 +220,6 @@ def privtree(generator: Generator) -> Instance:
     return Instance(make(key=KEY).guarantee.epsilon, publish, x, there, shifts)
 
 
+_DRAWN = (running_counts, selective_counting, privtree, phdstream, phdstream_adaptive, baselines)
 #: Counters, and publishers of points.
-POINTS: dict[str, Draw] = {
-    "running-counts": running_counts,
-    "selective-counting": selective,
-    "privtree": privtree,
-    "phdstream": phdstream,
-    "phdstream-adaptive": adaptive_phdstream,
-    "baselines": baselines,
-}
+POINTS: dict[str, Draw] = {draw.__name__.replace("_", "-"): draw for draw in _DRAWN}

@@ -238,13 +238,13 @@ def see_points(make: Make, saved: int, key: Key, batches: list[Batch]) -> Output
             yield "n_nodes", stream.n_nodes
 
 
-def points_of(generator: Generator, dim: int, most: int) -> Floats:
+def points_of(rng: Generator, dim: int, most: int) -> Floats:
     """A few points, many of them equal."""
-    drawn: Floats = generator.choice(COORDINATES, (int(generator.integers(most + 1)), dim))
+    drawn: Floats = rng.choice(COORDINATES, (int(rng.integers(most + 1)), dim))
     return drawn
 
 
-def batches_of(generator: Generator, dim: int, count: int) -> list[Batch]:
+def batches_of(rng: Generator, dim: int, count: int) -> list[Batch]:
     """Batches of few points or none, the first one larger."""
-    sizes = [40, *generator.choice([0, 3, 12], count - 1).tolist()]
-    return [(points_of(generator, dim, size), points_of(generator, dim, size // 3), 0) for size in sizes]
+    sizes = [40, *rng.choice([0, 3, 12], count - 1).tolist()]
+    return [(points_of(rng, dim, size), points_of(rng, dim, size // 3), 0) for size in sizes]

@@ -36,18 +36,18 @@ ALL_RANGES = 40
 PROPERTIES = ("threshold", "block", "n_seen", "n_published", "running_sum", "guarantee")
 
 
-def values_of(generator: Generator, count: int) -> Floats:
+def values_of(rng: Generator, count: int) -> Floats:
     """A stream in pieces: calm ones, and wild ones."""
-    wild: Floats = generator.choice(VALUES, count)
-    calm = np.repeat(generator.choice(VALUES, count // 16 + 1), 16)[:count]
-    return np.where(np.repeat(generator.random(count // 16 + 1) < 0.5, 16)[:count], wild, calm)
+    wild: Floats = rng.choice(VALUES, count)
+    calm = np.repeat(rng.choice(VALUES, count // 16 + 1), 16)[:count]
+    return np.where(np.repeat(rng.random(count // 16 + 1) < 0.5, 16)[:count], wild, calm)
 
 
-def altered(generator: Generator, values: Floats, *places: int) -> Floats:
+def altered(rng: Generator, values: Floats, *places: int) -> Floats:
     """The stream with another value at each of these places."""
     other = values.copy()
     for place in places:
-        other[place] = generator.choice(VALUES[values[place] != VALUES])
+        other[place] = rng.choice(VALUES[values[place] != VALUES])
     return other
 
 

@@ -120,10 +120,7 @@ class TableInstance(Instance):
         before, after, event = Shifts(), Shifts(), 0.0
         first, second = (self._candidates(seed, rows) for rows in (self.x, self.x_adjacent))
         # Keys of one table alone stay below the threshold but for an event of small probability.
-        for shifts, mine, others, rows in (
-            (before, first, second, self.x),
-            (after, second, first, self.x_adjacent),
-        ):
+        for shifts, mine, others, rows in ((before, first, second, self.x), (after, second, first, self.x_adjacent)):
             alone = [key for key in mine if key not in others]
             shifts.fixed[KEYS] = {mine[key]: -SURE for key in alone}
             event += sum(self._passes(seed, rows, key, mine[key]) for key in alone)
