@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -34,13 +33,8 @@ Statistic = Callable[[Floats], Floats]
 
 #: One event more at the first step.
 EVENT: Pair = [1, 0, 0, 0], [0, 0, 0, 0]
-#: Hold-outs with nearly the largest exact loss, at a candidate that wins often.
-HOLDOUTS: dict[str, Pair] = {
-    "noisy-max-laplace": ([2, 2, 2], [0, 2, 2]),
-    "noisy-max-exponential": ([2, 2, 3], [2, 2, 2]),
-    "scale-free-laplace": ([2, 2, 2], [0, 2, 2]),
-    "scale-free-exponential": ([0, 2, 2], [2, 2, 2]),
-}
+#: Hold-outs of each rule with nearly the largest exact loss, at a candidate that wins often.
+HOLDOUTS = ([2, 2, 2], [0, 2, 2]), ([2, 2, 3], [2, 2, 2]), ([2, 2, 2], [0, 2, 2]), ([0, 2, 2], [2, 2, 2])
 #: One value of two trees, after the hold-out.
 TREES: Pair = [1, 2, 3, 4, 4, 0, 0, 0], [1, 2, 3, 4, 0, 0, 0, 0]
 #: Hold-out, a published period, a later hold-out: one value differs in the later hold-out, or in the period.
@@ -109,15 +103,9 @@ def repeat(make: Callable[..., StreamPublisher]) -> ManyRuns:
 
 def person_of_two_days(epsilon: float) -> ManyRuns:
     """Totals with a delta: one long row of windows, two of them a run."""
-    options: dict[str, Any] = {
-        "epsilon": epsilon,
-        "delta": DELTA,
-        "noise": "gaussian",
-        "clip": 4.0,
-        "resolution": 1.0,
-    }
+    noise: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "noise": "gaussian"}
     unit: dict[str, Any] = {"who": "who", "contributions": 2, "per_window": 1, "period": "1w"}
-    plan = make_plan("totals", every="1d", **unit, **options)
+    plan = make_plan("totals", every="1d", clip=4.0, resolution=1.0, **unit, **noise)
     quantity = plan.quantities()[0]
 
     def draw(data: Sequence[int], trials: int, key: Key) -> Floats:
@@ -133,14 +121,12 @@ def filtered(outputs: Floats) -> Floats:
     keeps, shares = 1.0 - np.array(FOUR.rates), np.array(FOUR.shares)
     factor = np.array([1.0, *(shares @ keeps**j for j in range(3))])
     undone = np.stack([outputs[:, : t + 1] @ factor[: t + 1][::-1] for t in range(4)], axis=1)
-    sums: Floats = undone @ factor
-    return sums
+    return np.asarray(undone @ factor)
 
 
 def both_days(outputs: Floats) -> Floats:
     """What tells a person of two days best."""
-    sums: Floats = outputs.sum(axis=1)
-    return sums
+    return np.asarray(outputs.sum(axis=1))
 
 
 # A new object for each run.
@@ -262,7 +248,7 @@ def _at_once(epsilon: float) -> list[Case]:
     levels, tents = (fixed(Hierarchy(2, prune=0, basis=basis), epsilon, max_range=8) for basis in ("boxes", "hats"))
     return [
         Case("count", count(epsilon), 0, 1, FAST),
-        *(Case(name, choice(name), *HOLDOUTS[name], FAST) for name in RULES),
+        *(Case(name, choice(name), *pair, FAST) for name, pair in zip(RULES, HOLDOUTS, strict=True)),
         # With far too little noise the pairs above have one winner; this pair has two.
         *(Case(f"{name}-ends", choice(name), [0, 0, 0], [4, 0, 0], FAST) for name in RULES if "max" in name),
         Case("counter-simple", counter(Simple(), epsilon), *EVENT, FAST),
@@ -386,7 +372,7 @@ def _points(epsilon: float) -> list[Case]:
 
 def _tables(epsilon: float) -> list[Case]:
     """Of :class:`fastdp.Windows`, whose noise is that of ``fastdp.totals``; none where their packages are missing."""
-    if find_spec("pyarrow") is None or find_spec("narwhals") is None:
+    if not runs.TABLES_INSTALLED:
         return []
     windows = partial(fastdp.Windows, "1d", start=runs.START, resolution=1.0, epsilon=epsilon)
     person = partial(windows, bound=4.0, contributions=2, per_window=1, period="2d", who=True)

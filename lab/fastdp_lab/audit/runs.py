@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ Batches = list[tuple[Sequence[float], Sequence[float]]]
 
 #: The place of the events in which streams of points differ.
 TARGET = 0.1
+#: Whether tables can be audited: the extra ``tables``.
+TABLES_INSTALLED = all(find_spec(name) is not None for name in ("pyarrow", "narwhals"))
 #: First day of tables, and the day after the last one.
 START, STOP = "2024-05-01", "2024-05-03"
 
@@ -168,8 +171,7 @@ def trees(fresh: Fresh, data: Batches) -> Floats:
 
 def repeated_counts(outputs: Floats) -> Floats:
     """Log-likelihood ratio of one point more in every count after the first, from the totals after each batch."""
-    ratio: Floats = np.clip(np.diff(outputs[:, 3::4], axis=1), 0.0, 1.0).sum(axis=1)
-    return ratio
+    return np.asarray(np.clip(np.diff(outputs[:, 3::4], axis=1), 0.0, 1.0).sum(axis=1))
 
 
 # Tables.

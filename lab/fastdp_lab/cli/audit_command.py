@@ -62,6 +62,10 @@ def audit(
         raise click.UsageError("--only names a case of --couplings; for one mechanism give --mechanism.")
     with plain_errors():
         from fastdp_lab.audit.lines import shipped
+        from fastdp_lab.audit.runs import TABLES_INSTALLED
+
+        if not TABLES_INSTALLED:
+            click.echo("Tables are left out; they need: pip install 'fastdp-streams[tables]'", err=True)
 
         jobs = shipped(trials, seed)
         proofs = {"couplings": jobs.pop("couplings")}

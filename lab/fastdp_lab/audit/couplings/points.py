@@ -116,8 +116,7 @@ class Follower:
             missing = wanted - tried if wanted.shape == tried.shape else np.zeros_like(noise)
             for row in np.flatnonzero(missing).tolist():
                 self.shifts.by[table.last][row] += int(missing[row])
-            result: Integers = work(counter, state, noise + missing)
-            return result
+            return np.asarray(work(counter, state, noise + missing))
 
         with contextlib.ExitStack() as stack:
             for kind, method in itertools.product((Simple, Block, BinaryTree), ("step", "settle")):
@@ -155,8 +154,7 @@ def noted_steps() -> Iterator[Steps]:
 def on_path(plan: CellParameters, visit: StepTree, code: int) -> NDArray[np.bool_]:
     """Which nodes hold the event's cell of the greatest depth."""
     widths = np.array([plan.fan_out ** (plan.max_depth - depth) for depth in visit.depth.tolist()], np.int64)
-    holds: NDArray[np.bool_] = visit.code == code // widths
-    return holds
+    return np.asarray(visit.code == code // widths)
 
 
 def leaf_of(plan: CellParameters, visit: StepTree, code: int) -> int:
@@ -240,8 +238,7 @@ def see_points(make: Make, saved: int, key: Key, batches: list[Batch]) -> Output
 
 def points_of(rng: Generator, dim: int, most: int) -> Floats:
     """A few points, many of them equal."""
-    drawn: Floats = rng.choice(COORDINATES, (int(rng.integers(most + 1)), dim))
-    return drawn
+    return np.asarray(rng.choice(COORDINATES, (int(rng.integers(most + 1)), dim)), np.float64)
 
 
 def batches_of(rng: Generator, dim: int, count: int) -> list[Batch]:

@@ -46,8 +46,7 @@ NODES = Hierarchy(2, consistent=False, prune=0)
 def noisy_choice(rng: Generator) -> NoisyMax | ScaleFree:
     """A rule that looks at the hold-out."""
     noise = pick(rng, "laplace", "exponential")
-    rule: NoisyMax | ScaleFree = pick(rng, NoisyMax(step=1.0, fan_out=2, noise=noise), ScaleFree(noise))
-    return rule
+    return pick(rng, NoisyMax(step=1.0, fan_out=2, noise=noise), ScaleFree(noise))  # type: ignore[no-any-return]
 
 
 def parameters_of(rng: Generator, **options: Any) -> dict[str, Any]:
@@ -177,19 +176,10 @@ def pak(rng: Generator) -> Instance:
     rule, holdout = pick(rng, (Fixed(3.0), 0), (Fixed(8.0), 5), (NoisyMax(step=1.0, fan_out=2), 9))
     length = holdout + pick(rng, 3, 7, 8, 17)
     lag_sums, average = holdout and pick(rng, False, True), pick(rng, None, "all", 3)
-    make = partial(
-        fastdp.PAK,
-        epsilon=pick(rng, *EPSILONS),
-        delta=0.0,
-        bound=BOUND,
-        length=length,
-        holdout=holdout,
-        tail_factor=pick(rng, 1.0, 1.5),
-        threshold=rule,
-        lag_sums=bool(lag_sums),
-        average=average,
-        resolution=pick(rng, *RESOLUTIONS),
-    )
+    epsilon, tail_factor = pick(rng, *EPSILONS), pick(rng, 1.0, 1.5)
+    options = {"lag_sums": bool(lag_sums), "average": average, "resolution": pick(rng, *RESOLUTIONS)}
+    options |= {"holdout": holdout, "tail_factor": tail_factor, "threshold": rule}
+    make = partial(fastdp.PAK, epsilon, 0.0, BOUND, length, **options)
     x = values_of(rng, length)
     place = place_of(rng, length, holdout, 4)
     there = altered(rng, x, place)
@@ -200,16 +190,10 @@ def pak(rng: Generator) -> Instance:
 def events(rng: Generator, factor: float = 1.0) -> Instance:
     """Counts without a bound: events that each move one of them; noise is for ``factor`` times as much."""
     sensitivity, several = pick(rng, 0.5, 1.0, 3.0), pick(rng, 1, 1, 3)
-    make = partial(
-        fastdp.Adaptive,
-        epsilon=pick(rng, *EPSILONS),
-        sensitivity=factor * sensitivity,
-        contributions=several,
-        max_range=pick(rng, *RANGES),
-        closing=pick(rng, *CLOSINGS),
-        resolution=pick(rng, None, 0.25),
-        season=pick(rng, None, 7.0),
-    )
+    epsilon, longest, closing = pick(rng, *EPSILONS), pick(rng, *RANGES), pick(rng, *CLOSINGS)
+    options = {"resolution": pick(rng, None, 0.25), "season": pick(rng, None, 7.0), "max_range": longest}
+    options |= {"sensitivity": factor * sensitivity, "contributions": several, "closing": closing}
+    make = partial(fastdp.Adaptive, epsilon, **options)
     x = values_of(rng, int(rng.integers(1, 120))) * pick(rng, -1.0, 1.0, 50.0)
     there, places = x.copy(), rng.integers(0, x.size, several)
     for place in places:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from fastdp.guarantee import zcdp_loss
@@ -18,6 +17,7 @@ from fastdp_lab.audit.couplings.tables import (
     online_release,
     see_release,
 )
+from fastdp_lab.audit.runs import TABLES_INSTALLED
 
 KINDS = ("totals", "counts", "means")
 KEY_RULES = ("none", "given", "public", "private")
@@ -184,7 +184,7 @@ def batched(rng: Generator, others: list[Row], both: list[Row]) -> tuple[Any, An
 
 #: Calls on tables by rule of keys, and ``Windows``; none where their packages are missing.
 TABLES: dict[str, Draw] = {}
-if find_spec("pyarrow") is not None and find_spec("narwhals") is not None:
+if TABLES_INSTALLED:
     TABLES |= {f"{kind}-{keys}": partial(draw, kind=kind, keys=keys) for kind in KINDS for keys in KEY_RULES}
     TABLES |= {
         f"windows-{kind}-{keys}": partial(draw_online, kind=kind, keys=keys)
