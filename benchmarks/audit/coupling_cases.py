@@ -12,8 +12,7 @@ from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp_lab.audit.couplings import COUPLINGS
-from fastdp_lab.audit.couplings.check import Draw, Generator, Instance, Outputs, Shift, pick
-from fastdp_lab.audit.couplings.noise import KEY
+from fastdp_lab.audit.couplings.check import KEY, Draw, Generator, Instance, Outputs, Shift, pick
 from fastdp_lab.audit.couplings.point_cases import event_of, of_points, shape_of
 from fastdp_lab.audit.couplings.points import COORDINATES, Batch
 from fastdp_lab.audit.couplings.stream_cases import noisy_choice, of_pair, of_stream, publisher

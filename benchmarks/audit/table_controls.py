@@ -16,8 +16,16 @@ from fastdp.tables import choices, cut
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantity import Quantity
 from fastdp_lab.audit.couplings.check import Draw, Generator
-from fastdp_lab.audit.couplings.table_cases import draw, draw_online
-from fastdp_lab.audit.couplings.tables import Release, Rows, TableInstance, at, batch_release, see_release
+from fastdp_lab.audit.couplings.tables import (
+    Release,
+    Rows,
+    TableInstance,
+    at,
+    batch_release,
+    draw,
+    draw_online,
+    see_release,
+)
 
 #: Of the public windows.
 START, STOP = 60, 240

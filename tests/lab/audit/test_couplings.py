@@ -18,11 +18,21 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp_lab.audit import lines
-from fastdp_lab.audit.couplings.check import Instance, Outputs, findings
-from fastdp_lab.audit.couplings.noise import KEY, SPREADS, Shifts, Table
+from fastdp_lab.audit.couplings.check import KEY, SPREADS, Instance, Outputs, Shifts, Table, findings
 from fastdp_lab.audit.couplings.points import noted_steps
-from fastdp_lab.audit.couplings.table_cases import KEY_RULES, KINDS, NOISES, TABLES, UNITS, choice_of
-from fastdp_lab.audit.couplings.tables import Row, at, batch_release, online_release, tail
+from fastdp_lab.audit.couplings.tables import (
+    KEY_RULES,
+    KINDS,
+    NOISES,
+    TABLES,
+    UNITS,
+    Row,
+    at,
+    batch_release,
+    choice_of,
+    online_release,
+    tail,
+)
 
 #: In the default run; the others go the same ways.
 SAMPLE = {"totals-given", "counts-public", "means-private", "windows-totals-given", "windows-counts-none"}

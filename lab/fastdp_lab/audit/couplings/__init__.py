@@ -2,7 +2,7 @@
 
 from fastdp_lab.audit.couplings.point_cases import POINTS
 from fastdp_lab.audit.couplings.stream_cases import STREAMS
-from fastdp_lab.audit.couplings.table_cases import TABLES
+from fastdp_lab.audit.couplings.tables import TABLES
 
 #: Publishers of values, those of points, and tables.
 COUPLINGS = {**STREAMS, **POINTS, **TABLES}

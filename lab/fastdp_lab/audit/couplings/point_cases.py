@@ -15,22 +15,9 @@ from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree
 from fastdp.spatial.cells import encode
 from fastdp_lab.audit.catalogue import Coin
-from fastdp_lab.audit.couplings.check import Draw, Generator, Instance, Outputs, pick, reloaded
-from fastdp_lab.audit.couplings.noise import KEY, Integers, Shifts, Table, name_of
-from fastdp_lab.audit.couplings.points import (
-    COORDINATES,
-    Batch,
-    Event,
-    Follower,
-    Make,
-    batches_of,
-    decide,
-    leaf_of,
-    noted_steps,
-    point_shifts,
-    points_of,
-    see_points,
-)
+from fastdp_lab.audit.couplings import check, points
+from fastdp_lab.audit.couplings.check import KEY, Draw, Generator, Instance, Outputs, Shifts, Table, pick
+from fastdp_lab.audit.couplings.points import COORDINATES, Batch, Event, Follower, Make
 from fastdp_lab.baselines.points import FixedTree, OfflineOnBatch
 
 COUNTERS = Simple(), Block(3), Block(3, settles=True), BinaryTree(4), BinaryTree(5, settles=True)
@@ -55,17 +42,17 @@ def running_counts(rng: Generator, counter: Counter | None = None) -> Instance:
     there[step, row] += effect
     saved = int(rng.integers(count)) if saves else -1
 
-    def publish(key: Key, values: Integers) -> Outputs:
+    def publish(key: Key, values: check.Integers) -> Outputs:
         counts = make(key=key)
         for number, increments in enumerate(values):
             yield "sums", counts.step(increments)
             if number == saved:
-                counts = reloaded(counts)
+                counts = check.reloaded(counts)
             yield "released", counts.released, counts.n_steps, counts.guarantee
 
     def shifts(table: Table, found: Shifts) -> None:
         first = Follower([])
-        event = {name_of(KEY, StreamId(Purpose.CELL, number=step)): (row, effect)}
+        event = {check.name_of(KEY, StreamId(Purpose.CELL, number=step)): (row, effect)}
         for values, follower in ((x, first), (there, Follower(first.errors, found, event))):
             counts = make(key=table.key)
             with follower.on(table):
@@ -81,7 +68,7 @@ class FlippedCoin(Coin):
 
     flipped: int = -1
 
-    def select(self, values: Integers, step: int, last: Any) -> int:
+    def select(self, values: check.Integers, step: int, last: Any) -> int:
         """The coin's."""
         choice = super().select(values, step, last)
         return 1 - choice if step == self.flipped else choice
@@ -101,18 +88,18 @@ def selective_counting(rng: Generator, key_of: Callable[[Key], Key] = lambda key
     def make(key: Key, coin: FlippedCoin) -> SelectiveCounting:
         return SelectiveCounting(counters, coin, epsilon, key=key_of(key))
 
-    def publish(key: Key, data: tuple[Integers, int]) -> Outputs:
+    def publish(key: Key, data: tuple[check.Integers, int]) -> Outputs:
         coin = FlippedCoin(epsilon, seed, data[1])
         counting = make(key, coin)
         for number, value in enumerate(data[0].tolist()):
             selected = counting.step(value)
             yield "counts", selected.counter, selected.counts, repr(selected)
             if number == saved:
-                counting = reloaded(counting, selector=coin)
+                counting = check.reloaded(counting, selector=coin)
             yield "place", counting.n_steps, counting.guarantee
 
     def shifts(table: Table, found: Shifts) -> None:
-        def choices(values: Integers, flips: int, follower: Follower) -> list[int]:
+        def choices(values: check.Integers, flips: int, follower: Follower) -> list[int]:
             counting = make(table.key, FlippedCoin(epsilon, seed, flips))
             with follower.on(table):
                 return [counting.step(value).counter for value in values.tolist()]
@@ -121,7 +108,7 @@ def selective_counting(rng: Generator, key_of: Callable[[Key], Key] = lambda key
         chosen = choices(x, -1, first)
         # Each counter has steps of its own, so the event is at one of the chosen counter's.
         where = StreamId(Purpose.CELL, number=chosen[:step].count(chosen[step]))
-        own = name_of(key_of(table.key).derive("counter", chosen[step]), where)
+        own = check.name_of(key_of(table.key).derive("counter", chosen[step]), where)
         choices(there, flipped, Follower(first.errors, found, {own: (0, effect)}))
         found.loss += epsilon if flipped >= 0 else 0.0
 
@@ -151,10 +138,10 @@ def of_points(
     """A publisher of points and so many batches."""
     stream = make(key=KEY)
     event = event or event_of(rng, stream.domain.dim, count)
-    x, there = event.streams(batches or batches_of(rng, stream.domain.dim, count))
-    shifts = partial(point_shifts, make, x, there, event, int(encode(stream._plan, event.point)[0]))
+    x, there = event.streams(batches or points.batches_of(rng, stream.domain.dim, count))
+    shifts = partial(points.point_shifts, make, x, there, event, int(encode(stream._plan, event.point)[0]))
     saved = int(rng.integers(count)) if saves else -1
-    return Instance(stream.guarantee.epsilon, partial(see_points, make, saved), x, there, shifts)
+    return Instance(stream.guarantee.epsilon, partial(points.see_points, make, saved), x, there, shifts)
 
 
 def shape_of(rng: Generator) -> dict[str, Any]:
@@ -201,7 +188,7 @@ def privtree(rng: Generator) -> Instance:
     make = partial(PrivTree, **shape_of(rng))
     plan, dim = make(key=KEY)._plan, make(key=KEY).domain.dim
     event = event_of(rng, dim, 1, removal=False)._replace(batch=0)
-    x, there = event.streams([(points_of(rng, dim, 40), np.zeros((0, dim)), 0)])
+    x, there = event.streams([(points.points_of(rng, dim, 40), np.zeros((0, dim)), 0)])
     code = int(encode(plan, event.point)[0])
 
     def publish(key: Key, batches: list[Batch]) -> Outputs:
@@ -211,10 +198,10 @@ def privtree(rng: Generator) -> Instance:
         yield "samples", tree.sample(1), fitted.guarantee
 
     def shifts(table: Table, found: Shifts) -> None:
-        with noted_steps() as steps:
+        with points.noted_steps() as steps:
             make(key=table.key).fit(x[0][0])
-        decide(found, plan, 0, steps[0], code, event.effect)
-        found.add(KEY, StreamId(Purpose.CELL), leaf_of(plan, steps[0][0], code), -event.effect)
+        points.decide(found, plan, 0, steps[0], code, event.effect)
+        found.add(KEY, StreamId(Purpose.CELL), points.leaf_of(plan, steps[0][0], code), -event.effect)
 
     return Instance(make(key=KEY).guarantee.epsilon, publish, x, there, shifts)
 

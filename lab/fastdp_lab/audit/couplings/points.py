@@ -25,8 +25,7 @@ from fastdp.spatial import count_only, decomposition
 from fastdp.spatial.cell_parameters import CellParameters
 from fastdp.spatial.cells import SplitScores, StepTree
 from fastdp.spatial.whole_count import LEVEL
-from fastdp_lab.audit.couplings.check import Generator, Outputs, reloaded
-from fastdp_lab.audit.couplings.noise import KEY, Integers, Name, Shifts, Table, name_of
+from fastdp_lab.audit.couplings.check import KEY, Generator, Integers, Name, Outputs, Shifts, Table, name_of, reloaded
 from fastdp_lab.baselines.points import OfflineOnBatch
 from fastdp_lab.planning.tree_loss import log_above, log_at_most
 

@@ -15,23 +15,9 @@ from fastdp.systems.stream.tops import SMOOTHERS
 from fastdp.systems.stream.whole import WholeStream
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
-from fastdp_lab.audit.couplings.check import Draw, Generator, Instance, Shift, pick
-from fastdp_lab.audit.couplings.noise import KEY, Shifts, Table
-from fastdp_lab.audit.couplings.streams import (
-    BOUND,
-    Floats,
-    Make,
-    altered,
-    baseline_shifts,
-    choice_shift,
-    pak_shifts,
-    see_many,
-    see_repeated,
-    see_stream,
-    see_whole,
-    stream_shifts,
-    values_of,
-)
+from fastdp_lab.audit.couplings import streams
+from fastdp_lab.audit.couplings.check import KEY, Draw, Generator, Instance, Shift, Shifts, Table, pick
+from fastdp_lab.audit.couplings.streams import BOUND, Floats, Make, altered, values_of
 from fastdp_lab.baselines.w_event import SCHEMES, WEvent
 
 EPSILONS, RESOLUTIONS = (0.5, 1.0, 6.0), (1.0, 0.25, 0.1)
@@ -114,8 +100,8 @@ def of_pair(
     """A publisher on streams that differ at these places; by default with the shifts of ``StreamPublisher``."""
     cuts = sorted(rng.integers(0, x.size + 1, 3).tolist())
     saved = int(rng.integers(4)) if saves else -1
-    publish = partial(see_stream, make, cuts, saved, releases)
-    shift = shift or partial(stream_shifts, make, x, there, places)
+    publish = partial(streams.see_stream, make, cuts, saved, releases)
+    shift = shift or partial(streams.stream_shifts, make, x, there, places)
     return Instance(make(key=KEY).guarantee.epsilon, publish, x, there, shift)
 
 
@@ -142,9 +128,9 @@ def whole(rng: Generator, kind: type[WholeStream] = WholeStream) -> Instance:
     def shift(table: Table, shifts: Shifts) -> None:
         made = make(key=table.key)
         if made.share:
-            choice_shift(rule, made.task, made._key, x, there, shifts)
+            streams.choice_shift(rule, made.task, made._key, x, there, shifts)
 
-    return Instance(epsilon, partial(see_whole, make), x, there, shift)
+    return Instance(epsilon, partial(streams.see_whole, make), x, there, shift)
 
 
 def flat(rng: Generator) -> Instance:
@@ -183,7 +169,7 @@ def pak(rng: Generator) -> Instance:
     x = values_of(rng, length)
     place = place_of(rng, length, holdout, 4)
     there = altered(rng, x, place)
-    shift = partial(pak_shifts, make, x, there, place)
+    shift = partial(streams.pak_shifts, make, x, there, place)
     return of_pair(rng, make, x, there, [place], shift, releases=average is None and not lag_sums)
 
 
@@ -227,7 +213,7 @@ def w_event(rng: Generator) -> Instance:
     begin = int(rng.integers(0, x.size - w + 1))
     places = range(begin, begin + w)
     there = altered(rng, x, *places)
-    return of_pair(rng, make, x, there, places, partial(baseline_shifts, make, x, there, places))
+    return of_pair(rng, make, x, there, places, partial(streams.baseline_shifts, make, x, there, places))
 
 
 def row_parameters(rng: Generator) -> dict[str, Any]:
@@ -249,8 +235,8 @@ def release_many(rng: Generator) -> Instance:
     there = x.copy()
     there[row] = altered(rng, x[row], place)
     make = partial(of_row, partial(fastdp.StreamPublisher, **parameters), row)
-    shift = partial(stream_shifts, make, x[row], there[row], [place])
-    return Instance(parameters["epsilon"], partial(see_many, parameters), x, there, shift)
+    shift = partial(streams.stream_shifts, make, x[row], there[row], [place])
+    return Instance(parameters["epsilon"], partial(streams.see_many, parameters), x, there, shift)
 
 
 def repeat(rng: Generator) -> Instance:
@@ -263,9 +249,9 @@ def repeat(rng: Generator) -> Instance:
 
     def shift(table: Table, shifts: Shifts) -> None:
         for number in range(count):
-            stream_shifts(partial(of_row, make, number), x, there, [place], table, shifts)
+            streams.stream_shifts(partial(of_row, make, number), x, there, [place], table, shifts)
 
-    return Instance(count * parameters["epsilon"], partial(see_repeated, make, count), x, there, shift)
+    return Instance(count * parameters["epsilon"], partial(streams.see_repeated, make, count), x, there, shift)
 
 
 _DRAWN = (adaptive, whole, flat, tops, nodes, renewed, pak, events, windows, w_event, release_many, repeat)

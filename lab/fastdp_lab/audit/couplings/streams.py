@@ -19,8 +19,7 @@ from fastdp.thresholds import NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.noisy_choice import draw_noise
 from fastdp.thresholds.scale_free import COUNT_LEVEL
-from fastdp_lab.audit.couplings.check import Generator, Outputs, reloaded
-from fastdp_lab.audit.couplings.noise import Shifts, Table
+from fastdp_lab.audit.couplings.check import Generator, Outputs, Shifts, Table, reloaded
 from fastdp_lab.baselines.w_event import DISSIMILARITY, VALUE
 
 Floats = NDArray[np.float64]

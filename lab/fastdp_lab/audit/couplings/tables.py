@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,9 +21,21 @@ import numpy as np
 
 import fastdp
 from fastdp import Key
+from fastdp.guarantee import zcdp_loss
 from fastdp.randomness.words import Purpose
-from fastdp_lab.audit.couplings.check import Finding, Instance, Outputs, reloaded
-from fastdp_lab.audit.couplings.noise import KEYS, BoundSums, Shifts, Table
+from fastdp_lab.audit.couplings import check
+from fastdp_lab.audit.couplings.check import (
+    BoundSums,
+    Draw,
+    Finding,
+    Generator,
+    Instance,
+    Outputs,
+    Shifts,
+    Table,
+    pick,
+)
+from fastdp_lab.audit.runs import TABLES_INSTALLED
 
 BEGIN = datetime(2024, 1, 1)
 #: Noise that lets any small count pass, and noise that lets any candidate win.
@@ -74,7 +87,7 @@ def online_release(options: dict[str, Any], saved: int, key: Key, batches: Seque
         columns = {name: [getattr(row, name[:-1]) for row in rows] for name, wanted in given.items() if wanted}
         found.append(windows.add(np.array([at(row.minute) for row in rows], "datetime64[us]"), **columns))
         if number == saved:
-            windows = reloaded(windows)
+            windows = check.reloaded(windows)
         found.append(windows.advance(at(clock)))
     return found
 
@@ -122,21 +135,21 @@ class TableInstance(Instance):
         # Keys of one table alone stay below the threshold but for an event of small probability.
         for shifts, mine, others, rows in ((before, first, second, self.x), (after, second, first, self.x_adjacent)):
             alone = [key for key in mine if key not in others]
-            shifts.fixed[KEYS] = {mine[key]: -SURE for key in alone}
+            shifts.fixed[check.KEYS] = {mine[key]: -SURE for key in alone}
             event += sum(self._passes(seed, rows, key, mine[key]) for key in alone)
         if seed % 2:
             # Draws that release all the others.
-            before.fixed[KEYS] |= {place: SURE for key, place in first.items() if key in second}
+            before.fixed[check.KEYS] |= {place: SURE for key, place in first.items() if key in second}
 
         def wanted(sums: BoundSums) -> BoundSums:
             """The sums of the first table, in the places of the second one."""
-            moved = {second[key]: sums[KEYS][first[key]] for key in first.keys() & second.keys()}
-            return {**sums, KEYS: moved} if self.delta else {**sums}
+            moved = {second[key]: sums[check.KEYS][first[key]] for key in first.keys() & second.keys()}
+            return {**sums, check.KEYS: moved} if self.delta else {**sums}
 
         if self.chooses:
             self._couple_choice(seed, before, after, wanted)
         # No key is counted where a table has none.
-        uncounted = () if first and second else (KEYS,)
+        uncounted = () if first and second else (check.KEYS,)
         found = self.coupled(Table(seed, before), lambda sums: Table(seed, after, wanted(sums)), *uncounted)
         return found._replace(ratio=max(found.ratio, event / self.delta)) if event else found
 
@@ -146,7 +159,7 @@ class TableInstance(Instance):
         """Places of all keys in the order in which their counts get noise; none if keys are not private."""
         if not self.delta:
             return {}
-        sure = Shifts({KEYS: dict.fromkeys(range(MOST_KEYS), SURE)})
+        sure = Shifts({check.KEYS: dict.fromkeys(range(MOST_KEYS), SURE)})
         return {key: place for place, key in enumerate(self._released(Table(seed, sure), rows).keys["key"])}
 
     def _released(self, table: Table, rows: Any) -> Any:
@@ -158,11 +171,11 @@ class TableInstance(Instance):
 
         def released(noise: int) -> bool:
             nonlocal table
-            table = Table(seed, Shifts({KEYS: {place: noise}}))
+            table = Table(seed, Shifts({check.KEYS: {place: noise}}))
             return key in self._released(table, rows).keys["key"]
 
         least = _least(released, 1, 64)
-        (scale,) = table.scales[KEYS]
+        (scale,) = table.scales[check.KEYS]
         return tail(least, scale)
 
     # The clip.
@@ -209,3 +222,176 @@ def tail(least: int, scale: Fraction) -> float:
         return 1.0
     q = _TAIL.exp(_TAIL.divide(Decimal(-scale.denominator), Decimal(scale.numerator)))
     return float(_TAIL.divide(_TAIL.power(q, Decimal(least)), _TAIL.add(Decimal(1), q)))
+
+
+# Random instances: each kind, rule of keys, unit, noise and clip.
+
+KINDS = ("totals", "counts", "means")
+KEY_RULES = ("none", "given", "public", "private")
+UNITS = ("row", "rows", "rows in a period", "person", "person in a period", "person in windows")
+NOISES = ("laplace", "gaussian")
+VALUES = (-3.0, 0.0, 0.3, 1.0, 2.0, 5.0, 7.5, 10.0, 20.0)
+#: Hours of the tables; minutes of the unit's rows in one period of two hours; the person whose rows differ.
+HOURS, PERIOD, UNIT = 5, (120, 239), "unit"
+
+
+class Choice(NamedTuple):
+    """Parameters of an instance."""
+
+    kind: str
+    keys: str
+    unit: str
+    noise: str
+    chooses: bool
+
+
+def rows_of(rng: Generator, count: int, people: tuple[str, ...], keys: tuple[str, ...]) -> list[Row]:
+    """Random rows, half of them on the hour."""
+    return [
+        Row(
+            60 * int(rng.integers(HOURS)) + pick(rng, 0, 17), pick(rng, *keys), pick(rng, *people), pick(rng, *VALUES)
+        )
+        for _ in range(count)
+    ]
+
+
+def unit_rows(rng: Generator, unit: str, contributions: int, keys: tuple[str, ...]) -> list[Row]:
+    """The rows that one unit has; every other time all alike, which hurts most."""
+    most = {"row": 1, "rows": contributions, "rows in a period": contributions}.get(unit, contributions + 2)
+    found = rows_of(rng, int(rng.integers(1, most + 1)), (UNIT,), keys)
+    if pick(rng, False, True):
+        return [Row(150, pick(rng, *keys), UNIT, pick(rng, -3.0, 10.0, 20.0))] * most
+    if "in a period" in unit:
+        found = [row._replace(minute=pick(rng, *PERIOD)) for row in found]
+    return found
+
+
+def tables_of(rng: Generator, choice: Choice, contributions: int) -> tuple[list[Row], list[Row]]:
+    """A table without the unit's rows, and one with them, anywhere among the others."""
+    keys: tuple[str, ...] = ("a", "b", "c")
+    others = rows_of(rng, int(rng.integers(0, 9)), ("p", "q", "r"), keys)
+    # Both ends of the time are public, and so are the keys where they are the table's.
+    others += [Row(0, "a", "end", 1.0), Row(60 * HOURS - 1, "a", "end", 2.0)]
+    if "in a period" in choice.unit:
+        # The same unit in other periods.
+        others += [row._replace(minute=row.minute % 120) for row in rows_of(rng, 2, (UNIT,), keys)]
+    if choice.keys == "public":
+        keys = tuple(sorted({row.key for row in others}))
+    elif choice.keys == "private":
+        keys = (*keys, "aa", "y", "z")
+    both = list(others)
+    for row in unit_rows(rng, choice.unit, contributions, keys):
+        both.insert(int(rng.integers(len(both) + 1)), row)
+    return others, both
+
+
+def options_of(rng: Generator, choice: Choice) -> dict[str, Any]:
+    """The parameters of a call."""
+    options: dict[str, Any] = {"every": "1h", "epsilon": pick(rng, 0.5, 1.0, 6.0)}
+    if choice.kind != "counts":
+        resolution = pick(rng, None, 0.5)
+        # On a coarse grid several candidates are one clip, which does not tell the winner.
+        options |= {"bound": BOUND, "resolution": None if choice.chooses else resolution}
+        if not choice.chooses:
+            ends = pick(rng, 4.0, 10.0, 0.5, (-10.0, -5.0), (-3.0, 10.0), (0.0, 10.0), (5.0, 10.0))
+            options |= {"bound": (-BOUND, BOUND) if isinstance(ends, tuple) else BOUND, "clip": ends}
+    options["contributions"] = 1 if choice.unit == "row" else pick(rng, 1, 2, 4)
+    if "in a period" in choice.unit:
+        options["period"] = "2h"
+        if choice.unit == "rows in a period":
+            options["contributions"] = 2
+    if choice.unit == "person in windows":
+        # No more rows of a person could count in three windows.
+        options |= {"per_window": pick(rng, 1, 2), "contributions": min(options["contributions"], 3)}
+    if "person" in choice.unit:
+        options["who"] = "person"
+    if choice.keys != "none":
+        options["by"] = "key"
+    if choice.keys in ("given", "public"):
+        options["keys"] = "public" if choice.keys == "public" else ["b", "a", "q"]
+    if choice.noise == "gaussian":
+        options["noise"] = "gaussian"
+    if choice.noise == "gaussian" or choice.keys == "private":
+        options["delta"] = pick(rng, 1e-6, 0.01)
+    if pick(rng, False, True):
+        options |= {"start": at(60), "stop": at(60 * 4)}
+    return options
+
+
+def choice_of(rng: Generator, kind: str, keys: str) -> Choice:
+    """A unit, a noise, and whether the clip is chosen."""
+    unit, noise = pick(rng, *UNITS), pick(rng, *NOISES)
+    return Choice(kind, keys, unit, noise, kind != "counts" and pick(rng, False, True))
+
+
+def draw(rng: Generator, kind: str, keys: str, **fixed: Any) -> TableInstance:
+    """An instance of a call; ``fixed`` are fields of its choice, or parameters."""
+    choice = choice_of(rng, kind, keys)
+    choice = choice._replace(**{name: fixed.pop(name) for name in tuple(fixed) if name in Choice._fields})
+    options = {**options_of(rng, choice), **fixed}
+    pair = tables_of(rng, choice, options["contributions"])
+    return instance_of(rng, choice, options, pair, partial(batch_release, kind, options))
+
+
+def instance_of(
+    rng: Generator, choice: Choice, options: dict[str, Any], pair: tuple[Any, Any], release: Release
+) -> TableInstance:
+    """Two tables, either of them first."""
+    gaussian, private = choice.noise == "gaussian", choice.keys == "private"
+    delta = options.get("delta", 0.0)
+    # Private keys beside Gaussian noise have half of delta.
+    own = delta / (2.0 if gaussian else 1.0) if private else 0.0
+    claim = options["epsilon"] if not gaussian else zcdp_loss(options["epsilon"], delta - own) ** 2 / 2.0
+    x, there = pair if pick(rng, False, True) else pair[::-1]
+    seen = partial(see_release, release)
+    return TableInstance(claim, seen, x, there, check.no_shifts, gaussian, release, choice.chooses, own)
+
+
+def draw_online(rng: Generator, kind: str, keys: str, **fixed: Any) -> TableInstance:
+    """An instance of ``fastdp.Windows``: the same rows in the same batches, but the unit's; some come late."""
+    unit = fixed.pop("unit", None) or pick(rng, *UNITS)
+    # Windows close one by one: persons are bounded in a period, and in each of its windows.
+    unit = "person in a period" if "person" in unit else unit
+    choice = Choice(kind, keys, unit, "laplace", False)
+    given = {**options_of(rng, choice), **fixed}
+    options: dict[str, Any] = {"start": at(pick(rng, 0, 60))}
+    same = "every", "epsilon", "contributions", "period", "by", "keys"
+    options |= {name: given[name] for name in same if name in given}
+    if kind == "counts":
+        options["counts"] = True
+    else:
+        options |= {"means": kind == "means", "bound": given["clip"], "resolution": given["resolution"]}
+    if "person" in unit:
+        each = pick(rng, 1, 2)
+        options |= {"who": True, "per_window": each, "contributions": 2 * each}
+    pair = tables_of(rng, choice, options["contributions"])
+    release = partial(online_release, options, int(rng.integers(-1, 3)))
+    return instance_of(rng, choice, options, batched(rng, *pair), release)
+
+
+def batched(rng: Generator, others: list[Row], both: list[Row]) -> tuple[Any, Any]:
+    """Both tables in the same three batches, each followed by the same clock."""
+
+    def counted(rows: list[Row]) -> list[tuple[Row, int]]:
+        """Each row with the number of equal ones before it, so that it is in the same batch in both tables."""
+        return [(row, rows[:number].count(row)) for number, row in enumerate(rows)]
+
+    clocks = sorted(rng.integers(0, 60 * HOURS + 60, 3).tolist())
+    numbers = {row: int(rng.integers(3)) for row in sorted(counted(both))}
+
+    def split(rows: list[Row]) -> list[tuple[int, list[Row]]]:
+        marked = counted(rows)
+        return [(clock, [row[0] for row in marked if numbers[row] == i]) for i, clock in enumerate(clocks)]
+
+    return split(others), split(both)
+
+
+#: Calls on tables by rule of keys, and ``Windows``; none where their packages are missing.
+TABLES: dict[str, Draw] = {}
+if TABLES_INSTALLED:
+    TABLES |= {f"{kind}-{keys}": partial(draw, kind=kind, keys=keys) for kind in KINDS for keys in KEY_RULES}
+    TABLES |= {
+        f"windows-{kind}-{keys}": partial(draw_online, kind=kind, keys=keys)
+        for kind in KINDS
+        for keys in ("none", "given")
+    }
