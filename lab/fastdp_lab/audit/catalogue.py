@@ -243,8 +243,8 @@ def _at_once(epsilon: float) -> list[Case]:
         draw = lambda data, trials, key: mechanism.perturb(np.full(trials, data), key=key, start=0)  # noqa: E731
         return ManyRuns(mechanism.guarantee, draw)
 
-    first = [1.0] + [0.0] * 31
-    small = composed(epsilon)
+    first, zeros, small = [1.0] + [0.0] * 31, [0.0] * 32, composed(epsilon)
+    trees, gaussian = Hierarchy(32, prune=0), Hierarchy(32, prune=0, noise="gaussian")
     levels, tents = (fixed(Hierarchy(2, prune=0, basis=basis), epsilon, max_range=8) for basis in ("boxes", "hats"))
     return [
         Case("count", count(epsilon), 0, 1, FAST),
@@ -254,24 +254,11 @@ def _at_once(epsilon: float) -> list[Case]:
         Case("counter-simple", counter(Simple(), epsilon), *EVENT, FAST),
         Case("counter-block", counter(Block(2), epsilon), *EVENT, MEDIUM),
         Case("counter-binary", counter(BinaryTree(4), epsilon), *EVENT, MEDIUM),
-        *(
-            Case(f"stream-{name}", cut_stream(perturber, epsilon, delta), x, there, trials, filters)
-            for name, perturber, delta, x, there, trials, filters in (
-                ("flat", Flat(), 0.0, [-3.0], [9.0], FAST, ()),
-                ("hierarchy", Hierarchy(32, prune=0), 0.0, [0.0] * 32, first, MEDIUM, ()),
-                ("flat-gaussian", Flat(noise="gaussian"), DELTA, [-3.0], [9.0], FAST, ()),
-                (
-                    "hierarchy-gaussian",
-                    Hierarchy(32, prune=0, noise="gaussian"),
-                    DELTA,
-                    [0.0] * 32,
-                    first,
-                    MEDIUM,
-                    (),
-                ),
-                ("toeplitz", FOUR, DELTA, [0.0] * 4, first[:4], FAST, (filtered,)),
-            )
-        ),
+        Case("stream-flat", cut_stream(Flat(), epsilon), [-3.0], [9.0], FAST),
+        Case("stream-hierarchy", cut_stream(trees, epsilon), zeros, first, MEDIUM),
+        Case("stream-flat-gaussian", cut_stream(Flat(noise="gaussian"), epsilon, DELTA), [-3.0], [9.0], FAST),
+        Case("stream-hierarchy-gaussian", cut_stream(gaussian, epsilon, DELTA), zeros, first, MEDIUM),
+        Case("stream-toeplitz", cut_stream(FOUR, epsilon, DELTA), zeros[:4], first[:4], FAST, (filtered,)),
         *(Case(f"local-{name.lower()}", report(getattr(local, name)(epsilon)), -1.0, 1.0, FAST) for name in LOCAL),
         Case("tops", repeat(partial(fastdp.ToPS, epsilon, 4.0, 4, 16, prune=0, resolution=1.0)), *TREES, REPEATED),
         # Four held-out values and a published one, which is most likely to show theta (by enumeration).
@@ -285,13 +272,7 @@ def _at_once(epsilon: float) -> list[Case]:
 
 
 def _once(
-    name: str,
-    make: Callable[..., Any],
-    see: See,
-    pair: Pair,
-    trials: int = SLOW,
-    *events: Statistic,
-    factor: float = 1.0,
+    name: str, make: Any, see: See, pair: Pair, trials: int = SLOW, *events: Statistic, factor: float = 1
 ) -> Case:
     """A new object for each run."""
     return Case(name, one_run(make, see, factor), *pair, trials, events)

@@ -24,17 +24,7 @@ from fastdp import Key
 from fastdp.guarantee import zcdp_loss
 from fastdp.randomness.words import Purpose
 from fastdp_lab.audit.couplings import check
-from fastdp_lab.audit.couplings.check import (
-    BoundSums,
-    Draw,
-    Finding,
-    Generator,
-    Instance,
-    Outputs,
-    Shifts,
-    Table,
-    pick,
-)
+from fastdp_lab.audit.couplings.check import BoundSums, Finding, Generator, Instance, Outputs, Shifts, Table, pick
 from fastdp_lab.audit.runs import TABLES_INSTALLED
 
 BEGIN = datetime(2024, 1, 1)
@@ -387,7 +377,7 @@ def batched(rng: Generator, others: list[Row], both: list[Row]) -> tuple[Any, An
 
 
 #: Calls on tables by rule of keys, and ``Windows``; none where their packages are missing.
-TABLES: dict[str, Draw] = {}
+TABLES: dict[str, check.Draw] = {}
 if TABLES_INSTALLED:
     TABLES |= {f"{kind}-{keys}": partial(draw, kind=kind, keys=keys) for kind in KINDS for keys in KEY_RULES}
     TABLES |= {
