@@ -16,7 +16,7 @@ from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
 from fastdp.systems.stream.stream_state import Progress
-from fastdp_lab.audit.catalogue.case import ManyRuns
+from fastdp_lab.audit.runs import ManyRuns
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -32,40 +32,45 @@ from fastdp.perturbers import Flat, Hierarchy
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.spatial import Box
-from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
-from fastdp_lab.audit.catalogue import Case, audit_cases
-from fastdp_lab.audit.catalogue.case import FAST, MANY, MEDIUM, SLOW, ManyRuns, one_run
-from fastdp_lab.audit.catalogue.exact_losses import DELTA, OUTCOMES, WIDE, pak_noise_loss, split_plan
-from fastdp_lab.audit.catalogue.inputs import (
+from fastdp_lab.audit import runs
+from fastdp_lab.audit.catalogue import (
     EVENT,
+    FAST,
+    GROWTH,
     LATER_HOLDOUT,
+    MANY,
+    MEDIUM,
     PAIR,
     PERIOD,
     REPLAY_AFTER,
     RISEN,
+    SLOW,
     TREES,
+    adaptive_points,
+    audit_cases,
+    composed,
+    events,
+    fixed,
     late_events,
-    repeated_counts,
+    single_blocks,
+    topl,
 )
-from fastdp_lab.audit.catalogue.points import adaptive, chosen_counts, points, trees
-from fastdp_lab.audit.catalogue.streams import (
-    make_composed,
-    make_events,
-    make_fixed,
-    make_single_blocks,
-    make_topl,
-    one_by_one,
-    pieces,
-    published,
-    repeated,
-    replay,
-    risen,
+from fastdp_lab.audit.exact import (
+    DELTA,
+    OUTCOMES,
+    RULES,
+    WIDE,
+    ExactLoss,
+    noisy_max_loss,
+    pak_noise_loss,
+    small_task,
+    smooth_noise_loss,
+    split_loss,
+    split_plan,
 )
-from fastdp_lab.audit.catalogue.sums import RULES, small_task, sums
-from fastdp_lab.audit.catalogue.tables import tables
-from fastdp_lab.audit.exact import ExactLoss, noisy_max_loss, smooth_noise_loss, split_loss
+from fastdp_lab.audit.runs import Case, ManyRuns, one_run, pieces
 
 #: Their inputs show too little of the claim: half the noise is not distinguishable from all of it.
 TOO_MILD = ("pak-holdout", "phdstream", "phdstream-whole", "phdstream-settling", "w-event-distribution")
@@ -98,14 +103,14 @@ def quantiles() -> list[Case]:
     ]
 
 
-def shipped() -> list[Case]:
-    """What an audit must find consistent with its claim."""
-    return [*audit_cases(), *parts(1.0), *quantiles()]
+def own_cases() -> list[Case]:
+    """What an audit must find consistent with its claim, beside the package's cases."""
+    return [*parts(1.0), *quantiles()]
 
 
 def halved() -> Iterator[Case]:
     """Mechanisms with the noise that twice their claim needs."""
-    for case in (*sums(2.0), *parts(2.0), *repeated(2.0), *one_by_one(2.0), *points(2.0), *tables(2.0)):
+    for case in (*audit_cases(2.0), *parts(2.0)):
         if case.name not in TOO_MILD:
             half = controls.claiming(case.mechanism, case.mechanism.guarantee.epsilon / 2.0)
             trials = FAST if isinstance(half, ManyRuns) else MANY
@@ -115,21 +120,16 @@ def halved() -> Iterator[Case]:
 def negative_controls() -> list[Case]:
     """What an audit must find in violation of its claim."""
     added, removed = attack(12, 1.0)
-    half = one_run(partial(make_events, epsilon=1.0, sensitivity=0.5), pieces)
+    half = one_run(events(1.0, sensitivity=0.5), pieces)
     pieces_of_trees: Any = [[stream[:4], stream[4:]] for stream in TREES]
-    withheld = partial(make_composed, epsilon=1.0, renewal=RenewFromHoldout(1, 4))
+    withheld = composed(1.0, renewal=RenewFromHoldout(1, 4))
     # All of epsilon for what is published, and half of it more for the thresholds that published values choose.
-    refined = one_run(partial(make_composed, epsilon=1.5, renewal=RenewFromPublished(1 / 3, 1)), pieces)
-    in_place = controls.tied_to_position(partial(make_single_blocks, epsilon=1.0))
+    refined = one_run(composed(1.5, renewal=RenewFromPublished(1 / 3, 1)), pieces)
+    in_place = controls.tied_to_position(single_blocks(1.0))
     settling = settling_counter(Block(3, settles=True), 1.0, controls.settle_without_noise)
-    topl = one_run(partial(make_topl, epsilon=1.0), controls.reported_twice)
-
-    def one_less(key: Key) -> StreamPublisher:
-        """Noise for one value of a window of two."""
-        return make_fixed(key, Flat(), epsilon=1.0, max_range=16)
-
-    def recounting(key: Key) -> controls.RecountingPHDStream:
-        return controls.RecountingPHDStream(Box(0, 1), 1.0, max_depth=0, period=1, key=key)
+    twice = one_run(topl(1.0), controls.reported_twice)
+    one_less = fixed(Flat(), 1.0, max_range=16)
+    recounting = partial(controls.RecountingPHDStream, Box(0, 1), 1.0, max_depth=0, period=1)
 
     named = [
         Case(
@@ -143,15 +143,18 @@ def negative_controls() -> list[Case]:
         Case("trees-share", one_run(controls.shared_noise, pieces), *pieces_of_trees, SLOW),
         Case("refined-free", controls.claiming(refined, 1.0), *PERIOD, MANY),
         Case("withheld-mean", one_run(withheld, controls.withheld_mean), *LATER_HOLDOUT, SLOW),
-        Case("replay-in-place", one_run(in_place, replay, factor=2.0), *REPLAY_AFTER, SLOW),
+        Case("replay-in-place", one_run(in_place, runs.replay, factor=2.0), *REPLAY_AFTER, SLOW),
         Case("blocks-peeking", controls.peeking_blocks(1.0), *turning_point(THETA, 1.0), MEDIUM),
-        Case("rising-first-noise", one_run(controls.rising_without_noise, risen), *RISEN, SLOW // 4),
+        Case(
+            "rising-first-noise", one_run(controls.rising_without_noise, runs.risen(len(GROWTH))), *RISEN, SLOW // 4
+        ),
         Case("log2-levels", controls.log2_levels(1.0, 4), *VALUE, FAST, (open_sums,)),
         Case("settling-free", settling, *LEFT, MEDIUM),
         Case("events-half", half, [EVENT[0]], [EVENT[1]], SLOW),
-        Case("windows-less-one", one_run(one_less, published), *PAIR, MANY),
-        Case("selective-one-key", one_run(controls.one_counter_key, chosen_counts), *EVENT, SLOW),
-        Case("topl-twice", topl, [0.0], [4.0], SLOW),
+        # Noise for one value of a window of two.
+        Case("windows-less-one", one_run(one_less, runs.published), *PAIR, MANY),
+        Case("selective-one-key", one_run(controls.one_counter_key, runs.chosen_counts), *EVENT, SLOW),
+        Case("topl-twice", twice, [0.0], [4.0], SLOW),
         Case(
             "papers-score",
             splits(1.0, 12, repaired=False),
@@ -159,8 +162,14 @@ def negative_controls() -> list[Case]:
             (np.append(added, 0.0), removed),
             FAST,
         ),
-        Case("recounted", one_run(recounting, trees), *late_events(10), SLOW, (repeated_counts,)),
-        Case("one-event", controls.claiming(adaptive(1.0), 1.0), *late_events(4, 2), SLOW, (repeated_counts,)),
+        Case("recounted", one_run(recounting, runs.trees), *late_events(10), SLOW, (runs.repeated_counts,)),
+        Case(
+            "one-event",
+            controls.claiming(one_run(adaptive_points(1.0), runs.trees), 1.0),
+            *late_events(4, 2),
+            SLOW,
+            (runs.repeated_counts,),
+        ),
         Case("piecewise-leak", controls.leaking_piecewise(1.0), [0.0, 0.3, 0.5], [0.0, 0.3, -0.5], FAST),
         Case("floating-point", controls.floating_point_laplace(1.0), 0.0, 1.0, FAST),
     ]

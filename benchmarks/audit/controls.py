@@ -30,9 +30,8 @@ from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax
-from fastdp_lab.audit.catalogue.case import ManyRuns, OneRun
-from fastdp_lab.audit.catalogue.points import make_selective
-from fastdp_lab.audit.catalogue.streams import SMALL, collected, make_rising, pieces
+from fastdp_lab.audit.catalogue import composed, rising, selective
+from fastdp_lab.audit.runs import ManyRuns, OneRun, collected, pieces
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -61,15 +60,7 @@ class SharedNoise(Hierarchy):
 
 def shared_noise(key: Key) -> StreamPublisher:
     """Two leaves a tree, and one noise for all trees."""
-    return StreamPublisher(
-        threshold=NoisyMax(fan_out=2),
-        perturber=SharedNoise(2, prune=0),
-        epsilon=1.0,
-        holdout=4,
-        max_range=2,
-        key=key,
-        **SMALL,
-    )
+    return composed(1.0, threshold=NoisyMax(fan_out=2), perturber=SharedNoise(2, prune=0))(key=key)
 
 
 def withheld_mean(fresh: Callable[[], Any], data: Sequence[Sequence[float]]) -> Floats:
@@ -79,7 +70,7 @@ def withheld_mean(fresh: Callable[[], Any], data: Sequence[Sequence[float]]) -> 
     return outputs
 
 
-def tied_to_position(make: Callable[[Key], Any]) -> Callable[[Key], Any]:
+def tied_to_position(make: Callable[..., Any]) -> Callable[[Key], Any]:
     """Noise that follows from the key and the position alone."""
 
     def in_place(key: Key) -> Any:
@@ -87,7 +78,7 @@ def tied_to_position(make: Callable[[Key], Any]) -> Callable[[Key], Any]:
             own = Key(key.reveal(), simulated=True).within(repr(name))
             sampler.fill(out, law, own, StreamId(Purpose.TREE), start)
 
-        return make(given(table))
+        return make(key=given(table))
 
     return in_place
 
@@ -106,7 +97,7 @@ class OneCounterKey(Key):
 
 def one_counter_key(key: Key) -> SelectiveCounting:
     """Selective counting whose counters share one noise."""
-    return make_selective(OneCounterKey(key.reveal(), simulated=True, binding=Binding.COMPOSITION), epsilon=1.0)
+    return selective(OneCounterKey(key.reveal(), simulated=True, binding=Binding.COMPOSITION), epsilon=1.0)
 
 
 def reported_twice(fresh: Callable[[], Any], data: Sequence[float]) -> Floats:
@@ -157,7 +148,7 @@ class FirstLaw:
 
 def rising_without_noise(key: Key) -> Adaptive:
     """A theta that rises, and noise that does not rise with it."""
-    publisher = make_rising(key, epsilon=1.0)
+    publisher = rising(1.0)(key=key)
     pipeline = publisher._pipeline
     vars(pipeline)["laws"] = FirstLaw(pipeline.laws)
     return publisher

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from fastdp.perturbers import Blocks, Flat
@@ -9,21 +11,12 @@ from fastdp.randomness.key import Key
 from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import ThresholdTask, held_out
-from fastdp_lab.audit.couplings import coupling_cases
-from fastdp_lab.audit.couplings.check import KEY, Case, Instance, Seen
+from fastdp_lab.audit.couplings import COUPLINGS
+from fastdp_lab.audit.couplings.check import KEY, Draw, Generator, Instance, Outputs, Shift, pick
 from fastdp_lab.audit.couplings.point_cases import event_of, of_points, shape_of
 from fastdp_lab.audit.couplings.points import COORDINATES, Batch
-from fastdp_lab.audit.couplings.stream_cases import noisy_choice, of_stream, publisher, shifted
-from fastdp_lab.audit.couplings.streams import (
-    BOUND,
-    Floats,
-    Generator,
-    Make,
-    altered,
-    choice_shift,
-    pick,
-    values_of,
-)
+from fastdp_lab.audit.couplings.stream_cases import noisy_choice, of_pair, of_stream, publisher
+from fastdp_lab.audit.couplings.streams import BOUND, Floats, Make, altered, choice_shift, values_of
 
 #: Values of a stream on which blocks have changed their length.
 LONG = 1200
@@ -41,7 +34,7 @@ def turning(generator: Generator) -> tuple[Make, Floats, Floats, int]:
 
     def lengths(changed: int) -> bytes:
         # The noise of KEY is 0.
-        revision = make(KEY).release(np.concatenate([wild[:changed], calm[changed:]])).revision
+        revision = make(key=KEY).release(np.concatenate([wild[:changed], calm[changed:]])).revision
         assert revision is not None
         return revision.exponents.tobytes()
 
@@ -56,19 +49,19 @@ def turning(generator: Generator) -> tuple[Make, Floats, Floats, int]:
 def adaptive_lengths(generator: Generator) -> Instance:
     """Where true sums would change the length of blocks."""
     make, x, there, place = turning(generator)
-    return of_stream(generator, make, pair=(x, there, place))
+    return of_pair(generator, make, x, there, [place])
 
 
 def adaptive_batches(generator: Generator) -> Instance:
     """Blocks of one value past the border of a batch of noise."""
     make = publisher(generator, perturber=Blocks(), max_range=4, epsilon=2.0)
-    return of_stream(generator, make, 2100, place=int(pick(generator, 1023, 1024, 1025, 2047, 2048)))
+    return of_stream(generator, make, 2100, pick(generator, 1023, 1024, 1025, 2047, 2048))
 
 
 def flat_batches(generator: Generator) -> Instance:
     """Past the border of a batch of noise."""
     make = publisher(generator, perturber=Flat())
-    return of_stream(generator, make, 65_600, place=int(pick(generator, 65_535, 65_536, 65_599)))
+    return of_stream(generator, make, 65_600, pick(generator, 65_535, 65_536, 65_599))
 
 
 def choices(generator: Generator) -> Instance:
@@ -86,15 +79,12 @@ def choices(generator: Generator) -> Instance:
     x = values_of(generator, task.holdout)
     there = altered(generator, x, int(generator.integers(task.holdout)))
 
-    def publish(key: Key, values: Floats) -> Seen:
-        seen = Seen()
-        with seen.warned():
-            chooser = rule.start(task)
-            chooser.observe(values)
-            seen.add("theta", chooser.choose(held_out(key, chooser.pack())))
-        return seen
+    def publish(key: Key, values: Floats) -> Outputs:
+        chooser = rule.start(task)
+        chooser.observe(values)
+        yield "theta", chooser.choose(held_out(key, chooser.pack()))
 
-    shift = shifted(lambda key, shifts: choice_shift(rule, task, key, x, there, shifts))
+    shift: Shift = lambda table, shifts: choice_shift(rule, task, table.key, x, there, shifts)  # noqa: E731
     return Instance(rule.guarantee(task).epsilon, publish, x, there, shift)
 
 
@@ -105,18 +95,15 @@ def planted(generator: Generator) -> Instance:
     batches: list[Batch] = [(np.zeros((0, dim)), np.zeros((0, dim)), 0)]
     batches += [(np.full((30, dim), generator.choice(COORDINATES)), np.zeros((0, dim)), 0) for _ in range(count - 1)]
     event = event_of(generator, dim, count)
-    return of_points(
-        generator, lambda key: AdaptivePHDStream(**options, key=key), count, event=event, batches=batches
-    )
+    return of_points(generator, partial(AdaptivePHDStream, **options), count, event=event, batches=batches)
 
 
-def shipped() -> list[Case]:
-    """The wheel's cases, and these."""
-    return [
-        *coupling_cases(),
-        Case("adaptive-lengths", adaptive_lengths),
-        Case("adaptive-batches", adaptive_batches),
-        Case("flat-batches", flat_batches),
-        Case("choices", choices),
-        Case("phdstream-planted", planted),
-    ]
+#: The couplings of the package, and these.
+SHIPPED: dict[str, Draw] = {
+    **COUPLINGS,
+    "adaptive-lengths": adaptive_lengths,
+    "adaptive-batches": adaptive_batches,
+    "flat-batches": flat_batches,
+    "choices": choices,
+    "phdstream-planted": planted,
+}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.audit.controls import RecountingPHDStream, SharedNoise
 from benchmarks.audit.coupling_cases import turning
 from benchmarks.audit.splits import attack
-from benchmarks.audit.table_controls import table_controls
+from benchmarks.audit.table_controls import TABLE_CONTROLS
 from fastdp.arrays.column import as_floats
 from fastdp.counters import BinaryTree, Block
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
@@ -33,16 +32,14 @@ from fastdp.systems.stream.whole import WholeStream
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels import block_lengths
-from fastdp_lab.audit.couplings.check import Case, Instance
-from fastdp_lab.audit.couplings.counter_cases import running_counts, selective
-from fastdp_lab.audit.couplings.point_cases import of_points
+from fastdp_lab.audit.couplings.check import Draw, Generator, Instance, pick
+from fastdp_lab.audit.couplings.point_cases import of_points, running_counts, selective_counting
 from fastdp_lab.audit.couplings.points import Event
-from fastdp_lab.audit.couplings.stream_cases import events, of_stream, publisher, whole, windows
-from fastdp_lab.audit.couplings.streams import Make, pick
+from fastdp_lab.audit.couplings.stream_cases import events, of_pair, of_stream, publisher, whole, windows
+from fastdp_lab.audit.couplings.streams import Make
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Generator = np.random.Generator
 
 
 class PeekingSchedule(Schedule):
@@ -174,7 +171,7 @@ def _scheduled(make: Make, kind: type[Schedule]) -> Make:
     """Publishers with another schedule."""
 
     def other(key: Key) -> StreamPublisher:
-        publisher = make(key)
+        publisher = make(key=key)
         changed: StreamPublisher = publisher._of(kind(publisher.composition), publisher._key.again())
         return changed
 
@@ -190,7 +187,7 @@ def peeking_threshold(generator: Generator) -> Instance:
 def true_lengths(generator: Generator) -> Instance:
     """At the value that changes the true lengths."""
     make, x, there, place = turning(generator)
-    return of_stream(generator, _scheduled(make, TrueLengthsSchedule), saves=False, pair=(x, there, place))
+    return of_pair(generator, _scheduled(make, TrueLengthsSchedule), x, there, [place], saves=False)
 
 
 def shared_trees(generator: Generator) -> Instance:
@@ -203,7 +200,7 @@ def refined_free(generator: Generator) -> Instance:
     epsilon, renewal = float(pick(generator, 0.5, 1.0, 6.0)), RenewFromPublished(1 / 3, 1)
     options = {"threshold": ScaleFree(), "max_range": 4, "epsilon": 1.5 * epsilon}
     make = publisher(generator, perturber=Hierarchy(2, prune=0), renewal=renewal, **options)
-    return of_stream(generator, make, 30, saves=False, epsilon=epsilon)
+    return dataclasses.replace(of_stream(generator, make, 30, saves=False), claim=epsilon)
 
 
 class FreeChoice(WholeStream):
@@ -243,7 +240,7 @@ def recounted(generator: Generator) -> Instance:
     event = Event(1, np.full((1, 1), 0.1), removal=False, here=bool(generator.integers(2)))
     return of_points(
         generator,
-        lambda key: RecountingPHDStream(Box(0, 1), epsilon, max_depth=2, period=1, key=key),
+        partial(RecountingPHDStream, Box(0, 1), epsilon, max_depth=2, period=1),
         6,
         saves=False,
         event=event,
@@ -257,7 +254,7 @@ def settling_free(generator: Generator) -> Instance:
     batches = [(left, none, 0), (right, left, 0), (none, right, 0), (left, none, 0), (none, left, 0)]
     return of_points(
         generator,
-        lambda key: PHDStream(Box(0, 1), 6.0, FreeBlock(4, settles=True), max_depth=4, key=key),
+        partial(PHDStream, Box(0, 1), 6.0, FreeBlock(4, settles=True), max_depth=4),
         len(batches),
         saves=False,
         batches=batches,
@@ -274,39 +271,32 @@ def papers_score(generator: Generator) -> Instance:
     added, removed = (points.reshape(-1, 1) for points in attack(20, 1.0))
     event = Event(0, np.zeros((1, 1)), removal=False, here=False)
     kind = {"max_depth": 20, "score": "paper", "threshold": -1.0, "total_share": 0.0}
-    return of_points(
-        generator,
-        lambda key: PHDStream(Box(0, 1), 2.0, **kind, key=key),
-        1,
-        saves=False,
-        event=event,
-        batches=[(added, removed, 0)],
-        epsilon=2.0,
-    )
+    make = partial(PHDStream, Box(0, 1), 2.0, **kind)
+    right = of_points(generator, make, 1, saves=False, event=event, batches=[(added, removed, 0)])
+    return dataclasses.replace(right, claim=2.0)
 
 
 def one_counter_key(generator: Generator) -> Instance:
     """Two counters with one noise."""
-    return selective(generator, lambda key: OneCounterKey.of(key, key.given, ()))
+    return selective_counting(generator, lambda key: OneCounterKey.of(key, key.given, ()))
 
 
-def negative_controls() -> list[Case]:
-    """Each must fail in some instance."""
-    drawn: dict[str, Callable[[Generator], Instance]] = {
-        "threshold-peeking": peeking_threshold,
-        "true-lengths": true_lengths,
-        "trees-share": shared_trees,
-        "refined-free": refined_free,
-        "choice-free": choice_free,
-        "withheld-mean": withheld_mean,
-        "theta-less-one": short_scale,
-        "value-shown": value_shown,
-        "recounted": recounted,
-        "settling-free": settling_free,
-        "log2-levels": printed_tree,
-        "papers-score": papers_score,
-        "selective-one-key": one_counter_key,
-        "events-half": lambda generator: events(generator, 0.5),
-        "windows-less-one": lambda generator: windows(generator, -1),
-    }
-    return [*(Case(f"control-{name}", draw) for name, draw in drawn.items()), *table_controls()]
+#: Each must fail in some instance.
+CONTROLS: dict[str, Draw] = {
+    "control-threshold-peeking": peeking_threshold,
+    "control-true-lengths": true_lengths,
+    "control-trees-share": shared_trees,
+    "control-refined-free": refined_free,
+    "control-choice-free": choice_free,
+    "control-withheld-mean": withheld_mean,
+    "control-theta-less-one": short_scale,
+    "control-value-shown": value_shown,
+    "control-recounted": recounted,
+    "control-settling-free": settling_free,
+    "control-log2-levels": printed_tree,
+    "control-papers-score": papers_score,
+    "control-selective-one-key": one_counter_key,
+    "control-events-half": partial(events, factor=0.5),
+    "control-windows-less-one": partial(windows, claimed=-1),
+    **TABLE_CONTROLS,
+}

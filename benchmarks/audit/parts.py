@@ -23,7 +23,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.systems.pak.machine import RunningSum
-from fastdp_lab.audit.catalogue.case import ManyRuns
+from fastdp_lab.audit.runs import ManyRuns
 
 Integers = NDArray[np.int64]
 

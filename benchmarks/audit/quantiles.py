@@ -17,7 +17,7 @@ from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.quantile import CELLS
 from fastdp.thresholds.sorted_holdout import rank_of
-from fastdp_lab.audit.catalogue.case import ManyRuns
+from fastdp_lab.audit.runs import ManyRuns
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]

@@ -12,8 +12,8 @@ from benchmarks.audit.parts import draw_noise
 from fastdp.counters.base import event_guarantee
 from fastdp.randomness.key import Key
 from fastdp.spatial import cells
-from fastdp_lab.audit.catalogue.case import ManyRuns
-from fastdp_lab.audit.catalogue.exact_losses import split_plan
+from fastdp_lab.audit.exact import split_plan
+from fastdp_lab.audit.runs import ManyRuns
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

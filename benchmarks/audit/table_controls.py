@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,10 +15,17 @@ from fastdp.randomness.key import Key
 from fastdp.tables import choices, cut
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantity import Quantity
-from fastdp_lab.audit.couplings.check import Case
-from fastdp_lab.audit.couplings.streams import Generator
-from fastdp_lab.audit.couplings.table_cases import draw, draw_online
-from fastdp_lab.audit.couplings.tables import Release, Rows, TableInstance, at, batch_release, see_release
+from fastdp_lab.audit.couplings.check import Draw, Generator
+from fastdp_lab.audit.couplings.tables import (
+    Release,
+    Rows,
+    TableInstance,
+    at,
+    batch_release,
+    draw,
+    draw_online,
+    see_release,
+)
 
 #: Of the public windows.
 START, STOP = 60, 240
@@ -140,18 +147,16 @@ def logs_late_rows(generator: Generator) -> TableInstance:
     return with_release(right, released)
 
 
-def table_controls() -> list[Case]:
-    """Each must fail in some instance."""
-    drawn: dict[str, Callable[[Generator], TableInstance]] = {
-        "table-half-sensitivity": half_sensitivity,
-        "table-high-less-low": high_less_low,
-        "table-keys-that-count": keys_that_count,
-        "table-delta-and-a-half": delta_and_a_half,
-        "table-key-delta": key_delta_and_a_half,
-        "table-clip-of-largest": clip_of_the_largest,
-        "table-persons-of-k": persons_of_k,
-        "windows-persons-by-batch": persons_by_batch,
-        "table-warns-of-rows": warns_of_rows,
-        "windows-logs-late-rows": logs_late_rows,
-    }
-    return [Case(f"control-{name}", each) for name, each in drawn.items()]
+#: Each must fail in some instance.
+TABLE_CONTROLS: dict[str, Draw] = {
+    "control-table-half-sensitivity": half_sensitivity,
+    "control-table-high-less-low": high_less_low,
+    "control-table-keys-that-count": keys_that_count,
+    "control-table-delta-and-a-half": delta_and_a_half,
+    "control-table-key-delta": key_delta_and_a_half,
+    "control-table-clip-of-largest": clip_of_the_largest,
+    "control-table-persons-of-k": persons_of_k,
+    "control-windows-persons-by-batch": persons_by_batch,
+    "control-table-warns-of-rows": warns_of_rows,
+    "control-windows-logs-late-rows": logs_late_rows,
+}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import tomllib
 from pathlib import Path
 
 import fastdp
@@ -10,6 +12,8 @@ from tests.shared import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels" / "fastdp_kernels"
+#: The laboratory may use all of these: error classes, and the noise table of couplings.
+OPEN = {"fastdp.errors", "fastdp.randomness.given"}
 
 
 def run(program: str, *flags: str) -> str:
@@ -90,3 +94,24 @@ def test_a_kernel_is_compiled_anew_when_any_kernel_file_changed() -> None:
         ranges.sum_ranges,
     ):
         assert dispatcher._cache._cache_file._source_stamp == _jit._SOURCES
+
+
+def test_the_laboratory_uses_public_names() -> None:
+    """But for those of ``lab_imports.toml``, each with its reason; a row that is no longer needed must go."""
+    found: dict[str, set[str]] = {}
+    for source in (ROOT / "lab" / "fastdp_lab").rglob("*.py"):
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.Import):
+                assert not any(alias.name.startswith(("fastdp.", "fastdp_kernels")) for alias in node.names), source
+            module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            if module.partition(".")[0] in ("fastdp", "fastdp_kernels") and module not in OPEN:
+                public = getattr(importlib.import_module(module), "__all__", ())
+                names = {alias.name for alias in node.names} - {*public}
+                if names:
+                    found.setdefault(module, set()).update(names)
+    listed = tomllib.loads((Path(__file__).parent / "lab_imports.toml").read_text())
+    assert all(row["reason"] for row in listed.values())
+    rows = {(module, name) for module, row in listed.items() for name in row["names"]}
+    used = {(module, name) for module, names in found.items() for name in names}
+    assert not used - rows, f"not public, so the laboratory may not import them: {sorted(used - rows)}"
+    assert not rows - used, f"no longer imported; remove them from lab_imports.toml: {sorted(rows - used)}"

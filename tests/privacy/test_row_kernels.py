@@ -17,7 +17,7 @@ from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.cell_parameters import make_plan
 from fastdp.spatial.cells import encode
-from fastdp_lab.audit.catalogue.exact_losses import split_plan
+from fastdp_lab.audit.exact import split_plan
 from tests.oracles import binary_counter
 
 

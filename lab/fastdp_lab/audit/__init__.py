@@ -5,6 +5,7 @@ of the repository.
 """
 
 from fastdp_lab.audit import exact
-from fastdp_lab.audit.catalogue import Case, audit_cases
+from fastdp_lab.audit.catalogue import audit_cases
+from fastdp_lab.audit.runs import Case
 
 __all__ = ["Case", "audit_cases", "exact"]

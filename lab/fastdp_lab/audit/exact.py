@@ -5,23 +5,25 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import Key, local
+from fastdp.counters import Simple
 from fastdp.errors import AccuracyWarning
 from fastdp.local.base import Mechanism
 from fastdp.local.laws import CONTEXT, BitLaw, Law, MixtureLaw, WindowLaw
-from fastdp.randomness.key import Key
-from fastdp.spatial import decomposition
-from fastdp.spatial.cell_parameters import CellParameters
+from fastdp.spatial import Box, decomposition
+from fastdp.spatial.cell_parameters import CellParameters, make_plan
 from fastdp.spatial.cells import encode
-from fastdp.thresholds import NoisyMax, ScaleFree
+from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_choice import CountedHoldout
 from fastdp.thresholds.smooth_noise import SmoothNoise
@@ -34,6 +36,25 @@ Integers = NDArray[np.int64]
 REACH = 60
 #: Unit of the scores in the enumeration of noisy max; the rules' own unit gives sums that are too long.
 UNIT = 64
+#: Of Gaussian noise: large enough to be seen in an audit's runs.
+DELTA = 1e-3
+#: Trees whose exact log-ratios are computed.
+OUTCOMES = 20_000
+#: The noisy-max rules that are audited, and the mechanisms of local reports.
+RULES: dict[str, NoisyMax | ScaleFree] = {
+    "noisy-max-laplace": NoisyMax(step=1.0),
+    "noisy-max-exponential": NoisyMax(step=1.0, noise="exponential"),
+    "scale-free-laplace": ScaleFree("laplace"),
+    "scale-free-exponential": ScaleFree("exponential"),
+}
+LOCAL = ("SquareWave", "StochasticRounding", "Piecewise", "Hybrid")
+#: The task of the quantiles.
+WIDE = ThresholdTask(epsilon=1.0, bound=1024.0, holdout=8, max_range=1024, resolution=2.0**-10)
+
+
+def small_task(epsilon: float) -> ThresholdTask:
+    """A choice from three held-out values, few enough to enumerate."""
+    return ThresholdTask(epsilon, 4.0, 3, max_range=4, resolution=1.0, publish_epsilon=1.0, noise_constant=1.0)
 
 
 @dataclass(frozen=True)
@@ -251,3 +272,37 @@ def split_loss(plan: CellParameters, epsilon: float, points: tuple[Any, Any], ou
         worst = max(worst, loss.worst)
         cases += 2 * loss.more.size
     return ExactLoss(epsilon, worst, cases)
+
+
+def split_plan(epsilon: float, max_depth: int, *, repaired: bool = True) -> CellParameters:
+    """PrivTree's split tests on [0, 1], with this epsilon for the decisions alone."""
+    part = Fraction(epsilon)
+    return make_plan(Box(0, 1), 2, max_depth, part, part, Simple(), threshold=0.0, repaired=repaired, retention=16)
+
+
+def pak_noise_loss(noise: str, kappa: float | None = None) -> ExactLoss:
+    """The loss of PAK's quantile with its offset, by the rule's own kappa or another one."""
+    rule = PAKQuantile(delta=DELTA, noise=noise)  # type: ignore[arg-type]
+    law = rule.law(WIDE)
+    factor = rule.kappa(WIDE) if kappa is None else kappa
+    return smooth_noise_loss(law, WIDE.epsilon, DELTA, kappa=factor, offset=law.upper(rule.beta))
+
+
+def exact_losses(seed: int | str | None) -> dict[str, Callable[[], ExactLoss]]:
+    """Computations by name; the seed is for the trees that are drawn."""
+    smooth = {name: SmoothQuantile(delta=DELTA, noise=name) for name in ("laplace", "gaussian")}
+    smooth["cauchy"] = SmoothQuantile(noise="cauchy")
+    step = partial(
+        split_loss, split_plan(1.0, 12), 1.0, (np.zeros(22), np.zeros(0)), OUTCOMES, Key.choose(seed, None)
+    )
+    losses = {
+        **{f"local-{name.lower()}": partial(local_report_loss, getattr(local, name)(1.0)) for name in LOCAL},
+        **{name: partial(noisy_max_loss, rule, small_task(1.0)) for name, rule in RULES.items()},
+        **{
+            f"smooth-{name}": partial(smooth_noise_loss, rule.law(WIDE), 1.0, rule.delta or 0.0)
+            for name, rule in smooth.items()
+        },
+        **{f"pak-{name}": partial(pak_noise_loss, name) for name in ("laplace", "gaussian")},
+        "phdstream-step": step,
+    }
+    return {f"exact-{name}": loss for name, loss in losses.items()}

@@ -1,124 +1,129 @@
-"""``fastdp audit``: the package's mechanisms, audited or computed one after the other, and the lines of its table."""
+"""``fastdp audit``: audits by runs, exact losses and couplings, one after the other, as lines of tables."""
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from fastdp import validation
-from fastdp.auditing.mechanisms import draws_trials
-from fastdp.auditing.run import MIN_TRIALS, audit
-from fastdp.errors import ParameterError
-from fastdp_lab.audit.catalogue import Case, audit_cases
-from fastdp_lab.audit.catalogue.exact_losses import exact_losses
-from fastdp_lab.audit.exact import ExactLoss
+from fastdp import audit, validation
+from fastdp_lab.audit.catalogue import audit_cases
+from fastdp_lab.audit.couplings import COUPLINGS
+from fastdp_lab.audit.couplings.check import Draw, findings
+from fastdp_lab.audit.exact import ExactLoss, exact_losses
+from fastdp_lab.audit.runs import Case, ManyRuns
 
-WARM_TRIALS = 1000
-GROUPS = ("all", "shipped", "exact")
-COLUMNS = ("mechanism", "claimed epsilon", "delta", "lower bound", "confidence", "trials", "seconds", "verdict")
+#: Random instances of each coupling.
+INSTANCES = 100
+Seed = int | str | None
 
 
 @dataclass(frozen=True)
 class Line:
-    """One audit, or one exact loss.
+    """One audit, one exact loss, or the instances of one coupling.
 
     Attributes
     ----------
     name : str
         Of the mechanism.
-    epsilon, delta : float
-        The claim.
+    numbers : dict
+        Texts by column.
     found : float
-        Lower bound on epsilon, or the exact loss.
-    confidence : float or None
-        Of the bound; None for an exact loss.
-    trials : int
-        Runs on each input, or ratios compared.
-    seconds : float
-        Time of that audit alone, after compilation.
+        Lower bound on epsilon, the exact loss, or the largest cost over the claim.
+    failed : bool
+        Whether a claim is refuted.
+    verdict : str
+        In words.
     """
 
     name: str
-    epsilon: float
-    delta: float
+    numbers: dict[str, str]
     found: float
-    confidence: float | None
-    trials: int
-    seconds: float
+    failed: bool
+    verdict: str
 
     @property
-    def failed(self) -> bool:
-        """Whether what was found is above the claim."""
-        return self.found > self.epsilon
+    def columns(self) -> tuple[str, ...]:
+        """Of its table."""
+        return ("mechanism", *self.numbers, "verdict")
 
     @property
-    def verdict(self) -> str:
-        """In words."""
-        return "CLAIM VIOLATED" if self.failed else "consistent"
-
     def cells(self) -> tuple[str, ...]:
-        """As text, by :data:`COLUMNS`."""
-        return (
-            self.name,
-            f"{self.epsilon:g}",
-            f"{self.delta:g}",
-            f"{self.found:.4f}",
-            "exact" if self.confidence is None else f"{self.confidence:.10g}",
-            f"{self.trials:,}",
-            f"{self.seconds:.2f}",
-            self.verdict,
-        )
+        """As text, by column."""
+        return (self.name, *self.numbers.values(), self.verdict)
 
 
-def lines(name: str, max_trials: int | None, seed: int | str | None) -> Iterator[Line]:
-    """Audits, one after the other.
-
-    Parameters
-    ----------
-    name : str
-        A mechanism, or ``"all"``, ``"shipped"`` (audited by runs) or ``"exact"``.
-    max_trials : int, optional
-        At most so many runs on each input; by default each mechanism's usual number.
-    seed : int or str, optional
-        To repeat the table.
-
-    Raises
-    ------
-    ParameterError
-        For a name that is not in the catalogue; before any audit.
-    """
-    cases, exact = audit_cases(), exact_losses(seed)
-    known = [*(case.name for case in cases), *exact]
-    if name not in GROUPS and name not in known:
-        raise ParameterError(
-            f"mechanism = {validation.shown(name)}: expected one of {', '.join(GROUPS)}, or {', '.join(known)}"
-        )
-    for case in cases:
-        if name in ("all", "shipped", case.name):
-            warm(case)
-            yield audited(case, case.trials if max_trials is None else min(case.trials, max_trials), seed)
-    for label, compute in exact.items():
-        if name in ("all", "exact", label):
-            yield computed(label, compute)
-
-
-def warm(case: Case) -> None:
-    """Compile what the case needs; compilation is not part of an audit's time."""
-    trials = WARM_TRIALS if draws_trials(case.mechanism) else MIN_TRIALS
-    audit(case.mechanism, case.x, case.x_adjacent, trials=trials, events=case.events or "auto", seed=0)
-
-
-def audited(case: Case, trials: int, seed: int | str | None) -> Line:
-    """One audit by runs."""
-    found = audit(case.mechanism, case.x, case.x_adjacent, trials=trials, events=case.events or "auto", seed=seed)
-    assert found.epsilon is not None  # noqa: S101 - every mechanism of the catalogue has a guarantee
-    bound = found.epsilon_lower, found.confidence
-    return Line(case.name, found.epsilon, found.delta, *bound, found.trials, found.seconds)
+def audited(case: Case, trials: int | None, seed: Seed) -> Line:
+    """An audit by so many runs, at most the usual number; compilation is not part of its time."""
+    several = isinstance(case.mechanism, ManyRuns)
+    for count, own in ((1000 if several else 100, 0), (min(case.trials, trials or case.trials), seed)):
+        result = audit(case.mechanism, case.x, case.x_adjacent, trials=count, events=case.events or "auto", seed=own)
+    claim, at = result.epsilon or 0.0, f"{result.confidence:.10g}"
+    return _bounded(case.name, claim, result.delta, result.epsilon_lower, at, result.trials, result.seconds)
 
 
 def computed(name: str, compute: Callable[[], ExactLoss]) -> Line:
     """One exact loss."""
     begin = time.perf_counter()
     loss = compute()
-    return Line(name, loss.epsilon, loss.delta, loss.worst, None, loss.cases, time.perf_counter() - begin)
+    seconds = time.perf_counter() - begin
+    return _bounded(name, loss.epsilon, loss.delta, loss.worst, "exact", loss.cases, seconds)
+
+
+def _bounded(name: str, claim: float, delta: float, found: float, at: str, trials: int, seconds: float) -> Line:
+    numbers = {
+        "claimed epsilon": f"{claim:g}",
+        "delta": f"{delta:g}",
+        "lower bound": f"{found:.4f}",
+        "confidence": at,
+        "trials": f"{trials:,}",
+        "seconds": f"{seconds:.2f}",
+    }
+    failed = found > claim
+    return Line(name, numbers, found, failed, "CLAIM VIOLATED" if failed else "consistent")
+
+
+def coupled(name: str, draw: Draw, instances: int, seed: int) -> Line:
+    """So many random instances of a coupling; the verdict names the outputs that were unequal."""
+    found = findings(draw, instances, seed)
+    ratio, failures = max(one.ratio for one in found), sum(one.failed for one in found)
+    numbers = {
+        "instances": f"{instances:,}",
+        "outputs compared": f"{sum(one.compared for one in found):,}",
+        "largest cost / claim": f"{ratio:.4f}",
+        "failures": f"{failures:,}",
+    }
+    unequal = ", ".join(dict.fromkeys(name for one in found for name in one.unequal))
+    return Line(name, numbers, ratio, failures > 0, f"NOT COUPLED ({unequal or 'cost'})" if failures else "coupled")
+
+
+#: The calls that make lines, by group and name.
+Jobs = dict[str, dict[str, Callable[[], Line]]]
+
+
+def shipped(trials: int | None = None, seed: int | None = None) -> Jobs:
+    """All of the package, by at most so many runs; a seed repeats the lines."""
+    own = secrets.randbits(32) if seed is None else seed
+    return {
+        "shipped": {case.name: partial(audited, case, trials, seed) for case in audit_cases()},
+        "exact": {name: partial(computed, name, loss) for name, loss in exact_losses(seed).items()},
+        "couplings": {name: partial(coupled, name, draw, INSTANCES, own) for name, draw in COUPLINGS.items()},
+    }
+
+
+def lines(jobs: Jobs, option: str, name: str) -> Iterator[Line]:
+    """Those of one name or group, or all, one after the other; ``option`` is for the message.
+
+    Raises
+    ------
+    ParameterError
+        For a name that is unknown; before any audit.
+    """
+    known = ("all", *jobs, *(label for several in jobs.values() for label in several))
+    validation.choice(option, name, known)
+    for group, several in jobs.items():
+        for label, run in several.items():
+            if name in ("all", group, label):
+                yield run()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,13 +12,7 @@ from fastdp.cli.errors import plain_errors
 from fastdp.files.durable import atomic_file
 
 if TYPE_CHECKING:
-    from fastdp_lab.audit.couplings.check import Line as CouplingLine
-    from fastdp_lab.audit.lines import Line
-
-L = TypeVar("L", "Line", "CouplingLine")
-
-WIDTHS = (30, 15, 6, 11, 10, 11, 7, 0)
-COUPLING_WIDTHS = (20, 9, 16, 22, 8, 0)
+    from fastdp_lab.audit.lines import Jobs, Line
 
 
 @click.command()
@@ -67,51 +61,42 @@ def audit(
     if only is not None and not couplings:
         raise click.UsageError("--only names a case of --couplings; for one mechanism give --mechanism.")
     with plain_errors():
-        audits: list[Line] = [] if couplings else list(_audits(mechanism, trials, seed))
-        coupled = list(_couplings(only, seed)) if couplings or mechanism == "all" else []
-        if page is not None:
-            from fastdp_lab.audit import lines
-            from fastdp_lab.audit.couplings import check
+        from fastdp_lab.audit.lines import shipped
+        from fastdp_lab.audit.runs import TABLES_INSTALLED
 
-            tables = [_markdown(lines.COLUMNS, audits), *([_markdown(check.COLUMNS, coupled)] if coupled else [])]
+        if not TABLES_INSTALLED:
+            click.echo("Tables are left out; they need: pip install 'fastdp-streams[tables]'", err=True)
+
+        jobs = shipped(trials, seed)
+        proofs = {"couplings": jobs.pop("couplings")}
+        tables = [] if couplings else [list(_shown(jobs, "mechanism", mechanism))]
+        if couplings or mechanism == "all":
+            tables.append(list(_shown(proofs, "only", only or "all")))
+        if page is not None:
             with atomic_file(page, overwrite=force) as file:
-                file.write("\n".join(["# Audit\n", "How to read it: docs/audit.md of fastdp.\n", *tables]).encode())
-    done: list[Line | CouplingLine] = [*audits, *coupled]
-    refuted = [f"{line.name} ({line.verdict})" for line in done if line.failed]
+                parts = ["# Audit\n", "How to read it: docs/audit.md of fastdp.\n", *map(_markdown, tables)]
+                file.write("\n".join(parts).encode())
+    refuted = [f"{line.name} ({line.verdict})" for table in tables for line in table if line.failed]
     if refuted:
         raise click.ClickException(f"claims refuted: {', '.join(refuted)}")
 
 
-def _audits(mechanism: str, trials: int | None, seed: int | None) -> Iterator[Line]:
-    """Audits, each shown when it is done."""
-    from fastdp_lab.audit.lines import COLUMNS, lines
+def _shown(jobs: Jobs, option: str, name: str) -> Iterator[Line]:
+    """Lines, each shown when it is done."""
+    from fastdp_lab.audit.lines import lines
 
-    yield from _shown(COLUMNS, lines(mechanism, trials, seed), WIDTHS)
-
-
-def _couplings(only: str | None, seed: int | None) -> Iterator[CouplingLine]:
-    """Couplings, each shown when it is checked."""
-    from fastdp_lab.audit.couplings import coupling_lines
-    from fastdp_lab.audit.couplings.check import COLUMNS
-
-    yield from _shown(COLUMNS, coupling_lines(only, seed), COUPLING_WIDTHS)
-
-
-def _shown(columns: tuple[str, ...], lines: Iterator[L], widths: tuple[int, ...]) -> Iterator[L]:
-    for number, line in enumerate(lines):
-        if not number:
-            click.echo(_aligned(columns, widths))
-        click.echo(_aligned(line.cells(), widths))
+    for number, line in enumerate(lines(jobs, option, name)):
+        for cells in (line.columns, line.cells) if not number else (line.cells,):
+            last = len(cells) - 1
+            widths = (30, *(max(10, len(column)) for column in line.columns[1:-1]), 0)
+            texts = (
+                text.ljust(width) if place in (0, last) else text.rjust(width)
+                for place, (text, width) in enumerate(zip(cells, widths, strict=True))
+            )
+            click.echo("  ".join(texts).rstrip())
         yield line
 
 
-def _aligned(texts: tuple[str, ...], widths: tuple[int, ...]) -> str:
-    return "  ".join(
-        text.ljust(width) if place in (0, len(widths) - 1) else text.rjust(width)
-        for place, (text, width) in enumerate(zip(texts, widths, strict=True))
-    ).rstrip()
-
-
-def _markdown(columns: tuple[str, ...], lines: Sequence[Line | CouplingLine]) -> str:
-    rows = columns, ("---",) * len(columns), *(line.cells() for line in lines)
+def _markdown(table: list[Line]) -> str:
+    rows = table[0].columns, ("---",) * len(table[0].columns), *(line.cells for line in table)
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"

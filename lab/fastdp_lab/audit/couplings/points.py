@@ -8,48 +8,54 @@ tails, not the shift (``docs/phdstream.md``, "Proof of the repaired step").
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partialmethod
+from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.counters import Counter
-from fastdp.randomness.key import Key
+from fastdp import AdaptivePHDStream, Key, PHDStream
+from fastdp.counters import BinaryTree, Block, Counter, Simple
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import count_only, decomposition
 from fastdp.spatial.cell_parameters import CellParameters
 from fastdp.spatial.cells import SplitScores, StepTree
 from fastdp.spatial.whole_count import LEVEL
-from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
-from fastdp.systems.phdstream.publisher import PHDStream
-from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
-from fastdp_lab.audit.couplings.check import KEY, Seen, Shifts, Table
-from fastdp_lab.baselines.points import FixedTree, OfflineOnBatch
+from fastdp_lab.audit.couplings.check import KEY, Generator, Integers, Name, Outputs, Shifts, Table, name_of, reloaded
+from fastdp_lab.baselines.points import OfflineOnBatch
 from fastdp_lab.planning.tree_loss import log_above, log_at_most
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Generator = np.random.Generator
-#: A new publisher with this key.
-Make = Callable[[Key], SpatialPublisher]
+#: A new publisher with this ``key``.
+Make = Callable[..., Any]
 #: A batch of points added and removed, and by how much the size that all know differs from theirs.
 Batch = tuple[Floats, Floats, int]
 #: Coordinates of the small sets: borders of cells, and points that share one.
 COORDINATES = np.array([0.0, 0.1, 0.1, 0.12, 0.25, 0.5, 0.7, 0.99, 1.0])
 
 
-@dataclass(frozen=True)
-class Event:
-    """One event more, in the first stream or in the adjacent one."""
+class Event(NamedTuple):
+    """One event more, in the first stream or in the adjacent one.
+
+    Attributes
+    ----------
+    batch : int
+        Number of its batch.
+    point : float64[1, d]
+        Its place.
+    removal : bool
+        A removal, or an addition.
+    here : bool
+        Whether the first stream has it.
+    """
 
     batch: int
-    #: float64[1, d].
     point: Floats
-    #: A removal, or an addition.
     removal: bool
-    #: Whether the first stream has it.
     here: bool
 
     @property
@@ -68,52 +74,58 @@ class Event:
         return (more, batches) if self.here else (batches, more)
 
 
-class Follower:
-    """A counter that notes its errors (first run), or shifts its noise until they are as they must be (adjacent run).
+# Counters.
 
-    The table's last draws are its noise.  In the adjacent run ``shifts`` receives the shifts, and ``event`` says
-    which draws, which row, and by how much the input differs there.
+
+@dataclass
+class Follower:
+    """Notes the errors of all counters in a first run, and shifts noise of the adjacent run until they are as wanted.
+
+    In the adjacent run errors differ by the events alone.
+
+    Attributes
+    ----------
+    errors : list
+        What each call of a counter gave in the first run.
+    shifts : Shifts or None
+        Of the adjacent run; None in the first one.
+    events : dict
+        The draws of the events by name: the row, and by how much the input differs there.
     """
 
-    def __init__(
-        self,
-        counter: Counter,
-        table: Table,
-        errors: list[Integers],
-        shifts: Shifts | None = None,
-        event: tuple[StreamId, int, int] | None = None,
-    ) -> None:
-        self.width, self.draws, self.settles = counter.width, counter.draws, counter.settles
-        self._counter, self._table, self._errors, self._shifts, self._event = counter, table, errors, shifts, event
-        self._calls = 0
+    errors: list[Integers]
+    shifts: Shifts | None = None
+    events: dict[Name, tuple[int, int]] = field(default_factory=dict)
 
-    def step(self, state: Integers, noise: Integers) -> Integers:
-        """The counter's."""
-        return self._follow(self._counter.step, state, noise)
+    @contextlib.contextmanager
+    def on(self, table: Table) -> Iterator[None]:
+        """While entered; the table's last draws are the noise of a call."""
+        calls = iter(tuple(self.errors))
 
-    def settle(self, state: Integers, noise: Integers) -> Integers:
-        """The counter's."""
-        return self._follow(self._counter.settle, state, noise)
+        def follow(work: Any, counter: Counter, state: Integers, noise: Integers) -> Integers:
+            if self.shifts is None:
+                self.errors.append(work(counter, state, noise))
+                return self.errors[-1].copy()
+            wanted = next(calls, noise[:0]).copy()
+            if table.last in self.events:
+                row, effect = self.events[table.last]
+                wanted[row] -= effect
+            tried = work(counter, state.copy(), noise.copy())
+            # Shapes differ only where outputs do, which the check reports.
+            missing = wanted - tried if wanted.shape == tried.shape else np.zeros_like(noise)
+            for row in np.flatnonzero(missing).tolist():
+                self.shifts.by[table.last][row] += int(missing[row])
+            return np.asarray(work(counter, state, noise + missing))
 
-    def _follow(self, work: Callable[[Integers, Integers], Integers], state: Integers, noise: Integers) -> Integers:
-        if self._shifts is None:
-            error = work(state, noise)
-            self._errors.append(error.copy())
-            return error
-        wanted = self._errors[self._calls].copy() if self._calls < len(self._errors) else noise[:0]
-        self._calls += 1
-        name = self._table.last
-        assert name is not None  # noqa: S101 - a counter gets noise
-        if self._event is not None and name.stream == self._event[0]:
-            wanted[self._event[1]] -= self._event[2]
-        tried = work(state.copy(), noise.copy())
-        if wanted.shape != tried.shape:
-            # Only where outputs differ, which the check reports.
-            return work(state, noise)
-        missing: Integers = wanted - tried
-        for row in np.flatnonzero(missing).tolist():
-            self._shifts.by[name][row] += int(missing[row])
-        return work(state, noise + missing)
+        with contextlib.ExitStack() as stack:
+            for kind, method in itertools.product((Simple, Block, BinaryTree), ("step", "settle")):
+                followed = partialmethod(_as_method, follow, getattr(kind, method))
+                stack.enter_context(mock.patch.object(kind, method, followed))
+            yield
+
+
+def _as_method(counter: Counter, follow: Any, work: Any, state: Integers, noise: Integers) -> Any:
+    return follow(work, counter, state, noise)
 
 
 # Split decisions.
@@ -130,24 +142,18 @@ def noted_steps() -> Iterator[Steps]:
 
     def noting(plan: CellParameters, residents: Any, added: Any, removed: Any, step: int, *others: Any) -> Any:
         found = real(plan, residents, added, removed, step, *others)
-        steps[step] = (found[1], found[2])
+        steps[step] = found[1:]
         return found
 
     # Both modules have the function under a name of their own.
-    for module in (decomposition, count_only):
-        setattr(module, "take_step", noting)  # noqa: B010 - the name is imported there, not exported
-    try:
+    with mock.patch.object(decomposition, "take_step", noting), mock.patch.object(count_only, "take_step", noting):
         yield steps
-    finally:
-        for module in (decomposition, count_only):
-            setattr(module, "take_step", real)  # noqa: B010
 
 
 def on_path(plan: CellParameters, visit: StepTree, code: int) -> NDArray[np.bool_]:
     """Which nodes hold the event's cell of the greatest depth."""
     widths = np.array([plan.fan_out ** (plan.max_depth - depth) for depth in visit.depth.tolist()], np.int64)
-    holds: NDArray[np.bool_] = visit.code == code // widths
-    return holds
+    return np.asarray(visit.code == code // widths)
 
 
 def leaf_of(plan: CellParameters, visit: StepTree, code: int) -> int:
@@ -162,141 +168,79 @@ def decide(
     visit, evidence = found
     floor, scale = plan.threshold - plan.bias, float(plan.split_law.scale)
     moved = evidence.score + np.where(on_path(plan, visit, code), more * plan.unit, 0)
-    before, after = (np.maximum(score, floor) for score in (evidence.score, moved))
+    scores = before, after = np.maximum(evidence.score, floor), np.maximum(moved, floor)
     made = visit.depth < plan.max_depth
     for node in np.flatnonzero(made & (before != after)).tolist():
         shifts.add(KEY, StreamId(Purpose.SPLIT, number=step), node, int(before[node] - after[node]))
     logs = [
-        np.where(
-            visit.first >= 0, log_above(score - plan.threshold, scale), log_at_most(score - plan.threshold, scale)
-        )
-        for score in (before, after)
+        np.where(visit.first >= 0, log_above(above, scale), log_at_most(above, scale))
+        for above in (score - plan.threshold for score in scores)
     ]
     shifts.loss += abs(float((logs[0] - logs[1])[made].sum()))
 
 
-# What is seen.
-
-
-def see_points(make: Make, saved: int, key: Key, batches: list[Batch]) -> Seen:
-    """Trees, synthetic points and counts after each batch, with the state saved and loaded after one of them."""
-    seen = Seen()
-    with seen.warned():
-        stream = make(key)
-        for number, (added, removed, public) in enumerate(batches):
-            if isinstance(stream, OfflineOnBatch):
-                # The number of points is public, and the same for adjacent streams.
-                stream._state = replace(stream._state, size=stream._state.size + public)
-            seen.add("points", stream.step(added, removed))
-            if number == saved:
-                stream = seen.reloaded(stream)
-            tree = stream.tree
-            seen.add("tree", tree.lower, tree.upper, tree.counts, tree.depths, repr(tree), str(tree))
-            seen.add("total", stream.total, stream.n_steps, stream.guarantee)
-            half = np.full((1, stream.domain.dim), 0.5)
-            seen.add("counts", stream.count(half * 0.3, half * 1.7), stream.count(half * 0.0, half))
-            seen.add("samples", stream.sample(), tree.sample(1))
-            if isinstance(stream, AdaptivePHDStream):
-                seen.add("next_count", stream.next_count)
-            if isinstance(stream, PHDStream):
-                seen.add("n_nodes", stream.n_nodes)
-    return seen
-
-
-def counted_shifts(
-    make: Make,
-    table: Table,
-    x: list[Batch],
-    there: list[Batch],
-    event: Event,
-    code: int,
-) -> Shifts:
-    """Of cells that follow counts: the one count that has the event, and PrivTree's decisions where it chose."""
-    stream = make(table.key)
-    found, plan = Shifts(), stream._plan
-    with noted_steps() as steps:
-        for number, (added, removed, _) in enumerate(x):
-            stream.advance(added, removed)
-            if number >= event.batch and stream._state.counted == number + 1:
-                visit = stream._state.visit
-                assert visit is not None  # noqa: S101 - a count has been made
-                if number in steps and not event.removal:
-                    decide(found, plan, number, steps[number], code, event.effect)
-                place = leaf_of(plan, visit, code)
-                found.add(KEY, StreamId(Purpose.CELL, number=number), place, -event.effect)
-                whole_shifts(found, make, table, x, there, number, event.effect)
-                break
-    return found
-
-
-def whole_shifts(
-    found: Shifts,
-    make: Make,
-    table: Table,
-    x: list[Batch],
-    there: list[Batch],
-    step: int,
-    effect: int,
+def point_shifts(
+    make: Make, x: list[Batch], there: list[Batch], event: Event, code: int, table: Table, shifts: Shifts
 ) -> None:
-    """Of the count of the whole, where there is one: the sums that hold an event counted in this step."""
-    if getattr(make(table.key).machine, "whole", None) is None:
+    """PrivTree's decisions, and the sums that hold the event, by following both runs.
+
+    Of cells that follow counts the first count from the event on has it, alone.
+    """
+
+    def run(own: Table, follower: Follower, batches: list[Batch]) -> tuple[Any, list[Any], Steps]:
+        stream, states = make(key=own.key), []
+        with noted_steps() as steps, follower.on(own):
+            for added, removed, _ in batches:
+                stream.advance(added, removed)
+                states.append(stream.state)
+        return stream, states, steps
+
+    first = Follower([])
+    stream, states, steps = run(table, first, x)
+    plan, number, later = stream._plan, event.batch, isinstance(stream, AdaptivePHDStream)
+    if later:
+        number = next((n for n in range(number, len(x)) if states[n].counted == n + 1), -1)
+    if number < 0:
         return
-    where = StreamId(Purpose.CELL, level=LEVEL, number=step), 0, effect
-    errors: list[Integers] = []
-    _follow_whole(make(table.key), table, x, errors)
-    again = Table(table.seed, found)
-    _follow_whole(make(again.key), again, there, errors, found, where)
+    if number in steps and not (event.removal and (later or plan.repaired)):
+        decide(shifts, plan, number, steps[number], code, event.effect)
+    cells = StreamId(Purpose.CELL, number=number)
+    leaf = leaf_of(plan, states[number].visit, code)
+    events = {name_of(KEY, cells): (leaf, event.effect)}
+    events[name_of(KEY, StreamId(Purpose.CELL, level=LEVEL, number=number))] = 0, event.effect
+    if later:
+        shifts.add(KEY, cells, leaf, -event.effect)
+    run(Table(table.seed, shifts), Follower(first.errors, shifts, events), there)
 
 
-def _follow_whole(
-    stream: SpatialPublisher, table: Table, batches: list[Batch], errors: list[Integers], *others: Any
-) -> None:
-    machine: Any = stream.machine
-    machine.__dict__["whole"] = replace(
-        machine.whole, counter=Follower(machine.whole.counter, table, errors, *others)
-    )
-    for added, removed, _ in batches:
-        stream.advance(added, removed)
+def see_points(make: Make, saved: int, key: Key, batches: list[Batch]) -> Outputs:
+    """Trees, synthetic points and counts after each batch, with the state saved and loaded after one of them."""
+    stream = make(key=key)
+    for number, (added, removed, public) in enumerate(batches):
+        if isinstance(stream, OfflineOnBatch):
+            # The number of points is public, and the same for adjacent streams.
+            stream._state = replace(stream.state, size=stream.state.size + public)
+        yield "points", stream.step(added, removed)
+        if number == saved:
+            stream = reloaded(stream)
+        tree = stream.tree
+        yield "tree", tree.lower, tree.upper, tree.counts, tree.depths, repr(tree), str(tree)
+        yield "total", stream.total, stream.n_steps, stream.guarantee
+        half = np.full((1, stream.domain.dim), 0.5)
+        yield "counts", stream.count(half * 0.3, half * 1.7), stream.count(half * 0.0, half)
+        yield "samples", stream.sample(), tree.sample(1)
+        if isinstance(stream, AdaptivePHDStream):
+            yield "next_count", stream.next_count
+        if isinstance(stream, PHDStream):
+            yield "n_nodes", stream.n_nodes
 
 
-def followed_shifts(
-    make: Make,
-    table: Table,
-    x: list[Batch],
-    there: list[Batch],
-    event: Event,
-    code: int,
-) -> Shifts:
-    """Of counters at work: PrivTree's decisions, and the sums that hold the event, by following both runs."""
-    found = Shifts()
-    errors: tuple[list[Integers], list[Integers]] = [], []
-    first = make(table.key)
-    _follow(first, table, errors)
-    visits = []
-    with noted_steps() as steps:
-        for added, removed, _ in x:
-            first.advance(added, removed)
-            visits.append(first._state.visit)
-    plan, visit = first._plan, visits[event.batch]
-    assert visit is not None  # noqa: S101 - a step has been taken
-    if event.batch in steps and not (event.removal and plan.repaired):
-        decide(found, plan, event.batch, steps[event.batch], code, event.effect)
-    where = StreamId(Purpose.CELL, number=event.batch), leaf_of(plan, visit, code), event.effect
-    again = Table(table.seed, found)
-    second = make(again.key)
-    _follow(second, again, errors, found, where)
-    for added, removed, _ in there:
-        second.advance(added, removed)
-    whole_shifts(found, make, table, x, there, event.batch, event.effect)
-    return found
+def points_of(rng: Generator, dim: int, most: int) -> Floats:
+    """A few points, many of them equal."""
+    return np.asarray(rng.choice(COORDINATES, (int(rng.integers(most + 1)), dim)), np.float64)
 
 
-def _follow(
-    stream: SpatialPublisher, table: Table, errors: tuple[list[Integers], list[Integers]], *others: Any
-) -> None:
-    machine: Any = stream.machine
-    # The plan follows from the parameters, so it is put in its place.
-    plan = replace(machine.plan, counter=Follower(machine.plan.counter, table, errors[0], *others))
-    machine.__dict__["plan"] = plan
-    if isinstance(stream, FixedTree):
-        machine.__dict__["counter"] = Follower(stream.counter, table, errors[1], *others)
+def batches_of(rng: Generator, dim: int, count: int) -> list[Batch]:
+    """Batches of few points or none, the first one larger."""
+    sizes = [40, *rng.choice([0, 3, 12], count - 1).tolist()]
+    return [(points_of(rng, dim, size), points_of(rng, dim, size // 3), 0) for size in sizes]

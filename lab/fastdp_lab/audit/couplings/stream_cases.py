@@ -2,364 +2,258 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+import fastdp
+from fastdp import Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.randomness.key import Key
-from fastdp.systems.pak.publisher import PAK
-from fastdp.systems.stream.adaptive import Adaptive
-from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.tops import SMOOTHERS
 from fastdp.systems.stream.whole import WholeStream
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
-from fastdp_lab.audit.couplings.check import KEY, Case, Instance, Shifts, Table
-from fastdp_lab.audit.couplings.streams import (
-    BOUND,
-    Floats,
-    Generator,
-    Make,
-    altered,
-    baseline_shifts,
-    choice_shift,
-    pak_shifts,
-    pick,
-    see_many,
-    see_repeated,
-    see_stream,
-    see_whole,
-    stream_shifts,
-    values_of,
-    window_shifts,
-)
+from fastdp_lab.audit.couplings import streams
+from fastdp_lab.audit.couplings.check import KEY, Draw, Generator, Instance, Shift, Shifts, Table, pick
+from fastdp_lab.audit.couplings.streams import BOUND, Floats, Make, altered, values_of
 from fastdp_lab.baselines.w_event import SCHEMES, WEvent
 
-#: Adds shifts, under the key of a table.
-Shift = Callable[[Key, Shifts], None]
+EPSILONS, RESOLUTIONS = (0.5, 1.0, 6.0), (1.0, 0.25, 0.1)
+#: Ends of blocks; longest ranges.
+CLOSINGS, RANGES = ("spread", "spike", "none"), (4, 64, 1024)
+NODES = Hierarchy(2, consistent=False, prune=0)
+
 
 # Parameters.
 
 
-def noisy_choice(generator: Generator) -> NoisyMax | ScaleFree:
+def noisy_choice(rng: Generator) -> NoisyMax | ScaleFree:
     """A rule that looks at the hold-out."""
-    noise = pick(generator, "laplace", "exponential")
-    rule: NoisyMax | ScaleFree = pick(generator, NoisyMax(step=1.0, fan_out=2, noise=noise), ScaleFree(noise))
-    return rule
+    noise = pick(rng, "laplace", "exponential")
+    return pick(rng, NoisyMax(step=1.0, fan_out=2, noise=noise), ScaleFree(noise))  # type: ignore[no-any-return]
 
 
-def parameters_of(generator: Generator, **options: Any) -> dict[str, Any]:
+def parameters_of(rng: Generator, **options: Any) -> dict[str, Any]:
     """Of ``StreamPublisher`` and ``release_many``; ``options`` replace the random ones."""
-    rule = noisy_choice(generator)
+    rule = noisy_choice(rng)
     if "renewal" not in options:
-        rule = pick(generator, Fixed(float(pick(generator, 1.0, 3.0, 8.0))), rule, rule)
+        rule = pick(rng, Fixed(pick(rng, 1.0, 3.0, 8.0)), rule, rule)
     threshold = options.get("threshold", rule)
     return {
         "threshold": threshold,
         "smoother": None,
-        "epsilon": float(pick(generator, 0.5, 1.0, 6.0)),
+        "epsilon": pick(rng, *EPSILONS),
         "bound": BOUND,
-        "holdout": int(pick(generator, 3, 8, 24)) if threshold.uses_holdout else 0,
-        "max_range": int(pick(generator, 2, 5, 8)),
-        "resolution": float(pick(generator, 1.0, 0.25, 0.1)),
+        "holdout": pick(rng, 3, 8, 24) if threshold.uses_holdout else 0,
+        "max_range": pick(rng, 2, 5, 8),
+        "resolution": pick(rng, *RESOLUTIONS),
         **options,
     }
 
 
-def pruned(generator: Generator, fan_out: int, *levels: int) -> dict[str, Any]:
+def pruned(rng: Generator, fan_out: int, *levels: int) -> dict[str, Any]:
     """A hierarchy that leaves out one of these numbers of levels, and a smoother where there are any."""
-    prune = int(pick(generator, *levels))
-    smoother = pick(generator, *SMOOTHERS.values())() if prune else None
-    basis = pick(generator, "boxes", "boxes", "hats")
+    prune = pick(rng, *levels)
+    smoother = pick(rng, *SMOOTHERS.values())() if prune else None
+    basis = pick(rng, "boxes", "boxes", "hats")
     return {"perturber": Hierarchy(fan_out, prune=prune, basis=basis), "smoother": smoother}
 
 
-def place_of(generator: Generator, size: int, holdout: int, borders: int) -> int:
+def publisher(rng: Generator, kind: type = fastdp.StreamPublisher, **options: Any) -> Make:
+    """A publisher of random parameters, by key."""
+    return partial(kind, **parameters_of(rng, **options))
+
+
+def place_of(rng: Generator, size: int, holdout: int, borders: int) -> int:
     """Where the streams differ: at an end, at a border of hold-outs or trees, or anywhere."""
     marks = [0, holdout - 1, holdout, holdout + 1, size - 1]
     marks += [holdout + border + by for border in range(borders, size, borders) for by in (-1, 0)]
     inside = [mark for mark in marks if 0 <= mark < size]
-    return int(pick(generator, int(generator.integers(size)), pick(generator, *inside)))
+    return int(pick(rng, int(rng.integers(size)), pick(rng, *inside)))
 
 
 # Instances.
 
 
-def of_stream(
-    generator: Generator,
+def of_stream(rng: Generator, make: Make, size: int, place: int | None = None, *, saves: bool = True) -> Instance:
+    """A publisher on ``size`` values after its hold-out; ``place`` counts from the end of the hold-out."""
+    c = make(key=KEY).composition
+    x = values_of(rng, c.task.holdout + c.warm_up + size)
+    trees = c.plan.tree_blocks * c.plan.block
+    at = place_of(rng, x.size, c.task.holdout, trees) if place is None else c.task.holdout + place
+    return of_pair(rng, make, x, altered(rng, x, at), [at], saves=saves)
+
+
+def of_pair(
+    rng: Generator,
     make: Make,
-    size: int = 0,
-    *,
-    place: int | None = None,
-    pair: tuple[Floats, Floats, int] | None = None,
-    saves: bool = True,
-    epsilon: float | None = None,
-) -> Instance:
-    """A publisher on ``size`` values after its hold-out, or on a given pair of streams that differ at a given place.
-
-    ``place`` counts from the end of the hold-out.  By default the publisher claims what it guarantees.
-    """
-    c = make(KEY).composition
-    holdout = c.task.holdout + c.warm_up
-    if pair is None:
-        x = values_of(generator, holdout + size)
-        trees = c.plan.tree_blocks * c.plan.block
-        at = place_of(generator, x.size, c.task.holdout, trees) if place is None else c.task.holdout + place
-        pair = x, altered(generator, x, at), at
-    x, there, at = pair
-    return _instance(generator, make, x, there, partial(of_one, make, x, there, at), saves, epsilon)
-
-
-def _instance(
-    generator: Generator,
-    make: Callable[..., Any],
     x: Floats,
     there: Floats,
-    shift: Shift,
-    saves: bool = True,
-    epsilon: float | None = None,
+    places: Sequence[int],
+    shift: Shift | None = None,
     *,
+    saves: bool = True,
     releases: bool = True,
 ) -> Instance:
-    cuts = sorted(generator.integers(0, x.size + 1, 3).tolist())
-    saved = int(generator.integers(4)) if saves else -1
-    claim = make(KEY).guarantee.epsilon if epsilon is None else epsilon
-    return Instance(claim, partial(see_stream, make, cuts, saved, releases), x, there, shifted(shift))
+    """A publisher on streams that differ at these places; by default with the shifts of ``StreamPublisher``."""
+    cuts = sorted(rng.integers(0, x.size + 1, 3).tolist())
+    saved = int(rng.integers(4)) if saves else -1
+    publish = partial(streams.see_stream, make, cuts, saved, releases)
+    shift = shift or partial(streams.stream_shifts, make, x, there, places)
+    return Instance(make(key=KEY).guarantee.epsilon, publish, x, there, shift)
 
 
-def shifted(*several: Shift) -> Callable[[Table], Shifts]:
-    """All these shifts."""
-
-    def shifts(table: Table) -> Shifts:
-        found = Shifts()
-        for shift in several:
-            shift(table.key, found)
-        return found
-
-    return shifts
-
-
-def of_one(make: Make, x: Floats, there: Floats, place: int, key: Key, shifts: Shifts) -> None:
-    """Shifts of a stream that differs at one place."""
-    stream_shifts(make, key, x, there, place, shifts)
-
-
-def of_several(make: Make, x: Floats, there: Floats, places: Sequence[int], key: Key, shifts: Shifts) -> None:
-    """Shifts of a stream that differs at several places."""
-    window_shifts(make, key, x, there, places, shifts)
-
-
-def publisher(generator: Generator, kind: type[StreamPublisher] = StreamPublisher, **options: Any) -> Make:
-    """A publisher of random parameters, by key."""
-    parameters = parameters_of(generator, **options)
-    return lambda key: kind(**parameters, key=key)
-
-
-def adaptive(generator: Generator) -> Instance:
+def adaptive(rng: Generator) -> Instance:
     """All closings, with a warm-up from 16 values of hold-out on."""
-    options = parameters_of(generator, max_range=int(pick(generator, 4, 64, 1024)))
+    options = parameters_of(rng, max_range=pick(rng, *RANGES))
     del options["smoother"]
-    options["holdout"] *= int(pick(generator, 1, 4))
-    closing, season = pick(generator, "spread", "spike", "none"), pick(generator, None, 4.0, 9.5)
-    make = partial(Adaptive, **options, closing=closing, season=season)
-    return of_stream(generator, lambda key: make(key=key), int(generator.integers(1, 120)))
+    options["holdout"] *= pick(rng, 1, 4)
+    closing, season = pick(rng, *CLOSINGS), pick(rng, None, 4.0, 9.5)
+    make = partial(fastdp.Adaptive, **options, closing=closing, season=season)
+    return of_stream(rng, make, int(rng.integers(1, 120)))
 
 
-def whole(generator: Generator, kind: type[WholeStream] = WholeStream) -> Instance:
+def whole(rng: Generator, kind: type[WholeStream] = WholeStream) -> Instance:
     """A finished array: each value enters the choice of theta and one block."""
-    size = int(generator.integers(1, 120))
-    rule, closing = noisy_choice(generator), pick(generator, "spread", "spike", "none")
-    epsilon, resolution = float(pick(generator, 0.5, 1.0, 6.0)), float(pick(generator, 1.0, 0.25, 0.1))
-    longest = int(pick(generator, 4, 64, 1024))
+    size = int(rng.integers(1, 120))
+    rule, closing = noisy_choice(rng), pick(rng, *CLOSINGS)
+    epsilon, resolution = pick(rng, *EPSILONS), pick(rng, *RESOLUTIONS)
+    options: dict[str, Any] = {"threshold": rule, "resolution": resolution}
+    make = partial(kind, size, epsilon, BOUND, pick(rng, *RANGES), closing, **options)
+    x = values_of(rng, size)
+    there = altered(rng, x, place_of(rng, size, 0, 16))
 
-    def make(key: Key) -> WholeStream:
-        return kind(size, epsilon, BOUND, longest, closing, threshold=rule, resolution=resolution, key=key)
+    def shift(table: Table, shifts: Shifts) -> None:
+        made = make(key=table.key)
+        if made.share:
+            streams.choice_shift(rule, made.task, made._key, x, there, shifts)
 
-    x = values_of(generator, size)
-    at = place_of(generator, size, 0, 16)
-    there = altered(generator, x, at)
-
-    def shift(key: Key, shifts: Shifts) -> None:
-        if make(key).share:
-            choice_shift(rule, make(key).task, make(key)._key, x, there, shifts)
-
-    return Instance(epsilon, partial(see_whole, make), x, there, shifted(shift))
+    return Instance(epsilon, partial(streams.see_whole, make), x, there, shift)
 
 
-def flat(generator: Generator) -> Instance:
+def flat(rng: Generator) -> Instance:
     """Noise on every value."""
-    return of_stream(generator, publisher(generator, perturber=Flat()), int(generator.integers(1, 60)))
+    return of_stream(rng, publisher(rng, perturber=Flat()), int(rng.integers(1, 60)))
 
 
-def tops(generator: Generator) -> Instance:
+def tops(rng: Generator) -> Instance:
     """A consistent hierarchy, several trees, pruned or not."""
-    options = pruned(generator, int(pick(generator, 2, 3)), 0, 1, 2)
-    return of_stream(generator, publisher(generator, max_range=int(pick(generator, 10, 16)), **options), 70)
+    options = pruned(rng, pick(rng, 2, 3), 0, 1, 2)
+    return of_stream(rng, publisher(rng, max_range=pick(rng, 10, 16), **options), 70)
 
 
-def nodes(generator: Generator) -> Instance:
+def nodes(rng: Generator) -> Instance:
     """An inconsistent hierarchy, whose nodes are released."""
-    perturber = Hierarchy(int(pick(generator, 2, 3)), consistent=False, prune=0)
-    return of_stream(generator, publisher(generator, perturber=perturber), int(generator.integers(1, 40)))
+    perturber = Hierarchy(pick(rng, 2, 3), consistent=False, prune=0)
+    return of_stream(rng, publisher(rng, perturber=perturber), int(rng.integers(1, 40)))
 
 
-def renewed(generator: Generator) -> Instance:
+def renewed(rng: Generator) -> Instance:
     """Thresholds that follow the stream, from withheld or published values."""
-    renewal = pick(
-        generator,
-        *(RenewFromHoldout(1, 5), RenewFromHoldout(2, None)),
-        *(RenewFromPublished(0.3, 1), RenewFromPublished(0.5, 2)),
-    )
-    return of_stream(generator, publisher(generator, renewal=renewal, max_range=4, **pruned(generator, 2, 0, 1)), 60)
+    held = RenewFromHoldout(1, 5), RenewFromHoldout(2, None)
+    renewal = pick(rng, *held, RenewFromPublished(0.3, 1), RenewFromPublished(0.5, 2))
+    return of_stream(rng, publisher(rng, renewal=renewal, max_range=4, **pruned(rng, 2, 0, 1)), 60)
 
 
-def pak(generator: Generator) -> Instance:
+def pak(rng: Generator) -> Instance:
     """Running sums, lag sums, averages; with a threshold from the hold-out, or a known one."""
-    rule, holdout = pick(generator, (Fixed(3.0), 0), (Fixed(8.0), 5), (NoisyMax(step=1.0, fan_out=2), 9))
-    length = holdout + int(pick(generator, 3, 7, 8, 17))
-    lag_sums, average = bool(holdout and pick(generator, False, True)), pick(generator, None, "all", 3)
-    make = partial(
-        PAK,
-        epsilon=float(pick(generator, 0.5, 1.0, 6.0)),
-        delta=0.0,
-        bound=BOUND,
-        length=length,
-        holdout=holdout,
-        tail_factor=float(pick(generator, 1.0, 1.5)),
-        threshold=rule,
-        lag_sums=lag_sums,
-        average=average,
-        resolution=float(pick(generator, 1.0, 0.25, 0.1)),
-    )
-    x = values_of(generator, length)
-    place = place_of(generator, length, holdout, 4)
-    there = altered(generator, x, place)
-    by_key = lambda key: make(key=key)  # noqa: E731
-    shift = partial(pak_shifts, by_key, x, there, place)
-    return _instance(generator, by_key, x, there, shift, releases=average is None and not lag_sums)
+    rule, holdout = pick(rng, (Fixed(3.0), 0), (Fixed(8.0), 5), (NoisyMax(step=1.0, fan_out=2), 9))
+    length = holdout + pick(rng, 3, 7, 8, 17)
+    lag_sums, average = holdout and pick(rng, False, True), pick(rng, None, "all", 3)
+    epsilon, tail_factor = pick(rng, *EPSILONS), pick(rng, 1.0, 1.5)
+    options = {"lag_sums": bool(lag_sums), "average": average, "resolution": pick(rng, *RESOLUTIONS)}
+    options |= {"holdout": holdout, "tail_factor": tail_factor, "threshold": rule}
+    make = partial(fastdp.PAK, epsilon, 0.0, BOUND, length, **options)
+    x = values_of(rng, length)
+    place = place_of(rng, length, holdout, 4)
+    there = altered(rng, x, place)
+    shift = partial(streams.pak_shifts, make, x, there, place)
+    return of_pair(rng, make, x, there, [place], shift, releases=average is None and not lag_sums)
 
 
-def events(generator: Generator, factor: float = 1.0) -> Instance:
+def events(rng: Generator, factor: float = 1.0) -> Instance:
     """Counts without a bound: events that each move one of them; noise is for ``factor`` times as much."""
-    sensitivity, several = float(pick(generator, 0.5, 1.0, 3.0)), int(pick(generator, 1, 1, 3))
-    make = partial(
-        Adaptive,
-        epsilon=float(pick(generator, 0.5, 1.0, 6.0)),
-        sensitivity=factor * sensitivity,
-        contributions=several,
-        max_range=int(pick(generator, 4, 64, 1024)),
-        closing=pick(generator, "spread", "spike", "none"),
-        resolution=pick(generator, None, 0.25),
-        season=pick(generator, None, 7.0),
-    )
-    x = values_of(generator, int(generator.integers(1, 120))) * pick(generator, -1.0, 1.0, 50.0)
-    there, places = x.copy(), generator.integers(0, x.size, several)
+    sensitivity, several = pick(rng, 0.5, 1.0, 3.0), pick(rng, 1, 1, 3)
+    epsilon, longest, closing = pick(rng, *EPSILONS), pick(rng, *RANGES), pick(rng, *CLOSINGS)
+    options = {"resolution": pick(rng, None, 0.25), "season": pick(rng, None, 7.0), "max_range": longest}
+    options |= {"sensitivity": factor * sensitivity, "contributions": several, "closing": closing}
+    make = partial(fastdp.Adaptive, epsilon, **options)
+    x = values_of(rng, int(rng.integers(1, 120))) * pick(rng, -1.0, 1.0, 50.0)
+    there, places = x.copy(), rng.integers(0, x.size, several)
     for place in places:
-        there[place] += sensitivity * pick(generator, -1.0, 0.5, 1.0)
-    by_key = lambda key: make(key=key)  # noqa: E731
-    shift = partial(of_several, by_key, x, there, sorted(set(places.tolist())))
-    return _instance(generator, by_key, x, there, shift)
+        there[place] += sensitivity * pick(rng, -1.0, 0.5, 1.0)
+    return of_pair(rng, make, x, there, sorted(set(places.tolist())))
 
 
-def windows(generator: Generator, claimed: int = 0) -> Instance:
+def windows(rng: Generator, claimed: int = 0) -> Instance:
     """w consecutive values, often some of a hold-out and some behind it; noise is for ``claimed`` more."""
-    w = int(pick(generator, 2, 3, 5))
-    renewal = pick(generator, None, RenewFromHoldout(1, 5), RenewFromPublished(0.3, 1))
-    kind: dict[str, Any] = pick(
-        generator,
-        {"perturber": Blocks(pick(generator, "spread", "spike", "none")), "max_range": 64},
-        {"perturber": Flat()},
-        {"perturber": Hierarchy(2, consistent=False, prune=0)},
-        {**pruned(generator, 2, 0, 1), "renewal": renewal, "max_range": 4}
-        if renewal
-        else {**pruned(generator, 2, 0, 1), "max_range": 8},
-    )
-    make = publisher(generator, contributions=w + claimed, **kind)
-    c = make(KEY).composition
-    x = values_of(generator, c.task.holdout + c.warm_up + 40)
-    begin = place_of(generator, x.size - w + 1, c.task.holdout, c.plan.tree_blocks * c.plan.block)
-    if c.task.holdout and pick(generator, False, True):
-        begin = c.task.holdout - int(generator.integers(1, min(w, c.task.holdout + 1)))
+    w = pick(rng, 2, 3, 5)
+    renewal = pick(rng, None, RenewFromHoldout(1, 5), RenewFromPublished(0.3, 1))
+    blocks = {"perturber": Blocks(pick(rng, *CLOSINGS)), "max_range": 64}
+    trees = pruned(rng, 2, 0, 1) | ({"renewal": renewal, "max_range": 4} if renewal else {"max_range": 8})
+    kind = pick(rng, blocks, {"perturber": Flat()}, {"perturber": NODES}, trees)
+    make = publisher(rng, contributions=w + claimed, **kind)
+    c = make(key=KEY).composition
+    x = values_of(rng, c.task.holdout + c.warm_up + 40)
+    begin = place_of(rng, x.size - w + 1, c.task.holdout, c.plan.tree_blocks * c.plan.block)
+    if c.task.holdout and pick(rng, False, True):
+        begin = c.task.holdout - int(rng.integers(1, min(w, c.task.holdout + 1)))
     places = range(begin, begin + w)
-    there = altered(generator, x, *places)
-    return _instance(generator, make, x, there, partial(of_several, make, x, there, places))
+    return of_pair(rng, make, x, altered(rng, x, *places), places)
 
 
-def w_event(generator: Generator) -> Instance:
+def w_event(rng: Generator) -> Instance:
     """The baselines for w-event privacy: a window of w values."""
-    w = int(pick(generator, 1, 2, 5))
-    make = partial(
-        WEvent,
-        scheme=pick(generator, *SCHEMES),
-        epsilon=float(pick(generator, 0.5, 6.0, 60.0)),
-        bound=BOUND,
-        contributions=w,
-        resolution=float(pick(generator, 1.0, 0.25)),
-    )
-    x = values_of(generator, 30)
-    begin = int(generator.integers(0, x.size - w + 1))
+    w = pick(rng, 1, 2, 5)
+    scheme, epsilon = pick(rng, *SCHEMES), pick(rng, 0.5, 6.0, 60.0)
+    make = partial(WEvent, scheme, epsilon, BOUND, w, resolution=pick(rng, 1.0, 0.25))
+    x = values_of(rng, 30)
+    begin = int(rng.integers(0, x.size - w + 1))
     places = range(begin, begin + w)
-    there = altered(generator, x, *places)
-    by_key = lambda key: make(key=key)  # noqa: E731
-    instance = _instance(generator, by_key, x, there, lambda *_: None)
-    return replace(instance, shifts=partial(baseline_shifts, by_key, x, there, places))
+    there = altered(rng, x, *places)
+    return of_pair(rng, make, x, there, places, partial(streams.baseline_shifts, make, x, there, places))
 
 
-def row_parameters(generator: Generator) -> dict[str, Any]:
+def row_parameters(rng: Generator) -> dict[str, Any]:
     """Of ``release_many``."""
-    perturber = pick(
-        generator,
-        *({"perturber": kind} for kind in (Hierarchy(2, consistent=False, prune=0), Flat())),
-        pruned(generator, 2, 0, 1),
-    )
-    return parameters_of(generator, max_range=int(pick(generator, 5, 8)), **perturber)
+    perturber = pick(rng, {"perturber": NODES}, {"perturber": Flat()}, pruned(rng, 2, 0, 1))
+    return parameters_of(rng, max_range=pick(rng, 5, 8), **perturber)
 
 
-def rows(generator: Generator) -> Instance:
+def of_row(make: Make, row: int, *, key: Key) -> Any:
+    """The publisher of one of several rows."""
+    return make(key=key.of_stream(row))
+
+
+def release_many(rng: Generator) -> Instance:
     """``release_many``: a value of one row."""
-    parameters = row_parameters(generator)
-    x = np.stack([values_of(generator, parameters["holdout"] + 30) for _ in range(4)])
-    row, place = int(generator.integers(4)), place_of(generator, x.shape[1], parameters["holdout"], 4)
+    parameters = row_parameters(rng)
+    x = np.stack([values_of(rng, parameters["holdout"] + 30) for _ in range(4)])
+    row, place = int(rng.integers(4)), place_of(rng, x.shape[1], parameters["holdout"], 4)
     there = x.copy()
-    there[row] = altered(generator, x[row], place)
-    make = lambda key: StreamPublisher(**parameters, key=key.of_stream(row))  # noqa: E731
-    shift = partial(of_one, make, x[row], there[row], place)
-    return Instance(parameters["epsilon"], partial(see_many, parameters), x, there, shifted(shift))
+    there[row] = altered(rng, x[row], place)
+    make = partial(of_row, partial(fastdp.StreamPublisher, **parameters), row)
+    shift = partial(streams.stream_shifts, make, x[row], there[row], [place])
+    return Instance(parameters["epsilon"], partial(streams.see_many, parameters), x, there, shift)
 
 
-def repeated(generator: Generator) -> Instance:
+def repeat(rng: Generator) -> Instance:
     """``repeat``: all repetitions of a stream, each of which loses epsilon."""
-    parameters, count = row_parameters(generator), 3
-    x = values_of(generator, parameters["holdout"] + 30)
-    place = place_of(generator, x.size, parameters["holdout"], 4)
-    there = altered(generator, x, place)
-    make: Make = lambda key: StreamPublisher(**parameters, key=key)  # noqa: E731
+    parameters, count = row_parameters(rng), 3
+    make = partial(fastdp.StreamPublisher, **parameters)
+    x = values_of(rng, parameters["holdout"] + 30)
+    place = place_of(rng, x.size, parameters["holdout"], 4)
+    there = altered(rng, x, place)
 
-    def shift(number: int) -> Shift:
-        return partial(of_one, lambda key: make(key.of_stream(number)), x, there, place)
+    def shift(table: Table, shifts: Shifts) -> None:
+        for number in range(count):
+            streams.stream_shifts(partial(of_row, make, number), x, there, [place], table, shifts)
 
-    by = [shift(number) for number in range(count)]
-    return Instance(count * parameters["epsilon"], partial(see_repeated, make, count), x, there, shifted(*by))
+    return Instance(count * parameters["epsilon"], partial(streams.see_repeated, make, count), x, there, shift)
 
 
-def stream_cases() -> list[Case]:
-    """Publishers of values."""
-    drawn = {
-        "adaptive": adaptive,
-        "whole": whole,
-        "flat": flat,
-        "tops": tops,
-        "nodes": nodes,
-        "renewed": renewed,
-        "pak": pak,
-        "events": events,
-        "windows": windows,
-        "w-event": w_event,
-        "release-many": rows,
-        "repeat": repeated,
-    }
-    return [Case(name, draw) for name, draw in drawn.items()]
+_DRAWN = (adaptive, whole, flat, tops, nodes, renewed, pak, events, windows, w_event, release_many, repeat)
+#: Publishers of values.
+STREAMS: dict[str, Draw] = {draw.__name__.replace("_", "-"): draw for draw in _DRAWN}

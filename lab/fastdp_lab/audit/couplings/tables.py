@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fastdp
-from fastdp.randomness.given import Name
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId
-from fastdp_lab.audit.couplings.check import BoundSums, Finding, Instance, Seen, Shifts, Table
+from fastdp import Key
+from fastdp.guarantee import zcdp_loss
+from fastdp.randomness.words import Purpose
+from fastdp_lab.audit.couplings import check
+from fastdp_lab.audit.couplings.check import BoundSums, Finding, Generator, Instance, Outputs, Shifts, Table, pick
+from fastdp_lab.audit.runs import TABLES_INSTALLED
 
 BEGIN = datetime(2024, 1, 1)
-#: Counts of the keys' rows.
-KEYS = Name(("keys",), 0, StreamId(Purpose.CHAIN))
 #: Noise that lets any small count pass, and noise that lets any candidate win.
 SURE, WINS = 2**40, 2**55
 #: Of values; and how many of the candidates for the clip, from the bound down, may win.
@@ -39,17 +39,7 @@ _TAIL = Context(prec=60)
 
 
 class Row(NamedTuple):
-    """A row of a small table.
-
-    Attributes
-    ----------
-    minute : int
-        From :data:`BEGIN` on.
-    key, person : str
-        Its key and person.
-    value : float
-        What is summed.
-    """
+    """A row of a small table: minutes from :data:`BEGIN` on, its key and person, and the value that is summed."""
 
     minute: int
     key: str
@@ -71,14 +61,9 @@ def batch_release(kind: str, options: dict[str, Any], key: Key, rows: Rows) -> l
     """A call of ``fastdp.totals``, ``counts`` or ``means``."""
     import pyarrow
 
-    frame = pyarrow.table(
-        {
-            "at": pyarrow.array([at(row.minute) for row in rows], pyarrow.timestamp("us")),
-            "key": pyarrow.array([row.key for row in rows], pyarrow.string()),
-            "person": pyarrow.array([row.person for row in rows], pyarrow.string()),
-            "value": pyarrow.array([row.value for row in rows], pyarrow.float64()),
-        }
-    )
+    types = {"at": pyarrow.timestamp("us"), "key": pyarrow.string(), "person": pyarrow.string()}
+    schema = pyarrow.schema({**types, "value": pyarrow.float64()})
+    frame = pyarrow.Table.from_pylist([{"at": at(row.minute), **row._asdict()} for row in rows], schema)
     columns = ("at",) if kind == "counts" else ("value", "at")
     return [getattr(fastdp, kind)(frame, *columns, key=key, **options)]
 
@@ -86,56 +71,45 @@ def batch_release(kind: str, options: dict[str, Any], key: Key, rows: Rows) -> l
 def online_release(options: dict[str, Any], saved: int, key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
     """A ``fastdp.Windows``: rows are added, then the clock moves; the state is saved after one of the calls."""
     windows = fastdp.Windows(key=key, **options)
+    given = {"values": not options.get("counts"), "keys": options.get("by"), "persons": options.get("who")}
     found = []
     for number, (clock, rows) in enumerate(batches):
-        given: dict[str, Any] = {}
-        if not options.get("counts"):
-            given["values"] = [row.value for row in rows]
-        if options.get("by"):
-            given["keys"] = [row.key for row in rows]
-        if options.get("who"):
-            given["persons"] = [row.person for row in rows]
-        found.append(windows.add(np.array([at(row.minute) for row in rows], "datetime64[us]"), **given))
+        columns = {name: [getattr(row, name[:-1]) for row in rows] for name, wanted in given.items() if wanted}
+        found.append(windows.add(np.array([at(row.minute) for row in rows], "datetime64[us]"), **columns))
         if number == saved:
-            windows = Seen().reloaded(windows)
+            windows = check.reloaded(windows)
         found.append(windows.advance(at(clock)))
     return found
 
 
-def see_table(seen: Seen, table: Any) -> None:
+def see_table(table: Any) -> Outputs:
     """All that a released table shows."""
-    frame = table.arrow
-    seen.add("frame", frame.to_pydict(), str(frame.schema))
     sums = table.sums
-    seen.add("windows", sums.edges)
-    seen.add("keys", sums.keys)
-    for name, value in sorted(vars(sums).items()):
-        if name not in ("edges", "keys", "columns"):
-            seen.add(name, value)
-    seen.add("noise", [(name, str(each.noise), each.resolution) for name, each in sums.columns.items()])
-    seen.add("guarantee", table.guarantee, table.guarantee.derivation)
-    seen.add("print", repr(table), str(table), table._repr_html_(), len(table))
+    yield "frame", table.arrow.to_pydict(), str(table.arrow.schema)
+    yield "windows", sums.edges
+    yield "keys", sums.keys
+    yield from (item for item in sorted(vars(sums).items()) if item[0] not in ("edges", "keys", "columns"))
+    yield "noise", [(name, str(each.noise), each.resolution) for name, each in sums.columns.items()]
+    yield "guarantee", table.guarantee, table.guarantee.derivation
+    yield "print", repr(table), str(table), table._repr_html_(), len(table)
     if len(table):
         width = len(sums.edges) - 1
-        seen.add("ranges", table.estimate([0], [width]), *table.interval([0], [width], revised=True))
+        yield "ranges", table.estimate([0], [width]), *table.interval([0], [width], revised=True)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "table.csv"
             table.write(path)
-            seen.add("file", path.read_bytes(), path.with_name("table.csv.json").read_bytes())
+            yield "file", path.read_bytes(), path.with_name("table.csv.json").read_bytes()
 
 
-def see_release(release: Release, key: Key, rows: Any) -> Seen:
-    """A release, its warnings and log lines."""
-    seen = Seen()
-    with seen.warned():
-        for table in release(key, rows):
-            see_table(seen, table)
-    return seen
+def see_release(release: Release, key: Key, rows: Any) -> Outputs:
+    """A release."""
+    for table in release(key, rows):
+        yield from see_table(table)
 
 
 @dataclass(frozen=True)
 class TableInstance(Instance):
-    """Two adjacent tables; ``shifts`` has none that are known beforehand."""
+    """Two adjacent tables; there are no shifts that are known beforehand."""
 
     #: The call.
     release: Release = lambda *_: []
@@ -147,70 +121,52 @@ class TableInstance(Instance):
     def check(self, seed: int) -> Finding:
         """Couple the choices, then force all noisy sums equal."""
         before, after, event = Shifts(), Shifts(), 0.0
-        places: list[dict[str, int]] = [{}, {}]
-        if self.delta:
-            places = [self._candidates(seed, rows) for rows in (self.x, self.x_adjacent)]
-            # Keys of one table alone stay below the threshold but for an event of small probability.
-            for shifts, mine, others, rows in (
-                (before, *places, self.x),
-                (after, *places[::-1], self.x_adjacent),
-            ):
-                alone = [place for key, place in mine.items() if key not in others]
-                shifts.fixed[KEYS] = dict.fromkeys(alone, -SURE)
-                event += sum(self._passes(seed, rows, key, mine[key]) for key in mine if key not in others)
-            if seed % 2:
-                # Draws that release all the others.
-                before.fixed[KEYS] |= {place: SURE for key, place in places[0].items() if key in places[1]}
-        if self.chooses:
-            self._couple_choice(seed, before, after, partial(self._wanted, places))
-        table = Table(seed, before)
-        here = self.publish(table.key, self.x)
-        wanted = self._wanted(places, table.bound)
-        moved = Table(seed, after, wanted)
-        there = self.publish(moved.key, self.x_adjacent)
-        if not places[0] or not places[1]:
-            # No key is counted where a table has none.
-            for each in (table, moved):
-                each.scales.pop(KEYS, None)
-        found = self.compared((table, here), (moved, there))
-        return replace(found, ratio=max(found.ratio, event / self.delta)) if event else found
+        first, second = (self._candidates(seed, rows) for rows in (self.x, self.x_adjacent))
+        # Keys of one table alone stay below the threshold but for an event of small probability.
+        for shifts, mine, others, rows in ((before, first, second, self.x), (after, second, first, self.x_adjacent)):
+            alone = [key for key in mine if key not in others]
+            shifts.fixed[check.KEYS] = {mine[key]: -SURE for key in alone}
+            event += sum(self._passes(seed, rows, key, mine[key]) for key in alone)
+        if seed % 2:
+            # Draws that release all the others.
+            before.fixed[check.KEYS] |= {place: SURE for key, place in first.items() if key in second}
 
-    def _wanted(self, places: list[dict[str, int]], sums: BoundSums) -> BoundSums:
-        """The sums of the first table, in the places of the second one."""
-        if not self.delta:
-            return dict(sums)
-        first, second = places
-        return {**sums, KEYS: {second[key]: sums[KEYS][first[key]] for key in first.keys() & second.keys()}}
+        def wanted(sums: BoundSums) -> BoundSums:
+            """The sums of the first table, in the places of the second one."""
+            moved = {second[key]: sums[check.KEYS][first[key]] for key in first.keys() & second.keys()}
+            return {**sums, check.KEYS: moved} if self.delta else {**sums}
+
+        if self.chooses:
+            self._couple_choice(seed, before, after, wanted)
+        # No key is counted where a table has none.
+        uncounted = () if first and second else (check.KEYS,)
+        found = self.coupled(Table(seed, before), lambda sums: Table(seed, after, wanted(sums)), *uncounted)
+        return found._replace(ratio=max(found.ratio, event / self.delta)) if event else found
 
     # Private keys.
 
     def _candidates(self, seed: int, rows: Any) -> dict[str, int]:
-        """Places of all keys in the order in which their counts get noise."""
-        sure = Shifts()
-        sure.fixed[KEYS] = dict.fromkeys(range(MOST_KEYS), SURE)
-        return {key: place for place, key in enumerate(self._keys(Table(seed, sure), rows))}
-
-    def _keys(self, table: Table, rows: Any) -> list[str]:
-        found: list[str] = self._released(table, rows).sums.keys["key"]
-        return found
+        """Places of all keys in the order in which their counts get noise; none if keys are not private."""
+        if not self.delta:
+            return {}
+        sure = Shifts({check.KEYS: dict.fromkeys(range(MOST_KEYS), SURE)})
+        return {key: place for place, key in enumerate(self._released(Table(seed, sure), rows).keys["key"])}
 
     def _released(self, table: Table, rows: Any) -> Any:
-        return self.release(table.key, rows)[0]
+        return self.release(table.key, rows)[0].sums
 
     def _passes(self, seed: int, rows: Any, key: str, place: int) -> float:
         """The probability that a key is released."""
-        scale = Fraction(1)
+        table = Table(seed)
 
         def released(noise: int) -> bool:
-            nonlocal scale
-            shifts = Shifts()
-            shifts.fixed[KEYS] = {place: noise}
-            table = Table(seed, shifts)
-            found = key in self._keys(table, rows)
-            (scale,) = table.scales[KEYS]
-            return found
+            nonlocal table
+            table = Table(seed, Shifts({check.KEYS: {place: noise}}))
+            return key in self._released(table, rows).keys["key"]
 
-        return tail(_least(released, 1, 64), scale)
+        least = _least(released, 1, 64)
+        (scale,) = table.scales[check.KEYS]
+        return tail(least, scale)
 
     # The clip.
 
@@ -224,16 +180,14 @@ class TableInstance(Instance):
         (scale,) = table.scales[name]
         winner = seed % CANDIDATES
 
-        def clip_under(shifts: Shifts, sums: BoundSums | None, rows: Any, noise: int) -> Any:
-            own = Shifts()
-            own.fixed = {**shifts.fixed, name: {winner: noise}}
-            return self._released(Table(seed, own, sums), rows).sums.clip
+        def clip_under(noise: int, shifts: Shifts, rows: Any, sums: BoundSums | None = None) -> Any:
+            own = Shifts({**shifts.fixed, name: {winner: noise}})
+            return self._released(Table(seed, own, sums), rows).clip
 
-        clip = clip_under(before, None, self.x, WINS)
-        step = max(1, int(scale * Fraction(PRECISION)))
+        clip, step = clip_under(WINS, before, self.x), max(1, int(scale * Fraction(PRECISION)))
         sums = wanted(table.bound)
-        here = _least(lambda noise: bool(clip_under(before, None, self.x, noise) == clip), step, step << 16)
-        there = _least(lambda noise: bool(clip_under(after, sums, self.x_adjacent, noise) == clip), step, step << 16)
+        here = _least(lambda noise: bool(clip_under(noise, before, self.x) == clip), step, step << 16)
+        there = _least(lambda noise: bool(clip_under(noise, after, self.x_adjacent, sums) == clip), step, step << 16)
         before.fixed[name], after.fixed[name] = {winner: WINS}, {winner: WINS}
         # Thresholds are known to a step, which is in favour of the claim.
         after.loss += float(max(0, there - here - step) / scale)
@@ -258,3 +212,176 @@ def tail(least: int, scale: Fraction) -> float:
         return 1.0
     q = _TAIL.exp(_TAIL.divide(Decimal(-scale.denominator), Decimal(scale.numerator)))
     return float(_TAIL.divide(_TAIL.power(q, Decimal(least)), _TAIL.add(Decimal(1), q)))
+
+
+# Random instances: each kind, rule of keys, unit, noise and clip.
+
+KINDS = ("totals", "counts", "means")
+KEY_RULES = ("none", "given", "public", "private")
+UNITS = ("row", "rows", "rows in a period", "person", "person in a period", "person in windows")
+NOISES = ("laplace", "gaussian")
+VALUES = (-3.0, 0.0, 0.3, 1.0, 2.0, 5.0, 7.5, 10.0, 20.0)
+#: Hours of the tables; minutes of the unit's rows in one period of two hours; the person whose rows differ.
+HOURS, PERIOD, UNIT = 5, (120, 239), "unit"
+
+
+class Choice(NamedTuple):
+    """Parameters of an instance."""
+
+    kind: str
+    keys: str
+    unit: str
+    noise: str
+    chooses: bool
+
+
+def rows_of(rng: Generator, count: int, people: tuple[str, ...], keys: tuple[str, ...]) -> list[Row]:
+    """Random rows, half of them on the hour."""
+    return [
+        Row(
+            60 * int(rng.integers(HOURS)) + pick(rng, 0, 17), pick(rng, *keys), pick(rng, *people), pick(rng, *VALUES)
+        )
+        for _ in range(count)
+    ]
+
+
+def unit_rows(rng: Generator, unit: str, contributions: int, keys: tuple[str, ...]) -> list[Row]:
+    """The rows that one unit has; every other time all alike, which hurts most."""
+    most = {"row": 1, "rows": contributions, "rows in a period": contributions}.get(unit, contributions + 2)
+    found = rows_of(rng, int(rng.integers(1, most + 1)), (UNIT,), keys)
+    if pick(rng, False, True):
+        return [Row(150, pick(rng, *keys), UNIT, pick(rng, -3.0, 10.0, 20.0))] * most
+    if "in a period" in unit:
+        found = [row._replace(minute=pick(rng, *PERIOD)) for row in found]
+    return found
+
+
+def tables_of(rng: Generator, choice: Choice, contributions: int) -> tuple[list[Row], list[Row]]:
+    """A table without the unit's rows, and one with them, anywhere among the others."""
+    keys: tuple[str, ...] = ("a", "b", "c")
+    others = rows_of(rng, int(rng.integers(0, 9)), ("p", "q", "r"), keys)
+    # Both ends of the time are public, and so are the keys where they are the table's.
+    others += [Row(0, "a", "end", 1.0), Row(60 * HOURS - 1, "a", "end", 2.0)]
+    if "in a period" in choice.unit:
+        # The same unit in other periods.
+        others += [row._replace(minute=row.minute % 120) for row in rows_of(rng, 2, (UNIT,), keys)]
+    if choice.keys == "public":
+        keys = tuple(sorted({row.key for row in others}))
+    elif choice.keys == "private":
+        keys = (*keys, "aa", "y", "z")
+    both = list(others)
+    for row in unit_rows(rng, choice.unit, contributions, keys):
+        both.insert(int(rng.integers(len(both) + 1)), row)
+    return others, both
+
+
+def options_of(rng: Generator, choice: Choice) -> dict[str, Any]:
+    """The parameters of a call."""
+    options: dict[str, Any] = {"every": "1h", "epsilon": pick(rng, 0.5, 1.0, 6.0)}
+    if choice.kind != "counts":
+        resolution = pick(rng, None, 0.5)
+        # On a coarse grid several candidates are one clip, which does not tell the winner.
+        options |= {"bound": BOUND, "resolution": None if choice.chooses else resolution}
+        if not choice.chooses:
+            ends = pick(rng, 4.0, 10.0, 0.5, (-10.0, -5.0), (-3.0, 10.0), (0.0, 10.0), (5.0, 10.0))
+            options |= {"bound": (-BOUND, BOUND) if isinstance(ends, tuple) else BOUND, "clip": ends}
+    options["contributions"] = 1 if choice.unit == "row" else pick(rng, 1, 2, 4)
+    if "in a period" in choice.unit:
+        options["period"] = "2h"
+        if choice.unit == "rows in a period":
+            options["contributions"] = 2
+    if choice.unit == "person in windows":
+        # No more rows of a person could count in three windows.
+        options |= {"per_window": pick(rng, 1, 2), "contributions": min(options["contributions"], 3)}
+    if "person" in choice.unit:
+        options["who"] = "person"
+    if choice.keys != "none":
+        options["by"] = "key"
+    if choice.keys in ("given", "public"):
+        options["keys"] = "public" if choice.keys == "public" else ["b", "a", "q"]
+    if choice.noise == "gaussian":
+        options["noise"] = "gaussian"
+    if choice.noise == "gaussian" or choice.keys == "private":
+        options["delta"] = pick(rng, 1e-6, 0.01)
+    if pick(rng, False, True):
+        options |= {"start": at(60), "stop": at(60 * 4)}
+    return options
+
+
+def choice_of(rng: Generator, kind: str, keys: str) -> Choice:
+    """A unit, a noise, and whether the clip is chosen."""
+    unit, noise = pick(rng, *UNITS), pick(rng, *NOISES)
+    return Choice(kind, keys, unit, noise, kind != "counts" and pick(rng, False, True))
+
+
+def draw(rng: Generator, kind: str, keys: str, **fixed: Any) -> TableInstance:
+    """An instance of a call; ``fixed`` are fields of its choice, or parameters."""
+    choice = choice_of(rng, kind, keys)
+    choice = choice._replace(**{name: fixed.pop(name) for name in tuple(fixed) if name in Choice._fields})
+    options = {**options_of(rng, choice), **fixed}
+    pair = tables_of(rng, choice, options["contributions"])
+    return instance_of(rng, choice, options, pair, partial(batch_release, kind, options))
+
+
+def instance_of(
+    rng: Generator, choice: Choice, options: dict[str, Any], pair: tuple[Any, Any], release: Release
+) -> TableInstance:
+    """Two tables, either of them first."""
+    gaussian, private = choice.noise == "gaussian", choice.keys == "private"
+    delta = options.get("delta", 0.0)
+    # Private keys beside Gaussian noise have half of delta.
+    own = delta / (2.0 if gaussian else 1.0) if private else 0.0
+    claim = options["epsilon"] if not gaussian else zcdp_loss(options["epsilon"], delta - own) ** 2 / 2.0
+    x, there = pair if pick(rng, False, True) else pair[::-1]
+    seen = partial(see_release, release)
+    return TableInstance(claim, seen, x, there, check.no_shifts, gaussian, release, choice.chooses, own)
+
+
+def draw_online(rng: Generator, kind: str, keys: str, **fixed: Any) -> TableInstance:
+    """An instance of ``fastdp.Windows``: the same rows in the same batches, but the unit's; some come late."""
+    unit = fixed.pop("unit", None) or pick(rng, *UNITS)
+    # Windows close one by one: persons are bounded in a period, and in each of its windows.
+    unit = "person in a period" if "person" in unit else unit
+    choice = Choice(kind, keys, unit, "laplace", False)
+    given = {**options_of(rng, choice), **fixed}
+    options: dict[str, Any] = {"start": at(pick(rng, 0, 60))}
+    same = "every", "epsilon", "contributions", "period", "by", "keys"
+    options |= {name: given[name] for name in same if name in given}
+    if kind == "counts":
+        options["counts"] = True
+    else:
+        options |= {"means": kind == "means", "bound": given["clip"], "resolution": given["resolution"]}
+    if "person" in unit:
+        each = pick(rng, 1, 2)
+        options |= {"who": True, "per_window": each, "contributions": 2 * each}
+    pair = tables_of(rng, choice, options["contributions"])
+    release = partial(online_release, options, int(rng.integers(-1, 3)))
+    return instance_of(rng, choice, options, batched(rng, *pair), release)
+
+
+def batched(rng: Generator, others: list[Row], both: list[Row]) -> tuple[Any, Any]:
+    """Both tables in the same three batches, each followed by the same clock."""
+
+    def counted(rows: list[Row]) -> list[tuple[Row, int]]:
+        """Each row with the number of equal ones before it, so that it is in the same batch in both tables."""
+        return [(row, rows[:number].count(row)) for number, row in enumerate(rows)]
+
+    clocks = sorted(rng.integers(0, 60 * HOURS + 60, 3).tolist())
+    numbers = {row: int(rng.integers(3)) for row in sorted(counted(both))}
+
+    def split(rows: list[Row]) -> list[tuple[int, list[Row]]]:
+        marked = counted(rows)
+        return [(clock, [row[0] for row in marked if numbers[row] == i]) for i, clock in enumerate(clocks)]
+
+    return split(others), split(both)
+
+
+#: Calls on tables by rule of keys, and ``Windows``; none where their packages are missing.
+TABLES: dict[str, check.Draw] = {}
+if TABLES_INSTALLED:
+    TABLES |= {f"{kind}-{keys}": partial(draw, kind=kind, keys=keys) for kind in KINDS for keys in KEY_RULES}
+    TABLES |= {
+        f"windows-{kind}-{keys}": partial(draw_online, kind=kind, keys=keys)
+        for kind in KINDS
+        for keys in ("none", "given")
+    }

@@ -17,8 +17,7 @@ from fastdp.thresholds import PAKQuantile
 from fastdp.thresholds.smooth_noise import calibrate
 from fastdp_kernels import noisy_max
 from fastdp_lab.audit import exact
-from fastdp_lab.audit.catalogue.exact_losses import WIDE, split_plan
-from fastdp_lab.audit.catalogue.sums import RULES, small_task
+from fastdp_lab.audit.exact import RULES, WIDE, small_task, split_plan
 from tests import stat
 
 
