@@ -93,13 +93,12 @@ def _estimate(specification: Specification, folder: Path, workers: int) -> list[
     from fastdp_lab.sweeps import estimate
 
     found = estimate(specification, folder)
+    time, size, most = (found[key] for key in ("seconds", "table_bytes", "most_bytes"))
     return [
-        ("cells", f"{found.cells:,}"),
-        ("rows", f"{found.rows:,}"),
-        ("parts", f"{found.parts:,}"),
-        ("time", f"{seconds(found.seconds)} of one worker, {seconds(found.seconds / found.cells)} a cell"),
-        (f"with {workers}", f"{seconds(found.seconds / workers)} at best"),
-        ("size", f"at most {found.table_bytes / 1e6:,.1f} MB, and {found.most_bytes / 1e6:,.1f} MB on the way"),
+        *((key, f"{found[key]:,}") for key in ("cells", "rows", "parts")),
+        ("time", f"{seconds(time)} of one worker, {seconds(time / found['cells'])} a cell"),
+        (f"with {workers}", f"{seconds(time / workers)} at best"),
+        ("size", f"at most {size / 1e6:,.1f} MB, and {most / 1e6:,.1f} MB on the way"),
     ]
 
 

@@ -44,7 +44,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Part:
-    """Cells that are run together and stored in one file: group and repetition; ``first`` is the first one's number."""
+    """Cells of one file, as groups and repetitions; ``first`` is the number of the first."""
 
     first: int
     cells: tuple[tuple[Group, int], ...]
@@ -61,7 +61,7 @@ def count_cells(specification: Specification) -> int:
 
 
 def parts(specification: Specification) -> Iterator[Part]:
-    """All parts, in the order of results: by data set, mechanism, budget, repetition; they do not depend on workers."""
+    """All parts, in the order of results: by data set, mechanism, budget, repetition."""
     usual = min(MAX_CELLS, max(MIN_CELLS, count_cells(specification) // DEFAULT_PARTS))
     size, first = specification.part_cells or usual, 0
     # A part has one data set, so that a worker holds few at a time.
@@ -105,8 +105,8 @@ def run_part(
         part: it is the cell's result.
     """
     data_set = part.cells[0][0].data_set
-    truth, root = load_truth(data_set, folder), Key.from_seed(specification.seed)
-    if digest not in (None, truth.digest):
+    truth, root = load_truth(data_set, folder, digest), Key.from_seed(specification.seed)
+    if digest not in (None, truth.facts["sha256"]):
         raise DataError(f"{data_set.name}: a worker has other values; expected those of the runner")
     rows: list[tuple[Any, ...]] = []
     width = len(specification.study.columns(specification.metrics))

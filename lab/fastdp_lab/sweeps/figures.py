@@ -1,7 +1,7 @@
 """Pictures of a sweep, from its files only; needs matplotlib (extra ``lab``), imported on use.
 
-Sources of the groups: ToPS Figures 2 (streams over time), 3 to 8 and 10 (error against epsilon); PHDStream Figures 1 and
-10 to 19 (error over time, by data set, budget and initialisation time).
+Sources of the groups: ToPS Figures 2 (streams over time), 3 to 8 and 10 (error against epsilon); PHDStream Figures 1
+and 10 to 19 (error over time, by data set, budget and initialisation time).
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ class Sweep:
 
     def is_base(self, mechanism: str) -> bool:
         """Whether it publishes zeros."""
-        return any(each["system"] == "base" for each in self._specification["mechanisms"] if each["name"] == mechanism)
+        return any(
+            each["system"] == "base" for each in self._specification["mechanisms"] if each["name"] == mechanism
+        )
 
 
 def averaged(rows: Any, metric: str) -> Any:
@@ -206,78 +208,91 @@ def _of_values(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
         yield "threshold", _against_epsilon(sweep, first, "threshold")
 
 
+def _figure(
+    sweep: Sweep,
+    panels: Sequence[tuple[str, Any]],
+    columns: int,
+    title: str,
+    y: str,
+    styles: Styles,
+    *,
+    x: str = "epsilon",
+    by: str = "mechanism",
+    said: tuple[str, str] = (r"$\epsilon$", ""),
+    height: float = 3.1,
+) -> Any:
+    """Panels of curves, a title and rows each: median and middle half of ``y`` over repetitions."""
+    lines = -(-len(panels) // columns)
+    wide = 4.6 if x == "position" else 3.6
+    figure, axes = grid(lines, columns, sweep.name + title, width=wide, height=height, sharex="none")
+    handles: dict[str, Any] = {}
+    for ax in axes.flat[len(panels) :]:
+        ax.set_axis_off()
+    for ax, (name, rows) in zip(axes.flat, panels, strict=False):
+        handles |= curves(ax, rows, x, y, styles, by)
+        ax.set_title(name, fontsize=9 if lines > 1 else 11)
+        if x == "epsilon":
+            log_axes(ax)
+        elif y == "ratio":
+            ax.axhline(1.0, color=TRUTH, linewidth=0.8)
+        elif x == "time" and _positive(ax):
+            ax.set_yscale("log")
+            _label_logarithmic(ax)
+    for ax in axes[-1]:
+        ax.set_xlabel(said[0], fontsize=9)
+    for ax in axes[:, 0]:
+        ax.set_ylabel(said[1], fontsize=9)
+    figure.align_ylabels()
+    legend(figure, handles)
+    return figure
+
+
 def _against_epsilon(sweep: Sweep, rows: Any, column: str, title: str = "") -> Any:
-    """Median and middle half over repetitions, against epsilon: a panel for each data set, a curve a mechanism."""
+    """A panel for each data set, a curve a mechanism."""
     styles = looks(rows["mechanism"].unique(), sweep.is_base)
     if column == "threshold":
         styles = {name: style for name, style in styles.items() if "marker" in style}
-    figure, axes = grid(1, rows["dataset"].nunique(), sweep.name + title)
-    handles: dict[str, Any] = {}
-    for ax, (data_set, mine) in zip(axes[0], rows.groupby("dataset", sort=False), strict=True):
-        handles |= curves(ax, mine, "epsilon", column, styles)
-        ax.set_title(sweep.title_of(data_set), fontsize=11)
-        log_axes(ax)
-        ax.set_xlabel(r"$\epsilon$")
-    axes[0, 0].set_ylabel(NAMES.get(column, r"threshold $\theta$"))
-    legend(figure, handles)
-    return figure
+    panels = [(sweep.title_of(name), mine) for name, mine in rows.groupby("dataset", sort=False)]
+    said = r"$\epsilon$", NAMES.get(column, r"threshold $\theta$")
+    return _figure(sweep, panels, len(panels), title, column, styles, said=said)
 
 
 def _parts(sweep: Sweep, rows: Any) -> Any:
     """Root mean squares of noise, truncation and smoothing: a row of panels for each mechanism."""
-    known = rows[rows[f"{PARTS[0]}_mse"].notna()]["mechanism"].unique()
-    mechanisms = [name for name in known if not sweep.is_base(name)][:MAX_ROWS]
-    data_sets = rows["dataset"].unique()
-    figure, axes = grid(max(len(mechanisms), 1), len(data_sets), f"{sweep.name}: parts of the error")
-    handles: dict[str, Any] = {}
-    for line, name in zip(axes, mechanisms, strict=False):
-        for ax, data_set in zip(line, data_sets, strict=True):
-            mine = rows[(rows["dataset"] == data_set) & (rows["mechanism"] == name)]
-            for k, part in enumerate(PARTS):
-                median = np.sqrt(mine.groupby("epsilon")[f"{part}_mse"].median()).dropna()
-                if (median > 0.0).any():
-                    look = {"color": COLOURS[k], "marker": MARKERS[k], "markersize": 4.0, "linewidth": 1.3}
-                    (handles[part],) = ax.plot(median.index, median, **look)
-            log_axes(ax)
-        line[0].set_ylabel(f"{name}\nroot mean square", fontsize=9)
-    for top, bottom, data_set in zip(axes[0], axes[-1], data_sets, strict=True):
-        top.set_title(sweep.title_of(data_set), fontsize=11)
-        bottom.set_xlabel(r"$\epsilon$")
-    legend(figure, handles)
-    return figure
+    rows = rows[rows[f"{PARTS[0]}_mse"].notna() & ~rows["mechanism"].map(sweep.is_base)]
+    names = {f"{part}_mse": part for part in PARTS}
+    long = rows.rename(columns=names).melt(["mechanism", "dataset", "epsilon"], PARTS, "part", "square")
+    long = long[long["square"] > 0.0].assign(root=np.sqrt(long["square"]))
+    panels = [
+        (f"{sweep.title_of(data_set)}\n{mechanism}", mine)
+        for (mechanism, data_set), mine in long.groupby(["mechanism", "dataset"], sort=False)
+    ]
+    columns = max(long["dataset"].nunique(), 1)
+    said, styles = (r"$\epsilon$", "root mean square"), looks(PARTS)
+    return _figure(
+        sweep, panels[: MAX_ROWS * columns], columns, ": parts of the error", "root", styles, by="part", said=said
+    )
 
 
 def _streams(sweep: Sweep, rows: Any) -> Any:
     """Means of stretches over time, true and released, of the first repetition."""
-    first = rows[rows["repetition"] == 0]
-    data_sets, pairs = first["dataset"].unique(), first[["mechanism", "epsilon"]].drop_duplicates()[: 2 * MAX_ROWS]
-    # A column for each data set; one alone may take three.
-    alone = len(data_sets) == 1
-    columns = min(3, len(pairs)) if alone else len(data_sets)
-    figure, axes = grid(-(-len(pairs) // columns) if alone else len(pairs), columns, f"{sweep.name}: over time",
-                        width=4.6, height=2.2)  # fmt: skip
-    handles: dict[str, Any] = {}
-    for k, (name, epsilon) in enumerate(pairs.itertuples(index=False)):
-        for column, data_set in enumerate(data_sets):
-            ax = axes.flat[k] if alone else axes[k, column]
-            mine = first[(first["dataset"] == data_set) & (first["mechanism"] == name) & (first["epsilon"] == epsilon)]
-            if mine.empty:
-                continue
-            settings = next(each for each in sweep.manifest["specification"]["datasets"] if each["name"] == data_set)
-            published = sweep.manifest["data"][data_set]["values"] - settings["holdout"]
-            lengths = np.diff(np.linspace(0, published, len(mine) + 1).astype(np.int64))
-            middles = (np.cumsum(lengths) - lengths / 2.0) / 1e3
-            for y, label, look in (("truth", "truth", (TRUTH, 2.6)), ("answer", "private release", (COLOURS[0], 1.2))):
-                means = mine[y] / lengths
-                (handles[label],) = ax.plot(middles, means, color=look[0], linewidth=look[1], alpha=0.8)
-            ax.set_title(rf"{sweep.title_of(data_set)}: {name}, $\epsilon$ = {epsilon:g}", fontsize=9)
-    for ax in axes[-1]:
-        ax.set_xlabel("position in the stream, thousands", fontsize=9)
-    for ax in axes[:, 0]:
-        ax.set_ylabel("mean value", fontsize=9)
-    figure.align_ylabels()
-    legend(figure, handles)
-    return figure
+    panels = []
+    for (name, epsilon, data_set), mine in rows[rows["repetition"] == 0].groupby(
+        ["mechanism", "epsilon", "dataset"], sort=False
+    ):
+        settings = next(each for each in sweep.manifest["specification"]["datasets"] if each["name"] == data_set)
+        published = sweep.manifest["data"][data_set]["values"] - settings["holdout"]
+        lengths = np.diff(np.linspace(0, published, len(mine) + 1).astype(np.int64))
+        middles = (np.cumsum(lengths) - lengths / 2.0) / 1e3
+        means = {"truth": mine["truth"] / lengths, "private release": mine["answer"] / lengths, "position": middles}
+        title = rf"{sweep.title_of(data_set)}: {name}, $\epsilon$ = {epsilon:g}"
+        panels.append((title, mine.assign(**means)[list(means)].melt("position", var_name="line")))
+    columns = rows["dataset"].nunique() if rows["dataset"].nunique() > 1 else min(3, len(panels))
+    styles: Styles = {"truth": {"color": TRUTH, "linewidth": 2.6}, "private release": {"color": COLOURS[0]}}
+    said, panels = ("position in the stream, thousands", "mean value"), panels[: 2 * MAX_ROWS * columns]
+    return _figure(
+        sweep, panels, columns, ": over time", "value", styles, x="position", by="line", said=said, height=2.2
+    )
 
 
 def _of_points(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
@@ -292,7 +307,10 @@ def _of_points(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
         for name in groups if group == "all" else [each for each in groups if each == group]:
             asked = rows[rows["group"] == name]
             for metric in metrics:
-                yield f"{metric}_over_time_{name}{label}", _over_time(sweep, asked, metric, f"{NAMES[metric]}, {name} boxes")
+                yield (
+                    f"{metric}_over_time_{name}{label}",
+                    _over_time(sweep, asked, metric, f"{NAMES[metric]}, {name} boxes"),
+                )
                 if asked["epsilon"].nunique() > 1:
                     title = f": {name} boxes, mean over time"
                     yield f"{metric}_{name}{label}", _against_epsilon(sweep, averaged(asked, metric), metric, title)
@@ -303,29 +321,20 @@ def _of_points(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
 
 
 def _over_time(sweep: Sweep, rows: Any, y: str, said: str) -> Any:
-    """Median and middle half over repetitions: a panel for each data set and budget, a curve a mechanism."""
+    """A panel for each data set and budget, a curve a mechanism."""
     data_sets, epsilons = list(rows["dataset"].unique()), np.unique(rows["epsilon"])
     columns = len(epsilons) if len(epsilons) > 1 else _columns(data_sets)
-    panels = [(data_set, epsilon) for data_set in data_sets for epsilon in epsilons]
-    figure, axes = grid(-(-len(panels) // columns), columns, f"{sweep.name}: {said}", height=2.7, sharex="none")
+    panels = [
+        (
+            rf"{sweep.title_of(name)}, $\epsilon$ = {epsilon:g}",
+            rows[(rows["dataset"] == name) & (rows["epsilon"] == epsilon)],
+        )
+        for name in data_sets
+        for epsilon in epsilons
+    ]
     styles = {name: {**look, "markersize": 3.2} for name, look in looks(rows["mechanism"].unique()).items()}
-    handles: dict[str, Any] = {}
-    for ax in axes.flat[len(panels) :]:
-        ax.set_axis_off()
-    for ax, (data_set, epsilon) in zip(axes.flat, panels, strict=False):
-        handles |= curves(ax, rows[(rows["dataset"] == data_set) & (rows["epsilon"] == epsilon)], "time", y, styles)
-        ax.set_title(rf"{sweep.title_of(data_set)}, $\epsilon$ = {epsilon:g}", fontsize=9)
-        if y == "ratio":
-            ax.axhline(1.0, color=TRUTH, linewidth=0.8)
-        elif _positive(ax):
-            ax.set_yscale("log")
-            _label_logarithmic(ax)
-    for ax in axes[-1]:
-        ax.set_xlabel("batch", fontsize=9)
-    for ax in axes[:, 0]:
-        ax.set_ylabel(said.partition(",")[0], fontsize=9)
-    legend(figure, handles)
-    return figure
+    axes = "batch", said.partition(",")[0]
+    return _figure(sweep, panels, columns, f": {said}", y, styles, x="time", said=axes, height=2.7)
 
 
 def _label_logarithmic(ax: Any) -> None:
@@ -360,7 +369,10 @@ def _map(sweep: Sweep, rows: Any, data_set: str, workload: dict[str, Any]) -> An
     figure, axes = grid(len(pairs) + 1, len(times), f"{sweep.name}: {title}", width=3.0, height=2.3 * shape)
     norm = LogNorm(1.0, max(2.0, float(rows["truth"].max())), clip=False)
     shown = [("true", "truth", pairs.iloc[0])]
-    shown += [(f"{fill(each.mechanism, 18)}\n$\\epsilon$ = {each.epsilon:g}", "answer", each) for _, each in pairs.iterrows()]
+    shown += [
+        (f"{fill(each.mechanism, 18)}\n$\\epsilon$ = {each.epsilon:g}", "answer", each)
+        for _, each in pairs.iterrows()
+    ]
     for line, (said, column, pair) in zip(axes, shown, strict=True):
         line[0].set_ylabel(said, fontsize=8)
         mine = rows[(rows["mechanism"] == pair.mechanism) & (rows["epsilon"] == pair.epsilon)]

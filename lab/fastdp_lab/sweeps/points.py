@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -20,24 +20,15 @@ from fastdp import validation
 from fastdp.errors import DataError, ParameterError
 from fastdp.spatial import Box, Domain, Network, PointIndex
 from fastdp.spatial.domain_file import read_domain
-from fastdp_lab.datasets import (
-    SpatialStream,
-    concentric_circles,
-    load_circles,
-    load_gowalla,
-    load_pickups,
-    made_up_check_ins,
-    made_up_pickups,
-    made_up_streets,
-)
+from fastdp_lab import datasets
+from fastdp_lab.datasets import SpatialStream, catalogue
 from fastdp_lab.datasets.spatial_files import CIRCLES, EARTH, NEW_YORK
-from fastdp_lab.queries import metrics
-from fastdp_lab.queries.boxes import FLOOR, PAPER_SETS, BoxQueries, random_boxes
+from fastdp_lab.queries import boxes, metrics
+from fastdp_lab.queries.boxes import PAPER_SETS, BoxQueries, random_boxes
 from fastdp_lab.sweeps.study import (
     DataSet,
     Maker,
     Name,
-    Study,
     Table,
     check_different,
     check_keys,
@@ -46,33 +37,35 @@ from fastdp_lab.sweeps.study import (
     source_of,
     text,
 )
-from fastdp_lab.sweeps.systems import SPATIAL_SYSTEMS, Floats
+from fastdp_lab.sweeps.systems import SPATIAL_SYSTEMS as SYSTEMS
+from fastdp_lab.sweeps.systems import Floats
 
 Corners = tuple[tuple[float, float], tuple[float, float]]
-METRICS = ("mse", "mae", "relative_error")
+METRICS, FLOOR = ("mse", "mae", "relative_error"), boxes.FLOOR
+KEYS: tuple[str, ...] = ()
 CLASSES = tuple(name for name, *_ in PAPER_SETS)
 
 
 def _maker(make: Callable[..., SpatialStream], box: Corners) -> Maker:
     """Synthetic streams and random choices of loaders have seed 7 unless the table has one."""
-    seed = {"seed": 7} if make is not load_circles else {}
+    seed = {"seed": 7} if make is not datasets.load_circles else {}
     return Maker(make, lambda parameters: {"box": box, "parameters": {**seed, **parameters}})
 
 
 #: Synthetic streams by their name in a specification; add others here.
 SPATIAL_GENERATORS: dict[str, Maker] = {
-    "circles": _maker(concentric_circles, CIRCLES),
-    "pickups": _maker(made_up_pickups, NEW_YORK),
-    "check_ins": _maker(made_up_check_ins, EARTH),
+    "circles": _maker(datasets.concentric_circles, CIRCLES),
+    "pickups": _maker(datasets.made_up_pickups, NEW_YORK),
+    "check_ins": _maker(datasets.made_up_check_ins, EARTH),
 }
 #: File formats by name.
 FORMATS: dict[str, Maker] = {
-    "circles": _maker(load_circles, CIRCLES),
-    "pickups": _maker(load_pickups, NEW_YORK),
-    "gowalla": _maker(load_gowalla, EARTH),
+    "circles": _maker(datasets.load_circles, CIRCLES),
+    "pickups": _maker(datasets.load_pickups, NEW_YORK),
+    "gowalla": _maker(datasets.load_gowalla, EARTH),
 }
 #: Synthetic domains by their name in a specification.
-DOMAINS: dict[str, Callable[[], Domain]] = {"streets": made_up_streets}
+DOMAINS: dict[str, Callable[[], Domain]] = {"streets": datasets.made_up_streets}
 #: Points farther from every line than this part of the domain's longer side are left out.
 REACH = 0.01
 DOWNLOADS = ("gowalla",)
@@ -99,22 +92,17 @@ class PointSet(DataSet):
     domain: str = ""
     start: Annotated[int, Meta(ge=0)] = 0
 
-    def files(self, folder: Path) -> list[Path]:
-        """The points' and the domain's."""
-        own = self.domain and self.domain not in DOMAINS
-        return [*super().files(folder), *([folder / self.domain] if own else [])]
-
     def load(self, folder: Path) -> Points:
         """The events, and the domain that contains them."""
-        path = next(iter(super().files(folder)), None)
-        if path is not None and not path.exists():
+        path = catalogue.path_of(self.source) if self.kind == "download" else folder / self.source
+        if self.kind != "generator" and not path.exists():
             hint = f"; run: fastdp datasets --download {self.source}" if self.kind == "download" else ""
             raise DataError(f"{self.name}: no such file, {path}{hint}")
+        maker, where = FORMATS.get(self.format), {"path": path, "box": self.box}
+        if maker is None:
+            maker, where = SPATIAL_GENERATORS[self.source], {}
         try:
-            if path is None:
-                stream = SPATIAL_GENERATORS[self.source].make(**self.parameters)
-            else:
-                stream = FORMATS[self.format].make(path, box=self.box, **self.parameters)
+            stream = maker.make(**where, **self.parameters)
         except ParameterError as error:
             raise ParameterError(f"{self.place}.{error}") from None
         if self.start > stream.n_steps:
@@ -156,12 +144,14 @@ def confined(stream: SpatialStream, domain: Domain) -> SpatialStream:
     )
 
 
-def _claims(table: Table) -> bool:
+def claims(table: Table) -> bool:
+    """Tables with a format, a synthetic stream of points, or a download of events."""
     made, downloaded = table.get("generator"), table.get("download") in DOWNLOADS and "column" not in table
     return "format" in table or downloaded or (isinstance(made, str) and made in SPATIAL_GENERATORS)
 
 
-def _read_data_set(table: Table, place: str, name: str, top: Table) -> PointSet:
+def read_data_set(table: Table, place: str, name: str, top: Table) -> PointSet:
+    """A data set from its table, lists expanded."""
     kind, source = source_of(table, place, {"generator": tuple(SPATIAL_GENERATORS), "download": DOWNLOADS})
     known, chosen = (SPATIAL_GENERATORS, source) if kind == "generator" else (FORMATS, table.get("format", source))
     maker = known[validation.choice(f"{place}.format", chosen, tuple(known))]
@@ -260,7 +250,7 @@ class BoxWorkload:
         if isinstance(self.times, tuple) and self.times[-1] > size:
             raise ParameterError(f"{self.place}.times = {list(self.times)}: expected at most the {size} batches")
 
-    def draw(self, box: Corners, seed: int) -> list[BoxQueries]:
+    def draw(self, box: Any, seed: int) -> list[BoxQueries]:
         """The boxes in a domain's box, by group; a map is one group here."""
         if self.kind == "map":
             low, high = self.box or box
@@ -273,13 +263,16 @@ class BoxWorkload:
         seeds = np.random.SeedSequence(seed).generate_state(len(PAPER_SETS), np.uint64)
         placement: Any = self.placement
         return [
-            random_boxes(*box, self.count or usual, low, high, placement=placement, seed=int(own), name=name)
+            random_boxes(
+                box[0], box[1], self.count or usual, low, high, placement=placement, seed=int(own), name=name
+            )
             for (name, usual, low, high), own in zip(PAPER_SETS, seeds, strict=True)
             if name in self.classes
         ]
 
 
-def _read_workload(table: Table, place: str) -> BoxWorkload:
+def read_workload(table: Table, place: str) -> BoxWorkload:
+    """Queries from their table."""
     kind = validation.choice(f"{place}.kind", table.get("kind", "boxes"), tuple(_QUERIES))
     keys, times, _ = _QUERIES[kind]
     check_keys(table, place, keys)
@@ -287,13 +280,7 @@ def _read_workload(table: Table, place: str) -> BoxWorkload:
     return read(BoxWorkload, {"name": kind, "times": times, **table, **box, "place": place}, place)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Boxes by group; the batches after which they are asked; and counts, float64[q] for each look and group."""
-
-    boxes: list[BoxQueries]
-    looks: tuple[int, ...]
-    counts: list[list[Floats]]
+WORKLOADS = (BoxWorkload(),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,74 +297,71 @@ class Points:
         """Batches after the initial set."""
         return self.stream.n_steps
 
-    @property
-    def box(self) -> Corners:
+    @cached_property
+    def box(self) -> list[list[float]]:
         """The domain's bounding box."""
-        low, high = self.domain.lower.tolist(), self.domain.upper.tolist()
-        return (low[0], low[1]), (high[0], high[1])
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Length and digest, for the manifest."""
-        box = [list(corner) for corner in self.box]
-        return {"events": len(self.stream.points), "batches": self.size, "box": box, "sha256": self.digest}
+        return [self.domain.lower.tolist(), self.domain.upper.tolist()]
 
     @cached_property
-    def digest(self) -> str:
-        """A hash of exactly these events."""
+    def facts(self) -> dict[str, Any]:
+        """Length and digest, for the manifest."""
         found = hashlib.sha256(self.domain_digest.encode())
         for array in (self.stream.points, self.stream.cancels, self.stream.cuts):
             found.update(np.ascontiguousarray(array).data)
-        return found.hexdigest()[:32]
+        events, digest = len(self.stream.points), found.hexdigest()[:32]
+        return {"events": events, "batches": self.size, "box": self.box, "sha256": digest}
 
     @cached_property
-    def asked(self) -> Callable[[BoxWorkload, int], Asked]:
-        """The boxes that follow from a workload and a seed, counted once for all cells that share them."""
+    def asked(self) -> Callable[[BoxWorkload, int], tuple[list[BoxQueries], dict[int, list[Floats]]]]:
+        """The boxes that follow from a workload and a seed, by group; by time, how many points are in each.
+
+        Counted once for all cells that share them.
+        """
 
         # One or two megabytes each for the paper's boxes.
         @lru_cache(16)
-        def ask(workload: BoxWorkload, seed: int) -> Asked:
-            boxes, looks = workload.draw(self.box, seed), workload.looks(self.size)
-            indices = (PointIndex(self.stream.present(t)) for t in looks)
-            counts = [[index.count(each.lower, each.upper).astype(np.float64) for each in boxes] for index in indices]
-            return Asked(boxes, looks, counts)
+        def ask(workload: BoxWorkload, seed: int) -> tuple[list[BoxQueries], dict[int, list[Floats]]]:
+            groups, counts = workload.draw(self.box, seed), {}
+            for t in workload.looks(self.size):
+                index = PointIndex(self.stream.present(t))
+                counts[t] = [index.count(each.lower, each.upper).astype(np.float64) for each in groups]
+            return groups, counts
 
         return ask
 
 
 def _follow(specification: Any, truth: Points, publisher: Any, asked: list[Any], *, merges: bool) -> Iterator[Any]:
     """Rows of a run: queries are asked between batches; with ``merges`` the batches between are sent as one."""
-    looks, stream = sorted({t for _, each in asked for t in each.looks}), truth.stream
+    looks, stream = {t for _, _, counts in asked for t in counts}, truth.stream
     waiting: list[tuple[Floats, Floats]] = [(stream.initial, np.empty((0, stream.lower.size)))]
     batches = stream.batches
     # A sweep of maps only has no queries after the first repetition.
-    for t in range(looks[-1] + 1 if looks else 0):
+    for t in range(max(looks, default=-1) + 1):
         if t > 0:
             waiting.append(next(batches))
         if t in looks or not merges:
             publisher.advance(*(np.concatenate(parts) for parts in zip(*waiting, strict=True)))
             waiting.clear()
         if t in looks:
-            yield from _look(specification, truth, publisher, t, [(w, each) for w, each in asked if t in each.looks])
+            yield from _look(specification, truth, publisher, t, [each for each in asked if t in each[2]])
 
 
 def _look(specification: Any, truth: Points, publisher: Any, t: int, asked: list[Any]) -> Iterator[Any]:
     """Rows at one time; each box of a map is a group, with truth and answer only."""
-    present, tree = len(truth.stream.present(t)), publisher.tree
-    common = [float(truth.data_set.start + t), float(present), publisher.total, float(tree.n_leaves)]
-    counted: dict[str, Any] = {"cells": tree}
-    for workload, each in asked:
+    present, counted = len(truth.stream.present(t)), {"cells": publisher.tree}
+    common = [float(truth.data_set.start + t), float(present), publisher.total, float(publisher.tree.n_leaves)]
+    for workload, groups, counts in asked:
         if workload.answers not in counted:
             counted[workload.answers] = PointIndex(publisher.sample())
-        for boxes, exact in zip(each.boxes, each.counts[each.looks.index(t)], strict=True):
-            answers = np.asarray(counted[workload.answers].count(boxes.lower, boxes.upper), np.float64)
+        for each, exact in zip(groups, counts[t], strict=True):
+            answers = np.asarray(counted[workload.answers].count(each.lower, each.upper), np.float64)
             if workload.kind == "map":
                 nothing = [math.nan] * len(specification.metrics)
                 for k, pair in enumerate(zip(exact.tolist(), answers.tolist(), strict=True)):
                     yield workload.name, str(k), 1, [*common, *pair, *nothing]
             else:
                 errors = _errors(exact, answers, specification.metrics, specification.relative_floor * present)
-                yield workload.name, boxes.name, exact.size, [*common, exact.mean(), answers.mean(), *errors]
+                yield workload.name, each.name, exact.size, [*common, exact.mean(), answers.mean(), *errors]
 
 
 def _errors(truth: Any, answers: Any, chosen: Sequence[str], floor: float) -> Iterator[float]:
@@ -394,29 +378,15 @@ def columns(chosen: Sequence[str]) -> tuple[str, ...]:
     return ("time", "points", "total", "leaves", "truth", "answer", *(name for name in METRICS if name in chosen))
 
 
-def _build(specification: Any, mechanism: Any, truth: Points, epsilon: float) -> Callable[[], Any]:
+def build(specification: Any, mechanism: Any, truth: Points, epsilon: float) -> Callable[[], Any]:
     """Repetitions share nothing but the truth."""
-    system = SPATIAL_SYSTEMS[mechanism.system]
+    system = SYSTEMS[mechanism.system]
     run = system.build(truth.domain, epsilon, **mechanism.parameters)
 
     def run_cell(repetition: int, key: Any, seed: Callable[[Any], int]) -> tuple[float, list[Any]]:
         # A map is for pictures, which show one run.
         workloads = [each for each in specification.workloads if each.kind == "boxes" or repetition == 0]
-        asked = [(each, truth.asked(each, seed(each))) for each in workloads]
+        asked = [(each, *truth.asked(each, seed(each))) for each in workloads]
         return math.nan, list(_follow(specification, truth, run(key), asked, merges=system.merges))
 
     return lambda: run_cell
-
-
-POINTS = Study(
-    metrics=METRICS,
-    relative_floor=FLOOR,
-    keys=(),
-    systems=SPATIAL_SYSTEMS,
-    workloads=(BoxWorkload(),),
-    claims=_claims,
-    read_data_set=_read_data_set,
-    read_workload=_read_workload,
-    build=_build,
-    columns=columns,
-)

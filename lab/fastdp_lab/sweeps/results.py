@@ -10,6 +10,7 @@ import io
 import json
 import os
 import platform
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 
 import fastdp
 from fastdp import validation
-from fastdp.errors import DataError, StateError
+from fastdp.errors import DataError, StateError, warn
 from fastdp.files.atomic_file import atomic_file
 from fastdp.files.parquet_reader import read_table
 from fastdp_lab.sweeps.cells import count_cells, parts
@@ -30,18 +31,10 @@ from fastdp_lab.sweeps.specification import Specification
 from fastdp_lab.sweeps.study import canonical
 
 RESULTS, MANIFEST, PARTS = "results.parquet", "manifest.json", "parts"
-#: Columns before the numbers, with their Arrow types.
-LABELS = {
-    "cell": "int64",
-    "dataset": "string",
-    "mechanism": "string",
-    "epsilon": "float64",
-    "repetition": "int32",
-    "threshold": "float64",
-    "workload": "string",
-    "group": "string",
-    "queries": "int32",
-}
+#: Columns before the measured numbers, and the Arrow types of those that are no float64.
+_LABELS = ("cell", "dataset", "mechanism", "epsilon", "repetition", "threshold", "workload", "group", "queries")
+_KINDS = {"cell": "int64", "repetition": "int32", "queries": "int32"}
+_KINDS |= dict.fromkeys(("dataset", "mechanism", "workload", "group", "error"), "string")
 #: A changed bit is detected when the file is read.
 _WRITE: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 _LIBRARIES = ("numpy", "numba", "scipy", "pyarrow", "cryptography")
@@ -49,8 +42,8 @@ _LIBRARIES = ("numpy", "numba", "scipy", "pyarrow", "cryptography")
 
 def schema_of(specification: Specification) -> Any:
     """The columns of results."""
-    numbers = specification.study.columns(specification.metrics)
-    return pa.schema({**LABELS, **dict.fromkeys(numbers, "float64"), "error": "string"})
+    names = (*_LABELS, *specification.study.columns(specification.metrics), "error")
+    return pa.schema([(name, _KINDS.get(name, "float64")) for name in names])
 
 
 def part_path(folder: Path, name: str) -> Path:
@@ -79,17 +72,21 @@ def _read(path: Path) -> Any:
         return None
 
 
-def merge_parts(folder: Path, names: Sequence[str], schema: Any) -> list[str]:
-    """Write ``results.parquet`` from parts in this order, atomically; instead, the names of damaged parts if any are."""
-    tables = {name: _read(part_path(folder, name)) for name in names}
-    damaged = [name for name, table in tables.items() if table is None or table.schema != schema]
+def merge_parts(folder: Path, names: Sequence[str], schema: Any) -> None:
+    """Write ``results.parquet`` from parts in this order, atomically; if some are damaged, remove only these."""
+    tables = {part_path(folder, name): _read(part_path(folder, name)) for name in names}
+    damaged = [path for path, table in tables.items() if table is None or table.schema != schema]
     if not damaged:
         with atomic_file(folder / RESULTS, overwrite=True) as file:
             pq.write_table(pa.concat_tables(tables.values()).combine_chunks(), file, row_group_size=2**16, **_WRITE)
-    return damaged
+        return
+    shown = ", ".join(map(str, damaged[:3])) + (", ..." if len(damaged) > 3 else "")
+    warn(f"{shown}: damaged; run again", RuntimeWarning)
+    for path in damaged:
+        path.unlink()
 
 
-def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """Write the manifest atomically."""
     with atomic_file(folder / MANIFEST, overwrite=True) as file:
         file.write((json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode())
@@ -113,12 +110,11 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     return manifest
 
 
-def now() -> str:
-    """The time, to the second, in UTC."""
+def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def versions() -> dict[str, str]:
+def _versions() -> dict[str, str]:
     """Of everything that results depend on."""
     found = {"fastdp": fastdp.__version__, "python": platform.python_version()}
     for name in _LIBRARIES:
@@ -172,20 +168,17 @@ def _manifest(folder: Path, specification: Specification, data: dict[str, Any]) 
     table = specification.table()
     digest = hashlib.sha256(canonical(table).encode()).hexdigest()
     if not (folder / MANIFEST).exists():
-        manifest = {
+        manifest: dict[str, Any] = {
             "name": specification.name,
             "seed": specification.seed,
             "specification": table,
             "digest": digest,
-            "data": data,
-            "cells": count_cells(specification),
-            "parts": [part.name for part in parts(specification)],
-            "versions": versions(),
-            "machine": {"platform": platform.platform(), "processor": platform.machine(), "cpus": os.cpu_count()},
-            "sessions": [],
-            "finished": None,
         }
-        write_manifest(folder, manifest)
+        manifest |= {"data": data, "versions": _versions(), "sessions": [], "finished": None}
+        manifest |= {"cells": count_cells(specification), "parts": [part.name for part in parts(specification)]}
+        machine = {"platform": platform.platform(), "processor": platform.machine(), "cpus": os.cpu_count()}
+        manifest["machine"] = machine
+        _write_manifest(folder, manifest)
         return manifest
     manifest = read_manifest(folder)
     if manifest.get("digest") != digest:
@@ -199,6 +192,26 @@ def _manifest(folder: Path, specification: Specification, data: dict[str, Any]) 
             "expected that version, or a new folder"
         )
     return manifest
+
+
+@contextmanager
+def session(folder: Path, manifest: dict[str, Any], facts: dict[str, Any]) -> Iterator[None]:
+    """A record of who runs what, and how long: a killed session has no ``seconds``."""
+    record, begin = {**facts, "started": _now(), "versions": _versions(), "seconds": None}, time.perf_counter()
+    manifest["sessions"].append(record)
+    _write_manifest(folder, manifest)
+    yield
+    record["seconds"] = round(time.perf_counter() - begin, 3)
+    _write_manifest(folder, manifest)
+
+
+def finish(folder: Path, manifest: dict[str, Any]) -> None:
+    """Remove the parts, which the final table contains; may be repeated."""
+    if manifest["finished"] is None:
+        manifest["finished"] = _now()
+        _write_manifest(folder, manifest)
+    for each in (folder / PARTS).iterdir():
+        each.unlink()
 
 
 def load(folder: str | Path) -> Any:

@@ -13,17 +13,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import (
-    BrokenExecutor,
-    CancelledError,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-    as_completed,
-)
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Generator, Iterator
+from concurrent import futures
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,16 +25,16 @@ from tqdm import tqdm
 
 from fastdp import validation
 from fastdp._optional import imported
-from fastdp.errors import StateError, warn
+from fastdp.errors import StateError
 from fastdp_lab.sweeps import results
 from fastdp_lab.sweeps.cells import Group, Part, count_cells, parts, run_part
 from fastdp_lab.sweeps.specification import Specification
-from fastdp_lab.sweeps.study import load_truth
+from fastdp_lab.sweeps.study import forget, load_truth
 
 #: Attempts to run parts whose worker died or whose file is damaged.
 MAX_ATTEMPTS = 3
-#: Mechanisms on data sets that a dry run times, and repetitions of each besides the first, which prepares.
-MAX_SAMPLES, FURTHER = 32, 3
+#: Most combinations of data set, mechanism and budget that a dry run times, and repetitions of each.
+MAX_SAMPLES, TIMED = 64, 4
 #: Bytes of a row's labels, compressed, and of a part's header.
 LABEL_BYTES, PART_BYTES = 12, 12_000
 #: Seconds to find a scheduler; the beginning of the address of a Ray cluster.
@@ -56,6 +49,7 @@ def check_data(specification: Specification, folder: Path) -> dict[str, dict[str
     ParameterError, DataError
         Naming what cannot run.
     """
+    forget()
     data = {}
     for data_set in specification.datasets:
         truth = load_truth(data_set, folder)
@@ -107,104 +101,73 @@ def run(
     validation.integer("workers", workers, 1, 4096)
     validation.choice("mode", mode, ("threads", "processes"))
     base, folder = Path(validation.path("data", data)).absolute(), Path(validation.path("output", output))
-    found = check_data(specification, base)
-    digests = {name: each["sha256"] for name, each in found.items()}
-    session = {"mode": mode, "workers": workers}
-    if executor is not None:
-        session = {"mode": type(executor).__name__, "workers": None}
+    found, schema = check_data(specification, base), results.schema_of(specification)
+    how = (
+        {"mode": mode, "workers": workers} if executor is None else {"mode": type(executor).__name__, "workers": None}
+    )
     with results.opened(folder, specification, found) as manifest:
-        if not (folder / results.RESULTS).exists():
-            _Runner(specification, folder, base, digests, manifest, session, executor).complete(progress)
-        if manifest["finished"] is None:
-            results.write_manifest(folder, {**manifest, "finished": results.now()})
-        for each in (folder / results.PARTS).iterdir():
-            each.unlink()
+        every = {part.name: part for part in parts(specification)}
+        for _ in range(MAX_ATTEMPTS):
+            if (folder / results.RESULTS).exists():
+                break
+            waiting = {name: part for name, part in every.items() if not results.part_path(folder, name).exists()}
+            tasks = {name: _task(specification, part, base, found) for name, part in waiting.items()}
+            cells = sum(len(part.cells) for part in waiting.values())
+            options: dict[str, Any] = {"unit": " cells", "file": sys.stderr, "disable": not progress}
+            with (
+                results.session(folder, manifest, {**how, "cells": cells}),
+                tqdm(total=manifest["cells"], initial=manifest["cells"] - cells, **options) as bar,
+                # Closed at once, so that an interrupt ends the workers.
+                closing(_run(tasks, mode, workers, executor)) as stored,
+            ):
+                for name, rows in stored:
+                    results.write_part(folder, name, schema, rows)
+                    bar.update(len(every[name].cells))
+            results.merge_parts(folder, list(every), schema)
+        else:
+            raise StateError(f"{folder}: parts were damaged {MAX_ATTEMPTS} times; expected a disk that keeps files")
+        results.finish(folder, manifest)
     return folder
 
 
-@dataclass
-class _Runner:
-    """One call of :func:`run`."""
+def _task(specification: Specification, part: Part, folder: Path, data: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of :func:`run_part`, without the other parts' mechanisms: a sweep may have ten thousand."""
+    group = part.cells[0][0]
+    slim = replace(specification, datasets=(group.data_set,), mechanisms=(group.mechanism,))
+    return slim, part, folder, data[group.data_set.name]["sha256"]
 
-    specification: Specification
-    folder: Path
-    data: Path
-    digests: dict[str, str]
-    manifest: dict[str, Any]
-    session: dict[str, Any]
-    executor: Executor | None
 
-    def complete(self, progress: bool) -> None:
-        """Run the missing parts, and merge all into the table; damaged parts are run again."""
-        schema, every = results.schema_of(self.specification), list(parts(self.specification))
-        names = [part.name for part in every]
-        for _ in range(MAX_ATTEMPTS):
-            waiting = {each.name: each for each in every if not results.part_path(self.folder, each.name).exists()}
-            if waiting:
-                begin, total = time.perf_counter(), count_cells(self.specification)
-                cells = sum(len(part.cells) for part in waiting.values())
-                own = {**self.session, "cells": cells, "started": results.now(), "versions": results.versions()}
-                # A killed session has no seconds.
-                self._record({**own, "seconds": None})
-                with tqdm(
-                    total=total, initial=total - cells, unit=" cells", file=sys.stderr, disable=not progress
-                ) as bar:
-                    # Closed at once, so that an interrupt ends the workers.
-                    with closing(self._run(waiting)) as stored:
-                        for part, rows in stored:
-                            results.write_part(self.folder, part.name, schema, rows)
-                            bar.update(len(part.cells))
-                self.manifest["sessions"].pop()
-                self._record({**own, "seconds": round(time.perf_counter() - begin, 3)})
-            damaged = results.merge_parts(self.folder, names, schema)
-            if not damaged:
-                return
-            paths = [results.part_path(self.folder, name) for name in damaged]
-            said = ", ".join(map(str, paths[:3])) + (", ..." if len(paths) > 3 else "")
-            warn(f"{said}: damaged; run again", RuntimeWarning)
-            for path in paths:
-                path.unlink()
-        raise StateError(f"{said}: damaged {MAX_ATTEMPTS} times; expected a disk that keeps files")
-
-    def _record(self, session: dict[str, Any]) -> None:
-        self.manifest["sessions"].append(session)
-        results.write_manifest(self.folder, self.manifest)
-
-    def _run(self, waiting: dict[str, Part]) -> Iterator[tuple[Part, list[tuple[Any, ...]]]]:
-        """Parts with their rows as they are done; those of workers that died are run again."""
-        if self.executor is None and self.session["workers"] == 1:
-            yield from ((part, run_part(*self._arguments(part))) for part in waiting.values())
+def _run(
+    tasks: dict[str, tuple[Any, ...]], mode: str, workers: int, executor: Executor | None
+) -> Generator[tuple[str, list[Any]]]:
+    """Names of parts with their rows as they are done; those of workers that died are run again."""
+    if executor is None and workers == 1:
+        yield from ((name, run_part(*task)) for name, task in tasks.items())
+        return
+    for _ in range(MAX_ATTEMPTS):
+        running: dict[Future[Any], str] = {}
+        try:
+            with nullcontext(executor) if executor else _pool(mode, workers) as pool:
+                running |= {pool.submit(_attempt, *task): name for name, task in tasks.items()}
+                for done in futures.as_completed(list(running)):
+                    name, rows = running.pop(done), done.result()
+                    if isinstance(rows, Exception):
+                        raise rows
+                    del tasks[name]
+                    yield name, rows
             return
-        for _ in range(MAX_ATTEMPTS):
-            running: dict[Future[Any], Part] = {}
-            try:
-                with _pool(self.executor, **self.session) as pool:
-                    running |= {pool.submit(_attempt, *self._arguments(part)): part for part in waiting.values()}
-                    for done in as_completed(list(running)):
-                        part, rows = running.pop(done), done.result()
-                        if isinstance(rows, Exception):
-                            raise rows
-                        del waiting[part.name]
-                        yield part, rows
-                return
-            except lost_errors() as error:
-                if self.executor is not None:
-                    raise StateError(
-                        f"the executor lost its workers or its scheduler ({type(error).__name__}): finished parts "
-                        "are kept; start the cluster and run the sweep again to go on"
-                    ) from None
-            finally:
-                for future in running:
-                    future.cancel()
-        raise StateError(
-            f"workers died {MAX_ATTEMPTS} times (out of memory?): expected enough memory; run again to go on"
-        )
-
-    def _arguments(self, part: Part) -> tuple[Specification, Part, Path, str]:
-        """The arguments of a task, without the other parts' mechanisms: a sweep may have ten thousand."""
-        group = part.cells[0][0]
-        slim = replace(self.specification, datasets=(group.data_set,), mechanisms=(group.mechanism,))
-        return slim, part, self.data, self.digests[group.data_set.name]
+        except lost_errors() as error:
+            if executor is not None:
+                raise StateError(
+                    f"the executor lost its workers or its scheduler ({type(error).__name__}): finished parts "
+                    "are kept; start the cluster and run the sweep again to go on"
+                ) from None
+        finally:
+            for future in running:
+                future.cancel()
+    raise StateError(
+        f"workers died {MAX_ATTEMPTS} times (out of memory?): expected enough memory; run again to go on"
+    )
 
 
 def _attempt(*arguments: Any) -> list[tuple[Any, ...]] | Exception:
@@ -216,18 +179,12 @@ def _attempt(*arguments: Any) -> list[tuple[Any, ...]] | Exception:
 
 
 @contextmanager
-def _pool(executor: Executor | None, mode: str, workers: int) -> Iterator[Executor]:
-    """The given executor, or a new one that ends with the sweep, without the parts that have not begun."""
-    if executor is not None:
-        yield executor
-        return
+def _pool(mode: str, workers: int) -> Iterator[Executor]:
+    """New workers, which end with the sweep, without the parts that have not begun."""
     # Not forked: a fork of a process with threads may hang.
-    context = multiprocessing.get_context("spawn")
-    pool: Executor = (
-        ThreadPoolExecutor(workers)
-        if mode == "threads"
-        else ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
-    )
+    spawn: dict[str, Any] = {"mp_context": multiprocessing.get_context("spawn"), "initializer": _end_with_parent}
+    processes, threads = futures.ProcessPoolExecutor, futures.ThreadPoolExecutor
+    pool: Executor = threads(workers) if mode == "threads" else processes(workers, **spawn)
     try:
         yield pool
     finally:
@@ -252,7 +209,12 @@ def lost_errors() -> tuple[type[Exception], ...]:
     dask: Any = sys.modules.get("distributed")
     ray: Any = sys.modules.get("ray")
     of_dask = () if dask is None else (dask.KilledWorker, dask.comm.CommClosedError)
-    return BrokenExecutor, CancelledError, *of_dask, *(() if ray is None else (ray.exceptions.RayError,))
+    return (
+        futures.BrokenExecutor,
+        futures.CancelledError,
+        *of_dask,
+        *(() if ray is None else (ray.exceptions.RayError,)),
+    )
 
 
 @contextmanager
@@ -292,7 +254,7 @@ def cluster(address: str) -> Iterator[Executor]:
         if not dask:
             # Ends the tasks of this program too.
             stack.callback(library.shutdown)
-            yield _RayExecutor(library.remote(num_cpus=1, max_retries=3)(_called))
+            yield _RayExecutor(library)
             return
         # A lost connection is reported as the sweep's error.  Dask gives the client's log a level of its own.
         for log in (logging.getLogger("distributed"), logging.getLogger("distributed.client")):
@@ -302,45 +264,19 @@ def cluster(address: str) -> Iterator[Executor]:
         yield stack.enter_context(client).get_executor(pure=False, retries=3)
 
 
-def _called(fn: Callable[..., Any], *args: Any) -> Any:
-    return fn(*args)
-
-
 @dataclass
 class _RayExecutor(Executor):
-    """Tasks of a core each, by a remote function that calls another."""
+    """Tasks of a core each."""
 
-    call: Any
+    ray: Any
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """As for :class:`concurrent.futures.Executor`, without keywords."""
-        future: Future[Any] = self.call.remote(fn, *args).future()
+        """As for :class:`concurrent.futures.Executor`."""
+        future: Future[Any] = self.ray.remote(num_cpus=1, max_retries=3)(fn).remote(*args, **kwargs).future()
         return future
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """The cost of a sweep.
-
-    Attributes
-    ----------
-    cells, rows, parts : int
-        How many; rows if no cell fails.
-    seconds : float
-        Of one worker.
-    table_bytes, most_bytes : int
-        Upper bounds of the size of the final table, and of all files together while the sweep runs.
-    """
-
-    cells: int
-    rows: int
-    parts: int
-    seconds: float
-    table_bytes: int
-    most_bytes: int
-
-
-def estimate(specification: Specification, data: str | Path = ".") -> Estimate:
+def estimate(specification: Specification, data: str | Path = ".") -> dict[str, float]:
     """Check a sweep and time some of its cells; nothing is written.
 
     Parameters
@@ -350,38 +286,37 @@ def estimate(specification: Specification, data: str | Path = ".") -> Estimate:
     data : str or Path
         Where the data sets' files are.
 
+    Returns
+    -------
+    dict
+        ``cells``, ``rows`` (if no cell fails) and ``parts``; ``seconds`` of one worker; upper bounds of the size of
+        the final table, ``table_bytes``, and of all files while the sweep runs, ``most_bytes``.
+
     Raises
     ------
     ParameterError, DataError
         As :func:`fastdp_lab.sweeps.run` would.
     """
-    base, runs = Path(data).absolute(), specification.repetitions
+    base = Path(data).absolute()
     check_data(specification, base)
-    part_count, cells = sum(1 for _ in parts(specification)), count_cells(specification)
-    # Every part prepares its mechanisms again.
-    prepared = min(runs, max(1, math.ceil(part_count * runs / cells)))
-    pairs = [(data_set, each) for data_set in specification.datasets for each in specification.mechanisms]
-    chosen = pairs[:: math.ceil(len(pairs) / MAX_SAMPLES)]
-    seconds = rows = weight = 0.0
-    for data_set, mechanism in chosen:
-        budgets = mechanism.epsilons or specification.epsilons
-        group = Group(data_set, mechanism, budgets[len(budgets) // 2])
-        _time(specification, group, 1, base)
-        first, found = _time(specification, group, 1, base)
-        each = max(_time(specification, group, 1 + FURTHER, base)[0] - first, 0.0) / FURTHER
-        seconds += len(budgets) * (prepared * max(first - each, 0.0) + runs * each)
-        rows += len(budgets) * runs * found
-        weight += len(budgets) * runs
-    per_row = 8 * (len(specification.study.columns(specification.metrics)) + 1) + LABEL_BYTES
-    scale = cells / weight
-    table = math.ceil(scale * rows * per_row)
-    return Estimate(
-        cells, round(scale * rows), part_count, scale * seconds, table, 2 * table + part_count * PART_BYTES
-    )
-
-
-def _time(specification: Specification, group: Group, runs: int, data: Path) -> tuple[float, int]:
-    """Seconds and rows of some repetitions."""
-    begin = time.perf_counter()
-    rows = run_part(specification, Part(0, tuple((group, k) for k in range(runs))), data)
-    return time.perf_counter() - begin, len(rows)
+    cells, part_count = count_cells(specification), sum(1 for _ in parts(specification))
+    pairs = [(each, *pair) for each in specification.datasets for pair in specification.pairs()]
+    seconds, rows, timed = 0.0, 0, 0
+    for chosen in pairs[:: -(-len(pairs) // MAX_SAMPLES)]:
+        group = Group(*chosen)
+        # The first run compiles and loads.
+        for repetitions in (1, min(TIMED, specification.repetitions)):
+            begin = time.perf_counter()
+            found = run_part(specification, Part(0, tuple((group, k) for k in range(repetitions))), base)
+        seconds, rows = seconds + time.perf_counter() - begin, rows + len(found)
+        timed += repetitions
+    columns = len(specification.study.columns(specification.metrics))
+    table = math.ceil(cells / timed * rows * (8 * (columns + 1) + LABEL_BYTES))
+    return {
+        "cells": cells,
+        "rows": round(cells / timed * rows),
+        "parts": part_count,
+        "seconds": cells / timed * seconds,
+        "table_bytes": table,
+        "most_bytes": 2 * table + part_count * PART_BYTES,
+    }

@@ -15,13 +15,23 @@ from msgspec import Meta
 
 from fastdp import validation
 from fastdp.errors import DataError, FastDPError, ParameterError
-from fastdp_lab.sweeps.points import POINTS, PointSet
-from fastdp_lab.sweeps.study import Count, DataSet, Positive, Study, Table, check_different, check_keys
-from fastdp_lab.sweeps.study import plain, read, tables, text
-from fastdp_lab.sweeps.values import VALUES
+from fastdp_lab.sweeps import points
+from fastdp_lab.sweeps import values as streams
+from fastdp_lab.sweeps.study import (
+    DataSet,
+    Positive,
+    Table,
+    check_different,
+    check_keys,
+    placed,
+    plain,
+    read,
+    tables,
+    text,
+)
 
 #: Studies by the name of their streams; the first that claims a table reads it.
-STUDIES: dict[str, Study] = {"points": POINTS, "values": VALUES}
+STUDIES: dict[str, Any] = {"points": points, "values": streams}
 Budgets = Annotated[tuple[Positive, ...], Meta(min_length=1)]
 
 
@@ -103,7 +113,7 @@ class Specification:
         check_different("metrics", self.metrics)
         validation.choice("truth", self.truth, ("raw", "clipped"))
         for k, name in enumerate(self.metrics):
-            validation.choice(f"metrics[{k}]", name, self.study.metrics)
+            validation.choice(f"metrics[{k}]", name, self.study.METRICS)
         labels = {
             "datasets": [each.name for each in self.datasets],
             "workloads": [each.name for each in self.workloads],
@@ -115,8 +125,8 @@ class Specification:
                 raise ParameterError(f"{key}: expected different names, there are {count} of {name!r}")
 
     @property
-    def study(self) -> Study:
-        """The functions that read, run and measure sweeps of this kind."""
+    def study(self) -> Any:
+        """The module of this kind of streams (``study.py``)."""
         return STUDIES[_kind(self.datasets[0])]
 
     def pairs(self) -> list[tuple[Mechanism, float]]:
@@ -145,7 +155,7 @@ class Specification:
 
 
 def _kind(data_set: DataSet) -> str:
-    return "points" if isinstance(data_set, PointSet) else "values"
+    return "points" if isinstance(data_set, points.PointSet) else "values"
 
 
 def _place_of(name: str, mechanism: Mechanism, data_set: DataSet) -> str:
@@ -193,11 +203,11 @@ def from_table(table: Table) -> Specification:
             raise ParameterError(f"datasets[{k}] has {kind}: expected {kinds[0]}, as datasets[0] has them")
     study = STUDIES[kinds[0]]
     accepted = [each.name for each in fields(Specification) if each.name != "truth"]
-    check_keys(table, "", (*accepted, *study.keys), ("mechanisms", "epsilons"))
-    workloads = study.workloads
+    check_keys(table, "", (*accepted, *study.KEYS), ("mechanisms", "epsilons"))
+    workloads = study.WORKLOADS
     if "workloads" in table:
         workloads = tuple(study.read_workload(each, place) for place, each in tables(table, "workloads"))
-    found = {"metrics": study.metrics, "relative_floor": study.relative_floor, **table}
+    found = {"metrics": study.METRICS, "relative_floor": study.FLOOR, **table}
     found |= {"datasets": datasets, "mechanisms": tuple(_mechanisms(table, study)), "workloads": workloads}
     return read(Specification, found, "")
 
@@ -211,12 +221,12 @@ def _data_sets(top: Table) -> Iterator[DataSet]:
             yield study.read_data_set(chosen, place, name + suffix, top)
 
 
-def _mechanisms(top: Table, study: Study) -> Iterator[Mechanism]:
+def _mechanisms(top: Table, study: Any) -> Iterator[Mechanism]:
     own = ("name", "system", "epsilons")
     for place, table in tables(top, "mechanisms"):
         check_keys(table, place, None, ("system",))
-        system = validation.choice(f"{place}.system", table["system"], tuple(study.systems))
-        check_keys(table, place, (*own, *study.systems[system].accepted))
+        system = validation.choice(f"{place}.system", table["system"], tuple(study.SYSTEMS))
+        check_keys(table, place, (*own, *study.SYSTEMS[system].accepted))
         name = text(f"{place}.name", table.get("name", system))
         given = {"system": system, "place": place, **({"epsilons": table["epsilons"]} if "epsilons" in table else {})}
         for suffix, chosen in _expand({key: table[key] for key in table if key not in own}, place):
@@ -228,34 +238,27 @@ def _expand(table: Table, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
     Suffixes name what distinguishes the choice, ", prune=2, smoother=MovingAverage/window=3"; without lists nothing.
     """
-    lists = list(_lists(table, ""))
-    for path, values in lists:
-        if not values:
-            raise ParameterError(f"{place}.{path} = []: expected a value, or a list that is not empty")
-    for choice in itertools.product(*(values for _, values in lists)):
-        chosen, suffix = _copy(table), ""
-        for (path, _), value in zip(lists, choice, strict=True):
-            *way, last = path.split(".")
-            target = chosen
-            for key in way:
-                target = target[key]
-            target[last] = value
-            suffix += f", {path}={_summary(value) if isinstance(value, Mapping) else value}"
-        yield suffix, chosen
+    with placed(place):
+        found = list(_choices(table, ""))
+    yield from ((", ".join(["", *said]), chosen) for said, chosen in found)
 
 
-def _summary(part: Table) -> str:
-    """A part in one word: its name, and its other fields with theirs."""
-    return "/".join(str(value) if name == "part" else f"{name}={value}" for name, value in part.items())
-
-
-def _lists(table: Table, path: str) -> Iterator[tuple[str, list[Any]]]:
+def _choices(table: Table, path: str) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    options: list[list[tuple[list[str], Any]]] = []
     for name, value in table.items():
         if isinstance(value, list):
-            yield path + name, value
-        elif isinstance(value, Mapping):
-            yield from _lists(value, f"{path}{name}.")
+            if not value:
+                raise ParameterError(f"{path}{name} = []: expected a value, or a list that is not empty")
+            options.append([([f"{path}{name}={_summary(each)}"], each) for each in value])
+        else:
+            options.append(list(_choices(value, f"{path}{name}.")) if isinstance(value, Mapping) else [([], value)])
+    for choice in itertools.product(*options):
+        values = (value for _, value in choice)
+        yield [each for said, _ in choice for each in said], dict(zip(table, values, strict=True))
 
 
-def _copy(table: Table) -> dict[str, Any]:
-    return {name: _copy(value) if isinstance(value, Mapping) else value for name, value in table.items()}
+def _summary(value: Any) -> str:
+    """A value in one word: of a part its name, and its other fields with theirs."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    return "/".join(str(each) if name == "part" else f"{name}={each}" for name, each in value.items())

@@ -1,4 +1,17 @@
-"""The parts of every study: tables become checked records, data sets are loaded once, systems are built by name."""
+"""The common parts of studies: tables become checked records, data sets are loaded once, systems are built by name.
+
+A study is a module, ``values`` or ``points``.  Its names, which the rest of a sweep uses:
+
+* ``METRICS``, ``FLOOR``, ``WORKLOADS``: all metrics; relative errors divide at least by this; queries by default;
+* ``KEYS``: keys at the top of a specification that the other study does not have;
+* ``SYSTEMS`` by name;
+* ``claims(table)``: whether a ``[[datasets]]`` table is of this study;
+* ``read_data_set(table, place, name, top)`` and ``read_workload(table, place)``: records from tables;
+* ``build(specification, mechanism, truth, epsilon)``: a mechanism, checked, as a function without arguments, which
+  does the work that repetitions share and returns the run of a cell.  A run takes repetition, key and the seeds of
+  workloads (a function), and returns the threshold and rows: workload, group, number of queries, and numbers;
+* ``columns(metrics)``: the columns of these numbers.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +33,6 @@ from msgspec import Meta
 from fastdp import counters, perturbers, smoothers, thresholds, validation
 from fastdp.errors import FastDPError, ParameterError
 from fastdp.thresholds import renewals
-from fastdp_lab.datasets import catalogue
 
 T = TypeVar("T")
 Table = Mapping[str, Any]
@@ -33,13 +45,8 @@ KINDS = ("generator", "file", "download")
 MAX_LOADED = 4
 _NOUNS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false", "array": "a list"}
 _SIGNS = {" of length >= 1": ", not empty", ">=": "of at least", "<=": "of at most", ">": "above"}
-_ROLES: dict[str, Any] = {
-    "threshold": thresholds,
-    "perturber": perturbers,
-    "smoother": smoothers,
-    "renewal": renewals,
-    "counter": counters,
-}
+_ROLES: dict[str, Any] = {"threshold": thresholds, "perturber": perturbers, "smoother": smoothers}
+_ROLES |= {"renewal": renewals, "counter": counters}
 #: Parameters of publishers that the cell gives.
 _OF_THE_CELL = {"self", "epsilon", "bound", "holdout", "max_range", "length", "domain", "seed", "key", "sensitivity"}
 
@@ -153,14 +160,8 @@ class DataSet:
     parameters: dict[str, Any] = field(default_factory=dict, hash=False)
     place: str = field(default="datasets", compare=False)
 
-    def files(self, folder: Path) -> list[Path]:
-        """The files to read, in a folder for those without an absolute path."""
-        if self.kind == "generator":
-            return []
-        return [catalogue.path_of(self.source) if self.kind == "download" else folder / self.source]
-
     def load(self, folder: Path) -> Any:
-        """The data with the exact answers to queries: ``data_set``, ``size``, ``digest`` and ``facts``."""
+        """The data with exact answers to queries: ``data_set``, ``size``, and ``facts`` with their ``sha256``."""
         raise NotImplementedError
 
 
@@ -188,22 +189,27 @@ def source_of(table: Table, place: str, known: Mapping[str, Sequence[str]]) -> t
     return kind, text(f"{place}.{kind}", table[kind])
 
 
-def load_truth(data_set: DataSet, folder: Path) -> Any:
-    """A loaded data set, from the process's cache unless its files have changed since."""
-    found = [path.stat() for path in data_set.files(folder) if path.exists()]
-    # A file's time may be set back.
-    stamp = tuple((each.st_mtime_ns, each.st_ctime_ns, each.st_size, each.st_ino) for each in found)
+def load_truth(data_set: DataSet, folder: Path, digest: str | None = None) -> Any:
+    """A loaded data set, from the process's cache unless its digest is another."""
     # Threads that need the same data wait for one of them to load it.
     with _LOADING:
-        return _load(data_set, folder, stamp)
+        truth = _load(data_set, folder)
+        if digest not in (None, truth.facts["sha256"]):
+            forget()
+            truth = _load(data_set, folder)
+        return truth
 
 
 _LOADING = threading.Lock()
 
 
 @lru_cache(maxsize=MAX_LOADED)
-def _load(data_set: DataSet, folder: Path, stamp: object) -> Any:
+def _load(data_set: DataSet, folder: Path) -> Any:
     return data_set.load(folder)
+
+
+#: Load data sets again: their files may have changed.
+forget = _load.cache_clear
 
 
 @dataclass(frozen=True)
@@ -214,7 +220,7 @@ class System:
     ----------
     build : callable
         Takes a :class:`Setting` (or domain and epsilon, for points) and the parameters of a ``[[mechanisms]]`` table
-        as keywords, looks at no data, and raises ParameterError, beginning with the parameter's name, for a wrong one.
+        as keywords, looks at no data, and raises ParameterError, beginning with the parameter's name.
         For values it returns a function of the stream, float64[holdout + published], which does what repetitions
         share and returns a function from a :class:`fastdp.Key` to a :class:`RunResult`; for points a function from
         the key to a publisher.
@@ -251,45 +257,3 @@ def _build_part(role: str, table: Table) -> Any:
     check_keys(given, role, tuple(kind.__dataclass_fields__), required)
     with placed(role):
         return kind(**given)
-
-
-@dataclass(frozen=True)
-class Study:
-    """What differs between streams of values and of points.
-
-    Attributes
-    ----------
-    metrics : tuple of str
-        All that can be asked for.
-    relative_floor : float
-        Relative errors divide at least by this, by default.
-    keys : tuple of str
-        Keys at the top of the specification that other studies do not have.
-    systems : mapping
-        Systems by name.
-    workloads : tuple
-        The queries of a specification without ``[[workloads]]``.
-    claims : callable
-        Whether a ``[[datasets]]`` table is of this study.
-    read_data_set : callable
-        A data set from its table, lists expanded, its place, its label, and the whole specification's table.
-    read_workload : callable
-        Queries from their table and its place.
-    build : callable
-        From specification, mechanism, truth and epsilon a function without arguments that does what repetitions share
-        and returns the run of a cell.  The run takes repetition, key and the seeds of workloads (a function), and
-        returns the threshold and rows: workload, group, number of queries, and the numbers of ``columns``.
-    columns : callable
-        Columns of numbers in the results, for chosen metrics.
-    """
-
-    metrics: tuple[str, ...]
-    relative_floor: float
-    keys: tuple[str, ...]
-    systems: Mapping[str, System]
-    workloads: tuple[Any, ...]
-    claims: Callable[[Table], bool]
-    read_data_set: Callable[[Table, str, str, Table], DataSet]
-    read_workload: Callable[[Table, str], Any]
-    build: Callable[..., Callable[[], Callable[..., tuple[float, list[Any]]]]]
-    columns: Callable[[Sequence[str]], tuple[str, ...]]

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, StreamPublisher, ToPL, ToPS
-from fastdp import validation
+from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, StreamPublisher, ToPL, ToPS, validation
 from fastdp.errors import ParameterError
 from fastdp.perturbers import Blocks
 from fastdp.smoothers import Smoother
@@ -97,7 +96,7 @@ def _composed(publisher: Callable[..., StreamPublisher], setting: Setting, **par
     for name in ("threshold", "perturber"):
         if publisher is StreamPublisher and name not in arguments:
             raise ParameterError(f"{name} is missing: expected a table with its part")
-    public = {"epsilon": setting.epsilon, "bound": setting.bound, "max_range": setting.max_range}
+    public: dict[str, Any] = {"epsilon": setting.epsilon, "bound": setting.bound, "max_range": setting.max_range}
     composition = publisher(**public, holdout=setting.holdout, seed=0, **arguments).composition
     each, r = composition.unit_epsilon, setting.max_range
     first, second = (each if value is None else validation.positive(name, value) for name, value in given.items())
@@ -105,7 +104,8 @@ def _composed(publisher: Callable[..., StreamPublisher], setting: Setting, **par
     for name, plain in (("contributions", 1), ("renewal", None)):
         if not usual and getattr(composition, name) != plain:
             raise ParameterError(
-                f"{name} = {getattr(composition, name)!r}: expected no threshold_epsilon or publish_epsilon besides it"
+                f"{name} = {getattr(composition, name)!r}: expected no threshold_epsilon or publish_epsilon besides "
+                "it"
             )
     perturber = composition.perturber
     constant = perturber.noise_constant(perturber.plan(second, r), r)

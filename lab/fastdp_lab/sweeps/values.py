@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,43 +31,28 @@ from fastdp.cli.day import DNS_BOUND
 from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp.files.readers import open_source
 from fastdp.smoothers import Smoother
-from fastdp_lab.datasets import (
-    CATALOGUE,
-    TABLE1,
-    catalogue,
-    dns_like_day,
-    extend_by_reflection,
-    hold_out_and_extend,
-    table1,
-)
+from fastdp_lab import datasets
+from fastdp_lab.datasets import CATALOGUE, TABLE1, catalogue
 from fastdp_lab.queries import metrics
 from fastdp_lab.queries.workloads import MAX_RANGES, random_ranges
+from fastdp_lab.sweeps import study
 from fastdp_lab.sweeps.points import SPATIAL_GENERATORS
-from fastdp_lab.sweeps.study import (
-    KINDS,
-    Count,
-    DataSet,
-    Maker,
-    Name,
-    Positive,
-    Study,
-    Table,
-    check_different,
-    check_keys,
-    placed,
-    read,
-    source_of,
-)
+from fastdp_lab.sweeps.study import KINDS, Count, DataSet, Maker, Name, Positive, Table, check_keys, placed, read
 from fastdp_lab.sweeps.systems import SYSTEMS, Floats, Indices, RunResult, Setting
 
-METRICS = ("mse", "mae", "mmse", "mmae", "relative_error")
-PARTS = ("noise", "truncation", "smoothing")
+ERRORS, PARTS = ("mse", "mae", "mmse", "mmae", "relative_error"), ("noise", "truncation", "smoothing")
+METRICS, FLOOR, KEYS = (*ERRORS, "parts"), 1.0, ("holdout", "max_range", "truth")
 Longest = Annotated[int, Meta(ge=1, le=2**40)]
 #: Keys of the table of each kind of queries, and the usual number of queries.
 _QUERIES: dict[str, tuple[tuple[str, ...], int]] = {
     "random_ranges": (("name", "kind", "count", "max_range", "classes", "fixed"), 200),
     "timeline": (("name", "kind", "count"), 120),
 }
+
+
+def claims(table: Table) -> bool:
+    """Every table that no other study claims."""
+    return True
 
 
 def _table1_bound(parameters: Table) -> dict[str, Any]:
@@ -76,8 +62,8 @@ def _table1_bound(parameters: Table) -> dict[str, Any]:
 
 #: Generators by their name in a specification; add others here.
 GENERATORS: dict[str, Maker] = {
-    "table1": Maker(table1, _table1_bound),
-    "dns_like_day": Maker(dns_like_day, lambda parameters: {"bound": float(DNS_BOUND)}),
+    "table1": Maker(datasets.table1, _table1_bound),
+    "dns_like_day": Maker(datasets.dns_like_day, lambda parameters: {"bound": float(DNS_BOUND)}),
 }
 _FIELDS = ("bound", "published", "holdout", "max_range", "overlap")
 
@@ -113,7 +99,7 @@ class ValueSet(DataSet):
         """The hold-out and then the published part."""
         values = self._read(folder)
         if self.overlap:  # nothing is kept apart: a short stream may be as long as its hold-out
-            values = extend_by_reflection(values, max(values.size, self.holdout))
+            values = datasets.extend_by_reflection(values, max(values.size, self.holdout))
         elif values.size <= self.holdout:
             raise DataError(
                 f"{self.place}: holdout = {self.holdout}: expected less than the {values.size} values of {self.name}"
@@ -122,7 +108,7 @@ class ValueSet(DataSet):
             raise DataError(f"{self.place}: {self.name} holds NaN or infinity: expected finite values")
         kept = 0 if self.overlap else self.holdout
         published = values.size - kept if self.published is None else self.published
-        whole = hold_out_and_extend(values, kept, published)
+        whole = datasets.hold_out_and_extend(values, kept, published)
         return Values(self, as_floats(np.concatenate([values[: self.holdout], whole]) if self.overlap else whole))
 
     def _read(self, folder: Path) -> Floats:
@@ -138,9 +124,10 @@ class ValueSet(DataSet):
             raise type(error)(f"{self.place}: {error}") from error
 
 
-def _read_data_set(table: Table, place: str, name: str, top: Table) -> ValueSet:
+def read_data_set(table: Table, place: str, name: str, top: Table) -> ValueSet:
+    """A data set from its table, lists expanded; ``top`` is the whole specification."""
     known = {"generator": (*GENERATORS, *SPATIAL_GENERATORS), "download": tuple(CATALOGUE)}
-    kind, source = source_of(table, place, known)
+    kind, source = study.source_of(table, place, known)
     maker = GENERATORS[source] if kind == "generator" else None
     accepted, own = (maker.accepted, _FIELDS) if maker else ([], ("column", *_FIELDS))
     check_keys(table, place, ("name", *KINDS, *own, *accepted))
@@ -186,7 +173,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         """Check the order of classes."""
-        check_different("classes", self.classes, rising=True)
+        study.check_different("classes", self.classes, rising=True)
 
     def check(self, size: int) -> None:
         """Streams of every length can be asked."""
@@ -199,18 +186,22 @@ class Workload:
         starts, stops = random_ranges(n, self.count, self.max_range or max_range, seed)
         groups: list[tuple[str, Any]] = [("all", slice(None))]
         if self.classes:
-            found, edges = np.searchsorted(self.classes, stops - starts, side="right"), (1, *self.classes, "...")
-            labels = [f"[{low}, {high})" for low, high in zip(edges, edges[1:], strict=False)]
+            found = np.searchsorted(self.classes, stops - starts, side="right")
+            labels = [f"[{low}, {high})" for low, high in pairwise((1, *self.classes, "..."))]
             members = [(label, np.flatnonzero(found == k)) for k, label in enumerate(labels)]
             groups += [(label, which) for label, which in members if which.size]
         return starts, stops, groups
 
 
-def _read_workload(table: Table, place: str) -> Workload:
+def read_workload(table: Table, place: str) -> Workload:
+    """Queries from their table."""
     kind = validation.choice(f"{place}.kind", table.get("kind", "random_ranges"), tuple(_QUERIES))
     keys, count = _QUERIES[kind]
     check_keys(table, place, keys)
     return read(Workload, {"name": kind, "count": count, **table}, place)
+
+
+WORKLOADS = (Workload(),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,14 +212,9 @@ class Values:
     values: Floats
 
     @cached_property
-    def digest(self) -> str:
-        """A hash of exactly these values."""
-        return hashlib.sha256(self.values.data).hexdigest()[:32]
-
-    @property
     def facts(self) -> dict[str, Any]:
         """Length and digest, for the manifest."""
-        return {"values": self.values.size, "sha256": self.digest}
+        return {"values": self.values.size, "sha256": hashlib.sha256(self.values.data).hexdigest()[:32]}
 
     @property
     def size(self) -> int:
@@ -269,7 +255,7 @@ class Values:
         return clip
 
     @cached_property
-    def noiseless(self) -> Callable[[float, int, Smoother], tuple[Floats, Floats]]:
+    def noiseless(self) -> Callable[..., tuple[Floats, Floats]]:
         """Clipped sums before each block, and the smoother's prediction for it without noise."""
 
         @lru_cache(16)
@@ -331,7 +317,7 @@ def measure(specification: Any, stream: Values, workload: Workload, seed: int, r
     for label, which in groups:
         exact, private = truth[which], answers[which]
         row = [float(exact.mean()), float(private.mean())]
-        for name in METRICS:
+        for name in ERRORS:
             if name in specification.metrics:
                 more = [further[name][which]] if name in further else []
                 floor = [specification.relative_floor] if name == "relative_error" else []
@@ -345,10 +331,10 @@ def measure(specification: Any, stream: Values, workload: Workload, seed: int, r
 def columns(chosen: Sequence[str]) -> tuple[str, ...]:
     """Columns of numbers in the results, for the metrics of a specification."""
     parts = tuple(f"{part}_{kind}" for part in PARTS for kind in ("mse", "mean")) if "parts" in chosen else ()
-    return ("truth", "answer", *(name for name in METRICS if name in chosen), *parts)
+    return ("truth", "answer", *(name for name in ERRORS if name in chosen), *parts)
 
 
-def _build(specification: Any, mechanism: Any, stream: Values, epsilon: float) -> Callable[[], Any]:
+def build(specification: Any, mechanism: Any, stream: Values, epsilon: float) -> Callable[[], Any]:
     """A clipped truth needs a threshold that does not change."""
     parameters, data_set = mechanism.parameters, stream.data_set
     if specification.truth == "clipped" and "renewal" in parameters:
@@ -372,17 +358,3 @@ def _build(specification: Any, mechanism: Any, stream: Values, epsilon: float) -
         return run_cell
 
     return prepare
-
-
-VALUES = Study(
-    metrics=(*METRICS, "parts"),
-    relative_floor=1.0,
-    keys=("holdout", "max_range", "truth"),
-    systems=SYSTEMS,
-    workloads=(Workload(),),
-    claims=lambda table: True,
-    read_data_set=_read_data_set,
-    read_workload=_read_workload,
-    build=_build,
-    columns=columns,
-)
