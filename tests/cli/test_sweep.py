@@ -83,7 +83,7 @@ def test_plot_without_matplotlib(specification, tmp_path, complaint, monkeypatch
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert "pip install 'fastdp-streams[plot]'" in complaint(type_in("plot", tmp_path / "out"))
+    assert "pip install 'fastdp-streams[lab]'" in complaint(type_in("plot", tmp_path / "out"))
 
 
 def test_scheduler_without_dask(specification, tmp_path, complaint, monkeypatch) -> None:
