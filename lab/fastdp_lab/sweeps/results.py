@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 import fastdp
 from fastdp import validation
+from fastdp._optional import imported
 from fastdp.errors import DataError, StateError, warn
 from fastdp.files.atomic_file import atomic_file
 from fastdp.files.parquet_reader import read_table
@@ -235,6 +236,7 @@ def load(folder: str | Path) -> Any:
     DataError
         If it is not a sweep's folder, or has no results, or damaged ones.
     """
+    imported("pandas", StateError("results need pandas, which is not installed: pip install 'fastdp-streams[lab]'"))
     manifest, folder = read_manifest(folder), Path(folder)
     paths = [folder / RESULTS]
     if not paths[0].exists():
