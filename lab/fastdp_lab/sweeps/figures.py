@@ -262,10 +262,11 @@ def _parts(sweep: Sweep, rows: Any) -> Any:
     rows = rows[rows[f"{PARTS[0]}_mse"].notna() & ~rows["mechanism"].map(sweep.is_base)]
     names = {f"{part}_mse": part for part in PARTS}
     long = rows.rename(columns=names).melt(["mechanism", "dataset", "epsilon"], PARTS, "part", "square")
-    long = long[long["square"] > 0.0].assign(root=np.sqrt(long["square"]))
+    long = long.assign(root=np.sqrt(long["square"]))
     panels = [
         (f"{sweep.title_of(data_set)}\n{mechanism}", mine)
-        for (mechanism, data_set), mine in long.groupby(["mechanism", "dataset"], sort=False)
+        for mechanism, some in long.groupby("mechanism", sort=False)
+        for data_set, mine in some.groupby("dataset", sort=False)
     ]
     columns = max(long["dataset"].nunique(), 1)
     said, styles = (r"$\epsilon$", "root mean square"), looks(PARTS)
@@ -276,10 +277,12 @@ def _parts(sweep: Sweep, rows: Any) -> Any:
 
 def _streams(sweep: Sweep, rows: Any) -> Any:
     """Means of stretches over time, true and released, of the first repetition."""
-    panels = []
-    for (name, epsilon, data_set), mine in rows[rows["repetition"] == 0].groupby(
-        ["mechanism", "epsilon", "dataset"], sort=False
-    ):
+    panels, first = [], rows[rows["repetition"] == 0]
+    keys = ["mechanism", "epsilon"]
+    runs = (
+        (*key, *each) for key, some in first.groupby(keys, sort=False) for each in some.groupby("dataset", sort=False)
+    )
+    for name, epsilon, data_set, mine in runs:
         settings = next(each for each in sweep.manifest["specification"]["datasets"] if each["name"] == data_set)
         published = sweep.manifest["data"][data_set]["values"] - settings["holdout"]
         lengths = np.diff(np.linspace(0, published, len(mine) + 1).astype(np.int64))
