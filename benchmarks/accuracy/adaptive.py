@@ -3,7 +3,7 @@
 Real streams are used where their files are; synthetic ones (the quantiles and means of ToPS Table 1 in four orders,
 and streams that outgrow their hold-out) always.  A short stream is extended by its reverse.  Every cell has seeds of
 its own.  The sweep can be interrupted; the same command resumes it.  A mechanism of one's own takes part by an entry
-point of the group "fastdp.benchmarks": a class with the methods of :class:`fastdp_lab.sweeps.System`.
+point of the group "fastdp.benchmarks": a :class:`fastdp_lab.sweeps.System`.
 """
 
 from __future__ import annotations

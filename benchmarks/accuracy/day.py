@@ -15,8 +15,8 @@ from benchmarks.shared import add_data_option
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds import ScaleFree
-from fastdp_lab.sweeps import DataSet, from_table
-from fastdp_lab.sweeps.data_source import load_truth
+from fastdp_lab.sweeps import from_table
+from fastdp_lab.sweeps.study import load_truth
 
 #: Values that a picture shows, and stretches whose means are drawn.
 SHOWN, STRETCHES = 262_144, 512
@@ -75,8 +75,7 @@ def run(options: argparse.Namespace) -> None:
         raise SystemExit(f"--stream {options.stream}: no such stream, or its file is not in {options.data}")
     chosen = from_table({"epsilons": [1.0], "datasets": tables, "mechanisms": [{"name": "-", "system": "base"}]})
     data_set = chosen.datasets[0]
-    assert isinstance(data_set, DataSet)
-    values = np.asarray(load_truth(data_set, options.data).values)  # type: ignore[union-attr]
+    values = np.asarray(load_truth(data_set, options.data).values)
     title = f"{options.stream}, epsilon = {options.epsilon:g}"
     draw(releases(values, data_set.bound, options.epsilon), title, options.picture)
     print(f"picture: {options.picture}")

@@ -12,6 +12,7 @@ import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,8 @@ from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp_lab.baselines.w_event import SCHEMES
-from fastdp_lab.sweeps import SYSTEMS, RunResult
-from fastdp_lab.sweeps.parts import Parameters, build_parts, parameter_names
-from fastdp_lab.sweeps.values.mechanisms import Floats, Indices, Run, Setting
+from fastdp_lab.sweeps import SYSTEMS, RunResult, Setting, System
+from fastdp_lab.sweeps.systems import Floats, Indices, Prepare, Run
 
 #: Exact prefix sums of the clipped stream, by position.
 Before = Callable[[Indices], Floats]
@@ -46,7 +46,7 @@ Released = tuple[Before, Callable[[Before, Indices], Floats] | None]
 class Given:
     """What a plan releases from: its parameters, the stream, theta, w, and noise of this run."""
 
-    parameters: Parameters
+    parameters: dict[str, Any]
     setting: Setting
     values: Floats
     theta: float
@@ -79,11 +79,16 @@ class _Plan(ABC):
 
     accepted: tuple[str, ...] = ()
 
-    def check(self, parameters: Parameters, setting: Setting) -> None:
+    def check(self, parameters: dict[str, Any], setting: Setting) -> None:
         """The hold-out has w values."""
         validation.integer("contributions", parameters.get("contributions", 1), 1, max(setting.holdout, 1))
 
-    def prepare(self, parameters: Parameters, setting: Setting, values: Floats) -> Run:
+    def build(self, setting: Setting, **parameters: Any) -> Prepare:
+        """As :class:`fastdp_lab.sweeps.System` has it."""
+        self.check(parameters, setting)
+        return partial(self.prepare, parameters, setting)
+
+    def prepare(self, parameters: dict[str, Any], setting: Setting, values: Floats) -> Run:
         w = parameters.get("contributions", 1)
         like = Adaptive(setting.epsilon, setting.bound, setting.holdout, setting.max_range, contributions=w, seed=0)
         held = setting.holdout - (w - 1)
@@ -138,7 +143,7 @@ class FlatBlocks(_Plan):
 
     accepted = ("length", "contributions")
 
-    def check(self, parameters: Parameters, setting: Setting) -> None:
+    def check(self, parameters: dict[str, Any], setting: Setting) -> None:
         """The length is whole."""
         super().check(parameters, setting)
         validation.integer("length", parameters.get("length"), 1)
@@ -152,35 +157,12 @@ class FlatBlocks(_Plan):
         )
 
 
-class AsPublished:
-    """:class:`fastdp.Adaptive` as it publishes value by value, before released sums revise it."""
-
-    accepted = parameter_names(Adaptive)
-
-    def check(self, parameters: Parameters, setting: Setting) -> None:
-        """Build the publisher."""
-        self._publisher(parameters, setting, Key.from_seed(0))
-
-    def prepare(self, parameters: Parameters, setting: Setting, values: Floats) -> Run:
-        """Predictions depend on earlier releases, noise included, so answers do not split."""
-
-        def run(key: Key) -> RunResult:
-            release = self._publisher(parameters, setting, key).release(values)
-            return RunResult(release.range_sum, release.threshold, splits=False)
-
-        return run
-
-    def _publisher(self, parameters: Parameters, setting: Setting, key: Key) -> Adaptive:
-        public = setting.epsilon, setting.bound, setting.holdout, setting.max_range
-        return Adaptive(*public, key=key, **build_parts(parameters))
-
-
 class WEventScheme(_Plan):
     """Uniform, Sample, budget distribution or budget absorption, whose answers are sums of published values."""
 
     accepted = ("scheme", "contributions")
 
-    def check(self, parameters: Parameters, setting: Setting) -> None:
+    def check(self, parameters: dict[str, Any], setting: Setting) -> None:
         """The scheme is known."""
         super().check(parameters, setting)
         validation.choice("scheme", parameters.get("scheme"), SCHEMES)
@@ -282,10 +264,23 @@ def shrink(leaves: Floats, fan_out: int, levels: int, variance: float) -> Floats
     return above
 
 
+def _online(setting: Setting, **parameters: Any) -> Prepare:
+    """Adaptive, which answers from the values that it published."""
+
+    def publisher(key: Key) -> Adaptive:
+        return Adaptive(setting.epsilon, setting.bound, setting.holdout, setting.max_range, key=key, **parameters)
+
+    def run(values: Floats, key: Key) -> RunResult:
+        release = publisher(key).release(values)
+        return RunResult(partial(release.range_sum, revised=False), release.threshold, splits=False)
+
+    publisher(Key.from_seed(0))
+    return lambda values: partial(run, values)
+
+
 def register() -> None:
     """Make the plans known to sweeps."""
-    plans: dict[str, Any] = {
-        "as_published": AsPublished(),
+    plans: dict[str, _Plan] = {
         "flat_blocks": FlatBlocks(),
         "holdout_mean": HoldoutMean(),
         "shrunken_tree": ShrunkenTree(),
@@ -293,8 +288,9 @@ def register() -> None:
         "w_event": WEventScheme(),
         "dpcrpy": Dpcrpy(),
     }
-    SYSTEMS.update(plans)
-    SYSTEMS.update({name: point.load()() for name, point in entry_points().items()})
+    SYSTEMS.update({name: System(plan.build, plan.accepted) for name, plan in plans.items()})
+    SYSTEMS["as_published"] = System(_online, SYSTEMS["adaptive"].accepted)
+    SYSTEMS.update({name: point.load() for name, point in entry_points().items()})
 
 
 def entry_points() -> dict[str, importlib.metadata.EntryPoint]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks import shared
 from benchmarks.shared import Floats
-from fastdp_lab.sweeps.values.data_set import GENERATORS, Generator
+from fastdp_lab.sweeps import GENERATORS, Maker
 
 TUNING, REPORTING = "tuning", "reporting"
 
@@ -120,8 +120,8 @@ def register(folder: Path) -> None:
         each = REAL[stream]
         return each.read(folder / each.file).clip(0.0)
 
-    GENERATORS["real"] = Generator(real, ("stream",), lambda parameters: REAL[parameters["stream"]].bound)
-    GENERATORS["growing"] = Generator(growing, ("growth", "n"), lambda parameters: GROWTH_BOUND)
+    GENERATORS["real"] = Maker(real, lambda parameters: {"bound": REAL[parameters["stream"]].bound})
+    GENERATORS["growing"] = Maker(growing, lambda parameters: {"bound": GROWTH_BOUND})
 
 
 def data_sets(folder: Path, quick: bool, *, real: bool = False) -> list[dict[str, Any]]:

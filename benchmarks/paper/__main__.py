@@ -178,14 +178,13 @@ def draw(item: Item, options: Options) -> list[Path]:
     if item.script is not None:
         options.output.mkdir(parents=True, exist_ok=True)
         return item.script(options) or []
-    from fastdp_lab.sweeps import run
-    from fastdp_lab.sweeps.figures import draw_all
+    from fastdp_lab import sweeps
 
     specification = sweep_of(item, options.data)
     # A figure of one run shows that run.
     runs = options.runs(specification.repetitions) if specification.repetitions > 1 else 1
     specification = replace(specification, repetitions=runs)
-    run(
+    sweeps.run(
         specification,
         options.output,
         data=options.data or HERE,
@@ -193,7 +192,7 @@ def draw(item: Item, options: Options) -> list[Path]:
         mode=options.mode,
         progress=sys.stderr.isatty(),
     )
-    paths = draw_all(options.output, options.output / "figures", group=item.group)
+    paths = sweeps.draw(options.output, options.output / "figures", group=item.group)
     if item.against:
         from benchmarks.paper.phd_sweeps import draw_against
 

@@ -17,7 +17,7 @@ from scipy import stats
 from benchmarks.paper import pak_runs
 from benchmarks.paper.pak_runs import Runs, Stream
 from benchmarks.shared import Floats
-from fastdp_lab.sweeps.drawing import grid
+from fastdp_lab.sweeps.figures import grid
 
 LAG = 100_000
 #: The paper's m (section VII).

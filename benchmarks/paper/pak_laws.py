@@ -25,7 +25,7 @@ from benchmarks.paper.pak_runs import Stream, synthetic
 from benchmarks.paper.pak_tables import P_MAX
 from benchmarks.shared import Floats
 from fastdp_lab import planning
-from fastdp_lab.sweeps.drawing import COLOURS, GREY, TRUTH, grid, legend
+from fastdp_lab.sweeps.figures import COLOURS, GREY, TRUTH, grid, legend
 
 BIKES, RETAIL = "tables/bike_trips.parquet", "tables/retail_lines.parquet"
 #: p of Figure 6, one line each.

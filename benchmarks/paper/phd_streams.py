@@ -24,8 +24,8 @@ from fastdp_lab.datasets import (
     made_up_streets,
 )
 from fastdp_lab.datasets.files import DAY
-from fastdp_lab.sweeps.drawing import grid
-from fastdp_lab.sweeps.points.domains import confined
+from fastdp_lab.sweeps.figures import grid
+from fastdp_lab.sweeps.points import confined
 
 #: The real streams in the folder of ``--data``.
 GOWALLA, PICKUPS, CIRCLES = "gowalla_sample.csv.gz", "uber_nyc_b02512.csv.gz", "motion_circles_synthetic.csv.gz"

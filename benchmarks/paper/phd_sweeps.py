@@ -8,12 +8,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.paper.phd_streams import CIRCLES, GOWALLA, HORIZON, PICKUPS, STREETS
 from fastdp_lab.datasets import load_gowalla
 from fastdp_lab.datasets.files import DAY
-from fastdp_lab.sweeps.drawing import NAMES, Table, grid, legend, looks, quartiles
+from fastdp_lab.sweeps.figures import NAMES, Sweep, averaged, curves, grid, legend, looks
 
 METRIC = "relative_error"
 #: What a parameter is.
@@ -54,23 +52,20 @@ def draw_against(folder: Path, parameter: str) -> list[Path]:
     """Errors of every class of boxes, mean over time, against a parameter that names data sets or mechanisms."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    whole = Table(folder)
-    table = whole.averaged(np.ones(whole["cell"].size, np.bool_), [METRIC])
+    sweep = Sweep(folder)
     label = re.compile(rf"(, )?\b{parameter}=(\d+)")
-    pairs = zip(table["dataset"].tolist(), table["mechanism"].tolist(), strict=True)
-    values = np.array([float(found[2]) for pair in pairs if (found := label.search(", ".join(pair)))])
-    bases = np.array([label.sub("", whole.title_of(name)) for name in table["dataset"].tolist()])
-    groups, titles = whole.names("group"), list(dict.fromkeys(bases.tolist()))
-    figure, axes = grid(len(groups), len(titles), whole.manifest["name"], height=2.5)
-    epsilons = np.unique(table["epsilon"]).tolist()
-    styles = looks([f"$\\epsilon$ = {epsilon:g}" for epsilon in epsilons], lambda _: False)
+    table = averaged(sweep.rows, METRIC)
+    value = (table["dataset"] + ", " + table["mechanism"]).str.extract(label)[1].astype(float)
+    bases = [label.sub("", sweep.title_of(name)) for name in table["dataset"]]
+    said = [f"$\\epsilon$ = {epsilon:g}" for epsilon in table["epsilon"]]
+    table = table.assign(value=value, base=bases, said=said)
+    panels = list(product(table["group"].unique(), table["base"].unique()))
+    figure, axes = grid(table["group"].nunique(), table["base"].nunique(), sweep.name, height=2.5)
+    styles, x = looks(sorted(table["said"].unique())), sorted(table["value"].unique())
     handles: dict[str, Any] = {}
-    for ax, (group, title) in zip(axes.flat, product(groups, titles), strict=True):
-        for (name, style), epsilon in zip(styles.items(), epsilons, strict=True):
-            rows = (bases == title) & (table["group"] == group) & (table["epsilon"] == epsilon)
-            x, spread = quartiles(values[rows], table[METRIC][rows])
-            (handles[name],) = ax.plot(x, spread[1], **style)
-            ax.fill_between(x, spread[0], spread[2], color=style["color"], alpha=0.15, linewidth=0)
+    for ax, (group, title) in zip(axes.flat, panels, strict=True):
+        rows = table[(table["group"] == group) & (table["base"] == title)]
+        handles |= curves(ax, rows, "value", METRIC, styles, "said")
         ax.set(xscale="log", yscale="log", title=f"{title}, {group} boxes")
         ax.set_xticks(x, [f"{each:g}" for each in x])
         ax.xaxis.set_minor_locator(NullLocator())

@@ -29,7 +29,7 @@ READERS = {
     "load": ("import pandas\nfrom fastdp_lab.sweeps import load", "load('sweep')"),
     "merge_parts": (
         "from fastdp_lab.sweeps.results import merge_parts",
-        "merge_parts(Path('merged'), ['a', 'b'])",
+        "merge_parts(Path('merged'), ['a', 'b'], pyarrow.parquet.read_schema('merged/parts/a.parquet'))",
     ),
     "trip_columns": ("from fastdp_lab.datasets.files import trip_columns", "trip_columns(Path('trips.parquet'))"),
     "read_events": (
@@ -47,16 +47,16 @@ READERS = {
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sweep's folder, parts, and files of two columns and more."""
-    from fastdp_lab.sweeps.results import MANIFEST, PARTS, RESULTS, pack_rows
+    from fastdp_lab.sweeps.results import MANIFEST, PARTS, RESULTS
 
     folder = tmp_path_factory.mktemp("parquet")
-    content = pack_rows(("mse",), [(cell, "a", "b", 1.0, cell, 2.0, "w", "all", 3, 4.0, None) for cell in range(100)])
+    cells = pyarrow.table({"cell": np.arange(100), "mechanism": ["a"] * 100})
     for name in ("sweep", "merged"):
         (folder / name / PARTS).mkdir(parents=True)
-    (folder / "sweep" / RESULTS).write_bytes(content)
+    pyarrow.parquet.write_table(cells, folder / "sweep" / RESULTS)
     (folder / "sweep" / MANIFEST).write_text("{}")
     for name in ("a", "b"):
-        (folder / "merged" / PARTS / f"{name}.parquet").write_bytes(content)
+        pyarrow.parquet.write_table(cells, folder / "merged" / PARTS / f"{name}.parquet")
     moments = np.arange(100).astype("datetime64[us]")
     numbers = {name: np.arange(100.0) for name in ("x", "y", "trip_distance", "fare_amount")}
     table = {**numbers, "time": moments, "tpep_pickup_datetime": moments}

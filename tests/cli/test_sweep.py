@@ -83,7 +83,15 @@ def test_plot_without_matplotlib(specification, tmp_path, complaint, monkeypatch
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert "pip install 'fastdp-streams[plot]'" in complaint(type_in("plot", tmp_path / "out"))
+    assert "pip install 'fastdp-streams[lab]'" in complaint(type_in("plot", tmp_path / "out"))
+
+
+def test_sweep_without_msgspec(specification, tmp_path, complaint, monkeypatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("fastdp_lab.sweeps")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    said = complaint(type_in("sweep", specification, "-o", tmp_path / "out"))
+    assert said == "this command needs msgspec, which is not installed: pip install 'fastdp-streams[lab]'"
 
 
 def test_scheduler_without_dask(specification, tmp_path, complaint, monkeypatch) -> None:

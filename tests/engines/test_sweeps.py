@@ -21,8 +21,10 @@ import pytest
 
 from fastdp.errors import DataError, StateError
 from fastdp_lab import sweeps
+from fastdp_lab.sweeps import runner
+from fastdp_lab.sweeps.cells import parts
 from tests.engines.scenes import needs
-from tests.experiments.conftest import SMALL
+from tests.sweeps.conftest import SMALL
 
 TABLES = copy.deepcopy(SMALL) | {"repetitions": 6, "part_cells": 4}
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -94,25 +96,15 @@ def start_ray(stack: ExitStack, machines: int, folder: Path) -> str:
     return f"ray:127.0.0.1:{port}"
 
 
-def drive(address: str, machines: int, out: str) -> None:
-    """A sweep on the cluster, of which it waits for all machines."""
-    from fastdp_lab.sweeps.cluster import cluster_executor
-
-    with cluster_executor(address) as (executor, cores):
-        for _ in range(3000):
-            if cores() == machines:
-                break
-            time.sleep(0.1)
-        assert cores() == machines
-        error = executor.submit(fail).exception(300)
+def drive(address: str, out: str) -> None:
+    """A sweep on the cluster, and a task whose error arrives as it is."""
+    with sweeps.cluster(address) as executor:
+        found = sweeps.from_table(TABLES)
+        part = next(parts(found))
+        error = executor.submit(runner._attempt, found, part, Path(out).parent, "0" * 32).result(300)
         assert isinstance(error, DataError)
-        assert str(error) == "where it went wrong"
-        sweeps.run(sweeps.from_table(TABLES), out, executor=executor, workers=cores)
-
-
-def fail() -> None:
-    """A task whose error arrives as it is."""
-    raise DataError("where it went wrong")
+        assert str(error).endswith("a worker has other values; expected those of the runner")
+        sweeps.run(found, out, executor=executor)
 
 
 STARTS = [pytest.param(start_dask, marks=needs("distributed")), pytest.param(start_ray, marks=needs("ray"))]
@@ -125,15 +117,13 @@ def test_the_same_bytes_on_any_number_of_machines(tmp_path: Path, start: Any, ma
     out = tmp_path / "out"
     with ExitStack() as stack:
         address = start(stack, machines, tmp_path)
-        call = f"from tests.engines.test_sweeps import drive; drive({address!r}, {machines}, {str(out)!r})"
+        call = f"from tests.engines.test_sweeps import drive; drive({address!r}, {str(out)!r})"
         subprocess.run([*PYTHON, "-c", call], env=ENVIRONMENT, check=True, timeout=900)
     assert (out / "results.parquet").read_bytes() == (alone / "results.parquet").read_bytes()
 
 
 @needs("ray")
 def test_no_ray_cluster() -> None:
-    from fastdp_lab.sweeps.cluster import cluster_executor
-
-    nothing = cluster_executor("ray:nowhere")
+    nothing = sweeps.cluster("ray:nowhere")
     with pytest.raises(StateError, match="scheduler ray:nowhere: no answer"), nothing:
         pass

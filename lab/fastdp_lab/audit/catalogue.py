@@ -98,7 +98,9 @@ def repeat(make: Callable[..., StreamPublisher]) -> ManyRuns:
 
     def draw(data: Sequence[float], trials: int, key: Key) -> Floats:
         # Only a simulation can be repeated.
-        done: Any = repetitions.repeat(make(key=Key(key.reveal(), simulated=True)), np.asarray(data, np.float64), trials)
+        done: Any = repetitions.repeat(
+            make(key=Key(key.reveal(), simulated=True)), np.asarray(data, np.float64), trials
+        )
         return np.column_stack([done.thresholds, done.releases.values.reshape(trials, -1)])
 
     return ManyRuns(make(key=Key.from_seed(0)).guarantee, draw)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from fastdp.cli.errors import plain_errors
+from fastdp_lab.cli.sweep_command import lab_libraries
 
 
 @click.command()
@@ -26,21 +27,8 @@ def plot(folder: Path, output: Path | None, metrics: tuple[str, ...], group: str
 
     Lines are medians over repetitions, bands the middle half.  A running sweep can be drawn too.
     """
-    with plain_errors():
-        from fastdp.errors import StateError
-        from fastdp_lab.sweeps.figures import draw_all
+    with plain_errors(), lab_libraries():
+        from fastdp_lab.sweeps import draw
 
-        try:
-            paths = draw_all(
-                folder,
-                folder / "figures" if output is None else output,
-                metrics=metrics or None,
-                group=group,
-                formats=formats,
-            )
-        except ImportError:
-            raise StateError(
-                "pictures need matplotlib, which is not installed: pip install 'fastdp-streams[plot]'"
-            ) from None
-        for path in paths:
+        for path in draw(folder, output or folder / "figures", metrics=metrics or None, group=group, formats=formats):
             click.echo(path)

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from fastdp.cli.errors import plain_errors
+from fastdp.cli.summary import as_table, seconds
+from fastdp.errors import StateError
 
 if TYPE_CHECKING:
     from fastdp_lab.sweeps import Specification
+
+
+@contextmanager
+def lab_libraries() -> Iterator[None]:
+    """StateError, with the extra, where a library is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise StateError(
+            f"this command needs {error.name}, which is not installed: pip install 'fastdp-streams[lab]'"
+        ) from None
 
 
 @click.command()
@@ -26,23 +39,19 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="The folder of the data sets' files.  [default: the specification's folder]",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(1),
-    help="Parts that run at once.  [default: 1; with --scheduler the cluster's cores]",
-)
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Parts that run at once here.")
 @click.option(
     "--mode",
     type=click.Choice(["threads", "processes"]),
     default="processes",
     show_default=True,
-    help="Kind of workers: threads share the data sets' memory; processes, of which this is one, never wait for each "
-    "other.",
+    help="Kind of workers: threads share the data sets' memory; processes never wait for each other.",
 )
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    help="Run on a cluster: the address of a Dask scheduler (tcp://HOST:8786), or of a Ray head (ray:HOST:6379).",
+    help="Run on a cluster, on all its cores: the address of a Dask scheduler (tcp://HOST:8786), or of a Ray head "
+    "(ray:HOST:6379).",
 )
 @click.option("--repetitions", type=click.IntRange(1), help="Overrides the specification's number.")
 @click.option("--dry-run", is_flag=True, help="Check, time a sample, and print cells, time and size.")
@@ -51,7 +60,7 @@ def sweep(
     specification: Path,
     output: Path | None,
     data: Path | None,
-    workers: int | None,
+    workers: int,
     mode: str,
     scheduler: str | None,
     repetitions: int | None,
@@ -65,69 +74,41 @@ def sweep(
     """
     if output is None and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output' (or --dry-run).")
-    with plain_errors():
-        from dataclasses import replace
+    with plain_errors(), lab_libraries():
+        from fastdp_lab.sweeps import cluster, read_specification, run
 
-        from fastdp_lab.sweeps import read_specification, run
-
-        found = read_specification(specification)
+        found, folder = read_specification(specification), specification.parent if data is None else data
         if repetitions is not None:
             found = replace(found, repetitions=repetitions)
-        folder = specification.parent if data is None else data
         if dry_run or output is None:
-            _say_estimate(found, folder, workers or 1)
+            click.echo(as_table(_estimate(found, folder, workers)))
             return
-        with _executor(scheduler) as (executor, cores):
-            run(
-                found,
-                output,
-                data=folder,
-                workers=workers or cores,
-                mode=mode,
-                executor=executor,
-                progress=not quiet and sys.stderr.isatty(),
-            )
-        click.echo(_summary(output))
+        bar = not quiet and sys.stderr.isatty()
+        with cluster(scheduler) if scheduler else nullcontext() as executor:
+            run(found, output, data=folder, workers=workers, mode=mode, executor=executor, progress=bar)
+        click.echo(as_table(_summary(output)))
 
 
-def _say_estimate(specification: Specification, folder: Path, workers: int) -> None:
-    from fastdp.cli.summary import as_table, seconds
+def _estimate(specification: Specification, folder: Path, workers: int) -> list[tuple[str, str]]:
     from fastdp_lab.sweeps import estimate
 
     found = estimate(specification, folder)
-    rows = (
-        ("cells", f"{found.cells:,}"),
-        ("rows", f"{found.rows:,}"),
-        ("parts", f"{found.parts:,}"),
-        ("time", f"{seconds(found.seconds)} of one worker, {seconds(found.seconds / found.cells)} a cell"),
-        (f"with {workers}", f"{seconds(found.seconds / workers)} at best"),
-        ("size", f"at most {found.table_bytes / 1e6:,.1f} MB, and {found.most_bytes / 1e6:,.1f} MB on the way"),
-    )
-    click.echo(as_table(rows))
+    time, size, most = (found[key] for key in ("seconds", "table_bytes", "most_bytes"))
+    return [
+        *((key, f"{found[key]:,}") for key in ("cells", "rows", "parts")),
+        ("time", f"{seconds(time)} of one worker, {seconds(time / found['cells'])} a cell"),
+        (f"with {workers}", f"{seconds(time / workers)} at best"),
+        ("size", f"at most {size / 1e6:,.1f} MB, and {most / 1e6:,.1f} MB on the way"),
+    ]
 
 
-@contextmanager
-def _executor(scheduler: str | None) -> Iterator[tuple[Executor | None, int | Callable[[], int]]]:
-    if scheduler is None:
-        yield None, 1
-        return
-    from fastdp_lab.sweeps.cluster import cluster_executor
-
-    with cluster_executor(scheduler) as found:
-        yield found
-
-
-def _summary(folder: Path) -> str:
-    from fastdp.cli.summary import as_table, seconds
+def _summary(folder: Path) -> list[tuple[str, str]]:
     from fastdp_lab.sweeps import load, read_manifest
 
-    manifest, table = read_manifest(folder), load(folder)
-    failed = [error for error in table["error"] if isinstance(error, str)]
-    spent = sum(each["seconds"] or 0.0 for each in manifest["sessions"])
-    rows = [
+    manifest, failed = read_manifest(folder), load(folder)["error"].dropna()
+    return [
         ("cells", f"{manifest['cells']:,}"),
-        ("failed", f"{len(failed):,}" + (f", the first: {failed[0]}" if failed else "")),
-        ("time", seconds(spent)),
+        ("failed", f"{len(failed):,}" + (f", the first: {failed.iloc[0]}" if len(failed) else "")),
+        ("time", seconds(sum(each["seconds"] or 0.0 for each in manifest["sessions"]))),
         ("results", f"{folder / 'results.parquet'}"),
     ]
-    return as_table(rows)

@@ -1,8 +1,11 @@
 """Simulation sweeps over cells of (data set, mechanism, epsilon, repetition): resumable, with pictures.
 
+A specification (``specification.py``) has cells, run in parts (``cells.py``, ``runner.py``); their rows become
+results (``results.py``) and pictures (``figures.py``).  ``values.py`` and ``points.py`` are the two kinds of streams.
+
 Examples
 --------
->>> import fastdp
+>>> import fastdp_lab
 >>> specification = fastdp_lab.sweeps.from_table({
 ...     "epsilons": [0.1, 1.0],
 ...     "holdout": 1000,
@@ -14,35 +17,27 @@ Examples
 2
 """
 
-from fastdp_lab.sweeps.estimate import Estimate, estimate
-from fastdp_lab.sweeps.points.data_set import SPATIAL_GENERATORS, SpatialDataSet
-from fastdp_lab.sweeps.points.mechanisms import SPATIAL_SYSTEMS, SpatialSetting, SpatialSystem
-from fastdp_lab.sweeps.points.queries import BoxWorkload
+from fastdp_lab.sweeps.figures import draw
+from fastdp_lab.sweeps.points import SPATIAL_GENERATORS
 from fastdp_lab.sweeps.results import load, read_manifest
-from fastdp_lab.sweeps.runner import run
-from fastdp_lab.sweeps.specification import Mechanism, Specification, from_table, read_specification
-from fastdp_lab.sweeps.values.data_set import GENERATORS, DataSet, Generator
-from fastdp_lab.sweeps.values.mechanisms import SYSTEMS, RunResult, Setting, System
-from fastdp_lab.sweeps.values.queries import Workload
+from fastdp_lab.sweeps.runner import cluster, estimate, run
+from fastdp_lab.sweeps.specification import Specification, from_table, read_specification
+from fastdp_lab.sweeps.study import Maker, System
+from fastdp_lab.sweeps.systems import SPATIAL_SYSTEMS, SYSTEMS, RunResult, Setting
+from fastdp_lab.sweeps.values import GENERATORS
 
 __all__ = [
     "GENERATORS",
     "SPATIAL_GENERATORS",
     "SPATIAL_SYSTEMS",
     "SYSTEMS",
-    "BoxWorkload",
-    "DataSet",
-    "Estimate",
-    "Generator",
-    "Mechanism",
+    "Maker",
     "RunResult",
     "Setting",
-    "SpatialDataSet",
-    "SpatialSetting",
-    "SpatialSystem",
     "Specification",
     "System",
-    "Workload",
+    "cluster",
+    "draw",
     "estimate",
     "from_table",
     "load",

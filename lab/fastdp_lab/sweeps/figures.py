@@ -1,25 +1,41 @@
-"""Pictures of a sweep, from its files only; needs matplotlib (extra ``plot``), imported on use."""
+"""Pictures of a sweep, from its files only; needs matplotlib (extra ``lab``), imported on use.
+
+Sources of the groups: ToPS Figures 2 (streams over time), 3 to 8 and 10 (error against epsilon); PHDStream Figures 1
+and 10 to 19 (error over time, by data set, budget and initialisation time).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import numpy as np
 
 from fastdp import validation
 from fastdp.errors import DataError
-from fastdp_lab.sweeps.drawing import Table
-from fastdp_lab.sweeps.specification import STUDIES
+from fastdp_lab.sweeps.results import load, read_manifest
+from fastdp_lab.sweeps.values import PARTS
 
-FORMATS = ("png", "svg")
+#: Wong's palette for colour-blind readers, without black.
+COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3fbf")
+MARKERS, DASHES = "os^Dv<>P", ("-", "--", ":", "-.")
+GREY, TRUTH = "#777777", "#222222"
+NAMES = {"mse": "MSE", "mae": "MAE", "mmse": "MMSE", "mmae": "MMAE", "relative_error": "relative error"}
+#: Most rows of a picture, columns of data sets, and mechanisms of a map.
+MAX_ROWS, MAX_COLUMNS, MAX_MAPS = 8, 4, 5
+Styles = dict[str, dict[str, Any]]
+Drawn = Iterator[tuple[str, Any]]
 
 
-def draw_all(
+def draw(
     folder: str | Path,
     output: str | Path,
     *,
     metrics: Sequence[str] | None = None,
     group: str = "all",
-    formats: Sequence[str] = FORMATS,
+    formats: Sequence[str] = ("png", "svg"),
 ) -> list[Path]:
     """Every picture that the results allow.
 
@@ -46,24 +62,333 @@ def draw_all(
     ------
     DataError
         If there are no results, or no such group.
-    ImportError
+    ModuleNotFoundError
         If matplotlib is not installed.
     """
-    for name in formats:
-        validation.choice("format", name, FORMATS)
-    table = Table(Path(folder))
-    study = next(each for each in STUDIES.values() if all(name in table for name in each.columns(())))
-    measured = [name for name in study.metrics if name in table]
+    for each in formats:
+        validation.choice("format", each, ("png", "svg"))
+    sweep = Sweep(Path(folder))
+    rows, measured = sweep.rows, [name for name in NAMES if name in sweep.rows]
     chosen = measured if metrics is None else [validation.choice("metric", name, measured) for name in metrics]
-    drawn = study.draw(table, chosen, group)
+    drawn = list((_of_points if "time" in rows else _of_values)(sweep, chosen, group))
     if not drawn:
-        groups = dict.fromkeys(["all", *table.names("group")[:30]])
+        groups = dict.fromkeys(["all", *rows["group"].unique()[:30]])
         raise DataError(f"group = {group!r}: expected one of {', '.join(map(repr, groups))}")
-    folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
+    Path(output).mkdir(parents=True, exist_ok=True)
     paths = []
     for name, figure in drawn:
         for suffix in formats:
-            paths.append(folder / f"{name}.{suffix}")
+            paths.append(Path(output) / f"{name}.{suffix}")
             figure.savefig(paths[-1], metadata={"Date": None} if suffix == "svg" else None)
     return paths
+
+
+class Sweep:
+    """The rows of a sweep's results without failed cells, and its manifest."""
+
+    def __init__(self, folder: Path) -> None:
+        self.manifest, rows = read_manifest(folder), load(folder)
+        self.rows: Any = rows[rows["queries"] > 0]
+        if self.rows.empty:
+            raise DataError(f"{folder}: every cell failed; the column error of its results says why")
+        self._specification = self.manifest["specification"]
+        self.name = self.manifest["name"]
+
+    def title_of(self, data_set: str) -> str:
+        """Its name, which says so if its values are synthetic."""
+        kinds = {each["name"]: each["kind"] for each in self._specification["datasets"]}
+        made = kinds.get(data_set) == "generator" and "synthetic" not in data_set
+        return f"{data_set} (synthetic)" if made else data_set
+
+    def is_base(self, mechanism: str) -> bool:
+        """Whether it publishes zeros."""
+        return any(
+            each["system"] == "base" for each in self._specification["mechanisms"] if each["name"] == mechanism
+        )
+
+
+def averaged(rows: Any, metric: str) -> Any:
+    """These rows, a metric averaged over the times of each cell and group."""
+    found = rows.drop_duplicates(["cell", "group"]).set_index(["cell", "group"])
+    found[metric] = rows.groupby(["cell", "group"])[metric].mean()
+    return found.reset_index()
+
+
+def grid(rows: int, columns: int, title: str, *, width: float = 3.6, height: float = 3.1, sharex: Any = "col") -> Any:
+    """A figure with a title, and its axes: an array of rows."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns + 0.6, height * rows + 1.1), dpi=130, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=12)
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
+    for ax in axes.flat:
+        ax.grid(visible=True, which="major", color="#e0e0e0", linewidth=0.6)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def legend(figure: Any, handles: dict[str, Any]) -> None:
+    """One legend for all panels, below."""
+    widest = 0.55 + 0.085 * max((len(name) for name in handles), default=0)
+    columns = max(1, min(len(handles), 6, int(figure.get_figwidth() / widest)))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, frameon=False)
+
+
+def looks(names: Sequence[str], base: Callable[[str], bool] = lambda name: False) -> Styles:
+    """A line style for each mechanism; one that publishes zeros is a grey dashed line.
+
+    Where colours do not suffice, variants ("NAME", "NAME, VARIANT") share NAME's, and the later ones are dashed.
+    """
+    found: Styles = {name: {"color": GREY, "linestyle": "--", "linewidth": 1.3} for name in names}
+    others = [name for name in names if not base(name)]
+    kinds = [name.partition(", ")[0] for name in others] if len(others) > len(COLOURS) else others
+    numbers = {kind: k for k, kind in enumerate(dict.fromkeys(kinds))}
+    for place, (name, kind) in enumerate(zip(others, kinds, strict=True)):
+        k, dash = numbers[kind], DASHES[kinds[:place].count(kind) % len(DASHES)]
+        found[name] = {"color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)]}
+        found[name] |= {"markersize": 4.5, "linewidth": 1.4, "linestyle": dash}
+    return found
+
+
+def curves(ax: Any, rows: Any, x: str, y: str, styles: Styles, by: str = "mechanism") -> dict[str, Any]:
+    """Draw the median and the middle half over repetitions, a curve for each mechanism; handles for the legend."""
+    handles = {}
+    for name, style in styles.items():
+        finite = rows[(rows[by] == name) & rows[y].notna()]
+        if len(finite):
+            spread = finite.groupby(x)[y].quantile([0.25, 0.5, 0.75]).unstack()
+            (handles[name],) = ax.plot(spread.index, spread[0.5], **style)
+            ax.fill_between(spread.index, spread[0.25], spread[0.75], color=style["color"], alpha=0.15, linewidth=0)
+    return handles
+
+
+def _positive(ax: Any) -> bool:
+    return any(np.any(np.asarray(line.get_ydata()) > 0.0) for line in ax.lines)
+
+
+def log_axes(ax: Any) -> None:
+    """Logarithmic axes with ticks at budgets that are drawn; y only if anything lies above 0."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    ax.set_xscale("log")
+    if _positive(ax):
+        ax.set_yscale("log")
+    ax.set_xticks(ticks_of({float(x) for line in ax.lines for x in line.get_xdata()}))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+
+
+def ticks_of(budgets: set[float]) -> list[float]:
+    """Those that begin with 1, 2 or 5; if that leaves less than two, all that do not touch on a log axis."""
+    rising = sorted(budgets)
+    round_ones = [x for x in rising if f"{x:.6e}".partition("e")[0] in ("1.000000", "2.000000", "5.000000")]
+    kept: list[float] = []
+    for x in rising:
+        if not kept or x >= 1.6 * kept[-1]:
+            kept.append(x)
+    return round_ones if len(round_ones) > 1 else kept
+
+
+def _of_values(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
+    rows, drawn = sweep.rows, False
+    for workload, asked in rows.groupby("workload", sort=False):
+        label, grouped = "" if workload == "random_ranges" else f"_{workload}", asked[asked["group"] == group]
+        drawn = drawn or len(grouped) > 0 or "all" not in set(asked["group"])
+        if len(grouped):
+            yield from ((f"{name}{label}", _against_epsilon(sweep, grouped, name)) for name in metrics)
+            if f"{PARTS[0]}_mse" in rows:
+                yield f"parts{label}", _parts(sweep, grouped)
+        elif "all" not in set(asked["group"]):
+            yield f"stream{label}", _streams(sweep, asked)
+    if drawn and rows["threshold"].notna().any():
+        first = rows[(rows["workload"] == rows["workload"].iloc[0]) & (rows["group"] == rows["group"].iloc[0])]
+        yield "threshold", _against_epsilon(sweep, first, "threshold")
+
+
+def _figure(
+    sweep: Sweep,
+    panels: Sequence[tuple[str, Any]],
+    columns: int,
+    title: str,
+    y: str,
+    styles: Styles,
+    *,
+    x: str = "epsilon",
+    by: str = "mechanism",
+    said: tuple[str, str] = (r"$\epsilon$", ""),
+    height: float = 3.1,
+) -> Any:
+    """Panels of curves, a title and rows each: median and middle half of ``y`` over repetitions."""
+    lines = -(-len(panels) // columns)
+    wide = 4.6 if x == "position" else 3.6
+    figure, axes = grid(lines, columns, sweep.name + title, width=wide, height=height, sharex="none")
+    handles: dict[str, Any] = {}
+    for ax in axes.flat[len(panels) :]:
+        ax.set_axis_off()
+    for ax, (name, rows) in zip(axes.flat, panels, strict=False):
+        handles |= curves(ax, rows, x, y, styles, by)
+        ax.set_title(name, fontsize=9 if lines > 1 else 11)
+        if x == "epsilon":
+            log_axes(ax)
+        elif y == "ratio":
+            ax.axhline(1.0, color=TRUTH, linewidth=0.8)
+        elif x == "time" and _positive(ax):
+            ax.set_yscale("log")
+            _label_logarithmic(ax)
+    for ax in axes[-1]:
+        ax.set_xlabel(said[0], fontsize=9)
+    for ax in axes[:, 0]:
+        ax.set_ylabel(said[1], fontsize=9)
+    figure.align_ylabels()
+    legend(figure, handles)
+    return figure
+
+
+def _against_epsilon(sweep: Sweep, rows: Any, column: str, title: str = "") -> Any:
+    """A panel for each data set, a curve a mechanism."""
+    styles = looks(rows["mechanism"].unique(), sweep.is_base)
+    if column == "threshold":
+        styles = {name: style for name, style in styles.items() if "marker" in style}
+    panels = [(sweep.title_of(name), mine) for name, mine in rows.groupby("dataset", sort=False)]
+    said = r"$\epsilon$", NAMES.get(column, r"threshold $\theta$")
+    return _figure(sweep, panels, len(panels), title, column, styles, said=said)
+
+
+def _parts(sweep: Sweep, rows: Any) -> Any:
+    """Root mean squares of noise, truncation and smoothing: a row of panels for each mechanism."""
+    rows = rows[rows[f"{PARTS[0]}_mse"].notna() & ~rows["mechanism"].map(sweep.is_base)]
+    names = {f"{part}_mse": part for part in PARTS}
+    long = rows.rename(columns=names).melt(["mechanism", "dataset", "epsilon"], PARTS, "part", "square")
+    long = long.assign(root=np.sqrt(long["square"]))
+    panels = [
+        (f"{sweep.title_of(data_set)}\n{mechanism}", mine)
+        for mechanism, some in long.groupby("mechanism", sort=False)
+        for data_set, mine in some.groupby("dataset", sort=False)
+    ]
+    columns = max(long["dataset"].nunique(), 1)
+    said, styles = (r"$\epsilon$", "root mean square"), looks(PARTS)
+    return _figure(
+        sweep, panels[: MAX_ROWS * columns], columns, ": parts of the error", "root", styles, by="part", said=said
+    )
+
+
+def _streams(sweep: Sweep, rows: Any) -> Any:
+    """Means of stretches over time, true and released, of the first repetition."""
+    panels, first = [], rows[rows["repetition"] == 0]
+    keys = ["mechanism", "epsilon"]
+    runs = (
+        (*key, *each) for key, some in first.groupby(keys, sort=False) for each in some.groupby("dataset", sort=False)
+    )
+    for name, epsilon, data_set, mine in runs:
+        settings = next(each for each in sweep.manifest["specification"]["datasets"] if each["name"] == data_set)
+        published = sweep.manifest["data"][data_set]["values"] - settings["holdout"]
+        lengths = np.diff(np.linspace(0, published, len(mine) + 1).astype(np.int64))
+        middles = (np.cumsum(lengths) - lengths / 2.0) / 1e3
+        means = {"truth": mine["truth"] / lengths, "private release": mine["answer"] / lengths, "position": middles}
+        title = rf"{sweep.title_of(data_set)}: {name}, $\epsilon$ = {epsilon:g}"
+        panels.append((title, mine.assign(**means)[list(means)].melt("position", var_name="line")))
+    columns = rows["dataset"].nunique() if rows["dataset"].nunique() > 1 else min(3, len(panels))
+    styles: Styles = {"truth": {"color": TRUTH, "linewidth": 2.6}, "private release": {"color": COLOURS[0]}}
+    said, panels = ("position in the stream, thousands", "mean value"), panels[: 2 * MAX_ROWS * columns]
+    return _figure(
+        sweep, panels, columns, ": over time", "value", styles, x="position", by="line", said=said, height=2.2
+    )
+
+
+def _of_points(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
+    for workload in sweep.manifest["specification"]["workloads"]:
+        rows = sweep.rows[sweep.rows["workload"] == workload["name"]]
+        label = "" if workload["name"] == workload["kind"] else f"_{workload['name']}"
+        if workload["kind"] == "map":
+            for number, (data_set, mine) in enumerate(rows.groupby("dataset", sort=False)):
+                yield f"map{label}_{number}", _map(sweep, mine, data_set, workload)
+            continue
+        groups = list(rows["group"].unique())
+        for name in groups if group == "all" else [each for each in groups if each == group]:
+            asked = rows[rows["group"] == name]
+            for metric in metrics:
+                yield (
+                    f"{metric}_over_time_{name}{label}",
+                    _over_time(sweep, asked, metric, f"{NAMES[metric]}, {name} boxes"),
+                )
+                if asked["epsilon"].nunique() > 1:
+                    title = f": {name} boxes, mean over time"
+                    yield f"{metric}_{name}{label}", _against_epsilon(sweep, averaged(asked, metric), metric, title)
+        if group in ("all", *groups[:1]):
+            first = rows[rows["group"] == groups[0]]
+            ratio = first.assign(ratio=first["total"] / first["points"].clip(lower=1.0))
+            yield f"total_over_time{label}", _over_time(sweep, ratio, "ratio", "released over true total")
+
+
+def _over_time(sweep: Sweep, rows: Any, y: str, said: str) -> Any:
+    """A panel for each data set and budget, a curve a mechanism."""
+    data_sets, epsilons = list(rows["dataset"].unique()), np.unique(rows["epsilon"])
+    columns = len(epsilons) if len(epsilons) > 1 else _columns(data_sets)
+    panels = [
+        (
+            rf"{sweep.title_of(name)}, $\epsilon$ = {epsilon:g}",
+            rows[(rows["dataset"] == name) & (rows["epsilon"] == epsilon)],
+        )
+        for name in data_sets
+        for epsilon in epsilons
+    ]
+    styles = {name: {**look, "markersize": 3.2} for name, look in looks(rows["mechanism"].unique()).items()}
+    axes = "batch", said.partition(",")[0]
+    return _figure(sweep, panels, columns, f": {said}", y, styles, x="time", said=axes, height=2.7)
+
+
+def _label_logarithmic(ax: Any) -> None:
+    """Ticks with numbers: the shorter the axis, the more of them."""
+    from matplotlib.ticker import FuncFormatter
+
+    bottom, top = ax.get_ylim()
+    leading = "123456789" if top < 4.0 * bottom else "1235" if top < 30.0 * bottom else "1"
+    for axis_format in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+        axis_format(FuncFormatter(lambda y, _: f"{y:.2g}" if f"{y:.1e}"[0] in leading else ""))
+    ax.tick_params(axis="y", which="both", labelsize=8)
+
+
+def _columns(data_sets: list[str]) -> int:
+    """The number of variants of each data set if it is the same for all; else one row, or nearly a square."""
+    bases = [name.partition(", ")[0] for name in data_sets]
+    variants = {bases.count(each) for each in bases}
+    if len(set(bases)) > 1 and len(variants) == 1 and 1 < min(variants) <= MAX_COLUMNS:
+        return min(variants)
+    return len(data_sets) if len(data_sets) <= MAX_COLUMNS else min(MAX_COLUMNS, -(-len(data_sets) // 2))
+
+
+def _map(sweep: Sweep, rows: Any, data_set: str, workload: dict[str, Any]) -> Any:
+    """Points in the boxes of a grid: a row for the truth and each mechanism and budget, a column for each time."""
+    from matplotlib.colors import LogNorm
+
+    times = np.unique(rows["time"])
+    # One budget of every mechanism comes first.
+    pairs = rows[["mechanism", "epsilon"]].drop_duplicates().sort_values("epsilon", kind="stable")[:MAX_MAPS]
+    low, high = workload["box"] or sweep.manifest["data"][data_set]["box"]
+    shape, title = float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.4, 1.6)), sweep.title_of(data_set)
+    figure, axes = grid(len(pairs) + 1, len(times), f"{sweep.name}: {title}", width=3.0, height=2.3 * shape)
+    norm = LogNorm(1.0, max(2.0, float(rows["truth"].max())), clip=False)
+    shown = [("true", "truth", pairs.iloc[0])]
+    shown += [
+        (f"{fill(each.mechanism, 18)}\n$\\epsilon$ = {each.epsilon:g}", "answer", each)
+        for _, each in pairs.iterrows()
+    ]
+    for line, (said, column, pair) in zip(axes, shown, strict=True):
+        line[0].set_ylabel(said, fontsize=8)
+        mine = rows[(rows["mechanism"] == pair.mechanism) & (rows["epsilon"] == pair.epsilon)]
+        for ax, time in zip(line, times, strict=True):
+            counts = mine[column][mine["time"] == time].to_numpy()
+            if counts.size:
+                side = round(counts.size**0.5)
+                picture = ax.imshow(np.ma.masked_less(counts.reshape(side, side), 0.5), origin="lower", norm=norm,
+                                    cmap="viridis_r", aspect="auto", interpolation="nearest",
+                                    extent=(low[0], high[0], low[1], high[1]))  # fmt: skip
+            ax.set(xticks=[], yticks=[], title=f"batch {time:g}" if column == "truth" else "")
+            ax.title.set_fontsize(9)
+            ax.set_box_aspect(shape)
+            ax.grid(visible=False)
+    figure.colorbar(picture, ax=axes, label="points in a box", shrink=0.6, aspect=40)
+    return figure

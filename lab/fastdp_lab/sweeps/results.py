@@ -1,88 +1,50 @@
-"""Results as tidy Parquet: one row for each cell and group of queries.
+"""A sweep's folder: ``manifest.json``, parts while it runs, and ``results.parquet``, one row for each cell and group.
 
-A sweep's folder holds ``manifest.json`` and ``parts/<hash>.parquet``; when all parts are there they become
-``results.parquet``, in the order of cells, independent of the order they were run in.  pandas, polars and DuckDB read
-the files without fastdp.
+pandas, polars and DuckDB read the files without fastdp.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+import os
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+import fastdp
 from fastdp import validation
-from fastdp.errors import DataError
+from fastdp._optional import imported
+from fastdp.errors import DataError, StateError, warn
 from fastdp.files.durable import atomic_file
-from fastdp.files.parquet_reader import import_pyarrow, read_table
+from fastdp.files.parquet_reader import read_table
+from fastdp_lab.sweeps.cells import count_cells, parts
+from fastdp_lab.sweeps.specification import Specification
+from fastdp_lab.sweeps.study import canonical
 
 RESULTS, MANIFEST, PARTS = "results.parquet", "manifest.json", "parts"
-#: Columns before the numbers, with their Arrow types.
-LABELS = {
-    "cell": "int64",
-    "dataset": "string",
-    "mechanism": "string",
-    "epsilon": "float64",
-    "repetition": "int32",
-    "threshold": "float64",
-    "workload": "string",
-    "group": "string",
-    "queries": "int32",
-}
-#: Rows of a row group of the final file.
-ROW_GROUP = 2**16
+#: Columns before the measured numbers, and the Arrow types of those that are no float64.
+_LABELS = ("cell", "dataset", "mechanism", "epsilon", "repetition", "threshold", "workload", "group", "queries")
+_KINDS = {"cell": "int64", "repetition": "int32", "queries": "int32"}
+_KINDS |= dict.fromkeys(("dataset", "mechanism", "workload", "group", "error"), "string")
 #: A changed bit is detected when the file is read.
-CHECKED: dict[str, Any] = {"write_page_checksum": True}
+_WRITE: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+_LIBRARIES = ("numpy", "numba", "scipy", "pyarrow", "cryptography")
 
 
-def pack_rows(numbers: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
-    """Rows as a Parquet file; equal rows give equal bytes.
-
-    Parameters
-    ----------
-    numbers : sequence of str
-        The columns of measured numbers.
-    rows : sequence of tuple
-        ``LABELS``, the numbers, and the error or None.
-    """
-    arrow = import_pyarrow()
-    kinds = {**LABELS, **dict.fromkeys(numbers, "float64"), "error": "string"}
-    columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(kinds)
-    table = {name: _column(kind, column) for (name, kind), column in zip(kinds.items(), columns, strict=True)}
-    out = io.BytesIO()
-    arrow.parquet.write_table(arrow.table(table), out, compression="zstd", write_statistics=False, **CHECKED)
-    return out.getvalue()
-
-
-def _column(kind: str, column: Sequence[Any]) -> Any:
-    """An Arrow array; None is null, and so is NaN: databases treat NaN as a number, the largest."""
-    arrow = import_pyarrow()
-    if kind == "string":
-        texts = [b"" if each is None else each.encode() for each in column]
-        missing = np.array([each is None for each in column], np.bool_)
-        ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
-        buffers = [arrow.py_buffer(ends), arrow.py_buffer(b"".join(texts))]
-    else:
-        values = np.array(column, kind)
-        missing = np.isnan(values)
-        buffers = [arrow.py_buffer(values)]
-    present = arrow.py_buffer(np.packbits(~missing, bitorder="little"))
-    # Arrow's own conversion of lists imports pandas, which takes a worker as long as many cells.
-    return arrow.Array.from_buffers(arrow.type_for_alias(kind), len(column), [present, *buffers])
-
-
-class DamagedPartsError(DataError):
-    """Part files that cannot be read as Parquet, or have other columns."""
-
-    def __init__(self, folder: Path, names: list[str]) -> None:
-        shown = ", ".join(str(part_path(folder, name)) for name in names[:3])
-        super().__init__(f"{shown}{', ...' if len(names) > 3 else ''}: damaged; expected a part of the sweep")
-        self.names = names
+def schema_of(specification: Specification) -> Any:
+    """The columns of results."""
+    names = (*_LABELS, *specification.study.columns(specification.metrics), "error")
+    return pa.schema([(name, _KINDS.get(name, "float64")) for name in names])
 
 
 def part_path(folder: Path, name: str) -> Path:
@@ -90,63 +52,45 @@ def part_path(folder: Path, name: str) -> Path:
     return folder / PARTS / f"{name}.parquet"
 
 
-def _read_table(path: Path) -> Any:
+def write_part(folder: Path, name: str, schema: Any, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Write a part's file, which appears complete or not at all; equal rows give equal bytes.
+
+    The folder is not synced: after a power cut the file may be missing, and the part is run again.
+    """
+    columns: Any = zip(*rows, strict=True) if rows else [()] * len(schema)
+    # Databases take NaN for a number, the largest: NaN is null, as None is.
+    arrays = [pa.array(column, each.type, from_pandas=True) for column, each in zip(columns, schema, strict=True)]
+    with atomic_file(part_path(folder, name), overwrite=True, alone=True) as file:
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), file, write_statistics=False, **_WRITE)
+
+
+def _read(path: Path) -> Any:
     """A Parquet file; None if it is damaged."""
-    arrow = import_pyarrow()
     content = io.BytesIO(path.read_bytes())
     try:
         return read_table(content, page_checksum_verification=True)
-    except (arrow.ArrowException, OSError, ValueError):
+    except (pa.ArrowException, OSError, ValueError):
         return None
 
 
-def merge_parts(folder: Path, names: Sequence[str]) -> None:
-    """Write ``results.parquet`` from parts in this order, atomically and in constant memory.
-
-    Raises
-    ------
-    DamagedPartsError
-        If some cannot be read.
-    """
-    with atomic_file(folder / RESULTS, overwrite=True) as file, ExitStack() as stack:
-        writer: Any = None
-        pending: list[Any] = []
-        for table in _tables(folder, names):
-            if writer is None:
-                writer = stack.enter_context(
-                    import_pyarrow().parquet.ParquetWriter(file, table.schema, compression="zstd", **CHECKED)
-                )
-            pending.append(table)
-            if sum(each.num_rows for each in pending) >= ROW_GROUP:
-                _write_tables(writer, pending)
-                pending = []
-        if pending:
-            _write_tables(writer, pending)
+def merge_parts(folder: Path, names: Sequence[str], schema: Any) -> None:
+    """Write ``results.parquet`` from parts in this order, atomically; if some are damaged, remove only these."""
+    tables = {part_path(folder, name): _read(part_path(folder, name)) for name in names}
+    damaged = [path for path, table in tables.items() if table is None or table.schema != schema]
+    if not damaged:
+        with atomic_file(folder / RESULTS, overwrite=True) as file:
+            pq.write_table(pa.concat_tables(tables.values()).combine_chunks(), file, row_group_size=2**16, **_WRITE)
+        return
+    shown = ", ".join(map(str, damaged[:3])) + (", ..." if len(damaged) > 3 else "")
+    warn(f"{shown}: damaged; run again", RuntimeWarning)
+    for path in damaged:
+        path.unlink()
 
 
-def _tables(folder: Path, names: Sequence[str]) -> Iterator[Any]:
-    """The parts' tables, one after another; the error names all damaged ones."""
-    schema: Any = None
-    damaged = []
-    for name in names:
-        table = _read_table(part_path(folder, name))
-        schema = table.schema if schema is None and table is not None else schema
-        if table is None or table.schema != schema:
-            damaged.append(name)
-        elif not damaged:
-            yield table
-    if damaged:
-        raise DamagedPartsError(folder, damaged)
-
-
-def _write_tables(writer: Any, tables: list[Any]) -> None:
-    writer.write_table(import_pyarrow().concat_tables(tables).combine_chunks())
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write plain values atomically."""
-    with atomic_file(path, overwrite=True) as file:
-        file.write((json.dumps(value, indent=2, sort_keys=True) + "\n").encode())
+def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Write the manifest atomically."""
+    with atomic_file(folder / MANIFEST, overwrite=True) as file:
+        file.write((json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode())
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
@@ -167,6 +111,110 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     return manifest
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _versions() -> dict[str, str]:
+    """Of everything that results depend on."""
+    found = {"fastdp": fastdp.__version__, "python": platform.python_version()}
+    for name in _LIBRARIES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+@contextmanager
+def opened(folder: Path, specification: Specification, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The manifest of this sweep in its folder, new or of an earlier run, under the folder's lock.
+
+    Raises
+    ------
+    StateError
+        If another runner holds the lock.
+    DataError
+        If the folder holds another sweep or other files, the data have changed since it began, or an unfinished
+        one is of another version of fastdp.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    others = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
+    # Before a lock file is created in a folder of other files.
+    if others and not (folder / MANIFEST).exists():
+        raise DataError(f"{folder} holds {others[0]}: expected an empty folder, or one of this sweep")
+    with (folder / ".lock").open("w") as lock:
+        _lock(lock, folder)
+        manifest = _manifest(folder, specification, data)
+        (folder / PARTS).mkdir(exist_ok=True)
+        # Of killed runners.
+        for each in (*folder.glob(".*.tmp"), *(folder / PARTS).glob(".*.tmp")):
+            each.unlink()
+        yield manifest
+
+
+def _lock(lock: Any, folder: Path) -> None:
+    import fcntl
+
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StateError(f"{folder}: another sweep writes to this folder; expected it to end first") from None
+    except OSError as error:
+        raise StateError(
+            f"{folder}: could not be locked: {error.strerror or error}; expected a file system with locks (flock)"
+        ) from error
+
+
+def _manifest(folder: Path, specification: Specification, data: dict[str, Any]) -> dict[str, Any]:
+    """The manifest that is there, if it is of this sweep; or the first one."""
+    table = specification.table()
+    digest = hashlib.sha256(canonical(table).encode()).hexdigest()
+    if not (folder / MANIFEST).exists():
+        manifest: dict[str, Any] = {
+            "name": specification.name,
+            "seed": specification.seed,
+            "specification": table,
+            "digest": digest,
+        }
+        manifest |= {"data": data, "versions": _versions(), "sessions": [], "finished": None}
+        manifest |= {"cells": count_cells(specification), "parts": [part.name for part in parts(specification)]}
+        machine = {"platform": platform.platform(), "processor": platform.machine(), "cpus": os.cpu_count()}
+        manifest["machine"] = machine
+        _write_manifest(folder, manifest)
+        return manifest
+    manifest = read_manifest(folder)
+    if manifest.get("digest") != digest:
+        raise DataError(f"{folder} holds another sweep: expected a new folder, or the specification of that sweep")
+    if manifest.get("data") != data:
+        raise DataError(f"{folder}: the data sets have changed since the sweep began; expected a new folder")
+    began = manifest["versions"]["fastdp"]
+    if began != fastdp.__version__ and not (folder / RESULTS).exists():
+        raise DataError(
+            f"{folder} was begun by fastdp {began}, this is {fastdp.__version__}, whose numbers may differ; "
+            "expected that version, or a new folder"
+        )
+    return manifest
+
+
+@contextmanager
+def session(folder: Path, manifest: dict[str, Any], facts: dict[str, Any]) -> Iterator[None]:
+    """A record of who runs what, and how long: a killed session has no ``seconds``."""
+    record, begin = {**facts, "started": _now(), "versions": _versions(), "seconds": None}, time.perf_counter()
+    manifest["sessions"].append(record)
+    _write_manifest(folder, manifest)
+    yield
+    record["seconds"] = round(time.perf_counter() - begin, 3)
+    _write_manifest(folder, manifest)
+
+
+def finish(folder: Path, manifest: dict[str, Any]) -> None:
+    """Remove the parts, which the final table contains; may be repeated."""
+    if manifest["finished"] is None:
+        manifest["finished"] = _now()
+        _write_manifest(folder, manifest)
+    for each in (folder / PARTS).iterdir():
+        each.unlink()
+
+
 def load(folder: str | Path) -> Any:
     """The results in a sweep's folder, in the order of cells.
 
@@ -177,7 +225,7 @@ def load(folder: str | Path) -> Any:
 
     Returns
     -------
-    pandas.DataFrame, or dict of arrays without pandas
+    pandas.DataFrame
         Columns ``cell`` (number), ``dataset``, ``mechanism``, ``epsilon``, ``repetition``, ``threshold`` (in units
         of the input), ``workload``, ``group`` ("all", a length class, or a stretch's number), ``queries`` (how many),
         ``truth`` and ``answer`` (means over the queries), metrics of the specification, and ``error`` (None unless
@@ -188,22 +236,16 @@ def load(folder: str | Path) -> Any:
     DataError
         If it is not a sweep's folder, or has no results, or damaged ones.
     """
+    imported("pandas", StateError("results need pandas, which is not installed: pip install 'fastdp-streams[lab]'"))
     manifest, folder = read_manifest(folder), Path(folder)
-    arrow = import_pyarrow()
-    if (folder / RESULTS).exists():
-        table = _read_table(folder / RESULTS)
-        if table is None:
-            raise DataError(f"{folder / RESULTS}: damaged; remove it and run the sweep again")
-    else:
-        existing = [name for name in manifest.get("parts", []) if part_path(folder, name).exists()]
-        if not existing:
-            raise DataError(f"{folder}: no results yet")
-        table = arrow.concat_tables(list(_tables(folder, existing)))
-    # Stable, so that rows of one cell keep their order; cells of one part are in order already.
-    order = np.argsort(table.column("cell").to_numpy(), kind="stable")
-    table = table.take(order)
-    try:
-        import pandas  # noqa: F401
-    except ImportError:
-        return {name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names}
-    return table.to_pandas(use_threads=False)
+    paths = [folder / RESULTS]
+    if not paths[0].exists():
+        paths = [path for name in manifest.get("parts", []) if (path := part_path(folder, name)).exists()]
+    if not paths:
+        raise DataError(f"{folder}: no results yet")
+    tables = []
+    for path in paths:
+        tables.append(_read(path))
+        if tables[-1] is None:
+            raise DataError(f"{path}: damaged; remove it and run the sweep again")
+    return pa.concat_tables(tables).to_pandas(use_threads=False)

@@ -1,45 +1,47 @@
 """Run a sweep: parts in any order, by any number of workers, with the same result.
 
-Tasks are pure functions of the specification, so any worker can run one at any time, and retry it.  Only the runner
+Parts are pure functions of the specification, so any worker can run one at any time, and retry it.  Only the runner
 writes files; a part whose file exists is not run again.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import multiprocessing
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator
+from concurrent import futures
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from fastdp import validation
-from fastdp.errors import StateError, warn
-from fastdp.files.parquet_reader import import_pyarrow
-from fastdp_lab.sweeps.cells import Part, parts
-from fastdp_lab.sweeps.cluster import lost_errors
-from fastdp_lab.sweeps.data_source import load_truth
-from fastdp_lab.sweeps.folder import SweepFolder
-from fastdp_lab.sweeps.results import DamagedPartsError, merge_parts
+from fastdp._optional import imported
+from fastdp.errors import StateError
+from fastdp_lab.sweeps import results
+from fastdp_lab.sweeps.cells import Group, Part, count_cells, parts, run_part
 from fastdp_lab.sweeps.specification import Specification
-from fastdp_lab.sweeps.work import run_part
+from fastdp_lab.sweeps.study import forget, load_truth
 
-MODES = ("threads", "processes")
-#: Tasks queued for each worker, so that none is idle and memory stays small.
-AHEAD = 3
 #: Attempts to run parts whose worker died or whose file is damaged.
 MAX_ATTEMPTS = 3
+#: Most combinations of data set, mechanism and budget that a dry run times, and repetitions of each.
+MAX_SAMPLES, TIMED = 64, 4
+#: Bytes of a row's labels, compressed, and of a part's header.
+LABEL_BYTES, PART_BYTES = 12, 12_000
+#: Seconds to find a scheduler; the beginning of the address of a Ray cluster.
+TIMEOUT_SECONDS, RAY = 30, "ray:"
 
 
-def check_data(specification: Specification, folder: Path) -> dict[str, dict[str, object]]:
+def check_data(specification: Specification, folder: Path) -> dict[str, dict[str, Any]]:
     """Load every data set and build every mechanism once; length and digest of each data set.
 
     Raises
@@ -47,13 +49,12 @@ def check_data(specification: Specification, folder: Path) -> dict[str, dict[str
     ParameterError, DataError
         Naming what cannot run.
     """
-    data: dict[str, dict[str, object]] = {}
-    sizes = {}
+    forget()
+    data = {}
     for data_set in specification.datasets:
         truth = load_truth(data_set, folder)
-        sizes[data_set.name] = truth.size
+        specification.check(truth)
         data[data_set.name] = truth.facts
-    specification.check(sizes)
     return data
 
 
@@ -62,7 +63,7 @@ def run(
     output: str | Path,
     *,
     data: str | Path = ".",
-    workers: int | Callable[[], int] = 1,
+    workers: int = 1,
     mode: str = "threads",
     executor: Executor | None = None,
     progress: bool = False,
@@ -77,14 +78,12 @@ def run(
         The folder of results; created if absent.  The folder of an interrupted run of the same sweep is completed.
     data : str or Path
         The folder of data sets' files without an absolute path; workers must see it too.
-    workers : int or function without arguments
-        Parts that run at once.  With an executor, how many tasks it runs at once; a function is called before each
-        batch of parts, because a cluster may grow.
+    workers : int
+        Parts that run at once.
     mode : "threads" or "processes"
         Threads share the data, and kernels run in parallel; processes are faster where small cells keep Python busy.
-        This process is one of them, so that it works while the others start.
     executor : concurrent.futures.Executor, optional
-        Runs the parts instead of new workers, Dask's for example; it is not shut down.
+        Runs the parts instead of new workers, that of :func:`cluster` for example; it is not shut down.
     progress : bool
         A bar with the time left, on standard error.
 
@@ -99,156 +98,93 @@ def run(
     ParameterError, DataError, StateError
         Before anything runs, naming what cannot run; StateError if workers die repeatedly.
     """
-    size = workers if callable(workers) else partial(int, validation.integer("workers", workers, 1, 4096))
-    validation.choice("mode", mode, MODES)
-    import_pyarrow()
-    base = Path(validation.path("data", data)).absolute()
-    found = check_data(specification, base)
-    folder = SweepFolder(Path(validation.path("output", output)), specification, found)
-    with folder.locked():
-        if not folder.finished:
-            digests = {name: str(each["sha256"]) for name, each in found.items()}
-            _Runner(specification, folder, base, digests, size, mode, executor).complete(progress)
-        folder.finish()
-    return folder.path
+    validation.integer("workers", workers, 1, 4096)
+    validation.choice("mode", mode, ("threads", "processes"))
+    base, folder = Path(validation.path("data", data)).absolute(), Path(validation.path("output", output))
+    found, schema = check_data(specification, base), results.schema_of(specification)
+    how = (
+        {"mode": mode, "workers": workers} if executor is None else {"mode": type(executor).__name__, "workers": None}
+    )
+    with results.opened(folder, specification, found) as manifest:
+        every = {part.name: part for part in parts(specification)}
+        for _ in range(MAX_ATTEMPTS):
+            if (folder / results.RESULTS).exists():
+                break
+            waiting = {name: part for name, part in every.items() if not results.part_path(folder, name).exists()}
+            tasks = {name: _task(specification, part, base, found) for name, part in waiting.items()}
+            cells = sum(len(part.cells) for part in waiting.values())
+            options: dict[str, Any] = {"unit": " cells", "file": sys.stderr, "disable": not progress}
+            with (
+                results.session(folder, manifest, {**how, "cells": cells}),
+                tqdm(total=manifest["cells"], initial=manifest["cells"] - cells, **options) as bar,
+                # Closed at once, so that an interrupt ends the workers.
+                closing(_run(tasks, mode, workers, executor)) as stored,
+            ):
+                for name, rows in stored:
+                    results.write_part(folder, name, schema, rows)
+                    bar.update(len(every[name].cells))
+            results.merge_parts(folder, list(every), schema)
+        else:
+            raise StateError(f"{folder}: parts were damaged {MAX_ATTEMPTS} times; expected a disk that keeps files")
+        results.finish(folder, manifest)
+    return folder
 
 
-@dataclass
-class _Runner:
-    """One call of :func:`run`."""
-
-    specification: Specification
-    folder: SweepFolder
-    data: Path
-    digests: dict[str, str]
-    size: Callable[[], int]
-    mode: str
-    executor: Executor | None
-    bar: Any = None
-
-    def complete(self, progress: bool) -> None:
-        """Run the missing parts, and merge all into the table; damaged parts are run again."""
-        named = {part.name(self.specification): part for part in parts(self.specification)}
-        own = self.executor is None
-        how = {"workers": self.size() if own else None, "mode": self.mode if own else type(self.executor).__name__}
-        for left in reversed(range(MAX_ATTEMPTS)):
-            done = self.folder.done()
-            waiting = {name: part for name, part in named.items() if name not in done}
-            if waiting:
-                begin = time.perf_counter()
-                cells, every = (sum(part.cells for part in some.values()) for some in (waiting, named))
-                self.folder.begin_session({**how, "cells": cells})
-                options: dict[str, Any] = {"unit": " cells", "file": sys.stderr, "disable": not progress}
-                with tqdm(total=every, initial=every - cells, **options) as self.bar:
-                    self._run(waiting)
-                self.folder.end_session(round(time.perf_counter() - begin, 3))
-            try:
-                merge_parts(self.folder.path, list(named))
-                return
-            except DamagedPartsError as error:
-                if not left:
-                    raise
-                warn(f"{error}; run again", RuntimeWarning)
-                for name in error.names:
-                    self.folder.drop_part(name)
-
-    def _run(self, waiting: dict[str, Part]) -> None:
-        if self.executor is None and self.size() == 1:
-            for name, part in waiting.items():
-                self._store(name, part, run_part(*self._arguments(part)))
-            return
-        for attempt in range(MAX_ATTEMPTS):
-            # Not after a worker died: its part could end this process too.
-            helps = self.executor is None and self.mode == "processes" and not attempt
-            try:
-                with ExitStack() as stack:
-                    pool = stack.enter_context(_pool(self.size, self.mode, self.executor, helps=helps))
-                    here = stack.enter_context(_ending(ThreadPoolExecutor(1))) if helps else None
-                    self._spread(waiting, pool, here)
-            except lost_errors() as error:
-                # The parts of the dead worker are run again; finished parts are kept.
-                if self.executor is not None:
-                    raise StateError(
-                        f"the executor lost its workers or its scheduler ({type(error).__name__}): finished parts "
-                        "are kept; start the cluster and run the sweep again to go on"
-                    ) from None
-                continue
-            return
-        raise StateError(
-            f"workers died {MAX_ATTEMPTS} times (out of memory?): expected enough memory; run again to go on"
-        )
-
-    def _arguments(self, part: Part) -> tuple[Specification, Part, Path, str]:
-        """The arguments of a task, without the other parts' mechanisms: a sweep may have ten thousand."""
-        first = part.ranges[0].group
-        slim = replace(self.specification, datasets=(first.data_set,), mechanisms=(first.mechanism,))
-        return slim, part, self.data, self.digests[first.data_set.name]
-
-    def _store(self, name: str, part: Part, content: bytes) -> None:
-        self.folder.write_part(name, content)
-        self.bar.update(part.cells)
-
-    def _spread(self, waiting: dict[str, Part], pool: Executor, here: Executor | None) -> None:
-        """Run parts in a pool, a few more queued than it has workers, and one after another ``here``.
-
-        A stored part waits no longer.  Parts in threads of this process end early if the sweep does.
-        """
-        ended = threading.Event()
-        queue = iter(list(waiting))
-        running: dict[Future[bytes], str] = {}
-        own: list[Future[bytes]] = []
-
-        def start(executor: Executor) -> Future[bytes] | None:
-            name = next(queue, None)
-            if name is None:
-                return None
-            local = (ended,) if isinstance(executor, ThreadPoolExecutor) else ()
-            future = executor.submit(run_part, *self._arguments(waiting[name]), *local)
-            running[future] = name
-            return future
-
-        try:
-            while True:
-                own = [each for each in own if each in running]
-                # One more, which begins while the first is stored.
-                while here is not None and len(own) < 2 and (future := start(here)) is not None:
-                    own.append(future)
-                ahead = len(own) + AHEAD * (self.size() - (here is not None))
-                while len(running) < ahead and start(pool) is not None:
-                    pass
-                if not running:
-                    return
-                finished, _ = wait(running, return_when=FIRST_COMPLETED)
-                for done in finished:
-                    name = running.pop(done)
-                    self._store(name, waiting[name], done.result())
-                    del waiting[name]
-        finally:
-            ended.set()
-            for each in running:
-                each.cancel()
+def _task(specification: Specification, part: Part, folder: Path, data: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of :func:`run_part`, without the other parts' mechanisms: a sweep may have ten thousand."""
+    group = part.cells[0][0]
+    slim = replace(specification, datasets=(group.data_set,), mechanisms=(group.mechanism,))
+    return slim, part, folder, data[group.data_set.name]["sha256"]
 
 
-@contextmanager
-def _pool(size: Callable[[], int], mode: str, executor: Executor | None, *, helps: bool) -> Iterator[Executor]:
-    """The given executor, or a new one that ends with the sweep; with one worker fewer where this process helps."""
-    if executor is not None:
-        yield executor
+def _run(
+    tasks: dict[str, tuple[Any, ...]], mode: str, workers: int, executor: Executor | None
+) -> Generator[tuple[str, list[Any]]]:
+    """Names of parts with their rows as they are done; those of workers that died are run again."""
+    if executor is None and workers == 1:
+        yield from ((name, run_part(*task)) for name, task in tasks.items())
         return
-    pool: Executor
-    if mode == "threads":
-        pool = ThreadPoolExecutor(size())
-    else:
-        # Not forked: a fork of a process with threads may hang.
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(max(1, size() - helps), mp_context=context, initializer=_end_with_parent)
-    with _ending(pool):
-        yield pool
+    for _ in range(MAX_ATTEMPTS):
+        running: dict[Future[Any], str] = {}
+        try:
+            with nullcontext(executor) if executor else _pool(mode, workers) as pool:
+                running |= {pool.submit(_attempt, *task): name for name, task in tasks.items()}
+                for done in futures.as_completed(list(running)):
+                    name, rows = running.pop(done), done.result()
+                    if isinstance(rows, Exception):
+                        raise rows
+                    del tasks[name]
+                    yield name, rows
+            return
+        except lost_errors() as error:
+            if executor is not None:
+                raise StateError(
+                    f"the executor lost its workers or its scheduler ({type(error).__name__}): finished parts "
+                    "are kept; start the cluster and run the sweep again to go on"
+                ) from None
+        finally:
+            for future in running:
+                future.cancel()
+    raise StateError(
+        f"workers died {MAX_ATTEMPTS} times (out of memory?): expected enough memory; run again to go on"
+    )
+
+
+def _attempt(*arguments: Any) -> list[tuple[Any, ...]] | Exception:
+    """The rows of a part, or its error: a cluster may wrap errors in texts of its own."""
+    try:
+        return run_part(*arguments)
+    except Exception as error:
+        return error
 
 
 @contextmanager
-def _ending(pool: Executor) -> Iterator[Executor]:
-    """An executor that ends with the block; an interrupt does not wait for parts that have not begun."""
+def _pool(mode: str, workers: int) -> Iterator[Executor]:
+    """New workers, which end with the sweep, without the parts that have not begun."""
+    # Not forked: a fork of a process with threads may hang.
+    spawn: dict[str, Any] = {"mp_context": multiprocessing.get_context("spawn"), "initializer": _end_with_parent}
+    processes, threads = futures.ProcessPoolExecutor, futures.ThreadPoolExecutor
+    pool: Executor = threads(workers) if mode == "threads" else processes(workers, **spawn)
     try:
         yield pool
     finally:
@@ -265,3 +201,122 @@ def _end_with_parent() -> None:
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def lost_errors() -> tuple[type[Exception], ...]:
+    """The errors of tasks whose executor lost its workers or its scheduler."""
+    # Engines can raise nothing unless they were imported.
+    dask: Any = sys.modules.get("distributed")
+    ray: Any = sys.modules.get("ray")
+    of_dask = () if dask is None else (dask.KilledWorker, dask.comm.CommClosedError)
+    return (
+        futures.BrokenExecutor,
+        futures.CancelledError,
+        *of_dask,
+        *(() if ray is None else (ray.exceptions.RayError,)),
+    )
+
+
+@contextmanager
+def cluster(address: str) -> Iterator[Executor]:
+    """An executor on a running cluster; tasks of a worker that dies are run by another.
+
+    Parameters
+    ----------
+    address : str
+        ``ray:HOST:6379`` or ``ray:auto`` for Ray, on a machine of its cluster; others are a Dask scheduler's,
+        ``tcp://HOST:8786``.  Workers need fastdp, and see data files at the same paths.
+
+    Raises
+    ------
+    StateError
+        If the library is not installed, or there is no answer.
+    """
+    ray, dask = address.removeprefix(RAY), not address.startswith(RAY)
+    extra, expected = (
+        ("lab", "of a Dask scheduler") if dask else ("ray", "of a Ray head, on a machine of its cluster")
+    )
+    library = imported(
+        "distributed" if dask else "ray",
+        StateError(
+            f"--scheduler {address} needs a library that is not installed: pip install 'fastdp-streams[{extra}]'"
+        ),
+    )
+    with ExitStack() as stack:
+        try:
+            if dask:
+                client = library.Client(address, timeout=TIMEOUT_SECONDS, set_as_default=False)
+            else:
+                library.init(ray, log_to_driver=False, configure_logging=False, logging_level=logging.CRITICAL)
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = str(error).partition("\n")[0]
+            raise StateError(f"scheduler {address}: no answer ({reason}); expected the address {expected}") from None
+        if not dask:
+            # Ends the tasks of this program too.
+            stack.callback(library.shutdown)
+            yield _RayExecutor(library)
+            return
+        # A lost connection is reported as the sweep's error.  Dask gives the client's log a level of its own.
+        for log in (logging.getLogger("distributed"), logging.getLogger("distributed.client")):
+            stack.callback(log.setLevel, log.level)
+            log.setLevel(logging.CRITICAL)
+        # Impure, so that Dask does not hash every argument to name its tasks.
+        yield stack.enter_context(client).get_executor(pure=False, retries=3)
+
+
+@dataclass
+class _RayExecutor(Executor):
+    """Tasks of a core each."""
+
+    ray: Any
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """As for :class:`concurrent.futures.Executor`."""
+        future: Future[Any] = self.ray.remote(num_cpus=1, max_retries=3)(fn).remote(*args, **kwargs).future()
+        return future
+
+
+def estimate(specification: Specification, data: str | Path = ".") -> dict[str, float]:
+    """Check a sweep and time some of its cells; nothing is written.
+
+    Parameters
+    ----------
+    specification : Specification
+        The sweep.
+    data : str or Path
+        Where the data sets' files are.
+
+    Returns
+    -------
+    dict
+        ``cells``, ``rows`` (if no cell fails) and ``parts``; ``seconds`` of one worker; upper bounds of the size of
+        the final table, ``table_bytes``, and of all files while the sweep runs, ``most_bytes``.
+
+    Raises
+    ------
+    ParameterError, DataError
+        As :func:`fastdp_lab.sweeps.run` would.
+    """
+    base = Path(data).absolute()
+    check_data(specification, base)
+    cells, part_count = count_cells(specification), sum(1 for _ in parts(specification))
+    pairs = [(each, *pair) for each in specification.datasets for pair in specification.pairs()]
+    seconds, rows, timed = 0.0, 0, 0
+    for chosen in pairs[:: -(-len(pairs) // MAX_SAMPLES)]:
+        group = Group(*chosen)
+        # The first run compiles and loads.
+        for repetitions in (1, min(TIMED, specification.repetitions)):
+            begin = time.perf_counter()
+            found = run_part(specification, Part(0, tuple((group, k) for k in range(repetitions))), base)
+        seconds, rows = seconds + time.perf_counter() - begin, rows + len(found)
+        timed += repetitions
+    columns = len(specification.study.columns(specification.metrics))
+    table = math.ceil(cells / timed * rows * (8 * (columns + 1) + LABEL_BYTES))
+    return {
+        "cells": cells,
+        "rows": round(cells / timed * rows),
+        "parts": part_count,
+        "seconds": cells / timed * seconds,
+        "table_bytes": table,
+        "most_bytes": 2 * table + part_count * PART_BYTES,
+    }

@@ -1,30 +1,41 @@
-"""What a sweep runs: data sets, mechanisms, budgets, queries and metrics; from TOML or from Python."""
+"""The specification of a sweep: data sets, mechanisms, budgets, queries and metrics; from TOML or from Python."""
 
 from __future__ import annotations
 
-import json
+import itertools
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from fastdp import validation
 from fastdp.errors import DataError, FastDPError, ParameterError
-from fastdp_lab.sweeps.data_source import DataSource
-from fastdp_lab.sweeps.grid import expand
-from fastdp_lab.sweeps.points import POINTS
-from fastdp_lab.sweeps.reading import check_entries, check_keys, read, tables, text
-from fastdp_lab.sweeps.study import AnyWorkload, Study
-from fastdp_lab.sweeps.values import VALUES
+from fastdp_lab.sweeps import points
+from fastdp_lab.sweeps import values as streams
+from fastdp_lab.sweeps.study import (
+    DataSet,
+    Positive,
+    Table,
+    check_different,
+    check_keys,
+    placed,
+    plain,
+    read,
+    tables,
+    text,
+)
 
-#: Studies by the name that their data sets have; the first that claims a table reads it.
-STUDIES: dict[str, Study] = {"points": POINTS, "values": VALUES}
-TRUTHS = ("raw", "clipped")
+#: Studies by the name of their streams; the first that claims a table reads it.
+STUDIES: dict[str, Any] = {"points": points, "values": streams}
+Budgets = Annotated[tuple[Positive, ...], Meta(min_length=1)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mechanism:
     """One mechanism with its parameters.
 
@@ -34,8 +45,8 @@ class Mechanism:
         The label in results.
     system : str
         A name of :data:`fastdp_lab.sweeps.SYSTEMS`, or of ``SPATIAL_SYSTEMS`` in a sweep of points.
-    parameters : mapping
-        Its parameters; parts are mappings with their name at ``part``.
+    parameters : dict
+        Its parameters; parts are tables with their name at ``part``.
     epsilons : tuple of float or None
         Its own budgets, in place of the sweep's.
     place : str
@@ -44,30 +55,24 @@ class Mechanism:
 
     name: str
     system: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    epsilons: tuple[float, ...] | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    epsilons: Budgets | None = None
     place: str = field(default="mechanisms", compare=False)
 
     def __post_init__(self) -> None:
-        """Check the label and the budgets."""
-        text("name", self.name)
-        if self.epsilons is not None:
-            check_entries("epsilons", self.epsilons, validation.positive)
-
-    def describe(self) -> dict[str, Any]:
-        """What runs, without labels, for keys and hashes."""
-        return {"system": self.system, "parameters": dict(self.parameters)}
+        """Check that budgets differ."""
+        check_different("epsilons", self.epsilons or ())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Specification:
-    """A sweep.
+    """A sweep, as :func:`from_table` makes it.
 
     Attributes
     ----------
     datasets, mechanisms, workloads : tuple
-        What is combined: every data set with every mechanism, all asked the same queries.  Data sets are streams of
-        values, or of points in space, not both.
+        Every data set is combined with every mechanism, all asked the same queries.  Data sets are streams of values,
+        or of points in space, not both.
     epsilons : tuple of float
         Budgets, for mechanisms without their own.
     repetitions : int
@@ -80,7 +85,7 @@ class Specification:
     truth : "raw" or "clipped"
         What answers are compared with: the values, or the values clipped at theta (ToPS section 5.3), if theta is
         constant.
-    relative_floor : float, optional
+    relative_floor : float
         Relative errors divide by the truth, but at least by this: in units of the input, or for points a fraction of
         all points present.
     part_cells : int or None
@@ -89,109 +94,82 @@ class Specification:
         A title.
     """
 
-    datasets: tuple[DataSource, ...]
-    mechanisms: tuple[Mechanism, ...]
-    epsilons: tuple[float, ...]
-    workloads: tuple[AnyWorkload, ...] = VALUES.workloads
-    repetitions: int = 1
-    seed: int = 0
-    metrics: tuple[str, ...] = VALUES.metrics
+    datasets: tuple[Any, ...]
+    mechanisms: tuple[Any, ...]
+    workloads: tuple[Any, ...]
+    epsilons: Budgets
+    metrics: Annotated[tuple[str, ...], Meta(min_length=1)]
+    relative_floor: Positive
+    repetitions: Annotated[int, Meta(ge=1, le=2**31)] = 1
+    seed: Annotated[int, Meta(ge=0)] = 0
     truth: str = "raw"
-    relative_floor: float = 1.0
-    part_cells: int | None = None
+    part_cells: Annotated[int, Meta(ge=1, le=10**6)] | None = None
     name: str = "sweep"
 
     def __post_init__(self) -> None:
-        """Check everything but the mechanisms' parameters, which :meth:`check` does when the data are known."""
-        if not self.datasets or not self.mechanisms or not self.workloads:
-            raise ParameterError("a sweep needs datasets, mechanisms and workloads: expected at least one of each")
+        """Check names that must be known, or different."""
         text("name", self.name)
-        check_entries("epsilons", self.epsilons, validation.positive)
-        validation.integer("repetitions", self.repetitions, 1, 2**31)
-        validation.integer("seed", self.seed, 0)
-        validation.choice("truth", self.truth, TRUTHS)
-        validation.positive("relative_floor", self.relative_floor)
-        if self.part_cells is not None:
-            validation.integer("part_cells", self.part_cells, 1, 10**6)
-        for k, each in enumerate(self.datasets):
-            if each.study != self.datasets[0].study:
-                raise ParameterError(
-                    f"datasets[{k}] has {each.study}: expected {self.datasets[0].study}, as datasets[0] has them"
-                )
-        check_entries("metrics", self.metrics, lambda name, each: validation.choice(name, each, self.study.metrics))
-        labels: tuple[tuple[str, list[Any]], ...] = (
-            ("datasets", [each.name for each in self.datasets]),
-            ("workloads", [each.name for each in self.workloads]),
-            ("mechanisms", [(m.name, e) for m in self.mechanisms for e in self.budgets(m)]),
-        )
-        for what, names in labels:
+        check_different("epsilons", self.epsilons)
+        check_different("metrics", self.metrics)
+        validation.choice("truth", self.truth, ("raw", "clipped"))
+        for k, name in enumerate(self.metrics):
+            validation.choice(f"metrics[{k}]", name, self.study.METRICS)
+        labels = {
+            "datasets": [each.name for each in self.datasets],
+            "workloads": [each.name for each in self.workloads],
+            "mechanisms": [(mechanism.name, epsilon) for mechanism, epsilon in self.pairs()],
+        }
+        for key, names in labels.items():
             name, count = Counter(names).most_common(1)[0]
             if count > 1:
-                raise ParameterError(f"{what}: expected different names, there are {count} of {name!r}")
+                raise ParameterError(f"{key}: expected different names, there are {count} of {name!r}")
 
     @property
-    def study(self) -> Study:
-        """What reads, runs and draws sweeps of this kind."""
-        return STUDIES[self.datasets[0].study]
+    def study(self) -> Any:
+        """The module of this kind of streams (``study.py``)."""
+        return STUDIES[_kind(self.datasets[0])]
 
-    def budgets(self, mechanism: Mechanism) -> tuple[float, ...]:
-        """The epsilons that a mechanism runs at."""
-        return self.epsilons if mechanism.epsilons is None else mechanism.epsilons
+    def pairs(self) -> list[tuple[Mechanism, float]]:
+        """Every mechanism at each of its budgets."""
+        return [(each, epsilon) for each in self.mechanisms for epsilon in each.epsilons or self.epsilons]
 
-    def check(self, sizes: Mapping[str, int]) -> None:
-        """Build every mechanism for every data set, at the smallest and the largest budget.
-
-        Parameters
-        ----------
-        sizes : mapping
-            Length of the published part, or number of batches, by the data set's name.
-
-        Raises
-        ------
-        ParameterError
-            Naming the key in the specification.
-        """
+    def check(self, truth: Any) -> None:
+        """Build every mechanism for a loaded data set, at the smallest and the largest budget."""
         for mechanism in self.mechanisms:
-            budgets = self.budgets(mechanism)
-            for data_set in self.datasets:
-                for epsilon in sorted({min(budgets), max(budgets)}):
-                    try:
-                        self.study.check(self, mechanism, data_set, sizes[data_set.name], epsilon)
-                    except FastDPError as error:
-                        raise type(error)(f"{_place_of(str(error), mechanism, data_set)}{error}") from error
+            budgets = mechanism.epsilons or self.epsilons
+            for epsilon in sorted({min(budgets), max(budgets)}):
+                try:
+                    self.study.build(self, mechanism, truth, epsilon)
+                except FastDPError as error:
+                    place = _place_of(str(error).split(" ", 1)[0], mechanism, truth.data_set)
+                    raise type(error)(f"{place}{error}") from error
         for workload in self.workloads:
-            for data_set in self.datasets:
-                workload.check(sizes[data_set.name])
+            workload.check(truth.size)
 
     def table(self) -> dict[str, Any]:
         """Everything as plain values, for the manifest."""
-        return {
-            **{each.name: getattr(self, each.name) for each in fields(self)},
-            "datasets": [each.table() for each in self.datasets],
-            "mechanisms": [
-                {"name": each.name, **each.describe(), "epsilons": each.epsilons} for each in self.mechanisms
-            ],
-            "workloads": [each.table() for each in self.workloads],
+        records = {
+            key: [plain(each) for each in getattr(self, key)] for key in ("datasets", "mechanisms", "workloads")
         }
+        return {**plain(self), **records}
 
 
-def _place_of(message: str, mechanism: Mechanism, data_set: Any) -> str:
+def _kind(data_set: DataSet) -> str:
+    return "points" if isinstance(data_set, points.PointSet) else "values"
+
+
+def _place_of(name: str, mechanism: Mechanism, data_set: DataSet) -> str:
     """The path of the parameter that a message begins with, without its name."""
-    name = message.split(" ", 1)[0]
     if name == "epsilon":
         return "epsilons: " if mechanism.epsilons is None else f"{mechanism.place}.epsilons: "
-    if name in ("bound", "holdout", "max_range") and name not in mechanism.parameters:
+    if name in mechanism.parameters:
+        return f"{mechanism.place}."
+    if name in ("bound", "holdout", "max_range"):
         return f"{data_set.place}.{name}: {mechanism.place}: "
-    if name not in mechanism.parameters:
-        for role, part in mechanism.parameters.items():
-            if isinstance(part, Mapping) and name in part:
-                return f"{mechanism.place}.{role}."
+    for role, part in mechanism.parameters.items():
+        if isinstance(part, Mapping) and name in part:
+            return f"{mechanism.place}.{role}."
     return f"{mechanism.place}."
-
-
-def canonical(value: Any) -> str:
-    """The one text of plain values."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def read_specification(path: str | Path) -> Specification:
@@ -214,53 +192,73 @@ def read_specification(path: str | Path) -> Specification:
         raise type(error)(f"{path}: {error}") from error
 
 
-def from_table(table: Mapping[str, Any]) -> Specification:
+def from_table(table: Table) -> Specification:
     """A specification from the tables of a TOML file."""
+    # NumPy's numbers as Python's, in tables that are made in Python.
+    table = msgspec.to_builtins(table, enc_hook=lambda each: each.item())
     datasets = tuple(_data_sets(table))
-    study = STUDIES[datasets[0].study]
-    accepted = [*(each.name for each in fields(Specification) if each.name != "truth"), *study.own_keys]
-    check_keys(table, "", accepted, ("mechanisms", "epsilons"))
-    rest = {key: value for key, value in table.items() if key not in ("datasets", "mechanisms", "workloads")}
-    for key in ("holdout", "max_range"):
-        rest.pop(key, None)
-    return read(
-        Specification,
-        {"metrics": study.metrics, "relative_floor": study.relative_floor, **rest},
-        "",
-        datasets=datasets,
-        mechanisms=tuple(_mechanisms(table, study.systems)),
-        workloads=tuple(study.read_workload(each, place) for place, each in tables(table, "workloads"))
-        if "workloads" in table
-        else study.workloads,
-    )
+    kinds = [_kind(each) for each in datasets]
+    for k, kind in enumerate(kinds):
+        if kind != kinds[0]:
+            raise ParameterError(f"datasets[{k}] has {kind}: expected {kinds[0]}, as datasets[0] has them")
+    study = STUDIES[kinds[0]]
+    accepted = [each.name for each in fields(Specification) if each.name != "truth"]
+    check_keys(table, "", (*accepted, *study.KEYS), ("mechanisms", "epsilons"))
+    workloads = study.WORKLOADS
+    if "workloads" in table:
+        workloads = tuple(study.read_workload(each, place) for place, each in tables(table, "workloads"))
+    found = {"metrics": study.METRICS, "relative_floor": study.FLOOR, **table}
+    found |= {"datasets": datasets, "mechanisms": tuple(_mechanisms(table, study)), "workloads": workloads}
+    return read(Specification, found, "")
 
 
-def _labelled(name: str, suffix: str) -> str:
-    return f"{name}, {suffix}" if suffix else name
-
-
-def _data_sets(top: Mapping[str, Any]) -> Iterator[DataSource]:
+def _data_sets(top: Table) -> Iterator[DataSet]:
     for place, table in tables(top, "datasets"):
-        check_keys(table, place, tuple(table), ("name",))
+        check_keys(table, place, None, ("name",))
         name = text(f"{place}.name", table["name"])
-        for suffix, chosen in expand(table, place):
-            study = next((each for each in STUDIES.values() if each.claims(chosen)), VALUES)
-            yield study.read_data_set(chosen, place, _labelled(name, suffix), top)
+        for suffix, chosen in _expand(table, place):
+            study = next(each for each in STUDIES.values() if each.claims(chosen))
+            yield study.read_data_set(chosen, place, name + suffix, top)
 
 
-def _mechanisms(top: Mapping[str, Any], systems: Mapping[str, Any]) -> Iterator[Mechanism]:
+def _mechanisms(top: Table, study: Any) -> Iterator[Mechanism]:
     own = ("name", "system", "epsilons")
     for place, table in tables(top, "mechanisms"):
-        check_keys(table, place, tuple(table), ("system",))
-        system = validation.choice(f"{place}.system", table["system"], tuple(systems))
-        check_keys(table, place, (*own, *systems[system].accepted))
+        check_keys(table, place, None, ("system",))
+        system = validation.choice(f"{place}.system", table["system"], tuple(study.SYSTEMS))
+        check_keys(table, place, (*own, *study.SYSTEMS[system].accepted))
         name = text(f"{place}.name", table.get("name", system))
-        budgets = {"epsilons": table["epsilons"]} if "epsilons" in table else {}
-        for suffix, chosen in expand({key: table[key] for key in table if key not in own}, place):
-            given: dict[str, Any] = {
-                "name": _labelled(name, suffix),
-                "system": system,
-                "parameters": chosen,
-                "place": place,
-            }
-            yield read(Mechanism, budgets, place, **given)
+        given = {"system": system, "place": place, **({"epsilons": table["epsilons"]} if "epsilons" in table else {})}
+        for suffix, chosen in _expand({key: table[key] for key in table if key not in own}, place):
+            yield read(Mechanism, {**given, "name": name + suffix, "parameters": chosen}, place)
+
+
+def _expand(table: Table, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every choice of one entry from each list, the last list changing fastest, and a suffix for its label.
+
+    Suffixes name what distinguishes the choice, ", prune=2, smoother=MovingAverage/window=3"; without lists nothing.
+    """
+    with placed(place):
+        found = list(_choices(table, ""))
+    yield from ((", ".join(["", *said]), chosen) for said, chosen in found)
+
+
+def _choices(table: Table, path: str) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    options: list[list[tuple[list[str], Any]]] = []
+    for name, value in table.items():
+        if isinstance(value, list):
+            if not value:
+                raise ParameterError(f"{path}{name} = []: expected a value, or a list that is not empty")
+            options.append([([f"{path}{name}={_summary(each)}"], each) for each in value])
+        else:
+            options.append(list(_choices(value, f"{path}{name}.")) if isinstance(value, Mapping) else [([], value)])
+    for choice in itertools.product(*options):
+        values = (value for _, value in choice)
+        yield [each for said, _ in choice for each in said], dict(zip(table, values, strict=True))
+
+
+def _summary(value: Any) -> str:
+    """A value in one word: of a part its name, and its other fields with theirs."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    return "/".join(str(each) if name == "part" else f"{name}={each}" for name, each in value.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +14,10 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Mean, MovingAverage, Recent
 from fastdp_lab import metrics, sweeps
-from fastdp_lab.sweeps.cells import groups, parts, query_labels, query_seed
-from fastdp_lab.sweeps.data_source import DataSource, load_truth
-from fastdp_lab.sweeps.values.measure import columns, measure, split_errors
-from fastdp_lab.sweeps.values.mechanisms import SYSTEMS, RunResult
-from fastdp_lab.sweeps.values.queries import Workload
-from fastdp_lab.sweeps.values.truth import ValueTruth
-from fastdp_lab.sweeps.work import run_part
+from fastdp_lab.sweeps import SYSTEMS, RunResult
+from fastdp_lab.sweeps.cells import parts, query_seed, run_part
+from fastdp_lab.sweeps.study import DataSet, load_truth
+from fastdp_lab.sweeps.values import Values, Workload, columns, measure, split_errors
 from tests.oracles.sweep import split_error
 
 PREDICT = {
@@ -49,25 +46,19 @@ def test_parts_are_as_defined_and_sum_to_the_error(scene, name) -> None:
     stops = np.array([1, 16, 9, 32, 31, 2300, 2499, 2500, 2500])
     outcome = RunResult(release.range_sum, release.threshold, release.block, smoother)
     errors = release.range_sum(starts, stops) - (scene.prefix[stops] - scene.prefix[starts])
-    split = split_errors(scene, scene.clipped(20.0), outcome, starts, stops, errors)
-    np.testing.assert_allclose(split.noise + split.truncation + split.smoothing, errors, rtol=1e-12, atol=1e-9)
+    split = split_errors(scene, outcome, starts, stops, errors)
+    np.testing.assert_allclose(
+        split["noise"] + split["truncation"] + split["smoothing"], errors, rtol=1e-12, atol=1e-9
+    )
     for k, (start, stop) in enumerate(zip(starts, stops, strict=True)):
         want = split_error(scene.body.tolist(), release.values, 20.0, 16, predict, start, stop)
-        found = (split.noise[k], split.truncation[k], split.smoothing[k])
+        found = (split["noise"][k], split["truncation"][k], split["smoothing"][k])
         np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-6)
-    assert np.any(split.smoothing != 0.0)
-    assert split.smoothing[1] == split.smoothing[3] == 0.0, "whole blocks are not smoothed"
+    assert np.any(split["smoothing"] != 0.0)
+    assert split["smoothing"][1] == split["smoothing"][3] == 0.0, "whole blocks are not smoothed"
 
 
-def test_predictions_without_noise_are_made_once_and_for_any_smoother(scene) -> None:
-    """A smoother that cannot be hashed is asked each time."""
-
-    @dataclass
-    class Own:
-        window: int = 3
-        start = staticmethod(Recent().start)
-        step = staticmethod(Recent().step)
-
+def test_predictions_without_noise_are_made_once(scene) -> None:
     for theta, block, smoother in (
         (20.0, 16, Recent()),
         (20.0, 16, Mean()),
@@ -78,30 +69,27 @@ def test_predictions_without_noise_are_made_once_and_for_any_smoother(scene) -> 
         assert scene.noiseless(theta, block, smoother)[1] is predicted
         sums = np.concatenate([[0.0], np.cumsum(np.clip(scene.body, 0.0, theta))])[::block]
         np.testing.assert_allclose(before, sums, rtol=1e-12)
-        means = np.diff(before) / block
-        want = smoother.step(smoother.start(theta / 2.0, theta), means)[1]
+        want = smoother.step(smoother.start(theta / 2.0, theta), np.diff(before) / block)[1]
         np.testing.assert_array_equal(predicted, [theta / 2.0, *want])
-    own = Own()
-    np.testing.assert_array_equal(scene.noiseless(20.0, 4, own)[1], predicted)
-    assert scene.noiseless(20.0, 4, own)[1] is not predicted
 
 
 def test_clipped_prefixes_are_those_of_clipped_values(scene) -> None:
     ends = np.arange(scene.body.size + 1)
     for theta in (0.0, 0.5, 7.0, 21.5, 1e9):
         naive = np.concatenate([[0.0], np.cumsum(np.clip(scene.body, 0.0, theta))])
-        np.testing.assert_allclose(scene.prefix[ends] - scene.clipped(theta).before(ends), naive, atol=1e-6)
+        np.testing.assert_allclose(scene.clipped(theta, ends), naive, atol=1e-6)
 
 
 def test_rows_are_the_metrics_of_their_queries(small, scene) -> None:
     found = sweeps.from_table(small)
-    queries = found.workloads[0].draw(scene.body.size, 2048, 9)
+    asked = found.workloads[0]
+    range_starts, range_stops, _ = asked.draw(scene.size, 2048, 9)
     release = fastdp.ToPS(0.5, 1657, 500, 2048, seed=2).release(scene.values)
     outcome = RunResult(release.range_sum, release.threshold, release.block, Recent())
     names = columns(found.metrics)
     rows = {label: (count, dict(zip(names, row, strict=True))) for label, count, row in
-            measure(found, scene, queries, outcome)}  # fmt: skip
-    lengths = queries.stops - queries.starts
+            (row[1:] for row in measure(found, scene, asked, 9, outcome))}  # fmt: skip
+    lengths = range_stops - range_starts
     for label, which in (
         ("all", lengths > 0),
         ("[1, 10)", lengths < 10),
@@ -111,7 +99,7 @@ def test_rows_are_the_metrics_of_their_queries(small, scene) -> None:
         if not which.any():
             assert label not in rows
             continue
-        starts, stops = queries.starts[which], queries.stops[which]
+        starts, stops = range_starts[which], range_stops[which]
         truth = np.array([scene.body[a:b].sum() for a, b in zip(starts, stops, strict=True)])
         answers = release.range_sum(starts, stops)
         count, row = rows[label]
@@ -129,32 +117,33 @@ def test_rows_are_the_metrics_of_their_queries(small, scene) -> None:
 def test_clipped_truth_leaves_no_truncation(small, scene) -> None:
     small["truth"] = "clipped"
     found = sweeps.from_table(small)
-    queries = Workload("w", count=40).draw(scene.body.size, 2048, 9)
+    asked = Workload(name="w", count=40)
+    starts, stops, _ = asked.draw(scene.size, 2048, 9)
     release = fastdp.ToPS(0.5, 1657, 500, 2048, seed=2).release(scene.values)
     outcome = RunResult(release.range_sum, release.threshold, release.block, Recent())
-    ((_, _, row),) = measure(found, scene, queries, outcome)
+    ((*_, row),) = measure(found, scene, asked, 9, outcome)
     by_name = dict(zip(columns(found.metrics), row, strict=True))
     clipped = np.minimum(scene.body, release.threshold)
-    truth = np.array([clipped[a:b].sum() for a, b in zip(queries.starts, queries.stops, strict=True)])
+    truth = np.array([clipped[a:b].sum() for a, b in zip(starts, stops, strict=True)])
     assert by_name["truncation_mse"] == 0.0
-    assert by_name["mse"] == pytest.approx(metrics.mse(truth, release.range_sum(queries.starts, queries.stops)))
+    assert by_name["mse"] == pytest.approx(metrics.mse(truth, release.range_sum(starts, stops)))
 
 
 def test_a_timeline_covers_the_stream_once() -> None:
-    queries = Workload("t", "timeline", 7).draw(100, 10, 0)
-    assert queries.starts[0] == 0
-    assert queries.stops[-1] == 100
-    np.testing.assert_array_equal(queries.starts[1:], queries.stops[:-1])
-    assert [label for label, _ in queries.groups] == [str(k) for k in range(7)]
+    starts, stops, groups = Workload(name="t", kind="timeline", count=7).draw(100, 10, 0)
+    assert starts[0] == 0
+    assert stops[-1] == 100
+    np.testing.assert_array_equal(starts[1:], stops[:-1])
+    assert [label for label, _ in groups] == [str(k) for k in range(7)]
 
 
 def test_queries_are_shared_by_mechanisms_and_new_in_each_repetition(small) -> None:
     found = sweeps.from_table(small)
     root, first, second = Key.from_seed(3), *found.datasets
-    free, fixed, renamed = Workload("w"), Workload("w", fixed=True), Workload("renamed")
+    free, fixed, renamed = Workload(name="w"), Workload(name="w", fixed=True), Workload(name="renamed")
 
-    def seed(workload: Workload, data_set: DataSource, repetition: int) -> int:
-        return query_seed(root, workload, query_labels(workload, data_set), repetition)
+    def seed(workload: Workload, data_set: DataSet, repetition: int) -> int:
+        return query_seed(root, workload, data_set, repetition)
 
     seeds = {seed(free, each, k) for each in (first, second) for k in range(3)}
     assert len(seeds) == 6
@@ -168,11 +157,11 @@ def test_a_cell_is_what_the_publisher_releases_under_its_key(small, scene) -> No
     root = Key.from_seed(found.seed)
     starts, stops = np.array([0, 3, 700]), np.array([2500, 900, 701])
     seen = set()
-    for group in groups(found):
+    for group in dict.fromkeys(group for part in parts(found) for group, _ in part.cells):
         if group.data_set != scene.data_set:
             continue
-        setting = group.data_set.setting(scene.body.size, group.epsilon)
-        run = SYSTEMS[group.mechanism.system].prepare(group.mechanism.parameters, setting, scene.values)
+        setting = sweeps.Setting(1657.0, 500, scene.size, 2048, group.epsilon)
+        run = SYSTEMS[group.mechanism.system].build(setting, **group.mechanism.parameters)(scene.values)
         for repetition in (4, 0, 1):
             key = group.key(root, repetition)
             outcome = run(key)
@@ -202,7 +191,7 @@ def test_a_threshold_without_clip_may_exceed_the_bound_and_budgets_may_differ(sc
         "perturber": {"part": "Flat"},
         "publish_epsilon": 2.0,
     }
-    outcome = SYSTEMS["publisher"].prepare(parameters, setting, scene.values)(Key.from_seed(1))
+    outcome = SYSTEMS["publisher"].build(setting, **parameters)(scene.values)(Key.from_seed(1))
     assert outcome.theta > 1657.0
     ones = np.arange(scene.body.size)
     noise = outcome.answer(ones, ones + 1) - scene.body
@@ -213,25 +202,24 @@ def test_a_threshold_without_clip_may_exceed_the_bound_and_budgets_may_differ(sc
 def test_a_threshold_above_the_bound_is_what_the_publisher_releases(small, scene, bound: float) -> None:
     """Values stay within the bound, and so does what the parts of the error presume."""
     parameters = {"threshold": {"part": "PAKQuantile", "p": 0.995, "clip": False}, "perturber": {"part": "Flat"}}
-    narrow = ValueTruth(replace(scene.data_set, bound=bound), scene.values)
+    narrow = Values(replace(scene.data_set, bound=bound), scene.values)
     setting = sweeps.Setting(bound, 500, scene.body.size, 2048, 0.05)
     key = Key.from_seed(1)
-    outcome = SYSTEMS["publisher"].prepare(parameters, setting, scene.values)(key)
+    outcome = SYSTEMS["publisher"].build(setting, **parameters)(scene.values)(key)
     parts = {"threshold": fastdp.thresholds.PAKQuantile(0.995, clip=False), "perturber": fastdp.perturbers.Flat()}
     publisher = fastdp.StreamPublisher(**parts, epsilon=0.05, bound=bound, holdout=500, max_range=2048, key=key)
     release = publisher.release(scene.values)
-    queries = Workload("w", count=40).draw(scene.body.size, 2048, 9)
+    asked = Workload(name="w", count=40)
+    starts, stops, _ = asked.draw(scene.size, 2048, 9)
     assert outcome.theta == release.threshold > bound
-    np.testing.assert_array_equal(
-        outcome.answer(queries.starts, queries.stops), release.range_sum(queries.starts, queries.stops)
-    )
+    np.testing.assert_array_equal(outcome.answer(starts, stops), release.range_sum(starts, stops))
     exact = {**parameters, "publish_epsilon": 1e6}
-    run, ratios = SYSTEMS["publisher"].prepare(exact, setting, scene.values), []
+    run, ratios = SYSTEMS["publisher"].build(setting, **exact)(scene.values), []
     for seed in range(12):
         truncated = run(Key.from_seed(seed))
-        ((_, _, row),) = measure(sweeps.from_table(small), narrow, queries, truncated)
+        ((*_, row),) = measure(sweeps.from_table(small), narrow, asked, 9, truncated)
         by_name = dict(zip(columns(sweeps.from_table(small).metrics), row, strict=True))
-        noise = 2.0 * (truncated.theta / 1e6) ** 2 * np.mean(queries.stops - queries.starts)
+        noise = 2.0 * (truncated.theta / 1e6) ** 2 * np.mean(stops - starts)
         ratios.append(by_name["noise_mse"] / noise)
     assert np.mean(ratios) == pytest.approx(1.0, rel=0.5)
 
@@ -239,10 +227,10 @@ def test_a_threshold_above_the_bound_is_what_the_publisher_releases(small, scene
 def test_blocks_that_follow_the_stream_have_no_parts_of_noise(small, scene) -> None:
     parameters = {"threshold": {"part": "NoisyMax"}, "perturber": {"part": "Blocks"}}
     setting = sweeps.Setting(1657.0, 500, scene.body.size, 2048, 1.0)
-    outcome = SYSTEMS["publisher"].prepare(parameters, setting, scene.values)(Key.from_seed(1))
-    queries = Workload("w", count=40).draw(scene.body.size, 2048, 9)
+    outcome = SYSTEMS["publisher"].build(setting, **parameters)(scene.values)(Key.from_seed(1))
+    asked = Workload(name="w", count=40)
     found = sweeps.from_table(small)
-    ((_, _, row),) = measure(found, scene, queries, outcome)
+    ((*_, row),) = measure(found, scene, asked, 9, outcome)
     by_name = dict(zip(columns(found.metrics), row, strict=True))
     assert np.isnan(by_name["noise_mse"])
     assert np.isnan(by_name["smoothing_mse"])
@@ -259,35 +247,34 @@ def test_renewed_thresholds_have_no_parts(small, scene) -> None:
     ]
     small["max_range"] = 256
     found = sweeps.from_table(small)
-    setting = found.datasets[1].setting(scene.body.size, 1.0)
+    setting = sweeps.Setting(1657.0, 500, scene.size, 256, 1.0)
     parameters = found.mechanisms[0].parameters
-    outcome = SYSTEMS["tops"].prepare(parameters, setting, scene.values)(Key.from_seed(1))
-    queries = Workload("w", count=9).draw(scene.body.size, 256, 1)
-    ((_, _, row),) = measure(found, scene, queries, outcome)
+    outcome = SYSTEMS["tops"].build(setting, **parameters)(scene.values)(Key.from_seed(1))
+    asked = Workload(name="w", count=9)
+    ((*_, row),) = measure(found, scene, asked, 9, outcome)
     by_name = dict(zip(columns(found.metrics), row, strict=True))
     assert np.isnan(by_name["noise_mse"])
     assert by_name["mse"] > 0.0
     with pytest.raises(ParameterError, match="no one threshold to clip at"):
-        next(measure(replace(found, truth="clipped"), scene, queries, outcome))
+        next(measure(replace(found, truth="clipped"), scene, asked, 1, outcome))
     with pytest.raises(ParameterError, match=r"^mechanisms\[0\]\.renewal = .* where truth = 'clipped'"):
-        replace(found, truth="clipped").check(dict.fromkeys(("POS, order=iid", "POS, order=bursty"), 2500))
+        replace(found, truth="clipped").check(scene)
 
 
 def test_the_threshold_sees_the_hold_out_and_nothing_else(small) -> None:
     values = np.concatenate([np.full(500, 3.0), np.full(500, 90.0)])
     setting = sweeps.Setting(100.0, 500, 500, 2048, 1.0)
     parameters = {"threshold": {"part": "TruePercentile", "p": 0.999}, "perturber": {"part": "Flat"}}
-    run = SYSTEMS["publisher"].prepare(parameters, setting, values)
+    run = SYSTEMS["publisher"].build(setting, **parameters)(values)
     assert run(Key.from_seed(1)).theta == pytest.approx(3.0)
     values[0] = 7.0
     parameters["threshold"]["p"] = 1.0 - 1e-9
-    assert SYSTEMS["publisher"].prepare(parameters, setting, values)(Key.from_seed(1)).theta == pytest.approx(7.0)
+    assert SYSTEMS["publisher"].build(setting, **parameters)(values)(Key.from_seed(1)).theta == pytest.approx(7.0)
 
 
 def test_a_length_class_begins_with_its_first_length() -> None:
-    queries = Workload("w", count=60, classes=(2, 3)).draw(4, 3, 1)
-    lengths = queries.stops - queries.starts
-    members = dict(queries.groups)
+    starts, stops, groups = Workload(name="w", count=60, classes=(2, 3)).draw(4, 3, 1)
+    lengths, members = stops - starts, dict(groups)
     for length, label in ((1, "[1, 2)"), (2, "[2, 3)"), (3, "[3, ...)")):
         np.testing.assert_array_equal(members[label], np.flatnonzero(lengths == length))
 
@@ -295,8 +282,8 @@ def test_a_length_class_begins_with_its_first_length() -> None:
 def test_a_worker_with_other_values_refuses(small) -> None:
     found = sweeps.from_table(small)
     part = next(parts(found))
-    scene = load_truth(part.ranges[0].group.data_set, Path())
-    assert run_part(found, part, Path(), scene.digest) == run_part(found, part, Path())
+    digest = load_truth(part.cells[0][0].data_set, Path()).facts["sha256"]
+    assert repr(run_part(found, part, Path(), digest)) == repr(run_part(found, part, Path()))
     with pytest.raises(DataError, match="a worker has other values"):
         run_part(found, part, Path(), "0" * 32)
 
@@ -305,8 +292,7 @@ def test_a_worker_with_other_values_refuses(small) -> None:
 def test_baselines_of_w_event_privacy_run_by_name(scene, name) -> None:
     setting = sweeps.Setting(1657.0, 500, scene.body.size, 1024, 1.0)
     stream = np.concatenate([np.full(500, 3.0), scene.body])
-    SYSTEMS[name].check({"contributions": 8}, setting)
-    outcome = SYSTEMS[name].prepare({"contributions": 8}, setting, stream)(Key.from_seed(2))
+    outcome = SYSTEMS[name].build(setting, contributions=8)(stream)(Key.from_seed(2))
     scheme = name.rpartition("-")[2]
     expected = experiments_w_event(scheme, stream)[500:]
     assert outcome.answer(np.array([0, 3]), np.array([2500, 9])).tolist() == [
@@ -323,11 +309,12 @@ def experiments_w_event(scheme: str, stream: np.ndarray) -> np.ndarray:
 def test_values_protected_together_share_epsilon_in_sweeps(scene, name) -> None:
     setting = sweeps.Setting(1657.0, 500, scene.body.size, 1024, 1.0)
     stream = np.concatenate([scene.body[:500], scene.body])
-    outcome = SYSTEMS[name].prepare({"contributions": 4}, setting, stream)(Key.from_seed(2))
+    outcome = SYSTEMS[name].build(setting, contributions=4)(stream)(Key.from_seed(2))
     kind = {"tops": fastdp.ToPS, "adaptive": fastdp.Adaptive}[name]
     release = kind(1.0, 1657.0, 500, 1024, contributions=4, key=Key.from_seed(2)).release(stream)
     ends = np.array([0]), np.array([900])
     assert outcome.theta == release.threshold
-    assert outcome.answer(*ends) == release.range_sum(*ends, **({"revised": True} if name == "adaptive" else {}))
+    revised = {"revised": True} if name == "adaptive" else {}
+    assert outcome.answer(*ends) == release.range_sum(*ends, **revised)
     with pytest.raises(ParameterError, match="contributions = 4: expected no threshold_epsilon"):
-        SYSTEMS["tops"].check({"contributions": 4, "publish_epsilon": 0.5}, setting)
+        SYSTEMS["tops"].build(setting, contributions=4, publish_epsilon=0.5)

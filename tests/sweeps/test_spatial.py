@@ -17,12 +17,9 @@ from fastdp.randomness.key import Key
 from fastdp.spatial import Box
 from fastdp_lab import sweeps
 from fastdp_lab.datasets import concentric_circles, made_up_check_ins, made_up_pickups
-from fastdp_lab.sweeps.cells import groups, query_labels, query_seed
-from fastdp_lab.sweeps.data_source import load_truth
-from fastdp_lab.sweeps.drawing import Table
-from fastdp_lab.sweeps.figures import draw_all
-from fastdp_lab.sweeps.points import figures as spatial_figures
+from fastdp_lab.sweeps.cells import parts, query_seed
 from fastdp_lab.sweeps.runner import check_data
+from fastdp_lab.sweeps.study import load_truth
 
 SPATIAL: dict[str, Any] = {
     "name": "spatial",
@@ -221,16 +218,16 @@ def test_numbers_are_those_of_the_publisher_under_the_cell_s_key(finished) -> No
     """By hand: the stream, the boxes, the noise, and the formulas of section 5.4."""
     found, table = sweeps.from_table(SPATIAL), sweeps.load(finished)
     root = Key.from_seed(3)
-    group = next(
-        each for each in groups(found) if each.mechanism.parameters.get("counter") == {"part": "Block", "size": 4}
-    )
+    block = {"part": "Block", "size": 4}
+    numbered = ((part.first + k, *cell) for part in parts(found) for k, cell in enumerate(part.cells))
+    begin, group = next((k, each) for k, each, _ in numbered if each.mechanism.parameters.get("counter") == block)
     stream = concentric_circles(600, batch=90, deletion=True, seed=7)
     publisher = PHDStream(Box((-1.25, -1.25), (1.25, 1.25)), group.epsilon, Block(4), key=group.key(root, 1))
     publisher.advance(stream.initial)
     workload = found.workloads[0]
-    seed = query_seed(root, workload, query_labels(workload, group.data_set), 1)
+    seed = query_seed(root, workload, group.data_set, 1)
     boxes = workload.draw(group.data_set.box, seed)
-    rows = table[(table["cell"] == group.begin + 1) & (table["workload"] == "boxes")]
+    rows = table[(table["cell"] == begin + 1) & (table["workload"] == "boxes")]
     assert rows["time"].unique().tolist() == [0.0, 3.0, 6.0, 9.0]
     assert rows["group"].tolist() == 4 * ["small", "medium", "large"]
     at = 0
@@ -256,7 +253,7 @@ def test_numbers_are_those_of_the_publisher_under_the_cell_s_key(finished) -> No
             assert row["mae"] == pytest.approx(error.mean())
             assert row["mse"] == pytest.approx((error**2).mean())
             assert row["relative_error"] == pytest.approx(np.mean(error / np.maximum(truth, 0.001 * len(points))))
-    asked = table[(table["cell"] == group.begin + 1) & (table["workload"] == "tree")]
+    asked = table[(table["cell"] == begin + 1) & (table["workload"] == "tree")]
     assert asked["time"].tolist() == [0.0, 5.0]
 
 
@@ -320,10 +317,9 @@ def test_a_failing_cell_is_recorded(spatial, tmp_path, monkeypatch) -> None:
     def fail(*arguments, **options):
         raise ZeroDivisionError("no")
 
-    monkeypatch.setitem(sweeps.SPATIAL_SYSTEMS, "broken", sweeps.SpatialSystem(fail, ()))
+    monkeypatch.setitem(sweeps.SPATIAL_SYSTEMS, "broken", sweeps.System(lambda domain, epsilon: fail))
     spatial["mechanisms"] = [{"name": "broken", "system": "broken"}, spatial["mechanisms"][2]]
     found = sweeps.from_table(spatial)
-    monkeypatch.setattr(sweeps.SpatialSystem, "check", lambda *_: None)
     table = sweeps.load(sweeps.run(found, tmp_path / "out"))
     failed = table[table["error"].notna()]
     assert set(failed["mechanism"]) == {"broken"}
@@ -333,33 +329,24 @@ def test_a_failing_cell_is_recorded(spatial, tmp_path, monkeypatch) -> None:
 
 def test_an_estimate(spatial, finished) -> None:
     guess = sweeps.estimate(sweeps.from_table(spatial))
-    assert guess.cells == 72
-    assert guess.rows > 72
-    assert guess.table_bytes > (finished / "results.parquet").stat().st_size / 2
+    assert guess["cells"] == 72
+    assert guess["rows"] > 72
+    assert guess["table_bytes"] > (finished / "results.parquet").stat().st_size / 2
 
 
 def test_pictures_from_result_files_alone(finished, tmp_path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    names = {name for name, _ in spatial_figures.draw(Table(finished), ["relative_error"], "all")}
+    drawn = sweeps.draw(finished, tmp_path / "all", metrics=["relative_error"], formats=["svg"])
+    names = {path.stem for path in drawn}
     classes = ("small", "medium", "large", "large_tree")
     kinds = [f"relative_error{kind}_{name}" for name in classes for kind in ("", "_over_time")]
     kinds += ["total_over_time", "total_over_time_tree", "map_0", "map_1"]
     assert names == set(kinds)
-    some = draw_all(finished, tmp_path / "some", metrics=["mse"], group="small", formats=["png"])
+    some = sweeps.draw(finished, tmp_path / "some", metrics=["mse"], group="small", formats=["png"])
     assert [path.name for path in some] == [
         *("mse_over_time_small.png", "mse_small.png", "total_over_time.png", "map_0.png", "map_1.png")
     ]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in some)
-
-
-def test_averages_over_time(finished) -> None:
-    table, frame = Table(finished), sweeps.load(finished)
-    rows = (frame["workload"] == "boxes").to_numpy()
-    means = table.averaged(rows, ["mse"])
-    want = frame[rows].groupby(["cell", "group"])["mse"].mean()
-    for cell, group, mse in zip(means["cell"], means["group"], means["mse"], strict=True):
-        assert mse == pytest.approx(want[cell, group])
-    assert means["cell"].size == want.size
 
 
 @pytest.mark.parametrize("make", [made_up_pickups, made_up_check_ins])

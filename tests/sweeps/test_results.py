@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import math
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,9 +11,8 @@ import pytest
 from fastdp.errors import DataError, FastDPError
 from fastdp.files.parquet_reader import read_table
 from fastdp_lab import sweeps
-from fastdp_lab.sweeps.drawing import quartiles, ticks_of
-from fastdp_lab.sweeps.figures import draw_all
-from fastdp_lab.sweeps.results import _column, pack_rows
+from fastdp_lab.sweeps.figures import Sweep, averaged, curves, looks, ticks_of
+from fastdp_lab.sweeps.results import PARTS, part_path, schema_of, write_part
 
 
 @pytest.fixture
@@ -64,16 +60,6 @@ def test_pandas_polars_and_duckdb_read_the_file_without_us(finished) -> None:
     np.testing.assert_allclose([mean for _, mean in found], means)
 
 
-def test_without_pandas_a_dict_of_arrays(finished, monkeypatch) -> None:
-    want = sweeps.load(finished)
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    found = sweeps.load(finished)
-    assert isinstance(found, dict)
-    assert list(found) == list(want.columns)
-    np.testing.assert_array_equal(found["mae"], want["mae"])
-    assert found["mechanism"].tolist() == want["mechanism"].tolist()
-
-
 def test_the_manifest_says_what_was_run(finished, small) -> None:
     manifest = sweeps.read_manifest(finished)
     assert manifest["seed"] == small["seed"]
@@ -105,14 +91,14 @@ def test_pictures_of_everything(small, tmp_path) -> None:
     # From result files alone.
     moved = tmp_path / "moved"
     shutil.move(finished, moved)
-    drawn = draw_all(moved, tmp_path / "pictures")
+    drawn = sweeps.draw(moved, tmp_path / "pictures")
     names = {path.name for path in drawn}
     kinds = ("mse", "mae", "mmse", "mmae", "relative_error", "parts", "threshold", "stream_timeline")
     assert names == {f"{kind}.{suffix}" for kind in kinds for suffix in ("png", "svg")}
     for path in drawn:
         content = path.read_bytes()
         assert content.startswith(b"\x89PNG") if path.suffix == ".png" else b"</svg>" in content
-    some = draw_all(moved, tmp_path / "some", metrics=["mae"], group="[1000, ...)", formats=["png"])
+    some = sweeps.draw(moved, tmp_path / "some", metrics=["mae"], group="[1000, ...)", formats=["png"])
     assert {path.name for path in some} == {"mae.png", "parts.png", "threshold.png", "stream_timeline.png"}
 
 
@@ -125,7 +111,7 @@ def test_pictures_of_everything(small, tmp_path) -> None:
 )
 def test_pictures_that_cannot_be_drawn(finished, tmp_path, options, said) -> None:
     with pytest.raises(FastDPError, match=said):
-        draw_all(finished, tmp_path / "pictures", **options)
+        sweeps.draw(finished, tmp_path / "pictures", **options)
     assert not (tmp_path / "pictures").exists()
 
 
@@ -134,7 +120,7 @@ def test_a_group_that_is_not_there_is_refused(small, tmp_path) -> None:
     del small["workloads"][1]
     folder = sweeps.run(sweeps.from_table(small), tmp_path / "out")
     with pytest.raises(DataError, match=r"group = 'short': expected one of 'all', '\["):
-        draw_all(folder, tmp_path / "pictures", group="short")
+        sweeps.draw(folder, tmp_path / "pictures", group="short")
 
 
 def test_a_panel_on_synthetic_data_says_so(small, tmp_path, monkeypatch) -> None:
@@ -143,17 +129,25 @@ def test_a_panel_on_synthetic_data_says_so(small, tmp_path, monkeypatch) -> None
     folder = sweeps.run(sweeps.from_table(small), tmp_path / "out")
     titles = []
     monkeypatch.setattr(figure, "savefig", lambda self, *_, **__: titles.extend(ax.get_title() for ax in self.axes))
-    draw_all(folder, tmp_path / "pictures", formats=["png"])
+    sweeps.draw(folder, tmp_path / "pictures", formats=["png"])
     named = [title for title in titles if "POS" in title]
     assert len(named) >= 8
     assert all("(synthetic)" in title for title in named)
 
 
-def test_quartiles_leave_out_what_is_missing() -> None:
-    x, spread = quartiles(np.array([1.0, 2.0, 1.0, 1.0]), np.array([3.0, np.nan, 1.0, 2.0]))
-    assert x.tolist() == [1.0]
-    np.testing.assert_allclose(spread[:, 0], [1.5, 2.0, 2.5])
-    assert quartiles(np.array([1.0]), np.array([np.nan]))[1].shape == (3, 0)
+def test_curves_leave_out_missing_numbers() -> None:
+    pandas, figure = pytest.importorskip("pandas"), pytest.importorskip("matplotlib.figure").Figure()
+    rows = pandas.DataFrame({"mechanism": "a", "epsilon": [1.0, 2.0, 1.0, 1.0], "mse": [3.0, np.nan, 1.0, 2.0]})
+    handles = curves(figure.subplots(), rows, "epsilon", "mse", looks(["a", "b"]))
+    assert list(handles) == ["a"]
+    assert handles["a"].get_xydata().tolist() == [[1.0, 2.0]]
+
+
+def test_averages_over_time() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"cell": [1, 1, 1, 2], "group": ["x", "y", "x", "x"], "mse": [1.0, 5.0, np.nan, 7.0]})
+    means = averaged(rows, "mse")
+    assert means[["cell", "group", "mse"]].to_numpy().tolist() == [[1, "x", 1.0], [1, "y", 5.0], [2, "x", 7.0]]
 
 
 def test_ticks_do_not_touch() -> None:
@@ -162,37 +156,23 @@ def test_ticks_do_not_touch() -> None:
     assert ticks_of(set()) == []
 
 
-def test_what_does_not_exist_is_null() -> None:
+def test_missing_numbers_are_null(small, tmp_path) -> None:
     """Databases take NaN for a number, and the largest."""
-    failed = (0, "a", "b", 1.0, 0, math.nan, None, None, 0, math.nan, "ValueError: x")
-    table = read_table(
-        io.BytesIO(pack_rows(("mse",), [failed, (1, "a", "b", 1.0, 1, 2.0, "w", "all", 3, 4.0, None)]))
-    )
-    assert table.column("mse").to_pylist() == [None, 4.0]
+    small["metrics"] = ["mse"]
+    schema = schema_of(sweeps.from_table(small))
+    failed = (0, "a", "b", 1.0, 0, math.nan, None, None, 0, *[math.nan] * 3, "ValueError: x")
+    (tmp_path / PARTS).mkdir()
+    write_part(tmp_path, "x", schema, [failed, (1, "a", "b", 1.0, 1, 2.0, "w", "all", 3, 3.0, 4.0, 5.0, None)])
+    table = read_table(part_path(tmp_path, "x"))
+    assert table.schema == schema
+    assert table.column("mse").to_pylist() == [None, 5.0]
     assert table.column("threshold").to_pylist() == [None, 2.0]
+    assert table.column("workload").to_pylist() == [None, "w"]
 
 
-def test_columns_are_what_arrow_makes_of_them() -> None:
-    """Without its conversion of lists, which imports pandas."""
-    arrow = pytest.importorskip("pyarrow")
-    texts = ["a", None, "", "zwölf", None, "12"]
-    numbers = [1.5, math.nan, -0.0, math.inf, 0.0, math.nan]
-    whole = [0, 2**31 - 1, -1, 7, 8, 9]
-    for rows in (slice(None), slice(0, 1), slice(1, 2), slice(0, 0)):
-        assert _column("string", texts[rows]).equals(arrow.array(texts[rows], arrow.string()))
-        missing = np.isnan(np.array(numbers[rows], np.float64))
-        assert _column("float64", numbers[rows]).equals(arrow.array(numbers[rows], arrow.float64(), mask=missing))
-        for kind in ("int64", "int32"):
-            assert _column(kind, whole[rows]).equals(arrow.array(whole[rows], arrow.type_for_alias(kind)))
-    for found in (_column("string", texts), _column("float64", numbers), _column("int32", whole)):
-        found.validate(full=True)
-
-
-def test_a_worker_does_not_import_pandas() -> None:
-    """Which would take it longer than hundreds of small cells."""
-    row = (0, "a", "b", 1.0, 0, 1.0, "w", "all", 1, 2.0, None)
-    program = (
-        "import sys; from fastdp_lab.sweeps.results import pack_rows; "
-        f"assert pack_rows(('mse',), [{row!r}]); sys.exit('pandas' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+def test_every_cell_failed(small, tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sweeps.SYSTEMS, "topl", sweeps.System(lambda setting: lambda values: None))
+    small["mechanisms"] = [{"system": "topl"}]
+    folder = sweeps.run(sweeps.from_table(small), tmp_path / "out")
+    with pytest.raises(DataError, match="every cell failed"):
+        Sweep(folder)

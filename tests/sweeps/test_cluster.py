@@ -15,7 +15,7 @@ import pytest
 
 from fastdp.errors import StateError
 from fastdp_lab import sweeps
-from fastdp_lab.sweeps.folder import SweepFolder
+from fastdp_lab.sweeps import results, runner
 from tests.shared import python
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed (pip install 'fastdp-streams[lab]')")
@@ -25,8 +25,6 @@ pytestmark = [pytest.mark.filterwarnings("ignore")]
 
 
 def test_a_cluster_with_a_killed_worker_gives_the_same_bytes(small, tmp_path, digest, monkeypatch) -> None:
-    from fastdp_lab.sweeps.cluster import dask_executor
-
     # Nannies start their workers as processes that must find both packages.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in __import__("sys").path if path))
     small["repetitions"], small["part_cells"] = 20, 4
@@ -39,63 +37,36 @@ def test_a_cluster_with_a_killed_worker_gives_the_same_bytes(small, tmp_path, di
         victims = [nanny.pid for nanny in cluster.workers.values()]
         assert len(set(victims)) == 3
 
-        write, stored = SweepFolder.write_part, []
+        write, stored = results.write_part, []
 
-        def killing(self: SweepFolder, name: str, content: bytes) -> None:
-            write(self, name, content)
-            stored.append(name)
+        def killing(*arguments) -> None:
+            write(*arguments)
+            stored.append(arguments)
             if len(stored) == 10:
                 os.kill(victims[0], signal.SIGKILL)
 
-        monkeypatch.setattr(SweepFolder, "write_part", killing)
-        with dask_executor(cluster.scheduler_address) as (executor, cores):
-            assert cores() == 3
-            sweeps.run(found, out, executor=executor, workers=cores)
+        monkeypatch.setattr(results, "write_part", killing)
+        with sweeps.cluster(cluster.scheduler_address) as executor:
+            sweeps.run(found, out, executor=executor)
     assert len(stored) == 120, "the worker died in the middle"
     assert digest(out) == digest(alone)
 
 
 def test_no_scheduler(monkeypatch) -> None:
-    from fastdp_lab.sweeps import cluster
-
-    monkeypatch.setattr(cluster, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(runner, "TIMEOUT_SECONDS", 0.2)
     with (
         pytest.raises(StateError, match="no answer"),
-        cluster.dask_executor("tcp://127.0.0.1:9"),
+        sweeps.cluster("tcp://127.0.0.1:9"),
     ):
         pass
 
 
-def test_a_scheduler_that_dies_before_it_is_asked_for_its_cores(monkeypatch) -> None:
-    """The client's timeout is a lost scheduler too, as a lost task is."""
-    from fastdp_lab.sweeps import cluster
-
-    class Impatient(distributed.Client):
-        """When it has found its scheduler."""
-
-        def __init__(self, *arguments: object, **options: object) -> None:
-            super().__init__(*arguments, **options)
-            self.rpc.timeout = 1
-
-    monkeypatch.setattr(distributed, "Client", Impatient)
-    with (
-        distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50) as local,
-        cluster.dask_executor(local.scheduler_address) as (_, cores),
-    ):
-        assert cores() == 1
-        local.close()
-        with pytest.raises(cluster.lost_errors()):
-            cores()
-
-
 def test_all_logs_of_dask_are_silent_while_a_sweep_runs(monkeypatch) -> None:
     """Which of them tells of a lost scheduler depends on the moment."""
-    from fastdp_lab.sweeps import cluster
-
     logs = [logging.getLogger(f"distributed{each}") for each in ("", ".batched", ".client", ".core", ".comm.tcp")]
     before = [log.getEffectiveLevel() for log in logs]
     monkeypatch.setattr(distributed, "Client", MagicMock())
-    with cluster.dask_executor("tcp://127.0.0.1:9"):
+    with sweeps.cluster("tcp://127.0.0.1:9"):
         assert not any(log.isEnabledFor(logging.ERROR) for log in logs)
     assert [log.getEffectiveLevel() for log in logs] == before
 

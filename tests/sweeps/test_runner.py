@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import importlib
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -22,13 +21,9 @@ import numpy as np
 import pytest
 
 from fastdp.errors import DataError, FastDPError, StateError
-from fastdp.files import durable
 from fastdp_lab import sweeps
-from fastdp_lab.sweeps import folder as folder_module
-from fastdp_lab.sweeps import runner
-from fastdp_lab.sweeps.cells import parts
-from fastdp_lab.sweeps.folder import SweepFolder
-from fastdp_lab.sweeps.values import mechanisms
+from fastdp_lab.sweeps import results, runner
+from fastdp_lab.sweeps.study import load_truth
 from tests.shared import python
 
 
@@ -134,12 +129,8 @@ def _parts(folder: Path) -> int:
 
 def test_killed_between_the_table_and_the_end(small, tmp_path, digest, undisturbed, monkeypatch) -> None:
     found = sweeps.from_table(small)
-
-    def die(self) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(SweepFolder, "finish", die)
+        patch.setattr(results, "finish", stop)
         with pytest.raises(KeyboardInterrupt):
             sweeps.run(found, tmp_path / "out")
     monkeypatch.setattr(runner, "run_part", None)
@@ -149,19 +140,29 @@ def test_killed_between_the_table_and_the_end(small, tmp_path, digest, undisturb
     sweeps.run(found, folder)
 
 
+def stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def begun(found: sweeps.Specification, folder: Path, data: Path = Path()) -> Path:
+    """A sweep of which all parts are there, but no table."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "merge_parts", stop)
+        with pytest.raises(KeyboardInterrupt):
+            sweeps.run(found, folder, data=data)
+    return folder
+
+
 def test_half_written_files_are_removed(small, tmp_path, digest, undisturbed) -> None:
-    out = tmp_path / "out"
-    (out / "parts").mkdir(parents=True)
     found = sweeps.from_table(small)
-    with SweepFolder(tmp_path / "other", found, runner.check_data(found, Path())).locked():
-        pass
-    (tmp_path / "other" / "parts" / ".x.parquet.0.tmp").write_bytes(b"half")
-    folder = sweeps.run(found, tmp_path / "other")
-    assert digest(folder) == undisturbed
-    assert not list((folder / "parts").iterdir())
+    out = begun(found, tmp_path / "out")
+    (out / "parts" / ".x.parquet.0.tmp").write_bytes(b"half")
+    assert digest(sweeps.run(found, out)) == undisturbed
+    assert not list((out / "parts").iterdir())
+    (tmp_path / "other" / "parts").mkdir(parents=True)
     with pytest.raises(DataError, match="holds parts: expected an empty folder"):
-        sweeps.run(found, out)
-    assert [each.name for each in out.iterdir()] == ["parts"]
+        sweeps.run(found, tmp_path / "other")
+    assert [each.name for each in (tmp_path / "other").iterdir()] == ["parts"]
 
 
 def test_a_folder_holds_one_sweep_of_the_same_data(small, tmp_path) -> None:
@@ -179,62 +180,52 @@ def test_a_folder_holds_one_sweep_of_the_same_data(small, tmp_path) -> None:
 
 
 def test_one_runner_at_a_time(small, tmp_path) -> None:
-    pytest.importorskip("fcntl", reason="files cannot be locked here")
     found = sweeps.from_table(small)
-    folder = SweepFolder(tmp_path / "out", found, runner.check_data(found, Path()))
-    with folder.locked(), pytest.raises(StateError, match="another sweep writes to this folder"):
+    data = runner.check_data(found, Path())
+    with (
+        results.opened(tmp_path / "out", found, data),
+        pytest.raises(StateError, match="another sweep writes to this folder"),
+    ):
         sweeps.run(found, tmp_path / "out")
 
 
-def test_two_starters_of_one_new_folder(small, tmp_path, digest, undisturbed) -> None:
-    """What the second one knew before the lock was his counts for nothing."""
+def test_sessions_of_one_folder(small, tmp_path, digest, undisturbed) -> None:
+    """The manifest is read under the lock: a second starter sees the first one's session."""
     found = sweeps.from_table(small)
     data = runner.check_data(found, Path())
-    first, second = (SweepFolder(tmp_path / "out", found, data) for _ in range(2))
-    with first.locked():
-        first.begin_session({"cells": 1})
-        first.end_session(2.5)
-    with second.locked():
-        assert second.manifest["sessions"][0]["seconds"] == 2.5
-        second.begin_session({"cells": 3})
+    for cells in (1, 3):
+        with (
+            results.opened(tmp_path / "out", found, data) as manifest,
+            results.session(tmp_path / "out", manifest, {"cells": cells}),
+        ):
+            pass
     folder = sweeps.run(found, tmp_path / "out")
-    assert [each["cells"] for each in sweeps.read_manifest(folder)["sessions"]] == [1, 3, 120]
+    sessions = sweeps.read_manifest(folder)["sessions"]
+    assert [each["cells"] for each in sessions] == [1, 3, 120]
+    assert all(each["seconds"] is not None for each in sessions)
     assert digest(folder) == undisturbed
-    small["epsilons"] = [0.3]
-    other = sweeps.from_table(small)
-    with pytest.raises(DataError, match="holds another sweep"), SweepFolder(folder, other, data).locked():
-        pass
 
 
-def test_only_parts_of_the_sweep_are_loaded(small, tmp_path, monkeypatch) -> None:
-    found = sweeps.from_table(small)
-    with monkeypatch.context() as patch:
-        patch.setattr(runner, "merge_parts", None)
-        with pytest.raises(TypeError):
-            sweeps.run(found, tmp_path / "out")
-    whole = sweeps.load(tmp_path / "out")
-    some = next((tmp_path / "out" / "parts").glob("*.parquet"))
+def test_only_parts_of_the_sweep_are_loaded(small, tmp_path) -> None:
+    out = begun(sweeps.from_table(small), tmp_path / "out")
+    whole = sweeps.load(out)
+    some = next((out / "parts").glob("*.parquet"))
     (some.parent / "stranger.parquet").write_bytes(some.read_bytes())
-    assert len(sweeps.load(tmp_path / "out")) == len(whole)
+    assert len(sweeps.load(out)) == len(whole)
 
 
 def test_another_version_does_not_go_on(small, tmp_path, monkeypatch) -> None:
     found = sweeps.from_table(small)
-    data = runner.check_data(found, Path())
     with monkeypatch.context() as patch:
-        patch.setattr(folder_module, "__version__", "0.0.1")
-        with SweepFolder(tmp_path / "out", found, data).locked():
-            pass
+        patch.setattr(results.fastdp, "__version__", "0.0.1")
+        begun(found, tmp_path / "out")
     with pytest.raises(DataError, match=r"begun by fastdp 0\.0\.1, this is .*expected that version, or a new folder"):
         sweeps.run(found, tmp_path / "out")
 
 
-def test_damaged_parts_are_run_again(small, tmp_path, digest, undisturbed, monkeypatch) -> None:
+def test_damaged_parts_are_run_again(small, tmp_path, digest, undisturbed) -> None:
     found = sweeps.from_table(small)
-    with monkeypatch.context() as patch:
-        patch.setattr(runner, "merge_parts", None)
-        with pytest.raises(TypeError):
-            sweeps.run(found, tmp_path / "out")
+    begun(found, tmp_path / "out")
     paths = sorted((tmp_path / "out" / "parts").glob("*.parquet"))
     content = paths[2].read_bytes()
     paths[2].write_bytes(content[: len(content) // 2])
@@ -257,34 +248,31 @@ def test_damaged_parts_are_run_again(small, tmp_path, digest, undisturbed, monke
 
 
 def test_parts_that_are_always_damaged_end_the_sweep(small, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(runner, "run_part", lambda *_: b"not Parquet")
-    with pytest.warns(RuntimeWarning), pytest.raises(DataError, match="damaged; expected a part"):
+    monkeypatch.setattr(results, "write_part", lambda folder, name, *_: results.part_path(folder, name).touch())
+    with pytest.warns(RuntimeWarning), pytest.raises(StateError, match="damaged 3 times"):
         sweeps.run(sweeps.from_table(small), tmp_path / "out")
 
 
-class Moody:
-    """Fails in some repetitions, which it recognises by the hold-out being what it is and a count."""
+def moody(setting: sweeps.Setting, *, always: bool = False) -> Callable[..., Any]:
+    """A system that fails in some repetitions, by their keys."""
 
-    accepted = ("always",)
-
-    def check(self, parameters, setting) -> None:
-        """All is well."""
-
-    def prepare(self, parameters, setting, values):
-        if parameters.get("always"):
+    def prepare(values: Any) -> Callable[..., Any]:
+        if always:
             raise ArithmeticError("too large")
-        base = mechanisms.SYSTEMS["base"].prepare({}, setting, values)
+        base = sweeps.SYSTEMS["base"].build(setting)(values)
 
-        def run(key):
+        def run(key: Any) -> Any:
             if key.reveal()[0] % 2:
                 raise ZeroDivisionError("odd key")
             return base(key)
 
         return run
 
+    return prepare
+
 
 def test_a_failing_cell_is_recorded_and_the_rest_goes_on(small, tmp_path, monkeypatch, digest) -> None:
-    monkeypatch.setitem(mechanisms.SYSTEMS, "moody", Moody())
+    monkeypatch.setitem(sweeps.SYSTEMS, "moody", sweeps.System(moody, ("always",)))
     small["mechanisms"] = [
         {"name": "moody", "system": "moody"},
         {"name": "never", "system": "moody", "always": True},
@@ -316,20 +304,12 @@ def test_what_the_machine_lacks_is_no_result(
 ) -> None:
     """Run again once there is memory, the sweep goes on as if nothing had been."""
     found = sweeps.from_table(small)
-    usual = mechanisms.SYSTEMS["topl"]
 
-    class Greedy:
-        accepted = usual.accepted
-        check = staticmethod(usual.check)
-
-        def prepare(self, *_):
-            def run(key):
-                raise error
-
-            return run
+    def greedy(key: Any) -> None:
+        raise error
 
     with monkeypatch.context() as patch:
-        patch.setitem(mechanisms.SYSTEMS, "topl", Greedy())
+        patch.setitem(sweeps.SYSTEMS, "topl", sweeps.System(lambda setting: lambda values: greedy))
         with pytest.raises(
             StateError, match=f"^ToPL on POS, order=iid: {type(error).__name__}: .*run again to go on"
         ):
@@ -337,26 +317,19 @@ def test_what_the_machine_lacks_is_no_result(
     assert digest(sweeps.run(found, tmp_path / "out")) == undisturbed
 
 
-def test_other_values_with_the_time_set_back_are_seen(small, tmp_path) -> None:
-    path = tmp_path / "in.npy"
-    np.save(path, np.arange(900.0))
+def test_other_values_are_seen(small, tmp_path) -> None:
+    np.save(tmp_path / "in.npy", np.arange(900.0))
     small["datasets"] = [{"name": "mine", "file": "in.npy", "bound": 900}]
     found = sweeps.from_table(small)
     before = runner.check_data(found, tmp_path)
-    times = path.stat()
-    np.save(path, np.arange(900.0)[::-1])
-    deadline = time.monotonic() + 60
-    # A file system's clock may be coarse.
-    while path.stat().st_ctime_ns == times.st_ctime_ns or path.stat().st_mtime_ns != times.st_mtime_ns:
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        if time.monotonic() > deadline:
-            pytest.skip("this file system does not record the time of a change")
-    assert runner.check_data(found, tmp_path) != before
+    np.save(tmp_path / "in.npy", np.arange(900.0)[::-1])
+    # A worker that holds the earlier values reads the file again.
+    after = load_truth(found.datasets[0], tmp_path, "0" * 32).facts
+    assert after != before["mine"]
+    assert runner.check_data(found, tmp_path) == {"mine": after}
 
 
 def _die_once(*arguments):
-    if multiprocessing.parent_process() is None:
-        return ORIGINAL(*arguments)
     marker = Path(os.environ["FASTDP_TEST_MARKER"])
     if not marker.exists():
         marker.touch()
@@ -364,7 +337,7 @@ def _die_once(*arguments):
     return ORIGINAL(*arguments)
 
 
-ORIGINAL = runner.run_part
+ORIGINAL = runner._attempt
 
 
 @pytest.fixture
@@ -373,7 +346,7 @@ def replace_task(monkeypatch) -> Callable[[str], None]:
 
     def replace(name: str) -> None:
         monkeypatch.syspath_prepend(str(Path(__file__).parent))
-        monkeypatch.setattr(runner, "run_part", getattr(importlib.import_module("test_runner"), name))
+        monkeypatch.setattr(runner, "_attempt", getattr(importlib.import_module("test_runner"), name))
 
     return replace
 
@@ -389,74 +362,45 @@ def test_a_worker_process_that_dies_is_replaced(
 
 
 def _die_as_worker(*arguments):
-    return ORIGINAL(*arguments) if multiprocessing.parent_process() is None else os._exit(9)
+    os._exit(9)
 
 
-def test_this_process_leaves_the_parts_of_dead_workers_alone(small, tmp_path, replace_task) -> None:
-    """Memory that ran out in a worker would run out here, with no error that says so."""
+def test_workers_that_die_for_ever_end_the_sweep(small, tmp_path, replace_task) -> None:
     replace_task("_die_as_worker")
     with pytest.raises(StateError, match="workers died 3 times"):
         sweeps.run(sweeps.from_table(small), tmp_path / "out", workers=2, mode="processes")
 
 
-def _noted(*arguments):
-    (Path(os.environ["FASTDP_TEST_MARKER"]) / str(os.getpid())).touch()
-    return ORIGINAL(*arguments)
+def test_an_interrupt_ends_the_workers(small, tmp_path, monkeypatch) -> None:
+    """Parts that have not begun are not run."""
+    begun_parts = []
 
+    def noted(*arguments):
+        begun_parts.append(arguments)
+        return ORIGINAL(*arguments)
 
-def test_this_process_is_one_of_the_worker_processes(
-    small, tmp_path, digest, undisturbed, monkeypatch, replace_task
-) -> None:
-    """It works while the others start."""
-    marker = tmp_path / "marker"
-    marker.mkdir()
-    monkeypatch.setenv("FASTDP_TEST_MARKER", str(marker))
-    replace_task("_noted")
-    folder = sweeps.run(sweeps.from_table(small), tmp_path / "out", workers=2, mode="processes")
-    assert digest(folder) == undisturbed
-    workers = {int(each.name) for each in marker.iterdir()}
-    assert len(workers) == 2
-    assert os.getpid() in workers
-
-
-def test_parts_in_threads_end_with_the_sweep(small, tmp_path, monkeypatch) -> None:
-    """An interrupt waits for cells, not for the parts that they belong to."""
-    first, released = threading.Lock(), []
-
-    def stuck(*arguments):
-        *given, ended = arguments
-        if first.acquire(blocking=False):
-            return ORIGINAL(*given)
-        released.append(ended.wait(60))
-        return ORIGINAL(*given, ended)
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(runner, "run_part", stuck)
-    monkeypatch.setattr(SweepFolder, "write_part", interrupt)
+    monkeypatch.setattr(runner, "_attempt", noted)
+    monkeypatch.setattr(results, "write_part", stop)
     with pytest.raises(KeyboardInterrupt):
-        sweeps.run(sweeps.from_table(small), tmp_path / "out", workers=2)
-    assert all(released)
-    found, ended = sweeps.from_table(small), threading.Event()
-    ended.set()
-    with pytest.raises(CancelledError):
-        ORIGINAL(found, next(iter(parts(found))), Path(), None, ended)
+        sweeps.run(sweeps.from_table({**small, "part_cells": 1}), tmp_path / "out", workers=2)
+    assert len(begun_parts) < 120
+    assert threading.active_count() < 10
 
 
 def test_a_part_that_cannot_be_written_leaves_nothing(small, tmp_path, monkeypatch, digest, undisturbed) -> None:
-    found = sweeps.from_table(small)
+    found, real, left = sweeps.from_table(small), os.fsync, [6]
 
-    def full(_file: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def full(descriptor: int) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
 
-    folder = SweepFolder(tmp_path / "out", found, runner.check_data(found, Path()))
-    with folder.locked():
-        with monkeypatch.context() as patch:
-            patch.setattr(folder_module.os, "fsync", full)
-            with pytest.raises(OSError, match=r"parts.*x\.parquet"):
-                folder.write_part("x", b"content")
-        assert not list((tmp_path / "out" / "parts").iterdir())
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match=r"parts.*\.parquet"):
+            sweeps.run(found, tmp_path / "out")
+    assert all(each.suffix == ".parquet" for each in (tmp_path / "out" / "parts").iterdir())
     assert digest(sweeps.run(found, tmp_path / "out")) == undisturbed
 
 
@@ -491,30 +435,6 @@ def test_workers_end_with_the_sweep(small, tmp_path, toml, number) -> None:
     assert process.returncode == -number
 
 
-def test_as_many_parts_are_sent_as_the_executor_has_room_for(small, tmp_path, digest, undisturbed) -> None:
-    """Three for each task that it runs at once, asked again as it grows."""
-    # So many parts that there are enough when it has grown, however many end at once before.
-    small["part_cells"] = 2
-    out, calls, sent = tmp_path / "out", [], []
-    pool = ThreadPoolExecutor(2)
-    real = pool.submit
-
-    def submit(*arguments) -> Future:
-        sent.append((size.cores, 1 + len(sent) - _parts(out)))
-        return real(*arguments)
-
-    def size() -> int:
-        calls.append(1)
-        size.cores = 1 if len(calls) < 5 else 4
-        return size.cores
-
-    pool.submit = submit  # type: ignore[method-assign]
-    with pool:
-        folder = sweeps.run(sweeps.from_table(small), out, executor=pool, workers=size)
-    assert digest(folder) == undisturbed
-    assert {cores: max(most for other, most in sent if other == cores) for cores in (1, 4)} == {1: 3, 4: 12}
-
-
 def _lost() -> dict[str, BaseException]:
     found: dict[str, BaseException] = {
         "CancelledError": CancelledError(),
@@ -541,15 +461,6 @@ def test_an_executor_that_is_lost_is_one_error(small, tmp_path, name) -> None:
     assert caught.value.__suppress_context__, "no traceback of the executor's"
 
 
-def test_workers_that_die_for_ever_end_the_sweep(small, tmp_path, monkeypatch) -> None:
-    def break_pool(*_) -> None:
-        raise BrokenProcessPool("dead")
-
-    monkeypatch.setattr(runner._Runner, "_spread", break_pool)
-    with pytest.raises(StateError, match="workers died 3 times"):
-        sweeps.run(sweeps.from_table(small), tmp_path / "out", workers=2)
-
-
 @pytest.mark.parametrize(("option", "value"), [("workers", 0), ("mode", "fibres")])
 def test_options_are_checked(small, tmp_path, option, value) -> None:
     with pytest.raises(FastDPError, match=f"{option} = "):
@@ -562,14 +473,13 @@ def test_an_estimate_counts_cells_and_rows(small, tmp_path) -> None:
     guess = sweeps.estimate(found)
     folder = sweeps.run(found, tmp_path / "out")
     rows = len(sweeps.load(folder))
-    assert guess.cells == 120
-    assert guess.parts == 18
-    assert guess.rows == pytest.approx(rows, rel=0.05)
-    assert guess.seconds > 0.0
-    assert (folder / "results.parquet").stat().st_size < guess.table_bytes + 20_000
+    assert guess["cells"] == 120
+    assert guess["parts"] == 18
+    assert guess["rows"] == pytest.approx(rows, rel=0.05)
+    assert guess["seconds"] > 0.0
+    assert (folder / "results.parquet").stat().st_size < guess["table_bytes"] + 20_000
 
 
-@pytest.mark.skipif(not durable.has_locks(), reason="needs flock")
 def test_a_folder_that_cannot_be_locked(small, tmp_path, monkeypatch) -> None:
     """Another sweep that is at work is one thing, a file system without locks another."""
     import fcntl

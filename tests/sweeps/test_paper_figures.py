@@ -14,7 +14,7 @@ from benchmarks.accuracy.scenes import STREAMS
 from benchmarks.paper import __main__ as paper
 from benchmarks.paper import pak_figures, pak_laws, pak_runs, pak_tables, tops
 from benchmarks.paper.real import STAND_INS, with_real_streams
-from fastdp_lab.sweeps import drawing, from_table
+from fastdp_lab.sweeps import figures, from_table
 
 pytest.importorskip("pyarrow", reason="sweeps write Parquet")
 figure_of = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
@@ -186,11 +186,11 @@ def test_base_knows_where_the_truth_of_figure_5_ends(small, titles, tmp_path) ->
 
 
 def test_variants_share_a_colour_where_colours_do_not_suffice() -> None:
-    few = drawing.looks(["a", "a, b", "zero"], lambda name: name == "zero")
+    few = figures.looks(["a", "a, b", "zero"], lambda name: name == "zero")
     assert few["a"]["color"] != few["a, b"]["color"]
-    assert few["zero"]["color"] == drawing.GREY
+    assert few["zero"]["color"] == figures.GREY
     names = [f"{kind}{variant}" for variant in ("", ", dashed") for kind in "abcde"]
-    many = drawing.looks(["zero", *names], lambda name: name == "zero")
+    many = figures.looks(["zero", *names], lambda name: name == "zero")
     for kind in "abcde":
         first, second = many[kind], many[f"{kind}, dashed"]
         assert first["color"] == second["color"]

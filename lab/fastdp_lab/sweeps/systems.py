@@ -1,0 +1,281 @@
+"""The mechanisms that sweeps compare, by name; others can be added to ``SYSTEMS`` and ``SPATIAL_SYSTEMS``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, StreamPublisher, ToPL, ToPS, validation
+from fastdp.errors import ParameterError
+from fastdp.perturbers import Blocks
+from fastdp.smoothers import Smoother
+from fastdp.systems.phdstream.publisher import NAMED_COUNTERS
+from fastdp.systems.stream.parameters import StreamParameters, vars_of
+from fastdp.thresholds import Fixed
+from fastdp.thresholds.base import held_out
+from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent, Zeros
+from fastdp_lab.baselines.w_event import SCHEMES
+from fastdp_lab.sweeps.study import System, build_parts, parameter_names
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The public facts that a mechanism works under.
+
+    Attributes
+    ----------
+    bound : float
+        Of the data set.
+    holdout, published : int
+        Lengths of the two parts of the stream.
+    max_range : int
+        The longest query.
+    epsilon : float
+        The cell's.
+    """
+
+    bound: float
+    holdout: int
+    published: int
+    max_range: int
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The outcome of one run, to be measured.
+
+    Attributes
+    ----------
+    answer : callable
+        Private answers to sums over [starts, stops), int64[q] each, indices into the published part.
+    theta : float
+        The threshold: values were clipped to [0, theta].  NaN if it changed during the run, or there is none.
+    block : int
+        Values under one noisy sum.
+    smoother : Smoother or None
+        Predicts values within a block; must be hashable.
+    exact : callable or None
+        In place of block and smoother: given the clipped stream's prefix sums before positions (a function of
+        int64[k]), the sums before positions of the same mechanism without noise.
+    splits : bool
+        Whether noise and smoothing can be separated.
+    """
+
+    answer: Callable[[Indices, Indices], Floats]
+    theta: float
+    block: int = 1
+    smoother: Smoother | None = None
+    exact: Callable[[Callable[[Indices], Floats], Indices], Floats] | None = None
+    splits: bool = True
+
+
+Run = Callable[[Key], RunResult]
+Prepare = Callable[[Floats], Run]
+
+
+def _composed(publisher: Callable[..., StreamPublisher], setting: Setting, **parameters: Any) -> Prepare:
+    """ToPS, and any composition of threshold, perturber and smoother.
+
+    ``threshold_epsilon`` and ``publish_epsilon`` set separate budgets for the two phases (ToPS section 5.4).
+    Without them a run is bit for bit what the publisher releases under the same key.  A threshold that is not
+    clipped (``clip = false``) may exceed the bound, as in the published code: noise grows with it, values stay
+    within the bound.
+    """
+    arguments = build_parts(parameters)
+    given = {name: arguments.pop(name, None) for name in ("threshold_epsilon", "publish_epsilon")}
+    for name in ("threshold", "perturber"):
+        if publisher is StreamPublisher and name not in arguments:
+            raise ParameterError(f"{name} is missing: expected a table with its part")
+    public: dict[str, Any] = {"epsilon": setting.epsilon, "bound": setting.bound, "max_range": setting.max_range}
+    composition = publisher(**public, holdout=setting.holdout, seed=0, **arguments).composition
+    each, r = composition.unit_epsilon, setting.max_range
+    first, second = (each if value is None else validation.positive(name, value) for name, value in given.items())
+    usual = (first, second) == (each, each)
+    for name, plain in (("contributions", 1), ("renewal", None)):
+        if not usual and getattr(composition, name) != plain:
+            raise ParameterError(
+                f"{name} = {getattr(composition, name)!r}: expected no threshold_epsilon or publish_epsilon besides "
+                "it"
+            )
+    perturber = composition.perturber
+    constant = perturber.noise_constant(perturber.plan(second, r), r)
+    task = replace(composition.task, epsilon=first, publish_epsilon=second, noise_constant=constant)
+    composition.threshold.start(task)
+    if composition.renewal is not None:
+        return partial(_renewed, composition)
+    # The same grid as the publisher's, unless it must serve another budget.
+    resolution = composition.resolution if second == each else parameters.get("resolution")
+
+    def prepare(values: Floats) -> Run:
+        chooser = composition.threshold.start(task)
+        chooser.observe(values[: setting.holdout])
+        body, packed = values[setting.holdout :], chooser.pack()
+
+        def run(key: Key) -> RunResult:
+            own = composition.noise_key(key)
+            if not usual:
+                own = own.within("budgets", repr(first), repr(second))
+            theta = chooser.choose(held_out(own, packed))
+            release = StreamPublisher(
+                # Runs whose threshold is Fixed share their composition.
+                threshold=Fixed(theta) if usual and theta <= composition.grid.bound else _Chosen(theta),
+                perturber=perturber,
+                smoother=composition.smoother,
+                **{**public, "epsilon": second},
+                resolution=resolution,
+                nonfinite=composition.nonfinite,
+                key=own,
+            ).release(body)
+            # Blocks that follow the stream would have other borders without noise.
+            splits = not isinstance(perturber, Blocks)
+            return RunResult(release.range_sum, release.threshold, release.block, composition.smoother, splits=splits)
+
+        return run
+
+    return prepare
+
+
+def _renewed(composition: StreamParameters, values: Floats) -> Run:
+    """Thresholds that change have no single theta."""
+    # A budget of its own belongs to whole streams.
+    fields = {name: value for name, value in vars_of(composition).items() if name != "budget"}
+    return lambda key: RunResult(StreamPublisher(**fields, key=key).release(values).range_sum, math.nan)
+
+
+class _Chosen(Fixed):
+    """A threshold that was chosen before; it may exceed the bound, up to the grid's ceiling."""
+
+    def start(self, task: Any) -> Any:
+        return super().start(replace(task, bound=max(task.bound, self.theta)))
+
+
+def _published(setting: Setting, release: Release) -> RunResult:
+    return RunResult(release.range_sum, release.threshold)
+
+
+def _whole(
+    make: Callable[..., Any],
+    result: Callable[[Setting, Any], RunResult],
+    setting: Setting,
+    **parameters: Any,
+) -> Prepare:
+    """A system that releases the whole stream at once, hold-out included."""
+    publisher = partial(make, setting, **build_parts(parameters))
+    publisher(key=Key.from_seed(0))
+    return lambda values: lambda key: result(setting, publisher(key=key).release(values))
+
+
+def _ranged(kind: Callable[..., Any], setting: Setting, **arguments: Any) -> Any:
+    return kind(setting.epsilon, setting.bound, setting.holdout, setting.max_range, **arguments)
+
+
+def _pak(setting: Setting, **arguments: Any) -> PAK:
+    length = setting.holdout + setting.published
+    delta = arguments.pop("delta", 1.0 / max(2, length) ** 2)
+    return PAK(setting.epsilon, delta, setting.bound, length, holdout=setting.holdout, **arguments)
+
+
+def _revised(setting: Setting, release: Any) -> RunResult:
+    """Answers of Adaptive's revised stream.
+
+    It is a function of the blocks' sums, so exact sums give its noiseless counterpart, with the same blocks.
+    """
+    answer, revision = partial(release.range_sum, revised=True), release.revision
+    if revision is None or revision.threshold != release.threshold:
+        # Without noise theta would rise elsewhere.
+        return RunResult(answer, release.threshold, splits=False)
+
+    def exact(before: Callable[[Indices], Floats], stops: Indices) -> Floats:
+        sums: Floats = replace(revision, totals=np.diff(before(revision.edges)) / revision.threshold).sums_before(
+            stops
+        )
+        return sums
+
+    return RunResult(answer, release.threshold, exact=exact)
+
+
+def _w_event(scheme: Any, setting: Setting, contributions: Any = 1, **arguments: Any) -> WEvent:
+    """A baseline for w-event privacy: the bound is its theta, and no value is held out."""
+    return WEvent(scheme, setting.epsilon, setting.bound, contributions, **arguments)
+
+
+def _behind(setting: Setting, release: Release) -> RunResult:
+    published = Release(release.values[setting.holdout :], setting.holdout, setting.bound, release.guarantee)
+    # Which values are released depends on the noise of earlier ones.
+    return RunResult(published.range_sum, setting.bound, splits=False)
+
+
+def _zeros(setting: Setting, **parameters: Any) -> Prepare:
+    """Zeros; ``threshold`` says where a clipped truth is clipped (ToPS section 5.3), which is 0 without."""
+    clipping = _composed(StreamPublisher, setting, **parameters, perturber={"part": "Flat"}) if parameters else None
+
+    def prepare(values: Floats) -> Run:
+        answer = Zeros(setting.holdout).release(values).range_sum
+        if clipping is None:
+            return lambda key: RunResult(answer, 0.0)
+        clip = clipping(values)
+        return lambda key: RunResult(answer, clip(key).theta, splits=False)
+
+    return prepare
+
+
+def _system(make: Callable[..., Any], accepted: tuple[str, ...], result: Any = _published) -> System:
+    return System(partial(_whole, make, result), accepted)
+
+
+def _composition(publisher: Callable[..., StreamPublisher]) -> System:
+    accepted = parameter_names(publisher, "threshold_epsilon", "publish_epsilon")
+    return System(partial(_composed, publisher), accepted)
+
+
+_W_EVENT = {name: f"budget-{name}" if name in ("distribution", "absorption") else name for name in SCHEMES}
+#: Systems of values by their name in a specification; add others here.
+SYSTEMS: dict[str, System] = {
+    "adaptive": _system(partial(_ranged, Adaptive), parameter_names(Adaptive), _revised),
+    "tops": _composition(ToPS),
+    "publisher": _composition(StreamPublisher),
+    "topl": _system(partial(_ranged, ToPL), parameter_names(ToPL)),
+    "pak": _system(_pak, tuple(name for name in parameter_names(PAK) if name not in ("average", "lag_sums"))),
+    **{
+        name: _system(partial(_w_event, scheme), ("contributions", "resolution"), _behind)
+        for scheme, name in _W_EVENT.items()
+    },
+    "base": System(_zeros, ("threshold",)),
+}
+
+
+def _spatial(make: Callable[..., Any], domain: Any, epsilon: float, **parameters: Any) -> Callable[[Key], Any]:
+    """A publisher of points at its beginning, by the key; counters are names, or tables with theirs at ``part``."""
+    arguments = build_parts(parameters)
+    if isinstance(arguments.get("counter"), str):
+        name = validation.choice("counter", arguments["counter"], tuple(NAMED_COUNTERS))
+        arguments["counter"] = NAMED_COUNTERS[name]
+
+    def run(key: Key) -> Any:
+        return make(domain, epsilon, key=key, **arguments)
+
+    run(Key.from_seed(0))
+    return run
+
+
+_OFFLINE = parameter_names(OfflineOnStream)
+#: Systems of points by their name in a specification; add others here.
+SPATIAL_SYSTEMS: dict[str, System] = {
+    "phdstream": System(partial(_spatial, PHDStream), parameter_names(PHDStream, "sensitivity")),
+    "adaptive_phdstream": System(
+        partial(_spatial, AdaptivePHDStream), parameter_names(AdaptivePHDStream, "sensitivity")
+    ),
+    "offline_on_stream": System(partial(_spatial, OfflineOnStream), _OFFLINE, merges=True),
+    "offline_on_batch": System(partial(_spatial, OfflineOnBatch), _OFFLINE),
+    "fixed_tree": System(partial(_spatial, FixedTree), (*_OFFLINE, "counter")),
+}

@@ -1,0 +1,360 @@
+"""The study of streams of values: data sets, range queries, exact sums, and errors split into their causes.
+
+For every query, answer - truth = noise + truncation + smoothing, where
+
+* truncation = clipped truth - truth: the part of values above theta;
+* smoothing = noiseless answer - clipped truth: the error of a range that cuts a block, because values within a block
+  are predictions.  The noiseless answer is that of the same mechanism with the same theta and no noise: block sums
+  are exact, and the smoother predicts from exact means;
+* noise = answer - noiseless answer: the rest, rounding to the grid included.
+
+Source: ToPS section 3.1 and Eq. 1 (bias by truncation, noise) and section 3.5 (error of smoothing).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta
+
+from fastdp import validation
+from fastdp.arrays.column import as_floats
+from fastdp.cli.day import DNS_BOUND
+from fastdp.errors import DataError, FastDPError, ParameterError
+from fastdp.files.readers import open_source
+from fastdp.smoothers import Smoother
+from fastdp_lab import datasets
+from fastdp_lab.datasets import CATALOGUE, TABLE1, catalogue
+from fastdp_lab.queries import metrics
+from fastdp_lab.queries.workloads import MAX_RANGES, random_ranges
+from fastdp_lab.sweeps import study
+from fastdp_lab.sweeps.points import SPATIAL_GENERATORS
+from fastdp_lab.sweeps.study import KINDS, Count, DataSet, Maker, Name, Positive, Table, check_keys, placed, read
+from fastdp_lab.sweeps.systems import SYSTEMS, Floats, Indices, RunResult, Setting
+
+ERRORS, PARTS = ("mse", "mae", "mmse", "mmae", "relative_error"), ("noise", "truncation", "smoothing")
+METRICS, FLOOR, KEYS = (*ERRORS, "parts"), 1.0, ("holdout", "max_range", "truth")
+Longest = Annotated[int, Meta(ge=1, le=2**40)]
+#: Keys of the table of each kind of queries, and the usual number of queries.
+_QUERIES: dict[str, tuple[tuple[str, ...], int]] = {
+    "random_ranges": (("name", "kind", "count", "max_range", "classes", "fixed"), 200),
+    "timeline": (("name", "kind", "count"), 120),
+}
+
+
+def claims(table: Table) -> bool:
+    """Every table that no other study claims."""
+    return True
+
+
+def _table1_bound(parameters: Table) -> dict[str, Any]:
+    stream = validation.choice("stream", parameters.get("stream"), tuple(TABLE1))
+    return {"bound": float(TABLE1[stream].bound)}
+
+
+#: Generators by their name in a specification; add others here.
+GENERATORS: dict[str, Maker] = {
+    "table1": Maker(datasets.table1, _table1_bound),
+    "dns_like_day": Maker(datasets.dns_like_day, lambda parameters: {"bound": float(DNS_BOUND)}),
+}
+_FIELDS = ("bound", "published", "holdout", "max_range", "overlap")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueSet(DataSet):
+    """A stream of values to publish.
+
+    Attributes
+    ----------
+    bound : float
+        Public bound of a value.
+    holdout, max_range : int
+        m and r.
+    column : str or None
+        Of the file.
+    published : int or None
+        Length of the published part: a shorter stream is extended by reflection, a longer one is cut.  None: all
+        values after the hold-out.
+    overlap : bool
+        Whether the published part begins with the hold-out again, as in ToPS section 5.4, which is not private; a
+        stream shorter than the hold-out is extended by reflection then.
+    """
+
+    bound: Positive
+    holdout: Annotated[int, Meta(ge=0)]
+    max_range: Longest
+    column: Name | None = None
+    published: Count | None = None
+    overlap: bool = False
+
+    def load(self, folder: Path) -> Values:
+        """The hold-out and then the published part."""
+        values = self._read(folder)
+        if self.overlap:  # nothing is kept apart: a short stream may be as long as its hold-out
+            values = datasets.extend_by_reflection(values, max(values.size, self.holdout))
+        elif values.size <= self.holdout:
+            raise DataError(
+                f"{self.place}: holdout = {self.holdout}: expected less than the {values.size} values of {self.name}"
+            )
+        if not np.isfinite(values).all():
+            raise DataError(f"{self.place}: {self.name} holds NaN or infinity: expected finite values")
+        kept = 0 if self.overlap else self.holdout
+        published = values.size - kept if self.published is None else self.published
+        whole = datasets.hold_out_and_extend(values, kept, published)
+        return Values(self, as_floats(np.concatenate([values[: self.holdout], whole]) if self.overlap else whole))
+
+    def _read(self, folder: Path) -> Floats:
+        if self.kind == "generator":
+            with placed(self.place):
+                return as_floats(GENERATORS[self.source].make(**self.parameters))
+        try:
+            if self.kind == "download":
+                return catalogue.load(self.source, self.column)
+            with open_source(str(folder / self.source), self.column, 2**18) as source:
+                return np.concatenate([np.empty(0), *source.chunks])
+        except FastDPError as error:
+            raise type(error)(f"{self.place}: {error}") from error
+
+
+def read_data_set(table: Table, place: str, name: str, top: Table) -> ValueSet:
+    """A data set from its table, lists expanded; ``top`` is the whole specification."""
+    known = {"generator": (*GENERATORS, *SPATIAL_GENERATORS), "download": tuple(CATALOGUE)}
+    kind, source = study.source_of(table, place, known)
+    maker = GENERATORS[source] if kind == "generator" else None
+    accepted, own = (maker.accepted, _FIELDS) if maker else ([], ("column", *_FIELDS))
+    check_keys(table, place, ("name", *KINDS, *own, *accepted))
+    parameters = {key: table[key] for key in accepted if key in table}
+    chosen: dict[str, Any] = {"holdout": top.get("holdout", 65_536), "max_range": top.get("max_range", 2**20)}
+    if maker:
+        with placed(place):
+            chosen |= maker.defaults(parameters)
+    elif kind == "download" and CATALOGUE[source].bound is not None:
+        chosen["bound"] = CATALOGUE[source].bound
+    chosen |= {key: table[key] for key in own if key in table}
+    identity = {"name": name, "kind": kind, "source": source, "parameters": parameters, "place": place}
+    return read(ValueSet, {**chosen, **identity}, place)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A kind of queries.
+
+    Attributes
+    ----------
+    name : str
+        The label in results.
+    kind : "random_ranges" or "timeline"
+        Uniform over all ranges up to ``max_range`` (ToPS section 3.3); or ``count`` consecutive ranges that cover the
+        stream, each its own group, for pictures over time.
+    count : int
+        How many.
+    max_range : int or None
+        The longest; by default the data set's.
+    classes : tuple of int
+        Lengths that separate classes of queries: (100, 10000) makes [1, 100), [100, 10000) and [10000, ...).
+    fixed : bool
+        The same ranges in every repetition; else each repetition draws its own, and all mechanisms share them.
+    """
+
+    name: Name = "random_ranges"
+    kind: str = "random_ranges"
+    count: Annotated[int, Meta(ge=1, le=MAX_RANGES)] = 200
+    max_range: Count | None = None
+    classes: tuple[Annotated[int, Meta(ge=2)], ...] = ()
+    fixed: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the order of classes."""
+        study.check_different("classes", self.classes, rising=True)
+
+    def check(self, size: int) -> None:
+        """Streams of every length can be asked."""
+
+    def draw(self, n: int, max_range: int, seed: int) -> tuple[Indices, Indices, list[tuple[str, Any]]]:
+        """Ranges [start, stop) of a published part of n values, and labels and indices of groups, none empty."""
+        if self.kind == "timeline":
+            edges = np.linspace(0, n, min(self.count, n) + 1).astype(np.int64)
+            return edges[:-1], edges[1:], [(str(k), slice(k, k + 1)) for k in range(edges.size - 1)]
+        starts, stops = random_ranges(n, self.count, self.max_range or max_range, seed)
+        groups: list[tuple[str, Any]] = [("all", slice(None))]
+        if self.classes:
+            found = np.searchsorted(self.classes, stops - starts, side="right")
+            labels = [f"[{low}, {high})" for low, high in pairwise((1, *self.classes, "..."))]
+            members = [(label, np.flatnonzero(found == k)) for k, label in enumerate(labels)]
+            groups += [(label, which) for label, which in members if which.size]
+        return starts, stops, groups
+
+
+def read_workload(table: Table, place: str) -> Workload:
+    """Queries from their table."""
+    kind = validation.choice(f"{place}.kind", table.get("kind", "random_ranges"), tuple(_QUERIES))
+    keys, count = _QUERIES[kind]
+    check_keys(table, place, keys)
+    return read(Workload, {"name": kind, "count": count, **table}, place)
+
+
+WORKLOADS = (Workload(),)
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """A stream, float64[holdout + published], with exact range sums of its published part; safe for threads."""
+
+    data_set: ValueSet
+    values: Floats
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """Length and digest, for the manifest."""
+        return {"values": self.values.size, "sha256": hashlib.sha256(self.values.data).hexdigest()[:32]}
+
+    @property
+    def size(self) -> int:
+        """Length of the published part."""
+        return self.body.size
+
+    @property
+    def body(self) -> Floats:
+        """The published part."""
+        return self.values[self.data_set.holdout :]
+
+    @cached_property
+    def prefix(self) -> Floats:
+        """Prefix sums of the published part: float64[published + 1]."""
+        return np.concatenate([[0.0], np.cumsum(self.body)])
+
+    def removed(self, theta: float, stops: Indices) -> Floats:
+        """The sum that clipping at theta removes from the first ``stops`` values: float64[q]."""
+        places, excess = self._clipped(min(theta, self.data_set.bound))
+        sums: Floats = excess[np.searchsorted(places, stops)]
+        return sums
+
+    def clipped(self, theta: float, stops: Indices) -> Floats:
+        """Prefix sums of the clipped stream: float64[q]."""
+        return self.prefix[stops] - self.removed(theta, stops)
+
+    @cached_property
+    def _clipped(self) -> Callable[[float], tuple[Indices, Floats]]:
+        """Positions of values that clipping changes, few; and prefix sums of the differences."""
+
+        # Thresholds repeat where candidates are whole numbers.  Values below 0 count: publishers clip them to 0.
+        @lru_cache(64)
+        def clip(theta: float) -> tuple[Indices, Floats]:
+            places = np.flatnonzero((self.body > theta) | (self.body < 0.0))
+            changed = self.body[places]
+            return places, np.concatenate([[0.0], np.cumsum(changed - np.clip(changed, 0.0, theta))])
+
+        return clip
+
+    @cached_property
+    def noiseless(self) -> Callable[..., tuple[Floats, Floats]]:
+        """Clipped sums before each block, and the smoother's prediction for it without noise."""
+
+        @lru_cache(16)
+        def predict(theta: float, block: int, smoother: Smoother) -> tuple[Floats, Floats]:
+            before, first = self.clipped(theta, np.arange(0, self.size + 1, block)), theta / 2.0
+            _, predicted = smoother.step(smoother.start(first, theta), np.diff(before) / block)
+            return before, np.concatenate([[first], predicted])
+
+        return predict
+
+
+def shifts(stream: Values, result: RunResult, ends: Indices) -> Floats:
+    """Noiseless prefix sum minus clipped prefix sum before each of ``ends``.
+
+    Both agree at the borders of blocks; within block j the noiseless one grows by the prediction for j a value.
+    """
+    clipped = partial(stream.clipped, result.theta)
+    if result.exact is not None:
+        return result.exact(clipped, ends) - clipped(ends)
+    if result.smoother is None or result.block == 1:
+        return np.zeros(ends.size)
+    before, predictions = stream.noiseless(result.theta, result.block, result.smoother)
+    number, inside = np.divmod(ends, result.block)
+    grown: Floats = before[number] + inside * predictions[number] - clipped(ends)
+    return grown
+
+
+def split_errors(
+    stream: Values, result: RunResult, starts: Indices, stops: Indices, errors: Floats
+) -> dict[str, Floats]:
+    """The three parts of ``errors``, as the module's docstring defines them."""
+    truncation = stream.removed(result.theta, starts) - stream.removed(result.theta, stops)
+    shift = shifts(stream, result, np.concatenate([starts, stops]))
+    smoothing = shift[starts.size :] - shift[: starts.size]
+    return {"noise": errors - truncation - smoothing, "truncation": truncation, "smoothing": smoothing}
+
+
+def measure(specification: Any, stream: Values, workload: Workload, seed: int, result: RunResult) -> Iterator[Any]:
+    """Rows of a run: workload, group, number of queries, and the numbers of :func:`columns`.
+
+    ``truth`` and ``answer`` are means over the group.  Parts are NaN if theta changed during the run; the clipped
+    truth is then refused.
+    """
+    starts, stops, groups = workload.draw(stream.size, stream.data_set.max_range, seed)
+    truth, answers = stream.prefix[stops] - stream.prefix[starts], result.answer(starts, stops)
+    clipped, unknown = specification.truth == "clipped", np.full(truth.size, math.nan)
+    split = dict.fromkeys(PARTS, unknown)
+    if not math.isnan(result.theta):
+        split = split_errors(stream, result, starts, stops, answers - truth)
+        if clipped:
+            truth = truth + split["truncation"]
+            split["truncation"] = np.zeros_like(truth)
+        if not result.splits:
+            split |= {"noise": unknown, "smoothing": unknown}
+    elif clipped:
+        raise ParameterError("truth = 'clipped': expected 'raw', because there is no one threshold to clip at")
+    lengths = (stops - starts).astype(np.float64)
+    further: dict[str, Any] = {"mmse": lengths, "mmae": lengths}
+    for label, which in groups:
+        exact, private = truth[which], answers[which]
+        row = [float(exact.mean()), float(private.mean())]
+        for name in ERRORS:
+            if name in specification.metrics:
+                more = [further[name][which]] if name in further else []
+                floor = [specification.relative_floor] if name == "relative_error" else []
+                row.append(getattr(metrics, name)(exact, private, *more, *floor))
+        if "parts" in specification.metrics:
+            for part in split.values():
+                row += [float(np.mean(part[which] ** 2)), float(np.mean(part[which]))]
+        yield workload.name, label, exact.size, row
+
+
+def columns(chosen: Sequence[str]) -> tuple[str, ...]:
+    """Columns of numbers in the results, for the metrics of a specification."""
+    parts = tuple(f"{part}_{kind}" for part in PARTS for kind in ("mse", "mean")) if "parts" in chosen else ()
+    return ("truth", "answer", *(name for name in ERRORS if name in chosen), *parts)
+
+
+def build(specification: Any, mechanism: Any, stream: Values, epsilon: float) -> Callable[[], Any]:
+    """A clipped truth needs a threshold that does not change."""
+    parameters, data_set = mechanism.parameters, stream.data_set
+    if specification.truth == "clipped" and "renewal" in parameters:
+        raise ParameterError(
+            f"renewal = {validation.shown(parameters['renewal'])}: expected none where truth = 'clipped', because "
+            "thresholds that change leave no one truth"
+        )
+    setting = Setting(data_set.bound, data_set.holdout, stream.size, data_set.max_range, epsilon)
+    system = SYSTEMS[mechanism.system].build(setting, **parameters)
+
+    def prepare() -> Any:
+        run = system(stream.values)
+
+        def run_cell(repetition: int, key: Any, seed: Callable[[Any], int]) -> tuple[float, list[Any]]:
+            result = run(key)
+            asked = ((each, seed(each)) for each in specification.workloads)
+            return result.theta, [
+                row for each, own in asked for row in measure(specification, stream, each, own, result)
+            ]
+
+        return run_cell
+
+    return prepare

@@ -1,5 +1,0 @@
-"""Sweeps of streams of values, asked for sums of ranges."""
-
-from fastdp_lab.sweeps.values.study import VALUES
-
-__all__ = ["VALUES"]
