@@ -32,7 +32,7 @@ from fastdp_kernels import bound_sums
 SUMS_OF_A_KEY, STREAMS_OF_A_KEY, WINDOWS_OF_A_KEY = 2**24, 2**8, 2**12
 #: A draw that wants more has a probability below 2^-1000.
 WORDS_OF_A_DRAW = 256
-#: Sums whose noise is made at a time, and those for which memory is kept.
+#: Sums whose noise is made at a time, and those that are few, for which memory is kept.
 CHUNK, KEPT = 2**12, 2**6
 #: The highest bits of a question about a key row: 01.  Of one about a sum: 00, of one about words: 1.
 _ROW, _ROW_BITS = np.uint64(1 << 62), np.uint64(2)
@@ -95,10 +95,13 @@ class PrefixNoise:
             bound_sums.ask(part, place, room.asked)
             _ask(self._cipher, room.about_sums)
             bound_sums.follow(room.prefixes, chain)
+            if checked:
+                _check(room.prefixes)
             _ask(self._cipher, room.about_words)
-            # What a single draw seldom needs costs more than it.
-            if sums.size > 1 or not bound_sums.draw_single(room.words, law.constants, noise):
-                _draw(self._cipher, room, (law,), (noise[begin:end],), key)
+            out = noise[begin:end]
+            # What few draws seldom need costs more than they do.
+            if len(part) > KEPT or not bound_sums.draw_few(room.words, law.constants, out):
+                _draw(self._cipher, room, (law,), (out,))
             begin = end
         if checked:
             record(key, before, chain, sums.size)
@@ -148,9 +151,11 @@ def draw_cells(sums: Integers, laws: Sequence[AnyLaw], key: Key, first: int, row
                 _ask(cipher, room.about_sums)
                 prefixes ^= room.prefixes
             bound_sums.tag(prefixes, room.prefixes)
+            if key.drawn is not None:
+                _check(prefixes)
             _ask(cipher, room.about_words)
             drawn: Integers = np.empty((len(exact), len(prefixes)), np.int64)
-            _draw(cipher, room, laws, drawn, key)
+            _draw(cipher, room, laws, drawn)
             noise[part] = drawn.reshape(exact.shape)
         begin = end
     if key.given is not None:
@@ -158,14 +163,9 @@ def draw_cells(sums: Integers, laws: Sequence[AnyLaw], key: Key, first: int, row
     return noise
 
 
-def _draw(
-    cipher: CipherContext, room: _Room, laws: Sequence[AnyLaw], noise: Sequence[Integers] | Integers, key: Key
-) -> None:
+def _draw(cipher: CipherContext, room: _Room, laws: Sequence[AnyLaw], noise: Sequence[Integers] | Integers) -> None:
     """Noise from the answers to each p; word j of statistic i is word j n + i of them."""
-    prefixes = room.prefixes
-    if key.drawn is not None and len(np.unique(prefixes, axis=0)) < len(prefixes):
-        raise DrawnTwiceError("two sums have the same words")
-    answers = room.words
+    prefixes, answers = room.prefixes, room.words
     for i, law in enumerate(laws):
         if i and not i % 2:
             answers = _outputs(cipher, prefixes, i // 2)
@@ -177,6 +177,11 @@ def _draw(
             return np.ascontiguousarray(_outputs(cipher, prefixes[where], output)[:, half])
 
         fill_from(noise[i], law, np.ascontiguousarray(answers[:, i % 2]), further)
+
+
+def _check(prefixes: Blocks) -> None:
+    if len(np.unique(prefixes, axis=0)) < len(prefixes):
+        raise DrawnTwiceError("two sums have the same words")
 
 
 def _outputs(cipher: CipherContext, prefixes: Blocks, output: int) -> Blocks:

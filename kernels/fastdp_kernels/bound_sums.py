@@ -54,19 +54,22 @@ def follow(answers: np.ndarray, chain: np.ndarray) -> None:
 
 
 @kernel
-def draw_single(answers: np.ndarray, law: np.ndarray, noise: np.ndarray) -> bool:
-    """Discrete Laplace noise of one sum from its first word; whether doubles are certain of it.
+def draw_few(words: np.ndarray, law: np.ndarray, noise: np.ndarray) -> bool:
+    """Discrete Laplace noise of sums from their first words; whether doubles are certain of all.
 
     Parameters
     ----------
-    answers : uint64[>= 1, 2]
-        Words.
+    words : uint64[n, 2]
+        Words of each sum.
     law : float64[4 or 0]
         Scale and offset, each as a double-double; empty for other noise, which is left to the caller.
-    noise : int64[1]
-        Receives the draw.
+    noise : int64[n]
+        Receives the draws.
     """
     if not law.size:
         return False
-    noise[0] = draw_one(answers[0, 0], law[0], law[2])
-    return bool(noise[0] != DOUBTFUL)
+    for i in range(noise.size):
+        noise[i] = draw_one(words[i, 0], law[0], law[2])
+        if noise[i] == DOUBTFUL:
+            return False
+    return True
