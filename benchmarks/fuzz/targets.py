@@ -21,7 +21,7 @@ import numpy as np
 
 import fastdp
 from fastdp import local
-from fastdp.cli.event_batches import in_order
+from fastdp.cli.point_files import in_order
 from fastdp.errors import DataError, FastDPError
 from fastdp.files.event_reader import read_events
 from fastdp.files.readers import open_source

@@ -1,4 +1,7 @@
-"""One file of synthetic points for each batch, each complete or not there."""
+"""Files of ``fastdp synthesize``: batches of events in; one file of synthetic points for each, and a picture, out.
+
+A file of points is complete or not there.  A picture shows synthetic points and cells, nothing else.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,101 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.cli.paths import places
-from fastdp.errors import ParameterError
+from fastdp.cli.paths import check_picture, places
+from fastdp.errors import DataError, ParameterError
 from fastdp.files.atomic_file import atomic_file, remove_parts
 from fastdp.files.durable import sync_folder
+from fastdp.files.event_reader import Events
+from fastdp.spatial import Box, Domain, cut_events
+from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
 
 FORMATS = ("csv", "npy", "parquet", "geojson")
+#: Batches in a picture.
+SHOWN = 4
 _STEM = "batch_"
 _FILES = re.compile(rf"{_STEM}\d+\.({'|'.join(FORMATS)})")
 
 Points = NDArray[np.float64]
 Names = tuple[str, str]
+#: Points that appear, and points that disappear.
+Batch = tuple[Points, Points]
+
+
+def in_order(source: str, events: Events, *, sort: bool) -> Events:
+    """Events in the order of their times, if they have any; DataError if they are not and ``sort`` is not set."""
+    if events.times is None:
+        return events
+    back = np.flatnonzero(np.diff(events.times) < 0)
+    if not back.size:
+        return events
+    if not sort:
+        raise DataError(
+            f"{source}: row {back[0] + 2:,} is earlier than the one before it; expected the order of time, or --sort"
+        )
+    order = np.argsort(events.times, kind="stable")
+    return replace(events, points=events.points[order], additions=events.additions[order], times=events.times[order])
+
+
+def cut(
+    source: str, events: Events, domain: Domain, batch: int | None, every: float | None, initial: float, *, clip: bool
+) -> list[Batch]:
+    """Cut events by number or by time; the initial share is the first batch, if there is one.
+
+    Parameters
+    ----------
+    source : str
+        The file, for messages.
+    events : Events
+        What it holds.
+    domain : Domain
+        Where points must be.
+    batch : int or None
+        Events in a batch.
+    every : float or None
+        Length of time of a batch; either this or ``batch``.
+    initial : float
+        Share of the events before the first batch.
+    clip : bool
+        Whether points outside will be moved, as :func:`fastdp.spatial.cells.inside` does; they are an error
+        otherwise.
+
+    Raises
+    ------
+    DataError
+        If there are points outside, or none at all.
+    ParameterError
+        If batch, period or share is not as said.
+    """
+    outside = 0 if clip else int(np.count_nonzero(~domain.contains(events.points)))
+    if outside:
+        # Without their coordinates: messages end up in logs, which are not private.
+        what, move = (
+            ("box", "them to its border") if isinstance(domain, Box) else ("domain", "each to a place near by")
+        )
+        raise DataError(
+            f"{source}: {outside:,} of {len(events.points):,} points are outside the {what}; expected points inside, "
+            f"or --clip to move {move}"
+        )
+    if not len(events.points):
+        raise DataError(f"{source}: empty, holds no points")
+    # Only the cuts are asked for, to which it does not matter what the events do.
+    inside = np.clip(events.points, domain.lower, domain.upper)
+    # Periods begin at whole multiples: counted from the first event, that one would move all borders.
+    origin = None if every is None else 0.0
+    corners = domain.lower, domain.upper
+    stream = cut_events(
+        source, *corners, inside, times=events.times, batch=batch, period=every, origin=origin, initial=initial
+    )
+    borders = stream.cuts[1:-1] if stream.cuts[0] == 0 else stream.cuts[:-1]
+    parts = zip(np.split(events.points, borders), np.split(events.additions, borders), strict=True)
+    return [(points[additions], points[~additions]) for points, additions in parts]
 
 
 class PointFolder:
@@ -59,18 +140,9 @@ class PointFolder:
         Of the files.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        kind: str,
-        names: Names,
-        *,
-        force: bool,
-        written: int = 0,
-    ) -> None:
-        self.name = str(path)
-        self.kind, self._path, self._names, self._force = kind, path, names, force
-        self._written = written
+    def __init__(self, path: Path, kind: str, names: Names, *, force: bool, written: int = 0) -> None:
+        self.name, self.kind = str(path), kind
+        self._path, self._names, self._force, self._written = path, names, force, written
         if kind == "parquet":
             from fastdp.files.parquet_reader import import_pyarrow
 
@@ -121,6 +193,47 @@ class PointFolder:
         """Write a batch's file; points are float64[n, 2]."""
         with atomic_file(self.file(number), overwrite=self._force or number < self._written) as out:
             WRITERS[self.kind](out, points, self._names)
+
+
+class PointPicture:
+    """Points and cells after some of the batches.
+
+    Parameters
+    ----------
+    path : Path or None
+        The picture; None for no picture.
+    overwrite : bool
+        Whether a picture of that name is replaced.
+
+    Raises
+    ------
+    ParameterError
+        If the suffix is no picture's, or the file may not be written.
+    StateError
+        If matplotlib is not installed.
+    """
+
+    def __init__(self, path: Path | None, *, overwrite: bool) -> None:
+        self._path = path
+        self._clouds: dict[str, Points] = {}
+        self._cells: list[tuple[Points, Points]] = []
+        if path is not None:
+            check_picture(path, overwrite=overwrite)
+
+    def add(self, number: int, count: int, points: Points, publisher: SpatialPublisher) -> None:
+        """Keep what batch ``number`` of ``count`` released, if it is one of those that are shown."""
+        if self._path is not None and number in {round((count - 1) * k / (SHOWN - 1)) for k in range(SHOWN)}:
+            self._clouds[f"batch {number:,}"] = points
+            self._cells.append((publisher.tree.lower, publisher.tree.upper))
+
+    def write(self, domain: Domain) -> None:
+        """Draw what was kept."""
+        if self._path is not None:
+            from fastdp.plots import points_and_cells
+
+            label, (columns, clouds) = "synthetic points", zip(*self._clouds.items(), strict=True)
+            box = domain.lower, domain.upper
+            points_and_cells({label: clouds}, self._path, cells={label: self._cells}, columns=columns, box=box)
 
 
 def is_batch(name: str) -> bool:

@@ -23,9 +23,7 @@ from fastdp.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fastdp.cli.event_batches import Batch
-    from fastdp.cli.point_files import PointFolder
-    from fastdp.cli.point_picture import PointPicture
+    from fastdp.cli.point_files import Batch, PointFolder, PointPicture
     from fastdp.spatial import Domain
     from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
     from fastdp.systems.phdstream.publisher import PHDStream
@@ -247,10 +245,8 @@ def synthesize(
     if (box is None) == (domain is None):
         raise click.UsageError("Expected exactly one of --box and --domain.")
     with plain_errors(), terminated_cleanly():
-        from fastdp.cli.event_batches import cut, in_order
         from fastdp.cli.paths import check_separate
-        from fastdp.cli.point_files import PointFolder, keep_outside
-        from fastdp.cli.point_picture import PointPicture
+        from fastdp.cli.point_files import PointFolder, PointPicture, cut, in_order, keep_outside
         from fastdp.cli.progress import watched
         from fastdp.cli.resume import fingerprint, noise_of
         from fastdp.files.event_reader import heading_of, read_events
@@ -296,7 +292,7 @@ def synthesize(
 def _region(box: tuple[float, float, float, float] | None, path: Path | None) -> tuple[Domain, dict[str, str]]:
     """The domain, and what a state file remembers of its file."""
     from fastdp.spatial import Box
-    from fastdp.spatial.domain_file import read_domain
+    from fastdp.spatial.map_files import read_domain
 
     if box is not None:
         return Box(box[:2], box[2:]), {}

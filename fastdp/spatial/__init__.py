@@ -10,26 +10,20 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.spatial.box import Box
-    from fastdp.spatial.box_index import CellIndex, PointIndex
-    from fastdp.spatial.domain import Domain
+    from fastdp.spatial.boxes import Box, CellIndex, PointIndex
+    from fastdp.spatial.cells import Domain
     from fastdp.spatial.events import SpatialStream, cut_events
-    from fastdp.spatial.export import write_cells, write_points
-    from fastdp.spatial.network import Network
-    from fastdp.spatial.polygons import Polygons
-    from fastdp.spatial.privtree import PrivTree
-    from fastdp.spatial.tree import ReleasedTree
+    from fastdp.spatial.map_files import write_cells, write_points
+    from fastdp.spatial.maps import Network, Polygons
+    from fastdp.spatial.released_tree import PrivTree, ReleasedTree
 
 _HOMES = {
-    "fastdp.spatial.box": ("Box",),
-    "fastdp.spatial.box_index": ("CellIndex", "PointIndex"),
-    "fastdp.spatial.domain": ("Domain",),
+    "fastdp.spatial.boxes": ("Box", "CellIndex", "PointIndex"),
+    "fastdp.spatial.cells": ("Domain",),
     "fastdp.spatial.events": ("SpatialStream", "cut_events"),
-    "fastdp.spatial.export": ("write_cells", "write_points"),
-    "fastdp.spatial.network": ("Network",),
-    "fastdp.spatial.polygons": ("Polygons",),
-    "fastdp.spatial.privtree": ("PrivTree",),
-    "fastdp.spatial.tree": ("ReleasedTree",),
+    "fastdp.spatial.map_files": ("write_cells", "write_points"),
+    "fastdp.spatial.maps": ("Network", "Polygons"),
+    "fastdp.spatial.released_tree": ("PrivTree", "ReleasedTree"),
 }
 
 __all__ = [

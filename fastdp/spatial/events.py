@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastdp import validation
 from fastdp.arrays.column import entry_at
 from fastdp.errors import DataError, ParameterError
-from fastdp.spatial.checks import as_corners, as_points
+from fastdp.spatial.boxes import as_corners, as_points
 
 Batch = tuple[NDArray[np.float64], NDArray[np.float64]]
 

@@ -15,8 +15,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
-from fastdp.spatial.cell_parameters import make_plan
-from fastdp.spatial.cells import encode
+from fastdp.spatial.cells import encode, make_plan
 from fastdp_lab.audit.catalogue.exact_losses import split_plan
 from tests.oracles import binary_counter
 

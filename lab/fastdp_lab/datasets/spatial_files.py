@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastdp import validation
 from fastdp.errors import DataError, ParameterError
 from fastdp.files.event_reader import Columns, read_events
-from fastdp.spatial.checks import as_box
+from fastdp.spatial.boxes import as_box
 from fastdp.spatial.events import SpatialStream, cut_events
 
 #: Longitude and latitude of the whole Earth, of the five boroughs of New York, and the square around the circles.

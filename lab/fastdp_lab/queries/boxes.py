@@ -15,7 +15,7 @@ from fastdp import validation
 from fastdp.arrays.column import as_reals, entry_at, is_number
 from fastdp.arrays.kinds import Floats
 from fastdp.errors import ParameterError
-from fastdp.spatial.checks import as_corners
+from fastdp.spatial.boxes import as_corners
 from fastdp_lab.queries import metrics
 
 #: Name, number of boxes, least and greatest part of the volume: PHDStream section 5.4.

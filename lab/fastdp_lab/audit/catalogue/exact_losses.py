@@ -12,7 +12,7 @@ from fastdp.counters import Simple
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.randomness.key import Key
 from fastdp.spatial import Box
-from fastdp.spatial.cell_parameters import CellParameters, make_plan
+from fastdp.spatial.cells import CellParameters, make_plan
 from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
 from fastdp_lab.audit.catalogue.sums import RULES, small_task

@@ -19,12 +19,11 @@ from fastdp.counters import Counter
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import count_only, decomposition
-from fastdp.spatial.cell_parameters import CellParameters
-from fastdp.spatial.cells import SplitScores, StepTree
-from fastdp.spatial.whole_count import LEVEL
+from fastdp.spatial.cells import CellParameters
+from fastdp.spatial.tree import Tree
 from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.systems.phdstream.publisher import PHDStream
-from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
+from fastdp.systems.phdstream.spatial_publisher import LEVEL, SpatialPublisher
 from fastdp_lab.audit.couplings.check import KEY, Seen, Shifts, Table
 from fastdp_lab.baselines.points import FixedTree, OfflineOnBatch
 from fastdp_lab.planning.tree_loss import log_above, log_at_most
@@ -118,8 +117,8 @@ class Follower:
 
 # Split decisions.
 
-#: Number of a step, its tree, and what its decisions were made from.
-Steps = dict[int, tuple[StepTree, SplitScores]]
+#: Number of a step, and its tree with the scores of its decisions.
+Steps = dict[int, Tree]
 
 
 @contextlib.contextmanager
@@ -128,9 +127,9 @@ def noted_steps() -> Iterator[Steps]:
     steps: Steps = {}
     real = decomposition.take_step
 
-    def noting(plan: CellParameters, residents: Any, added: Any, removed: Any, step: int, *others: Any) -> Any:
-        found = real(plan, residents, added, removed, step, *others)
-        steps[step] = (found[1], found[2])
+    def noting(plan: CellParameters, kept: Any, added: Any, removed: Any, step: int, *others: Any) -> Any:
+        found = real(plan, kept, added, removed, step, *others)
+        steps[step] = found[2]
         return found
 
     # Both modules have the function under a name of their own.
@@ -143,32 +142,29 @@ def noted_steps() -> Iterator[Steps]:
             setattr(module, "take_step", real)  # noqa: B010
 
 
-def on_path(plan: CellParameters, visit: StepTree, code: int) -> NDArray[np.bool_]:
+def on_path(plan: CellParameters, tree: Tree, code: int) -> NDArray[np.bool_]:
     """Which nodes hold the event's cell of the greatest depth."""
-    widths = np.array([plan.fan_out ** (plan.max_depth - depth) for depth in visit.depth.tolist()], np.int64)
-    holds: NDArray[np.bool_] = visit.code == code // widths
+    widths = np.array([plan.fan_out ** (plan.max_depth - depth) for depth in tree.depth.tolist()], np.int64)
+    holds: NDArray[np.bool_] = tree.code == code // widths
     return holds
 
 
-def leaf_of(plan: CellParameters, visit: StepTree, code: int) -> int:
+def leaf_of(plan: CellParameters, tree: Tree, code: int) -> int:
     """The place among the leaves of the one that counts the event."""
-    return int(np.flatnonzero(on_path(plan, visit, code)[visit.leaves])[0])
+    return int(np.flatnonzero(on_path(plan, tree, code)[tree.leaves])[0])
 
 
-def decide(
-    shifts: Shifts, plan: CellParameters, step: int, found: tuple[StepTree, SplitScores], code: int, more: int
-) -> None:
+def decide(shifts: Shifts, plan: CellParameters, step: int, tree: Tree, code: int, more: int) -> None:
     """Shift the draws of the decisions whose scores rise by ``more`` points, and add the cost of those decisions."""
-    visit, evidence = found
     floor, scale = plan.threshold - plan.bias, float(plan.split_law.scale)
-    moved = evidence.score + np.where(on_path(plan, visit, code), more * plan.unit, 0)
-    before, after = (np.maximum(score, floor) for score in (evidence.score, moved))
-    made = visit.depth < plan.max_depth
+    moved = tree.score + np.where(on_path(plan, tree, code), more * plan.unit, 0)
+    before, after = (np.maximum(score, floor) for score in (tree.score, moved))
+    made = tree.depth < plan.max_depth
     for node in np.flatnonzero(made & (before != after)).tolist():
         shifts.add(KEY, StreamId(Purpose.SPLIT, number=step), node, int(before[node] - after[node]))
     logs = [
         np.where(
-            visit.first >= 0, log_above(score - plan.threshold, scale), log_at_most(score - plan.threshold, scale)
+            tree.first >= 0, log_above(score - plan.threshold, scale), log_at_most(score - plan.threshold, scale)
         )
         for score in (before, after)
     ]
@@ -217,12 +213,12 @@ def counted_shifts(
     with noted_steps() as steps:
         for number, (added, removed, _) in enumerate(x):
             stream.advance(added, removed)
-            if number >= event.batch and stream._state.counted == number + 1:
-                visit = stream._state.visit
-                assert visit is not None  # noqa: S101 - a count has been made
+            if number >= event.batch and stream._state.last_count == number + 1:
+                tree = stream._state.tree
+                assert tree is not None  # noqa: S101 - a count has been made
                 if number in steps and not event.removal:
                     decide(found, plan, number, steps[number], code, event.effect)
-                place = leaf_of(plan, visit, code)
+                place = leaf_of(plan, tree, code)
                 found.add(KEY, StreamId(Purpose.CELL, number=number), place, -event.effect)
                 whole_shifts(found, make, table, x, there, number, event.effect)
                 break
@@ -272,16 +268,16 @@ def followed_shifts(
     errors: tuple[list[Integers], list[Integers]] = [], []
     first = make(table.key)
     _follow(first, table, errors)
-    visits = []
+    trees = []
     with noted_steps() as steps:
         for added, removed, _ in x:
             first.advance(added, removed)
-            visits.append(first._state.visit)
-    plan, visit = first._plan, visits[event.batch]
-    assert visit is not None  # noqa: S101 - a step has been taken
+            trees.append(first._state.tree)
+    plan, tree = first._plan, trees[event.batch]
+    assert tree is not None  # noqa: S101 - a step has been taken
     if event.batch in steps and not (event.removal and plan.repaired):
         decide(found, plan, event.batch, steps[event.batch], code, event.effect)
-    where = StreamId(Purpose.CELL, number=event.batch), leaf_of(plan, visit, code), event.effect
+    where = StreamId(Purpose.CELL, number=event.batch), leaf_of(plan, tree, code), event.effect
     again = Table(table.seed, found)
     second = make(again.key)
     _follow(second, again, errors, found, where)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fastdp.spatial import Domain, Network
-from fastdp.spatial.domain_file import read_domain
+from fastdp.spatial.map_files import read_domain
 from fastdp_lab.datasets import SpatialStream, made_up_streets
 
 #: Synthetic domains by their name in a specification.
