@@ -308,16 +308,6 @@ class CellIndex:
         tree = self._tree
         low, high = as_boxes(lower, upper, tree.lower.shape[1])
         out = np.empty(low.shape[0])
-        box_queries.count_cells(
-            tree.lower,
-            tree.upper,
-            self._counts,
-            tree.node_lower,
-            tree.node_upper,
-            self._sums,
-            tree.levels,
-            low,
-            high,
-            out,
-        )
+        cells = tree.lower, tree.upper, self._counts, tree.node_lower, tree.node_upper, self._sums, tree.levels
+        box_queries.count_cells(*cells, low, high, out)
         return out

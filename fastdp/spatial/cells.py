@@ -85,22 +85,14 @@ def inside(rows: Floats, domain: Domain, outside: str, name: str) -> Floats:
         With the place of the first point outside and the number of them.
     """
     if outside == "clip":
-        clipped: Floats = np.clip(rows, domain.lower, domain.upper)
-        return snapped(clipped, domain)
-    outsiders = ~domain.contains(rows)
-    if outsiders.any():
+        rows = np.clip(rows, domain.lower, domain.upper)
+    elif (outsiders := ~domain.contains(rows)).any():
         raise DataError(
             f"{entry_at(name, outsiders, 'a point outside the domain')}; expected points inside, or outside='clip'"
         )
-    return snapped(rows, domain)
-
-
-def snapped(rows: Floats, domain: Domain) -> Floats:
-    """Points on a domain that is thinner than its tolerance, such as a road network; each moves on its own."""
+    # On a domain that is thinner than its tolerance, such as a road network, each point moves on its own.
     snap = getattr(domain, "snap", None)
-    if snap is None or not rows.size:
-        return rows
-    places: Floats = snap(rows)
+    places: Floats = rows if snap is None or not rows.size else snap(rows)
     return places
 
 
@@ -195,21 +187,10 @@ def make_plan(
     bias = math.ceil(float(scale * unit) * math.log(fan_out) * (1.0 + 2.0**-40)) + 1
     if bias * max_depth > 2**61:
         raise ParameterError(f"max_depth = {max_depth}: expected less, or a larger epsilon")
-    return CellParameters(
-        domain,
-        fan_out,
-        max_depth,
-        epsilon_tree,
-        epsilon_count,
-        counter,
-        unit,
-        bias,
-        round(threshold * unit),
-        repaired,
-        retention,
-        sampler.discrete_laplace_law(scale * unit),
-        sampler.discrete_laplace_law(of_counts),
-    )
+    split_law, cell_law = sampler.discrete_laplace_law(scale * unit), sampler.discrete_laplace_law(of_counts)
+    constants = unit, bias, round(threshold * unit), repaired, retention
+    given = domain, fan_out, max_depth, epsilon_tree, epsilon_count, counter
+    return CellParameters(*given, *constants, split_law, cell_law)
 
 
 def cells(plan: CellParameters, codes: Integers, depths: Integers) -> tuple[Floats, Floats]:

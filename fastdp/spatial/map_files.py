@@ -133,11 +133,7 @@ def write_cells(
 
 @validation.plain
 def write_points(
-    path: str | Path,
-    points: ArrayLike,
-    *,
-    columns: Mapping[str, ArrayLike] | None = None,
-    crs: str | None = None,
+    path: str | Path, points: ArrayLike, *, columns: Mapping[str, ArrayLike] | None = None, crs: str | None = None
 ) -> None:
     """Write points.
 

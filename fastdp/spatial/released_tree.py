@@ -129,7 +129,10 @@ class ReleasedTree:
         """
         low, high, one = self._boxes(lower, upper)
         out = np.empty(low.shape[0])
-        self._answer(low, high, out)
+        query, leaf = self._whole_cells(low, high, self._counts, out, by_volume=isinstance(self._domain, Box))
+        if query.size:
+            inside = self._shares(low, high, query, leaf)
+            out += np.bincount(query, self._counts[leaf] * inside, minlength=out.size)
         return float(out[0]) if one else out
 
     def count_std_error(self, lower: Any, upper: Any) -> Any:
@@ -192,12 +195,6 @@ class ReleasedTree:
             place = entry_at("lower, upper", (low > high).any(axis=1), "no box")
             raise DataError(f"{place}; expected lower <= upper")
         return low, high, one
-
-    def _answer(self, low: Floats, high: Floats, out: Floats) -> None:
-        query, leaf = self._whole_cells(low, high, self._counts, out, by_volume=isinstance(self._domain, Box))
-        if query.size:
-            inside = self._shares(low, high, query, leaf)
-            out += np.bincount(query, self._counts[leaf] * inside, minlength=out.size)
 
     def _shares(self, low: Floats, high: Floats, query: Integers, leaf: Integers) -> Floats:
         """How much of cut leaves lies in their boxes."""

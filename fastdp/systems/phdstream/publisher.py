@@ -151,12 +151,13 @@ class PHDMachine(PointMachine):
 
     def unpacked(self, described: Any) -> PHDState:
         """The state that was described."""
-        state = super().unpacked(described)
+        state: Any = super().unpacked(described)
         if self.whole is not None:
             self.whole.check(state.whole)
             if state.whole.steps != state.n_steps or not 0 <= state.drawn <= MAX_COUNT:
                 raise ValueError("a number of counts out of range")
-        return replace(state, kept=TreeVersion.of(self.plan.fan_out, state.kept))
+        following: PHDState = replace(state, kept=TreeVersion.of(self.plan.fan_out, state.kept))
+        return following
 
 
 class PHDStream(SpatialPublisher):

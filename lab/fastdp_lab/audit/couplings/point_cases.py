@@ -161,7 +161,7 @@ def privtree(generator: Generator) -> Instance:
         with noted_steps() as steps:
             PrivTree(**options, key=table.key).fit(x[0][0])
         decide(found, plan, 0, steps[0], code, event.effect)
-        found.add(KEY, StreamId(Purpose.CELL), leaf_of(plan, steps[0][0], code), -event.effect)
+        found.add(KEY, StreamId(Purpose.CELL), leaf_of(plan, steps[0], code), -event.effect)
         return found
 
     return Instance(PrivTree(**options, key=KEY).guarantee.epsilon, publish, x, there, shifts)
