@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.arrays.column import entry_at
 from fastdp.arrays.kinds import Floats, Integers
-from fastdp.counters.base import Counter, noise_scale
+from fastdp.counters.counter import Counter, noise_scale
 from fastdp.errors import DataError, ParameterError
 from fastdp.randomness import sampler
 from fastdp.spatial.boxes import Box

@@ -16,8 +16,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.arrays.column import entry_at
 from fastdp.arrays.kinds import Floats, Integers
-from fastdp.counters.base import counter_guarantee, event_guarantee
-from fastdp.counters.simple import Simple
+from fastdp.counters.counter import Simple, counter_guarantee, event_guarantee
 from fastdp.errors import DataError, StateError
 from fastdp.guarantee import Guarantee, sequential
 from fastdp.randomness.key import Key

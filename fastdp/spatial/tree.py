@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.arrays.kinds import Floats, Integers
-from fastdp.counters.base import check_rows
+from fastdp.counters.counter import check_rows
 from fastdp.spatial.cells import CellParameters, measures
 from fastdp.state import codec
 from fastdp.state.codec import expect

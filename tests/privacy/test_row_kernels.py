@@ -10,7 +10,7 @@ import pytest
 from benchmarks.audit import row_kernels
 from benchmarks.audit.parts import draw_noise
 from benchmarks.audit.splits import attack, splits
-from fastdp.counters.simple import Simple
+from fastdp.counters.counter import Simple
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId

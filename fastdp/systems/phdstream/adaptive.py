@@ -16,8 +16,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.arrays.kinds import Integers
-from fastdp.counters.base import event_guarantee, noise_scale
-from fastdp.counters.simple import Simple
+from fastdp.counters.counter import Simple, event_guarantee, noise_scale
 from fastdp.guarantee import Guarantee, parallel, sequential
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key

@@ -13,10 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from fastdp import validation
 from fastdp.arrays.kinds import Integers
-from fastdp.counters.base import Counter, counter_guarantee, event_guarantee
-from fastdp.counters.binary_tree import BinaryTree
-from fastdp.counters.block import Block
-from fastdp.counters.simple import Simple
+from fastdp.counters.counter import BinaryTree, Block, Counter, Simple, counter_guarantee, event_guarantee
 from fastdp.guarantee import Guarantee, remainder, round_up, sequential
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import step_key

@@ -19,10 +19,16 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.arrays.kinds import Floats, Integers
-from fastdp.counters.base import Counter, check_rows, counter_guarantee, event_guarantee, noise_scale
-from fastdp.counters.block import Block
+from fastdp.counters.counter import (
+    Block,
+    Counter,
+    Simple,
+    check_rows,
+    counter_guarantee,
+    event_guarantee,
+    noise_scale,
+)
 from fastdp.counters.running import COUNTERS
-from fastdp.counters.simple import Simple
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, remainder, sequential
 from fastdp.randomness import sampler

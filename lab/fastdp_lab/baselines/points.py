@@ -15,8 +15,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.arrays.kinds import Integers
-from fastdp.counters.base import Counter, check_rows, counter_guarantee, event_guarantee, noise_scale
-from fastdp.counters.simple import Simple
+from fastdp.counters.counter import Counter, Simple, check_rows, counter_guarantee, event_guarantee, noise_scale
 from fastdp.guarantee import Guarantee, parallel
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.counters import Block, SelectiveCounting, Simple
-from fastdp.counters.base import event_guarantee
+from fastdp.counters.counter import event_guarantee
 from fastdp.counters.selective import Selected
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
