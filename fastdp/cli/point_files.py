@@ -287,7 +287,7 @@ def _parquet(out: BinaryIO, points: Points, names: Names) -> None:
 
 
 def _geojson(out: BinaryIO, points: Points, names: Names) -> None:
-    from fastdp.spatial.export import write_points
+    from fastdp.spatial.map_files import write_points
 
     del names
     with tempfile.TemporaryDirectory() as folder:

@@ -185,7 +185,7 @@ def recount(
     """
     unsplit: Integers = np.full_like(counted.first, -1)
     none: Integers = np.zeros((unsplit.size, plan.cells.counter.width), np.int64)
-    kept = TreeVersion.of(plan.cells.fan_out, replace(counted, split=unsplit, state=none))
+    kept = TreeVersion.of(plan.cells.fan_out, counted.having(split=unsplit, state=none))
     _, tree, _ = take_step(plan.cells, kept, added, removed, step, key, unsplit.size)
     old = tree.origin
     known = old >= 0
@@ -248,7 +248,7 @@ def forecast(plan: CountParameters, counted: Tree, pace: ReleaseSchedule, elapse
 
 def _estimated(plan: CountParameters, tree: Tree, weight: Integers, rate: Floats) -> Tree:
     """The tree after a count."""
-    tree = replace(tree.shown, weight=weight, rate=rate)
+    tree = tree.shown.having(weight=weight, rate=rate)
     return _shrunken(plan, tree, tree.released.astype(np.float64))
 
 
@@ -258,7 +258,7 @@ def _shrunken(plan: CountParameters, tree: Tree, counts: Floats, missing: float 
     held, variance, estimate = (np.empty(counts.size) for _ in range(3))
     given = plan.cells.fan_out, plan.noise, plan.shrink, tree.first, counts, tree.weight, tree.measure
     adaptive_tree.shrink_counts(*given, held, variance, estimate)
-    return replace(tree, held=held, variance=variance, projected=estimate)
+    return tree.having(held=held, variance=variance, projected=estimate)
 
 
 def _regrow(plan: CountParameters, counted: Tree, added: Integers, removed: Integers) -> Tree:

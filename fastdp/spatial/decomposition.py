@@ -7,7 +7,6 @@ PrivTree is one such step on an empty tree; PHDStream is one after the other.  T
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,7 +100,7 @@ def adjusted(plan: CellParameters, tree: Tree, missing: float) -> Tree:
     tree_maps.project_with(
         missing, tree.leaves, plan.fan_out, counts, tree.parent, tree.released, tree.measure, held, projected
     )
-    return replace(tree, held=held, projected=projected)
+    return tree.having(held=held, projected=projected)
 
 
 def grow(
@@ -201,7 +200,7 @@ def counted_leaves(plan: CellParameters, tree: Tree) -> tuple[Tree, Integers]:
     leaves: Integers = np.empty(tree.first.size, np.int64)
     net: Integers = np.empty_like(leaves)
     count = privtree.collect_leaves(tree.first, tree.measure, tree.ends, leaves, net)
-    tree = replace(tree, leaves=leaves[:count])
+    tree = tree.having(leaves=leaves[:count])
     if not plan.uniform:
         _route_strays(plan, tree, net)
     return tree, net[:count]

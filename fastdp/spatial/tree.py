@@ -96,10 +96,17 @@ class Tree:
         """Depth of each node: int64[v]."""
         return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
 
+    def having(self, **columns: NDArray[Any]) -> Tree:
+        """The tree with these columns in place of its own."""
+        # dataclasses.replace takes as long as a tenth of a small step, which would call it three times.
+        tree = object.__new__(Tree)
+        tree.__dict__.update(self.__dict__, **columns)
+        return tree
+
     @property
     def shown(self) -> Tree:
         """The tree without what its decisions were made from."""
-        return replace(self, score=_NONE, ends=_NONE)
+        return self.having(score=_NONE, ends=_NONE)
 
     def bounds(self, plan: CellParameters) -> tuple[Floats, Floats]:
         """Bounds of all nodes, lower and upper float64[v, d]."""
