@@ -17,7 +17,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial.cells import CellParameters, measures
-from fastdp.spatial.tree import Tree, TreeVersion, columns_of
+from fastdp.spatial.tree import BLANK, Tree, TreeVersion, columns_of
 from fastdp_kernels import privtree, tree_maps
 
 #: Room for so many visited nodes at least, and for this part more than the step before visited.
@@ -131,7 +131,7 @@ def grow(
         if kernel(level, stop, *given, starts, *columns.values()) < 0:
             return None
     size = int(starts[-1])
-    return Tree(starts=starts, **{name: column[:size] for name, column in columns.items()})
+    return BLANK.having(starts=starts, **{name: column[:size] for name, column in columns.items()})
 
 
 def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Any]) -> Iterator[tuple[int, int]]:

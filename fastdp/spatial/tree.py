@@ -31,7 +31,7 @@ NODE = np.dtype([("first", np.int64), ("released", np.int64), ("split", np.int64
 RELEASED = ("released", "measure", "held", "projected")
 COUNTED = (*RELEASED, "weight", "variance", "rate")
 KEPT = ("released", "measure", "split", "state")
-_REALS = ("measure", "held", "projected", "variance", "rate")
+_REALS = frozenset({"measure", "held", "projected", "variance", "rate"})
 _NONE: Integers = np.empty(0, np.int64)
 _NO_REALS: Floats = np.empty(0)
 
@@ -98,7 +98,7 @@ class Tree:
 
     def having(self, **columns: NDArray[Any]) -> Tree:
         """The tree with these columns in place of its own."""
-        # dataclasses.replace takes as long as a tenth of a small step, which would call it three times.
+        # dataclasses.replace takes nearly a tenth of a small step, which would call it four times.
         tree = object.__new__(Tree)
         tree.__dict__.update(self.__dict__, **columns)
         return tree
@@ -114,6 +114,10 @@ class Tree:
         index, lower, upper = np.empty(shape, np.int64), np.empty(shape), np.empty(shape)
         cell_codes.decode_tree(self.starts, self.parent, self.first, *corners, plan.fan_out, index, lower, upper)
         return lower, upper
+
+
+#: A tree of which nothing is known, to which a step adds its columns.
+BLANK = Tree(first=_NONE, released=_NONE, measure=_NO_REALS)
 
 
 def columns_of(names: tuple[str, ...], capacity: int) -> dict[str, Any]:
