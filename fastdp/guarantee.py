@@ -133,12 +133,6 @@ class Guarantee:
         step = f"rho = {self.rho:g} gives epsilon = {epsilon:g} at delta = {delta:g} (conversion of zCDP)"
         return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
 
-    def identity(self) -> dict[str, Any]:
-        """The fields, without an infinite rho and rows that are None, as parts join a noise key."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        without = {"rho": math.inf, "rows": None}
-        return {name: value for name, value in fields.items() if name not in without or value != without[name]}
-
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, in terms that strict JSON has: an infinite number as the text ``"inf"``."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

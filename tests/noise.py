@@ -6,16 +6,21 @@ An oracle has no fastdp in it; it gets the publisher's key as these functions de
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 import numpy as np
 
 from fastdp import StreamPublisher
+from fastdp.arrays.kinds import Integers
+from fastdp.randomness import sampler
+from fastdp.randomness.given import Name, given
 from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.sampler import Law
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp.spatial.cells import encode
 from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
+from tests.oracles import bulk
 from tests.oracles.prefix import BoundNoise
 
 
@@ -25,11 +30,16 @@ def bound_key(seed: int | str) -> Key:
 
 
 def unbound_key(seed: int | str) -> Key:
-    """A key of the first noise format: noise that depends on position alone, the same for any input.
+    """A key whose noise depends on position alone: the same for any input, and for any composition.
 
-    For couplings, which ask what other input gives under the very same noise.
+    For comparisons that ask what other input gives under the very same noise.  Not of the local model, whose reports
+    are drawn as under any other key.
     """
-    return Key(Key.from_seed(seed).reveal(), simulated=True, binding=Binding.FIRST_FORMAT)
+
+    def table(name: Name, law: Law, start: int, out: Integers, sums: Integers | None) -> None:
+        sampler.fill(out, law, Key.from_seed(f"{seed} {name}"), StreamId(Purpose.TREE), start)
+
+    return given(table)
 
 
 def tree_key(key: Key, theta_steps: int) -> Key:
@@ -53,7 +63,15 @@ def chain_noise(key: Key, theta_steps: int, epsilon: float) -> BoundNoise:
     return BoundNoise(start.tobytes(), Fraction(theta_steps) / Fraction(epsilon))
 
 
-def chain_draws(noise: BoundNoise, sums: np.ndarray) -> np.ndarray:
+def prefix_noise(key: Key, theta_steps: int, epsilon: float) -> bulk.PrefixNoise:
+    """The same for sums that are known beforehand."""
+    start = np.empty(2, "<u8")
+    WordStream(tree_key(key, theta_steps), StreamId(Purpose.CHAIN)).fill(start)
+    draw = bulk.laplace(Fraction(theta_steps) / Fraction(epsilon))
+    return bulk.PrefixNoise(key.reveal(), int.from_bytes(start.tobytes(), "little"), draw, member=key.member)
+
+
+def chain_draws(noise: Callable[[int], int], sums: np.ndarray) -> np.ndarray:
     """The noise of all these sums, in order."""
     return np.array([noise(int(total)) for total in sums], np.int64)
 
@@ -66,7 +84,7 @@ def step_keys(stream: SpatialPublisher, batches: Iterable[tuple[np.ndarray, np.n
         numbers = [step, len(parts), *(8 * part.size for part in parts)]
         message = b"".join(number.to_bytes(8, "big") for number in numbers)
         message += chain + b"".join(part.tobytes() for part in parts)
-        words = hashlib.blake2b(message, digest_size=64, key=key.reveal(), person=b"fastdp step 2").digest()
+        words = hashlib.blake2b(message, digest_size=64, key=key.reveal(), person=b"fastdp step 1").digest()
         keys.append(Key(words[:32], simulated=key.simulated, member=key.member, binding=key.binding).again())
         chain = words[32:]
     return keys

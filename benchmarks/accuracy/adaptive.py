@@ -65,7 +65,7 @@ def mechanisms() -> list[dict[str, Any]]:
 def _adaptive(ending: str, **options: Any) -> list[dict[str, Any]]:
     return [
         {"name": f"{report.ADAPTIVE}{ending}", "system": "adaptive", **options},
-        {"name": f"{report.ONLINE}{ending}", "system": "adaptive", "retrospective": False, **options},
+        {"name": f"{report.ONLINE}{ending}", "system": "as_published", **options},
     ]
 
 

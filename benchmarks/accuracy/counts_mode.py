@@ -1,7 +1,6 @@
 """Adaptive(sensitivity=1) on buckets of events, beside Laplace per bucket, flat blocks and PeGaSus.
 
-Root mean square errors of sums over ranges of 1 to 10^4 buckets.  ``--hindsight`` adds blocks of one length, revised
-as Adaptive's are, and the best of them in hindsight: what a choice of one length could reach.
+Root mean square errors of sums over ranges of 1 to 10^4 buckets.
 """
 
 from __future__ import annotations
@@ -9,27 +8,19 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
-import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks import ROOT
 from benchmarks.peers.pegasus import PeGaSus
 from benchmarks.shared import Floats, add_data_option, table
 from fastdp import Adaptive
-from fastdp.releases.revised import RevisedStream
 
-RESULTS = ROOT / "benchmarks" / "results" / "counts_mode.json"
 EPSILONS = (0.01, 0.1, 1.0)
 LENGTHS = (1, 10, 100, 1000, 10_000)
 FLAT = (4, 16, 64, 256)
 REVISED, PUBLISHED = "Adaptive, revised", "Adaptive, published"
-#: Blocks of 2^k buckets, revised; not among the others.
-EXPONENTS = range(11)
-ONE_LENGTH = "revised blocks of"
 
 
 def taxi(data: Path) -> Floats:
@@ -58,7 +49,7 @@ def pedestrians(data: Path) -> Floats:
 STREAMS: dict[str, Callable[[Path], Floats]] = {"taxi, minutes": taxi, "DNS": dns, "pedestrians, hours": pedestrians}
 
 
-def answers(counts: Floats, epsilon: float, seed: int, hindsight: bool) -> dict[str, Floats]:
+def answers(counts: Floats, epsilon: float, seed: int) -> dict[str, Floats]:
     """Private prefix sums by method, float64[n + 1] each."""
     generator = np.random.default_rng(seed)
     prefix = prefix_sums(counts)
@@ -70,20 +61,7 @@ def answers(counts: Floats, epsilon: float, seed: int, hindsight: bool) -> dict[
     online, whole = PeGaSus(epsilon).release(counts, generator)
     found |= {"PeGaSus, published": prefix_sums(online), "PeGaSus, whole groups": prefix_sums(whole)}
     release = Adaptive(epsilon, sensitivity=1, seed=seed).release(counts)
-    if hindsight and (revision := release.revision) is not None:
-        for k in EXPONENTS:
-            found[f"{ONE_LENGTH} {2**k}"] = one_length(prefix, epsilon, revision, k, generator)
     return found | {REVISED: prefix_sums(release.revised), PUBLISHED: prefix_sums(release.values)}
-
-
-def one_length(
-    prefix: Floats, epsilon: float, revision: RevisedStream, exponent: int, generator: np.random.Generator
-) -> Floats:
-    """Sums of blocks of 2^exponent buckets, revised by what revises Adaptive's."""
-    sums = np.diff(prefix[:: 2**exponent])
-    totals = sums + generator.laplace(0.0, 1.0 / epsilon, sums.size)
-    blocks = replace(revision, exponents=np.full(sums.size, float(exponent)), totals=totals)
-    return blocks.sums_before(np.arange(prefix.size))
 
 
 def prefix_sums(values: Floats) -> Floats:
@@ -91,12 +69,12 @@ def prefix_sums(values: Floats) -> Floats:
     return np.concatenate([np.zeros(1), np.cumsum(values)])
 
 
-def measure(counts: Floats, epsilon: float, runs: int, hindsight: bool) -> dict[str, list[float]]:
+def measure(counts: Floats, epsilon: float, runs: int) -> dict[str, list[float]]:
     """Root mean square errors by method and length."""
     squares: dict[str, list[list[float]]] = {}
     prefix = prefix_sums(counts)
     for seed in range(runs):
-        for name, answer in answers(counts, epsilon, seed, hindsight).items():
+        for name, answer in answers(counts, epsilon, seed).items():
             errors = answer - prefix
             # All ranges of a length: the few values of a stream's begin have large errors.
             cells = [float(np.mean((errors[length:] - errors[:-length]) ** 2)) for length in LENGTHS]
@@ -109,7 +87,7 @@ def show(results: list[dict[str, object]]) -> None:
     rows, ratios = [], {REVISED: [], PUBLISHED: []}  # type: ignore[var-annotated]
     for cell in results:
         errors = {name: np.array(values) for name, values in cell["errors"].items()}  # type: ignore[attr-defined]
-        others = [name for name in errors if name not in ratios and not name.startswith(ONE_LENGTH)]
+        others = [name for name in errors if name not in ratios]
         best = np.min([errors[name] for name in others], axis=0)
         names = [others[int(i)] for i in np.argmin([errors[name] for name in others], axis=0)]
         for name, found in ratios.items():
@@ -138,30 +116,9 @@ def show(results: list[dict[str, object]]) -> None:
     )
 
 
-def show_hindsight(results: list[dict[str, object]]) -> None:
-    """Geometric means over the lengths of queries: Adaptive, the best one length, the best for each query length."""
-    rows, every = [], []
-    for cell in results:
-        errors = {name: np.array(values) for name, values in cell["errors"].items()}  # type: ignore[attr-defined]
-        singles = {name: error for name, error in errors.items() if name.startswith(ONE_LENGTH)}
-        best = np.min([errors[name] for name in errors if name not in (REVISED, PUBLISHED, *singles)], axis=0)
-        means = {name: float(np.exp(np.log(error / best).mean())) for name, error in singles.items()}
-        name = min(means, key=lambda name: means[name])
-        each = float(np.exp(np.log(np.min(list(singles.values()), axis=0) / best).mean()))
-        found = float(np.exp(np.log(errors[REVISED] / best).mean())), means[name], each
-        every.append(found)
-        length = name.removeprefix(ONE_LENGTH).strip()
-        rows.append([f"{cell['stream']}, {cell['epsilon']:g}", *(f"{ratio:.2f}" for ratio in found), length])
-    rows.append(["all", *(f"{ratio:.2f}" for ratio in np.exp(np.log(every).mean(axis=0))), ""])
-    columns = ["stream, epsilon", REVISED, "best one length", "the best for each length of query", "one length"]
-    table("Errors divided by the best of the others, geometric means; lengths of blocks in hindsight", columns, rows)
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_data_option(parser)
     parser.add_argument("--runs", type=int, default=5, help="runs of each cell (default 5)")
-    parser.add_argument("--hindsight", action="store_true", help="also blocks of one length, revised")
-    parser.add_argument("--write", action="store_true", help=f"store the errors in {RESULTS.relative_to(ROOT)}")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -169,11 +126,7 @@ def run(options: argparse.Namespace) -> int:
     for name, read in STREAMS.items():
         counts = read(options.data)
         for epsilon in EPSILONS:
-            errors = measure(counts, epsilon, options.runs, options.hindsight)
+            errors = measure(counts, epsilon, options.runs)
             results.append({"stream": name, "epsilon": epsilon, "buckets": counts.size, "errors": errors})
     show(results)
-    if options.hindsight:
-        show_hindsight(results)
-    if options.write:
-        RESULTS.write_text(json.dumps({"runs": options.runs, "lengths": LENGTHS, "cells": results}, indent=1) + "\n")
     return 0

@@ -28,7 +28,7 @@ from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp_lab.baselines.w_event import SCHEMES
 from fastdp_lab.sweeps import SYSTEMS, RunResult
-from fastdp_lab.sweeps.parts import Parameters
+from fastdp_lab.sweeps.parts import Parameters, build_parts, parameter_names
 from fastdp_lab.sweeps.values.mechanisms import Floats, Indices, Run, Setting
 
 #: Exact prefix sums of the clipped stream, by position.
@@ -152,6 +152,29 @@ class FlatBlocks(_Plan):
         )
 
 
+class AsPublished:
+    """:class:`fastdp.Adaptive` as it publishes value by value, before released sums revise it."""
+
+    accepted = parameter_names(Adaptive)
+
+    def check(self, parameters: Parameters, setting: Setting) -> None:
+        """Build the publisher."""
+        self._publisher(parameters, setting, Key.from_seed(0))
+
+    def prepare(self, parameters: Parameters, setting: Setting, values: Floats) -> Run:
+        """Predictions depend on earlier releases, noise included, so answers do not split."""
+
+        def run(key: Key) -> RunResult:
+            release = self._publisher(parameters, setting, key).release(values)
+            return RunResult(release.range_sum, release.threshold, splits=False)
+
+        return run
+
+    def _publisher(self, parameters: Parameters, setting: Setting, key: Key) -> Adaptive:
+        public = setting.epsilon, setting.bound, setting.holdout, setting.max_range
+        return Adaptive(*public, key=key, **build_parts(parameters))
+
+
 class WEventScheme(_Plan):
     """Uniform, Sample, budget distribution or budget absorption, whose answers are sums of published values."""
 
@@ -262,6 +285,7 @@ def shrink(leaves: Floats, fan_out: int, levels: int, variance: float) -> Floats
 def register() -> None:
     """Make the plans known to sweeps."""
     plans: dict[str, Any] = {
+        "as_published": AsPublished(),
         "flat_blocks": FlatBlocks(),
         "holdout_mean": HoldoutMean(),
         "shrunken_tree": ShrunkenTree(),

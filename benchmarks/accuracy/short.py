@@ -1,14 +1,13 @@
 """Finished arrays with nothing withheld beside the papers' hold-out, on every stream at n = 10^3 to 2^20.
 
 Both ways answer the same ranges, those that the hold-out leaves: the errors of ranges up to all of it, a seventh and
-a seventieth, relative to the mean sum of each class, as their geometric mean.  A second table says how long hold-outs
-last at several rates.  ``--shares`` compares shares of epsilon in place of both.
+a seventieth, relative to the mean sum of each class, as their geometric mean.  ``--shares`` compares shares of
+epsilon instead.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,13 +16,12 @@ from typing import Any
 import numpy as np
 
 import fastdp
-from benchmarks import ROOT
 from benchmarks.accuracy.streams import REAL
 from benchmarks.shared import Floats, add_data_option, table
 from fastdp.errors import AccuracyWarning
 from fastdp.randomness import Key
 from fastdp.systems.stream import whole
-from fastdp.systems.stream.pace import DEFAULT_RANGE, seconds_of
+from fastdp.systems.stream.pace import DEFAULT_RANGE
 from fastdp.thresholds import ScaleFree
 from fastdp_lab.datasets.extension import extend_by_reflection
 from fastdp_lab.queries.workloads import random_ranges
@@ -32,11 +30,7 @@ SIZES = (1000, 10_000, 100_000, 2**20)
 EPSILONS = (0.1, 1.0)
 CLASSES = (1, 7, 70)
 RANGES = 150
-RATES = ("1ms", "1s", "1min", "30min", "1h", "1d")
 SHARES = (0.5, 1.0, 1.5, 2.0, 3.0)
-RESULTS = ROOT / "benchmarks" / "results" / "short.json"
-PAGE = ROOT / "docs" / "records" / "adaptive.md"
-MARKS = "<!-- python -m benchmarks accuracy short: begin -->", "<!-- end -->"
 
 Released = Callable[[int], fastdp.Release]
 
@@ -132,7 +126,7 @@ def mean_of(ratios: Sequence[float]) -> float:
 
 
 def page_of(records: list[dict[str, Any]]) -> str:
-    """Both tables in Markdown."""
+    """The table in Markdown."""
     sizes = sorted({record["n"] for record in records})
     lines = [
         "| stream | epsilon | " + " | ".join(f"n = {n:,}" for n in sizes) + " |",
@@ -150,17 +144,6 @@ def page_of(records: list[dict[str, Any]]) -> str:
         lines.append(f"| **ratio**, geometric mean | {epsilon:g} | " + " | ".join(f"{r:.2f}" for r in ratios) + " |")
         shares = [max(each["share"] for each in column) for column in columns]
         lines.append(f"| share of epsilon | {epsilon:g} | " + " | ".join(f"{s:.1%}" for s in shares) + " |")
-    lines += [
-        "",
-        "| one value every | 65,536 last | hold-out at epsilon 1 | lasts | at epsilon 0.1 | lasts | max_range |",
-    ]
-    lines.append("|---" * 7 + "|")
-    for every in RATES:
-        made = [fastdp.Adaptive(epsilon, 1000.0, every=every, seed=1) for epsilon in EPSILONS[::-1]]
-        seconds = seconds_of(None, every)
-        assert seconds is not None
-        cells = [f"{each.holdout:,} | {lasting(each.holdout * seconds)}" for each in made]
-        lines.append(f"| {every} | {lasting(65_536 * seconds)} | {' | '.join(cells)} | {made[0].max_range:,} |")
     return "\n".join(lines) + "\n"
 
 
@@ -168,33 +151,18 @@ def percent(error: float) -> str:
     return f"{100.0 * error:.3g} %" if error < 10.0 else f"{error:.0f} times"
 
 
-def lasting(seconds: float) -> str:
-    for unit, length in (("years", 3.15e7), ("days", 86_400.0), ("hours", 3600.0), ("min", 60.0)):
-        if seconds >= length:
-            return f"{seconds / length:.3g} {unit}"
-    return f"{seconds:.3g} s"
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repetitions", type=int, default=60)
-    parser.add_argument("--quick", action="store_true", help="two sizes, nothing is written")
+    parser.add_argument("--quick", action="store_true", help="two sizes")
     parser.add_argument("--shares", action="store_true", help="compare shares of epsilon")
     add_data_option(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure, and write the results and the page's tables."""
+    """Measure, and print the table."""
     # Short streams are short on purpose.
     warnings.simplefilter("ignore", AccuracyWarning)
     if options.shares:
         compare_shares(options.data, options.repetitions)
         return
-    records = measure(options.data, options.repetitions, options.quick)
-    page = page_of(records)
-    print(page)
-    if options.quick:
-        return
-    RESULTS.write_text(json.dumps(records, indent=1) + "\n")
-    begin, end = MARKS
-    before, rest = PAGE.read_text().split(begin)
-    PAGE.write_text(f"{before}{begin}\n{page}{end}{rest.split(end, 1)[1]}")
+    print(page_of(measure(options.data, options.repetitions, options.quick)))

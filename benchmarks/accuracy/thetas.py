@@ -2,8 +2,6 @@
 
 The best theta of a stream and budget is chosen by runs of its own and judged by others ("honest"), or judged by the
 runs that it was chosen from ("in hindsight"), which no rule can reach.
-
-``--rising``: what rises and falls of theta gain or cost, run by run beside the first theta under the same key.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ import numpy as np
 import fastdp
 from benchmarks import shared
 from benchmarks.accuracy import streams
-from benchmarks.accuracy.scenes import noise_key
 from benchmarks.shared import Floats, add_data_option, table
 from fastdp.errors import AccuracyWarning
 from fastdp_lab.datasets import hold_out_and_extend, table1
@@ -38,7 +35,6 @@ CHOOSING, JUDGING = 16, 48
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=96, help="releases of each cell (default 96)")
-    parser.add_argument("--rising", action="store_true", help="errors beside those of the first theta instead")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="streams (default: all; an hour)")
     add_data_option(parser)
 
@@ -46,9 +42,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     real = [name for name, each in streams.REAL.items() if (options.data / each.file).is_file()]
     names = options.only or [*real, *streams.GROWTHS, *SYNTHETIC]
-    if options.rising:
-        _show_rises(names, options)
-        return
     rows: list[list[str]] = []
     ratios: dict[tuple[str, float], tuple[float, float]] = {}
     for name in names:
@@ -75,65 +68,6 @@ def run(options: argparse.Namespace) -> None:
                     f"{title}, {measure}: {_mean(found):.2f}; {np.mean(found <= 1.3):.0%} of {found.size} within "
                     f"1.3; worst {found.max():.3g}"
                 )
-
-
-def _show_rises(names: Sequence[str], options: argparse.Namespace) -> None:
-    """Errors under a theta that rises over those under the first one: geometric means over runs and classes."""
-    rows: list[list[str]] = []
-    found: dict[str, list[tuple[float, float]]] = {}
-    for name in names:
-        values, bound, m = _stream(name, options)
-        prefix = np.concatenate([[0.0], np.cumsum(values[m:])])
-        kind = "real" if name in streams.REAL else "growing" if name in streams.GROWTHS else name.rsplit(" ", 1)[-1]
-        group = f"{kind}, {streams.half(name)} half"
-        for epsilon in EPSILONS:
-            ratios, changed = np.zeros((options.runs, 2)), 0
-            for seed in range(options.runs):
-                first, rising = (
-                    _release(name, values, (epsilon, bound, m, R), seed, rising=rises) for rises in (False, True)
-                )
-                # Where theta stayed, the two are the same.
-                if rising.revision.thetas.max() > rising.revision.threshold:
-                    changed += 1
-                    ratios[seed] = np.log(_errors(rising, prefix) / _errors(first, prefix)).mean(1)
-            revised, published = np.exp(ratios.mean(0)).tolist()
-            found.setdefault(group, []).append((revised, published))
-            if changed:
-                rows.append(
-                    [name, f"{epsilon:g}", f"{changed / options.runs:.0%}", f"{revised:.3g}", f"{published:.3g}"]
-                )
-    table(
-        f"MSE under a theta that rises over that under the first theta; {options.runs} runs, four classes",
-        ["stream", "eps", "rose", "revised", "published"],
-        rows,
-    )
-    for group, pairs in found.items():
-        revised, published = (_mean(np.array(each)) for each in zip(*pairs, strict=True))
-        print(f"{group}: revised {revised:.3f}, published {published:.3f}; {len(pairs)} cells")
-
-
-def _release(
-    name: str, values: Floats, public: tuple[float, float, int, int], seed: int, *, rising: bool
-) -> fastdp.Release:
-    """Under a key that is not bound to the parameters: two releases have the same noise until theta differs."""
-    digest = hashlib.sha256(f"{name}{public[0]}{seed}".encode()).digest()
-    key = noise_key(int.from_bytes(digest[:6], "little"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AccuracyWarning)
-        return fastdp.Adaptive(*public, rising=rising, key=key).release(values)
-
-
-def _errors(release: fastdp.Release, prefix: Floats) -> Floats:
-    """Mean square errors of revised and published answers: float64[2, classes]."""
-    return np.array(
-        [
-            [
-                np.mean((release.range_sum(a, b, revised=revised) - (prefix[b] - prefix[a])) ** 2)
-                for a, b in RANGES.values()
-            ]
-            for revised in (True, False)
-        ]
-    )
 
 
 def _mean(ratios: Floats) -> float:

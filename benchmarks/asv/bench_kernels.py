@@ -24,10 +24,10 @@ from benchmarks.speed.inputs import circles, client, output_counts, started
 from fastdp import local
 from fastdp.local import distribution
 from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.queries.workloads import random_ranges
 from fastdp.smoothers import Mean, Median, MovingAverage, Recent
 from fastdp.spatial.boxes import CellIndex, PointIndex
 from fastdp.thresholds import NoisyMax, SmoothQuantile
-from fastdp_lab.queries.workloads import random_ranges
 
 #: A kernel is called for so many seconds, at least so many times.
 SECONDS, CALLS = 0.2, 5

@@ -143,7 +143,7 @@ def negative_controls() -> list[Case]:
         Case("trees-share", one_run(controls.shared_noise, pieces), *pieces_of_trees, SLOW),
         Case("refined-free", controls.claiming(refined, 1.0), *PERIOD, MANY),
         Case("withheld-mean", one_run(withheld, controls.withheld_mean), *LATER_HOLDOUT, SLOW),
-        Case("replay-first-format", one_run(in_place, replay, factor=2.0), *REPLAY_AFTER, SLOW),
+        Case("replay-in-place", one_run(in_place, replay, factor=2.0), *REPLAY_AFTER, SLOW),
         Case("blocks-peeking", controls.peeking_blocks(1.0), *turning_point(THETA, 1.0), MEDIUM),
         Case("rising-first-noise", one_run(controls.rising_without_noise, risen), *RISEN, SLOW // 4),
         Case("log2-levels", controls.log2_levels(1.0, 4), *VALUE, FAST, (open_sums,)),

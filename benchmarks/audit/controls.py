@@ -20,8 +20,12 @@ from fastdp.counters import Counter, SelectiveCounting
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.base import BoundLaws, HierarchyShape
+from fastdp.randomness import sampler
+from fastdp.randomness.given import Name, given
 from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.noise import AnyLaw
+from fastdp.randomness.sampler import Law
+from fastdp.randomness.words import Purpose, StreamId
 from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.publisher import StreamPublisher
@@ -76,8 +80,16 @@ def withheld_mean(fresh: Callable[[], Any], data: Sequence[Sequence[float]]) -> 
 
 
 def tied_to_position(make: Callable[[Key], Any]) -> Callable[[Key], Any]:
-    """Noise of the first format, which follows from the key and the position alone."""
-    return lambda key: make(Key(key.reveal(), simulated=True, binding=Binding.FIRST_FORMAT))
+    """Noise that follows from the key and the position alone."""
+
+    def in_place(key: Key) -> Any:
+        def table(name: Name, law: Law, start: int, out: Integers, sums: Integers | None) -> None:
+            own = Key(key.reveal(), simulated=True).within(repr(name))
+            sampler.fill(out, law, own, StreamId(Purpose.TREE), start)
+
+        return make(given(table))
+
+    return in_place
 
 
 def settle_without_noise(counter: Counter, state: Integers, noise: Integers) -> Integers:

@@ -1,7 +1,9 @@
 """The list of mutations: TOML files in ``tables/``, one an area.
 
-A ``[[file]]`` has a path and the tests that run for its mutations.  A ``[[file.mutation]]`` has a name, the exact old
-text, which occurs once in the file, and the new one; tests of its own, if need be; and the reason if it ``survives``.
+A ``[[file]]`` has a path and the tests that run for its mutations.  A ``[[file.mutation]]`` has a name, the old text,
+which stands once in the file (whatever its local variables are called: :mod:`benchmarks.mutation.matching`), and the
+new one; tests of its own, if need be; and the reason if it ``survives``.  ``within`` names the function or class if
+the old text fits several places; ``beside`` is a text with local names that the new one uses and the old one lacks.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.mutation.matching import plant
 
 TABLES = Path(__file__).parent / "tables"
 
@@ -24,19 +28,28 @@ class Mutation:
     new: str
     tests: tuple[str, ...]
     survives: str = ""
+    within: str = ""
+    beside: str = ""
 
     @property
     def label(self) -> str:
         return f"{self.file.removesuffix('.py').removeprefix('kernels/')}: {self.name}"
 
+    def plant(self, source: str) -> str:
+        """The file's text with the mistake in it."""
+        return plant(source, self.old, self.new, self.within, self.beside)
+
     def problem(self, root: Path) -> str | None:
         """Why the mutation cannot be planted in this checkout, or None."""
         path = root / self.file
-        found = path.read_text().count(self.old) if path.is_file() else 0
-        if found != 1:
-            return f"the old text occurs {found} times in {self.file}: expected once"
+        if not path.is_file():
+            return f"no file {self.file}"
         if self.old == self.new:
             return "the new text is the old one"
+        try:
+            self.plant(path.read_text())
+        except ValueError as error:
+            return f"{self.file}: {error}"
         missing = [test for test in self.tests if not _stands(root, test)]
         return f"no test {', '.join(missing)}" if missing else None
 

@@ -38,17 +38,6 @@ def discrete_gaussian(sigma: float) -> Callable[[list[int]], list[int]]:
     return measurement
 
 
-def fastdp_laplace(sensitivity: float, epsilon: float) -> Callable[[NDArray[np.int64]], list[int]]:
-    """The same space with fastdp's noise, through OpenDP's callbacks."""
-    from fastdp.interop.opendp import make_discrete_laplace
-
-    dp = _prelude()
-    dp.enable_features("honest-but-curious")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-    measurement: Callable[[NDArray[np.int64]], list[int]] = make_discrete_laplace(*space, sensitivity, epsilon)
-    return measurement
-
-
 def consistent_leaves(fan_out: int) -> Callable[[NDArray[np.int64]], list[float]]:
     """A postprocessor: a complete tree in breadth-first order, its root first, to consistent leaves."""
     dp = _prelude()

@@ -12,10 +12,10 @@ import fastdp
 from benchmarks.peers import open_dp
 from benchmarks.speed.measure import Group
 from fastdp.perturbers import Flat, Toeplitz
-from fastdp.randomness import bulk_prefix, prefix
+from fastdp.randomness.bulk import PrefixNoise, draw_cells
 from fastdp.randomness.key import Key
 from fastdp.randomness.public_draws import discrete_gaussian
-from fastdp_kernels import chacha
+from fastdp.randomness.sampler import discrete_laplace_law
 
 SIGMAS = {"1": 1.0, "10": 10.0, "10^3": 1e3, "2^22": 2.0**22, "2^36": 2.0**36}
 DRAWS = 2**20
@@ -55,7 +55,7 @@ def gaussian_sampler() -> Group:
 
 
 def gaussian_publishers() -> Group:
-    """Whole publishers, and their parts: binding by either rule, the draws, the recursion."""
+    """Whole publishers, and their parts: bound draws, of cells of a table too, free ones, the recursion."""
     values = np.full(PUBLISHED, 20.0)
 
     def made(part: Any, delta: float = 1e-6) -> fastdp.StreamPublisher:
@@ -71,18 +71,17 @@ def gaussian_publishers() -> Group:
     law = part.leaf_law(c.grid.snap(THETA), c.publish_epsilon)
     key = Key.random()
     sums, chain, memory = np.full(PUBLISHED, 10**9), np.arange(4, dtype=np.uint64), np.zeros(part.memory)
-    outputs = np.empty((prefix.CHUNK + 1, 8), np.uint64)
-    noise = discrete_gaussian(float(law.sigma), PUBLISHED)
-
-    def chained() -> None:
-        for begin in range(0, PUBLISHED, prefix.CHUNK):
-            chacha.bound_words(sums[begin : begin + prefix.CHUNK], begin, outputs)
+    bound, laplace, rows = PrefixNoise(key), discrete_laplace_law(2**40), np.arange(2**9, dtype=np.uint64)
+    cells = np.full((2, PUBLISHED >> 8, 2**8), 10**9)
+    noise, copied = discrete_gaussian(float(law.sigma), PUBLISHED), np.empty(PUBLISHED)
 
     tasks: dict[str, Callable[[], Any]] = {
         **{name: lambda each=each: each.publish(values) for name, each in publishers.items()},
-        "draws bound by the chain, as Flat's": lambda: prefix.draw(sums, law, key, chain, 0),
-        "chain of ChaCha20 blocks alone": chained,
-        "draws bound by AES in bulk, as Toeplitz's": lambda: bulk_prefix.draw(sums, law, key, 1, chain, 0),
+        "np.copyto": lambda: np.copyto(copied, values),
+        "bound draws, Gaussian": lambda: bound.draw(sums, law, chain, 0),
+        "bound draws, Laplace": lambda: bound.draw(sums, laplace, chain, 0),
+        "bound cells, one Laplace sum": lambda: draw_cells(cells[:1], [laplace], key, 0, rows.reshape(-1, 2)),
+        "bound cells, two Laplace sums": lambda: draw_cells(cells, [laplace, laplace], key, 0, rows.reshape(-1, 2)),
         "free draws": lambda: discrete_gaussian(float(law.sigma), out=noise),
         "recursion alone": lambda: part.correlate(noise, memory, 0),
     }

@@ -57,29 +57,6 @@ def sampler() -> Group:
     return Group("sampler", tasks, items=items, slow=slow, limit=KEY_STREAM)
 
 
-def added_noise() -> Group:
-    """Noise on 2^20 numbers that are there, into new memory; NumPy's is the kindest rival, in floats."""
-    counts = np.random.default_rng(1).integers(0, 1000, DRAWS)
-    sums, out, generator = counts / 4.0, np.empty(DRAWS, np.int64), np.random.default_rng(1)
-    tasks: dict[str, Callable[[], Any]] = {
-        "fastdp.add_noise, integers": lambda: fastdp.add_noise(counts, 1, 0.1),
-        "fastdp.add_noise, floats": lambda: fastdp.add_noise(sums, 1.0, 0.1),
-        "fastdp.add_noise, integers, bound to them by a key": lambda: fastdp.add_noise(counts, 1, 0.1, seed=1),
-        "fastdp.discrete_laplace into memory at hand": lambda: discrete_laplace(10.0, out=out),
-        "NumPy values + Generator.laplace, float (unsafe)": lambda: sums + generator.laplace(0.0, 10.0, DRAWS),
-    }
-    slow: dict[str, Callable[[], Any]] = {}
-    if open_dp.INSTALLED:
-        few = counts[:OPENDP_DRAWS]
-        measurements = {
-            "OpenDP's measurement": open_dp.discrete_laplace(10.0),
-            "fastdp.interop.opendp's measurement": open_dp.fastdp_laplace(1.0, 0.1),
-        }
-        slow = {name: lambda make=make: make(few) for name, make in measurements.items()}
-    items = dict.fromkeys(tasks, DRAWS) | dict.fromkeys(slow, OPENDP_DRAWS)
-    return Group("added noise", tasks, items=items, slow=slow)
-
-
 def consistency() -> Group:
     tree = Tree.make(shared.FAN_OUT, 2**20)
     own, levels, out = tree.copy(), tree.float_levels(), np.empty_like(tree.nodes)
@@ -234,7 +211,6 @@ def groups(data: Path) -> Iterator[Callable[[], Group]]:
     del data
     yield from (
         sampler,
-        added_noise,
         consistency,
         noisy_max,
         smooth_sensitivity,

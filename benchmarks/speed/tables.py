@@ -1,4 +1,4 @@
-"""Totals of 10^7 rows by 1,000 keys and 1,000 hours from a Parquet file, beside the plain polars group-by."""
+"""Totals of 10^7 rows from a Parquet file, and of 10^6 rows in memory, beside the plain polars group-by."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from benchmarks.speed.measure import Group, Task
 
 ROWS, KEYS, WINDOWS = 10**7, 1000, 1000
 RUNS = 1
+#: Keys and windows of 10^6 rows.
+CELLS = [(1000, 60), (60, 1000)]
 BEGIN, END = "2024-01-01", "2024-02-11T16:00"
 NAMES = [f"household-{i:04d}" for i in range(KEYS)]
 #: What is public: everything; all but the clip; nothing (windows and keys are taken from the table).
@@ -71,8 +73,39 @@ def parquet(folder: Path) -> Group:
     return Group("totals from Parquet", {}, items=dict.fromkeys(found, ROWS), slow=found, limit=PLAIN)
 
 
+def memory() -> Group:
+    """10^6 rows by 60,000 cells: few windows of many keys, and many of few."""
+    import polars as pl
+
+    generator, found, limits = np.random.default_rng(0), {}, {}
+    for keys, windows in CELLS:
+        micros = generator.integers(0, windows * 3_600_000_000, ROWS // 10).astype("timedelta64[us]")
+        names = np.array([f"household-{i:05d}" for i in range(keys)])
+        columns = {"at": np.datetime64(BEGIN, "us") + micros, "key": names[generator.integers(0, keys, ROWS // 10)]}
+        frame = pl.DataFrame({**columns, "value": generator.exponential(1.0, ROWS // 10)})
+        stop = str(np.datetime64(BEGIN, "h") + np.timedelta64(windows, "h")) + ":00"
+        given = {"by": "key", "keys": names.tolist(), "clip": 10.0, "start": BEGIN, "stop": stop}
+        given |= {"epsilon": 1.0, "seed": 1}
+        label = f"{keys:,} keys x {windows:,} windows"
+        cell = [pl.col("at").dt.truncate("1h"), pl.col("key")]
+        limits[f"{PLAIN}, {label}"] = partial(_grouped, frame, cell)
+        for kind in (fastdp.totals, fastdp.means):
+            found[f"{kind.__name__}, {label}"] = partial(
+                kind, frame, "value", "at", "1h", epsilon=1.0, seed=1, **given
+            )
+    both = limits | found
+    return Group("tables in memory", {}, items=dict.fromkeys(both, ROWS // 10), slow=both, limit=next(iter(limits)))
+
+
+def _grouped(frame: Any, cell: list[Any]) -> Any:
+    import polars as pl
+
+    return frame.group_by(cell).agg(pl.col("value").clip(0.0, 10.0).sum())
+
+
 def groups(data: Path) -> Iterator[Callable[[], Group]]:
     del data
+    yield memory
     with tempfile.TemporaryDirectory() as folder:
         yield partial(parquet, Path(folder))
 

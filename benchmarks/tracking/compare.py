@@ -57,7 +57,7 @@ def tree_of(commit: str) -> Path:
     folder = ROOT / ".asv" / "trees" / name
     if not folder.exists():
         packed = subprocess.run(
-            ["git", "archive", name, "fastdp", "kernels"], cwd=ROOT, check=True, capture_output=True
+            ["git", "archive", name, "fastdp", "kernels", "lab"], cwd=ROOT, check=True, capture_output=True
         ).stdout
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(folder, filter="data")

@@ -99,6 +99,7 @@ class Simple:
     PHDStream Algorithm 8; Chan et al., "Simple II".
     """
 
+    rule: ClassVar[int] = 1
     width: ClassVar[int] = 0
     draws: ClassVar[int] = 1
     settles: ClassVar[bool] = False
@@ -140,6 +141,7 @@ class Block:
 
     size: int = 8
     settles: bool = False
+    rule: ClassVar[int] = 1
     width: ClassVar[int] = 2
     draws: ClassVar[int] = 2
 
@@ -196,6 +198,7 @@ class BinaryTree:
 
     horizon: int = 1024
     settles: bool = False
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         validation.integer("horizon", self.horizon, 1, 2**40)

@@ -21,7 +21,7 @@ from fastdp.randomness.prefix import check_chain, step_key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.state import codec
 from fastdp.state.codec import expect
-from fastdp.state.machine import Machine, Transition, parameters_of
+from fastdp.state.machine import Machine, Transition
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 
@@ -84,15 +84,12 @@ class CountMachine(Machine[CountState]):
     counter: Counter
     epsilon: float
     size: int = 1
+    rule: ClassVar[int] = 1
 
     @cached_property
     def law(self) -> sampler.Law:
         """Of each node's noise."""
         return sampler.discrete_laplace_law(noise_scale(self.counter, Fraction(self.epsilon)))
-
-    def bind(self, key: Key) -> Key:
-        """The key of these sums under a secret."""
-        return key.bind("RunningCounts", parameters_of(self))
 
     def start(self, key: Key) -> CountState:
         """Before any step."""

@@ -15,7 +15,6 @@ from fastdp.counters.counter import Counter, counter_guarantee
 from fastdp.counters.running import COUNTERS, CountMachine, CountState, as_increments
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, sequential
-from fastdp.randomness.canonical import identity, part_name
 from fastdp.randomness.key import Key
 from fastdp.state import codec
 from fastdp.state.codec import expect
@@ -98,6 +97,7 @@ class SelectiveMachine(Machine[SelectiveState]):
     epsilon: float
     dimension: int
     selector: Selector
+    rule: ClassVar[int] = 1
 
     @cached_property
     def machines(self) -> list[CountMachine]:
@@ -213,13 +213,7 @@ class SelectiveCounting(Publisher[SelectiveState]):
         validation.part("selector", selector, Selector, "fastdp.counters")
         checked = validation.integer("dimension", dimension, 1, 2**30)
         machine = SelectiveMachine(tuple(counters), validation.positive("epsilon", epsilon), checked, selector)
-        parameters = {
-            "counters": machine.counters,
-            "epsilon": machine.epsilon,
-            "dimension": machine.dimension,
-            "selector": _described(selector),
-        }
-        self._begin(machine, Key.choose(seed, key).bind("SelectiveCounting", parameters))
+        self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     @property
     def counters(self) -> tuple[Counter, ...]:
@@ -289,11 +283,3 @@ class SelectiveCounting(Publisher[SelectiveState]):
             "a SelectiveCounting cannot be copied: its selector would choose with the same noise for other values; "
             "expected a new one"
         )
-
-
-def _described(selector: Selector) -> Any:
-    """What joins the counters' key: the selector's parameters, or its class where they cannot be read."""
-    try:
-        return identity(selector)
-    except TypeError:
-        return part_name(selector)

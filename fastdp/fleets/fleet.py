@@ -153,7 +153,7 @@ class Fleet:
         streams = self._streams
         if streams.key.simulated:
             return None
-        return streams.machine.bind(streams.secret.of_stream(0)).fingerprint().partition(":")[0] + ":*"
+        return f"{streams.machine.bind(streams.secret.of_stream(0)).family.hex()}:*"
 
     @property
     def nbytes(self) -> int:

@@ -20,6 +20,7 @@ from fastdp.errors import StateError
 from fastdp.fleets.adaptive_rows import AdaptiveRows
 from fastdp.fleets.ids import Id, Places, as_ids, parts_of
 from fastdp.fleets.machine_rows import MachineRows
+from fastdp.randomness.canonical import check_rule, rule_of
 from fastdp.randomness.key import Binding, Key
 from fastdp.state.content import as_text, trusting
 from fastdp.state.machine import Machine
@@ -70,6 +71,7 @@ class Streams:
             "fleet": VERSION,
             "fastdp": __version__,
             "class": type(self.machine).__name__,
+            "rule": rule_of(self.machine),
             "composition": self.machine.describe(),
             "secret": self.secret.reveal().hex(),
             "binding": int(self.secret.binding),
@@ -245,10 +247,9 @@ class Streams:
             raise StateError(
                 f"the fleet is one of {validation.shown(content['class'])}: expected machine=, that class"
             )
+        check_rule(kind, content["rule"])
         secret = bytes.fromhex(content["secret"])
         key = Key(secret, simulated=content["simulated"], binding=Binding(content["binding"]))
-        if key.binding is Binding.FIRST_FORMAT:
-            raise ValueError("a key that streams would share")
         found = cls(kind.from_description(content["composition"]), key)
         if like is not None:
             _refuse_other(_parameters(found.machine.describe()), _parameters(like.machine.describe()))

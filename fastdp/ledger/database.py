@@ -19,7 +19,7 @@ from fastdp.files.durable import sync_folder
 from fastdp.ledger.state import SCHEMA, LedgerState, Line, Mac, sealed
 from fastdp.randomness.key import Key
 
-FORMAT = 4
+FORMAT = 1
 START = bytes(32)
 #: "fdpL" marks the file as a ledger.
 APPLICATION = 0x6664704C

@@ -204,7 +204,7 @@ def new(entry: Entry) -> Entry:
         size = len(line.encode())
         if size > LONGEST_ENTRY or _depth(line) > DEEPEST:
             raise ValueError(f"at most {LONGEST_ENTRY} bytes, {DEEPEST} levels deep")
-        return from_line({"id": entry.id, "time": entry.time, **json.loads(line)}, entry.state)
+        return from_line({"id": entry.id, "time": entry.time, "nonce": "", **json.loads(line)}, entry.state)
     except (TypeError, ValueError, RecursionError) as error:
         raise ParameterError(
             f"mechanism = {validation.shown(entry.mechanism)}, derivation of "
@@ -271,23 +271,16 @@ def _plain(value: object) -> Any:
 
 def to_line(entry: Entry) -> dict[str, Any]:
     """The content of an entry's line; floats as the shortest decimals that read back as the same float."""
-    guarantee = entry.guarantee.identity()
-    if guarantee["epsilon"] == math.inf:
-        guarantee["epsilon"] = "infinite"
-    named = ("stream", "part", "start", "stop", "mechanism", "note")
-    # Optional: older lines have none.
-    noise = {} if entry.fingerprint is None else {"fingerprint": entry.fingerprint}
-    return {**{field: getattr(entry, field) for field in named}, **noise, "guarantee": guarantee}
+    named = ("stream", "part", "start", "stop", "mechanism", "note", "fingerprint")
+    return {**{field: getattr(entry, field) for field in named}, "guarantee": entry.guarantee.to_dict()}
 
 
 def from_line(line: dict[str, Any], state: str) -> Entry:
     """The entry that :func:`to_line` described; LookupError, TypeError or ValueError if it is none."""
     said = dict(line["guarantee"])
-    if said["epsilon"] == "infinite":
-        said["epsilon"] = math.inf
-    said["derivation"], said["rows"] = tuple(said["derivation"]), Rows.read(said.get("rows"))
+    said["derivation"], said["rows"] = tuple(said["derivation"]), Rows.read(said["rows"])
     part, (start, stop) = line["part"], _positions(line["start"], line["stop"])
-    fingerprint = line.get("fingerprint")
+    fingerprint = line["fingerprint"]
     return Entry(
         id=line["id"],
         time=line["time"],
@@ -299,7 +292,7 @@ def from_line(line: dict[str, Any], state: str) -> Entry:
         mechanism=line["mechanism"],
         note=text("note", line["note"], LONGEST_NOTE, empty=True),
         state=state,
-        nonce=text("nonce", line.get("nonce", ""), LONGEST_NAME, empty=True),
+        nonce=text("nonce", line["nonce"], LONGEST_NAME, empty=True),
         fingerprint=None if fingerprint is None else text("fingerprint", fingerprint, LONGEST_NAME),
     )
 
@@ -307,4 +300,4 @@ def from_line(line: dict[str, Any], state: str) -> Entry:
 @lru_cache(maxsize=256, typed=True)
 def _recorded_guarantee(**said: Any) -> Guarantee:
     """Cached: most lines state the same guarantee.  By type too, because True is no epsilon, though it equals 1."""
-    return _plain_guarantee(Guarantee(**said))
+    return _plain_guarantee(Guarantee.from_dict(said))

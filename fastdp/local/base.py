@@ -7,7 +7,6 @@ turns the step and one random word into one report.
 from __future__ import annotations
 
 import math
-import struct
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -24,6 +23,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.local import laws, random_words
 from fastdp.local.laws import Law
+from fastdp.randomness.canonical import encode, identity
 
 if TYPE_CHECKING:
     from fastdp.randomness.key import Key
@@ -99,9 +99,9 @@ class Mechanism(ABC):
         """Why the law is epsilon-DP, in one line."""
 
     @cached_property
-    def _words(self) -> tuple[str, bytes]:
+    def _words(self) -> bytes:
         """What the words of reports belong to: the mechanism with its parameters."""
-        return type(self).__name__, struct.pack(">3d", self.epsilon, self.low, self.high)
+        return encode(identity(self))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -209,7 +209,7 @@ class Mechanism(ABC):
         ParameterError
             If seed, key, stream or start are not accepted.
         """
-        source = random_words.Source(seed, key, self.WORDS, stream, start, self._words)
+        source = random_words.Source(seed, key, self.WORDS, stream, start, (self._words,))
         if columns.is_number(values):
             x = self._step(values, "values")
             return self.law.report(source.few(1)[0], x)

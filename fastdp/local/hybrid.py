@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fastdp.local.base import MeanMechanism
 from fastdp.local.laws import WORDS, Law, MixtureLaw, bit_law, exp_below
@@ -29,6 +30,8 @@ class Hybrid(MeanMechanism):
     variance on [-1, 1] (ToPL Eq. 14): ((e^eps + 1) / (e^eps - 1))^2 up to 0.61, and above, for every v,
     1/E [((e^eps + 1) / (e^eps - 1))^2 + (E + 3) / (3 (E - 1))], E = e^(eps / 2).
     """
+
+    rule: ClassVar[int] = 1
 
     @classmethod
     def _make_law(cls, epsilon: float) -> Law:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ class LogSquareWave(SquareWave):
 
     low: float = 1.0 / 2**14
     high: float = 1.0
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameters and compute the law."""

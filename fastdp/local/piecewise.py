@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fastdp.local.base import MeanMechanism
 from fastdp.local.laws import WORDS, Law, WindowLaw, exp_below, window_law
@@ -29,6 +30,8 @@ class Piecewise(MeanMechanism):
     On [-1, 1] the variance is v^2 / (E - 1) + (E + 3) / (3 (E - 1)^2), E = e^(eps / 2).  The mean of a report is
     affine in the grid step whatever the window's length, so estimates are unbiased although N is rounded.
     """
+
+    rule: ClassVar[int] = 1
 
     @classmethod
     def _make_law(cls, epsilon: float) -> Law:

@@ -52,6 +52,7 @@ class SquareWave(Mechanism):
     low: float = 0.0
     high: float = 1.0
     law: WindowLaw = field(init=False, repr=False, compare=False)
+    rule: ClassVar[int] = 1
 
     @classmethod
     def _make_law(cls, epsilon: float) -> WindowLaw:

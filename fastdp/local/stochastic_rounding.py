@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fastdp.local.base import MeanMechanism
 from fastdp.local.laws import Law, bit_law
@@ -23,6 +24,8 @@ class StochasticRounding(MeanMechanism):
     -----
     On [-1, 1] the variance is ((e^eps + 1) / (e^eps - 1))^2 - v^2.
     """
+
+    rule: ClassVar[int] = 1
 
     @classmethod
     def _make_law(cls, epsilon: float) -> Law:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastdp.arrays.kinds import Floats, Integers
 from fastdp.guarantee import Guarantee
-from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.key import Key
 from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.row_words import RowWords, distinct_of
 from fastdp.randomness.words import StreamId
@@ -132,9 +132,9 @@ def correlation(perturber: Perturber) -> CorrelatedPerturber | None:
 
 
 def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> AnyLaw | None:
-    """The law of noise that is bound to the prefix; None for noise of trees, and for the first noise format."""
+    """The law of noise that is bound to the prefix; None for noise of trees."""
     # By name: isinstance with a protocol costs more than a short chunk.
-    if key.binding is Binding.FIRST_FORMAT or not hasattr(perturber, "leaf_law"):
+    if not hasattr(perturber, "leaf_law"):
         return None
     return cast("BoundPerturber", perturber).leaf_law(theta_steps, epsilon)
 

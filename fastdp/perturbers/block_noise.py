@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +100,7 @@ class Blocks(Flat):
     focus: Focus | None = None
     rising: bool = True
     season: float | None = None
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -128,12 +129,6 @@ class Blocks(Flat):
         else:
             lengths = np.maximum(1.0, max_range / MEAN_OF_LONGEST / np.array(DIVISORS))
         return lengths
-
-    def describe(self) -> dict[str, Any]:
-        """Its parameters, for noise keys and state files; younger ones only where they are not at their defaults."""
-        younger = {"focus": None, "rising": True, "season": None}
-        given = {name: getattr(self, name) for name, usual in younger.items() if getattr(self, name) != usual}
-        return {"closing": self.closing, **given, **super().describe()}
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
         """All the values may lie in one block."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,14 +39,11 @@ class Flat:
 
     noise: NoiseName = field(default="laplace", kw_only=True)
     released_nodes: ClassVar[bool] = False
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         checked_noise(self.noise)
-
-    def describe(self) -> dict[str, Any]:
-        """Its parameters, for noise keys and state files; the noise is younger than the first of both."""
-        return {} if self.noise == "laplace" else {"noise": self.noise}
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """One level, one value a block, noise in batches."""
@@ -89,7 +86,7 @@ class Flat:
         return None if own else noise_law(self.noise, theta_steps, 1, epsilon)
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Noise of one batch of values, drawn before they are known: for streams of the first noise format."""
+        """Noise of one batch of values, drawn before they are known: for audits of the part alone."""
         return self.node_noise(plan, theta_steps, epsilon, key, tree)
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, cast, get_args
+from typing import ClassVar, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,7 @@ class Hierarchy:
     prune: int | Literal["optimal"] = "optimal"
     basis: Basis = "boxes"
     noise: NoiseName = field(default="laplace", kw_only=True)
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -106,12 +107,6 @@ class Hierarchy:
             raise ParameterError(
                 f"prune = {self.prune!r}: expected 0, because without consistency no sum of nodes closes a block"
             )
-
-    def describe(self) -> dict[str, Any]:
-        """Its parameters, for noise keys and state files; basis and noise are younger than the first of both."""
-        fields = {"fan_out": self.fan_out, "consistent": self.consistent, "prune": self.prune}
-        younger = {"basis": (self.basis, "boxes"), "noise": (self.noise, "laplace")}
-        return {**fields, **{name: given for name, (given, first) in younger.items() if given != first}}
 
     @property
     def released_nodes(self) -> bool:

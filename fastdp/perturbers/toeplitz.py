@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -82,6 +82,7 @@ class Toeplitz:
 
     noise: ClassVar[NoiseName] = "gaussian"
     released_nodes: ClassVar[bool] = False
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameters, and fit the factor."""
@@ -94,6 +95,7 @@ class Toeplitz:
         if (self.rates is None) != (self.shares is None):
             raise ParameterError("rates and shares: expected both or none")
         if self.rates is None:
+            # Kept: a fit need not be the same to the last digit on another machine.
             rates, shares = fit.fitted(self.length, self.window)
             put(self, "rates", rates)
             put(self, "shares", shares)
@@ -222,10 +224,6 @@ class Toeplitz:
         )
 
     node_noise = leaf_noise
-
-    def describe(self) -> dict[str, Any]:
-        """Its parameters, the factor included: a fit need not be the same to the last digit on another machine."""
-        return {"length": self.length, "window": self.window, "rates": self.rates, "shares": self.shares}
 
 
 @lru_cache(maxsize=256)

@@ -6,8 +6,8 @@ composition's encoding, so a later rule shares no word with an earlier one (``do
 A value is one letter and its content: ``n`` None; ``t``, ``f`` the truth values; ``i`` a whole number in decimal;
 ``d`` the 8 bytes of a float64, big-endian; ``s`` a text in UTF-8; ``b`` bytes; ``l`` a list of values; ``m`` a
 mapping, as a list of names and values ordered by name; ``a`` a NumPy array, as its type, shape and bytes; ``q`` a
-fraction, as numerator and denominator.  A tuple is a list.  Contents other than the truth values' follow their length
-in 8 bytes.
+fraction, as numerator and denominator; ``p`` a mechanism or part, as its name, its rule and the mapping of its
+parameters.  A tuple is a list.  Contents other than the truth values' follow their length in 8 bytes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,30 @@ import struct
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-#: Version of the rule that turns a secret, a composition and a prefix into noise; 1 had no composition in it.
-NOISE_FORMAT = 2
-#: Classes that were renamed, and the names that stand for them in noise keys.
-RENAMED = {"RenewFromHoldout": "Withheld", "RenewFromPublished": "Refined"}
+#: Version of the rule that turns a secret, a composition and a prefix into noise.
+NOISE_FORMAT = 1
+
+
+class Part(NamedTuple):
+    """A mechanism, or a part of one, as keys know it.
+
+    Attributes
+    ----------
+    name : str
+        Of its class (:func:`part_name`).
+    rule : int
+        Number of its rule (:func:`rule_of`).
+    parameters : dict or None
+        All its parameters; None where they cannot be read.
+    """
+
+    name: str
+    rule: int
+    parameters: dict[str, Any] | None
 
 
 def encode(value: Any) -> bytes:
@@ -42,6 +58,8 @@ def encode(value: Any) -> bytes:
         return _NONE
     if kind is bool:
         return b"t" if value else b"f"
+    if kind is Part:
+        return _tagged(b"p", _head(value.name, value.rule) + encode(value.parameters))
     if isinstance(value, dict):
         return _tagged(b"m", b"".join([_name(name) + encode(value[name]) for name in sorted(value)]))
     if isinstance(value, (list, tuple)):
@@ -91,41 +109,70 @@ _SIZED, _DOUBLE = struct.Struct(">cQ").pack, struct.Struct(">cQd").pack
 _NONE = _tagged(b"n", b"")
 #: The same parameters have the same names each time; values are not kept.
 _name = lru_cache(maxsize=1024)(_text)
+
+
+@lru_cache(maxsize=1024)
+def _head(name: str, rule: int) -> bytes:
+    """Name and rule of a part."""
+    return _text(name) + _whole(rule)
+
+
 #: What :func:`identity` leaves as it is.
-_PLAIN = frozenset({str, float, int, bool, bytes, type(None)})
+PLAIN = frozenset({str, float, int, bool, bytes, type(None)})
 
 
 def identity(value: Any) -> Any:
-    """A parameter in terms that :func:`encode` accepts; parts of a composition by name, with their parameters.
+    """A parameter in terms that :func:`encode` accepts; a part as its class, its rule and all its parameters.
 
-    A part gives its parameters by its method ``identity`` or ``describe``, or as the fields of a dataclass; of any
-    other its instance attributes count.  TypeError for attributes without an encoding.
+    TypeError for a part with a parameter that has no encoding (:func:`parameters_of`).
     """
     kind = cast("type", type(value))
-    if kind in _PLAIN or isinstance(value, (str, float, int, bytes)):
+    if kind in PLAIN or isinstance(value, (str, float, int, bytes)):
         return value
     if isinstance(value, (list, tuple)):
         return [identity(entry) for entry in value]
     mapping, number = _abstract(kind)
     if mapping and all(isinstance(name, str) for name in value):
-        return {name: entry if type(entry) in _PLAIN else identity(entry) for name, entry in value.items()}
+        return {name: entry if type(entry) in PLAIN else identity(entry) for name, entry in value.items()}
     if number:
         return value
-    if hasattr(value, "identity"):
-        parameters = value.identity()
-    elif hasattr(value, "describe"):
-        parameters = value.describe()
-    elif dataclasses.is_dataclass(value):
-        parameters = {name: getattr(value, name) for name in _fields(kind)}
-    elif hasattr(value, "__dict__") and not callable(value) and not mapping:
-        parameters = {
-            name: own
-            for name, own in vars(value).items()
-            if not isinstance(getattr(kind, name, None), cached_property)
-        }
-    else:
+    given = {name: own if type(own) in PLAIN else identity(own) for name, own in parameters_of(value).items()}
+    return Part(part_name(value), rule_of(value), given)
+
+
+def parameters_of(part: Any) -> dict[str, Any]:
+    """Parameters of a mechanism or part: those of its method ``identity``, or the fields of a dataclass.
+
+    Of any other class the instance's attributes count.  TypeError for what has none.
+    """
+    kind = cast("type", type(part))
+    fields = _fields(kind)
+    if fields is not None:
+        return {name: getattr(part, name) for name in fields}
+    if hasattr(kind, "identity"):
+        given: dict[str, Any] = part.identity()
+        return given
+    if not hasattr(part, "__dict__") or callable(part) or isinstance(part, Mapping):
         raise TypeError(f"a {kind.__name__} has no encoding")
-    return {"part": part_name(value), "parameters": identity(parameters)}
+    return {
+        name: own for name, own in vars(part).items() if not isinstance(getattr(kind, name, None), cached_property)
+    }
+
+
+def rule_of(part: Any) -> int:
+    """Number of a mechanism's or part's rule: raised where what it draws or releases changes and no parameter does.
+
+    A class attribute ``rule``; a class of one's own without it has rule 1.
+    """
+    rule: int = getattr(type(part), "rule", 1)
+    return rule
+
+
+def check_rule(kind: type, written: object) -> None:
+    """ValueError if a file was written under another rule of this class: it would go on with other noise."""
+    rule = getattr(kind, "rule", 1)
+    if type(written) is not int or written != rule:
+        raise ValueError(f"rule {written!r} of {kind.__name__}: expected {rule}")
 
 
 @lru_cache(maxsize=1024)
@@ -135,18 +182,20 @@ def _abstract(kind: type) -> tuple[bool, bool]:
 
 
 @lru_cache(maxsize=1024)
-def _fields(kind: type) -> list[str]:
-    """Names of what a dataclass is made from."""
+def _fields(kind: type) -> list[str] | None:
+    """Names of what a dataclass is made from; None for other classes, and those that give their parameters."""
+    if hasattr(kind, "identity") or not dataclasses.is_dataclass(kind):
+        return None
     return [each.name for each in dataclasses.fields(kind) if each.init]
 
 
 def part_name(part: Any) -> str:
-    """The class of a part: fastdp's own by name, so that they may move; others with their module."""
+    """The class of a part: this distribution's by name, so that they may move; others with their module."""
     return _class_name(cast("type", type(part)))
 
 
 @lru_cache(maxsize=1024)
 def _class_name(kind: type) -> str:
-    if kind.__module__.partition(".")[0] == "fastdp":
-        return RENAMED.get(kind.__qualname__, kind.__qualname__)
+    if kind.__module__.partition(".")[0] in ("fastdp", "fastdp_lab"):
+        return kind.__qualname__
     return f"{kind.__module__}.{kind.__qualname__}"

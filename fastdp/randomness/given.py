@@ -3,11 +3,13 @@
 A key carries the table to all code that draws, so that keys, chains of keys and everything else are as in a release.
 Each draw has a name that adjacent inputs share: the labels that its key was derived with, but digests of data, the
 number of the stream, the id of its words, and its position.  Noise that is bound to a chain of sums is "sum i of the
-chain that began here": the id is that of the chain's beginning, and the position the index of the sum.
+chain that began here": the id is that of the chain's beginning, and the position the index of the sum.  Noise of a
+table's cell has the statistic's id, and the cell's place from the first window on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from fastdp.arrays.kinds import Integers
 from fastdp.randomness.key import KEY_BYTES, Key
 from fastdp.randomness.noise import AnyLaw
-from fastdp.randomness.words import StreamId
+from fastdp.randomness.words import Purpose, StreamId
 from fastdp_kernels import chacha
 
 
@@ -51,6 +53,7 @@ class GivenNoise:
     def __init__(self, table: NoiseTable) -> None:
         self._table = table
         self._chains: dict[bytes, Name] = {}
+        self._windows: dict[Name, int] = {}
 
     def fill(self, out: Integers, law: AnyLaw, key: Key, stream: StreamId, start: int) -> None:
         """In place of :func:`fastdp.randomness.sampler.fill`."""
@@ -60,17 +63,12 @@ class GivenNoise:
         """A chain begins."""
         self._chains[chain.tobytes()] = name_of(key, stream)
 
-    def bound(
-        self, sums: Integers, law: AnyLaw, chain: NDArray[np.uint64], first: int
-    ) -> tuple[Integers, NDArray[np.uint64]]:
-        """Noise of sums in place of :func:`fastdp.randomness.prefix.draw`, and the chain key behind them."""
-        outputs = np.empty((sums.size + 1, 2 * chacha.CHAIN), np.uint64)
-        outputs[0, : chacha.CHAIN] = chain
-        chacha.bound_words(sums, first, outputs)
-        moved = outputs[-1, : chacha.CHAIN].copy()
-        noise = np.empty(sums.size, np.int64)
-        self.follow(chain.tobytes(), moved, law, first, noise, sums)
-        return noise, moved
+    def bound(self, total: int, law: AnyLaw, chain: NDArray[np.uint64], index: int) -> int:
+        """Noise of the sum that moves a chain key on, in place of :func:`fastdp.randomness.prefix.settle`."""
+        words, noise = np.empty(2 * chacha.CHAIN, np.uint64), np.empty(1, np.int64)
+        chacha.further_words(chain, index, np.int64(total), 0, words)
+        self.follow(chain.tobytes(), words[: chacha.CHAIN], law, index, noise, np.array([total]))
+        return int(noise[0])
 
     def follow(
         self, before: bytes, after: NDArray[np.uint64], law: AnyLaw, first: int, noise: Integers, sums: Integers
@@ -78,6 +76,14 @@ class GivenNoise:
         """Overwrite the noise of sums that moved a chain key on."""
         name = self._chains[after.tobytes()] = self._chains[before]
         self._table(name, law, first, noise, sums)
+
+    def cells(self, noise: Integers, laws: Sequence[AnyLaw], key: Key, first: int, sums: Integers) -> None:
+        """Overwrite the noise of a table's cells: int64[n, W, K], of each statistic a name of its own."""
+        for i, (law, out, exact) in enumerate(zip(laws, noise, sums, strict=True)):
+            name = name_of(key, StreamId(Purpose.CELL, i))
+            # Positions count from the first window of a name on.
+            place = (first - self._windows.setdefault(name, first)) * out.shape[1]
+            self._table(name, law, place, out.reshape(-1), exact.reshape(-1))
 
 
 class GivenKey(Key):

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
-from fastdp.randomness.canonical import NOISE_FORMAT, encode, identity, part_name
+from fastdp.randomness.canonical import NOISE_FORMAT, PLAIN, Part, encode, identity, parameters_of, part_name, rule_of
 from fastdp.randomness.drawn_once import ENABLED, DrawnWords
 
 if TYPE_CHECKING:
@@ -38,10 +37,8 @@ class Binding(IntEnum):
 
     #: A user's secret, for any number of compositions.
     ROOT = 0
-    #: One composition of fastdp's first noise format, read from a state file: nothing further is derived of it.
-    FIRST_FORMAT = 1
     #: One composition.
-    COMPOSITION = 2
+    COMPOSITION = 1
 
 
 class Key:
@@ -181,30 +178,32 @@ class Key:
         member = validation.integer("stream", stream, 0, MAX_STREAMS - 1) + 1
         return self._derived(self._secret, member=member, family=family)
 
-    def bind(self, mechanism: str, parameters: Mapping[str, Any]) -> Key:
+    def bind(self, mechanism: Any) -> Key:
         """The key of one composition under this secret: any other composition's is independent of it.
 
         Parameters
         ----------
-        mechanism : str
-            Its name.
-        parameters : mapping
-            All public parameters; parts are described by their own (:func:`fastdp.randomness.canonical.identity`).
+        mechanism : Machine, dataclass or other part
+            Joins with its class, the number of its rule and all its parameters, as its parts do
+            (:func:`fastdp.randomness.canonical.identity`).
 
         Returns
         -------
         Key
             With the same stream number; this key itself if it belongs to a composition already.
         """
-        return self if self.binding is not Binding.ROOT else self.bound(self.composition(mechanism, parameters))
+        return self if self.binding is not Binding.ROOT else self.bound(self.composition(mechanism))
 
-    def composition(self, mechanism: str, parameters: Mapping[str, Any]) -> bytes:
+    def composition(self, mechanism: Any) -> bytes:
         """The encoding of a composition, for :meth:`bound`: it costs ten times as much as a key."""
-        described = {name: self._identity(name, value) for name, value in parameters.items()}
-        return encode([NOISE_FORMAT, mechanism, described])
+        given = {
+            name: value if type(value) in PLAIN else self._identity(name, value)
+            for name, value in parameters_of(mechanism).items()
+        }
+        return encode([NOISE_FORMAT, Part(part_name(mechanism), rule_of(mechanism), given)])
 
     def bound(self, composition: bytes) -> Key:
-        """What :meth:`bind` gives for the parameters of this encoding; of a user's secret only."""
+        """What :meth:`bind` gives for the mechanism of this encoding; of a user's secret only."""
         family = self.family and _public_digest(self.family, composition)
         return self._derived(self._digest(composition), binding=Binding.COMPOSITION, family=family)
 
@@ -213,25 +212,23 @@ class Key:
             return identity(value)
         except TypeError:
             if self.simulated:
-                return {"part": part_name(value)}
+                return Part(part_name(value), rule_of(value), None)
         raise ParameterError(
             f"{name} is a {type(value).__name__} whose parameters cannot be read: expected a dataclass or a method "
-            "describe(), because with a key of your own all parameters join the noise key (or key=None)"
+            "identity(), because with a key of your own all parameters join the noise key (or key=None)"
         )
 
     def within(self, *labels: str | float | bytes) -> Key:
         """An independent key for what a composition decides or sees later, such as theta or the hold-out.
 
         Unlike :meth:`derive` it keeps the stream number, so ``key.within(x).of_stream(i)`` is
-        ``key.of_stream(i).within(x)``.  A key of the first noise format stays as it is.
+        ``key.of_stream(i).within(x)``.
         """
-        if self.binding is Binding.FIRST_FORMAT:
-            return self
         return self._derived(self._digest(encode(labels)), labels)
 
     def _digest(self, message: bytes) -> bytes:
         """Keyed BLAKE2b of an encoding; the stream number stays beside it."""
-        return hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 2").digest()
+        return hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 1").digest()
 
     def _derived(self, secret: bytes, labels: tuple[Any, ...] = (), **changes: Any) -> Key:
         """The key of a derived secret; ``labels`` name it among those of this one, ``changes`` are other fields."""
@@ -284,4 +281,4 @@ class Key:
 
 def _public_digest(secret: bytes, message: bytes) -> bytes:
     """16 bytes that reveal nothing about the secret."""
-    return hashlib.blake2b(message, digest_size=16, key=secret, person=b"fastdp print 2").digest()
+    return hashlib.blake2b(message, digest_size=16, key=secret, person=b"fastdp print 1").digest()

@@ -9,12 +9,18 @@ by theta, released on h levels, then has noise of scale theta h / epsilon, or of
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, cast, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastdp import validation
+from fastdp.arrays.kinds import Integers
 from fastdp.guarantee import Guarantee, round_up, zcdp_loss
+from fastdp.randomness import gaussian, sampler
 from fastdp.randomness.gaussian import GaussianLaw, discrete_gaussian_law
 from fastdp.randomness.sampler import Law, discrete_laplace_law
 
@@ -42,6 +48,16 @@ def sigma_above(square: int, epsilon: float) -> Fraction:
     while Fraction(sigma) ** 2 < wanted:
         sigma = math.nextafter(sigma, math.inf)
     return Fraction(sigma)
+
+
+def fill_from(
+    out: Integers, law: AnyLaw, words: NDArray[np.uint64], further: Callable[[int, Integers], NDArray[np.uint64]]
+) -> None:
+    """:func:`fastdp.randomness.gaussian.fill_from` for draws of either law."""
+    if isinstance(law, GaussianLaw):
+        gaussian.fill_from(out, law, words, further)
+    else:
+        sampler.fill_from(out, law, words, further)
 
 
 def draw_scale(noise: NoiseName, levels: int, epsilon: float) -> float:

@@ -1,8 +1,10 @@
-"""Noise that is bound to the prefix of sums that it protects.
+"""Noise that is bound to the prefix of sums that it protects, where a kernel draws as it goes.
 
 A chain key starts from the publisher's key; each sum moves it on and gives the words of its own noise
 (:mod:`fastdp_kernels.chacha`).  One run has the law of independent noise.  The same sums again have the same noise.
 Other sums have independent noise from the first one that differs on.  Proof: ``docs/privacy.md``.
+
+Sums that are known beforehand have a faster rule (:mod:`fastdp.randomness.bulk`).
 """
 
 from __future__ import annotations
@@ -17,16 +19,13 @@ from fastdp.arrays.kinds import Integers
 from fastdp.randomness import gaussian, sampler
 from fastdp.randomness.drawn_once import DrawnTwiceError
 from fastdp.randomness.gaussian import GaussianLaw
-from fastdp.randomness.key import KEY_BYTES, Binding, Key
+from fastdp.randomness.key import KEY_BYTES, Key
 from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.row_words import RowWords
-from fastdp.randomness.sampler import Law
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp_kernels import chacha
 
 Chain = NDArray[np.uint64]
-#: Sums whose words are made at a time.
-CHUNK = 2**12
 #: Words of a chain key.
 CHAIN_WORDS = chacha.CHAIN
 _START = StreamId(Purpose.CHAIN)
@@ -67,76 +66,6 @@ def record(key: Key, before: Chain, after: Chain, count: int) -> None:
         key.drawn.add((key.reveal(), key.member, Purpose.CHAIN, name), 0, 1)
 
 
-def moved(sums: Integers, chain: Chain, first: int) -> Chain:
-    """The chain key behind some sums; this one is not moved on."""
-    outputs: Chain = np.empty((sums.size + 1, 2 * CHAIN_WORDS), np.uint64)
-    outputs[0, :CHAIN_WORDS] = chain
-    chacha.bound_words(sums, first, outputs)
-    return outputs[-1, :CHAIN_WORDS].copy()
-
-
-def draw(sums: Integers, law: AnyLaw, key: Key, chain: Chain, first: int) -> Integers:
-    """Noise of sums that are known beforehand: int64[n].
-
-    Parameters
-    ----------
-    sums : int64[n], C-contiguous
-        Exact sums, in order.
-    law : Law or GaussianLaw
-        Two-sided.
-    key : Key
-        Of the composition; all words come from the chain key.
-    chain : uint64[4]
-        The chain key; moved on in place.
-    first : int
-        Index of the first sum in its stream.
-    """
-    if key.given is not None:
-        given, chain[:] = key.given.bound(sums, law, chain, first)
-        return given
-    before = chain if key.drawn is None else chain.copy()
-    noise: Integers = np.empty(sums.size, np.int64)
-    if isinstance(law, GaussianLaw):
-        for begin in range(0, sums.size, CHUNK):
-            part = slice(begin, begin + CHUNK)
-            _draw_gaussian(sums[part], law, chain, first + begin, noise[part])
-    else:
-        _draw_laplace(sums, law, key, chain, first, noise)
-    if key.drawn is not None:
-        record(key, before, chain, sums.size)
-        if not np.array_equal(moved(sums, before, first), chain):
-            raise DrawnTwiceError("a chain key that does not follow the sums")
-    return noise
-
-
-def _draw_laplace(sums: Integers, law: Law, key: Key, chain: Chain, first: int, noise: Integers) -> None:
-    done = settled = 0
-    while True:
-        part = slice(done, None)
-        done += chacha.draw_bound(sums[part], chain, first + done, law.constants, settled, noise[part])
-        if done == sums.size:
-            return
-        noise[done] = settle(law, key, chain, first + done, int(sums[done]))
-        settled = 1
-
-
-def _draw_gaussian(sums: Integers, law: GaussianLaw, chain: Chain, first: int, noise: Integers) -> None:
-    outputs: Chain = np.empty((sums.size + 1, 2 * CHAIN_WORDS), np.uint64)
-    outputs[0, :CHAIN_WORDS] = chain
-    chacha.bound_words(sums, first, outputs)
-
-    def further(k: int, where: Integers) -> Chain:
-        # The block behind a sum has its words, and the next chain key.
-        if k < CHAIN_WORDS:
-            drawn: Chain = outputs[where + 1, CHAIN_WORDS + k]
-            return drawn
-        each = [word_of(outputs[i, :CHAIN_WORDS], first + i, int(sums[i]), k) for i in where.tolist()]
-        return np.array(each, np.uint64)
-
-    gaussian.fill_from(noise, law, outputs[1:, CHAIN_WORDS].copy(), further)
-    chain[:] = outputs[-1, :CHAIN_WORDS]
-
-
 def word_of(chain: Chain, index: int, total: int, k: int) -> int:
     """The k-th word of one sum's noise; the chain is not moved on."""
     out: Chain = np.empty(2 * CHAIN_WORDS, np.uint64)
@@ -148,7 +77,7 @@ def word_of(chain: Chain, index: int, total: int, k: int) -> int:
 def settle(law: AnyLaw, key: Key, chain: Chain, index: int, total: int) -> int:
     """The draw for one sum in exact arithmetic; the chain is not moved on."""
     if key.given is not None:
-        return int(key.given.bound(np.array([total]), law, chain, index)[0][0])
+        return key.given.bound(total, law, chain, index)
 
     def word(k: int) -> int:
         return word_of(chain, index, total, k)
@@ -164,7 +93,7 @@ def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> t
     Parameters
     ----------
     key : Key
-        The publisher's; one of the first noise format is returned as it is, with its empty chain.
+        The publisher's.
     chain : str
         What :func:`step_key` gave at the step before, in hexadecimal; empty at first.
     step : int
@@ -172,12 +101,10 @@ def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> t
     inputs : arrays
         What the step consumes.
     """
-    if key.binding is Binding.FIRST_FORMAT:
-        return key, chain
     # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
     sizes = [part.nbytes for part in inputs]
     header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
-    digest = hashlib.blake2b(header + bytes.fromhex(chain), key=key.reveal(), person=b"fastdp step 2")
+    digest = hashlib.blake2b(header + bytes.fromhex(chain), key=key.reveal(), person=b"fastdp step 1")
     for part in inputs:
         digest.update(np.ascontiguousarray(part).data)
     words = digest.digest()

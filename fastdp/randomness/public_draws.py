@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +16,7 @@ from fastdp.arrays.kinds import Integers
 from fastdp.errors import ParameterError
 from fastdp.randomness import gaussian, sampler
 from fastdp.randomness.gaussian import discrete_gaussian_law
-from fastdp.randomness.key import KEY_BYTES, Key
+from fastdp.randomness.key import KEY_BYTES, Binding, Key
 from fastdp.randomness.sampler import discrete_laplace_law, geometric_law
 from fastdp.randomness.words import MAX_WORDS, Purpose, StreamId
 
@@ -139,6 +141,23 @@ def _rational(name: str, value: float | Fraction) -> Fraction:
     return value if isinstance(value, Fraction) else Fraction(validation.positive(name, value))
 
 
+@dataclass(frozen=True)
+class _Draws:
+    """The mechanism: a public function by its name, and the parameter of its distribution."""
+
+    name: str
+    numerator: int
+    denominator: int
+
+    rule: ClassVar[int] = 1
+
+
+@lru_cache(maxsize=256)
+def _composition(name: str, numerator: int, denominator: int) -> bytes:
+    """The encoding of the mechanism, the same for any key: short calls would notice."""
+    return Key.from_seed(0).composition(_Draws(name, numerator, denominator))
+
+
 def _draw(
     name: str,
     parameter: Fraction,
@@ -153,7 +172,9 @@ def _draw(
     law, number = law_of(parameter), validation.integer("stream", stream, 0, 2**40 - 1)
     target = _target(size, out)
     # Last, because it moves a generator on.
-    key = _secret(*secrets).bind(name, {"numerator": parameter.numerator, "denominator": parameter.denominator})
+    key = _secret(*secrets)
+    if key.binding is Binding.ROOT:
+        key = key.bound(_composition(name, parameter.numerator, parameter.denominator))
     fill(target.reshape(-1), law, key, StreamId(Purpose.DRAWS, number=number))
     return target
 

@@ -134,6 +134,23 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: in
             part[i] = settle_at(int(words[i]), law, key, stream, start + begin + i)
 
 
+def fill_from(
+    out: NDArray[np.int64],
+    law: Law,
+    words: NDArray[np.uint64],
+    further: Callable[[int, NDArray[np.int64]], NDArray[np.uint64]],
+) -> None:
+    """Overwrite ``out`` with draws that begin with one word each; as :func:`fastdp.randomness.gaussian.fill_from`."""
+    positions: NDArray[np.int64] = np.empty(out.size, np.int64)
+    second = further(1, np.arange(out.size)) if law.two_words else NO_WORDS
+    for i in _draw_certain(law, words, second, out, positions):
+
+        def word(k: int, at: int = i) -> int:
+            return int(further(k, np.array([at]))[0])
+
+        out[i] = settle(int(words[i]), law, word)
+
+
 def draws(count: int, law: Law, key: Key, stream: StreamId) -> NDArray[np.int64]:
     """The first draws of a stream, in new memory: int64[count]; as :func:`fill`."""
     out: NDArray[np.int64] = np.empty(count, np.int64)

@@ -53,6 +53,9 @@ class ReleasedMany:
         The data frame that the streams came in, which :attr:`frame` is like.
     noise : SumNoise or None
         Which noise the sums carry, as in :class:`Release`.
+    noise_fingerprint : str or None
+        For a ledger: names the noise of all streams under this key and composition, whatever their ids; it refuses
+        another release of any of them.  None for a simulation.
 
     Examples
     --------
@@ -76,6 +79,7 @@ class ReleasedMany:
     revisions: tuple[RevisedStream, ...] | None = None
     source: FrameSource | None = None
     noise: SumNoise | None = None
+    noise_fingerprint: str | None = None
 
     def __len__(self) -> int:
         return self.borders.size - 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ class Mean:
     -----
     Appendix D, item 2, divides t + 1 terms (the guess u_0 among them) by t; this is the mean of the t blocks.
     """
+
+    rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
         """No block, sum 0."""
@@ -57,6 +60,7 @@ class MovingAverage:
     """
 
     window: int = 8
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameter."""
@@ -104,6 +108,7 @@ class Exponential:
     """
 
     alpha: float = 0.5
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameter."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,6 +30,8 @@ class Median:
     [-theta, 2 theta], so the prediction is off by at most theta / 10,000, far below the noise, and memory is
     constant (128 KiB).  Means beyond these ends count as the ends.
     """
+
+    rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
         """Lower end and width of the bins, then their counts."""

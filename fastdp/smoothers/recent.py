@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from fastdp.smoothers.base import SmootherState
 @dataclass(frozen=True)
 class Recent:
     """Predicts the mean of the block before (the only causal reading of Appendix D, item 1)."""
+
+    rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
         """Nothing to remember."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,6 +43,8 @@ class Box:
         For corners that are not finite, of different lengths, or not in order.
     """
 
+    rule: ClassVar[int] = 1
+
     def __init__(self, lower: Any, upper: Any) -> None:
         self._lower, self._upper = _corner("lower", lower).copy(), _corner("upper", upper).copy()
         if self._lower.size != self._upper.size:
@@ -61,8 +63,10 @@ class Box:
         return f"Box({self._lower.tolist()}, {self._upper.tolist()})"
 
     def describe(self) -> dict[str, Any]:
-        """The corners, for a state file."""
+        """The corners, for a state file and for noise keys."""
         return {"lower": self._lower.tolist(), "upper": self._upper.tolist()}
+
+    identity = describe
 
     @property
     def dim(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,6 +55,7 @@ class Polygons:
     Source: PHDStream Appendices F and G (geometries of the data sets).  A polygon holds its border.
     """
 
+    rule: ClassVar[int] = 1
     dim = 2
 
     @validation.plain
@@ -246,6 +247,7 @@ class Network:
     Source: PHDStream Appendix G (road network of Manhattan).
     """
 
+    rule: ClassVar[int] = 1
     dim = 2
 
     @validation.plain

@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -246,6 +246,8 @@ class PrivTree:
     consistent from the root down.
     """
 
+    rule: ClassVar[int] = 1
+
     def __init__(
         self,
         domain: Domain,
@@ -265,16 +267,14 @@ class PrivTree:
         self._plan = make_plan(domain, fan_out, max_depth, half, half, Simple(), threshold=threshold)
         self.domain, self.max_depth, self.fan_out = domain, self._plan.max_depth, self._plan.fan_out
         self._kept = decomposition.root_only(self._plan)
-        parameters = {
-            "domain": domain,
-            "epsilon": self.epsilon,
-            "max_depth": self.max_depth,
-            "fan_out": self.fan_out,
-            "threshold": validation.real("threshold", threshold),
-            "outside": self.outside,
-        }
-        self._key = Key.choose(seed, key).bind("PrivTree", parameters)
+        self.threshold = validation.real("threshold", threshold)
+        self._key = Key.choose(seed, key).bind(self)
         self._fitted = False
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, for noise keys."""
+        names = ("domain", "epsilon", "max_depth", "fan_out", "threshold", "outside")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def noise_fingerprint(self) -> str | None:

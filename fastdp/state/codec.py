@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import StateError
+from fastdp.randomness.canonical import check_rule, rule_of
 
 #: Bytes that an array may have, or how many times those that it takes packed: a small file that would inflate to all
 #: memory is refused before that.
@@ -119,7 +120,7 @@ def restore(kind: Any, described: Any) -> Any:
 
 
 def describe_part(part: Any, known: Parts) -> Any:
-    """A parameter as JSON: plain ones as they are, lists entry by entry, parts by name with their parameters.
+    """A parameter as JSON: plain ones as they are, lists entry by entry, parts by name, rule and parameters.
 
     Raises
     ------
@@ -133,9 +134,10 @@ def describe_part(part: Any, known: Parts) -> Any:
     name = type(part).__name__
     if known.get(name) is not type(part):
         raise StateError(f"a {name} of your own cannot be saved: expected one of {', '.join(sorted(known))}")
+    named = {"name": name, "rule": rule_of(part)}
     if hasattr(part, "describe"):
-        return {"name": name, **part.describe()}
-    return {"name": name, **{f.name: getattr(part, f.name) for f in dataclasses.fields(part) if f.init}}
+        return {**named, **part.describe()}
+    return {**named, **{f.name: getattr(part, f.name) for f in dataclasses.fields(part) if f.init}}
 
 
 def build_part(description: Any, known: Parts) -> Any:
@@ -146,6 +148,7 @@ def build_part(description: Any, known: Parts) -> Any:
         return description
     parameters = dict(description)
     kind: Any = known[parameters.pop("name")]
+    check_rule(kind, parameters.pop("rule"))
     return getattr(kind, "from_description", kind)(**parameters)
 
 

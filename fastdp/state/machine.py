@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.arrays.column import as_column, as_floats
 from fastdp.errors import ParameterError
-from fastdp.randomness.canonical import part_name
 from fastdp.randomness.key import Key
 from fastdp.state import codec
 
@@ -95,6 +94,8 @@ class Machine(ABC, Generic[S]):
 
     #: Parts that parameters may hold, by class name; a file never names anything else.
     PARTS: ClassVar[codec.Parts] = {}
+    #: Number of the rule that steps follow: raised where what they draw or release changes and no parameter does.
+    rule: ClassVar[int] = 1
     #: Whether batches are columns of values, and n values the same as n batches of one.
     SPLITS: ClassVar[bool] = False
 
@@ -118,7 +119,7 @@ class Machine(ABC, Generic[S]):
 
     def bind(self, key: Key) -> Key:
         """The key of this mechanism with these parameters, under a user's secret."""
-        return key.bind(part_name(self), parameters_of(self))
+        return key.bind(self)
 
     def read(self, *batch: Any) -> Any:
         """The batch, checked and converted once; DataError for what is none.  By default a column, or as it is."""
@@ -143,7 +144,7 @@ class Machine(ABC, Generic[S]):
         return batch._replace(values=batch.values[:count])
 
     def describe(self) -> dict[str, Any]:
-        """The public parameters, for a state file and for the noise key."""
+        """The public parameters, for a state file."""
         fields = dataclasses.fields(typing.cast("Any", self))
         return {each.name: codec.describe_part(getattr(self, each.name), self.PARTS) for each in fields}
 

@@ -18,6 +18,7 @@ import numpy as np
 from fastdp import validation
 from fastdp._version import __version__
 from fastdp.errors import ParameterError, StateError
+from fastdp.randomness.canonical import check_rule, rule_of
 from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Key
 from fastdp.state import codec, journal
@@ -401,6 +402,7 @@ class Publisher(Generic[S]):
             raise StateError(f"{name} records no chunk to replay: expected replay=False")
         with trusting(name, writer):
             key = key_of(content)
+            check_rule(kind, content["rule"])
             publisher = cls._of(kind.from_description(content["composition"], **parts), key)
             log, fresh = content.get("log", []), content.get("fresh", 0)
             whole = log[: len(log) - fresh] if replay else log
@@ -438,6 +440,7 @@ class Publisher(Generic[S]):
         now = self._machine.pack(self._state)
         return {
             "class": self._written_as,
+            "rule": rule_of(self._machine),
             "fastdp": __version__,
             "composition": self._description(),
             "secret": self._key.reveal().hex(),

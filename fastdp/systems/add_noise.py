@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,8 @@ class VectorNoise:
     wanted : float or None
         The resolution that the caller asks for.
     """
+
+    rule: ClassVar[int] = 1
 
     sensitivity: float
     epsilon: float
@@ -148,8 +150,7 @@ class VectorNoise:
         """
         steps = self._in_steps(column, nonfinite)
         if bound:
-            public = {"sensitivity": self.sensitivity, "epsilon": self.epsilon, "resolution": self.resolution}
-            key, _ = step_key(key.bind("add_noise", {**public, "integers": self.integers}), "", 0, steps)
+            key, _ = step_key(key.bind(self), "", 0, steps)
         out = steps if self.integers else steps.view(np.float64)
         noise: Integers = np.empty(min(CHUNK, steps.size), np.int64)
         for begin in range(0, steps.size, CHUNK):

@@ -171,9 +171,13 @@ def release_many(
     room = Room.of(composition, rows.lengths, named, found.source)
     if numbers is None or follows:
         each = list(named) if numbers is None else numbers.tolist()
-        return EachStream(composition, secret, rows, each).release(room, threads)
-    pipeline = RowPipeline(composition, composition.noise_key(secret))
-    return _Many(pipeline, rows, numbers, threads).release(room)
+        many = EachStream(composition, secret, rows, each).release(room, threads)
+    else:
+        pipeline = RowPipeline(composition, composition.noise_key(secret))
+        many = _Many(pipeline, rows, numbers, threads).release(room)
+    if secret.simulated:
+        return many
+    return replace(many, noise_fingerprint=f"{composition.noise_key(secret.of_stream(0)).family.hex()}:*")
 
 
 @dataclass(frozen=True)

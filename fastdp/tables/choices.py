@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import AccuracyWarning, warn
-from fastdp.randomness import prefix
+from fastdp.randomness.bulk import PrefixNoise
 from fastdp.randomness.key import Key
+from fastdp.randomness.prefix import start_chain
 from fastdp.randomness.sampler import discrete_laplace_law
 from fastdp.tables.columns import KeyRow, sorted_keys
 from fastdp.tables.plan import TablePlan
@@ -37,8 +38,8 @@ def noisy_counts(counts: Sequence[int], contributions: int, epsilon: float, key:
     """Counts of which one unit changes ``contributions`` in all, with noise bound to them."""
     law = discrete_laplace_law(Fraction(contributions) / Fraction(epsilon))
     exact = np.array(counts, np.int64)
-    chain = prefix.start_chain(key.within(purpose))
-    return exact + prefix.draw(exact, law, key, chain, 0)
+    own = key.within(purpose)
+    return exact + PrefixNoise(own).draw(exact, law, start_chain(own), 0)
 
 
 # The clip.

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,11 @@ class KeyTable:
         """Column by column."""
         return {name: [row[i] for row in self.rows] for i, name in enumerate(self.names)}
 
+    @cached_property
+    def digests(self) -> NDArray[np.uint64]:
+        """128 bits that name each key, wherever it stands: uint64[size, 2]."""
+        return _digests_of(self.rows if self.names else [()], 16).view(np.uint64).reshape(-1, 2)
+
     def check_type(self, name: str, kind: Any) -> None:
         """ParameterError unless the entries of a key column can have this Arrow type."""
         self._codes(self.names.index(name), import_tables()[1].nulls(0, kind))
@@ -184,7 +190,7 @@ class KeyNumbers:
         self._names = names
         self._numbers = {row: number for number, row in enumerate(rows)}
         #: Of each key 64 bits that follow from its entries, wherever it stands.
-        self.words = _words_of(rows)
+        self.words = _digests_of(rows, 8)
 
     @property
     def rows(self) -> list[KeyRow]:
@@ -195,15 +201,15 @@ class KeyNumbers:
         """The number of each row's key: int64[n]."""
         listed, known = list(count_keys(columns)), len(self._numbers)
         numbers = [self._numbers.setdefault(row, len(self._numbers)) for row in listed]
-        self.words = np.concatenate([self.words, _words_of(self.rows[known:])])
+        self.words = np.concatenate([self.words, _digests_of(self.rows[known:], 8)])
         if not listed:
             return np.empty(0, np.int64)
         found: Integers = np.array(numbers, np.int64)[KeyTable(self._names, listed).codes(columns)]
         return found
 
 
-def _words_of(rows: Sequence[KeyRow]) -> Integers:
-    raw = (hashlib.blake2b(repr(row).encode(), digest_size=8, person=b"fastdp key").digest() for row in rows)
+def _digests_of(rows: Sequence[KeyRow], size: int) -> Integers:
+    raw = (hashlib.blake2b(repr(row).encode(), digest_size=size, person=b"fastdp key").digest() for row in rows)
     return np.frombuffer(b"".join(raw), np.int64)
 
 

@@ -311,7 +311,7 @@ def _release(kind: Kind, given: dict[str, Any], opens: Opens = open_source) -> T
         for name in by:
             if (type_of := arrow_type(source, name)) is not None:
                 table.check_type(name, type_of)
-    release = TableRelease(plan, source, Reader(time, value, missing), secret.bind("Windows", plan.composition()))
+    release = TableRelease(plan, source, Reader(time, value, missing), secret.bind(plan))
     release.check()
     mechanism = {"class": kind, "parameters": plan.describe()}
     with charge(release, ledger, stream, mechanism=mechanism):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +38,6 @@ GAUSSIAN_DEVIATION_SHARE = 0.65
 KEY_SHARE, ROW_SHARE, CLIP_SHARE, BEYOND_SHARE, PERSON_SHARE = 0.1, 0.005, 0.1, 0.01, 0.01
 #: The clip of windows shorter than the first is chosen for sums over as many as fill it, and so on.
 SPANS = (DAY, 7 * DAY, 365 * DAY)
-#: Number of the rules in noise keys: a new one where what is released changes and no parameter does.
-RULE = 2
 #: So many noise scales of the clip's choice are its target number of rows, and a step of its slope, if CLIP_SHARE
 #: allows it.
 RESOLVED, RESOLVED_SLOPE = 16.0, 4.0
@@ -114,6 +112,8 @@ class TablePlan:
     rows: int | None = None
     taken: tuple[str, ...] = ()
     noise: NoiseName = "laplace"
+
+    rule: ClassVar[int] = 1
 
     # Budgets.
 
@@ -308,7 +308,7 @@ class TablePlan:
 
     # Noise.
 
-    def composition(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """All that the noise follows from besides secret and rows; the same for a table and for its stream."""
         return {
             "kind": self.kind,
@@ -327,9 +327,7 @@ class TablePlan:
             "who": self.who is not None,
             "start": self.start,
             "nonfinite": self.nonfinite,
-            "rule": RULE,
-            # Younger than the first noise keys.
-            **({"noise": self.noise} if self.gaussian else {}),
+            "noise": self.noise,
         }
 
     def _spans(self, calendar: Calendar) -> list[Any]:
@@ -340,7 +338,7 @@ class TablePlan:
     def describe(self) -> dict[str, Any]:
         """The public parameters, for a ledger."""
         return {
-            **self.composition(),
+            **self.identity(),
             "every": self.calendar.every,
             "period": None if self.periods is None else self.periods.every,
             "time_zone": self.calendar.time_zone,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.randomness import prefix
+from fastdp.randomness import bulk
 from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import Key
 from fastdp.randomness.noise import AnyLaw, NoiseName, noise_law
@@ -80,25 +82,41 @@ class Quantity:
             windows, keys, values, first, 1.0 / self.resolution, low, high, self.centre, sums
         )
 
-    def start_chain(self, key: Key) -> Integers:
-        """The chain key before the first sum, as int64[4], which state files hold.
+    @property
+    def labels(self) -> tuple[str | float, ...]:
+        """Of the key: noise of another scale, or under another clip, shares no word with it."""
+        return self.name, self.low, self.high, self.centre, self.resolution, self.epsilon
 
-        It depends on the noise's scale and the clip: noise under others shares no word with it.
-        """
-        own = key.within("sums", self.name, self.low, self.high, self.centre, self.resolution, self.epsilon)
-        return prefix.start_chain(own).view(np.int64)
-
-    def release(self, sums: Integers, key: Key, chain: Integers, index: int) -> tuple[NoisySums, Integers]:
-        """The sums (int64[W, K], windows in order) with noise, and the chain behind them.
-
-        Sums and noise are taken modulo 2^64, which is post-processing of the exact noisy sum: privacy does not depend
-        on how many rows there are.
-        """
-        moved = np.ascontiguousarray(chain).view(np.uint64).copy()
-        flat = np.ascontiguousarray(sums).reshape(-1)
-        noise = prefix.draw(flat, self.law, key, moved, index)
-        noise += flat
-        noise.flags.writeable = False
+    def described(self, noisy: Integers) -> NoisySums:
+        """Noisy sums in steps, with the law of their noise."""
         law = self.law
         drawn = DrawnNoise(law.sigma, True) if isinstance(law, GaussianLaw) else DrawnNoise(law.scale)
-        return NoisySums(noise.reshape(sums.shape), self.resolution, drawn), moved.view(np.int64)
+        return NoisySums(noisy, self.resolution, drawn)
+
+
+def release(
+    quantities: Sequence[Quantity], sums: Integers, key: Key, first: int, rows: NDArray[np.uint64]
+) -> dict[str, NoisySums]:
+    """The sums of all quantities with noise, by name.
+
+    Sums and noise are taken modulo 2^64, which is post-processing of the exact noisy sum: privacy does not depend on
+    how many rows there are.
+
+    Parameters
+    ----------
+    quantities : sequence of Quantity
+        What is released; noise is bound to all of a cell's.
+    sums : int64[n, W, K]
+        Exact sums of each, windows in order.
+    key : Key
+        Of the composition.
+    first : int
+        Number of the first window.
+    rows : uint64[K, 2]
+        Digests of the keys (:attr:`fastdp.tables.columns.KeyTable.digests`).
+    """
+    own, exact = key.within("sums", *itertools.chain(*(q.labels for q in quantities))), np.ascontiguousarray(sums)
+    noisy = bulk.draw_cells(exact, [q.law for q in quantities], own, first, rows)
+    noisy += exact
+    noisy.flags.writeable = False
+    return {q.name: q.described(each) for q, each in zip(quantities, noisy, strict=True)}

@@ -15,17 +15,13 @@ from fastdp.tables import cut
 from fastdp.tables.choices import choose_clip, choose_keys, clip_counter, count_rows
 from fastdp.tables.columns import KeyNumbers, KeyRow, KeyTable, count_keys, sorted_keys
 from fastdp.tables.persons import Kept, PersonRows
-from fastdp.tables.plan import TablePlan, key_digest
+from fastdp.tables.plan import TablePlan
+from fastdp.tables.quantity import release
 from fastdp.tables.rows import NOT_FINITE, Reader, Rows, exact_sums, mask_of
-from fastdp.tables.sums import NoisySums, WindowSums
+from fastdp.tables.sums import WindowSums
 
 Integers = NDArray[np.int64]
 NO_ROWS = "frame has no rows: expected start= and stop=, because it has no first and last window"
-
-
-def start_key(key: Key, first: int, keys: list[KeyRow]) -> Key:
-    """The key of the sums' noise: that of these windows' beginning and these keys."""
-    return key.within("table", first, key_digest(keys))
 
 
 @dataclass(frozen=True)
@@ -134,19 +130,15 @@ class TableRelease:
             sums = self.reader.sums(source, plan, every, table)
         else:
             sums = source.add(plan, every, self.reader)
-        own = start_key(self.key, first, keys)
-        columns: dict[str, NoisySums] = {}
         by_name = {quantity.name: exact for quantity, exact in zip(every, sums, strict=True)}
-        for quantity in quantities:
-            exact = by_name[quantity.name]
-            columns[quantity.name], _ = quantity.release(exact, self.key, quantity.start_chain(own), 0)
+        released = np.stack([by_name[quantity.name] for quantity in quantities])
         return WindowSums(
             kind=plan.kind,
             edges=plan.calendar.edges(first, last),
             time_zone=plan.calendar.time_zone,
             every=plan.calendar.every,
             keys=table.columns,
-            columns=columns,
+            columns=release(quantities, released, self.key, first, table.digests),
             clip=plan.clip_of(quantities),
             guarantee=plan.guarantee(simulated=self.key.simulated),
             family=self.source.family,

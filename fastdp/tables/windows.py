@@ -143,7 +143,7 @@ class Windows(Publisher[WindowsState]):
         listed = [list(row) if len(plan.by) > 1 else row[0] for row in plan.keys] if plan.by else None
         named = list(names_of("by", by)) if plan.by else None
         machine = dataclasses.replace(machine, by=named, keys=listed)
-        self._begin(machine, Key.choose(seed, key).bind("Windows", machine.plan.composition()))
+        self._begin(machine, Key.choose(seed, key).bind(machine.plan))
 
     @property
     def guarantee(self) -> Guarantee:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,7 @@ from fastdp.tables.names import digests_of
 from fastdp.tables.parameters import check_online, make_plan
 from fastdp.tables.persons import PersonRows
 from fastdp.tables.plan import TablePlan
-from fastdp.tables.quantity import Quantity
-from fastdp.tables.release import start_key
+from fastdp.tables.quantity import Quantity, release
 from fastdp.tables.rows import NOT_FINITE
 from fastdp.tables.sums import Kind, NoisySums, WindowSums
 from fastdp.tables.waiting import COLUMNS, Waiting
@@ -78,8 +77,6 @@ class WindowsState:
         Rows that came after their window was closed.  Secret.
     sums : int64[Q, open windows, K]
         Exact sums.  Secret.
-    chains : int64[Q, 4]
-        Chain keys of the noise.  Secret.
     waiting : Waiting
         With persons, rows of open windows; sums have none then.  Secret.
     """
@@ -89,7 +86,6 @@ class WindowsState:
     closed: int
     late: int
     sums: Integers
-    chains: Integers
     waiting: Waiting = field(default_factory=Waiting.none)
 
     def __repr__(self) -> str:
@@ -99,6 +95,8 @@ class WindowsState:
 @dataclass(frozen=True)
 class WindowsMachine(Machine[WindowsState]):
     """Windows as a machine; the parameters are those of :class:`Windows`, times as ISO text."""
+
+    rule: ClassVar[int] = TablePlan.rule
 
     kind: Kind
     every: str
@@ -151,10 +149,8 @@ class WindowsMachine(Machine[WindowsState]):
     def start(self, key: Key) -> WindowsState:
         """Before any row."""
         number = self.plan.start or 0
-        own = start_key(key, number, list(self.plan.keys))
-        chains = np.stack([quantity.start_chain(own) for quantity in self.quantities])
         sums: Integers = np.zeros((len(self.quantities), 0, self.table.size), np.int64)
-        return WindowsState(0, self.plan.calendar.edge(number), number, 0, sums, chains)
+        return WindowsState(0, self.plan.calendar.edge(number), number, 0, sums)
 
     # The call.
 
@@ -230,19 +226,13 @@ class WindowsMachine(Machine[WindowsState]):
         else:
             sums = _wide(state.sums, open_to - first)
             self._add((windows, np.where(counted, batch.codes, -1), batch.values), first, sums)
-        chains, columns = [], {}
-        for quantity, exact, chain in zip(self.quantities, sums, state.chains, strict=True):
-            index = (first - (self.plan.start or 0)) * self.table.size
-            released, moved = quantity.release(exact[: closed - first], key, chain, index)
-            columns[quantity.name] = released
-            chains.append(moved)
+        columns = release(self.quantities, sums[:, : closed - first], key, first, self.table.digests)
         after = WindowsState(
             n_seen=state.n_seen + bool(batch.times.size or clock > state.clock),
             clock=clock,
             closed=closed,
             late=state.late + int(np.count_nonzero(late)),
             sums=sums[:, closed - first :].copy(),
-            chains=np.stack(chains),
             waiting=waiting,
         )
         return Transition(after, partial(self._emit, first, closed, columns, key))
@@ -324,9 +314,8 @@ class WindowsMachine(Machine[WindowsState]):
     # State files.
 
     def rekeyed(self, state: WindowsState, key: Key) -> WindowsState:
-        """The state for a copy: chains of its own key."""
-        own = key.within("behind", state.chains.tobytes())
-        return dataclasses.replace(state, chains=self.start(own).chains, waiting=state.waiting.alone())
+        """The state for a copy: rows that wait of its own."""
+        return dataclasses.replace(state, waiting=state.waiting.alone())
 
     def pack(self, state: WindowsState) -> Packed:
         """The state as JSON, rows that wait as the parts of a log."""
@@ -361,7 +350,6 @@ class WindowsMachine(Machine[WindowsState]):
         """ValueError unless the state has the shape of this machine's."""
         like, calendar = self.start(Key(bytes(32), simulated=True)), self.plan.calendar
         expect(state.sums, np.empty((like.sums.shape[0], state.sums.shape[1], like.sums.shape[2]), np.int64))
-        expect(state.chains, like.chains)
         if min(state.n_seen, state.late) < 0 or state.closed < like.closed or state.clock < like.clock:
             raise ValueError("a position out of range")
         if calendar.number(min(state.clock, LAST)) > state.closed:

@@ -30,6 +30,7 @@ class Fixed:
 
     theta: float
     uses_holdout: ClassVar[bool] = False
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameter."""

@@ -69,6 +69,7 @@ class NoisyMax:
     step: float | None = None
     fan_out: int = 16
     uses_holdout: ClassVar[bool] = True
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameters."""

@@ -66,6 +66,7 @@ class SmoothQuantile:
     gamma: float = 2.0
     clip: bool = True
     uses_holdout: ClassVar[bool] = True
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -126,6 +127,7 @@ class PAKQuantile:
     noise: Literal["laplace", "gaussian"] = "laplace"
     clip: bool = True
     uses_holdout: ClassVar[bool] = True
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -190,6 +192,7 @@ class TruePercentile:
 
     p: float
     uses_holdout: ClassVar[bool] = True
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameter."""

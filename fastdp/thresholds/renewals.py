@@ -50,6 +50,7 @@ class RenewFromHoldout:
     trees: int = 1
     holdout: int | None = None
     share: ClassVar[float] = 0.0
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -82,6 +83,7 @@ class RenewFromPublished:
     share: float = 0.1
     trees: int = 1
     holdout: ClassVar[int | None] = None
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameters."""

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +58,6 @@ MAX_SHARE = 0.5
 COUNT_SHARE, COUNTED, LEAST_COUNTED = 0.05, 60.0, 20.0
 #: Level of that number's words; 0 is the candidates'.
 COUNT_LEVEL = 1
-#: Number of this rule in noise keys: a new one where the distribution of theta changes and no parameter does.
-RULE = 2
 #: Which ranges theta is weighed for: those of up to max_range values alone, or shorter ones besides.
 Lengths = Literal["longest", "all"]
 
@@ -126,19 +124,12 @@ class ScaleFree:
     noise: NoiseKind = "exponential"
     lengths: Lengths = "longest"
     uses_holdout: ClassVar[bool] = True
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         validation.choice("noise", self.noise, NOISE_KINDS)
         validation.choice("lengths", self.lengths, get_args(Lengths))
-
-    def describe(self) -> dict[str, Any]:
-        """Its parameters, for noise keys and state files; the younger one only where it is not at its default."""
-        return {"noise": self.noise, **({} if self.lengths == "longest" else {"lengths": self.lengths})}
-
-    def identity(self) -> dict[str, Any]:
-        """Its parameters and the number of the rule, for noise keys."""
-        return {**self.describe(), "rule": RULE}
 
     def start(self, task: ThresholdTask) -> _ScaleFreeChooser:
         """An empty histogram over the candidates; warns of a hold-out that is too short."""

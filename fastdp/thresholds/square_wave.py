@@ -72,6 +72,7 @@ class SquareWave:
     accelerate: bool = False
     scale: Scale = "linear"
     uses_holdout: ClassVar[bool] = True
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameters."""

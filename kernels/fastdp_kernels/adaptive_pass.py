@@ -68,7 +68,7 @@ def sum_bound(
     first : int
         Index of the first block that this call may close.
     law : float64[4]
-        The law of noise, as :func:`fastdp_kernels.chacha.draw_bound` takes it.
+        The law of noise, as :func:`fastdp_kernels.chacha.draw_words` takes it.
     settled : int
         So many of the first entries of ``noise`` are given: the caller has settled a doubtful draw.
     counters : int64[4]

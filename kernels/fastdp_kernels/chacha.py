@@ -49,30 +49,11 @@ def further_words(chain: np.ndarray, index: int, total: np.int64, output: int, o
         out[i] = words[i]
 
 
-@kernel
-def bound_words(sums: np.ndarray, first: int, outputs: np.ndarray) -> None:
-    """The chain keys and words of sums that are known beforehand.
-
-    Parameters
-    ----------
-    sums : int64[n]
-        Exact sums.
-    first : int
-        Index of the first sum.
-    outputs : uint64[n + 1, 8]
-        Its first row begins with the chain key; row i + 1 receives the chain key behind sum i, and the sum's words.
-    """
-    for i in range(sums.size):
-        words = block_words(outputs[i], first + i, sums[i], 0)
-        for k in range(2 * CHAIN):
-            outputs[i + 1, k] = words[k]
-
-
 @inline
 def draw_words(word: np.uint64, further: np.uint64, law: np.ndarray) -> np.int64:
     """The draw of a block's first two words, from doubles, else from double-doubles and the second; or ``DOUBTFUL``.
 
-    ``law`` is as :func:`draw_bound` takes it, or empty where the caller draws.
+    ``law`` is scale and offset, each as a double-double (float64[4]), or empty where the caller draws.
     """
     if not law.size:
         return DOUBTFUL
@@ -80,41 +61,3 @@ def draw_words(word: np.uint64, further: np.uint64, law: np.ndarray) -> np.int64
     if drawn != DOUBTFUL:
         return drawn
     return draw_refined(word, further, True, law[0], law[1], law[2], law[3], np.uint64(1))
-
-
-@kernel
-def draw_bound(
-    sums: np.ndarray, chain: np.ndarray, first: int, law: np.ndarray, settled: int, noise: np.ndarray
-) -> int:
-    """Discrete Laplace noise of sums that are known beforehand, each bound to all up to its own.
-
-    Parameters
-    ----------
-    sums : int64[n]
-        Exact sums.
-    chain : uint64[4]
-        The chain key; moved on in place.
-    first : int
-        Index of the first sum.
-    law : float64[4]
-        Scale and offset of the law, each as a double-double.
-    settled : int
-        So many of the first entries of ``noise`` were settled by the caller.
-    noise : int64[n]
-        Receives the draws.
-
-    Returns
-    -------
-    int
-        How many draws are certain; the next one is doubtful, and the chain stands before it.
-    """
-    for i in range(sums.size):
-        words = block_words(chain, first + i, sums[i], 0)
-        if i >= settled:
-            drawn = draw_words(words[CHAIN], words[CHAIN + 1], law)
-            if drawn == DOUBTFUL:
-                return i
-            noise[i] = drawn
-        for k in range(CHAIN):
-            chain[k] = words[k]
-    return sums.size

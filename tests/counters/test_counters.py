@@ -196,7 +196,7 @@ def test_selective_counting_is_algorithm_4() -> None:
 def test_an_event_moves_the_sums_of_one_counter() -> None:
     """Given the choices and all noise, one event adds 1 to one number of one counter's releases, from its time on.
 
-    Noise is bound to what was counted, so for the comparison it is drawn from a key of the first format.
+    Noise is bound to what was counted, so for the comparison it is a table's.
     """
     event, counters = 7, (Simple(), Block(3), BinaryTree(8))
     twins = [SelectiveCounting(counters, Alternating(), 1.0, dimension=2, key=unbound_key(3)) for _ in range(2)]

@@ -488,7 +488,7 @@ def test_scales_out_of_range_are_refused(scales: int, monkeypatch: pytest.Monkey
         Fleet.from_bytes(fleet.to_bytes())
 
 
-@pytest.mark.parametrize("wrong", [{"fleet": 2}, {"part": [0, 0]}, {"part": [1, 2]}, {"binding": 1}])
+@pytest.mark.parametrize("wrong", [{"fleet": 2}, {"part": [0, 0]}, {"part": [1, 2]}, {"binding": 2}, {"rule": 2}])
 def test_content_that_no_fleet_has_is_refused(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet(template("tops"), key=SECRET)
     fleet.publish(["a", "b", "c", "d"], [1.0, 2.0, 3.0, 4.0])

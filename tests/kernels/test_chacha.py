@@ -46,6 +46,18 @@ def random_sums(count: int, seed: int) -> np.ndarray:
     return np.concatenate([SUMS, generator.integers(-(2**63), 2**63, count), generator.integers(-50, 50, count)])
 
 
+def draw(sums: list[int], law: sampler.Law, chain: np.ndarray, first: int = 0) -> list[int]:
+    """Noise as kernels draw it, one sum after the other; the chain is moved on."""
+    found = []
+    for index, total in enumerate(sums, first):
+        words = np.empty(8, np.uint64)
+        chacha.further_words(chain, index, np.int64(total), 0, words)
+        drawn = chacha.draw_words(words[4], words[5], law.constants)
+        found.append(prefix.settle(law, SECRET, chain, index, total) if drawn == chacha.DOUBTFUL else drawn)
+        chain[:] = words[:4]
+    return found
+
+
 @pytest.mark.parametrize("block", [kernel_block, oracle.block])
 def test_known_answer(block) -> None:
     assert block(KEY, LAST) == BLOCK
@@ -79,10 +91,9 @@ def test_words_of_a_block_by_index_sum_and_output() -> None:
 
 def test_bound_draws_equal_the_oracle() -> None:
     for scale in SCALES:
-        sums = random_sums(120, 2)
+        sums = random_sums(120, 2).tolist()
         chain, noise = words_of(KEY), oracle.BoundNoise(KEY, scale)
-        drawn = prefix.draw(sums, sampler.discrete_laplace_law(scale), SECRET, chain, 0)
-        assert drawn.tolist() == [noise(total) for total in sums.tolist()]
+        assert draw(sums, sampler.discrete_laplace_law(scale), chain) == [noise(total) for total in sums]
         assert chain.astype("<u8").tobytes() == noise.chain
 
 
@@ -102,18 +113,9 @@ def some_doubtful(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(prefix, "settle", watch)
     # Outside a kernel there is no wrapping sum; these sums are small.
     monkeypatch.setattr(adaptive_pass, "plus", lambda a, b: a + b)
-    for module, name in ((chacha, "draw_bound"), (adaptive_pass, "sum_bound")):
-        monkeypatch.setattr(module, name, getattr(module, name).py_func)
-        monkeypatch.setattr(module, "draw_words", draw_words)
+    monkeypatch.setattr(adaptive_pass, "sum_bound", adaptive_pass.sum_bound.py_func)
+    monkeypatch.setattr(adaptive_pass, "draw_words", draw_words)
     return settled
-
-
-@pytest.mark.parametrize("power", [4, 36, 44, 50])
-def test_doubtful_draws_stand_between_certain_ones(power: int, some_doubtful: list[int]) -> None:
-    noise = oracle.BoundNoise(KEY, Fraction(2**power))
-    drawn = prefix.draw(np.zeros(100, np.int64), sampler.discrete_laplace_law(2**power), SECRET, words_of(KEY), 0)
-    assert drawn.tolist() == [noise(0) for _ in range(100)]
-    assert len(some_doubtful) == len(set(some_doubtful)) == 33
 
 
 def test_a_publisher_goes_on_behind_doubtful_draws(request: pytest.FixtureRequest) -> None:
@@ -138,32 +140,21 @@ def test_settling_gives_what_doubles_give(scale: Fraction) -> None:
     law, chain = sampler.discrete_laplace_law(scale), words_of(KEY)
     for index, total in enumerate(random_sums(40, 3).tolist()):
         before = chain.copy()
-        drawn = prefix.draw(np.array([total]), law, SECRET, chain, index)
-        assert prefix.settle(law, SECRET, before, index, total) == drawn[0]
+        assert [prefix.settle(law, SECRET, before, index, total)] == draw([total], law, chain, index)
 
 
 @pytest.mark.parametrize("first", [0, 255, 2**24 - 3, 2**32 - 3, 2**55])
-def test_indices_carry_and_pieces_change_nothing(first: int) -> None:
+def test_indices_carry(first: int) -> None:
     """The index is not the position in the call; its upper half counts too."""
-    law, scale = sampler.discrete_laplace_law(2**44), Fraction(2**44)
-    sums = random_sums(5, 4)
-    noise = oracle.BoundNoise(KEY, scale, first)
-    expected = [noise(total) for total in sums.tolist()]
-    for sizes in ([sums.size], [1] * sums.size, [4, 0, sums.size - 4]):
-        chain, at, drawn = words_of(KEY), 0, []
-        for size in sizes:
-            drawn += prefix.draw(sums[at : at + size], law, SECRET, chain, first + at).tolist()
-            at += size
-        assert drawn == expected
-        assert chain.astype("<u8").tobytes() == noise.chain
+    sums, noise, chain = random_sums(5, 4).tolist(), oracle.BoundNoise(KEY, Fraction(2**44), first), words_of(KEY)
+    assert draw(sums, sampler.discrete_laplace_law(2**44), chain, first) == [noise(total) for total in sums]
+    assert chain.astype("<u8").tobytes() == noise.chain
 
 
 def test_noise_follows_all_sums_up_to_its_own_and_no_later_one() -> None:
-    law, sums = sampler.discrete_laplace_law(2**30), np.arange(20)
-    drawn = prefix.draw(sums, law, SECRET, words_of(KEY), 0)
+    law, sums = sampler.discrete_laplace_law(2**30), list(range(20))
+    drawn = np.array(draw(sums, law, words_of(KEY)))
     for changed in range(20):
-        other = sums.copy()
-        other[changed] += 1
-        again = prefix.draw(other, law, SECRET, words_of(KEY), 0)
+        again = np.array(draw([total + (i == changed) for i, total in enumerate(sums)], law, words_of(KEY)))
         assert np.array_equal(again[:changed], drawn[:changed])
         assert (again[changed:] != drawn[changed:]).all()

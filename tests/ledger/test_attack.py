@@ -20,7 +20,11 @@ import fastdp
 from fastdp.cli import main
 from fastdp.errors import BudgetError
 from fastdp.ledger import Ledger
-from fastdp.randomness.key import Binding, Key
+from fastdp.randomness import sampler
+from fastdp.randomness.given import Name, given
+from fastdp.randomness.key import Key
+from fastdp.randomness.sampler import Law
+from fastdp.randomness.words import Purpose, StreamId
 from tests.stat import accept, reject
 
 SECRET = bytes(range(7, 39))
@@ -109,8 +113,12 @@ def test_the_attack_recovers_all_values_where_noise_follows_from_the_secret_alon
 ) -> None:
     """As before noise was bound to the composition: the attack above can succeed."""
 
+    def table(name: Name, law: Law, start: int, out: np.ndarray, sums: np.ndarray | None) -> None:
+        # Not by its labels, of which theta is one.
+        sampler.fill(out, law, Key.from_seed(repr(name[1:])), StreamId(Purpose.TREE), start)
+
     def unbound(self: Key, *_: object) -> Key:
-        return Key(self._secret, simulated=self.simulated, member=self.member, binding=Binding.FIRST_FORMAT)
+        return given(table)
 
     for name in ("bind", "bound"):
         monkeypatch.setattr(Key, name, unbound)

@@ -17,7 +17,9 @@ from fastdp.counters import BinaryTree, RunningCounts, SelectiveCounting, event_
 from fastdp.engines import Job
 from fastdp.errors import BudgetError, ParameterError, StateError
 from fastdp.ledger import Ledger
+from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.randomness.key import Key
+from fastdp.smoothers import Recent
 from fastdp.spatial import Box, PrivTree
 from fastdp_lab.baselines.w_event import WEvent
 
@@ -103,6 +105,32 @@ def test_a_part_of_a_stream_is_other_values_under_the_same_noise(ledger) -> None
     account.spend(tops(), stream="meter", part="monday")
     with pytest.raises(BudgetError, match="entry 1 on stream 'meter'"):
         account.spend(tops(), stream="meter", part="tuesday")
+
+
+def many(**changed: Any) -> fastdp.ReleasedMany:
+    rows = [VALUES, VALUES[:300]]
+    given = {"epsilon": 0.5, "bound": 100.0, "threshold": 20.0, "max_range": 256, "ids": [3, 5], "key": SECRET}
+    return fastdp.release_many(rows, **{**given, **changed})
+
+
+@pytest.mark.parametrize("kind", ["numbers", "names", "blocks"])
+def test_many_streams_are_one_entry_with_the_noise_of_all(ledger, kind: str) -> None:
+    more: dict[str, Any] = {"names": {"ids": ["a", "b"]}, "blocks": {"perturber": Blocks()}}.get(kind, {})
+    account, parts = ledger(), {"perturber": more.get("perturber", Hierarchy()), "smoother": Recent()}
+    if kind == "blocks":
+        parts["smoother"] = None
+    first = account.spend(many(**more), stream="meters")
+    assert first.fingerprint is not None
+    assert first.fingerprint.endswith(":*")
+    one = fastdp.StreamPublisher(
+        threshold=20.0, **parts, epsilon=0.5, bound=100.0, max_range=256, key=Key.from_bytes(SECRET).of_stream("a")
+    )
+    for again in (many(**more), many(**{**more, "ids": [7, 8]}), one):
+        with pytest.raises(BudgetError, match="the same secret and composition were used by entry 1 on stream"):
+            account.spend(again, stream="others")
+    for other in (many(**more, epsilon=0.25), many(**more, key=bytes(32)), many(**more, key=None)):
+        assert account.spend(other, stream="meters").fingerprint != first.fingerprint
+    assert many(**more, key=None, seed=1).noise_fingerprint is None
 
 
 FRAME = pd.DataFrame({"at": pd.date_range("2026-01-01", periods=48, freq="h"), "value": 1.0, "by": ["a", "b"] * 24})
@@ -198,7 +226,7 @@ def test_what_draws_no_secret_noise_has_no_fingerprint(ledger, lines) -> None:
     for _ in range(2):
         for each in plain:
             assert account.spend(each, stream="meter").fingerprint is None
-    assert "fingerprint" not in str(lines())
+    assert '"fingerprint": "' not in str(lines())
 
 
 def test_a_loaded_publisher_is_the_one_that_was_recorded(ledger, tmp_path: Path) -> None:

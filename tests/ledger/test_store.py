@@ -320,8 +320,8 @@ def test_sealed_lines_that_make_no_sense_are_found(path: Path, filled: Ledger) -
     filled.reserve(Guarantee(0.125), stream="other", start=5, stop=10)
     filled.close()
     raw = path.read_bytes()
-    plain = {"stream": "meter", "note": "", "guarantee": {"epsilon": 0.5, "derivation": []}, "kind": "spend"}
-    plain |= dict.fromkeys(("part", "start", "stop", "mechanism"))
+    plain = {"stream": "meter", "note": "", "guarantee": Guarantee(0.5).to_dict(), "kind": "spend", "nonce": ""}
+    plain |= dict.fromkeys(("part", "start", "stop", "mechanism", "fingerprint"))
     for body, words in (
         ({"kind": "commit", "of": 2}, "it ends entry 2, which is spent"),
         ({"kind": "commit", "of": 77}, "77, which is not there"),
@@ -335,7 +335,10 @@ def test_sealed_lines_that_make_no_sense_are_found(path: Path, filled: Ledger) -
         # True == 1 in Python.
         *(
             (plain | {"guarantee": plain["guarantee"] | change}, "")
-            for change in ({"epsilon": True}, {"delta": False}, {"simulated": 0}, {"epsilon": [1.0]}, {"unit": ""})
+            for change in (
+                *({"epsilon": True}, {"delta": False}, {"simulated": 0}, {"epsilon": [1.0]}, {"unit": ""}),
+                *({"epsilon": "infinite"}, {"rows": {}}, {"other": 1}),
+            )
         ),
     ):
         path.write_bytes(raw)
@@ -370,8 +373,8 @@ def test_files_that_are_no_ledger(tmp_path: Path, path: Path, ledger) -> None:
         ledger()
     path.unlink()
     ledger().close()
-    edit(path, "UPDATE line SET body = replace(body, '\"fastdp_ledger\": 4', '\"fastdp_ledger\": 3')")
-    with pytest.raises(StateError, match="has lines of format 3: this fastdp reads format 4"):
+    edit(path, "UPDATE line SET body = replace(body, '\"fastdp_ledger\": 1', '\"fastdp_ledger\": 3')")
+    with pytest.raises(StateError, match="has lines of format 3: this fastdp reads format 1"):
         ledger()
     path.unlink()
     ledger().close()

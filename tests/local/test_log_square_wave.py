@@ -15,10 +15,10 @@ import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.local import Announcement, Client, HistogramCollector, LogSquareWave, SquareWave, decode, encode, octaves
 from fastdp.local.distribution import Distribution
+from fastdp.randomness.key import Key
 from fastdp.thresholds import SquareWave as Rule
 from fastdp.thresholds import ThresholdTask, log_concave, log_estimate
 from fastdp.thresholds.local_objective import range_errors
-from tests.noise import unbound_key
 from tests.thresholds.test_square_wave import theta_of
 
 LOW, HIGH = 100.0 / 2**14, 100.0
@@ -258,12 +258,13 @@ def test_theta_is_near_the_best_where_the_linear_scale_is_far_off(epsilon: float
 
 
 @pytest.mark.parametrize("rule", [Rule(scale="logarithmic"), Rule(scale="logarithmic", method="concave")], ids=str)
-def test_theta_scales_with_values_and_bound(rule: Rule) -> None:
+def test_theta_scales_with_values_and_bound(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastdp.local.base.Mechanism._words", b"one for all domains")
     values = drawn(20_000)
-    plain = theta_of(rule, values, ThresholdTask(1.0, 1657.0, 20_000, 2**20, 2.0**-20), unbound_key(5))
+    plain = theta_of(rule, values, ThresholdTask(1.0, 1657.0, 20_000, 2**20, 2.0**-20), Key.from_seed(5))
     for factor in (2.0**-30, 2.0**40):
         facts = ThresholdTask(1.0, 1657.0 * factor, 20_000, 2**20, 2.0**-20 * factor)
-        assert theta_of(rule, values * factor, facts, unbound_key(5)) == plain * factor
+        assert theta_of(rule, values * factor, facts, Key.from_seed(5)) == plain * factor
 
 
 def test_topl_takes_the_scale_by_name() -> None:

@@ -25,14 +25,14 @@ def sensitivity_steps(sensitivity, size, resolution, integers):
     return Fraction(math.ceil(Fraction(sensitivity) / Fraction(resolution)) + size - 1)
 
 
-def noisy(values, sensitivity, epsilon, resolution, integers, secret, member=0):
-    """The values in steps, with noise: Python integers."""
+def noisy(values, sensitivity, epsilon, resolution, wanted, integers, secret, member=0):
+    """The values in steps, with noise: Python integers; ``wanted`` is the resolution that was asked for, or None."""
     steps = [in_steps(value, resolution) for value in values]
     scale = sensitivity_steps(sensitivity, len(values), resolution, integers) / Fraction(epsilon)
-    named = {"sensitivity": sensitivity, "epsilon": epsilon, "resolution": resolution, "integers": integers}
-    own = words.derived(secret, [2, "add_noise", named])
+    named = {"sensitivity": sensitivity, "epsilon": epsilon, "size": len(values), "wanted": wanted}
+    own = words.bound(secret, "VectorNoise", 1, {**named, "integers": integers})
     message = struct.pack(">3Q", 0, 1, 8 * len(steps)) + struct.pack(f"<{len(steps)}q", *steps)
-    bound = hashlib.blake2b(message, key=own, person=b"fastdp step 2").digest()[:32]
+    bound = hashlib.blake2b(message, key=own, person=b"fastdp step 1").digest()[:32]
 
     def draw(position):
         def further(k):

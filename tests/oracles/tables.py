@@ -13,12 +13,10 @@ from fractions import Fraction
 from functools import cache, partial
 from zoneinfo import ZoneInfo
 
-from tests.oracles import persons, words
-from tests.oracles.prefix import BoundNoise
+from tests.oracles import bulk, persons, words
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECONDS = {"s": 1, "min": 60, "h": 3600}
-CHAIN = 8
 
 
 def instant(clock, zone):
@@ -100,9 +98,14 @@ def steps(value, resolution, low, high):
     return round(min(max(Fraction(value) / Fraction(resolution), low), high))
 
 
-def noisy(sums, secret, labels, first, keys, scale):
-    """Sums with noise bound to them, modulo 2^64."""
-    digest = hashlib.sha256(repr(keys).encode()).digest()
-    own = words.within(words.within(secret, "table", first, digest), "sums", *labels)
-    noise = BoundNoise(struct.pack("<4Q", *words.words(own, CHAIN, 4)), scale)
-    return [[(total + noise(total) + 2**63) % 2**64 - 2**63 for total in row] for row in sums]
+def noisy(sums, secret, labels, first, keys, scales):
+    """Sums of each statistic with noise bound to those of a cell, modulo 2^64: a list of matrices, as ``sums`` is."""
+    own = words.within(secret, "sums", *[label for each in labels for label in each])
+    draws = [bulk.laplace(scale) for scale in scales]
+    found = [[list(row) for row in each] for each in sums]
+    for w in range(len(sums[0])):
+        for k, key in enumerate(keys):
+            exact = [each[w][k] for each in sums]
+            for i, noise in enumerate(bulk.cell(own, first + w, key, exact, draws)):
+                found[i][w][k] = (exact[i] + noise + 2**63) % 2**64 - 2**63
+    return found

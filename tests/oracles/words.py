@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -21,6 +22,14 @@ def words(secret, purpose, count, *, level=0, number=0, refinement=0, member=0, 
         raw = encryptor.update(counter)
         found += [int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")]
     return found[start % 2 :][:count]
+
+
+class Part(NamedTuple):
+    """A mechanism or part: its class, the number of its rule, all its parameters."""
+
+    name: str
+    rule: int
+    parameters: dict
 
 
 def encoded(value):
@@ -39,6 +48,8 @@ def encoded(value):
         letter, content = b"b", value
     elif isinstance(value, dict):
         letter, content = b"m", b"".join(encoded(name) + encoded(value[name]) for name in sorted(value))
+    elif isinstance(value, Part):
+        letter, content = b"p", b"".join(map(encoded, value))
     else:
         letter, content = b"l", b"".join(encoded(entry) for entry in value)
     return letter + len(content).to_bytes(8, "big") + content
@@ -46,12 +57,12 @@ def encoded(value):
 
 def derived(secret, value):
     """Keyed BLAKE2b of a value."""
-    return hashlib.blake2b(encoded(value), digest_size=32, key=secret, person=b"fastdp bind 2").digest()
+    return hashlib.blake2b(encoded(value), digest_size=32, key=secret, person=b"fastdp bind 1").digest()
 
 
-def bound(secret, mechanism, parameters):
+def bound(secret, mechanism, rule, parameters):
     """The secret of one composition."""
-    return derived(secret, [2, mechanism, parameters])
+    return derived(secret, [1, Part(mechanism, rule, parameters)])
 
 
 def within(secret, *labels):

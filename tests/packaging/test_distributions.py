@@ -85,10 +85,15 @@ def test_the_wheel_holds_the_three_packages(built: Path) -> None:
         inside = wheel.namelist()
         (described,) = [name for name in inside if name.endswith("/METADATA")]
         metadata: Message = message_from_string(wheel.read(described).decode())
-    assert {name.split("/")[0] for name in inside} == {"fastdp", "fastdp_kernels", "fastdp_lab", described.split("/")[0]}
+    assert {name.split("/")[0] for name in inside} == {
+        "fastdp",
+        "fastdp_kernels",
+        "fastdp_lab",
+        described.split("/")[0],
+    }
     assert {Path(name).suffix for name in inside if not name.startswith("fastdp_streams")} == {".py", ".typed"}
-    homes = {path: ROOT for path in (ROOT / "fastdp").rglob("*.py")}
-    homes |= {path: ROOT / "lab" for path in (ROOT / "lab" / "fastdp_lab").rglob("*.py")}
+    homes = dict.fromkeys((ROOT / "fastdp").rglob("*.py"), ROOT)
+    homes |= dict.fromkeys((ROOT / "lab" / "fastdp_lab").rglob("*.py"), ROOT / "lab")
     packaged = {str(path.relative_to(home)) for path, home in homes.items()}
     assert packaged <= set(inside)
     assert file.stat().st_size < 2_000_000

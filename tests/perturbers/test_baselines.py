@@ -12,7 +12,7 @@ from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds import Fixed
 from fastdp_kernels import ranges
-from tests.noise import chain_draws, chain_noise, tree_key
+from tests.noise import chain_draws, prefix_noise, tree_key
 from tests.oracles import nodes as oracle
 
 
@@ -81,7 +81,7 @@ def test_flat_equals_the_oracle(theta: float, resolution: float | None) -> None:
     publisher = compose(Flat(), threshold=Fixed(theta), resolution=resolution)
     step = publisher.resolution
     sums = np.rint(np.minimum(values, theta) / step).astype(np.int64)
-    noise = chain_draws(chain_noise(publisher._key, round(theta / step), 0.7), sums)
+    noise = chain_draws(prefix_noise(publisher._key, round(theta / step), 0.7), sums)
     out = np.concatenate([publisher.publish(part) for part in np.split(values, parts)])
     assert np.array_equal(out, (sums + noise) * step)
     rows = {
@@ -92,7 +92,7 @@ def test_flat_equals_the_oracle(theta: float, resolution: float | None) -> None:
         "resolution": resolution,
     }
     many = fastdp.release_many([values[:9], values], 0.7, 50, key=publisher._key.again(), **rows)
-    own = chain_noise(publisher._key.of_stream(1), round(theta / step), 0.7)
+    own = prefix_noise(publisher._key.of_stream(1), round(theta / step), 0.7)
     assert np.array_equal(many[1].values, (sums + chain_draws(own, sums)) * step)
 
 

@@ -180,9 +180,6 @@ def test_its_guarantee_and_what_is_refused() -> None:
         publisher().release(np.ones(100)).std_error(0, 10)
     with pytest.raises(ParameterError, match=r"^noise = 'gaussian': expected 'laplace'"):
         Hierarchy(basis="hats", noise="gaussian")
-    # A basis joins the noise key where it is not the first one.
-    assert Hierarchy().describe() == {"fan_out": 16, "consistent": True, "prune": "optimal"}
-    assert Hierarchy(basis="hats").describe()["basis"] == "hats"
 
 
 @pytest.mark.parametrize(("fan_out", "epsilon"), [(2, 0.01), (4, 1e-4)])

@@ -13,7 +13,7 @@ import fastdp
 from fastdp.errors import ParameterError
 from fastdp.perturbers import Flat, Toeplitz, toeplitz_fit
 from fastdp.perturbers.toeplitz import EPOCH, HEADROOM, MAX_DEVIATION, _sigma
-from fastdp.randomness import bulk_prefix
+from fastdp.randomness.bulk import PrefixNoise
 from fastdp.releases.error_bars import correlated_variances
 from fastdp.smoothers import Recent
 from fastdp_kernels import correlated_noise
@@ -228,10 +228,10 @@ def test_the_coupling_of_the_proof(part: Toeplitz, group: int, monkeypatch: pyte
     drawn = np.rint(rng.normal(size=40) * 2.0**30).astype(np.int64)
     table: list[np.ndarray] = [drawn.copy()]
 
-    def drawn_before(sums, law, key, theta_steps, chain, first):
+    def drawn_before(self, sums, law, chain, first):
         return table[0][first : first + sums.size].copy()
 
-    monkeypatch.setattr(bulk_prefix, "draw", drawn_before)
+    monkeypatch.setattr(PrefixNoise, "draw", drawn_before)
     here = publisher(part, **options).publish(x)
     y = drawn.copy()
     part.correlate(y, np.zeros(part.memory), 0)

@@ -13,6 +13,7 @@ from benchmarks.audit.coupling_cases import planted, shipped, turning
 from benchmarks.audit.coupling_controls import negative_controls
 from fastdp.errors import ParameterError
 from fastdp.randomness import prefix, sampler
+from fastdp.randomness.bulk import PrefixNoise
 from fastdp.randomness.gaussian import GaussianLaw, discrete_gaussian_law
 from fastdp.randomness.key import Key
 from fastdp.randomness.noise import AnyLaw
@@ -102,7 +103,7 @@ def test_noise_of_sums_is_shifted_to_the_same_noisy_sums(law: AnyLaw, claim: flo
 
     def seen(key: Key, sums: list[int]) -> Seen:
         found, chain = Seen(), prefix.start_chain(key)
-        found.add("sums", sums + prefix.draw(np.array(sums), law, key, chain, 0))
+        found.add("sums", sums + PrefixNoise(key).draw(np.array(sums), law, chain, 0))
         return found
 
     gaussian = isinstance(law, GaussianLaw)

@@ -11,13 +11,15 @@ from scipy import stats
 import fastdp
 from fastdp.counters import BinaryTree, Block, RunningCounts, Simple
 from fastdp.perturbers import Blocks, Flat
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.given import Name, given
+from fastdp.randomness.key import Key
+from fastdp.randomness.sampler import Law
 from fastdp.randomness.words import Purpose
 from fastdp.spatial import Box
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, NoisyMax
 from tests import stat
+from tests.noise import unbound_key
 from tests.oracles import laws
 
 THETA, SCALE = 10, 10.0
@@ -103,9 +105,8 @@ def test_an_altered_replay_meets_independent_noise(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_the_same_test_rejects_the_first_format_and_a_scale_off_by_a_tenth(name: str) -> None:
-    old = Key(secret(402), simulated=False, binding=Binding.FIRST_FORMAT)
-    first, second = replays(METHODS[name], old)
+def test_the_same_test_rejects_noise_tied_to_position_and_a_scale_off_by_a_tenth(name: str) -> None:
+    first, second = replays(METHODS[name], unbound_key(secret(402).hex()))
     stat.reject(difference_p(first, second))
     stat.reject(correlation_p(first, second))
     first, second = replays(METHODS[name], Key.from_bytes(secret(403)))
@@ -224,7 +225,7 @@ def test_rows_repeat_their_noise_up_to_the_altered_value() -> None:
 
 
 @pytest.mark.parametrize("closing", ["spread", "spike", "none"])
-def test_bound_noise_enters_as_noise_from_a_table_does(closing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bound_noise_enters_as_noise_from_a_table_does(closing: str) -> None:
     """Couplings run on tables; the same draws, bound to the prefix, give the same outputs."""
     values = np.random.default_rng(8).gamma(2.0, 8.0, 4000)
     options = {"threshold": Fixed(64.0), "holdout": 0, "resolution": 1.0, "closing": closing, "epsilon": 4.0}
@@ -238,14 +239,11 @@ def test_bound_noise_enters_as_noise_from_a_table_does(closing: str, monkeypatch
     assert noise.size > 1024
     assert np.unique(noise).size > 30
 
-    def fill(out, law, key, stream, start=0) -> None:
-        assert stream.purpose is Purpose.TREE
-        out[:] = 0
-        part = noise[stream.number * out.size :][: out.size]
-        out[: part.size] = part
+    def known(name: Name, law: Law, start: int, out: np.ndarray, sums: np.ndarray | None) -> None:
+        assert name.stream.purpose is Purpose.CHAIN
+        out[:] = noise[start : start + out.size]
 
-    monkeypatch.setattr(sampler, "fill", fill)
-    table = adaptive(Key(bytes(32), simulated=False, binding=Binding.FIRST_FORMAT), **options).release(values)
+    table = adaptive(given(known), **options).release(values)
     assert table.revision is not None
     assert np.array_equal(table.revision.totals, bound.revision.totals)
     assert np.array_equal(table.values, bound.values)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import check_chain, step_key
+from tests.noise import bound_key
 from tests.state.saved_objects import CASES
 
-KEY = Key.from_seed(1).bind("test", {})
+KEY = bound_key(1)
 CHAIN = "ab" * 32
 INPUTS = np.array([1, 2], np.int64), np.array([3], np.int64)
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import struct
-from collections.abc import Callable
-from dataclasses import fields, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,227 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastdp
-from fastdp import local, randomness, smoothers
-from fastdp.counters import BinaryTree, Block, RunningCounts, SelectiveCounting, Simple
+from fastdp import local, randomness
+from fastdp.counters import RunningCounts, Simple
 from fastdp.errors import ParameterError
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.randomness.canonical import encode, identity
-from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.canonical import encode
+from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose
-from fastdp.spatial import Box, PrivTree
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.thresholds import (
     Fixed,
     NoisyMax,
-    PAKQuantile,
     ScaleFree,
     SmoothQuantile,
     SquareWave,
-    TruePercentile,
-    renewals,
 )
-from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream
+from fastdp_lab.baselines import FixedTree, OfflineOnStream
 from tests.noise import bound_key
-from tests.state.saved_objects import Alternating
+from tests.randomness.test_identities import MECHANISMS, SECRET, SQUARE, key_of, mechanisms
 
-SECRET = bytes(range(32))
-SQUARE = Box([0.0, 0.0], [1.0, 1.0])
 VALUES = np.arange(300.0) * 7.0 % 41.0
-
-
-class Turns(Alternating):
-    """A selector of another class."""
-
-
-class Mechanism(NamedTuple):
-    """A mechanism with usual arguments, and another value of each."""
-
-    make: Callable[..., Any]
-    usual: dict[str, Any]
-    others: dict[str, list[Any]]
-
-
-COMPOSED: dict[str, Any] = {"epsilon": 1.0, "bound": 64.0, "holdout": 50, "max_range": 64, "resolution": 2.0**-10}
-OTHERS: dict[str, list[Any]] = {
-    "epsilon": [2.0, 1.0 + 2.0**-52],
-    "bound": [65.0],
-    "holdout": [51],
-    "max_range": [65],
-    "resolution": [2.0**-9],
-    "nonfinite": ["zero"],
-    "contributions": [2],
-}
-#: They choose the default hold-out; a sensitivity takes the place of the bound, see below.
-INDIRECT = {"expected_length", "rate", "every", "sensitivity"}
-SPATIAL: dict[str, Any] = {"domain": SQUARE, "epsilon": 1.0, "max_depth": 5}
-SPATIAL_OTHERS: dict[str, list[Any]] = {
-    "domain": [Box([0.0, 0.0], [1.0, 2.0]), Box([0.0], [1.0])],
-    "epsilon": [2.0],
-    "max_depth": [6],
-    "fan_out": [3],
-    "outside": ["clip"],
-}
-RENEWALS = [
-    renewals.RenewFromHoldout(),
-    renewals.RenewFromHoldout(2),
-    renewals.RenewFromHoldout(1, 60),
-    renewals.RenewFromPublished(0.1),
-]
-
-MECHANISMS: dict[str, Mechanism] = {
-    "StreamPublisher": Mechanism(
-        fastdp.StreamPublisher,
-        {**COMPOSED, "threshold": NoisyMax(), "perturber": Hierarchy(4, prune=0), "smoother": smoothers.Recent()},
-        {
-            **OTHERS,
-            "threshold": [NoisyMax(c=59.0), ScaleFree(), SmoothQuantile(delta=0.1)],
-            "perturber": [Hierarchy(2, prune=0), Hierarchy(4, prune=1), Hierarchy(3, prune=0)],
-            "delta": [],
-            "smoother": [None, smoothers.Mean(), smoothers.Median(), smoothers.Exponential()],
-            "renewal": RENEWALS,
-        },
-    ),
-    "ToPS": Mechanism(
-        fastdp.ToPS,
-        {**COMPOSED, "prune": 1, "fan_out": 4},
-        {
-            **OTHERS,
-            "prune": [0, 2],
-            "fan_out": [2],
-            "smoother": ["mean"],
-            "c": [59.0],
-            "noise": ["exponential"],
-            "renewal": RENEWALS,
-            "delta": [1e-6, 1e-9],
-        },
-    ),
-    "Adaptive": Mechanism(
-        Adaptive,
-        {**COMPOSED, "threshold": NoisyMax()},
-        {
-            **OTHERS,
-            "closing": ["spike", "none"],
-            "threshold": [Fixed(9.0), NoisyMax(noise="exponential")],
-            "delta": [1e-6, 1e-9],
-            "focus": [8, (8, 16)],
-            "workload": [],
-            "window": [],
-            "rising": [False],
-            "season": [8, 8.5],
-        },
-    ),
-    "PAK": Mechanism(
-        fastdp.PAK,
-        {
-            "epsilon": 1.0,
-            "delta": 1e-3,
-            "bound": 64.0,
-            "length": 200,
-            "holdout": 50,
-            "resolution": 0.5,
-            "threshold": PAKQuantile(delta=1e-3, clip=False),
-        },
-        {
-            "epsilon": [2.0],
-            "delta": [2e-3],
-            "bound": [65.0],
-            "length": [201],
-            "holdout": [51],
-            "share": [0.5],
-            "tail_factor": [1.5],
-            "threshold": [NoisyMax(), PAKQuantile(p=0.5, delta=1e-3, clip=False)],
-            "lag_sums": [True],
-            "clip": [False],
-            "average": [3, 4, "all"],
-            "resolution": [0.25],
-        },
-    ),
-    "ToPL": Mechanism(
-        fastdp.ToPL,
-        {"epsilon": 1.0, "bound": 64.0, "holdout": 50, "max_range": 64},
-        {
-            "epsilon": [2.0],
-            "bound": [65.0],
-            "holdout": [51],
-            "max_range": [65],
-            "threshold": [Fixed(9.0), "linear", SquareWave(method="sw")],
-            "threshold_epsilon": [2.0],
-            "publish_epsilon": [2.0],
-            "nonfinite": ["zero"],
-        },
-    ),
-    "RunningCounts": Mechanism(
-        RunningCounts,
-        {"counter": Block(8), "epsilon": 1.0},
-        {"counter": [Simple(), Block(9), Block(8, settles=True), BinaryTree(8)], "epsilon": [2.0], "size": [2]},
-    ),
-    "SelectiveCounting": Mechanism(
-        SelectiveCounting,
-        {"counters": [Simple(), Block(8)], "selector": Alternating(), "epsilon": 1.0},
-        {
-            "counters": [[Block(8), Simple()], [Simple()], [Simple(), Block(9)]],
-            "selector": [Turns()],
-            "epsilon": [2.0],
-            "dimension": [2],
-        },
-    ),
-    "PHDStream": Mechanism(
-        fastdp.PHDStream,
-        SPATIAL,
-        {
-            **SPATIAL_OTHERS,
-            "counter": ["block", Block(9), "binary"],
-            "sensitivity": [2],
-            "threshold": [1.0],
-            "score": ["paper"],
-            "retention": [0],
-            "total_share": [0.0, 0.1],
-        },
-    ),
-    "AdaptivePHDStream": Mechanism(
-        fastdp.AdaptivePHDStream,
-        SPATIAL,
-        {
-            **SPATIAL_OTHERS,
-            "sensitivity": [2],
-            "period": [2, 3],
-            "max_period": [5],
-            "shrink": [False],
-            "total_share": [0.05, 0.1],
-        },
-    ),
-    "OfflineOnStream": Mechanism(OfflineOnStream, SPATIAL, {**SPATIAL_OTHERS, "threshold": [1.0]}),
-    "OfflineOnBatch": Mechanism(OfflineOnBatch, SPATIAL, {**SPATIAL_OTHERS, "threshold": [1.0]}),
-    "FixedTree": Mechanism(FixedTree, SPATIAL, {**SPATIAL_OTHERS, "threshold": [1.0], "counter": [Block(2)]}),
-    "PrivTree": Mechanism(PrivTree, SPATIAL, {**SPATIAL_OTHERS, "threshold": [1.0]}),
-}
-mechanisms = pytest.mark.parametrize("name", MECHANISMS)
-
-
-def key_of(name: str, secret: Key | bytes = SECRET, **changed: Any) -> Key:
-    mechanism = MECHANISMS[name]
-    return mechanism.make(**{**mechanism.usual, **changed}, key=secret)._key
-
-
-@mechanisms
-def test_every_parameter_is_in_the_key(name: str) -> None:
-    mechanism = MECHANISMS[name]
-    keys = [key_of(name)]
-    for parameter, others in mechanism.others.items():
-        keys += [key_of(name, **{parameter: other}) for other in others]
-    assert len({key.reveal() for key in keys}) == len(keys)
-    assert all(key.binding is Binding.COMPOSITION for key in keys)
-    assert key_of(name).reveal() == keys[0].reveal()
-    assert SECRET not in {key.reveal() for key in keys}
-
-
-@mechanisms
-def test_no_parameter_is_left_out(name: str) -> None:
-    make = MECHANISMS[name].make
-    named = inspect.signature(OfflineOnBatch if make is FixedTree else make).parameters
-    indirect = {"seed", "key"} | (INDIRECT if "bound" in named and "domain" not in named else set())
-    missing = set(named) - indirect - set(MECHANISMS[name].others)
-    assert not missing
 
 
 def test_events_and_paces_are_in_the_key() -> None:
@@ -273,61 +69,6 @@ def test_a_numbered_stream_keeps_its_number(name: str) -> None:
     assert key_of(name, secret.of_stream(7)) == key_of(name).of_stream(7)
 
 
-PARTS = [
-    *(Hierarchy(prune=0), Flat(), Blocks(), smoothers.Mean(), smoothers.Recent(), smoothers.Median()),
-    *(smoothers.MovingAverage(), smoothers.Exponential(), NoisyMax(), ScaleFree(), SmoothQuantile(), PAKQuantile()),
-    *(
-        SquareWave(),
-        Fixed(3.0),
-        TruePercentile(0.5),
-        renewals.RenewFromHoldout(),
-        renewals.RenewFromPublished(),
-        Simple(),
-        Block(),
-    ),
-    *(BinaryTree(), Box([0.0], [1.0])),
-]
-#: Another value for a field, by its name or its value.
-CHANGED = {
-    "prune": 3,
-    "closing": "spike",
-    "delta": 0.25,
-    "step": 0.5,
-    "report_epsilon": 0.5,
-    "publish_epsilon": 0.5,
-    "objective": "paper",
-    "method": "sw",
-    "scale": "logarithmic",
-    "basis": "hats",
-    "bins": 77,
-    "holdout": 77,
-    "focus": (8, 16),
-    "season": 8.0,
-    "lengths": "all",
-}
-NOISES = {"laplace": "exponential", "exponential": "laplace"}
-
-
-def changed(part: Any, name: str) -> Any:
-    value = getattr(part, name)
-    if name == "noise":
-        of_sums = isinstance(part, (Flat, Hierarchy, PAKQuantile))
-        other: Any = "gaussian" if of_sums else "cauchy" if isinstance(part, SmoothQuantile) else NOISES[value]
-    elif name in CHANGED:
-        other = CHANGED[name]
-    else:
-        other = not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else value * 0.9
-    return replace(part, **{name: other})
-
-
-def test_parts_have_all_their_fields_in_the_key() -> None:
-    variants = [part for part in PARTS if not isinstance(part, Box)]
-    variants += [changed(part, f.name) for part in variants for f in fields(part) if f.init]
-    variants += [Box([0.0], [1.0]), Box([0.0], [2.0]), Box([-1.0], [1.0]), Box([0.0, 0.0], [1.0, 1.0])]
-    encoded = {encode(identity(part)) for part in variants}
-    assert len(encoded) == len(variants) > 60
-
-
 def test_a_part_without_readable_parameters_needs_a_seed() -> None:
     class Opaque(Flat):
         """Its parameter is where nothing finds it."""
@@ -335,7 +76,7 @@ def test_a_part_without_readable_parameters_needs_a_seed() -> None:
         def __init__(self, hidden: object) -> None:
             object.__setattr__(self, "hidden", hidden)
 
-        def describe(self) -> dict[str, Any]:
+        def identity(self) -> dict[str, Any]:
             return {"hidden": self.hidden}
 
     def make(**secret: Any) -> fastdp.StreamPublisher:

@@ -11,13 +11,13 @@ import pytest
 
 import fastdp
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.randomness import drawn_once, prefix, row_words
+from fastdp.randomness import drawn_once, row_words
 from fastdp.randomness.drawn_once import DrawnTwiceError, DrawnWords
 from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.row_words import joined_words
 from fastdp.randomness.words import Purpose, StreamId, WordStream, node_words
 from fastdp.thresholds import Fixed
-from fastdp_kernels import adaptive_pass, binary_counter, chacha, fleet_pass, row_counters
+from fastdp_kernels import adaptive_pass, binary_counter, bound_sums, fleet_pass, row_counters
 
 
 def key() -> Key:
@@ -192,25 +192,20 @@ def test_a_cipher_that_counts_otherwise_is_seen() -> None:
 
 
 def test_a_kernel_that_leaves_the_chain_where_it_is_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stuck(sums: np.ndarray, chain: np.ndarray, *others: object) -> int:
-        return draw_bound(sums, chain.copy(), *others)
-
-    draw_bound = chacha.draw_bound
-    monkeypatch.setattr(chacha, "draw_bound", stuck)
-    with pytest.raises(DrawnTwiceError):
+    follow = bound_sums.follow
+    monkeypatch.setattr(bound_sums, "follow", lambda answers, chain: follow(answers, chain.copy()))
+    with pytest.raises(DrawnTwiceError, match="chain key is the same"):
         publisher(Flat()).publish(np.ones(5))
 
 
-def test_a_kernel_that_moves_the_chain_once_for_several_sums_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def once(sums: np.ndarray, chain: np.ndarray, first: int, *others: np.ndarray) -> int:
-        start = chain.copy()
-        done = draw_bound(sums, chain, first, *others)
-        chain[:] = prefix.moved(sums[:1], start, first)
-        return done
+def test_a_kernel_that_gives_several_sums_the_same_words_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def once(answers: np.ndarray, chain: np.ndarray) -> None:
+        follow(answers, chain)
+        answers[:] = answers[-1]
 
-    draw_bound = chacha.draw_bound
-    monkeypatch.setattr(chacha, "draw_bound", once)
-    with pytest.raises(DrawnTwiceError, match="does not follow the sums"):
+    follow = bound_sums.follow
+    monkeypatch.setattr(bound_sums, "follow", once)
+    with pytest.raises(DrawnTwiceError, match="the same words"):
         publisher(Flat()).publish(np.ones(5))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -60,6 +60,29 @@ VALUES: list[Any] = [
 ]
 
 
+@dataclass(frozen=True)
+class Mine:
+    """A part of one's own."""
+
+    size: Any = 1
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another one, with the same parameters."""
+
+    size: Any = 1
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A mechanism of one's own."""
+
+    epsilon: float
+    inner: Any
+    rule: ClassVar[int] = 7
+
+
 def root(secret: bytes = SECRET) -> Key:
     return Key(secret, simulated=False)
 
@@ -80,35 +103,19 @@ def test_encodings_are_those_of_the_design_and_all_different() -> None:
 
 
 def test_keys_are_those_of_the_design() -> None:
-    parameters = {"epsilon": 0.5, "size": 3, "name": "x"}
-    bound = root().bind("Mechanism", parameters)
-    assert bound.reveal() == oracle.bound(SECRET, "Mechanism", parameters)
+    name, part = f"{__name__}.Mechanism", oracle.Part(f"{__name__}.Mine", 1, {"size": 3})
+    mechanism = Mechanism(0.5, Mine(3))
+    bound = root().bind(mechanism)
+    assert bound.reveal() == oracle.bound(SECRET, name, 7, {"epsilon": 0.5, "inner": part})
     assert bound.binding is Binding.COMPOSITION
-    assert bound.bind("Another", {}) is bound, "a composition's key is bound already"
+    assert bound.bind(Mine()) is bound, "a composition's key is bound already"
     inner = bound.within("theta", 17)
     assert inner.reveal() == oracle.within(bound.reveal(), "theta", 17)
     assert inner.binding is Binding.COMPOSITION
     assert root().of_stream("meters").reveal() == oracle.within(SECRET, "stream", "meters")
     numbered = root().of_stream(5)
     assert (numbered.reveal(), numbered.member) == (SECRET, 6)
-    assert numbered.within("theta", 17).member == numbered.bind("Mechanism", parameters).member == 6
-    old = Key(SECRET, simulated=True, binding=Binding.FIRST_FORMAT)
-    assert old.within("theta", 17) is old
-    assert old.bind("Mechanism", parameters) is old
-
-
-@dataclass(frozen=True)
-class Mine:
-    """A part of one's own."""
-
-    size: int = 1
-
-
-@dataclass(frozen=True)
-class Other:
-    """Another one, with the same parameters."""
-
-    size: int = 1
+    assert numbered.within("theta", 17).member == numbered.bind(mechanism).member == 6
 
 
 def test_whatever_differs_has_a_key_of_its_own() -> None:
@@ -117,16 +124,17 @@ def test_whatever_differs_has_a_key_of_its_own() -> None:
         key,
         key.of_stream("a"),
         key.of_stream("b"),
-        key.bind("A", {}),
-        key.bind("B", {}),
-        key.bind("A", {"x": 1}),
-        key.bind("A", {"x": 1.0}),
-        key.bind("A", {"y": 1}),
-        key.bind("A", {"x": Mine()}),
-        key.bind("A", {"x": Mine(2)}),
-        key.bind("A", {"x": Other()}),
-        key.bind("A", {"x": Box([0.0], [1.0])}),
-        key.bind("A", {"x": Box([0.0], [2.0])}),
+        key.bind(Mine()),
+        key.bind(Other()),
+        key.bind(Mine(2)),
+        key.bind(Mine(1.0)),
+        key.bind(Mine({"x": 1})),
+        key.bind(Mine({"y": 1})),
+        key.bind(Mine(Mine())),
+        key.bind(Mine(Mine(2))),
+        key.bind(Mine(Other())),
+        key.bind(Mine(Box([0.0], [1.0]))),
+        key.bind(Mine(Box([0.0], [2.0]))),
         key.within("a"),
         key.within("b"),
         key.within("a", "b"),
@@ -138,8 +146,8 @@ def test_whatever_differs_has_a_key_of_its_own() -> None:
         key.derive("a1"),
         key.of_stream(0).derive("a"),
         key.of_stream(1).derive("a"),
-        key.bind("A", {}).within("a"),
-        key.bind("A", {}).derive("a"),
+        key.bind(Mine()).within("a"),
+        key.bind(Mine()).derive("a"),
     ]
     assert len({other.reveal() for other in others}) == len(others)
     prints = [key.of_stream(number).fingerprint() for number in (0, 1, 255, 256, 2**16, 2**32 - 2)]
@@ -152,7 +160,7 @@ def test_whatever_differs_has_a_key_of_its_own() -> None:
     assert real != simulated
     assert real.of_stream(0) != real
     assert SECRET.hex() not in repr(real) + repr(simulated) + repr(real.of_stream(0))
-    for made in (simulated.bind("A", {}), simulated.within("a"), simulated.derive("a"), simulated.of_stream(3)):
+    for made in (simulated.bind(Mine()), simulated.within("a"), simulated.derive("a"), simulated.of_stream(3)):
         assert made.simulated
 
 

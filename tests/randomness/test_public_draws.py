@@ -11,6 +11,7 @@ import fastdp
 from fastdp.errors import ParameterError
 from fastdp.randomness import discrete_laplace, geometric, sampler
 from fastdp.randomness.key import Key
+from fastdp.randomness.public_draws import _Draws
 from fastdp.randomness.words import Purpose, StreamId
 from tests import stat
 from tests.oracles import laws
@@ -20,7 +21,7 @@ from tests.oracles import laws
 def test_they_are_the_sampler(draw) -> None:
     law = (sampler.discrete_laplace_law if draw is discrete_laplace else sampler.geometric_law)(Fraction(2.5))
     expected = np.empty(1000, np.int64)
-    key = Key.from_seed(3).bind(draw.__name__, {"numerator": 5, "denominator": 2})
+    key = Key.from_seed(3).bind(_Draws(draw.__name__, 5, 2))
     sampler.fill(expected, law, key, StreamId(Purpose.DRAWS, number=4))
     assert np.array_equal(draw(2.5, 1000, seed=3, stream=4), expected)
     assert np.array_equal(draw(Fraction(5, 2), 10, seed=3, stream=4), expected[:10])

@@ -30,7 +30,6 @@ from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQua
 from fastdp.thresholds import SquareWave as SquareWaveThreshold
 from fastdp.thresholds.renewals import RenewFromHoldout
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent
-from tests.noise import unbound_key
 
 KEY = bytes(range(32))
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
@@ -175,7 +174,7 @@ def _add_rows(windows: fastdp.Windows, rows: tuple[np.ndarray, ...]) -> np.ndarr
 
 def _report(mechanism: Any, values: np.ndarray) -> Any:
     # Reports are the input of servers and collectors.
-    return mechanism.perturb(values, key=unbound_key(2), start=0)
+    return mechanism.perturb(values, key=Key.from_seed(2), start=0)
 
 
 def _receive(server: fastdp.ToPLServer, values: np.ndarray) -> np.ndarray:

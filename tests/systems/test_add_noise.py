@@ -50,8 +50,8 @@ def test_it_is_the_mechanism(
     grid = 1.0 if integers else steps_of(sensitivity, epsilon, len(values), resolution)[0]
     secret = fastdp.Key.from_bytes(SECRET)
     own = (secret if stream is None else secret.of_stream(stream)).reveal()
-    expected = laplace_mechanism.noisy(values, sensitivity, epsilon, grid, integers, own)
     given_resolution = None if integers else resolution
+    expected = laplace_mechanism.noisy(values, sensitivity, epsilon, grid, given_resolution, integers, own)
     out = fastdp.add_noise(values, sensitivity, epsilon, resolution=given_resolution, key=SECRET, stream=stream)
     assert out.dtype == (np.int64 if integers else np.float64)
     assert out.tolist() == (expected if integers else [float(step) * grid for step in expected])

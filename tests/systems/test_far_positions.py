@@ -6,7 +6,6 @@ Publishers are put there, not run there.
 from __future__ import annotations
 
 import copy
-import struct
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -27,8 +26,7 @@ from fastdp.systems.pak.running_sum import RunningSum
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout
 from tests.drawn import FAR, FARTHEST, record
-from tests.oracles import exact_noise
-from tests.oracles.prefix import BoundNoise
+from tests.oracles import bulk, exact_noise
 from tests.oracles.words import within, words
 
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
@@ -258,11 +256,11 @@ def test_copies_of_a_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(outputs) == len(FARTHEST)
 
 
-def bound_noise(publisher: fastdp.StreamPublisher, index: int = 0) -> BoundNoise:
+def bound_noise(publisher: fastdp.StreamPublisher, index: int = 0) -> bulk.PrefixNoise:
     """Of a threshold of 32 steps at epsilon 0.5, from a chain key of our own."""
-    secret = within(publisher._key.reveal(), "theta", 32)
-    start = words(secret, CHAIN, 4, member=publisher._key.member)
-    return BoundNoise(struct.pack("<4Q", *start), Fraction(64), index)
+    secret, member = publisher._key.reveal(), publisher._key.member
+    low, high = words(within(secret, "theta", 32), CHAIN, 2, member=member)
+    return bulk.PrefixNoise(secret, low + high * 2**64, bulk.laplace(Fraction(64)), index, member)
 
 
 @pytest.mark.parametrize("member", [None, 0, 255, 2**32 - 2])
@@ -278,7 +276,7 @@ def test_bound_noise_of_a_publisher_value_by_value(member: int | None) -> None:
     assert out.tolist() == [(step + noise(step)) * 0.25 for step in steps]
 
 
-@pytest.mark.parametrize("far", [254, 1022, 2**16 - 2, 2**32 - 2, 2**40])
+@pytest.mark.parametrize("far", [254, 4094, 2**16 - 2, 2**24 - 2, 2**32 - 2, 2**40])
 def test_indices_of_bound_sums(far: int) -> None:
     publisher = fastdp.StreamPublisher(threshold=Fixed(8.0), perturber=Flat(), **OPTIONS)
     place = publisher._progress._replace(blocks=far, n_seen=far)

@@ -32,7 +32,7 @@ def noise_of(publisher: WEvent) -> Callable[[Fraction, int, list[int]], int]:
         chain, words = b"", b""
         for step, value in enumerate(seen):
             message = struct.pack(">3Q", step, 1, 8) + chain + struct.pack("<q", value)
-            words = blake2b(message, digest_size=64, key=key.reveal(), person=b"fastdp step 2").digest()
+            words = blake2b(message, digest_size=64, key=key.reveal(), person=b"fastdp step 1").digest()
             chain = words[32:]
         own = Key(words[:32], simulated=True, member=key.member, binding=key.binding)
 

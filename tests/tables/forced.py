@@ -7,7 +7,7 @@ same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from fastdp.randomness import prefix
+from fastdp.randomness import bulk
 from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.sampler import Law
 from fastdp.tables import choices, release
@@ -98,6 +98,10 @@ def forced(script: Script) -> Iterator[Hidden]:
         drawn += 1
         return released - exact
 
+    def draw_cells(sums: np.ndarray, laws: Sequence[AnyLaw], *_: Any) -> np.ndarray:
+        each = [draw(exact.reshape(-1), law).reshape(exact.shape) for exact, law in zip(sums, laws, strict=True)]
+        return np.stack(each)
+
     def choose_keys(*given: Any) -> list[KeyRow]:
         nonlocal candidates
         candidates = sorted_keys(next(each for each in given if isinstance(each, Mapping)))
@@ -124,7 +128,8 @@ def forced(script: Script) -> Iterator[Hidden]:
         return np.zeros((count, size), np.int64)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prefix, "draw", draw)
+        patch.setattr(bulk.PrefixNoise, "draw", lambda _, *given: draw(*given))
+        patch.setattr(bulk, "draw_cells", draw_cells)
         patch.setattr(release, "choose_keys", choose_keys)
         patch.setattr(choices, "key_threshold", key_threshold)
         patch.setattr(scale_free._ScaleFreeChooser, "scores", scores)

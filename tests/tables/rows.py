@@ -79,7 +79,7 @@ def composition(**given: Any) -> dict[str, Any]:
         "per_window": None,
         "who": False,
         "nonfinite": "raise",
-        "rule": 2,
+        "noise": "laplace",
     }
     return base | given
 
@@ -118,22 +118,20 @@ def expected(
         per_window=per_window,
         contributions=contributions,
         **composed,
-        **({"rule": 2} if composed.get("who") else {}),
     )
-    own = words.bound(secret, "Windows", parameters)
+    own = words.bound(secret, "TablePlan", 1, parameters)
     of_keys = [(at, (key,) if keys else (), *rest) for at, key, *rest in rows if keys is None or (key,) in keys]
     if composed.get("who"):
         chosen = [r for r in of_keys if span[0] <= tables.window(tables.instant(r[0], zone), every, zone) < span[1]]
         length, valued = period[0] if period else None, composed.get("kind", "counts") != "counts"
         of_keys = tables.bounded(chosen, every, zone, contributions, length, per_window, own, valued)
     of_keys = [row[:3] for row in of_keys]
-    found = {}
-    for (name, low, high, centre, resolution, share), scale in zip(sums, scales, strict=True):
+    found = []
+    for name, low, high, centre, resolution, _ in sums:
 
         def step_of(value: float, name=name, low=low, high=high, centre=centre, resolution=resolution) -> int:
             return 1 if name == "count" else tables.steps(value, resolution, low, high) - centre
 
-        exact = tables.exact_sums(of_keys, every, zone, keys or [()], *span, step_of)
-        labels = (name, low, high, centre, resolution, share)
-        found[name] = tables.noisy(exact, own, labels, span[0], keys or [], scale)
-    return found
+        found.append(tables.exact_sums(of_keys, every, zone, keys or [()], *span, step_of))
+    noisy = tables.noisy(found, own, sums, span[0], keys or [()], scales)
+    return {labels[0]: each for labels, each in zip(sums, noisy, strict=True)}

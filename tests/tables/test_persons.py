@@ -35,7 +35,7 @@ def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int 
     """What counts of (person, hour, key), and the rows (person, hour, key) that do."""
     options = {"contributions": most, "period": period, "per_window": per_window, "who": "who"}
     plan = make_plan("totals", every="4h", epsilon=1.0, clip=1.0, **options)
-    found = PersonRows(plan, Key.from_bytes(SECRET).bind("rows", {}))
+    found = PersonRows(plan, Key.from_bytes(SECRET))
     table = np.array(rows, np.int64).reshape(-1, 3)
     times = table[:, 1] * HOUR
     persons, windows = np.column_stack([table[:, 0] * 7919, -table[:, 0]]), plan.calendar.numbers(times)

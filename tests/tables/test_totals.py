@@ -114,8 +114,8 @@ def test_counts_in_every_zone_and_length(begin: str, zone: str | None, every: st
         exact = tables.exact_sums([(row[0], (), 1.0) for row in rows], every, zone, [()], *span, lambda _: 1)
         parameters = composition(every=[every, tables.rules(zone), *borders(every, zone)], epsilon=0.5, start=None)
         parameters["keys"] = bytes.fromhex("4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945")
-        own = tables.words.bound(SECRET, "Windows", parameters)
-        wanted = tables.noisy(exact, own, ("count", 0, 1, 0, 1.0, 0.5), span[0], [], Fraction(2))
+        own = tables.words.bound(SECRET, "TablePlan", 1, parameters)
+        (wanted,) = tables.noisy([exact], own, [("count", 0, 1, 0, 1.0, 0.5)], span[0], [()], [Fraction(2)])
         assert found.columns["count"].steps.tolist() == wanted
 
 
@@ -274,12 +274,12 @@ def test_a_window_longer_than_the_data() -> None:
 def test_sums_beyond_int64_wrap() -> None:
     """Privacy does not depend on how many rows there are: sums and noise are taken modulo 2^64."""
     from fastdp.randomness.key import Key
-    from fastdp.tables.quantity import Quantity
+    from fastdp.tables.columns import KeyTable
+    from fastdp.tables.quantity import Quantity, release
 
     quantity = Quantity("total", 0, 2**40, 0, 1.0, 1.0, 1)
-    key = Key.from_seed(1)
-    chain = quantity.start_chain(key)
-    near, _ = quantity.release(np.array([[2**63 - 1]]), key, chain, 0)
+    exact = np.array([[[2**63 - 1]]])
+    near = release([quantity], exact, Key.from_seed(1), 0, KeyTable((), []).digests)["total"]
     assert int(near.steps[0, 0]) != 2**63 - 1
     sums = np.full((1, 1), 2**63 - 2**30)
     rows = np.zeros(3, np.int64), np.zeros(3, np.int32), np.full(3, 2.0**30)

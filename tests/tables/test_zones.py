@@ -133,4 +133,4 @@ def test_two_builds_of_the_database(name: str, database: Callable[[str, bytes], 
 def test_parameters_of_a_ledger_name_the_zone() -> None:
     plan = fastdp.Windows("1h", 1.0, "2024-01-01", counts=True, time_zone="Europe/Berlin", seed=1).machine.plan
     assert plan.describe()["time_zone"] == "Europe/Berlin"
-    assert plan.composition() == replace(plan, calendar=Calendar("1h", "Arctic/Longyearbyen")).composition()
+    assert plan.identity() == replace(plan, calendar=Calendar("1h", "Arctic/Longyearbyen")).identity()

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.randomness.canonical import identity
 from fastdp.randomness.key import Key
 from fastdp.randomness.sampler import discrete_laplace_law
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask, scale_free
@@ -324,11 +323,6 @@ def test_extremes_stay_within_the_grid() -> None:
         chooser = chooser_of(facts, np.full(1000, top))
         assert 1.0 <= chooser.choose(Key.from_seed(1)) <= top
         assert np.abs(chooser.scores()).max() < 2**62
-
-
-def test_the_number_of_the_rule_is_in_noise_keys_and_not_in_files() -> None:
-    assert identity(ScaleFree()) == {"part": "ScaleFree", "parameters": {"noise": "exponential", "rule": 2}}
-    assert ScaleFree("laplace", "all").describe() == {"noise": "laplace", "lengths": "all"}
 
 
 def test_guarantee() -> None:

@@ -17,7 +17,6 @@ from fastdp.local.distribution import Distribution, estimate
 from fastdp.randomness.key import Key
 from fastdp.thresholds import SquareWave, ThresholdTask
 from fastdp.thresholds.local_objective import best_threshold, prune_tail, range_errors
-from tests.noise import unbound_key
 from tests.oracles import square_wave_em as oracle
 from tests.shared import real_stream
 from tests.thresholds.publishers import check_resumed, publisher_of
@@ -284,10 +283,11 @@ def test_theta_is_that_of_the_parts(method: Any) -> None:
 
 @pytest.mark.parametrize("method", ["sw-w", "sw", "percentile"])
 @pytest.mark.parametrize("factor", [2.0**-20, 8.0, 2.0**30])
-def test_theta_scales_with_values_and_bound(method: Any, factor: float) -> None:
+def test_theta_scales_with_values_and_bound(method: Any, factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastdp.local.base.Mechanism._words", b"one for all domains")
     values = np.round(np.random.default_rng(9).gamma(2.0, 5.0, 20_000))
     rule = SquareWave(method=method)
-    key = unbound_key(1)
+    key = Key.from_seed(1)
     plain = theta_of(rule, values, task(), key)
     scaled = theta_of(rule, values * factor, task(bound=100.0 * factor, resolution=2.0**-10 * factor), key)
     assert scaled == pytest.approx(plain * factor, rel=1e-12)

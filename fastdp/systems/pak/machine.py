@@ -73,8 +73,13 @@ class PAKMachine(Machine[PAKState]):
     """
 
     SPLITS: ClassVar[bool] = True
+    rule: ClassVar[int] = PAKParameters.rule
 
     plan: PAKParameters
+
+    def bind(self, key: Key) -> Key:
+        """The noise key of these parameters."""
+        return self.plan.noise_key(key)
 
     def start(self, key: Key) -> PAKState:
         """Before the first value."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, partial
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
 from fastdp import validation
 from fastdp.errors import ParameterError
@@ -48,6 +48,8 @@ class PAKParameters:
     clip: bool
     average: int | Literal["all"] | None
     resolution: float | None
+
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check everything, so that nothing can fail once data flow."""
@@ -189,7 +191,7 @@ class PAKParameters:
 
     def noise_key(self, secret: Key) -> Key:
         """The noise key of this composition under a secret."""
-        return noise_key(self, "PAK", partial(vars_of, self), secret)
+        return noise_key(self, secret)
 
     def describe(self) -> dict[str, Any]:
         """The threshold by name, and parameters, for a state file."""

@@ -116,7 +116,8 @@ class PAK(Publisher[PAKState]):
             *(epsilon, delta, bound, length, holdout, share, tail_factor, rule),
             *(lag_sums, clip, average, resolution),
         )
-        self._begin(PAKMachine(plan), plan.noise_key(Key.choose(seed, key)))
+        machine = PAKMachine(plan)
+        self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     @property
     def _plan(self) -> PAKParameters:

@@ -100,6 +100,7 @@ class AdaptiveMachine(PointMachine):
     max_period: int
     shrink: bool
     total_share: float = 0.0
+    rule: ClassVar[int] = 1
 
     @cached_property
     def rest(self) -> Fraction:

@@ -88,6 +88,7 @@ class PHDMachine(PointMachine):
     score: str
     retention: int
     total_share: float = 0.0
+    rule: ClassVar[int] = 1
 
     @cached_property
     def plan(self) -> CellParameters:

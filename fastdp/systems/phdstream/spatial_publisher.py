@@ -32,7 +32,6 @@ from fastdp.counters.running import COUNTERS
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, remainder, sequential
 from fastdp.randomness import sampler
-from fastdp.randomness.canonical import part_name
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import check_chain, step_key
 from fastdp.randomness.words import Purpose, StreamId
@@ -216,15 +215,6 @@ class PointMachine(Machine[Any]):
                 found[name] = codec.restore(hints[name], described[name])
         return kind(**found)
 
-    def composition(self) -> dict[str, Any]:
-        """The parameters, for noise keys; an option younger than these counts where it is used."""
-        given = parameters_of(self)
-        return {name: given[name] for name in given if name != "total_share" or given[name]}
-
-    def bind(self, key: Key) -> Key:
-        """The key of this mechanism with these parameters."""
-        return key.bind(part_name(self), self.composition())
-
     def read(self, *batch: Any) -> tuple[Integers, Integers]:
         """A batch as ascending codes of cells of the greatest depth."""
         added, removed = batch
@@ -280,7 +270,7 @@ class SpatialPublisher(Publisher[Any]):
 
     def _start(self, machine: PointMachine, seed: int | str | None, key: Key | bytes | None) -> None:
         """Begin with a key of this mechanism and these parameters."""
-        self._begin(machine, Key.choose(seed, key).bind(type(self).__name__, machine.composition()))
+        self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     def _begin(self, machine: PointMachine, key: Key) -> None:
         super()._begin(machine, key)

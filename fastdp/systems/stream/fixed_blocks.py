@@ -20,14 +20,14 @@ from fastdp.arrays.exact_sum import exact_sum
 from fastdp.integer_grid import Grid
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.perturbers.base import BoundLaws, correlation, theta_key
-from fastdp.randomness import bulk_prefix, prefix
+from fastdp.randomness.bulk import PrefixNoise
 from fastdp.randomness.drawn_once import repeating
-from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import Chain
 from fastdp.releases.nodes import ReleasedNodes
 from fastdp.smoothers import Recent, Smoother, SmootherState
 from fastdp.smoothers.base import CheckedSmoother
+from fastdp.state.machine import record
 from fastdp.systems.stream.progress import NO_FLOATS, Progress, TreeNoise, next_chain
 from fastdp_kernels import online_pass, tree_nodes
 
@@ -143,6 +143,11 @@ class FixedBlocks:
         """Of noise that is bound to the prefix."""
         return BoundLaws(self.perturber, self.key, self.epsilon)
 
+    @cached_property
+    def prefixes(self) -> PrefixNoise:
+        """The noise of these laws."""
+        return PrefixNoise(self.key)
+
     def open(self, progress: Progress, theta: float) -> Progress:
         """Begin to publish with this threshold.
 
@@ -186,9 +191,10 @@ class FixedBlocks:
             if online_pass.round_values(values, per_unit, top, steps):
                 return None
             noise, released, chain, memory = self._add_noise(progress, noise, steps)
-            following = progress._replace(
-                n_seen=n_seen, blocks=progress.blocks + size, released=released, smoother=memory, chain=chain
-            )
+            # By position: names, and _replace, cost more than the kernels of a short call.
+            _, cycle, held, _, theta, blocks, filled, total, prediction, _, _ = progress
+            now = n_seen, cycle, held, released, theta, blocks + size, filled, total, prediction, memory, chain
+            following = record(Progress, now)
             return Step(following, noise, steps.view(np.float64), None, 1, 0, size)
         block = self.plan.block
         closing, filled = divmod(progress.filled + size, block)
@@ -223,7 +229,6 @@ class FixedBlocks:
             if predicted is not means:
                 means[:] = predicted
             prediction = float(predictions[closing])
-        # By position: names, and _replace, cost more than the kernels of a short call.
         following = Progress(
             *(n_seen, progress.cycle, progress.held, released, progress.theta_steps, progress.blocks + closing),
             *(filled, open_sum, prediction, state, chain),
@@ -361,12 +366,9 @@ class FixedBlocks:
         law = self.laws[progress.theta_steps]
         if law is not None:
             chain = chain.copy()
+            drawn = self.prefixes.draw(sums, law, chain, progress.blocks)
             follows = correlation(self.perturber)
-            if follows is None:
-                drawn = prefix.draw(sums, law, self.key, chain, progress.blocks)
-            else:
-                assert isinstance(law, GaussianLaw)  # noqa: S101 - what correlated noise is made of
-                drawn = bulk_prefix.draw(sums, law, self.key, progress.theta_steps, chain, progress.blocks)
+            if follows is not None:
                 memory = follows.correlate(drawn, memory, progress.blocks)
             if self.sums_releases:
                 released += exact_sum(sums + drawn)

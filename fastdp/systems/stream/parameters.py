@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -36,8 +36,6 @@ from fastdp.thresholds.renewals import Renewal
 
 DEFAULT_HOLDOUT = 65_536
 _ROLES = ("threshold", "perturber", "smoother", "renewal")
-#: Parameters that are younger than noise keys, and the value that does not stand there.
-_YOUNGER: dict[str, Any] = {"contributions": 1, "sensitivity": None, "delta": 0.0, "budget": None}
 #: Most units that may be protected together.
 MAX_CONTRIBUTIONS = 2**30
 
@@ -77,6 +75,8 @@ class StreamParameters:
     sensitivity: float | None = None
     delta: float = 0.0
     budget: float | None = None
+
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check everything, so that nothing can fail once data flow."""
@@ -366,19 +366,14 @@ class StreamParameters:
 
     def noise_key(self, secret: Key) -> Key:
         """The noise key of this composition under a secret."""
-        return noise_key(self, "stream", self._parameters, secret)
+        return noise_key(self, secret)
 
     def noise_keys(self, secrets: Sequence[Key]) -> list[Key]:
         """:meth:`noise_key` of many secrets, all or none of which belong to a composition."""
         if not secrets or secrets[0].binding is not Binding.ROOT:
             return list(secrets)
-        composition = encoded(self, "stream", self._parameters, secrets[0])
+        composition = encoded(self, secrets[0])
         return [secret.bound(composition) for secret in secrets]
-
-    def _parameters(self) -> dict[str, Any]:
-        """The fields, without younger ones that have their default."""
-        fields = vars_of(self)
-        return {name: value for name, value in fields.items() if name not in _YOUNGER or value != _YOUNGER[name]}
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
         """What noise of a secret key promises, or of a seed."""
@@ -417,4 +412,4 @@ def altered(composition: StreamParameters, **changes: Any) -> StreamParameters:
 
 def vars_of(record: Any) -> dict[str, Any]:
     """The fields of a dataclass, as they are."""
-    return {name: getattr(record, name) for name in record.__dataclass_fields__}
+    return {name: getattr(record, name) for name in record.__match_args__}

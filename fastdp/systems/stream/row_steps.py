@@ -16,6 +16,7 @@ from fastdp.errors import ParameterError
 from fastdp.perturbers import Blocks
 from fastdp.perturbers.base import TreeRows, bound_law, correlation, noise_of_rows, theta_key
 from fastdp.randomness import prefix
+from fastdp.randomness.bulk import PrefixNoise
 from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Key
 from fastdp.randomness.row_words import RowWords, distinct_of
@@ -185,6 +186,7 @@ class RowPipeline:
         keys = [theta_key(self.key, steps) for steps in distinct.tolist()]
         chains = prefix.start_chains(RowWords(keys, prefix.CHAIN_PIECES, owners), slab.streams)
         rounded: NDArray[np.int64] = np.empty(most, np.int64)
+        bound = PrefixNoise(self.key)
         each = zip(slab.steps.tolist(), slab.starts.tolist(), slab.counts.tolist(), strict=True)
         for row, (steps, start, count) in enumerate(each):
             values, sums = slab.values[start : start + count], rounded[:count]
@@ -192,7 +194,7 @@ class RowPipeline:
                 return row
             law = bound_law(c.perturber, self.key, steps, c.publish_epsilon)
             assert law is not None  # noqa: S101 - the caller has looked
-            noise[row].reshape(-1)[:count] = prefix.draw(sums, law, self.key, chains[row], 0)
+            noise[row].reshape(-1)[:count] = bound.draw(sums, law, chains[row], 0, int(slab.streams[row]) + 1)
         return noise
 
     def noise(self, slab: RowBatch, closed: Indices, *, nodes: bool = False) -> NDArray[np.int64]:

@@ -52,14 +52,14 @@ def _shared(_types: tuple[type, ...], make: Callable[..., Any], *fields: Any) ->
     return made
 
 
-def noise_key(composition: Any, mechanism: str, parameters: Callable[[], dict[str, Any]], secret: Key) -> Key:
+def noise_key(composition: Any, secret: Key) -> Key:
     """The noise key of a composition under a secret: :meth:`fastdp.randomness.key.Key.bind`."""
     if secret.binding is not Binding.ROOT:
         return secret
-    return secret.bound(encoded(composition, mechanism, parameters, secret))
+    return secret.bound(encoded(composition, secret))
 
 
-def encoded(composition: Any, mechanism: str, parameters: Callable[[], dict[str, Any]], secret: Key) -> bytes:
+def encoded(composition: Any, secret: Key) -> bytes:
     """What :meth:`fastdp.randomness.key.Key.composition` gives under any root secret.
 
     That of a shared composition is kept; it takes ten times as long as a key.
@@ -67,7 +67,7 @@ def encoded(composition: Any, mechanism: str, parameters: Callable[[], dict[str,
     own = vars(composition)
     encoding: bytes | None = own.get("encoding")
     if encoding is None:
-        encoding = secret.composition(mechanism, parameters())
+        encoding = secret.composition(composition)
         if "encoding" in own:
             own["encoding"] = encoding
     return encoding

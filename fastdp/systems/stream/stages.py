@@ -52,6 +52,7 @@ class Schedule(Machine[StreamState]):
     """
 
     SPLITS: ClassVar[bool] = True
+    rule: ClassVar[int] = StreamParameters.rule
 
     composition: StreamParameters
     #: Of one publisher, which has one key and one first threshold.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,7 @@ class WholeStream:
     """
 
     holdout = 0
+    rule: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -118,26 +119,15 @@ class WholeStream:
         #: What publishes, but for theta.
         self.composition = _published(whole, resolution, self.share)
         self.resolution = self.composition.resolution
-        self._key = key.bind(
-            "whole stream",
-            {
-                "size": self.size,
-                "threshold": self.threshold,
-                "share": self.share,
-                "perturber": whole.perturber,
-                **{
-                    each: getattr(self, each) for each in ("epsilon", "bound", "max_range", "resolution", "nonfinite")
-                },
-                # Younger than the first keys.
-                **({"contributions": self.contributions} if self.contributions > 1 else {}),
-                # The budget too, so that no other version has the same words under another sigma.
-                **({"delta": self.delta, "budget": self.composition.budget} if self.delta else {}),
-            },
-        )
-
+        self._key = key.bind(self)
         if self.delta:
             # A threshold with a delta of its own is refused before there are values.
             _ = self.guarantee
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, what publishes among them, for noise keys."""
+        names = ("size", "threshold", "share", "epsilon", "delta", "contributions")
+        return {**{name: getattr(self, name) for name in names}, "published": self.composition}
 
     def _share(self, whole: StreamParameters, resolution: float | None) -> float:
         """Part of epsilon that the rule needs to choose well, at most a tenth; 0 if theta is public."""

@@ -79,6 +79,7 @@ class ServerMachine(Machine[ServerState]):
     threshold: SquareWaveRule | Fixed
     threshold_epsilon: float | None = None
     publish_epsilon: float | None = None
+    rule: ClassVar[int] = 1
 
     @cached_property
     def task(self) -> ThresholdTask:

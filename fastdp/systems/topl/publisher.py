@@ -21,10 +21,11 @@ from fastdp.randomness.key import Key
 from fastdp.releases.error_bars import ErrorBars
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.releases.release import Release
-from fastdp.state.machine import Column, parameters_of
+from fastdp.state.machine import Column
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
+from fastdp.systems.topl.machine import ServerMachine
 from fastdp.systems.topl.server import ToPLServer
 from fastdp.systems.topl.simulation import SimulationMachine, SimulationState
 from fastdp.thresholds import Fixed, SquareWave
@@ -127,9 +128,8 @@ class ToPL(Publisher[SimulationState]):
             publish_epsilon=publish_epsilon,
         )
         checked = validation.choice("nonfinite", nonfinite, ("raise", "zero"))
-        machine: Any = server.machine
-        parameters = {**parameters_of(machine), "nonfinite": checked}
-        self._begin(SimulationMachine(machine, checked), Key.choose(seed, key).bind("ToPL", parameters))
+        machine = SimulationMachine(cast("ServerMachine", server.machine), checked)
+        self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     @property
     def server(self) -> ToPLServer:

@@ -53,6 +53,7 @@ class SimulationMachine(Machine[SimulationState]):
 
     server: ServerMachine
     nonfinite: str
+    rule: ClassVar[int] = 1
 
     def start(self, key: Key) -> SimulationState:
         """Before the first user."""
@@ -79,16 +80,13 @@ class SimulationMachine(Machine[SimulationState]):
                 "under one key; go on with a new ToPL"
             )
         values, server = self._finite(batch), self.server
-        # Files of older versions may have enough reports without a threshold.
-        made = server.step(state.server, Op("choose", None), key)
-        held = 0
-        if made.state.theta is None:
-            tally = server.tally(made.state, "publish")
-            held = min(values.size, server.holdout - server.sought().n_reports(tally))
+        after, finish, held, out = state.server, None, 0, np.empty(0)
+        if after.theta is None:
+            held = min(values.size, server.holdout - server.sought().n_reports(server.tally(after, "publish")))
         if held:
             reports = server.sought().mechanism.perturb(values[:held], key=key, start=state.n_held)
-            made = server.step(made.state, Op("collect", reports), key)
-        after, finish, out = made.state, made.finish, np.empty(0)
+            made = server.step(after, Op("collect", reports), key)
+            after, finish = made.state, made.finish
         hybrid = server.hybrid(after)
         if held < values.size and hybrid is not None:
             reports = hybrid.perturb(values[held:], key=key, start=state.n_published)

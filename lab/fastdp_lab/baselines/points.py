@@ -84,6 +84,7 @@ class OnStreamMachine(PointMachine):
     """
 
     threshold: float
+    rule: ClassVar[int] = 1
 
     @cached_property
     def plan(self) -> CellParameters:
@@ -113,6 +114,7 @@ class OnBatchMachine(PointMachine):
     """PrivTree on each batch; attribute as of :class:`OnStreamMachine`."""
 
     threshold: float
+    rule: ClassVar[int] = 1
 
     @cached_property
     def plan(self) -> CellParameters:
@@ -145,6 +147,7 @@ class FixedTreeMachine(PointMachine):
 
     threshold: float
     counter: Counter
+    rule: ClassVar[int] = 1
 
     @cached_property
     def plan(self) -> CellParameters:

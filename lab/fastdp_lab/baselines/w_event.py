@@ -73,6 +73,7 @@ class WEventMachine(Machine[WEventState]):
     bound: float
     contributions: int
     resolution: float | None
+    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the parameters."""

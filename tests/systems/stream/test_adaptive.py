@@ -315,8 +315,8 @@ def test_intervals_are_for_values_clipped_to_the_theta_of_their_blocks() -> None
     """After a jump the last theta is not what values before it were clipped to."""
     generator = np.random.default_rng(2)
     values = generator.gamma(4.0, 1.0, 8000) * np.repeat([1.0, 30.0], 4000)
-    release = make(epsilon=8.0, bound=1000.0).release(values)
-    online, thetas = make(epsilon=8.0, bound=1000.0), []
+    release = make(epsilon=8.0, bound=1000.0, seed=3).release(values)
+    online, thetas = make(epsilon=8.0, bound=1000.0, seed=3), []
     for value in values:
         thetas.append(online.threshold or 0.0)
         online.publish([value])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +13,6 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, fraction_of, of_group
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.systems.stream.parameters import vars_of
 from fastdp.thresholds import Fixed, NoisyMax, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from tests.noise import bound_key
@@ -66,18 +64,6 @@ def test_a_group_with_a_delta_or_without_privacy() -> None:
         of_group(Guarantee(0.3), 2, 0.5, "two", "replace them", "step")
     quantile = fastdp.Adaptive(1.0, 50.0, 100, threshold=SmoothQuantile(delta=1e-6), contributions=4, seed=1)
     assert quantile.guarantee.delta > 4e-6
-
-
-def test_one_value_leaves_keys_as_they_were() -> None:
-    usual = make("adaptive", epsilon=1.0)
-    assert make("adaptive", epsilon=1.0, contributions=1)._content(None) == usual._content(None)
-    younger = {"contributions", "sensitivity", "delta", "budget"}
-    fields = {name: value for name, value in vars_of(usual.composition).items() if name not in younger}
-    secret = fastdp.Key.from_seed(5)
-    assert usual.composition.noise_key(secret) == secret.bind("stream", fields)
-    other = make("adaptive", epsilon=1.0, contributions=2).composition
-    assert json.loads(json.dumps(other.describe()))["contributions"] == 2
-    assert other.noise_key(secret) != secret.bind("stream", fields)
 
 
 def test_systems_and_release_pass_it_on() -> None:

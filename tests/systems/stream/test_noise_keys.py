@@ -17,7 +17,6 @@ SECRETS = {
     "secret": Key.from_bytes(bytes(range(32))),
     "stream": Key.from_seed(1).of_stream(7),
     "bound": Key(bytes(32), simulated=False, binding=Binding.COMPOSITION),
-    "first format": Key(bytes(32), simulated=True, binding=Binding.FIRST_FORMAT),
 }
 PARTS: dict[str, tuple[Any, Any, Any]] = {
     "tops": (NoisyMax(c=60.0), Hierarchy(prune=1), Recent()),
@@ -39,5 +38,5 @@ def test_a_shared_composition_has_the_keys_of_one_alone(secret: Key) -> None:
         for epsilon in (0.5, 1, 1.0):
             shared, alone = composed(*fields(parts, epsilon)), StreamParameters(*fields(parts, epsilon))
             assert shared is composed(*fields(parts, epsilon))
-            assert shared.noise_key(secret) == secret.bind("stream", alone._parameters()) == alone.noise_key(secret)
+            assert shared.noise_key(secret) == secret.bind(alone) == alone.noise_key(secret)
             assert shared.noise_keys([secret, secret]) == [alone.noise_key(secret)] * 2

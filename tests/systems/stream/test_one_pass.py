@@ -64,7 +64,7 @@ def test_publishers_alike_share_a_composition() -> None:
     first, second = KINDS["median"](), KINDS["median"]()
     assert first.composition is second.composition
     assert first.publish(counts()).tobytes() == second.publish(counts()).tobytes()
-    fields = [getattr(first.composition, name) for name in first.composition.__dataclass_fields__]
+    fields = [getattr(first.composition, name) for name in first.composition.__match_args__]
     assert composed(*fields) is composed(*fields)
     whole = composed(*fields[:4], 200, *fields[5:])
     assert composed(*fields[:4], 200.0, *fields[5:]) is not whole

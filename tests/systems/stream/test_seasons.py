@@ -11,7 +11,6 @@ import pytest
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.perturbers import Blocks
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.systems.stream.stages import Schedule
@@ -104,9 +103,7 @@ def test_states_of_another_size_or_season_are_refused() -> None:
     assert not plain._pipeline.fits(plain._progress._replace(smoother=daily._progress.smoother))
 
 
-def test_a_description_without_a_season_is_as_it_was() -> None:
-    assert "season" not in Blocks().describe()
-    assert Blocks(season=24).describe()["season"] == 24.0
+def test_a_season_is_described() -> None:
     composition = make(**KINDS[0]).composition
     assert StreamParameters.from_description(composition.describe()) == composition
     assert composition.perturber.season == 96.0

@@ -64,13 +64,6 @@ def revised(fresh: Fresh, data: Sequence[float]) -> Floats:
     return np.concatenate([release.values, release.revised])
 
 
-def retrospective(fresh: Fresh, data: Sequence[float]) -> Floats:
-    """What is published, and the sums of all prefixes by everything that was released."""
-    release = fresh().release(data)
-    later = release.range_sum(0, np.arange(1, len(release) + 1), revised=True)
-    return np.concatenate([release.values, later])
-
-
 def published(fresh: Fresh, data: Sequence[Sequence[float]]) -> Floats:
     """What each piece of the stream published."""
     publisher = fresh()
@@ -204,7 +197,6 @@ def one_by_one(epsilon: float) -> list[Case]:
         Case("tops-refined", refined, *PERIOD, MANY),
         Case("adaptive", one_run(single, pieces), *two_rows, SLOW),
         Case("adaptive-revised", one_run(long_blocks, revised), *REVISED, SLOW),
-        Case("adaptive-retrospective", one_run(long_blocks, retrospective), *REVISED, SLOW),
         Case("adaptive-rising", one_run(partial(make_rising, epsilon=epsilon), risen), *RISEN, SLOW // 4),
         # A value before the first difference is published with one noise, a value after it with two.
         Case("replay-prefix", one_run(single, replay), *REPLAY_PREFIX, SLOW),

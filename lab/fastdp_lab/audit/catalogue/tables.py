@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from fastdp.errors import AccuracyWarning
 from fastdp.randomness.key import Key
+from fastdp.tables.columns import KeyTable
 from fastdp.tables.functions import counts
 from fastdp.tables.parameters import make_plan
+from fastdp.tables.quantity import release
 from fastdp.tables.windows import Windows
 from fastdp_lab.audit.catalogue.case import FAST, SLOW, Case, ManyRuns, OneRun, one_run
 from fastdp_lab.audit.catalogue.sums import DELTA
@@ -92,8 +94,8 @@ def gaussian(epsilon: float) -> ManyRuns:
     quantity = plan.quantities()[0]
 
     def draw(data: Sequence[int], trials: int, key: Key) -> NDArray[np.float64]:
-        sums = np.tile(np.asarray(data, np.int64), trials).reshape(-1, 1)
-        released, _ = quantity.release(sums, key, quantity.start_chain(key), 0)
+        sums = np.tile(np.asarray(data, np.int64), trials).reshape(1, -1, 1)
+        released = release([quantity], sums, key, 0, KeyTable((), []).digests)[quantity.name]
         return released.steps.reshape(trials, -1).astype(np.float64)
 
     return ManyRuns(plan.guarantee(simulated=False), draw)

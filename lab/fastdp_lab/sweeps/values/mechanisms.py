@@ -264,19 +264,15 @@ def _pak(setting: Setting, key: Key, **arguments: Any) -> tuple[PAK, Callable[[R
     ), _published
 
 
-def _adaptive(
-    setting: Setting, key: Key, *, retrospective: Any = True, **arguments: Any
-) -> tuple[Adaptive, Callable[[Any], RunResult]]:
-    """Answers are those of the revised stream, or with ``retrospective = false`` sums of published values.
+def _adaptive(setting: Setting, key: Key, **arguments: Any) -> tuple[Adaptive, Callable[[Any], RunResult]]:
+    """Answers are those of the revised stream.
 
-    A revised stream is a function of the blocks' sums, so exact sums give its noiseless counterpart, with the same
-    blocks.  Published values are not: predictions depend on earlier releases, noise included.
+    It is a function of the blocks' sums, so exact sums give its noiseless counterpart, with the same blocks.
     """
-    revised = validation.flag("retrospective", retrospective)
 
     def result(release: Any) -> RunResult:
-        answer = partial(release.range_sum, revised=revised)
-        if release.revision is None or not revised or release.revision.threshold != release.threshold:
+        answer = partial(release.range_sum, revised=True)
+        if release.revision is None or release.revision.threshold != release.threshold:
             # Without noise theta would rise elsewhere.
             return RunResult(answer, release.threshold, splits=False)
         return RunResult(answer, release.threshold, exact=partial(_noiseless, release.revision))
@@ -330,7 +326,7 @@ class _Zeros:
 
 #: Systems by their name in a specification; add others here.
 SYSTEMS: dict[str, System] = {
-    "adaptive": _Whole(_adaptive, (*parameter_names(Adaptive), "retrospective")),
+    "adaptive": _Whole(_adaptive, parameter_names(Adaptive)),
     "tops": _Composed(ToPS),
     "publisher": _Composed(StreamPublisher),
     "topl": _Whole(_topl, parameter_names(ToPL)),

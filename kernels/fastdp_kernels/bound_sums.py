@@ -1,0 +1,72 @@
+"""Blocks that AES answers, for noise bound to sums: questions about sums, and the numbers that words are asked by.
+
+Source: Bellare, Guerin and Rogaway 1995 (XOR MACs).  ``docs/privacy.md``, section 13, has the rule and its proof.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastdp_kernels._jit import kernel
+from fastdp_kernels.guarded_log import DOUBTFUL, draw_one
+
+#: The highest bit of a question about words, and of no other.
+WORDS = np.uint64(1 << 63)
+
+
+@kernel
+def ask(sums: np.ndarray, first: int, asked: np.ndarray) -> None:
+    """The questions (uint64[W K, 2]) about sums (int64[W, K]), whose rows have the indices from ``first`` on."""
+    windows, keys = sums.shape
+    for w in range(windows):
+        for k in range(keys):
+            asked[w * keys + k, 0] = np.uint64(sums[w, k])
+            asked[w * keys + k, 1] = np.uint64(first + w)
+
+
+@kernel
+def tag(prefixes: np.ndarray, asked: np.ndarray) -> None:
+    """The question about words of each p (uint64[n, 2])."""
+    for i in range(prefixes.shape[0]):
+        asked[i, 0] = prefixes[i, 0]
+        asked[i, 1] = prefixes[i, 1] | WORDS
+
+
+@kernel
+def follow(answers: np.ndarray, chain: np.ndarray) -> None:
+    """Turn the answers about a stream's sums into the questions about words, in place.
+
+    Parameters
+    ----------
+    answers : uint64[n, 2]
+        F of each sum; becomes the xor of p and all answers up to its own, tagged.
+    chain : uint64[>= 2]
+        Begins with p; moved on.
+    """
+    low, high = chain[0], chain[1]
+    for i in range(answers.shape[0]):
+        low ^= answers[i, 0]
+        high ^= answers[i, 1]
+        answers[i, 0] = low
+        answers[i, 1] = high | WORDS
+    chain[0] = low
+    chain[1] = high
+
+
+@kernel
+def draw_single(answers: np.ndarray, law: np.ndarray, noise: np.ndarray) -> bool:
+    """Discrete Laplace noise of one sum from its first word; whether doubles are certain of it.
+
+    Parameters
+    ----------
+    answers : uint64[>= 1, 2]
+        Words.
+    law : float64[4 or 0]
+        Scale and offset, each as a double-double; empty for other noise, which is left to the caller.
+    noise : int64[1]
+        Receives the draw.
+    """
+    if not law.size:
+        return False
+    noise[0] = draw_one(answers[0, 0], law[0], law[2])
+    return bool(noise[0] != DOUBTFUL)
