@@ -21,10 +21,9 @@ ATTACK_DEPTH = 18
 def step_loss(system: PHDStream, added: Floats, removed: Floats | None) -> float:
     """Consume one batch; the worst log-likelihood ratio of its decisions, over what is claimed for them."""
     machine = system._machine
-    following, evidence = machine.scored(system._state, machine.read(added, removed), system._key)
+    following, scored = machine.scored(system._state, machine.read(added, removed), system._key)
     system._state = following
-    assert following.visit is not None
-    return tree_step_loss(system._plan, following.visit, evidence).worst / (system.epsilon / 2)
+    return tree_step_loss(system._plan, scored).worst / (system.epsilon / 2)
 
 
 def run_losses(stream: SpatialStream, epsilon: float, score: str, seed: int, retention: int) -> Floats:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchmarks.audit import row_kernels as kernel
 from fastdp.counters import Counter, RunningCounts
-from fastdp.counters.base import noise_scale
+from fastdp.counters.counter import noise_scale
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.base import HierarchyShape

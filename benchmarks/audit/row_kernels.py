@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp.spatial.tree_version import NODE
+from fastdp.spatial.tree import NODE
 from fastdp_kernels._jit import kernel
 from fastdp_kernels.adaptive_pass import COLUMNS, sum_bound
 from fastdp_kernels.binary_counter import count_on

@@ -13,7 +13,7 @@ from benchmarks.paper.phd_streams import Scene
 from fastdp import PHDStream
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, Simple
 from fastdp.plots import counters_compared, points_and_cells
-from fastdp.spatial.domain_file import read_domain
+from fastdp.spatial.map_files import read_domain
 
 Floats = NDArray[np.float64]
 EPSILON, DEPTH = 0.5, 20

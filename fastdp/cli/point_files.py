@@ -1,4 +1,7 @@
-"""Batches of events in, folders of synthetic points and their picture out."""
+"""Files of ``fastdp synthesize``: batches of events in; one file of synthetic points for each, and a picture, out.
+
+A file of points is complete or not there.  A picture shows synthetic points and cells, nothing else.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +24,16 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.files.durable import atomic_file, remove_parts, sync_folder
 from fastdp.files.event_reader import Events
 from fastdp.spatial import Box, Domain
+from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
 
-if TYPE_CHECKING:
-    from fastdp.arrays.kinds import Floats
-    from fastdp.spatial.domain import Domain
-    from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
+FORMATS = ("csv", "npy", "parquet", "geojson")
+#: Batches in a picture.
+SHOWN = 4
+_STEM = "batch_"
+_FILES = re.compile(rf"{_STEM}\d+\.({'|'.join(FORMATS)})")
 
 Points = NDArray[np.float64]
-
-
+Names = tuple[str, str]
 #: Points that appear, and points that disappear.
 Batch = tuple[Points, Points]
 
@@ -69,7 +73,7 @@ def cut(
     initial : float
         Share of the events before the first batch.
     clip : bool
-        Whether points outside will be moved, as :func:`fastdp.spatial.checks.inside` does; they are an error
+        Whether points outside will be moved, as :func:`fastdp.spatial.cells.inside` does; they are an error
         otherwise.
 
     Raises
@@ -140,13 +144,6 @@ def cuts_of(
     return cuts[np.searchsorted(cuts, first) :]
 
 
-FORMATS = ("csv", "npy", "parquet", "geojson")
-_STEM = "batch_"
-_FILES = re.compile(rf"{_STEM}\d+\.({'|'.join(FORMATS)})")
-
-Names = tuple[str, str]
-
-
 class PointFolder:
     """A folder of files ``batch_000.csv``, ``batch_001.csv``, ...; numbers from 1,000 on have more digits.
 
@@ -179,18 +176,9 @@ class PointFolder:
         Of the files.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        kind: str,
-        names: Names,
-        *,
-        force: bool,
-        written: int = 0,
-    ) -> None:
-        self.name = str(path)
-        self.kind, self._path, self._names, self._force = kind, path, names, force
-        self._written = written
+    def __init__(self, path: Path, kind: str, names: Names, *, force: bool, written: int = 0) -> None:
+        self.name, self.kind = str(path), kind
+        self._path, self._names, self._force, self._written = path, names, force, written
         if kind == "parquet":
             from fastdp.files.parquet_reader import import_pyarrow
 
@@ -241,6 +229,47 @@ class PointFolder:
         """Write a batch's file; points are float64[n, 2]."""
         with atomic_file(self.file(number), overwrite=self._force or number < self._written) as out:
             WRITERS[self.kind](out, points, self._names)
+
+
+class PointPicture:
+    """Points and cells after some of the batches.
+
+    Parameters
+    ----------
+    path : Path or None
+        The picture; None for no picture.
+    overwrite : bool
+        Whether a picture of that name is replaced.
+
+    Raises
+    ------
+    ParameterError
+        If the suffix is no picture's, or the file may not be written.
+    StateError
+        If matplotlib is not installed.
+    """
+
+    def __init__(self, path: Path | None, *, overwrite: bool) -> None:
+        self._path = path
+        self._clouds: dict[str, Points] = {}
+        self._cells: list[tuple[Points, Points]] = []
+        if path is not None:
+            check_picture(path, overwrite=overwrite)
+
+    def add(self, number: int, count: int, points: Points, publisher: SpatialPublisher) -> None:
+        """Keep what batch ``number`` of ``count`` released, if it is one of those that are shown."""
+        if self._path is not None and number in {round((count - 1) * k / (SHOWN - 1)) for k in range(SHOWN)}:
+            self._clouds[f"batch {number:,}"] = points
+            self._cells.append((publisher.tree.lower, publisher.tree.upper))
+
+    def write(self, domain: Domain) -> None:
+        """Draw what was kept."""
+        if self._path is not None:
+            from fastdp.plots import points_and_cells
+
+            label, (columns, clouds) = "synthetic points", zip(*self._clouds.items(), strict=True)
+            box = domain.lower, domain.upper
+            points_and_cells({label: clouds}, self._path, cells={label: self._cells}, columns=columns, box=box)
 
 
 def is_batch(name: str) -> bool:
@@ -294,7 +323,7 @@ def _parquet(out: BinaryIO, points: Points, names: Names) -> None:
 
 
 def _geojson(out: BinaryIO, points: Points, names: Names) -> None:
-    from fastdp.spatial.export import write_points
+    from fastdp.spatial.map_files import write_points
 
     del names
     with tempfile.TemporaryDirectory() as folder:
@@ -304,48 +333,3 @@ def _geojson(out: BinaryIO, points: Points, names: Names) -> None:
 
 
 WRITERS = {"csv": _csv, "npy": _npy, "parquet": _parquet, "geojson": _geojson}
-
-
-#: Batches in a picture.
-SHOWN = 4
-
-
-class PointPicture:
-    """Points and cells after some of the batches.
-
-    Parameters
-    ----------
-    path : Path or None
-        The picture; None for no picture.
-    overwrite : bool
-        Whether a picture of that name is replaced.
-
-    Raises
-    ------
-    ParameterError
-        If the suffix is no picture's, or the file may not be written.
-    StateError
-        If matplotlib is not installed.
-    """
-
-    def __init__(self, path: Path | None, *, overwrite: bool) -> None:
-        self._path = path
-        self._clouds: dict[str, Floats] = {}
-        self._cells: list[tuple[Floats, Floats]] = []
-        if path is not None:
-            check_picture(path, overwrite=overwrite)
-
-    def add(self, number: int, count: int, points: Floats, publisher: SpatialPublisher) -> None:
-        """Keep what batch ``number`` of ``count`` released, if it is one of those that are shown."""
-        if self._path is not None and number in {round((count - 1) * k / (SHOWN - 1)) for k in range(SHOWN)}:
-            self._clouds[f"batch {number:,}"] = points
-            self._cells.append((publisher.tree.lower, publisher.tree.upper))
-
-    def write(self, domain: Domain) -> None:
-        """Draw what was kept."""
-        if self._path is not None:
-            from fastdp.plots import points_and_cells
-
-            label, (columns, clouds) = "synthetic points", zip(*self._clouds.items(), strict=True)
-            box = domain.lower, domain.upper
-            points_and_cells({label: clouds}, self._path, cells={label: self._cells}, columns=columns, box=box)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,6 @@ from fastdp.cli.options import (
 if TYPE_CHECKING:
     from fastdp.cli.point_files import Batch, PointFolder, PointPicture
     from fastdp.spatial import Domain
-    from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
-    from fastdp.systems.phdstream.publisher import PHDStream
     from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
 
 METHODS = ("phdstream", "adaptive")
@@ -117,35 +116,7 @@ _OPTIONS = (
 @click.command(epilog=EPILOG)
 @with_options(_OPTIONS)
 @click.pass_context
-def synthesize(
-    ctx: click.Context,
-    /,
-    source: str,
-    output: Path,
-    epsilon: float,
-    box: tuple[float, float, float, float] | None,
-    domain: Path | None,
-    batch: int | None,
-    every: float | None,
-    initial: float,
-    x: str | None,
-    y: str | None,
-    moment: str | None,
-    event: str | None,
-    sort: bool,
-    clip: bool,
-    method: str,
-    max_depth: int,
-    sensitivity: int,
-    kind: str,
-    picture: Path | None,
-    seed: int | None,
-    key_file: Path | None,
-    state: Path | None,
-    quiet: bool,
-    force: bool,
-    **others: Any,
-) -> None:
+def synthesize(ctx: click.Context, /, source: str, output: Path, method: str, **given: Any) -> None:
     """Release synthetic points that follow a set of points through time.
 
     IN is a .csv, .csv.gz, .txt or .parquet file with a heading; each row is one event: a point appears, or
@@ -157,13 +128,16 @@ def synthesize(
     That a removed point was ever added is not checked: its place counts one point less.
     """
     options = options_of(ctx, method, USERS)
-    check_secrets(seed, key_file)
-    budget = LedgerOptions(**{name: value for name, value in others.items() if name not in USERS})
+    check_secrets(given["seed"], given["key_file"])
+    budget = LedgerOptions(**{each.name: given[each.name] for each in fields(LedgerOptions)})
+    batch, every, initial, picture = (given[name] for name in ("batch", "every", "initial", "picture"))
+    quiet, force, clip = (bool(given[name]) for name in ("quiet", "force", "clip"))
     if (batch is None) == (every is None):
         raise click.UsageError("Expected exactly one of --batch and --every.")
-    if (box is None) == (domain is None):
+    if (given["box"] is None) == (given["domain"] is None):
         raise click.UsageError("Expected exactly one of --box and --domain.")
     with plain_errors(), terminated_cleanly():
+        from fastdp import AdaptivePHDStream, PHDStream
         from fastdp.cli.paths import check_separate
         from fastdp.cli.point_files import PointFolder, PointPicture, check_cuts, cut, in_order, keep_outside
         from fastdp.cli.resume import fingerprint, noise_of
@@ -173,24 +147,26 @@ def synthesize(
         begin = time.perf_counter()
         check_separate(ctx.params)
         keep_outside(output, ctx.params)
-        columns = {"x": x, "y": y, "event": event}
-        if every is not None or moment is not None or sort:
-            columns["time"] = moment
+        columns = {name: given[name] for name in ("x", "y", "event")}
+        if every is not None or given["moment"] is not None or given["sort"]:
+            columns["time"] = given["moment"]
         # Whatever does not depend on the events is checked before a ledger is charged for reading them.
         check_cuts(batch, every, initial)
         names = heading_of(source, columns)
-        region, extra = _region(box, domain)
+        region, extra = _region(given["box"], given["domain"])
         resume, key = noise_of(ctx, "fastdp synthesize", SETTINGS, columns=[*names], **extra)
-        options |= {"max_depth": max_depth, "sensitivity": sensitivity, "outside": "clip" if clip else "raise"}
-        publisher = _system(method, region, epsilon, key=key, **options)
+        options |= {name: given[name] for name in ("max_depth", "sensitivity")}
+        system: Any = {"phdstream": PHDStream, "adaptive": AdaptivePHDStream}[method]
+        publisher = system(region, given["epsilon"], key=key, outside="clip" if clip else "raise", **options)
         written = resume.count if resume is not None and resume.wrote(str(output)) else 0
-        folder = PointFolder(output, kind, names, force=force, written=written)
+        folder = PointFolder(output, given["kind"], names, force=force, written=written)
         drawn = PointPicture(picture, overwrite=force or written > 0)
         with ExitStack() as stack:
             if resume is not None:
                 stack.enter_context(resume.unless_refused())
             reservation = stack.enter_context(budget.paid(publisher, legible(source), resume))
-            events = in_order(source, read_events(source, columns, watch=partial(watched, quiet=quiet)), sort=sort)
+            events = read_events(source, columns, watch=partial(watched, quiet=quiet))
+            events = in_order(source, events, sort=given["sort"])
             batches = cut(source, events, publisher.domain, batch, every, initial, clip=clip)
             if resume is not None:
                 for added, removed in batches:
@@ -210,23 +186,12 @@ def synthesize(
 def _region(box: tuple[float, float, float, float] | None, path: Path | None) -> tuple[Domain, dict[str, str]]:
     """The domain, and what a state file remembers of its file."""
     from fastdp.spatial import Box
-    from fastdp.spatial.domain_file import read_domain
+    from fastdp.spatial.map_files import read_domain
 
     if box is not None:
         return Box(box[:2], box[2:]), {}
     domain, digest = read_domain(str(path))
     return domain, {"domain": digest}
-
-
-def _system(method: str, domain: Domain, epsilon: float, **options: Any) -> PHDStream | AdaptivePHDStream:
-    from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
-    from fastdp.systems.phdstream.publisher import PHDStream
-
-    return (
-        AdaptivePHDStream(domain, epsilon, **options)
-        if method == "adaptive"
-        else PHDStream(domain, epsilon, **options)
-    )
 
 
 def _publish(
@@ -247,12 +212,7 @@ def _publish(
 
 
 def _summary(
-    stream: SpatialPublisher,
-    files: str,
-    picture: Path | None,
-    points: int,
-    duration: float,
-    spent: list[tuple[str, str]],
+    stream: SpatialPublisher, files: str, picture: Path | None, points: int, duration: float, spent: list[Any]
 ) -> str:
     from fastdp.cli.summary import as_table, seconds
 

@@ -12,8 +12,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.arrays.column import as_array, as_column, entry_at
 from fastdp.arrays.kinds import Integers
-from fastdp.counters.base import Counter, check_rows, counter_guarantee, noise_scale
-from fastdp.counters.blocks import BinaryTree, Block, Simple
+from fastdp.counters.counter import BinaryTree, Block, Counter, Simple, check_rows, counter_guarantee, noise_scale
 from fastdp.errors import DataError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.randomness import sampler

@@ -11,7 +11,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.arrays.kinds import Integers
-from fastdp.counters.base import Counter, counter_guarantee
+from fastdp.counters.counter import Counter, counter_guarantee
 from fastdp.counters.running import COUNTERS, CountMachine, CountState, as_increments
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, sequential

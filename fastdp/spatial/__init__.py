@@ -10,22 +10,18 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.spatial.box_index import CellIndex
-    from fastdp.spatial.domain import Box, Domain
-    from fastdp.spatial.export import write_cells, write_points
-    from fastdp.spatial.network import Network
-    from fastdp.spatial.polygons import Polygons
-    from fastdp.spatial.privtree import PrivTree
-    from fastdp.spatial.tree import ReleasedTree
+    from fastdp.spatial.boxes import Box, CellIndex
+    from fastdp.spatial.cells import Domain
+    from fastdp.spatial.map_files import write_cells, write_points
+    from fastdp.spatial.maps import Network, Polygons
+    from fastdp.spatial.released_tree import PrivTree, ReleasedTree
 
 _HOMES = {
-    "fastdp.spatial.box_index": ("CellIndex",),
-    "fastdp.spatial.domain": ("Box", "Domain"),
-    "fastdp.spatial.export": ("write_cells", "write_points"),
-    "fastdp.spatial.network": ("Network",),
-    "fastdp.spatial.polygons": ("Polygons",),
-    "fastdp.spatial.privtree": ("PrivTree",),
-    "fastdp.spatial.tree": ("ReleasedTree",),
+    "fastdp.spatial.boxes": ("Box", "CellIndex"),
+    "fastdp.spatial.cells": ("Domain",),
+    "fastdp.spatial.map_files": ("write_cells", "write_points"),
+    "fastdp.spatial.maps": ("Network", "Polygons"),
+    "fastdp.spatial.released_tree": ("PrivTree", "ReleasedTree"),
 }
 
 __all__ = [

@@ -1,30 +1,29 @@
 """One private step on a tree of cells: split decisions, noisy counts, and the tree that the next step begins with.
 
 PrivTree is one such step on an empty tree; PHDStream is one after the other.  The step is a pure function of
-(resident tree, batch, step number, key).  Readings and proof: ``docs/phdstream.md``.
+(kept tree, batch, step number, key).  Readings and proof: ``docs/phdstream.md``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.arrays.kinds import Integers
 from fastdp.errors import ParameterError
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial.cell_parameters import CellParameters
-from fastdp.spatial.cells import KeptTree, SplitScores, StepTree, measures
-from fastdp.spatial.tree_version import TreeVersion
+from fastdp.spatial.cells import CellParameters, measures
+from fastdp.spatial.tree import BLANK, Tree, TreeVersion, columns_of
 from fastdp_kernels import privtree, tree_maps
 
 #: Room for so many visited nodes at least, and for this part more than the step before visited.
 MIN_CAPACITY, SPARE = 64, 16
+#: Columns that a descent fills, in the kernel's order.
+DESCENT = ("origin", "parent", "first", "code", "ends", "released", "measure", "held", "projected", "score")
 
 
 def root_only(plan: CellParameters) -> TreeVersion:
@@ -34,25 +33,26 @@ def root_only(plan: CellParameters) -> TreeVersion:
         raise ParameterError(f"domain has measure {whole[0]}: expected a finite measure above 0")
     none = np.full(1, -1, np.int64)
     state: Integers = np.zeros((1, plan.counter.width), np.int64)
-    return TreeVersion.of(plan.fan_out, KeptTree(none, np.zeros(1, np.int64), none, whole, state))
+    root = Tree(first=none, released=np.zeros(1, np.int64), split=none, measure=whole, state=state)
+    return TreeVersion.of(plan.fan_out, root)
 
 
 def take_step(
     plan: CellParameters,
-    residents: TreeVersion,
+    kept: TreeVersion,
     added: Integers,
     removed: Integers,
     step: int,
     key: Key,
     expected: int = 0,
-) -> tuple[TreeVersion, StepTree, SplitScores]:
+) -> tuple[TreeVersion, Tree, Tree]:
     """Algorithm 7 for one batch; changes nothing.
 
     Parameters
     ----------
     plan : CellParameters
         What is fixed.
-    residents : TreeVersion
+    kept : TreeVersion
         The tree after the step before.
     added, removed : int64[n], int64[m]
         Codes from :func:`encode`.
@@ -62,63 +62,82 @@ def take_step(
         The secret.
     expected : int
         About how many nodes will be visited; a wrong guess costs time only.
+
+    Returns
+    -------
+    TreeVersion, Tree, Tree
+        The tree that the next step begins with, the one that is released, and the same with the scores of its
+        decisions: secret, for the analysis of privacy losses.
     """
-    capacity = expected + expected // SPARE + MIN_CAPACITY
-    none: Integers = np.empty(0, np.int64)
-    visit, evidence = _grow(plan, residents, added, removed, step, key, capacity, none)
-    leaves: Integers = np.empty(visit.first.size, np.int64)
-    net: Integers = np.empty_like(leaves)
-    count = privtree.collect_leaves(visit.first, visit.measure, evidence.ends, leaves, net)
-    leaves, net = leaves[:count], net[:count]
-    if not plan.uniform:
-        route_strays(plan, visit, evidence.ends, leaves, net)
-    rows: Integers = np.zeros((count, plan.counter.width), np.int64)
+    tree, net = counted_leaves(plan, _descend(plan, kept, added, removed, step, key, expected))
+    rows: Integers = np.zeros((net.size, plan.counter.width), np.int64)
     if plan.counter.width:
-        origin = visit.origin[leaves]
-        rows[origin >= 0] = residents.state[origin[origin >= 0]]
-    noise = sampler.draws(count, plan.cell_law, key, StreamId(Purpose.CELL, number=step))
+        origin = tree.origin[tree.leaves]
+        rows[origin >= 0] = kept.state[origin[origin >= 0]]
+    noise = sampler.draws(net.size, plan.cell_law, key, StreamId(Purpose.CELL, number=step))
     increments = net + plan.counter.step(rows, noise)
     if plan.counter.settles:
-        residents = _settle(plan, residents, visit, leaves, step, key)
-    visit = replace(visit, leaves=leaves)
-    add_increments(plan.fan_out, visit, increments)
-    following = residents.append(visit, rows, step, plan.retention)
+        kept = _settle(plan, kept, tree, step, key)
+    add_increments(plan.fan_out, tree, increments)
+    following = kept.append(tree, rows, step, plan.retention)
     # What is settled is looked for in all nodes, and noise follows their order.
-    return following.packed() if plan.counter.settles or not following.has_room else following, visit, evidence
+    packs = plan.counter.settles or not following.has_room
+    return following.packed() if packs else following, tree.shown, tree
 
 
-def add_increments(fan_out: int, visit: StepTree, increments: Integers) -> None:
+def add_increments(fan_out: int, tree: Tree, increments: Integers) -> None:
     """Add what its leaves counted to a released tree, and project the counts again, in place."""
-    numbers = visit.parent, visit.released, visit.measure, visit.held, visit.projected
-    tree_maps.project_counts(visit.leaves, increments, fan_out, np.empty_like(visit.first), *numbers)
+    numbers = tree.parent, tree.released, tree.measure, tree.held, tree.projected
+    tree_maps.project_counts(tree.leaves, increments, fan_out, np.empty_like(tree.first), *numbers)
 
 
-def adjusted(plan: CellParameters, visit: StepTree, missing: float) -> StepTree:
+def adjusted(plan: CellParameters, tree: Tree, missing: float) -> Tree:
     """The released tree with so many points more, shared out over its leaves alike, and projected again.
 
     Least squares for leaves with the same noise: which they have, but for those that were counted more rarely.
     """
-    held, projected, counts = (np.empty(visit.first.size) for _ in range(3))
+    held, projected, counts = (np.empty(tree.first.size) for _ in range(3))
     tree_maps.project_with(
-        missing, visit.leaves, plan.fan_out, counts, visit.parent, visit.released, visit.measure, held, projected
+        missing, tree.leaves, plan.fan_out, counts, tree.parent, tree.released, tree.measure, held, projected
     )
-    return replace(visit, held=held, projected=projected)
+    return tree.having(held=held, projected=projected)
 
 
-def walk_down(
-    plan: CellParameters,
-    starts: Integers,
-    parent: Integers,
-    first: Integers,
-    origin: Integers,
-    code: Integers,
-    measure: Floats,
-    further: Sequence[NDArray[Any]],
-) -> Iterator[tuple[int, int]]:
+def grow(
+    plan: CellParameters, capacity: int, names: tuple[str, ...], root: Mapping[str, Any], kernel: Any, *given: Any
+) -> Tree | None:
+    """A tree from its root down; None where it has more nodes than ``capacity``.
+
+    Parameters
+    ----------
+    plan : CellParameters
+        What is fixed.
+    capacity : int
+        Room.
+    names : tuple of str
+        Columns of the tree, in the kernel's order.
+    root : mapping
+        The root's entries.
+    kernel, given
+        Called with a range of levels, ``given``, ``starts`` and the columns, which it continues by the children of
+        the levels' nodes (``fastdp_kernels.privtree.descend``); below 0 where they have no room.
+    """
+    columns = columns_of(names, capacity)
+    for name, entry in {"origin": 0, "parent": -1, "code": 0, **root}.items():
+        columns[name][0] = entry
+    starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
+    starts[1:] = 1
+    for level, stop in _walk_down(plan, starts, columns):
+        if kernel(level, stop, *given, starts, *columns.values()) < 0:
+            return None
+    size = int(starts[-1])
+    return BLANK.having(starts=starts, **{name: column[:size] for name, column in columns.items()})
+
+
+def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
     """Ranges of levels to decide at once, from the root down; measures of new cells are filled in before each.
 
-    Arrays as in ``fastdp_kernels.privtree.descend``, which appends levels between one range and the next; ``further``
-    are those others that have an entry for each appended node.  In the end ``starts[-1]`` is the number of nodes.
+    Levels are appended between one range and the next.  In the end ``starts[-1]`` is the number of nodes.
 
     A cut whose parts have measure 0, all of them, is taken back: rounding may lose the sliver of a polygon that a
     cell holds, and then none of its parts could be counted in or sampled from.  That follows from the domain and the
@@ -128,12 +147,11 @@ def walk_down(
     while level <= plan.max_depth and starts[level + 1] > starts[level]:
         if not plan.uniform:
             part = slice(starts[level], starts[level + 1])
-            fresh = origin[part] < 0
+            fresh = columns["origin"][part] < 0
             if fresh.any():
-                found = measure[part]
-                found[fresh] = measures(plan, code[part][fresh], level)
+                columns["measure"][part][fresh] = measures(plan, columns["code"][part][fresh], level)
             if level > 0:
-                _take_back(plan.fan_out, level, starts, parent, first, measure, (origin, code, *further))
+                _take_back(plan.fan_out, level, starts, columns)
                 if starts[level + 1] == starts[level]:
                     break
         yield level, level + stride
@@ -141,101 +159,76 @@ def walk_down(
     starts[level + 1 :] = starts[level]
 
 
-def _take_back(
-    fan_out: int,
-    level: int,
-    starts: Integers,
-    parent: Integers,
-    first: Integers,
-    measure: Floats,
-    further: Sequence[NDArray[Any]],
-) -> None:
+def _take_back(fan_out: int, level: int, starts: Integers, columns: Mapping[str, Any]) -> None:
     """Drop the families of the last level that have no measure, and close the gaps."""
     begin, end = int(starts[level]), int(starts[level + 1])
-    barren = ~(measure[begin:end] > 0.0).reshape(-1, fan_out).any(axis=1)
+    parent, first = columns["parent"], columns["first"]
+    barren = ~(columns["measure"][begin:end] > 0.0).reshape(-1, fan_out).any(axis=1)
     if not barren.any():
         return
     first[parent[begin:end:fan_out][barren]] = -1
     kept = begin + np.flatnonzero(np.repeat(~barren, fan_out))
     end = begin + kept.size
-    for column in (parent, measure, *further):
+    for column in columns.values():
         column[begin:end] = column[kept]
     first[parent[begin:end:fan_out]] = np.arange(begin, end, fan_out)
     starts[level + 1] = end
 
 
-def _grow(
-    plan: CellParameters,
-    residents: TreeVersion,
-    added: Integers,
-    removed: Integers,
-    step: int,
-    key: Key,
-    capacity: int,
-    drawn: Integers,
-) -> tuple[StepTree, SplitScores]:
-    noise: Integers = np.empty(capacity, np.int64)
-    noise[: drawn.size] = drawn
-    sampler.fill(noise[drawn.size :], plan.split_law, key, StreamId(Purpose.SPLIT, number=step), drawn.size)
-    numbers: list[Integers] = [np.empty(capacity, np.int64) for _ in range(6)]
-    old, parent, first, code, released, score = numbers
-    ends: Integers = np.empty((capacity, 4), np.int64)
-    measure, held, projected = np.empty(capacity), np.empty(capacity), np.empty(capacity)
-    root = residents.nodes[residents.root]
-    old[0], parent[0], code[0] = residents.root, -1, 0
-    released[0], measure[0] = root["released"], root["measure"]
-    ends[0] = 0, added.size, 0, removed.size
-    starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
-    starts[1:] = 1
+def _descend(
+    plan: CellParameters, kept: TreeVersion, added: Integers, removed: Integers, step: int, key: Key, expected: int
+) -> Tree:
+    """The tree that the split decisions of a step cut."""
     decided_by = plan.fan_out, plan.max_depth, plan.unit, plan.bias, plan.threshold, plan.repaired, plan.uniform
-    known = residents.since, added, removed, noise, residents.nodes
-    tree = starts, old, parent, first, code, ends, released, measure, held, projected, score
-    for level, stop in walk_down(plan, starts, parent, first, old, code, measure, (ends, released)):
-        size = privtree.descend(level, stop, *decided_by, *known, *tree)
-        if size < 0:
-            # The same noise and more: the decisions so far come out the same.
-            return _grow(plan, residents, added, removed, step, key, 4 * capacity, noise)
-    size = int(starts[-1])
-    visit = StepTree(
-        starts,
-        parent[:size],
-        first[:size],
-        code[:size],
-        old[:size],
-        released[:size],
-        measure[:size],
-        held[:size],
-        projected[:size],
-        np.empty(0, np.int64),
-    )
-    return visit, SplitScores(score[:size], ends[:size])
+    known = kept.nodes[kept.root]
+    root = {name: known[name] for name in ("released", "measure")}
+    root |= {"origin": kept.root, "ends": (0, added.size, 0, removed.size)}
+    capacity, tree, noise = expected + expected // SPARE + MIN_CAPACITY, None, np.empty(0, np.int64)
+    while tree is None:
+        drawn, noise = noise, np.empty(capacity, np.int64)
+        # The same noise and more: the decisions so far come out the same.
+        noise[: drawn.size] = drawn
+        sampler.fill(noise[drawn.size :], plan.split_law, key, StreamId(Purpose.SPLIT, number=step), drawn.size)
+        given = *decided_by, kept.since, added, removed, noise, kept.nodes
+        tree = grow(plan, capacity, DESCENT, root, privtree.descend, *given)
+        capacity *= 4
+    return tree
 
 
-def route_strays(plan: CellParameters, visit: StepTree, ends: Integers, leaves: Integers, net: Integers) -> None:
+def counted_leaves(plan: CellParameters, tree: Tree) -> tuple[Tree, Integers]:
+    """The tree with its leaves listed, and the batch's additions less removals in each of them."""
+    leaves: Integers = np.empty(tree.first.size, np.int64)
+    net: Integers = np.empty_like(leaves)
+    count = privtree.collect_leaves(tree.first, tree.measure, tree.ends, leaves, net)
+    tree = tree.having(leaves=leaves[:count])
+    if not plan.uniform:
+        _route_strays(plan, tree, net)
+    return tree, net[:count]
+
+
+def _route_strays(plan: CellParameters, tree: Tree, net: Integers) -> None:
     """Count what lies in a leaf without any of the domain in a leaf of its nearest sibling that has some.
 
     Such a point lies on the domain's border, or within a network's tolerance of it.  Where it is counted follows from
     the released tree and the point alone, so an event still enters one counter.
     """
-    strays = (ends[:, 1] - ends[:, 0]) - (ends[:, 3] - ends[:, 2])
-    barren = (visit.first < 0) & (visit.measure <= 0.0) & (strays != 0)
+    strays = np.diff(tree.ends[:, :2])[:, 0] - np.diff(tree.ends[:, 2:])[:, 0]
+    barren = (tree.first < 0) & (tree.measure <= 0.0) & (strays != 0)
     for node in np.flatnonzero(barren).tolist():
-        begin, at = int(visit.first[visit.parent[node]]), node
+        begin, at = int(tree.first[tree.parent[node]]), node
         while begin >= 0:
-            family = np.flatnonzero(visit.measure[begin : begin + plan.fan_out] > 0.0) + begin
+            family = np.flatnonzero(tree.measure[begin : begin + plan.fan_out] > 0.0) + begin
             at = int(family[np.abs(family - at).argmin()])
-            begin = int(visit.first[at])
-        net[np.searchsorted(leaves, at)] += strays[node]
+            begin = int(tree.first[at])
+        net[np.searchsorted(tree.leaves, at)] += strays[node]
 
 
-def _settle(
-    plan: CellParameters, residents: TreeVersion, visit: StepTree, leaves: Integers, step: int, key: Key
-) -> TreeVersion:
+def _settle(plan: CellParameters, kept: TreeVersion, tree: Tree, step: int, key: Key) -> TreeVersion:
     """Counters with open noise at nodes that are no leaves now take it back (``docs/phdstream.md``)."""
-    residents = residents.roomy(visit.first.size)
-    nodes, state = residents.nodes[: residents.stop], residents.state[: residents.stop]
+    kept = kept.roomy(tree.first.size)
+    nodes, state = kept.nodes[: kept.stop], kept.state[: kept.stop]
     left = state[:, 0] > 0
-    origin = visit.origin[leaves]
+    origin = tree.origin[tree.leaves]
     left[origin[origin >= 0]] = False
     settled = np.flatnonzero(left)
     noise = sampler.draws(settled.size, plan.cell_law, key, StreamId(Purpose.CELL, level=1, number=step))
@@ -243,15 +236,9 @@ def _settle(
     increments = plan.counter.settle(rows, noise)
     state[settled] = rows
     first, released = (np.ascontiguousarray(nodes[name]) for name in ("first", "released"))
+    scratch = np.empty_like(released)
     tree_maps.settle_residents(
-        settled,
-        increments,
-        plan.fan_out,
-        np.empty_like(released),
-        first,
-        released,
-        visit.origin,
-        visit.released,
+        settled, increments, plan.fan_out, scratch, first, released, tree.origin, tree.released
     )
     nodes["released"] = released
-    return residents
+    return kept

@@ -127,12 +127,7 @@ def as_corners(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
     return lower, upper
 
 
-def draw_pieces(
-    cells: Integers,
-    weights: Floats,
-    counts: Integers,
-    generator: np.random.Generator,
-) -> Integers:
+def draw_pieces(cells: Integers, weights: Floats, counts: Integers, generator: np.random.Generator) -> Integers:
     """For each cell in turn, ``counts`` of its pieces, drawn in proportion to their weights.
 
     Parameters
@@ -172,12 +167,7 @@ def draw_pieces(
     return chosen
 
 
-def keep_in_cells(
-    points: Floats,
-    lower: Floats,
-    upper: Floats,
-    last: Floats,
-) -> Floats:
+def keep_in_cells(points: Floats, lower: Floats, upper: Floats, last: Floats) -> Floats:
     """Points moved by rounding across a border of their half-open cell, moved back.
 
     Parameters

@@ -1,217 +1,291 @@
-"""What a step releases: cells with counts, from which points are drawn and boxes are counted."""
+"""One tree of cells as columns: what a step cuts and counts in, what it releases, what the next one begins with.
+
+Cells stand breadth first and the parts of a cell side by side, so which cells are cut says everything about a tree's
+shape.  Between two steps trees are versions in shared memory: a step appends what it visited and no more.  A node
+never changes once it is written; those of a later version point back to children that it did not visit.  Full arrays
+are packed: written again without the nodes that no version needs.
+"""
 
 from __future__ import annotations
 
-import contextlib
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fastdp.arrays.column import entry_at
 from fastdp.arrays.kinds import Floats, Integers
-from fastdp.errors import DataError, StateError
-from fastdp.randomness.key import Key
-from fastdp.releases.error_bars import MODEL_WIDTH, wider_quantile
-from fastdp.releases.intervals import checked_confidence
-from fastdp.spatial.cell_parameters import CellParameters
-from fastdp.spatial.cells import StepTree, tree_cells
-from fastdp.spatial.checks import as_points, axes_of
-from fastdp.spatial.domain import Box, Domain
-from fastdp_kernels import cell_sampling, tree_queries
+from fastdp.counters.counter import check_rows
+from fastdp.spatial.cells import CellParameters, measures
+from fastdp.state import codec
+from fastdp.state.codec import expect
+from fastdp_kernels import cell_codes, tree_maps
 
-#: Points of 8 bytes and more; NumPy refuses the sizes of longer arrays in other words.
-MAX_POINTS = 2.0**48
+#: Packed trees have room for so many times their nodes.
+ROOM = 3
+#: A tree's counts stay below this, or sums of them leave 64 bits.
+MAX_COUNT = 2**62
+#: A node of a version: what a step reads of it lies together.
+NODE = np.dtype([("first", np.int64), ("released", np.int64), ("split", np.int64), ("measure", np.float64)])
+#: Columns, beside which cells are cut, of a released tree in a state file, of one that was counted, and of one kept.
+RELEASED = ("released", "measure", "held", "projected")
+COUNTED = (*RELEASED, "weight", "variance", "rate")
+KEPT = ("released", "measure", "split", "state")
+_REALS = frozenset({"measure", "held", "projected", "variance", "rate"})
+_NONE: Integers = np.empty(0, np.int64)
+_NO_REALS: Floats = np.empty(0)
 
 
-class ReleasedTree:
-    """A private decomposition: disjoint cells that cover the domain, each with a count.
+def _none() -> Integers:
+    return _NONE
 
-    All of it is released, so that whatever is computed from it costs no privacy.
+
+def _no_reals() -> Floats:
+    return _NO_REALS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """A tree of cells; a column is empty where it says nothing.
 
     Attributes
     ----------
-    lower, upper : float64[n, d]
-        The cells (leaves of the tree), in the units of the points.
-    counts : float64[n]
-        Their counts, 0 or more; they sum to :attr:`total`.
-    depths : int64[n]
-        How often each cell was cut.
-
-    ``variance`` is that of a cell's noise, for intervals.
+    starts : int64[max_depth + 2]
+        First node of each depth.
+    parent, first, code, origin : int64[v]
+        Parent, first child (-1 for a leaf), path code, node of the tree before the step (-1 if new).
+    released : int64[v]
+        Sum of all counter increments at the node and below it.
+    measure, held, projected : float64[v]
+        Measure of the domain inside the cell, G and s+ (the estimates, where only counts are made).
+    leaves : int64[l]
+        The leaves with a measure above 0.
+    weight, variance, rate : int64[v], float64[v], float64[v]
+        Of trees that follow counts: variance of the noise counted at a node and below and of that in G, in units of
+        one count's, and growth per step by the last count.
+    split : int64[v]
+        Of trees between two steps: last step that split the node, -1 if none did.
+    state : int64[v, width]
+        The nodes' counters there.  Secret.
+    score : int64[v]
+        The score of each visited node, in units of 1 / K, before the floor.  Secret: never kept.
+    ends : int64[v, 4]
+        Ranges of the sorted additions and removals that lie in the node.  Secret: never kept.
     """
 
-    def __init__(self, plan: CellParameters, visit: StepTree, variance: float | None = None) -> None:
-        self._fan_out = plan.fan_out
-        self._domain = plan.domain
-        self._first = visit.first
-        self._starts = visit.starts
-        self._counts = visit.projected
-        self._leaves = visit.leaves
-        self._variance = variance
-        self._lower, self._upper = tree_cells(plan, visit)
-        self.lower, self.upper = self._lower[self._leaves], self._upper[self._leaves]
-        self.counts: Floats = self._counts[self._leaves]
-        self.depths: Integers = visit.depth[self._leaves]
-        for array in (self.lower, self.upper, self.counts, self.depths):
-            array.flags.writeable = False
+    starts: Integers = field(default_factory=_none)
+    parent: Integers = field(default_factory=_none)
+    first: Integers
+    code: Integers = field(default_factory=_none)
+    origin: Integers = field(default_factory=_none)
+    released: Integers
+    measure: Floats
+    held: Floats = field(default_factory=_no_reals)
+    projected: Floats = field(default_factory=_no_reals)
+    leaves: Integers = field(default_factory=_none)
+    weight: Integers = field(default_factory=_none)
+    variance: Floats = field(default_factory=_no_reals)
+    rate: Floats = field(default_factory=_no_reals)
+    split: Integers = field(default_factory=_none)
+    state: Integers = field(default_factory=_none, repr=False)
+    score: Integers = field(default_factory=_none, repr=False)
+    ends: Integers = field(default_factory=_none, repr=False)
 
     @property
-    def domain(self) -> Domain:
-        """The region that the cells cover."""
-        return self._domain
+    def depth(self) -> Integers:
+        """Depth of each node: int64[v]."""
+        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
+
+    def having(self, **columns: NDArray[Any]) -> Tree:
+        """The tree with these columns in place of its own."""
+        # dataclasses.replace takes nearly a tenth of a small step, which would call it four times.
+        tree = object.__new__(Tree)
+        tree.__dict__.update(self.__dict__, **columns)
+        return tree
 
     @property
-    def n_leaves(self) -> int:
-        """Cells."""
-        return self.counts.size
+    def shown(self) -> Tree:
+        """The tree without what its decisions were made from."""
+        return self.having(score=_NONE, ends=_NONE)
+
+    def bounds(self, plan: CellParameters) -> tuple[Floats, Floats]:
+        """Bounds of all nodes, lower and upper float64[v, d]."""
+        shape, corners = (self.first.size, plan.domain.dim), (plan.domain.lower, plan.domain.upper)
+        index, lower, upper = np.empty(shape, np.int64), np.empty(shape), np.empty(shape)
+        cell_codes.decode_tree(self.starts, self.parent, self.first, *corners, plan.fan_out, index, lower, upper)
+        return lower, upper
+
+
+#: A tree of which nothing is known, to which a step adds its columns.
+BLANK = Tree(first=_NONE, released=_NONE, measure=_NO_REALS)
+
+
+def columns_of(names: tuple[str, ...], capacity: int) -> dict[str, Any]:
+    """Columns with room for so many nodes, not filled."""
+    return {
+        name: np.empty((capacity, 4) if name == "ends" else capacity, np.float64 if name in _REALS else np.int64)
+        for name in names
+    }
+
+
+@dataclass(frozen=True)
+class TreeVersion:
+    """One step's tree within arrays that the next step's shares.
+
+    Attributes
+    ----------
+    fan_out : int
+        Children of a node.
+    nodes : NODE[r]
+        With room behind ``stop``.
+    state : int64[r, width]
+        The nodes' counters.
+    root, stop : int
+        The root, and the end of what this version and those before it have written.  Packed trees have root 0.
+    since : int
+        Nodes that no step since this one has split have lost their children.
+    open_ends : dict of int
+        Ends of versions behind which nothing was written yet; shared by all versions in these arrays.
+    """
+
+    fan_out: int
+    nodes: NDArray[np.void]
+    state: Integers
+    root: int
+    stop: int
+    since: int
+    open_ends: dict[int, None]
+
+    @classmethod
+    def of(cls, fan_out: int, tree: Tree) -> TreeVersion:
+        """The first version."""
+        nodes = np.empty(tree.first.size, NODE)
+        for name in NODE.names or ():
+            nodes[name] = getattr(tree, name)
+        return cls(fan_out, nodes, tree.state, 0, nodes.size, -1, {})
 
     @property
-    def total(self) -> float:
-        """Estimated number of points in the domain."""
-        return float(self._counts[0])
+    def tree(self) -> Tree:
+        """The nodes that are kept, breadth first."""
+        packed = self if self.root == 0 else self.packed()
+        nodes = packed.nodes[: packed.stop]
+        columns = {name: np.ascontiguousarray(nodes[name]) for name in NODE.names or ()}
+        return Tree(**columns, state=packed.state[: packed.stop])
 
-    def __repr__(self) -> str:
-        return f"ReleasedTree({self.n_leaves} cells, total {self.total:g})"
+    @property
+    def has_room(self) -> bool:
+        """Whether the next step can append as many nodes as this one's."""
+        return self.nodes.size >= 2 * self.stop - self.root
 
-    def sample(self, generator: np.random.Generator | int | None = None) -> Floats:
-        """Synthetic points, uniform in the domain's part of each cell (Eq. 5).
+    def roomy(self, more: int) -> TreeVersion:
+        """The same version in arrays of its own, with room for so many nodes."""
+        return self._copied(self.nodes, slice(self.stop), self.stop, self.stop + more)
 
-        Parameters
-        ----------
-        generator : numpy Generator or seed, optional
-            Source of randomness; no secret, the cells and counts are released anyway.
+    def packed(self) -> TreeVersion:
+        """The same tree without the nodes that were left."""
+        packed, origin = np.empty(self.stop, NODE), np.empty(self.stop, np.int64)
+        count = tree_maps.pack_kept(self.root, self.since, self.fan_out, self.nodes, origin, packed)
+        return replace(self, root=0)._copied(packed, origin[:count], count, ROOM * count)
 
-        Returns
-        -------
-        float64[N, d]
-            Points, cell by cell.  Each count is rounded up with the probability of its fraction, so that N is
-            unbiased for :attr:`total`; the paper's ceiling adds half a point a cell.
+    def _copied(self, nodes: NDArray[np.void], rows: Integers | slice, count: int, room: int) -> TreeVersion:
+        """So many nodes, with these rows of the counters, at the beginning of new arrays."""
+        new, state = np.empty(room, NODE), np.empty((room, self.state.shape[1]), np.int64)
+        new[:count], state[:count] = nodes[:count], self.state[rows]
+        return replace(self, nodes=new, state=state, stop=count, open_ends={count: None})
 
-        Raises
-        ------
-        StateError
-            If so many points do not fit in memory: :meth:`count` draws none.
-        """
-        points = float(self.counts.sum())
-        if points <= MAX_POINTS:
-            source = np.random.default_rng(generator)
-            counts: Integers = np.empty(self.counts.size, np.int64)
-            cell_sampling.round_counts(self.counts, source.random(self.counts.size), counts)
-            with contextlib.suppress(MemoryError):
-                return self._domain.sample(self.lower, self.upper, counts, source)
-        raise StateError(f"{points:g} synthetic points do not fit in memory: expected count(), which draws none")
-
-    def count(self, lower: Any, upper: Any) -> Any:
-        """Counts of boxes, straight from the tree: the expectation of the number of sampled points.
-
-        Cells are half-open, so on a network a road along a box's upper side is not in the box.
-
-        Parameters
-        ----------
-        lower, upper : array-like, d numbers or q rows of d
-            Corners of one box, or of many.  Parts outside the domain count nothing.
-
-        Returns
-        -------
-        float, or float64[q]
-
-        Raises
-        ------
-        DataError
-            For corners that are not finite, not of d coordinates, or not equally many.
-        """
-        low, high, one = self._boxes(lower, upper)
-        out = np.empty(low.shape[0])
-        self._answer(low, high, out)
-        return float(out[0]) if one else out
-
-    def count_std_error(self, lower: Any, upper: Any) -> Any:
-        """Root mean square errors of :meth:`count` by a model: float, or float64[q].
-
-        Every cell in the box, or cut by it, has the noise of all its counts.  A cut cell is taken to hold its points,
-        and as many more as its noise may hide, anywhere.  What making counts consistent gains, and what rounding them
-        up to 0 moves, is left out.
-
-        Raises
-        ------
-        DataError
-            As :meth:`count`.
-        StateError
-            Where the noise of the counts is not stated.
-        """
-        if self._variance is None:
-            raise StateError("this tree does not state the noise of its counts: expected that of a PHDStream")
-        low, high, one = self._boxes(lower, upper)
-        sums, out = self._noise_sums, np.empty(low.shape[0])
-        query, leaf = self._whole_cells(low, high, sums, out, by_volume=False)
-        share = self._shares(low, high, query, leaf)
-        # Points crowd at the same sides of neighbouring cells: what cut cells hide adds up.
-        hidden = (self._counts[leaf] + np.sqrt(sums[leaf])) * np.sqrt(share * (1.0 - share))
-        out += np.bincount(query, sums[leaf] * share**2, minlength=out.size)
-        out += np.bincount(query, hidden, minlength=out.size) ** 2
-        errors: Floats = np.sqrt(out)
-        return float(errors[0]) if one else errors
-
-    def count_interval(self, lower: Any, upper: Any, confidence: float = 0.95) -> Any:
-        """Intervals for true counts of boxes, by the model of :meth:`count_std_error`: (low, high).
-
-        Two floats, or two float64[q]; not below 0, and the answer of :meth:`count` lies between them.
-        """
-        level, answer = checked_confidence(confidence), self.count(lower, upper)
-        half = MODEL_WIDTH * wider_quantile(level) * self.count_std_error(lower, upper)
-        return np.maximum(answer - half, 0.0), answer + half
-
-    @cached_property
-    def _noise_sums(self) -> Floats:
-        """Variance of the noise of each node's cells: float64[v]."""
-        sums: Floats = np.zeros(self._counts.size)
-        sums[self._leaves] = self._variance
-        for begin, end in zip(self._starts[-2::-1].tolist(), self._starts[:0:-1].tolist(), strict=True):
-            cut = begin + np.flatnonzero(self._first[begin:end] >= 0)
-            sums[cut] = sums[self._first[cut][:, None] + np.arange(self._fan_out)].sum(axis=1)
-        return sums
-
-    def _boxes(self, lower: Any, upper: Any) -> tuple[Floats, Floats, bool]:
-        """Checked boxes, and whether it is one."""
-        dim = self._domain.dim
-        axes, _ = axes_of(lower, "lower"), axes_of(upper, "upper")
-        one = axes == 0 or (axes == 1 and dim > 1)
-        low = as_points(np.reshape(lower, (1, -1)) if one else lower, "lower", dim)
-        high = as_points(np.reshape(upper, (1, -1)) if one else upper, "upper", dim)
-        if low.shape != high.shape:
-            raise DataError(f"upper has {high.shape[0]} rows: expected as many as lower, {low.shape[0]}")
-        if (low > high).any():
-            place = entry_at("lower, upper", (low > high).any(axis=1), "no box")
-            raise DataError(f"{place}; expected lower <= upper")
-        return low, high, one
-
-    def _answer(self, low: Floats, high: Floats, out: Floats) -> None:
-        query, leaf = self._whole_cells(low, high, self._counts, out, by_volume=isinstance(self._domain, Box))
-        if query.size:
-            inside = self._shares(low, high, query, leaf)
-            out += np.bincount(query, self._counts[leaf] * inside, minlength=out.size)
-
-    def _shares(self, low: Floats, high: Floats, query: Integers, leaf: Integers) -> Floats:
-        """How much of cut leaves lies in their boxes."""
-        corners = np.maximum(low[query], self._lower[leaf]), np.minimum(high[query], self._upper[leaf])
-        return self._domain.measure(*corners) / self._domain.measure(self._lower[leaf], self._upper[leaf])
-
-    def _whole_cells(
-        self, low: Floats, high: Floats, numbers: Floats, out: Floats, *, by_volume: bool
-    ) -> tuple[Integers, Integers]:
-        """Add up ``numbers`` of the cells in each box; returns query and leaf of those that are cut and not added."""
-        stack: Integers = np.empty(self._first.size + 1, np.int64)
-        tree, room = (self._fan_out, self._first, numbers, self._lower, self._upper), 0
-        while True:
-            query: Integers = np.empty(room, np.int64)
-            leaf: Integers = np.empty(room, np.int64)
-            listed = tree_queries.count_boxes(*tree, low, high, by_volume, stack, query, leaf, out)
-            if listed <= room:
-                return query, leaf
-            room = listed
+    def append(self, tree: Tree, rows: Integers, step: int, retention: int) -> TreeVersion:
+        """The version after a step that visited these nodes and left these rows of its leaves' counters."""
+        stop = self.stop + tree.first.size
+        # Where another version follows this one already, or there is no room, the new one has arrays of its own.
+        if self.nodes.size < stop or self.open_ends.pop(self.stop, self) is self:
+            return self.roomy(tree.first.size).append(tree, rows, step, retention)
+        tree_maps.append_visited(step, self.stop, tree.first, tree.origin, tree.released, tree.measure, self.nodes)
+        if self.state.shape[1]:
+            state, known = self.state[self.stop : stop], tree.origin >= 0
+            state[~known], state[known] = 0, self.state[tree.origin[known]]
+            state[tree.leaves] = rows
+        self.open_ends[stop] = None
+        return replace(self, root=self.stop, stop=stop, since=step - retention)
 
 
-def sampling_generator(key: Key, step: int) -> np.random.Generator:
-    """The generator of a step's synthetic points: a function of the key and the step."""
-    return np.random.Generator(np.random.SFC64(int.from_bytes(key.derive("synthetic points", step).reveal(), "big")))
+# State files: as few numbers as a tree follows from, checked before kernels see them.
+
+
+def describe_tree(tree: Tree, names: tuple[str, ...]) -> dict[str, Any]:
+    """These columns of a tree, and which cells are cut."""
+    cut = np.flatnonzero(tree.first >= 0)
+    return {"cut": codec.describe(cut), **{name: codec.describe(getattr(tree, name)) for name in names}}
+
+
+def restore_tree(described: dict[str, Any], names: tuple[str, ...], plan: CellParameters) -> Tree:
+    """The tree that was described; ValueError for one that no step can have left."""
+    kinds = {name: Floats if name in _REALS else Integers for name in names}
+    columns = {name: codec.restore(kind, described[name]) for name, kind in kinds.items()}
+    size = columns["released"].size
+    first, starts = shape(codec.restore(Integers, described["cut"]), size, plan)
+    for name, column in columns.items():
+        expect(column, np.empty((size, plan.counter.width) if name == "state" else size, column.dtype))
+        low, high = (-MAX_COUNT, MAX_COUNT) if name == "released" else (-np.inf, np.inf)
+        if name in ("measure", "weight", "variance"):
+            low = 0
+        if not (np.isfinite(column) & (column >= low) & (column <= high)).all():
+            raise ValueError("a tree with numbers out of range")
+    if "state" in columns:
+        check_rows(plan.counter, columns["state"])
+    parent, code = _paths(first, starts, plan)
+    _check_measures(columns["measure"], first, starts, code, plan)
+    leaves = np.flatnonzero((first < 0) & (columns["measure"] > 0.0))
+    return Tree(starts=starts, parent=parent, first=first, code=code, leaves=leaves, **columns)
+
+
+def _check_measures(measure: Floats, first: Integers, starts: Integers, code: Integers, plan: CellParameters) -> None:
+    """ValueError unless cells that are cut have a measure, as one of their parts has.
+
+    Parts may lose theirs to rounding, so the domain is asked before a tree is refused.
+    """
+    whole = first >= 0
+    whole[0] = True
+    if measure[whole].min() <= 0.0:
+        raise ValueError("a tree with numbers out of range")
+    barren = np.flatnonzero(~measure[1:].reshape(-1, plan.fan_out).any(axis=1))
+    for begin in (1 + plan.fan_out * barren).tolist():
+        depth = int(np.searchsorted(starts, begin, "right")) - 1
+        if measures(plan, code[begin : begin + plan.fan_out], depth).any():
+            raise ValueError("a tree with numbers out of range")
+
+
+def _paths(first: Integers, starts: Integers, plan: CellParameters) -> tuple[Integers, Integers]:
+    """Parent and path code of each node."""
+    parent: Integers = np.concatenate([[-1], np.repeat(np.flatnonzero(first >= 0), plan.fan_out)])
+    code: Integers = np.zeros(first.size, np.int64)
+    for begin, end in zip(starts[1:-1].tolist(), starts[2:].tolist(), strict=True):
+        level = np.arange(begin, end)
+        code[level] = code[parent[level]] * plan.fan_out + (level - 1) % plan.fan_out
+    return parent, code
+
+
+def shape(cut: Integers, size: int, plan: CellParameters) -> tuple[Integers, Integers]:
+    """First children of a tree's nodes and the first node of each depth, from the nodes that are cut."""
+    first: Integers = np.full(size, -1, np.int64)
+    if cut.ndim != 1 or size != 1 + cut.size * plan.fan_out or (np.diff(cut) <= 0).any():
+        raise ValueError("a tree of another shape")
+    children = 1 + plan.fan_out * np.arange(cut.size)
+    if cut.size and (cut[0] != 0 or (cut >= children).any()):
+        raise ValueError("a tree of another shape")
+    first[cut] = children
+    starts = [0, 1]
+    while starts[-1] < size:
+        inner = int(np.searchsorted(cut, starts[-1]))
+        starts.append(1 + plan.fan_out * inner)
+    if len(starts) > plan.max_depth + 2:
+        raise ValueError("a tree deeper than max_depth")
+    starts += [size] * (plan.max_depth + 2 - len(starts))
+    return first, np.array(starts, np.int64)
+
+
+def check_codes(codes: Integers, plan: CellParameters) -> None:
+    """ValueError for what is not the ascending codes of a batch."""
+    if codes.ndim != 1 or (np.diff(codes) < 0).any():
+        raise ValueError("codes out of order")
+    if codes.size and not 0 <= codes[0] <= codes[-1] < plan.fan_out**plan.max_depth:
+        raise ValueError("codes of no cell")

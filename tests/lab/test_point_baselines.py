@@ -69,7 +69,7 @@ def test_baseline_3_counts_in_fixed_cells(counter) -> None:
     stream = FixedTree(SQUARE, 0.8, counter, seed=5, max_depth=7)
     stream.advance(points(1500, 1))
     tree = stream.tree
-    exact = stream._state.visit.released[stream._state.visit.leaves].copy()
+    exact = stream._state.tree.released[stream._state.tree.leaves].copy()
     rule = Simple() if counter is None else counter
     state = np.zeros((tree.n_leaves, rule.width), np.int64)
     steps = [(points(1500, 1), points(0, 1)), *((points(300, 10 + t), points(200, 20 + t)) for t in range(1, 6))]
@@ -89,7 +89,7 @@ def test_baseline_3_counts_in_fixed_cells(counter) -> None:
             assert sum(held) == len(batch)
             exact += sign * np.array(held)
         assert np.array_equal(stream.tree.lower, tree.lower)
-        visit = stream._state.visit
+        visit = stream._state.tree
         assert np.array_equal(visit.released[visit.leaves], exact)
         assert stream.total == max(exact.sum(), 0)
     assert stream.guarantee.epsilon == 0.8

@@ -10,13 +10,12 @@ import pytest
 from benchmarks.audit import row_kernels
 from benchmarks.audit.parts import draw_noise
 from benchmarks.audit.splits import attack, splits
-from fastdp.counters.blocks import Simple
+from fastdp.counters.counter import Simple
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
-from fastdp.spatial.cell_parameters import make_plan
-from fastdp.spatial.cells import encode
+from fastdp.spatial.cells import encode, make_plan
 from fastdp_lab.audit.exact import split_plan
 from tests.oracles import binary_counter
 

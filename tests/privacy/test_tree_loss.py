@@ -30,9 +30,9 @@ phd_stream = partial(PHDStream, total_share=0.0)
 def advance(stream: PHDStream, added, removed=None) -> tree_loss.TreeLoss:
     """One step, and the loss of its decisions."""
     machine = stream._machine
-    following, evidence = machine.scored(stream._state, machine.read(added, removed), stream._key)
+    following, scored = machine.scored(stream._state, machine.read(added, removed), stream._key)
     stream._state = following
-    return tree_loss.tree_step_loss(stream._plan, following.visit, evidence)
+    return tree_loss.tree_step_loss(stream._plan, scored)
 
 
 @pytest.mark.parametrize("scale", [0.4, 3.0, 12.5, 1e6])
@@ -77,7 +77,7 @@ def decisions_probability(plan, residents, codes: list[int], tree: frozenset, de
 def test_the_loss_is_the_log_ratio_of_whole_trees() -> None:
     """All trees of depth 2: probabilities sum to 1, and the loss along a path is the ratio of two of them."""
     stream = phd_stream(Box(0, 1), 1.5, max_depth=2, seed=1, threshold=1.0)
-    plan, residents = stream._plan, stream._state.residents
+    plan, residents = stream._plan, stream._state.kept
     trees = [
         frozenset(),
         *(frozenset({(), *inner}) for r in range(3) for inner in itertools.combinations([(0,), (1,)], r)),
@@ -88,8 +88,8 @@ def test_the_loss_is_the_log_ratio_of_whole_trees() -> None:
     seen = set()
     for seed in range(60):
         codes = np.array([0, 0, 1, 3, 3, 3], np.int64)
-        _, visit, evidence = decomposition.take_step(plan, residents, codes, codes[:0], 0, Key.from_seed(seed))
-        loss = tree_loss.tree_step_loss(plan, visit, evidence)
+        _, _, visit = decomposition.take_step(plan, residents, codes, codes[:0], 0, Key.from_seed(seed))
+        loss = tree_loss.tree_step_loss(plan, visit)
         depth = visit.depth
         tree = frozenset(
             tuple(int(x) for x in np.binary_repr(int(c), int(k))) if k else ()

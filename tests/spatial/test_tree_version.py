@@ -8,10 +8,8 @@ import pytest
 from fastdp import PHDStream
 from fastdp.randomness.drawn_once import repeating
 from fastdp.spatial import Box
-from fastdp.spatial.cells import KeptTree, StepTree
-from fastdp.spatial.tree_version import ROOM, TreeVersion
+from fastdp.spatial.tree import ROOM, Tree, TreeVersion
 
-NONE = np.empty(0, np.int64)
 FAN_OUT = 3
 
 
@@ -22,7 +20,7 @@ class Node:
         self.released, self.split_at, self.state, self.children = released, split_at, state, children
 
 
-def listed(root: Node) -> KeptTree:
+def listed(root: Node) -> Tree:
     """Breadth first."""
     nodes = [root]
     first = []
@@ -32,10 +30,11 @@ def listed(root: Node) -> KeptTree:
     columns = [[node.released for node in nodes], [node.split_at for node in nodes]]
     released, split_at = (np.array(column, np.int64) for column in columns)
     state = np.array([[node.state] for node in nodes], np.int64)
-    return KeptTree(np.array(first, np.int64), released, split_at, released / 4.0, state)
+    columns = {"released": released, "split": split_at, "measure": released / 4.0, "state": state}
+    return Tree(first=np.array(first, np.int64), **columns)
 
 
-def random_visit(generator: np.random.Generator, version: TreeVersion, fan_out: int) -> StepTree:
+def random_visit(generator: np.random.Generator, version: TreeVersion, fan_out: int) -> Tree:
     """A tree whose cells are cut at random, with the kept nodes that it finds."""
     nodes, first, origin = version.nodes, [-1], [version.root]
     for i, o in enumerate(origin):
@@ -47,10 +46,10 @@ def random_visit(generator: np.random.Generator, version: TreeVersion, fan_out: 
     released = generator.integers(-50, 50, len(first))
     leaves = np.flatnonzero(np.array(first) < 0)
     arrays = [np.array(column, np.int64) for column in (first, origin)]
-    return StepTree(NONE, NONE, arrays[0], NONE, arrays[1], released, released / 4.0, NONE, NONE, leaves)
+    return Tree(first=arrays[0], origin=arrays[1], released=released, measure=released / 4.0, leaves=leaves)
 
 
-def followed(old: Node | None, visit: StepTree, rows: dict[int, int], i: int, step: int, retention: int) -> Node:
+def followed(old: Node | None, visit: Tree, rows: dict[int, int], i: int, step: int, retention: int) -> Node:
     """What is kept of the cell that was visited as number ``i``."""
     before = old.children if old is not None else []
     state = rows.get(i, old.state if old is not None else 0)
@@ -92,7 +91,7 @@ def test_a_version_holds_what_a_tree_built_again_holds(seed: int, retention: int
         history.append((naive, version))
     for tree, kept in history:
         wanted, found = listed(tree), kept.tree
-        for name in ("first", "released", "split_at", "measure", "state"):
+        for name in ("first", "released", "split", "measure", "state"):
             assert np.array_equal(getattr(found, name), getattr(wanted, name)), name
 
 
@@ -124,4 +123,4 @@ def test_room_is_used_again() -> None:
     for _ in range(120):
         stream.advance(generator.random((20, 2)), generator.random((20, 2)))
         most = max(most, stream.n_nodes)
-        assert stream._state.residents.nodes.size <= ROOM * most
+        assert stream._state.kept.nodes.size <= ROOM * most

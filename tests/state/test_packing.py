@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.errors import StateError
-from fastdp.spatial import Box, saved
+from fastdp.spatial import Box
+from fastdp.spatial.tree import KEPT, check_codes, describe_tree, shape
 from fastdp.state import codec
 
 
@@ -87,19 +88,19 @@ def plan_of(max_depth: int) -> Any:
 def test_codes_of_a_batch_ascend_within_the_domain() -> None:
     plan = plan_of(4)
     for right in ([], [0], [15], [3, 3, 9]):
-        saved.check_codes(np.array(right, np.int64), plan)
+        check_codes(np.array(right, np.int64), plan)
     for wrong in ([-1], [16], [4, 3], [0, 15, 14], [[1, 2]]):
         with pytest.raises(ValueError, match="codes"):
-            saved.check_codes(np.array(wrong, np.int64), plan)
+            check_codes(np.array(wrong, np.int64), plan)
 
 
 def test_trees_are_as_deep_as_the_plan_at_most() -> None:
     cut, size = np.array([0, 1, 3, 5]), 9
-    first, starts = saved.shape(cut, size, plan_of(4))
+    first, starts = shape(cut, size, plan_of(4))
     assert first.tolist() == [1, 3, -1, 5, -1, 7, -1, -1, -1]
     assert starts.tolist() == [0, 1, 3, 5, 7, 9]
     with pytest.raises(ValueError, match="deeper"):
-        saved.shape(cut, size, plan_of(3))
+        shape(cut, size, plan_of(3))
 
 
 def test_a_publisher_refuses_a_resident_tree_that_no_step_leaves() -> None:
@@ -108,8 +109,8 @@ def test_a_publisher_refuses_a_resident_tree_that_no_step_leaves() -> None:
     publisher.advance(np.linspace(0.0, 1.0, 50)[:, None])
     place = publisher._machine.pack(publisher._state)
     publisher._state = publisher._machine.unpack(place, publisher._key)
-    residents = publisher._state.residents.tree
-    wrong = replace(residents, released=residents.released + 2**62)
-    state = {**place["state"], "residents": codec.describe(wrong)}
+    kept = publisher._state.kept.tree
+    wrong = replace(kept, released=kept.released + 2**62)
+    state = {**place["state"], "kept": describe_tree(wrong, KEPT)}
     with pytest.raises(ValueError, match="out of range"):
         publisher._state = publisher._machine.unpack({**place, "state": state}, publisher._key)

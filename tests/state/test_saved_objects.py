@@ -28,7 +28,8 @@ from fastdp.local.encoding import KINDS
 from fastdp.local.tally import MECHANISMS
 from fastdp.perturbers import Hierarchy
 from fastdp.randomness.key import Binding
-from fastdp.spatial import decomposition, saved
+from fastdp.spatial import decomposition, tree
+from fastdp.spatial.tree import KEPT, describe_tree, restore_tree
 from fastdp.state import codec, journal, seal
 from fastdp.state.publisher import Publisher
 from fastdp.state.sealed_file import StateFile
@@ -477,29 +478,36 @@ def test_trees_that_no_step_makes_are_refused(cut: list[int], size: int) -> None
     """Before a kernel follows their children."""
     publisher = CASES["phdstream"].make()
     with pytest.raises(ValueError, match="tree"):
-        saved.shape(np.array(cut, np.int64), size, publisher._plan)
-    first, starts = saved.shape(np.array([0, 1, 4], np.int64), 7, publisher._plan)
+        tree.shape(np.array(cut, np.int64), size, publisher._plan)
+    first, starts = tree.shape(np.array([0, 1, 4], np.int64), 7, publisher._plan)
     assert first.tolist() == [1, 3, -1, -1, 5, -1, -1]
     assert starts.tolist() == [0, 1, 3, 5, 7, 7, 7, 7]
     deep = np.concatenate([[0], 1 + 2 * np.arange(7)])
     with pytest.raises(ValueError, match="deeper"):
-        saved.shape(deep, 1 + 2 * deep.size, publisher._plan)
+        tree.shape(deep, 1 + 2 * deep.size, publisher._plan)
 
 
-@pytest.mark.parametrize("name", ["first", "released", "measure", "state", "split_at"])
-def test_resident_trees_that_no_step_leaves_are_refused(name: str) -> None:
+def kept_again(kept, plan):
+    """Through the columns of a state file."""
+    return restore_tree(describe_tree(kept, KEPT), KEPT, plan)
+
+
+@pytest.mark.parametrize("name", ["cut", "released", "measure", "state", "split"])
+def test_kept_trees_that_no_step_leaves_are_refused(name: str) -> None:
     case = CASES["phdstream_tree"]
     publisher = case.make()
     case.run(publisher, case.calls[0])
-    residents = publisher._state.residents.tree
-    saved.check_residents(residents, publisher._plan)
-    array = getattr(residents, name)
-    wrongs = [array[:-1], array[:, None], array.astype(np.int32)]
-    if name == "first":
-        wrongs += [array + 1, np.where(array < 0, 10**6, array), np.maximum(array, 0)]
+    kept, plan = publisher._state.kept.tree, publisher._plan
+    described = describe_tree(kept, KEPT)
+    for again in (kept_again(kept, plan), restore_tree(described, KEPT, plan)):
+        assert all(np.array_equal(getattr(again, each), getattr(kept, each)) for each in ("first", *KEPT))
+    array = np.flatnonzero(kept.first >= 0) if name == "cut" else getattr(kept, name)
+    wrongs = [array[:-1], array[:, None]]
+    if name == "cut":
+        wrongs += [array + 1, array + 10**6, np.maximum(array, 1)]
     for wrong in wrongs:
         with pytest.raises(ValueError, match=r"shape|tree"):
-            saved.check_residents(dataclasses.replace(residents, **{name: wrong}), publisher._plan)
+            restore_tree({**described, name: codec.describe(wrong)}, KEPT, plan)
 
 
 def at_cut(name: str, calls: int):
@@ -611,13 +619,13 @@ def test_counters_end_where_their_words_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["phdstream", "phdstream_polygons", "phdstream_tree"])
 @pytest.mark.parametrize("part", ["all", "root", "cut", "family", "child", "counts", "rows"])
-def test_resident_trees_without_a_measure_are_refused(name: str, part: str) -> None:
+def test_kept_trees_without_a_measure_are_refused(name: str, part: str) -> None:
     """A point that strays is counted in a part of its cell that has some of the domain: there is one."""
     publisher = at_cut(name, 2)
-    residents, plan = publisher._state.residents.tree, publisher._plan
-    measure, released, state = (array.copy() for array in (residents.measure, residents.released, residents.state))
-    cut = int(np.flatnonzero(residents.first >= 0)[-1])
-    begin = int(residents.first[cut])
+    kept, plan = publisher._state.kept.tree, publisher._plan
+    measure, released, state = (array.copy() for array in (kept.measure, kept.released, kept.state))
+    cut = int(np.flatnonzero(kept.first >= 0)[-1])
+    begin = int(kept.first[cut])
     assert cut > 0
     if part == "counts":
         released[-1] = 2**62 + 1
@@ -628,18 +636,18 @@ def test_resident_trees_without_a_measure_are_refused(name: str, part: str) -> N
     else:
         places = {"all": slice(None), "root": 0, "cut": cut, "family": slice(begin, begin + plan.fan_out)}
         measure[places.get(part, begin)] = -1.0 if part == "child" else 0.0
-    saved.check_residents(residents, plan)
-    wrong = dataclasses.replace(residents, measure=measure, released=released, state=state)
+    kept_again(kept, plan)
+    wrong = dataclasses.replace(kept, measure=measure, released=released, state=state)
     with pytest.raises(ValueError, match="out of range"):
-        saved.check_residents(wrong, plan)
+        kept_again(wrong, plan)
 
 
 def test_parts_that_lost_their_measure_to_rounding_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The domain itself says so."""
     publisher = at_cut("phdstream_polygons", 2)
-    residents, plan = publisher._state.residents.tree, publisher._plan
-    begin = int(residents.first[np.flatnonzero(residents.first >= 0)[-1]])
-    measure = residents.measure.copy()
+    kept, plan = publisher._state.kept.tree, publisher._plan
+    begin = int(kept.first[np.flatnonzero(kept.first >= 0)[-1]])
+    measure = kept.measure.copy()
     measure[begin : begin + plan.fan_out] = 0.0
     asked = []
 
@@ -647,11 +655,11 @@ def test_parts_that_lost_their_measure_to_rounding_are_accepted(monkeypatch: pyt
         asked.append((codes.tolist(), depth))
         return np.zeros(codes.size)
 
-    monkeypatch.setattr(saved, "measures", nothing)
-    saved.check_residents(dataclasses.replace(residents, measure=measure), plan)
+    monkeypatch.setattr(tree, "measures", nothing)
+    kept_again(dataclasses.replace(kept, measure=measure), plan)
     [(codes, depth)] = asked
     found = decomposition.measures(plan, np.array(codes), depth)
-    assert np.array_equal(found, residents.measure[begin : begin + plan.fan_out]), "it is asked about these parts"
+    assert np.array_equal(found, kept.measure[begin : begin + plan.fan_out]), "it is asked about these parts"
 
 
 @pytest.mark.parametrize("points", [1e30, 1e13])
@@ -684,9 +692,9 @@ def _pace(**change):
     return lambda state: {"pace": dataclasses.replace(state.pace, **change)}
 
 
-def _grown(**change):
+def _counted(**change):
     return lambda state: {
-        "grown": dataclasses.replace(state.grown, **{n: f(getattr(state.grown, n)) for n, f in change.items()})
+        "counted": dataclasses.replace(state.counted, **{n: f(getattr(state.counted, n)) for n, f in change.items()})
     }
 
 
@@ -695,13 +703,13 @@ def _grown(**change):
     [
         lambda state: {"added": ()},
         lambda state: {"removed": state.removed[:1]},
-        lambda state: {"counted": 0},
-        lambda state: {"counted": state.n_steps + 1, "added": (), "removed": ()},
+        lambda state: {"last_count": 0},
+        lambda state: {"last_count": state.n_steps + 1, "added": (), "removed": ()},
         lambda state: {"added": (state.added[0][::-1], state.added[1])},
         lambda state: {"added": (state.added[0] + 2**6, state.added[1])},
         lambda state: {"removed": (state.removed[0] - 2**6, state.removed[1])},
-        lambda state: {"n_steps": 0, "grown": None},
-        lambda state: {"grown": None},
+        lambda state: {"n_steps": 0, "counted": None},
+        lambda state: {"counted": None},
         _pace(period=2),
         _pace(period=4),
         _pace(weight=1.5),
@@ -709,11 +717,11 @@ def _grown(**change):
         _pace(squares=-1.0),
         _pace(costs=np.zeros(4)),
         _pace(costs=np.full(3, np.inf)),
-        _grown(weight=lambda array: array[:-1]),
-        _grown(weight=lambda array: -array - 1),
-        _grown(variance=lambda array: array - 1e9),
-        _grown(rate=lambda array: array + np.nan),
-        _grown(visit=lambda visit: dataclasses.replace(visit, held=visit.held[:-1])),
+        _counted(weight=lambda array: array[:-1]),
+        _counted(weight=lambda array: -array - 1),
+        _counted(variance=lambda array: array - 1e9),
+        _counted(rate=lambda array: array + np.nan),
+        _counted(held=lambda array: array[:-1]),
     ],
 )
 def test_trees_that_no_count_leaves_are_refused(change) -> None:

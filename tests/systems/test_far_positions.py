@@ -79,7 +79,7 @@ def test_steps_of_adaptive_phdstream(monkeypatch: pytest.MonkeyPatch, anew: bool
     with record(monkeypatch) as drawn:
         stream.advance(POINTS)
         for step in FARTHEST[1:]:
-            stream._state = replace(stream._state, n_steps=step, counted=step, anew=anew)
+            stream._state = replace(stream._state, n_steps=step, last_count=step, anew=anew)
             stream.advance(POINTS, POINTS[:30])
     assert len(drawn.ranges) >= (1 + anew) * len(FARTHEST)
     assert not drawn.repeated

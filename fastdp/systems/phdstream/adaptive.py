@@ -16,28 +16,33 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.arrays.kinds import Integers
-from fastdp.counters.base import event_guarantee, noise_scale
-from fastdp.counters.blocks import Simple
+from fastdp.counters.counter import Simple, event_guarantee, noise_scale
 from fastdp.guarantee import Guarantee, parallel, sequential
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.releases.intervals import laplace_variance
-from fastdp.spatial import count_only, decomposition, saved
-from fastdp.spatial.cell_parameters import CellParameters, make_plan
-from fastdp.spatial.cells import StepTree
-from fastdp.spatial.count_only import CountedTree, CountParameters
-from fastdp.spatial.domain import Domain, Outside
-from fastdp.spatial.release_times import (
+from fastdp.spatial import count_only, decomposition
+from fastdp.spatial.cells import CellParameters, Domain, Outside, make_plan
+from fastdp.spatial.count_only import (
     FIRST_PERIOD,
     MAX_COARSE,
+    CountParameters,
     ReleaseSchedule,
     after_jump,
     check_pace,
     following_pace,
 )
-from fastdp.spatial.whole_count import WholeCount, WholeParameters, as_share, split
-from fastdp.state import codec
-from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher, for_events, in_halves
+from fastdp.spatial.tree import COUNTED, Tree, check_codes
+from fastdp.systems.phdstream.spatial_publisher import (
+    PointMachine,
+    SpatialPublisher,
+    WholeCount,
+    WholeParameters,
+    as_share,
+    for_events,
+    in_halves,
+    split,
+)
 
 #: Events wait for this many steps at most.
 MAX_PERIOD = 2**16
@@ -49,13 +54,13 @@ class AdaptiveState:
 
     Attributes
     ----------
-    n_steps, visit
+    n_steps, tree
         As :class:`fastdp.systems.phdstream.spatial_publisher.PointMachine` says.
-    grown : CountedTree or None
+    counted : Tree or None
         The tree at the last count.
     pace : ReleaseSchedule
         When to count next.
-    counted : int
+    last_count : int
         Steps up to the last count.
     added, removed : tuple of int64[n]
         Codes of the batches since.  Secret.
@@ -66,10 +71,10 @@ class AdaptiveState:
     """
 
     n_steps: int
-    visit: StepTree | None
-    grown: CountedTree | None
+    tree: Tree | None
+    counted: Tree | None
     pace: ReleaseSchedule
-    counted: int = 0
+    last_count: int = 0
     added: tuple[Integers, ...] = field(default=(), repr=False)
     removed: tuple[Integers, ...] = field(default=(), repr=False)
     anew: bool = False
@@ -86,6 +91,9 @@ class AdaptiveMachine(PointMachine):
     sensitivity, period, max_period, shrink, total_share
         As of :class:`AdaptivePHDStream`.
     """
+
+    #: What a step between two counts releases follows from the last count.
+    TREES: ClassVar[Any] = {"tree": (), "counted": COUNTED}
 
     sensitivity: int
     period: int | None
@@ -130,70 +138,63 @@ class AdaptiveMachine(PointMachine):
     def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key, chain: str) -> AdaptiveState:
         """Count, or forecast until the next count is due."""
         plan, now = self.counting, state.n_steps + 1
-        if state.grown is None:
-            _, visit, _ = decomposition.take_step(plan.cells, self.root, added, removed, 0, key)
-            grown = count_only.initial_tree(plan, visit)
-            whole, grown = self._count_whole(state, grown, added, removed, key)
-            anew = count_only.is_empty(plan, grown)
-            return AdaptiveState(now, grown.visit, grown, state.pace, now, anew=anew, chain=chain, whole=whole)
+        if state.counted is None:
+            _, tree, _ = decomposition.take_step(plan.cells, self.root, added, removed, 0, key)
+            tree = count_only.initial_tree(plan, tree)
+            whole, tree = self._count_whole(state, tree, added, removed, key)
+            anew = count_only.is_empty(plan, tree)
+            return AdaptiveState(now, tree, tree, state.pace, now, anew=anew, chain=chain, whole=whole)
         waiting = (*state.added, added), (*state.removed, removed)
-        elapsed = now - state.counted
+        elapsed = now - state.last_count
         if elapsed < state.pace.period:
-            missing = self._missing(state.whole, state.grown)
-            visit = count_only.forecast(plan, state.grown, state.pace, elapsed, missing)
-            return replace(state, n_steps=now, visit=visit, added=waiting[0], removed=waiting[1], chain=chain)
+            missing = self._missing(state.whole, state.counted)
+            tree = count_only.forecast(plan, state.counted, state.pace, elapsed, missing)
+            return replace(state, n_steps=now, tree=tree, added=waiting[0], removed=waiting[1], chain=chain)
         come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
         made = count_only.recount if state.anew else count_only.count
-        grown, growth = made(plan, state.grown, come, gone, now - 1, elapsed, key)
-        whole, grown = self._count_whole(state, grown, come, gone, key)
-        total = float(state.grown.visit.projected[0])
+        tree, growth = made(plan, state.counted, come, gone, now - 1, elapsed, key)
+        whole, tree = self._count_whole(state, tree, come, gone, key)
+        total = float(state.counted.projected[0])
         most = self.max_period if self.period is None else None
         pace = following_pace(state.pace, growth, total, now, plan.noise, most)
         anew = growth.coarse > MAX_COARSE
         if most is not None:
             pace, anew = after_jump(pace, anew, now)
-        return AdaptiveState(now, grown.visit, grown, pace, now, anew=anew, chain=chain, whole=whole)
+        return AdaptiveState(now, tree, tree, pace, now, anew=anew, chain=chain, whole=whole)
 
     def _count_whole(
-        self, state: AdaptiveState, grown: CountedTree, come: Integers, gone: Integers, key: Key
-    ) -> tuple[WholeCount | None, CountedTree]:
+        self, state: AdaptiveState, tree: Tree, come: Integers, gone: Integers, key: Key
+    ) -> tuple[WholeCount | None, Tree]:
         """Count the whole too, where that is asked for, and adjust the cells' counts to it."""
         if self.whole is None or state.whole is None:
-            return None, grown
+            return None, tree
         whole = self.whole.step(state.whole, come.size - gone.size, state.n_steps, key)
-        return whole, count_only.adjusted(self.counting, grown, self._missing(whole, grown))
+        return whole, count_only.adjusted(self.counting, tree, self._missing(whole, tree))
 
-    def _missing(self, whole: WholeCount | None, grown: CountedTree) -> float:
+    def _missing(self, whole: WholeCount | None, tree: Tree) -> float:
         if self.whole is None or whole is None:
             return 0.0
-        variance = self.counting.noise * float(grown.weight[0])
-        return self.whole.missing(whole, int(grown.visit.released[0]), variance)
-
-    def packed(self, state: AdaptiveState) -> dict[str, Any]:
-        """The state as JSON."""
-        # What a step between two counts releases follows from the last count.
-        plain = codec.describe(replace(state, visit=None, grown=None))
-        return {**plain, "grown": None if state.grown is None else saved.describe_grown(state.grown)}
+        variance = self.counting.noise * float(tree.weight[0])
+        return self.whole.missing(whole, int(tree.released[0]), variance)
 
     def unpacked(self, described: Any) -> AdaptiveState:
         """The state that was described."""
-        state: AdaptiveState = codec.restore(AdaptiveState, {**described, "visit": None, "grown": None})
+        state: AdaptiveState = super().unpacked(described)
         check_pace(state.pace, self.period, self.max_period)
-        started, elapsed = state.n_steps > 0, state.n_steps - state.counted
+        started, elapsed = state.n_steps > 0, state.n_steps - state.last_count
         if len(state.added) != elapsed or len(state.removed) != elapsed:
             raise ValueError("batches that do not wait")
-        if started != (state.counted > 0) or not 0 <= elapsed < state.pace.period:
+        if started != (state.last_count > 0) or not 0 <= elapsed < state.pace.period:
             raise ValueError("a count out of time")
         if self.whole is not None:
             self.whole.check(state.whole)
         for codes in (*state.added, *state.removed):
-            saved.check_codes(codes, self.plan)
-        if described["grown"] is None:
-            return state
-        grown = saved.restore_grown(described["grown"], self.plan)
-        missing = self._missing(state.whole, grown)
-        visit = count_only.forecast(self.counting, grown, state.pace, elapsed, missing) if elapsed else grown.visit
-        return replace(state, grown=grown, visit=visit)
+            check_codes(codes, self.plan)
+        if state.counted is None or not elapsed:
+            return replace(state, tree=state.counted)
+        missing = self._missing(state.whole, state.counted)
+        tree = count_only.forecast(self.counting, state.counted, state.pace, elapsed, missing)
+        return replace(state, tree=tree)
 
 
 class AdaptivePHDStream(SpatialPublisher):
@@ -300,7 +301,7 @@ class AdaptivePHDStream(SpatialPublisher):
     def next_count(self) -> int:
         """The step, counted from 1, in which cells are counted next: public, as it follows from past releases."""
         state = self._state
-        return state.counted + (state.pace.period if state.n_steps else 1)
+        return state.last_count + (state.pace.period if state.n_steps else 1)
 
     @property
     def guarantee(self) -> Guarantee:

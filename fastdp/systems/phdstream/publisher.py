@@ -13,20 +13,24 @@ from typing import Any, ClassVar, Literal
 
 from fastdp import validation
 from fastdp.arrays.kinds import Integers
-from fastdp.counters.base import Counter, counter_guarantee, event_guarantee
-from fastdp.counters.blocks import BinaryTree, Block, Simple
+from fastdp.counters.counter import BinaryTree, Block, Counter, Simple, counter_guarantee, event_guarantee
 from fastdp.guarantee import Guarantee, remainder, round_up, sequential
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import step_key
 from fastdp.releases.intervals import laplace_variance
-from fastdp.spatial import decomposition, saved
-from fastdp.spatial.cell_parameters import CellParameters, make_plan
-from fastdp.spatial.cells import KeptTree, SplitScores, StepTree
-from fastdp.spatial.domain import Domain, Outside
-from fastdp.spatial.tree_version import TreeVersion
-from fastdp.spatial.whole_count import MAX_COUNT, WholeCount, WholeParameters, as_share, split
-from fastdp.state import codec
-from fastdp.systems.phdstream.spatial_publisher import MAX_STEPS, PointMachine, SpatialPublisher, for_events
+from fastdp.spatial import decomposition
+from fastdp.spatial.cells import CellParameters, Domain, Outside, make_plan
+from fastdp.spatial.tree import KEPT, MAX_COUNT, RELEASED, Tree, TreeVersion
+from fastdp.systems.phdstream.spatial_publisher import (
+    MAX_STEPS,
+    PointMachine,
+    SpatialPublisher,
+    WholeCount,
+    WholeParameters,
+    as_share,
+    for_events,
+    split,
+)
 
 NAMED_COUNTERS: dict[str, Counter] = {"simple": Simple(), "block": Block(), "binary": BinaryTree(settles=True)}
 
@@ -48,9 +52,9 @@ class PHDState:
 
     Attributes
     ----------
-    n_steps, visit, chain
+    n_steps, tree, chain
         As :class:`fastdp.systems.phdstream.spatial_publisher.PointMachine` says.
-    residents : TreeVersion
+    kept : TreeVersion
         The tree that the next step begins with.
     whole : WholeCount or None
         The count of the whole, where there is one.
@@ -59,8 +63,8 @@ class PHDState:
     """
 
     n_steps: int
-    residents: TreeVersion
-    visit: StepTree | None = None
+    kept: TreeVersion
+    tree: Tree | None = None
     whole: WholeCount | None = None
     drawn: int = 0
     chain: str = field(default="", repr=False)
@@ -75,6 +79,8 @@ class PHDMachine(PointMachine):
     counter, sensitivity, threshold, score, retention, total_share
         As of :class:`PHDStream`.
     """
+
+    TREES: ClassVar[Any] = {"kept": KEPT, "tree": RELEASED}
 
     counter: Counter
     sensitivity: int
@@ -116,46 +122,40 @@ class PHDMachine(PointMachine):
 
     def decide(
         self, state: PHDState, added: Integers, removed: Integers, key: Key, chain: str
-    ) -> tuple[PHDState, SplitScores]:
-        """The state after a batch, and what its decisions were made from."""
-        expected = 0 if state.visit is None else state.visit.first.size
-        residents, visit, scores = decomposition.take_step(
-            self.plan, state.residents, added, removed, state.n_steps, key, expected
+    ) -> tuple[PHDState, Tree]:
+        """The state after a batch, and the tree with the scores of its decisions."""
+        expected = 0 if state.tree is None else state.tree.first.size
+        kept, tree, scored = decomposition.take_step(
+            self.plan, state.kept, added, removed, state.n_steps, key, expected
         )
         whole, drawn = state.whole, state.drawn
         if self.whole is not None and whole is not None:
             whole = self.whole.step(whole, added.size - removed.size, state.n_steps, key)
-            drawn += visit.leaves.size
+            drawn += tree.leaves.size
             variance = drawn * laplace_variance(self.plan.cell_law.scale)
-            missing = self.whole.missing(whole, int(visit.released[0]), variance)
-            visit = decomposition.adjusted(self.plan, visit, missing)
-        return PHDState(state.n_steps + 1, residents, visit, whole, drawn, chain), scores
+            missing = self.whole.missing(whole, int(tree.released[0]), variance)
+            tree = decomposition.adjusted(self.plan, tree, missing)
+        return PHDState(state.n_steps + 1, kept, tree, whole, drawn, chain), scored
 
-    def scored(self, state: PHDState, batch: Any, key: Key) -> tuple[PHDState, SplitScores]:
-        """What :meth:`step` leads to, and what its decisions were made from."""
+    def scored(self, state: PHDState, batch: Any, key: Key) -> tuple[PHDState, Tree]:
+        """What :meth:`step` leads to, and the tree with the scores of its decisions."""
         added, removed = batch
         own, chain = step_key(key, state.chain, state.n_steps, added, removed)
         return self.decide(state, added, removed, own, chain)
 
-    def packed(self, state: PHDState) -> dict[str, Any]:
+    def packed(self, state: Any) -> dict[str, Any]:
         """The state as JSON."""
-        plain = {"n_steps": state.n_steps, "drawn": state.drawn, "chain": state.chain}
-        trees = {"residents": codec.describe(state.residents.tree), "visit": saved.describe_visit(state.visit)}
-        return {**plain, **trees, "whole": codec.describe(state.whole)}
+        return super().packed(replace(state, kept=state.kept.tree))
 
     def unpacked(self, described: Any) -> PHDState:
         """The state that was described."""
-        tree = codec.restore(KeptTree, described["residents"])
-        saved.check_residents(tree, self.plan)
-        residents = TreeVersion.of(self.plan.fan_out, tree)
-        visit = saved.restore_visit(described["visit"], self.plan)
-        n_steps, drawn = codec.whole(described["n_steps"]), codec.whole(described["drawn"])
-        whole = codec.restore(WholeCount | None, described["whole"])
+        state: Any = super().unpacked(described)
         if self.whole is not None:
-            self.whole.check(whole)
-            if whole.steps != n_steps or not 0 <= drawn <= MAX_COUNT:
+            self.whole.check(state.whole)
+            if state.whole.steps != state.n_steps or not 0 <= state.drawn <= MAX_COUNT:
                 raise ValueError("a number of counts out of range")
-        return PHDState(n_steps, residents, visit, whole, drawn, str(described["chain"]))
+        following: PHDState = replace(state, kept=TreeVersion.of(self.plan.fan_out, state.kept))
+        return following
 
 
 class PHDStream(SpatialPublisher):
@@ -266,7 +266,7 @@ class PHDStream(SpatialPublisher):
     @property
     def n_nodes(self) -> int:
         """Cells in memory: those of the last release, and what ``retention`` keeps."""
-        return self._state.residents.tree.first.size
+        return self._state.kept.tree.first.size
 
     @property
     def guarantee(self) -> Guarantee:

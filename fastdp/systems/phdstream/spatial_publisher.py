@@ -1,43 +1,164 @@
-"""What the publishers of a changing set of points share: batches in, cells, counts and synthetic points out."""
+"""What the publishers of a changing set of points share: batches in, cells, counts and synthetic points out.
+
+A noisy count of all points may stand beside those of the cells.  The sum of the cells' counts has the noise of every
+cell; a count of the whole with a small share of epsilon has far less.  Both are unbiased and independent, so each has
+weight in proportion to the other's variance, and the difference goes to the counts in proportion to their variances:
+post-processing (``docs/phdstream.md``, "A count of the whole").
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, get_type_hints
 
+import numpy as np
+
 from fastdp import validation
 from fastdp.arrays.kinds import Floats, Integers
-from fastdp.counters.base import counter_guarantee, event_guarantee
-from fastdp.counters.blocks import Simple
+from fastdp.counters.counter import (
+    Block,
+    Counter,
+    Simple,
+    check_rows,
+    counter_guarantee,
+    event_guarantee,
+    noise_scale,
+)
 from fastdp.counters.running import COUNTERS
-from fastdp.errors import StateError
-from fastdp.guarantee import Guarantee, sequential
+from fastdp.errors import ParameterError, StateError
+from fastdp.guarantee import Guarantee, remainder, sequential
+from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import check_chain, step_key
-from fastdp.spatial import decomposition, saved
-from fastdp.spatial.cell_parameters import CellParameters
-from fastdp.spatial.cells import StepTree, encode
-from fastdp.spatial.checks import as_points, inside
-from fastdp.spatial.domain import Domain
-from fastdp.spatial.tree import ReleasedTree, sampling_generator
-from fastdp.spatial.tree_version import TreeVersion
+from fastdp.randomness.words import Purpose, StreamId
+from fastdp.releases.intervals import laplace_variance
+from fastdp.spatial import decomposition
+from fastdp.spatial.boxes import Box, as_points
+from fastdp.spatial.cells import CellParameters, Domain, encode, inside
+from fastdp.spatial.maps import Network, Polygons
+from fastdp.spatial.released_tree import ReleasedTree, sampling_generator
+from fastdp.spatial.tree import MAX_COUNT, RELEASED, Tree, TreeVersion, describe_tree, restore_tree
 from fastdp.state import codec
+from fastdp.state.codec import expect
 from fastdp.state.machine import Machine, Transition, parameters_of
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 
 #: Steps have 40 bits in the words' stream id.
 MAX_STEPS = 2**40
+#: Domains that a state file may name.
+DOMAINS = {kind.__name__: kind for kind in (Box, Polygons, Network)}
+#: Counts the whole.  That is active at every step, so Block is unbiased, with far less noise than Simple.
+COUNTER = Block(16)
+#: Level of the words' stream id; 0 is the cells' and 1 that of cells which settle.
+LEVEL = 2
+#: Largest share of epsilon, and largest scale of the noise.
+MAX_SHARE, MAX_SCALE = 0.5, 2**40
+
+
+def _row() -> Integers:
+    return np.zeros((1, COUNTER.width), np.int64)
+
+
+@dataclass(frozen=True)
+class WholeCount:
+    """What was counted of the whole.
+
+    Attributes
+    ----------
+    steps : int
+        How often.
+    released : int
+        The noisy count of all points.
+    row : int64[1, width]
+        The counter.  Secret.
+    """
+
+    steps: int = 0
+    released: int = 0
+    row: Integers = field(default_factory=_row, repr=False)
+
+
+def split(epsilon: float, share: float) -> tuple[float, float]:
+    """Epsilon of the count of the whole, and what is left for the cells; they never exceed ``epsilon`` together."""
+    total = share * epsilon
+    return total, remainder(epsilon, total)
+
+
+def as_share(share: object) -> float:
+    """A share from 0 to 1/2, or ParameterError."""
+    number = validation.real("total_share", share)
+    if not 0.0 <= number <= MAX_SHARE:
+        raise ParameterError(f"total_share = {validation.shown(share)}: expected from 0 to {MAX_SHARE}, such as 0.05")
+    return number
+
+
+@dataclass(frozen=True)
+class WholeParameters:
+    """What is fixed.
+
+    Attributes
+    ----------
+    epsilon : Fraction
+        For one event.
+    counter : Counter
+        Of the whole.
+    """
+
+    epsilon: Fraction
+    counter: Counter = COUNTER
+
+    @classmethod
+    def of_share(cls, epsilon: float, sensitivity: int, share: float) -> WholeParameters | None:
+        """For so many events of a person; None where no share is spent."""
+        if not share:
+            return None
+        made = cls(Fraction(split(epsilon, share)[0]) / sensitivity)
+        if not made.epsilon or noise_scale(made.counter, made.epsilon) > MAX_SCALE:
+            raise ParameterError("epsilon is too small: expected a noise scale of at most 2^40 points for the whole")
+        return made
+
+    @staticmethod
+    def guarantee(epsilon: float) -> Guarantee:
+        """Of all counts of the whole."""
+        return counter_guarantee(COUNTER, epsilon).of("count of the whole")
+
+    @cached_property
+    def law(self) -> sampler.Law:
+        """Of the counter's noise."""
+        return sampler.discrete_laplace_law(noise_scale(self.counter, self.epsilon))
+
+    def step(self, whole: WholeCount, net: int, step: int, key: Key) -> WholeCount:
+        """The count after so many additions less removals."""
+        row: Integers = whole.row.copy()
+        noise = sampler.draws(1, self.law, key, StreamId(Purpose.CELL, level=LEVEL, number=step))
+        return WholeCount(whole.steps + 1, whole.released + net + int(self.counter.step(row, noise)[0]), row)
+
+    def missing(self, whole: WholeCount, counted: int, variance: float) -> float:
+        """What least squares adds to the sum of the cells' counts, which has this variance, in points^2."""
+        own = laplace_variance(self.law.scale) * COUNTER.open_draws(whole.steps)
+        return (whole.released - counted) * (variance / (variance + own)) if variance > 0.0 else 0.0
+
+    def check(self, whole: WholeCount | None) -> None:
+        """ValueError for a count that no step leaves."""
+        if whole is None or abs(whole.released) > MAX_COUNT or not 0 <= whole.steps <= MAX_COUNT:
+            raise ValueError("a count of the whole out of range")
+        expect(whole.row, _row())
+        check_rows(self.counter, whole.row)
+        if whole.row[0, 0] != whole.steps % COUNTER.size:
+            raise ValueError("a counter of the whole out of step")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PointMachine(Machine[Any]):
     """A mechanism on batches of points; subclasses have a plan and take the steps.
 
-    A state has ``n_steps``, the number of batches consumed; ``visit``, the StepTree that the last step released (None
-    before the first); and ``chain``, what noise is bound to (:func:`fastdp.randomness.prefix.step_key`), secret.
+    A state has ``n_steps``, the number of batches consumed; ``tree``, which the last step released (None before the
+    first); and ``chain``, what noise is bound to (:func:`fastdp.randomness.prefix.step_key`), secret.
 
     Attributes
     ----------
@@ -45,7 +166,9 @@ class PointMachine(Machine[Any]):
         As of :class:`fastdp.PHDStream`.
     """
 
-    PARTS: ClassVar[codec.Parts] = {**COUNTERS, **saved.DOMAINS}
+    PARTS: ClassVar[codec.Parts] = {**COUNTERS, **DOMAINS}
+    #: Trees of a state, and the columns that a file has of each; none of those that follow from the others.
+    TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"tree": RELEASED}
 
     domain: Domain
     epsilon: float
@@ -77,13 +200,20 @@ class PointMachine(Machine[Any]):
 
     def packed(self, state: Any) -> dict[str, Any]:
         """The state as JSON."""
-        return {**codec.describe(replace(state, visit=None)), "visit": saved.describe_visit(state.visit)}
+        trees = {name: getattr(state, name) for name, columns in self.TREES.items() if columns}
+        described = {name: describe_tree(tree, self.TREES[name]) for name, tree in trees.items() if tree is not None}
+        return {**codec.describe(replace(state, **dict.fromkeys(self.TREES))), **described}
 
     def unpacked(self, described: Any) -> Any:
         """The state that was described, checked."""
         kind = get_type_hints(type(self).start)["return"]
-        visit = saved.restore_visit(described["visit"], self.plan)
-        return replace(codec.restore(kind, {**described, "visit": None}), visit=visit)
+        hints, found = get_type_hints(kind), {}
+        for name in (each.name for each in fields(kind)):
+            if name in self.TREES and described[name] is not None:
+                found[name] = restore_tree(described[name], self.TREES[name], self.plan)
+            else:
+                found[name] = codec.restore(hints[name], described[name])
+        return kind(**found)
 
     def read(self, *batch: Any) -> tuple[Integers, Integers]:
         """A batch as ascending codes of cells of the greatest depth."""
@@ -114,7 +244,7 @@ class PointMachine(Machine[Any]):
     def unpack(self, packed: dict[str, Any], key: Key) -> Any:
         """The state that was packed."""
         state = self.unpacked(packed["state"])
-        if state.n_steps < 0 or (state.visit is None) != (state.n_steps == 0):
+        if state.n_steps < 0 or (state.tree is None) != (state.n_steps == 0):
             raise ValueError("a release out of range")
         check_chain(state.chain)
         if state.n_steps != codec.whole(packed["n_seen"]):
@@ -145,7 +275,7 @@ class SpatialPublisher(Publisher[Any]):
     def _begin(self, machine: PointMachine, key: Key) -> None:
         super()._begin(machine, key)
         self.__dict__.update(parameters_of(machine))
-        self._made: tuple[StepTree, ReleasedTree] | None = None
+        self._made: tuple[Tree, ReleasedTree] | None = None
 
     @property
     def _plan(self) -> CellParameters:
@@ -160,20 +290,20 @@ class SpatialPublisher(Publisher[Any]):
     @property
     def tree(self) -> ReleasedTree:
         """The cells and counts released last; StateError before the first batch."""
-        visit = self._state.visit
-        if visit is None:
+        tree = self._state.tree
+        if tree is None:
             raise StateError("there is no tree yet: expected a step first")
-        # Made on demand, with the visit that it belongs to: a reader beside a step must not put an old one back.
+        # Made on demand, with the tree that it belongs to: a reader beside a step must not put an old one back.
         made = self._made
-        if made is None or made[0] is not visit:
-            made = self._made = (visit, ReleasedTree(self._plan, visit, self._variances()))
+        if made is None or made[0] is not tree:
+            made = self._made = (tree, ReleasedTree(self._plan, tree, self._variances()))
         return made[1]
 
     @property
     def total(self) -> float:
         """Estimated number of points now; 0 before the first batch."""
-        visit = self._state.visit
-        return 0.0 if visit is None else float(visit.projected[0])
+        tree = self._state.tree
+        return 0.0 if tree is None else float(tree.projected[0])
 
     @property
     @abstractmethod

@@ -21,8 +21,7 @@ from fastdp.errors import AccuracyWarning
 from fastdp.local.base import Mechanism
 from fastdp.local.laws import CONTEXT, BitLaw, Law, MixtureLaw, WindowLaw
 from fastdp.spatial import Box, decomposition
-from fastdp.spatial.cell_parameters import CellParameters, make_plan
-from fastdp.spatial.cells import encode
+from fastdp.spatial.cells import CellParameters, encode, make_plan
 from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_choice import CountedHoldout
@@ -253,7 +252,7 @@ def split_loss(plan: CellParameters, epsilon: float, points: tuple[Any, Any], ou
     Parameters
     ----------
     plan : CellParameters
-        Constants of the split tests (:func:`fastdp.spatial.cell_parameters.make_plan`).
+        Constants of the split tests (:func:`fastdp.spatial.cells.make_plan`).
     epsilon : float
         The claim for the decisions alone.
     points : pair of arrays
@@ -263,12 +262,12 @@ def split_loss(plan: CellParameters, epsilon: float, points: tuple[Any, Any], ou
     key : Key
         For the trees.
     """
-    residents = decomposition.root_only(plan)
+    kept = decomposition.root_only(plan)
     added, removed = (encode(plan, np.asarray(p, np.float64).reshape(-1, 1)) for p in points)
     worst, cases = 0.0, 0
     for step in range(outcomes):
-        _, visit, evidence = decomposition.take_step(plan, residents, added, removed, step, key)
-        loss = tree_step_loss(plan, visit, evidence)
+        _, _, tree = decomposition.take_step(plan, kept, added, removed, step, key)
+        loss = tree_step_loss(plan, tree)
         worst = max(worst, loss.worst)
         cases += 2 * loss.more.size
     return ExactLoss(epsilon, worst, cases)

@@ -15,16 +15,14 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.arrays.kinds import Integers
-from fastdp.counters.base import Counter, check_rows, counter_guarantee, event_guarantee, noise_scale
-from fastdp.counters.blocks import Simple
+from fastdp.counters.counter import Counter, Simple, check_rows, counter_guarantee, event_guarantee, noise_scale
 from fastdp.guarantee import Guarantee, parallel
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial import decomposition, saved
-from fastdp.spatial.cell_parameters import CellParameters, make_plan
-from fastdp.spatial.cells import StepTree
-from fastdp.spatial.domain import Domain, Outside
+from fastdp.spatial import decomposition
+from fastdp.spatial.cells import CellParameters, Domain, Outside, make_plan
+from fastdp.spatial.tree import Tree, check_codes
 from fastdp.state.codec import expect
 from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher, in_halves
 
@@ -41,7 +39,7 @@ class BaselineState:
     ----------
     n_steps : int
         Batches consumed.
-    visit : StepTree or None
+    tree : Tree or None
         What the last step released.
     added, removed : int64[n]
         Codes of all points so far, ascending, for the baseline that keeps them.  Secret.
@@ -52,7 +50,7 @@ class BaselineState:
     """
 
     n_steps: int = 0
-    visit: StepTree | None = None
+    tree: Tree | None = None
     added: Integers = field(default_factory=_none, repr=False)
     removed: Integers = field(default_factory=_none, repr=False)
     size: int = 0
@@ -86,7 +84,7 @@ class OfflineMachine(PointMachine):
         """Before the first batch."""
         return BaselineState()
 
-    def offline(self, added: Integers, removed: Integers, step: int, key: Key) -> StepTree:
+    def offline(self, added: Integers, removed: Integers, step: int, key: Key) -> Tree:
         """PrivTree and counts, from nothing."""
         return decomposition.take_step(self.plan, self.root, added, removed, step, key)[1]
 
@@ -101,14 +99,14 @@ class OnStreamMachine(OfflineMachine):
     def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
         """PrivTree on all points so far."""
         every = np.sort(np.concatenate([state.added, added])), np.sort(np.concatenate([state.removed, removed]))
-        visit = self.offline(*every, state.n_steps, key)
-        return BaselineState(state.n_steps + 1, visit, *every, chain=chain)
+        tree = self.offline(*every, state.n_steps, key)
+        return BaselineState(state.n_steps + 1, tree, *every, chain=chain)
 
     def unpacked(self, described: Any) -> BaselineState:
         """The state that was described."""
         state: BaselineState = super().unpacked(described)
         for codes in (state.added, state.removed):
-            saved.check_codes(codes, self.plan)
+            check_codes(codes, self.plan)
         return state
 
 
@@ -120,11 +118,11 @@ class OnBatchMachine(OfflineMachine):
 
     def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
         """PrivTree on the batch."""
-        visit = self.offline(added, removed, state.n_steps, key)
+        tree = self.offline(added, removed, state.n_steps, key)
         size = state.size + added.size - removed.size
-        total = float(visit.projected[0])
+        total = float(tree.projected[0])
         factor = max(size, 0) / total if total > 0.0 else 0.0
-        scaled = replace(visit, projected=visit.projected * factor)
+        scaled = replace(tree, projected=tree.projected * factor)
         return BaselineState(state.n_steps + 1, scaled, size=size, chain=chain)
 
 
@@ -148,30 +146,30 @@ class FixedTreeMachine(OfflineMachine):
 
     def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
         """Count in the first batch's cells."""
-        visit = state.visit
-        if visit is None:
+        tree = state.tree
+        if tree is None:
             first = self.offline(added, removed, 0, key)
             rows: Integers = np.zeros((first.leaves.size, self.counter.width), np.int64)
             return BaselineState(1, first, rows=rows, chain=chain)
-        widths = self.fan_out ** (self.max_depth - visit.depth[visit.leaves].astype(np.int64))
-        begins = visit.code[visit.leaves] * widths
+        widths = np.array([self.fan_out**k for k in range(self.max_depth, -1, -1)], np.int64)[tree.depth[tree.leaves]]
+        begins = tree.code[tree.leaves] * widths
         net = sum(
             sign * (np.searchsorted(codes, begins + widths) - np.searchsorted(codes, begins))
             for sign, codes in ((1, added), (-1, removed))
         )
-        noise = sampler.draws(visit.leaves.size, self.law, key, StreamId(Purpose.CELL, number=state.n_steps))
+        noise = sampler.draws(tree.leaves.size, self.law, key, StreamId(Purpose.CELL, number=state.n_steps))
         rows = state.rows.copy()
         increments = net + self.counter.step(rows, noise)
-        changed = {name: getattr(visit, name).copy() for name in ("released", "held", "projected")}
-        following = replace(visit, **changed)
+        changed = {name: getattr(tree, name).copy() for name in ("released", "held", "projected")}
+        following = replace(tree, **changed)
         decomposition.add_increments(self.fan_out, following, increments)
         return BaselineState(state.n_steps + 1, following, rows=rows, chain=chain)
 
     def unpacked(self, described: Any) -> BaselineState:
         """The state that was described."""
         state: BaselineState = super().unpacked(described)
-        if state.visit is not None:
-            expect(state.rows, np.empty((state.visit.leaves.size, self.counter.width), np.int64))
+        if state.tree is not None:
+            expect(state.rows, np.empty((state.tree.leaves.size, self.counter.width), np.int64))
             check_rows(self.counter, state.rows)
         return state
 

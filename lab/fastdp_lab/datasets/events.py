@@ -13,7 +13,7 @@ from fastdp import validation
 from fastdp.arrays.column import entry_at
 from fastdp.cli.point_files import Batch, cuts_of
 from fastdp.errors import DataError
-from fastdp.spatial.checks import as_corners, as_points
+from fastdp.spatial.boxes import as_corners, as_points
 
 
 @dataclass(frozen=True)

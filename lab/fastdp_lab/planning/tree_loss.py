@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.spatial.cell_parameters import CellParameters
-from fastdp.spatial.cells import SplitScores, StepTree
+from fastdp.spatial.cells import CellParameters
+from fastdp.spatial.tree import Tree
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -59,13 +59,13 @@ def log_at_most(excess: Integers, scale: float) -> Floats:
     return log_above(1 - excess, scale)
 
 
-def tree_step_loss(plan: CellParameters, visit: StepTree, evidence: SplitScores) -> TreeLoss:
+def tree_step_loss(plan: CellParameters, tree: Tree) -> TreeLoss:
     """The loss of all split decisions of one step, for one more or one fewer event at any leaf.
 
     Parameters
     ----------
-    plan, visit, evidence
-        From :func:`fastdp.spatial.decomposition.take_step`.
+    plan, tree
+        Of :func:`fastdp.spatial.decomposition.take_step`: the tree with the scores of its decisions.
 
     Returns
     -------
@@ -75,25 +75,25 @@ def tree_step_loss(plan: CellParameters, visit: StepTree, evidence: SplitScores)
     """
     floor = plan.threshold - plan.bias
     scale = float(plan.split_law.scale)
-    split = visit.first >= 0
-    decided = (visit.depth < plan.max_depth) & (visit.measure > 0.0)
+    split = tree.first >= 0
+    decided = (tree.depth < plan.max_depth) & (tree.measure > 0.0)
 
     def log_probability(score: Integers) -> Floats:
         excess = np.maximum(score, floor) - plan.threshold
         logs = np.where(split, log_above(excess, scale), log_at_most(excess, scale))
         return np.where(decided, logs, 0.0)
 
-    here = log_probability(evidence.score)
-    paths = [_along_paths(visit, here - log_probability(evidence.score + sign * plan.unit)) for sign in (1, -1)]
-    more, fewer = paths[0][visit.leaves], paths[1][visit.leaves]
+    here = log_probability(tree.score)
+    paths = [_along_paths(tree, here - log_probability(tree.score + sign * plan.unit)) for sign in (1, -1)]
+    more, fewer = paths[0][tree.leaves], paths[1][tree.leaves]
     if plan.repaired:
-        ends = evidence.ends[visit.leaves]
+        ends = tree.ends[tree.leaves]
         fewer = np.where(ends[:, 1] > ends[:, 0], fewer, np.nan)
     return TreeLoss(more, fewer)
 
 
-def _along_paths(visit: StepTree, losses: Floats) -> Floats:
+def _along_paths(tree: Tree, losses: Floats) -> Floats:
     sums = losses.copy()
-    for begin, end in zip(visit.starts[1:-1].tolist(), visit.starts[2:].tolist(), strict=True):
-        sums[begin:end] += sums[visit.parent[begin:end]]
+    for begin, end in zip(tree.starts[1:-1].tolist(), tree.starts[2:].tolist(), strict=True):
+        sums[begin:end] += sums[tree.parent[begin:end]]
     return sums

@@ -15,8 +15,7 @@ from fastdp import validation
 from fastdp.arrays.column import as_reals, entry_at, is_number
 from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import ParameterError
-from fastdp.spatial.box_index import BoxTree
-from fastdp.spatial.checks import as_boxes, as_corners, as_points
+from fastdp.spatial.boxes import BoxTree, as_boxes, as_corners, as_points
 from fastdp_kernels import box_queries
 from fastdp_lab.queries import metrics
 

@@ -19,7 +19,7 @@ from msgspec import Meta
 from fastdp import validation
 from fastdp.errors import DataError, ParameterError
 from fastdp.spatial import Box, Domain, Network
-from fastdp.spatial.domain_file import read_domain
+from fastdp.spatial.map_files import read_domain
 from fastdp_lab import datasets
 from fastdp_lab.datasets import SpatialStream, catalogue
 from fastdp_lab.datasets.files import CIRCLES, EARTH, NEW_YORK

@@ -12,8 +12,8 @@ from fastdp.counters import Simple
 from fastdp.errors import ParameterError, StateError
 from fastdp.randomness import sampler
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial import Box, count_only, release_times
-from fastdp.spatial.release_times import (
+from fastdp.spatial import Box, count_only
+from fastdp.spatial.count_only import (
     PROMPT_STEPS,
     Growth,
     ReleaseSchedule,
@@ -100,7 +100,7 @@ def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, option
         batch = added.tolist(), removed.tolist()
         expected = naive.step(*batch, later) if t else naive.begin(*batch, split, initial)
         assert stream.next_count == naive.since + naive.period + 1
-        visit = stream._state.visit
+        visit = stream._state.tree
         depths, codes = visit.depth[visit.leaves], visit.code[visit.leaves]
         ours = {
             tuple(int(code) // fan_out**k % fan_out for k in range(depth - 1, -1, -1)): value
@@ -127,7 +127,7 @@ def test_an_event_is_counted_once_whatever_becomes_of_its_cell() -> None:
         present += 60 - (0 if removed is None else 55)
         state = stream._state
         waiting = sum(map(len, state.added)) - sum(map(len, state.removed))
-        assert int(state.grown.visit.released[0]) + waiting == present
+        assert int(state.counted.released[0]) + waiting == present
         assert not state.added or stream.next_count > stream.n_steps
         held.append(len(state.added))
     assert min(held) == 0 < max(held) < 5
@@ -141,9 +141,9 @@ def test_what_is_released_between_counts_does_not_depend_on_the_batches() -> Non
         other.advance(np.concatenate([added, [[0.9, 0.9]]]) if t == 9 else added, removed)
         same = np.array_equal(one.tree.counts, other.tree.counts)
         assert same == (t < 12), "it comes in step 9 and is counted in step 12"
-    difference = other._state.grown.visit.released - one._state.grown.visit.released
+    difference = other._state.counted.released - one._state.counted.released
     assert sorted(set(difference.tolist())) == [0, 1], "one leaf and its ancestors, by 1, with the same noise"
-    assert one._state.grown.visit.first.tolist() == other._state.grown.visit.first.tolist()
+    assert one._state.counted.first.tolist() == other._state.counted.first.tolist()
 
 
 @pytest.mark.parametrize("size", [40_000, 300_000])
@@ -168,7 +168,7 @@ def test_cells_are_chosen_before_the_batch_is_looked_at() -> None:
         for added, removed in batches(5, 2, 4):
             stream.advance(added, removed)
         stream.advance(last)
-        cells.append(stream._state.visit.code.tolist())
+        cells.append(stream._state.tree.code.tolist())
     assert cells[0] == cells[1] == cells[2]
     assert len(cells[0]) > 9
 
@@ -192,9 +192,9 @@ def test_totals_are_unbiased() -> None:
         for added, removed in batches(7, 2, 3):
             stream.advance(added, removed)
             truth += len(added) - len(removed)
-        grown = stream._state.grown
-        totals.append(float(grown.visit.released[0]) - truth)
-        variances.append(float(grown.weight[0]) * stream._machine.counting.noise)
+        counted = stream._state.counted
+        totals.append(float(counted.released[0]) - truth)
+        variances.append(float(counted.weight[0]) * stream._machine.counting.noise)
     z = np.sum(totals) / math.sqrt(np.sum(variances))
     stat.accept(math.erfc(abs(z) / math.sqrt(2)))
     shifted = (np.sum(totals) + 300 * 0.03 * truth) / math.sqrt(np.sum(variances))
@@ -239,7 +239,7 @@ def test_the_order_within_a_batch_has_no_influence_and_the_seed_decides() -> Non
 def never_anew(patch: pytest.MonkeyPatch) -> None:
     """Nothing is coarse enough, nor empty."""
     patch.setattr(adaptive, "MAX_COARSE", 1.0)
-    patch.setattr(count_only, "is_empty", lambda plan, grown: False)
+    patch.setattr(count_only, "is_empty", lambda plan, counted: False)
 
 
 def test_it_finds_cells_where_the_first_batch_is_empty() -> None:
@@ -294,8 +294,8 @@ def test_the_noise_is_that_of_the_key_step_and_place() -> None:
         noise = np.empty(1, np.int64)
         sampler.fill(noise, law, keys[step], StreamId(Purpose.CELL, number=step))
         drawn.append(int(noise[0]))
-    grown = stream._state.grown
-    assert (grown.visit.released.tolist(), grown.weight.tolist()) == ([sum(drawn)], [4 + 1])
+    counted = stream._state.counted
+    assert (counted.released.tolist(), counted.weight.tolist()) == ([sum(drawn)], [4 + 1])
 
 
 def test_domains_of_any_shape() -> None:
@@ -490,7 +490,7 @@ def test_after_a_jump_every_batch_is_counted_for_a_while() -> None:
         for k, stream in enumerate((systems[0], systems[1], waiting)):
             with pytest.MonkeyPatch.context() as patch:
                 if stream is waiting:
-                    patch.setattr(release_times, "PROMPT_STEPS", 0)
+                    patch.setattr(count_only, "PROMPT_STEPS", 0)
                 stream.advance(made[t], made[t - 10] if t >= 10 else None)
             errors[k] += relative_error(truth, stream.count(queries.lower, queries.upper), len(present))
         calm.advance(made[t % 20], made[(t - 1) % 20] if t else None)
@@ -532,11 +532,11 @@ def test_how_cells_are_chosen_does_not_follow_from_what_waits() -> None:
             for stream in streams[1:]:
                 assert stream.next_count == streams[0].next_count == at + 1
                 assert np.array_equal(stream.tree.counts, streams[0].tree.counts)
-    without, fewer = plain.grown.visit, streams[2]._state.grown.visit
+    without, fewer = plain.counted, streams[2]._state.counted
     assert without.code.tolist() == fewer.code.tolist()
     assert sorted({*(without.released - fewer.released).tolist()}) == [0, 1]
     assert int((without.released - fewer.released)[without.leaves].sum()) == 1
-    more = streams[1]._state.grown.visit
+    more = streams[1]._state.counted
     assert int(more.released[0]) != int(without.released[0])
 
 
@@ -545,7 +545,7 @@ def test_the_exact_loss_of_cells_planted_anew_is_half_of_epsilon(monkeypatch: py
 
     def watched(plan, *arguments):
         found = real(plan, *arguments)
-        losses.append(tree_step_loss(plan, *found[1:]).worst)
+        losses.append(tree_step_loss(plan, found[2]).worst)
         return found
 
     monkeypatch.setattr(count_only, "take_step", watched)

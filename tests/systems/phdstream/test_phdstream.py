@@ -22,8 +22,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
-from fastdp.spatial.cells import StepTree
-from fastdp.spatial.tree_version import TreeVersion
+from fastdp.spatial.tree import Tree, TreeVersion
 from fastdp.systems.phdstream import spatial_publisher
 from fastdp.systems.phdstream.publisher import PHDStream
 from fastdp_lab.baselines import FixedTree
@@ -146,7 +145,7 @@ def test_a_wrong_guess_of_the_size_changes_nothing(monkeypatch: pytest.MonkeyPat
         stream = make(max_depth=12, epsilon=4.0)
         for added, removed in batches(4, 2, 1):
             stream.advance(added, removed)
-        trees.append(stream._state.visit)
+        trees.append(stream._state.tree)
     assert all(same_trees(tree, trees[0]) for tree in trees)
     assert trees[0].first.size > 60
 
@@ -156,11 +155,11 @@ def test_arrays_may_be_just_long_enough(max_depth: int, monkeypatch: pytest.Monk
     """Down to the last node, of the greatest depth and of a smaller one."""
     added, removed = batches(1, 2, 1)[0]
 
-    def visited(capacity: int) -> StepTree:
+    def visited(capacity: int) -> Tree:
         monkeypatch.setattr(decomposition, "MIN_CAPACITY", capacity)
         stream = make(max_depth=max_depth, epsilon=4.0)
         stream.advance(added, removed)
-        return stream._state.visit
+        return stream._state.tree
 
     tree = visited(10_000)
     assert tree.first.size > 8
@@ -168,7 +167,7 @@ def test_arrays_may_be_just_long_enough(max_depth: int, monkeypatch: pytest.Monk
         assert same_trees(visited(capacity), tree)
 
 
-def same_trees(one: StepTree, two: StepTree) -> bool:
+def same_trees(one: Tree, two: Tree) -> bool:
     """Whether all numbers are the same."""
     return all(np.array_equal(getattr(one, field.name), getattr(two, field.name)) for field in fields(one))
 
@@ -183,7 +182,7 @@ def test_the_order_within_a_batch_has_no_influence(order: list[int], seed: int) 
 
 def check_tree(stream, points: np.ndarray) -> None:
     """What is released after a step: counts that add up, cells that cover the square, points within it."""
-    visit, tree = stream._state.visit, stream.tree
+    visit, tree = stream._state.tree, stream.tree
     inner = np.flatnonzero(visit.first >= 0)
     sums = visit.projected[visit.first[inner]] + visit.projected[visit.first[inner] + 1]
     assert np.allclose(sums, visit.projected[inner], rtol=1e-12)
@@ -199,7 +198,7 @@ def test_the_released_tree_is_consistent(counter: str) -> None:
     stream = make(counter=counter, epsilon=0.3)
     for added, removed in batches(20, 2, 2):
         check_tree(stream, stream.step(added, removed))
-        visit = stream._state.visit
+        visit = stream._state.tree
         assert (visit.projected[1:] <= visit.projected[visit.parent[1:]]).all(), "s+ never rises, in floats too"
 
 
@@ -216,7 +215,7 @@ def test_totals_are_unbiased() -> None:
             stream.advance(added, removed)
             noises += stream.tree.n_leaves
             truth += len(added) - len(removed)
-        totals.append(float(stream._state.residents.tree.released[0]) - truth)
+        totals.append(float(stream._state.kept.tree.released[0]) - truth)
         variances.append(noises * 8.0)
     z = np.sum(totals) / math.sqrt(np.sum(variances))
     stat.accept(math.erfc(abs(z) / math.sqrt(2)))
@@ -237,17 +236,17 @@ def test_memory_is_bounded_over_ten_thousand_steps() -> None:
         gone = np.clip(generator.normal(old, 0.01, (12, 1)), 0, 1) if t >= 60 else None
         stream.advance(points, gone)
         sizes.append(stream.n_nodes)
-        visited.append(stream._state.visit.first.size)
+        visited.append(stream._state.tree.first.size)
     early, late = np.array(sizes[1000:2000]), np.array(sizes[9000:])
     assert late.max() < 4 * np.max(visited)
-    assert stream._state.residents.tree.state.shape == (stream.n_nodes, 2)
+    assert stream._state.kept.tree.state.shape == (stream.n_nodes, 2)
     # The released tree itself grows: the noise in cells where nothing is left adds up, as the square root of time.
     assert late.mean() / early.mean() < 1.5 * np.mean(visited[9000:]) / np.mean(visited[1000:2000])
     keeper = make(Box([0.0], [1.0]), 1.0, "block", max_depth=12, retention=10_000)
     generator = np.random.default_rng(4)
     for _ in range(1000):
         keeper.advance(np.clip(generator.normal(0.5, 0.2, (12, 1)), 0, 1))
-    assert keeper.n_nodes > 3 * keeper._state.visit.first.size, "without forgetting nodes pile up"
+    assert keeper.n_nodes > 3 * keeper._state.tree.first.size, "without forgetting nodes pile up"
 
 
 def test_events_of_one_person_share_epsilon() -> None:
@@ -367,11 +366,10 @@ def test_a_copy_has_noise_of_its_own_and_the_batch_leaves_no_secret() -> None:
     assert np.array_equal(twin.tree.counts, stream.tree.counts)
     twin.step(*second)
     stream.step(*second)
-    assert not np.array_equal(twin._state.visit.released, stream._state.visit.released)
+    assert not np.array_equal(twin._state.tree.released, stream._state.tree.released)
     with pytest.raises(StateError, match="cannot be pickled"):
         pickle.dumps(stream)
-    assert not hasattr(stream._state.visit, "score")
-    assert not hasattr(stream._state.visit, "ends")
+    assert stream._state.tree.score.size == stream._state.tree.ends.size == 0
     assert np.array_equal(stream.sample(), stream.sample())
 
 
@@ -459,7 +457,7 @@ class Slivers(Plain):
 
 def check_cells(stream, points: np.ndarray) -> None:
     """With next to no noise: each cell has the points in it, and the tree's arrays agree with each other."""
-    tree, visit = stream.tree, stream._state.visit
+    tree, visit = stream.tree, stream._state.tree
     inner = np.flatnonzero(visit.first >= 0)
     for j in range(stream.fan_out):
         child = visit.first[inner] + j

@@ -16,7 +16,7 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.randomness import sampler
 from fastdp.randomness.words import Purpose
 from fastdp.spatial import Box
-from fastdp.spatial.whole_count import LEVEL, WholeParameters
+from fastdp.systems.phdstream.spatial_publisher import LEVEL, WholeParameters
 from tests import stat
 from tests.noise import step_keys
 from tests.oracles import counts_alone, whole_count
@@ -40,7 +40,7 @@ def reference(stream: Any, kind: type[oracle.Stream]) -> oracle.Stream:
 
 def leaves(stream: Any) -> dict[tuple[int, ...], float]:
     """Released counts by path."""
-    visit, b = stream._state.visit, stream.fan_out
+    visit, b = stream._state.tree, stream.fan_out
     places = zip(visit.depth[visit.leaves].tolist(), visit.code[visit.leaves].tolist(), strict=True)
     paths = [tuple(code // b**k % b for k in range(depth - 1, -1, -1)) for depth, code in places]
     return dict(zip(paths, visit.projected[visit.leaves].tolist(), strict=True))
@@ -116,9 +116,9 @@ def test_totals_have_the_variance_of_the_best_mean() -> None:
         state, machine = stream._state, stream._machine
         cells = state.drawn * whole_count.laplace_variance(machine.plan.cell_law.scale)
         own = whole_count.laplace_variance(machine.whole.law.scale) * (1 + 4)
-        errors.append(float(state.visit.held[0]) - present(steps))
+        errors.append(float(state.tree.held[0]) - present(steps))
         variances.append(1.0 / (1.0 / cells + 1.0 / own))
-        plain.append(float(other._state.visit.held[0]) - present(steps))
+        plain.append(float(other._state.tree.held[0]) - present(steps))
     z = np.sum(errors) / math.sqrt(np.sum(variances))
     stat.accept(math.erfc(abs(z) / math.sqrt(2)))
     shifted = (np.sum(errors) + 200 * 0.7 * math.sqrt(variances[0])) / math.sqrt(np.sum(variances))
@@ -134,7 +134,7 @@ def test_every_event_is_counted_once(kind: Any) -> None:
     steps = batches(40, 2, 6)
     for number, (added, removed) in enumerate(steps, 1):
         stream.advance(added, removed)
-        counted = getattr(stream._state, "counted", number)
+        counted = getattr(stream._state, "last_count", number)
         assert stream._state.whole.released == present(steps[:counted])
 
 

@@ -201,7 +201,7 @@ def privtree(rng: Generator) -> Instance:
         with points.noted_steps() as steps:
             make(key=table.key).fit(x[0][0])
         points.decide(found, plan, 0, steps[0], code, event.effect)
-        found.add(KEY, StreamId(Purpose.CELL), points.leaf_of(plan, steps[0][0], code), -event.effect)
+        found.add(KEY, StreamId(Purpose.CELL), points.leaf_of(plan, steps[0], code), -event.effect)
 
     return Instance(make(key=KEY).guarantee.epsilon, publish, x, there, shifts)
 

@@ -22,9 +22,9 @@ from fastdp import AdaptivePHDStream, Key, PHDStream
 from fastdp.counters import BinaryTree, Block, Counter, Simple
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import count_only, decomposition
-from fastdp.spatial.cell_parameters import CellParameters
-from fastdp.spatial.cells import SplitScores, StepTree
-from fastdp.spatial.whole_count import LEVEL
+from fastdp.spatial.cells import CellParameters
+from fastdp.spatial.tree import Tree
+from fastdp.systems.phdstream.spatial_publisher import LEVEL
 from fastdp_lab.audit.couplings.check import KEY, Generator, Integers, Name, Outputs, Shifts, Table, name_of, reloaded
 from fastdp_lab.baselines.points import OfflineOnBatch
 from fastdp_lab.planning.tree_loss import log_above, log_at_most
@@ -130,8 +130,8 @@ def _as_method(counter: Counter, follow: Any, work: Any, state: Integers, noise:
 
 # Split decisions.
 
-#: Number of a step, its tree, and what its decisions were made from.
-Steps = dict[int, tuple[StepTree, SplitScores]]
+#: Number of a step, and its tree with the scores of its decisions.
+Steps = dict[int, Tree]
 
 
 @contextlib.contextmanager
@@ -140,9 +140,9 @@ def noted_steps() -> Iterator[Steps]:
     steps: Steps = {}
     real = decomposition.take_step
 
-    def noting(plan: CellParameters, residents: Any, added: Any, removed: Any, step: int, *others: Any) -> Any:
-        found = real(plan, residents, added, removed, step, *others)
-        steps[step] = found[1:]
+    def noting(plan: CellParameters, kept: Any, added: Any, removed: Any, step: int, *others: Any) -> Any:
+        found = real(plan, kept, added, removed, step, *others)
+        steps[step] = found[2]
         return found
 
     # Both modules have the function under a name of their own.
@@ -150,30 +150,27 @@ def noted_steps() -> Iterator[Steps]:
         yield steps
 
 
-def on_path(plan: CellParameters, visit: StepTree, code: int) -> NDArray[np.bool_]:
+def on_path(plan: CellParameters, tree: Tree, code: int) -> NDArray[np.bool_]:
     """Which nodes hold the event's cell of the greatest depth."""
-    widths = np.array([plan.fan_out ** (plan.max_depth - depth) for depth in visit.depth.tolist()], np.int64)
-    return np.asarray(visit.code == code // widths)
+    widths = np.array([plan.fan_out ** (plan.max_depth - depth) for depth in tree.depth.tolist()], np.int64)
+    return np.asarray(tree.code == code // widths)
 
 
-def leaf_of(plan: CellParameters, visit: StepTree, code: int) -> int:
+def leaf_of(plan: CellParameters, tree: Tree, code: int) -> int:
     """The place among the leaves of the one that counts the event."""
-    return int(np.flatnonzero(on_path(plan, visit, code)[visit.leaves])[0])
+    return int(np.flatnonzero(on_path(plan, tree, code)[tree.leaves])[0])
 
 
-def decide(
-    shifts: Shifts, plan: CellParameters, step: int, found: tuple[StepTree, SplitScores], code: int, more: int
-) -> None:
+def decide(shifts: Shifts, plan: CellParameters, step: int, tree: Tree, code: int, more: int) -> None:
     """Shift the draws of the decisions whose scores rise by ``more`` points, and add the cost of those decisions."""
-    visit, evidence = found
     floor, scale = plan.threshold - plan.bias, float(plan.split_law.scale)
-    moved = evidence.score + np.where(on_path(plan, visit, code), more * plan.unit, 0)
-    scores = before, after = np.maximum(evidence.score, floor), np.maximum(moved, floor)
-    made = visit.depth < plan.max_depth
+    moved = tree.score + np.where(on_path(plan, tree, code), more * plan.unit, 0)
+    scores = before, after = np.maximum(tree.score, floor), np.maximum(moved, floor)
+    made = tree.depth < plan.max_depth
     for node in np.flatnonzero(made & (before != after)).tolist():
         shifts.add(KEY, StreamId(Purpose.SPLIT, number=step), node, int(before[node] - after[node]))
     logs = [
-        np.where(visit.first >= 0, log_above(above, scale), log_at_most(above, scale))
+        np.where(tree.first >= 0, log_above(above, scale), log_at_most(above, scale))
         for above in (score - plan.threshold for score in scores)
     ]
     shifts.loss += abs(float((logs[0] - logs[1])[made].sum()))
@@ -199,13 +196,13 @@ def point_shifts(
     stream, states, steps = run(table, first, x)
     plan, number, later = stream._plan, event.batch, isinstance(stream, AdaptivePHDStream)
     if later:
-        number = next((n for n in range(number, len(x)) if states[n].counted == n + 1), -1)
+        number = next((n for n in range(number, len(x)) if states[n].last_count == n + 1), -1)
     if number < 0:
         return
     if number in steps and not (event.removal and (later or plan.repaired)):
         decide(shifts, plan, number, steps[number], code, event.effect)
     cells = StreamId(Purpose.CELL, number=number)
-    leaf = leaf_of(plan, states[number].visit, code)
+    leaf = leaf_of(plan, states[number].tree, code)
     events = {name_of(KEY, cells): (leaf, event.effect)}
     events[name_of(KEY, StreamId(Purpose.CELL, level=LEVEL, number=number))] = 0, event.effect
     if later:

@@ -1,24 +1,108 @@
-"""Counters of public structure: one noise a step, a block at a time, a binary tree."""
+"""Where one running sum gets its noise: what every counter offers, and the paper's Simple, Block and Binary Tree."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from fractions import Fraction
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.arrays.kinds import Integers
+from fastdp.guarantee import Guarantee
+
+
+class Counter(Protocol):
+    """A private running sum (PHDStream Definition 4.1), as the error that it adds: released = true sum + error.
+
+    A counter never sees the values.  What it remembers of one running sum is a row of ``width`` integers, so that the
+    state of a million running sums is one array.
+    """
+
+    @property
+    def width(self) -> int:
+        """Integers of state for each running sum; all 0 at first, the first one above 0 while noise is open."""
+
+    @property
+    def draws(self) -> int:
+        """In how many noisy sums a value enters at most: noise of scale draws / epsilon gives epsilon in all."""
+
+    @property
+    def settles(self) -> bool:
+        """Whether a running sum that is left, for a while or for good, takes back its open noise."""
+
+    def step(self, state: Integers, noise: Integers) -> Integers:
+        """One more value for each of n running sums.
+
+        Parameters
+        ----------
+        state : int64[n, width]
+            Changed in place.
+        noise : int64[n]
+            Fresh independent noise of scale draws / epsilon.
+
+        Returns
+        -------
+        int64[n]
+            By how much the error of each released sum changes.
+        """
+
+    def settle(self, state: Integers, noise: Integers) -> Integers:
+        """Take back the open noise of running sums that are left: only called if :attr:`settles`.
+
+        Parameters and result as :meth:`step`; the state is 0 afterwards, as before the first value.
+        """
+
+
+@runtime_checkable
+class CheckedCounter(Protocol):
+    """A counter that checks which rows it may have, before rows of a state file are used."""
+
+    def check(self, state: Integers) -> None:
+        """ValueError unless each row, int64[n, width], is one that steps can leave."""
+
+
+def check_rows(counter: Counter, state: Integers) -> None:
+    """ValueError for rows that the counter says it cannot have; counters of one's own need not say."""
+    if isinstance(counter, CheckedCounter):
+        counter.check(state)
+
+
+def noise_scale(counter: Counter, epsilon: Fraction) -> Fraction:
+    """Scale of a counter's noise for sums of integers: draws / epsilon."""
+    return counter.draws / epsilon
+
+
+def event_guarantee(epsilon: float, *derivation: str) -> Guarantee:
+    """A pure, exact guarantee for one event of a stream of additions and removals (PHDStream section 2.1)."""
+    return Guarantee(
+        epsilon=epsilon,
+        unit="one event (one addition or one removal)",
+        adjacency="add or remove one event",
+        arithmetic="exact",
+        derivation=derivation,
+    )
+
+
+def counter_guarantee(counter: Counter, epsilon: float) -> Guarantee:
+    """What the whole sequence of released sums promises: epsilon for one value that changes by one."""
+    sums = "one noisy sum" if counter.draws == 1 else f"at most {counter.draws} noisy sums"
+    scale = "1 / epsilon" if counter.draws == 1 else f"{counter.draws} / epsilon"
+    return event_guarantee(epsilon, f"{type(counter).__name__}: an event enters {sums}, noise of scale {scale}")
 
 
 @dataclass(frozen=True)
 class Simple:
-    """Fresh noise on every increment: after t values the error has variance 2 t / epsilon^2, roughly."""
+    """Fresh noise on every increment: after t values the error has variance 2 t / epsilon^2, roughly.
 
+    PHDStream Algorithm 8; Chan et al., "Simple II".
+    """
+
+    rule: ClassVar[int] = 1
     width: ClassVar[int] = 0
     draws: ClassVar[int] = 1
     settles: ClassVar[bool] = False
-    rule: ClassVar[int] = 1
 
     def step(self, state: Integers, noise: Integers) -> Integers:
         """The noise itself; there is no state."""
@@ -36,6 +120,8 @@ class Simple:
 @dataclass(frozen=True)
 class Block:
     """Increments with noise inside a block; at its end one noisy sum of the block takes their place.
+
+    PHDStream Algorithm 9; Chan et al., "Two-Level".
 
     Parameters
     ----------
@@ -55,9 +141,9 @@ class Block:
 
     size: int = 8
     settles: bool = False
+    rule: ClassVar[int] = 1
     width: ClassVar[int] = 2
     draws: ClassVar[int] = 2
-    rule: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         validation.integer("size", self.size, 1, 2**40)
@@ -92,6 +178,8 @@ class Block:
 @dataclass(frozen=True)
 class BinaryTree:
     """Noisy sums of 2^j values; a running sum is made of those that the binary digits of t name.
+
+    PHDStream Algorithm 10, with the levels that it needs.
 
     Parameters
     ----------

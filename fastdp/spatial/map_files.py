@@ -1,10 +1,11 @@
-"""Cells and points as files that map programs read: GeoJSON, and GeoParquet with the extra ``geo``.
+"""Domains from files and points to files of map programs: GeoJSON, and GeoParquet with the extra ``geo``.
 
 A released tree's cells and its synthetic points are private releases; they may be written and shown.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,11 +16,74 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import as_array
-from fastdp.errors import ParameterError
-from fastdp.spatial.checks import as_boxes, as_points
-from fastdp.spatial.geometry import load
+from fastdp.errors import DataError, ParameterError
+from fastdp.spatial.boxes import as_boxes, as_points
+from fastdp.spatial.cells import Domain
+from fastdp.spatial.geometry import load, simple_parts
+from fastdp.spatial.maps import Network, Polygons
 
+#: The next step for files of another form.
+_CONVERT = "geopandas.read_file(...).to_crs(4326).to_file('domain.geojson') converts other formats"
 _KINDS = {".geojson": "json", ".json": "json", ".parquet": "parquet", ".geoparquet": "parquet"}
+
+
+def read_domain(path: str | Path) -> tuple[Domain, str]:
+    """A domain, and a digest of its file.
+
+    Parameters
+    ----------
+    path : str or Path
+        A GeoJSON geometry, feature or collection; coordinates are degrees, longitude first (RFC 7946).  Polygons make
+        an area, lines a network.  The file must be public.  Polygons whose border crosses itself are repaired
+        (``shapely.make_valid``): published maps have some.
+
+    Returns
+    -------
+    domain : Polygons or Network
+        Geographic.
+    digest : str
+        SHA-256 of the text.
+
+    Raises
+    ------
+    DataError
+        If the file is absent, no GeoJSON, or holds no valid area or network.
+    ImportError
+        If shapely is not installed.
+    """
+    shapely = load("shapely")
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        geometry = shapely.from_geojson(text)
+    except OSError as error:
+        raise DataError(f"domain {path}: cannot be read ({error.strerror}); expected a GeoJSON file") from None
+    except (UnicodeDecodeError, shapely.errors.ShapelyError) as error:
+        raise DataError(
+            f"domain {path}: not readable as GeoJSON ({error}); expected polygons or lines in longitude and latitude "
+            f"({_CONVERT})"
+        ) from None
+    parts = simple_parts(geometry)
+    kinds = {str(part.geom_type) for part in parts if not part.is_empty}
+    if kinds == {"Polygon"}:
+        parts = _repaired(shapely, parts)
+    if kinds not in ({"Polygon"}, {"LineString"}) or not parts.size:
+        raise DataError(
+            f"domain {path}: holds {', '.join(sorted(kinds)) or 'nothing'}; expected polygons with an area and "
+            "nothing else, or lines and nothing else"
+        )
+    try:
+        domain: Domain = Polygons(parts, geographic=True) if "Polygon" in kinds else Network(parts, geographic=True)
+    except ParameterError as error:
+        raise DataError(f"domain {path}: {error} ({_CONVERT})") from None
+    return domain, hashlib.sha256(text.encode()).hexdigest()
+
+
+def _repaired(shapely: Any, parts: Any) -> Any:
+    """The parts, with areas in place of polygons that are not valid."""
+    broken = ~shapely.is_valid(parts)
+    pieces = simple_parts(shapely.make_valid(parts[broken]))
+    areas = pieces[shapely.get_type_id(pieces) == shapely.GeometryType.POLYGON]
+    return np.concatenate([parts[~broken], areas])
 
 
 @validation.plain
@@ -69,11 +133,7 @@ def write_cells(
 
 @validation.plain
 def write_points(
-    path: str | Path,
-    points: ArrayLike,
-    *,
-    columns: Mapping[str, ArrayLike] | None = None,
-    crs: str | None = None,
+    path: str | Path, points: ArrayLike, *, columns: Mapping[str, ArrayLike] | None = None, crs: str | None = None
 ) -> None:
     """Write points.
 
