@@ -149,8 +149,8 @@ def identity(value: Any) -> Any:
 def parameters_of(part: Any) -> dict[str, Any]:
     """Parameters of a mechanism or part: those of its method ``identity``, or the fields of a dataclass.
 
-    Of any other class the instance's attributes count, and of a dataclass those that are no fields: a subclass with a
-    constructor of its own has such.  TypeError for what has none.
+    Of any other class the instance's attributes count, and of a user's dataclass those besides its fields: a
+    constructor of its own, or ``InitVar``, leaves such.  TypeError for what has none.
     """
     kind = cast("type", type(part))
     fields = _fields(kind)
@@ -167,15 +167,14 @@ def parameters_of(part: Any) -> dict[str, Any]:
 
 
 def _attributes(part: Any, kind: type) -> dict[str, Any]:
-    """What an instance holds, in slots too, but what follows from the rest: cached properties, derived fields."""
-    held = object.__getstate__(part)  # type: ignore[attr-defined]
+    """What an instance holds, in slots too, but cached properties."""
+    held = object.__getstate__(part)
     parts = held if isinstance(held, tuple) else (held,)
-    derived = {name for name, each in getattr(kind, "__dataclass_fields__", {}).items() if not each.init}
     return {
         name: own
         for each in parts
         for name, own in (each or {}).items()
-        if name not in derived and not isinstance(getattr(kind, name, None), cached_property)
+        if not isinstance(getattr(kind, name, None), cached_property)
     }
 
 
@@ -189,7 +188,8 @@ def rule_of(part: Any) -> int:
 
 
 def _rule(kind: type) -> int:
-    return 1 + sum([vars(base).get("rule", 1) - 1 for base in kind.__mro__])
+    rules: list[int] = [vars(base).get("rule", 1) for base in kind.__mro__]
+    return 1 + sum([rule - 1 for rule in rules])
 
 
 def check_rule(kind: type, written: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import InitVar, dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -527,6 +527,17 @@ def test_a_subclass_with_a_parameter_of_its_own_has_noise_of_its_own() -> None:
     assert np.abs(2.0 * once - twice - values).max() > 1.0
 
 
+@dataclass(frozen=True)
+class Derived:
+    """Its parameter is no field, and its only field no parameter."""
+
+    factor: InitVar[int]
+    squared: int = field(init=False)
+
+    def __post_init__(self, factor: int) -> None:
+        object.__setattr__(self, "squared", factor**2)
+
+
 class Slots:
     __slots__ = ("factor",)
 
@@ -545,7 +556,7 @@ class Other(NamedTuple):
 
 
 def test_attributes_in_slots_and_classes_of_named_tuples_are_in_the_key() -> None:
-    parts = [Beside(1), Beside(2), One(), One(2), Other(), [1]]
+    parts = [Beside(1), Beside(2), One(), One(2), Other(), [1], Derived(1), Derived(2)]
     assert len({encode(identity(part)) for part in parts}) == len(parts)
 
 
