@@ -10,8 +10,8 @@ from time import perf_counter
 
 from benchmarks.shared import table
 from benchmarks.speed.measure import keep
-from fastdp.experiments import read_specification
-from fastdp.experiments import run as run_sweep
+from fastdp_lab.sweeps import read_specification
+from fastdp_lab.sweeps import run as run_sweep
 
 SPECIFICATION = """
 name = "two workers"
