@@ -13,9 +13,9 @@ from benchmarks import shared
 from benchmarks.shared import item_counts
 from benchmarks.speed.inputs import endless_pak
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.queries.workloads import random_ranges
 from fastdp.smoothers import Recent
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile
+from fastdp_lab.queries.workloads import random_ranges
 
 CHUNK, LONG_CHUNK = 4096, 65_536
 LENGTH = shared.HOLDOUT + shared.PUBLISHED

@@ -26,11 +26,10 @@ OTHERS = {
     "start": "import, first release and memory in fresh processes",
     "fleets": "a fleet against the number of its streams, beside a dictionary of publishers",
     "growth": "a value's cost in streams of 10^5 to 10^9 values, the ledger's by its entries",
-    "sweep": "sweeps of small cells and of large ones, on one worker and on two",
     "steps": "PHDStream: a step against points present and events in a batch",
     "engines": "Spark: totals of 10^8 rows beside its own group-by, streams beside its own shuffle and sort",
     "load": "1,000 publishers in one process: rates and memory",
-    "summary": "the tables of README.md, docs/speed.md and its record from results/speed.json",
+    "summary": "tables of README.md and docs/speed.md from results/speed.json; prints all with targets and peers",
 }
 
 

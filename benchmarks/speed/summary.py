@@ -1,8 +1,8 @@
-"""The tables of speed in README.md, docs/speed.md and its record, from the numbers and targets in ``results/``.
+"""The tables of speed in README.md and docs/speed.md, from the numbers and targets in ``results/``.
 
-``python -m benchmarks speed summary`` prints the full table, ``--write`` fills the pages between their markers
-(``<!-- speed: full -->``, ``costs``, ``short`` or ``second`` to ``<!-- /speed -->``), ``--check`` fails where one is
-older.
+``python -m benchmarks speed summary`` prints the full table with targets, peers and where the numbers are from,
+``--write`` fills the pages between their markers (``<!-- speed: costs -->`` or ``short`` to ``<!-- /speed -->``),
+``--check`` fails where one is older.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from benchmarks.speed.measure import duration
 
 NUMBERS = ROOT / "benchmarks" / "results" / "speed.json"
 TARGETS = NUMBERS.with_name("speed_targets.toml")
-PAGES = (ROOT / "README.md", ROOT / "docs" / "speed.md", ROOT / "docs" / "records" / "speed.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "speed.md")
 ONE_CORE = "one core by nature"
 Measured = Mapping[str, Any]
-MARKERS = re.compile(r"(<!-- speed: (full|costs|short|second) -->\n).*?(<!-- /speed -->)", re.DOTALL)
+MARKERS = re.compile(r"(<!-- speed: (costs|short) -->\n).*?(<!-- /speed -->)", re.DOTALL)
 ABSENT = "not measured"
 
 
@@ -42,8 +42,6 @@ class Row:
     reference: Mapping[str, float] = field(default_factory=dict)
     parallel: str | None = None
     readme: bool = False
-    round: int = 1
-    why: str = ""
 
     @property
     def rises(self) -> bool:
@@ -196,7 +194,7 @@ def _markdown(columns: list[str], rows: list[list[str]]) -> str:
 def full(summary: Summary) -> str:
     columns = ["work", "target", "stretch", "one core: median (quartiles)", "two cores", "verdict",
                "to the limit (cost)", "peers' cost over ours"]  # fmt: skip
-    rows = [cells(summary, row) for row in read_rows() if row.round == 1]
+    rows = [cells(summary, row) for row in read_rows()]
     return _markdown(columns, rows) + "\n" + origin(summary)
 
 
@@ -209,17 +207,6 @@ def costs(summary: Summary) -> str:
             rows.append([work, alone, "-" if two in (ONE_CORE, ABSENT) else two])
             seen.update(row.own)
     return _markdown(["work", "one core", "two cores"], rows)
-
-
-def second(summary: Summary) -> str:
-    """The second round: one target a row, and why it is missed."""
-    rows = []
-    for row in read_rows():
-        if row.round == 2:
-            work, target, _, now, _, judged, _, peers = cells(summary, row)
-            rows.append([work, target, now, judged, peers, row.why or "-"])
-    columns = ["work", "target", "now: median (quartiles)", "verdict", "peers' cost over ours", "where it stands"]
-    return _markdown(columns, rows)
 
 
 def short(summary: Summary) -> str:
@@ -250,7 +237,7 @@ def origin(summary: Summary) -> str:
 
 def filled(text: str, summary: Summary) -> str:
     """A page with its tables renewed."""
-    tables = {"full": full, "costs": costs, "short": short, "second": second}
+    tables = {"costs": costs, "short": short}
     return MARKERS.sub(lambda found: found[1] + "\n" + tables[found[2]](summary) + "\n" + found[3], text)
 
 
@@ -258,7 +245,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--numbers", type=Path, default=NUMBERS, help="what the other parts wrote by --json")
     what = parser.add_mutually_exclusive_group()
     pages = {"type": Path, "nargs": "*", "metavar": "PAGE"}
-    what.add_argument("--write", help="renew the tables of pages (default README.md and both of docs/)", **pages)
+    what.add_argument("--write", help="renew the tables of pages (default README.md and docs/speed.md)", **pages)
     what.add_argument("--check", help="fail if a page differs from the numbers", **pages)
 
 
@@ -271,9 +258,7 @@ def run(options: argparse.Namespace) -> int:
     for page in options.write or options.check or PAGES:
         text = page.read_text()
         if not MARKERS.search(text):
-            raise SystemExit(
-                f"{page}: expected <!-- speed: full --> (or costs, short, second), <!-- /speed -->; found none"
-            )
+            raise SystemExit(f"{page}: expected <!-- speed: costs --> or short, <!-- /speed -->; found none")
         renewed = filled(text, summary)
         if options.write is not None:
             page.write_text(renewed)

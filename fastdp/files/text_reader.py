@@ -8,6 +8,7 @@ row: slower, but errors name the line.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import gzip
 import io
@@ -239,8 +240,19 @@ class _Table:
     def _by_columns(self, count: int) -> NDArray[np.float64] | None:
         """The values of lines that wait, at most ``count``; None if anything about them wants a closer look."""
         lines, settled = list(islice(self._lines.waiting, count)), self._times.notations
-        if self._blank or "_" in "".join(lines):
+        text = "".join(lines)
+        if self._blank or "_" in text or text.isspace():
             return None
+        # NumPy overlooks surplus cells behind the columns that it is asked for, and skips blank lines.
+        plain = '"' not in text and settled[0] is number
+        if plain and {line.count(self._delimiter) for line in lines} == {self._width - 1}:
+            places = [place for place, _, _ in self._columns]
+            with contextlib.suppress(ValueError):
+                found = np.loadtxt(lines, delimiter=self._delimiter, comments=None, usecols=places, ndmin=2)
+                if len(found) == len(lines):
+                    self._times.notations = (number,)
+                    self._lines.skip(len(lines))
+                    return np.asarray(found, np.float64)
         try:
             # Strict, so that quoted text which goes on behind these lines is an error here.
             rows = list(csv.reader(lines, delimiter=self._delimiter, strict=True))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from typing import Any
 
 import numpy as np
 
+from fastdp._optional import imported
 from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.validation import shown
@@ -24,13 +24,13 @@ def load(module: str) -> Any:
 
     Raises
     ------
-    ImportError
+    ParameterError
         If it is not installed; the message says how to get it.
     """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(f"{module} is not installed: pip install 'fastdp-streams[geo]'") from error
+    missing = (
+        f"polygons, networks and GeoParquet need {module}, which is not installed: pip install 'fastdp-streams[geo]'"
+    )
+    return imported(module, ParameterError(missing))
 
 
 def as_geometries(geometry: Any, name: str, kinds: tuple[str, ...]) -> Any:

@@ -48,7 +48,7 @@ def read_domain(path: str | Path) -> tuple[Domain, str]:
     ------
     DataError
         If the file is absent, no GeoJSON, or holds no valid area or network.
-    ImportError
+    ParameterError
         If shapely is not installed.
     """
     shapely = load("shapely")
@@ -115,9 +115,7 @@ def write_cells(
     Raises
     ------
     ParameterError
-        If the suffix or a column's length is not as said.
-    ImportError
-        If GeoParquet is requested and geopandas is not installed.
+        If the suffix or a column's length is not as said; if GeoParquet is requested and geopandas is not installed.
     """
     low, high = as_boxes(lower, upper, 2, finite=True)
     table = _columns({"count": counts}, low.shape[0], "counts") | _columns(columns or {}, low.shape[0])
@@ -150,7 +148,7 @@ def write_points(
 
     Raises
     ------
-    ParameterError, ImportError
+    ParameterError
         As for :func:`write_cells`.
     """
     places = as_points(points, "points", 2)

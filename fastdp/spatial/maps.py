@@ -46,9 +46,7 @@ class Polygons:
     Raises
     ------
     ParameterError
-        If the geometry is no valid polygon, or is not geographic though said to be.
-    ImportError
-        If shapely is not installed.
+        If the geometry is no valid polygon, or is not geographic though said to be; if shapely is not installed.
 
     Notes
     -----
@@ -238,9 +236,7 @@ class Network:
     Raises
     ------
     ParameterError
-        If there is no line with a length, or it is not geographic though said to be.
-    ImportError
-        If shapely is not installed.
+        If there is no line with a length, or it is not geographic though said to be; if shapely is not installed.
 
     Notes
     -----

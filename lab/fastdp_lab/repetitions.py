@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from fastdp import validation
+from fastdp import Key, ReleasedMany, StreamPublisher, validation
 from fastdp.arrays.column import as_floats, as_whole
 from fastdp.arrays.kinds import Floats, Indices
 from fastdp.errors import ParameterError
-from fastdp.randomness.key import MAX_STREAMS, Key
-from fastdp.releases.batch import ReleasedMany
+from fastdp.randomness.key import MAX_STREAMS
 from fastdp.systems.stream.each_stream import Room
 from fastdp.systems.stream.parameters import StreamParameters
-from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.row_batches import concurrently, even, snapped, worth
 from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline, Sums
 from fastdp.thresholds.base import RowChooser, held_out

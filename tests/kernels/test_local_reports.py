@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import struct
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.local.base import Mechanism
 from fastdp.local.laws import BitLaw, Law, MixtureLaw, WindowLaw, bit_law, window_law
+from fastdp.randomness.canonical import encode, identity
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream
 from fastdp_kernels import local_reports
@@ -138,7 +138,7 @@ def test_one_by_one_and_arrays_of_any_size_are_the_same_reports(mechanism) -> No
     values = np.random.default_rng(8).uniform(-2.5, 5.5, size)
     whole = client.perturb(values, key=key, stream=9, start=0)
     words = np.empty(size, np.uint64)
-    own = key.within(mechanism.__name__, struct.pack(">3d", 1.3, -2.0, 5.0))
+    own = key.within(encode(identity(client)))
     WordStream(own, StreamId(Purpose.LOCAL, client.WORDS, 9)).fill(words)
     for i in [*range(70), CHUNK - 1, CHUNK, CHUNK + 1, size - 1]:
         report = client.law.report(int(words[i]), client.steps_of(float(values[i])))

@@ -91,11 +91,14 @@ def test_the_wheel_holds_the_three_packages(built: Path) -> None:
         "fastdp_lab",
         described.split("/")[0],
     }
-    assert {Path(name).suffix for name in inside if not name.startswith("fastdp_streams")} == {".py", ".typed"}
-    homes = dict.fromkeys((ROOT / "fastdp").rglob("*.py"), ROOT)
-    homes |= dict.fromkeys((ROOT / "lab" / "fastdp_lab").rglob("*.py"), ROOT / "lab")
-    packaged = {str(path.relative_to(home)) for path, home in homes.items()}
-    assert packaged <= set(inside)
+    assert {Path(name).suffix for name in inside if not name.startswith("fastdp_streams")} == {
+        ".py",
+        ".toml",
+        ".typed",
+    }
+    for home, package in ((ROOT, "fastdp"), (ROOT / "kernels", "fastdp_kernels"), (ROOT / "lab", "fastdp_lab")):
+        sources = [path for path in (home / package).rglob("*") if path.suffix in (".py", ".toml", ".typed")]
+        assert {str(path.relative_to(home)) for path in sources} <= set(inside)
     assert file.stat().st_size < 2_000_000
     assert (metadata["Name"], metadata["Version"]) == ("fastdp-streams", fastdp.__version__)
     readme = str(metadata.get_payload())

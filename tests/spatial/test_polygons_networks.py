@@ -242,7 +242,7 @@ def test_bad_geometry_is_named() -> None:
 
 def test_without_shapely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "shapely", None)
-    with pytest.raises(ImportError, match=r"fastdp-streams\[geo\]"):
+    with pytest.raises(ParameterError, match=r"fastdp-streams\[geo\]"):
         Polygons(SimpleNamespace())
 
 

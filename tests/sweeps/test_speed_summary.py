@@ -132,7 +132,7 @@ def test_the_users_table_has_each_task_once_and_no_target() -> None:
     assert not [work for work in shares if f"| {work}" in works]
     again = [row.work for row in read_rows() if row.work == "first release (tops), empty kernel cache"]
     assert again
-    assert f"| {again[0]}" not in works  # round 2 of a task that stands there already
+    assert f"| {again[0]}" not in works  # another target of a task that stands there already
     assert not any(text in line for line in lines for text in ("reached", "below target", summary.ABSENT))
 
 

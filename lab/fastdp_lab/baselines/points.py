@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastdp import validation
+from fastdp import Guarantee, Key, validation
 from fastdp.arrays.kinds import Integers
-from fastdp.counters.counter import Counter, Simple, check_rows, counter_guarantee, event_guarantee, noise_scale
-from fastdp.guarantee import Guarantee, parallel
+from fastdp.counters import Counter, Simple, event_guarantee
+from fastdp.counters.counter import check_rows, counter_guarantee, noise_scale
+from fastdp.guarantee import parallel
 from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial import decomposition
-from fastdp.spatial.cells import CellParameters, Domain, Outside, make_plan
+from fastdp.spatial import Domain, decomposition
+from fastdp.spatial.cells import CellParameters, Outside, make_plan
 from fastdp.spatial.tree import Tree, check_codes
 from fastdp.state.codec import expect
 from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher, in_halves

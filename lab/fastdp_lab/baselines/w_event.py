@@ -14,17 +14,15 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from fastdp import validation
+from fastdp import Guarantee, Key, Release, validation
 from fastdp.arrays.column import as_finite, as_floats, as_whole
 from fastdp.arrays.kinds import Floats, Integers
-from fastdp.guarantee import Guarantee, fraction_of
+from fastdp.guarantee import fraction_of
 from fastdp.integer_grid import MAX_SCALE, Grid, make_grid
 from fastdp.randomness import prefix, sampler
-from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.releases.release import Release
-from fastdp.state.machine import Column, Machine, Transition
-from fastdp.state.publisher import Publisher
+from fastdp.state import Machine, Publisher, Transition
+from fastdp.state.machine import Column
 from fastdp.state.single_caller import single_caller
 
 Scheme = Literal["uniform", "sample", "distribution", "absorption"]

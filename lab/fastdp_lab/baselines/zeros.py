@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fastdp import validation
+from fastdp import Guarantee, Release, validation
 from fastdp.arrays.column import as_column, as_whole
 from fastdp.arrays.kinds import Floats
-from fastdp.guarantee import Guarantee
-from fastdp.releases.release import Release
 
 
 class Zeros:

@@ -201,7 +201,7 @@ def made_up_streets() -> Network:
 
     Raises
     ------
-    ImportError
+    ParameterError
         If shapely is not installed.
     """
     shapely = load("shapely")
