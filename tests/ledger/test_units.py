@@ -17,8 +17,8 @@ from fastdp import Guarantee, Ledger
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.ledger import Entry, compose
 from fastdp.ledger.odometer import Odometer
-from fastdp.tables.table import Table
 from fastdp.tables.calendar import Calendar
+from fastdp.tables.table import Table
 from fastdp.units import Period, Rows
 from tests.oracles import ledger as oracle
 
