@@ -90,9 +90,7 @@ def memory() -> Group:
         cell = [pl.col("at").dt.truncate("1h"), pl.col("key")]
         limits[f"{PLAIN}, {label}"] = partial(_grouped, frame, cell)
         for kind in (fastdp.totals, fastdp.means):
-            found[f"{kind.__name__}, {label}"] = partial(
-                kind, frame, "value", "at", "1h", epsilon=1.0, seed=1, **given
-            )
+            found[f"{kind.__name__}, {label}"] = partial(kind, frame, "value", "at", "1h", **given)
     both = limits | found
     return Group("tables in memory", {}, items=dict.fromkeys(both, ROWS // 10), slow=both, limit=next(iter(limits)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
+from types import SimpleNamespace
 
 import click
 from click.testing import CliRunner
@@ -39,7 +39,7 @@ def test_so_does_a_command_that_says_nothing_itself(monkeypatch) -> None:
     def needy() -> None:
         importlib.import_module("no_such_library")
 
-    monkeypatch.setattr(EntryPoint, "load", lambda point: needy)
+    monkeypatch.setitem(vars(main), "_added", {"sweep": SimpleNamespace(load=lambda: needy)})
     found = CliRunner().invoke(main, ["sweep"])
     assert found.exit_code == 1
     told = "Error: fastdp sweep needs no_such_library, which is not installed: pip install 'fastdp-streams[lab]'\n"
