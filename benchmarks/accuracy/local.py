@@ -108,7 +108,7 @@ def tidy(published: Table) -> Table:
     }
 
 
-def simulate(scene: Scene, rule: SquareWave, epsilon: float, stream_epsilon: float, seed: int) -> fastdp.LocalRelease:
+def simulate(scene: Scene, rule: SquareWave, epsilon: float, stream_epsilon: float, seed: int) -> fastdp.Release:
     """Users and server in one process; ``epsilon`` is the budget of the users before the threshold."""
     simulation = fastdp.ToPL(
         stream_epsilon, scene.bound, scene.holdout, scene.max_range,

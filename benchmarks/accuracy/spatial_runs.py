@@ -114,7 +114,7 @@ class Scene:
     stream : SpatialStream
         The events.
     placement : str
-        Of the queries, see :func:`fastdp.spatial.random_boxes`.
+        Of the queries, see :func:`fastdp_lab.boxes.random_boxes`.
     times : tuple of int
         Batches after which errors are measured.
     reference : str

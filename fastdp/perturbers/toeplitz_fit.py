@@ -17,7 +17,7 @@ from fastdp.arrays.kinds import Floats
 
 BUFFERS = 8
 #: mu and theta for streams of any length: sums over 2^8 to 2^30 values have at most 1.47 times the squared error of
-#: the square root factorisation for that length (``tests/perturbers/test_toeplitz_fit.py``).
+#: the square root factorisation for that length (``tests/perturbers/test_toeplitz.py``).
 ENDLESS = (
     (0.4027, 0.06572, 0.008, 0.0003936, 2.4216e-05, 1.4295e-06, 7.961e-08, 3.506e-09),
     (0.24505, 0.15094, 0.085412, 0.011595, 0.0026796, 0.0006048, 0.00013357, 3.683e-05),

@@ -59,7 +59,7 @@ def repeat(
     threads: int = 1,
     progress: bool = False,
 ) -> Repetitions:
-    """Release the same array many times, to simulate; what is not noise is done once for all (a seed only).
+    """Simulate many releases of the same array; work without noise is done once for all.  Needs a seed.
 
     Parameters
     ----------

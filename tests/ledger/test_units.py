@@ -18,6 +18,7 @@ from fastdp.errors import BudgetError, ParameterError
 from fastdp.ledger import Entry, compose
 from fastdp.ledger.odometer import Odometer
 from fastdp.tables.calendar import Calendar
+from fastdp.tables.table import Table
 from fastdp.units import Period, Rows
 from tests.oracles import ledger as oracle
 
@@ -220,7 +221,7 @@ FRAME = pd.DataFrame(
 class TestTables:
     """What a user of tables meets."""
 
-    def count(self, ledger: Ledger, every: str = "1d", **said) -> fastdp.Table:
+    def count(self, ledger: Ledger, every: str = "1d", **said) -> Table:
         said = {"who": "person", "contributions": 2, **said}
         return fastdp.counts(
             FRAME, "at", every, epsilon=0.5, start="2026-01-01", stop="2026-03-01", ledger=ledger, stream="s", **said

@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 import fastdp
+import fastdp_lab
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -116,7 +117,8 @@ def test_the_reference_lists_every_public_name_once() -> None:
                     value = getattr(value, part)
             found.append(id(value))
     assert len(found) == len(set(found)), "listed twice"
-    public = {f"fastdp.{name}": getattr(fastdp, name) for name in fastdp.__all__ if name != "__version__"}
+    packages = (fastdp, fastdp_lab)
+    public = {f"{p.__name__}.{n}": getattr(p, n) for p in packages for n in p.__all__ if n != "__version__"}
     for name, room in list(public.items()):
         if inspect.ismodule(room):
             public |= {f"{name}.{inner}": getattr(room, inner) for inner in getattr(room, "__all__", ())}

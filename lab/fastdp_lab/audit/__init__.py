@@ -4,8 +4,7 @@ How to read the results: ``docs/audit.md``.  Negative controls, which an audit m
 of the repository.
 """
 
-from fastdp_lab.audit import exact
 from fastdp_lab.audit.catalogue import audit_cases
 from fastdp_lab.audit.runs import Case
 
-__all__ = ["Case", "audit_cases", "exact"]
+__all__ = ["Case", "audit_cases"]

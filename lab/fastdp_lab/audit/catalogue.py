@@ -94,7 +94,7 @@ def counter(kind: Counter, epsilon: float) -> ManyRuns:
 
 
 def repeat(make: Callable[..., StreamPublisher]) -> ManyRuns:
-    """Many runs at once by ``repeat``: theta, and what is published."""
+    """Many runs at once by ``repeat``: theta and published values."""
 
     def draw(data: Sequence[float], trials: int, key: Key) -> Floats:
         # Only a simulation can be repeated.
@@ -130,7 +130,7 @@ def filtered(outputs: Floats) -> Floats:
 
 
 def both_days(outputs: Floats) -> Floats:
-    """What tells a person of two days best."""
+    """Sum of both days: the best evidence for a person who has rows in both."""
     return np.asarray(outputs.sum(axis=1))
 
 

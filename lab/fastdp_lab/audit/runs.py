@@ -91,32 +91,32 @@ class Case:
 
 
 def pieces(fresh: Fresh, data: Sequence[Sequence[float]]) -> Floats:
-    """After each piece of the stream theta, and what the piece published."""
+    """Theta and published values, after each piece of the stream."""
     publisher = fresh()
     outputs = [(publisher.publish(piece), publisher.threshold) for piece in data]
     return np.concatenate([[theta, *published] for published, theta in outputs])
 
 
 def published(fresh: Fresh, data: Sequence[Sequence[float]]) -> Floats:
-    """What each piece of the stream published."""
+    """Published values of each piece of the stream."""
     publisher = fresh()
     return np.concatenate([publisher.publish(piece) for piece in data])
 
 
 def revised(fresh: Fresh, data: Sequence[float]) -> Floats:
-    """What is published, and the stream as all released sums revise it."""
+    """Published values, and the stream revised by all released sums."""
     release = fresh().release(data)
     return np.concatenate([release.values, release.revised])
 
 
 def revised_sums(fresh: Fresh, data: Sequence[float]) -> Floats:
-    """What is published, and the sums of all prefixes by everything that was released."""
+    """Published values, and sums of all prefixes estimated from all released sums."""
     release = fresh().release(data)
     return np.concatenate([release.values, release.range_sum(0, np.arange(1, len(release) + 1), revised=True)])
 
 
 def replay(fresh: Fresh, data: tuple[Sequence[float], Sequence[float]]) -> Floats:
-    """What a stream and its altered copy publish under one key."""
+    """Values that a stream and its altered copy publish under one key."""
     return np.concatenate([fresh().publish(stream) for stream in data])
 
 
@@ -133,7 +133,7 @@ def risen(grown: int) -> See:
 
 
 def collected(fresh: Fresh, data: Sequence[float]) -> Floats:
-    """The distribution that ToPL's server estimates before the threshold (its mean), theta, and what is published."""
+    """The distribution that ToPL's server estimates before the threshold (its mean), theta, and published values."""
     simulation = fresh()
     published = simulation.publish(data)
     weights = simulation.server.distribution.frequencies

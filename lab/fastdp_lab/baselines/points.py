@@ -33,14 +33,14 @@ def _none() -> Integers:
 
 @dataclass(frozen=True)
 class BaselineState:
-    """Where a baseline stands.
+    """State of a baseline.
 
     Attributes
     ----------
     n_steps : int
         Batches consumed.
     tree : Tree or None
-        What the last step released.
+        Released by the last step.
     added, removed : int64[n]
         Codes of all points so far, ascending, for the baseline that keeps them.  Secret.
     size : int

@@ -36,20 +36,20 @@ DISSIMILARITY, VALUE = 1, 2
 
 @dataclass(frozen=True)
 class WEventState:
-    """Where a stream stands; everything but the chain is a function of what was released.
+    """State of a stream; everything but the chain is a function of released values.
 
     Attributes
     ----------
     n_seen : int
         Values consumed.
     released : int
-        What was released last, in grid steps; 0 before anything is.
+        Last released value, in grid steps; 0 before the first.
     blocked : int
         Absorption: steps whose budget is used or given up, counted from the stream's first.
     spent : int64[w - 1 or 0]
         Distribution: budgets of the last steps, step i at i modulo its length, in parts of epsilon / 2.
     chain : str
-        What the noise of the next step is bound to.
+        Chain that binds the noise of the next step to the values before.
     """
 
     n_seen: int
@@ -122,7 +122,7 @@ class WEventMachine(Machine[WEventState]):
         return WEventState(0, 0, 0, np.zeros(size, np.int64), "")
 
     def step(self, state: WEventState, batch: Column, key: Key) -> Transition[WEventState]:
-        """Value by value: whether it is released again, and what is published."""
+        """Whether each value is released, and the published values."""
         values = as_finite(as_floats(batch.values), "raise", batch.name)
         resolution, top = self.grid.resolution, self.grid.bound_steps
         published: Integers = np.empty(values.size, np.int64)
@@ -140,7 +140,7 @@ class WEventMachine(Machine[WEventState]):
         return Transition(state, lambda: published * resolution)
 
     def _moved(self, state: WEventState, value: int, scale: Fraction, key: Key) -> bool:
-        """Whether the value is farther from what was released last than its noise would be, noisily."""
+        """Noisy test whether the value is farther from the last released one than its noise would be."""
         far = abs(value - state.released)
         return far + _noise(self._unit * 2 * self.contributions, key, DISSIMILARITY, state.n_seen) > scale
 
@@ -225,7 +225,7 @@ class WEvent(Publisher[WEventState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the whole endless stream promises."""
+        """Guarantee of the whole endless stream."""
         return replace(self._machine.guarantee(), simulated=self._key.simulated)
 
     @single_caller

@@ -27,7 +27,7 @@ class Entry:
     Attributes
     ----------
     title : str
-        What a value is.
+        Meaning of a value.
     file : str
         Its file's name.
     url : str or None
@@ -121,8 +121,8 @@ def fetch(name: str, folder: Path | None = None) -> Path:
     Raises
     ------
     DataError
-        If the network says no, or the terms do; the message has the manual way.  If a file differs from what was
-        downloaded first.
+        If the download fails, or the terms forbid it; the message says how to get the file by hand.  If a file
+        differs from the first download.
 
     Notes
     -----

@@ -286,7 +286,7 @@ def transaction_lengths(path: Path) -> Table:
     Parameters
     ----------
     path : Path
-        Items are whole numbers apart by spaces or commas; a comma at the end is ignored.
+        Items are whole numbers separated by spaces or commas; a comma at the end is ignored.
 
     Returns
     -------
@@ -299,7 +299,7 @@ def transaction_lengths(path: Path) -> Table:
             for number, line in enumerate(file, 1):
                 items = line.replace(",", " ").split()
                 if not all(item.isdigit() for item in items):
-                    raise DataError(f"{path}, line {number}: expected whole numbers apart by spaces or commas")
+                    raise DataError(f"{path}, line {number}: expected whole numbers separated by spaces or commas")
                 if line.strip():
                     lengths.append(len(items))
     except (gzip.BadGzipFile, EOFError, zlib.error):
@@ -338,7 +338,7 @@ def check_ins(path: Path) -> Table:
     Parameters
     ----------
     path : Path
-        User, time (2010-10-19T23:55:27Z), latitude, longitude and place, apart by tabs.
+        User, time (2010-10-19T23:55:27Z), latitude, longitude and place, separated by tabs.
 
     Returns
     -------

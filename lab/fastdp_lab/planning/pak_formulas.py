@@ -113,7 +113,7 @@ def spacing_smooth_sensitivity(quantile: float, q: float, m: int, smooth: float)
 
 @_checks.checked()
 def noise_quantile(beta: float, noise: Noise = "laplace") -> float:
-    """G^-1(1 - beta): what the standard noise exceeds with probability beta.
+    """G^-1(1 - beta): the bound that the standard noise exceeds with probability beta.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def tree_error(sensitivity: float, n: int, epsilon: float, beta: float) -> float
     Parameters
     ----------
     sensitivity : float
-        What one value can change: B for the plain tree; above 0.
+        Sensitivity to one value: B for the plain tree; above 0.
     n : int
         Length of the stream, at least 1.
     epsilon : float
@@ -275,7 +275,7 @@ def tau_max(
     beta_rt: float,
     noise: Noise = "laplace",
 ) -> float:
-    """What the threshold exceeds with probability at most beta_rt (Eq. 13).
+    """Bound that the threshold exceeds with probability at most beta_rt (Eq. 13).
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ class Optimum:
     error, plain_error : float
         Eq. 16, and Eq. 3 with B; in units of a value.
     n, m, bound, epsilon, delta, noise
-        What it was found for.
+        Arguments of the search.
     """
 
     improvement: float
@@ -103,7 +103,8 @@ class Optimum:
     def arguments(self) -> dict[str, Any]:
         """Arguments of :class:`fastdp.PAK` for these parameters; the plain binary tree's for a fallback.
 
-        Every one of them is public, so what they were found with must be: a law, or public or simulated data.
+        All of them are public, so the search must use public information alone: a distribution, or public or
+        simulated data.
 
         ``error`` and ``improvement`` are for the paper's constants a and b, PAK's are those that are proved: for
         Laplace noise the same but at large epsilon and delta; for Gaussian noise the threshold is 2 to 4 times as far

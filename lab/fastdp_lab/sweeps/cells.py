@@ -33,7 +33,7 @@ class Group:
 
     @cached_property
     def description(self) -> str:
-        """What the noise depends on, besides seed and repetition: no labels."""
+        """Description that the noise depends on, besides seed and repetition; without labels."""
         mechanism = {"system": self.mechanism.system, "parameters": self.mechanism.parameters}
         return canonical([plain(self.data_set, "name"), mechanism, self.epsilon])
 

@@ -231,7 +231,7 @@ def reloaded(publisher: Any, **own: Any) -> Any:
 
 
 class Finding(NamedTuple):
-    """What one instance showed.
+    """Result of one instance.
 
     Attributes
     ----------

@@ -86,7 +86,7 @@ class Follower:
     Attributes
     ----------
     errors : list
-        What each call of a counter gave in the first run.
+        Outputs of each call of a counter in the first run.
     shifts : Shifts or None
         Of the adjacent run; None in the first one.
     events : dict

@@ -1,4 +1,4 @@
-"""Couplings of a stream of values: what the proofs shift, and the public outputs of a run."""
+"""Couplings of a stream of values: shifts of the proofs, and the public outputs of a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BOUND = 8.0
 VALUES = np.array([-3.0, 0.0, 0.0, 0.3, 1.0, 2.0, 3.7, 4.0, 8.0, 8.0, 20.0])
 #: Up to so many values all ranges are compared; of a longer stream a few.
 ALL_RANGES = 40
-#: What a publisher shows beside what it publishes.
+#: Public properties of a publisher, besides its outputs.
 PROPERTIES = ("threshold", "block", "n_seen", "n_published", "running_sum", "guarantee")
 
 
