@@ -130,11 +130,17 @@ def identity(value: Any) -> Any:
     if kind in PLAIN or isinstance(value, (str, float, int, bytes)):
         return value
     if isinstance(value, (list, tuple)):
+        # A class with named entries may be a part: another class with the same entries is another one.
+        if hasattr(kind, "_fields"):
+            named = zip(kind._fields, value, strict=True)
+            return Part(part_name(value), rule_of(value), {name: identity(own) for name, own in named})
         return [identity(entry) for entry in value]
     mapping, number = _abstract(kind)
     if mapping and all(isinstance(name, str) for name in value):
         return {name: entry if type(entry) in PLAIN else identity(entry) for name, entry in value.items()}
     if number:
+        if isinstance(value, np.ndarray) and value.dtype.kind in "OV":
+            raise TypeError("an array of objects has no encoding")  # its bytes are addresses
         return value
     given = {name: own if type(own) in PLAIN else identity(own) for name, own in parameters_of(value).items()}
     return Part(part_name(value), rule_of(value), given)
@@ -143,34 +149,52 @@ def identity(value: Any) -> Any:
 def parameters_of(part: Any) -> dict[str, Any]:
     """Parameters of a mechanism or part: those of its method ``identity``, or the fields of a dataclass.
 
-    Of any other class the instance's attributes count.  TypeError for what has none.
+    Of any other class the instance's attributes count, and of a user's dataclass those besides its fields: a
+    constructor of its own, or ``InitVar``, leaves such.  TypeError for what has none.
     """
     kind = cast("type", type(part))
     fields = _fields(kind)
     if fields is not None:
-        return {name: getattr(part, name) for name in fields}
+        given = {name: getattr(part, name) for name in fields}
+        # fastdp's own parts keep there what follows from their fields.
+        return given if _is_own(kind) else {**given, **_attributes(part, kind)}
     if hasattr(kind, "identity"):
-        given: dict[str, Any] = part.identity()
-        return given
+        said: dict[str, Any] = part.identity()
+        return said
     if not hasattr(part, "__dict__") or callable(part) or isinstance(part, Mapping):
         raise TypeError(f"a {kind.__name__} has no encoding")
+    return _attributes(part, kind)
+
+
+def _attributes(part: Any, kind: type) -> dict[str, Any]:
+    """What an instance holds, in slots too, but cached properties."""
+    held = object.__getstate__(part)
+    parts = held if isinstance(held, tuple) else (held,)
     return {
-        name: own for name, own in vars(part).items() if not isinstance(getattr(kind, name, None), cached_property)
+        name: own
+        for each in parts
+        for name, own in (each or {}).items()
+        if not isinstance(getattr(kind, name, None), cached_property)
     }
 
 
 def rule_of(part: Any) -> int:
     """Number of a mechanism's or part's rule: raised where what it draws or releases changes and no parameter does.
 
-    A class attribute ``rule``; a class of one's own without it has rule 1.
+    A class attribute ``rule``; a class of one's own without it has rule 1.  One that a class inherits from counts
+    beside its own: both say what it draws.
     """
-    rule: int = getattr(type(part), "rule", 1)
-    return rule
+    return _rule(cast("type", type(part)))
+
+
+def _rule(kind: type) -> int:
+    rules: list[int] = [vars(base).get("rule", 1) for base in kind.__mro__]
+    return 1 + sum([rule - 1 for rule in rules])
 
 
 def check_rule(kind: type, written: object) -> None:
     """ValueError if a file was written under another rule of this class: it would go on with other noise."""
-    rule = getattr(kind, "rule", 1)
+    rule = _rule(kind)
     if type(written) is not int or written != rule:
         raise ValueError(f"rule {written!r} of {kind.__name__}: expected {rule}")
 
@@ -196,6 +220,10 @@ def part_name(part: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def _class_name(kind: type) -> str:
-    if kind.__module__.partition(".")[0] in ("fastdp", "fastdp_lab"):
-        return kind.__qualname__
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return kind.__qualname__ if _is_own(kind) else f"{kind.__module__}.{kind.__qualname__}"
+
+
+@lru_cache(maxsize=1024)
+def _is_own(kind: type) -> bool:
+    """Whether a class is of this distribution."""
+    return kind.__module__.partition(".")[0] in ("fastdp", "fastdp_lab")

@@ -238,7 +238,7 @@ class Key:
         return Key(secret, simulated=self.simulated, **fields)
 
     def derive(self, *labels: str | int) -> Key:
-        """An independent key for a named purpose (keyed BLAKE2b)."""
+        """An independent key for a named purpose (keyed BLAKE2b); a number and its decimal text are one label."""
         texts = [str(part).encode() for part in labels]
         message = b"".join([len(text).to_bytes(8, "big") + text for text in texts])
         if self.member:

@@ -44,10 +44,10 @@ def keys_of(by: tuple[str, ...], given: Any, delta: float) -> tuple[KeyRule, tup
             "keys='public' if it is no secret which keys the table has, or delta > 0 to choose them privately"
         )
     rows = _key_rows(by, given)
-    if not rows or len(set(rows)) != len(rows):
-        raise ParameterError(
-            f"keys has {len(rows)} entries, {len(set(rows))} of them distinct: expected distinct keys"
-        )
+    # Their texts too, which name their noise: two NaNs are not equal.
+    distinct = min(len(set(rows)), len(set(map(repr, rows))))
+    if not rows or distinct != len(rows):
+        raise ParameterError(f"keys has {len(rows)} entries, {distinct} of them distinct: expected distinct keys")
     return "given", tuple(rows)
 
 

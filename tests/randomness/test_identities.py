@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import InitVar, dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 import fastdp
@@ -502,3 +503,78 @@ def test_fractions_and_nested_parts_have_an_identity() -> None:
     nested = identity({"part": Hierarchy(prune=0), "list": [Fraction(1, 3), Flat()]})
     assert nested["part"].parameters["fan_out"] == 16
     assert encode(nested) != encode(identity({"part": Hierarchy(prune=0), "list": [Fraction(1, 3), Blocks()]}))
+
+
+class Scaled(Flat):
+    """No dataclass of its own: its constructor sets what no field names."""
+
+    def __init__(self, factor: int) -> None:
+        super().__init__()
+        object.__setattr__(self, "factor", factor)
+
+    def node_noise(self, plan: Any, theta_steps: int, epsilon: float, key: Key, tree: int) -> Any:
+        return self.factor * super().node_noise(plan, theta_steps, epsilon, key, tree)
+
+
+def test_a_subclass_with_a_parameter_of_its_own_has_noise_of_its_own() -> None:
+    values = np.arange(20.0) % 7
+    once, twice = (
+        fastdp.StreamPublisher(
+            epsilon=1.0, bound=64.0, threshold=Fixed(8.0), perturber=Scaled(factor), smoother=None, key=SECRET
+        ).publish(values)
+        for factor in (1, 2)
+    )
+    assert np.abs(2.0 * once - twice - values).max() > 1.0
+
+
+@dataclass(frozen=True)
+class Derived:
+    """Its parameter is no field, and its only field no parameter."""
+
+    factor: InitVar[int]
+    squared: int = field(init=False)
+
+    def __post_init__(self, factor: int) -> None:
+        object.__setattr__(self, "squared", factor**2)
+
+
+class Slots:
+    __slots__ = ("factor",)
+
+
+class Beside(Slots):
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+
+class One(NamedTuple):
+    factor: int = 1
+
+
+class Other(NamedTuple):
+    factor: int = 1
+
+
+def test_attributes_in_slots_and_classes_of_named_tuples_are_in_the_key() -> None:
+    parts = [Beside(1), Beside(2), One(), One(2), Other(), [1], Derived(1), Derived(2)]
+    assert len({encode(identity(part)) for part in parts}) == len(parts)
+
+
+@pytest.mark.parametrize("array", [np.array([1, "a"], object), np.zeros(2, [("a", "i4"), ("b", "f4")])])
+def test_arrays_whose_bytes_do_not_say_all_have_no_identity(array: np.ndarray) -> None:
+    with pytest.raises(TypeError, match="no encoding"):
+        identity(array)
+
+
+def test_a_rule_that_is_raised_is_raised_for_subclasses_with_one_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Own(Flat):
+        rule = 2
+
+    assert identity(Own()).rule == 2
+    monkeypatch.setattr(Flat, "rule", 2)
+    assert identity(Own()).rule == 3
+    canonical.check_rule(Own, 3)
+    with pytest.raises(ValueError, match="expected 3"):
+        canonical.check_rule(Own, 2)

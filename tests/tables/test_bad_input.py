@@ -75,6 +75,11 @@ FORM: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no keys": (GOOD, {"by": "meter"}, "keys = None: expected the list of keys of 'meter'"),
     "keys without columns": (GOOD, {"keys": ["x"]}, "expected None without by="),
     "a key twice": (GOOD, {"by": "meter", "keys": ["x", "x"]}, "expected distinct keys"),
+    "two NaNs, which are one key": (
+        GOOD,
+        {"by": "meter", "keys": [float("nan"), -float("nan")]},
+        "1 of them distinct",
+    ),
     "keys of one column for two": (GOOD, {"by": ["meter", "who"], "keys": ["x"]}, "expected tuples of 2 entries"),
     "delta for Laplace noise": (
         GOOD,
