@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 
 import fastdp_kernels
 from fastdp.cli import group
@@ -65,6 +66,15 @@ def test_every_system_calls_its_kernels(system, monkeypatch):
     monkeypatch.setattr(module, name, called)
     CALLS[system]()
     assert calls
+
+
+def test_tables_are_left_out_where_one_of_their_libraries_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "narwhals", None)
+    done = CliRunner().invoke(group.main, ["compile", "totals"])
+    assert (done.exit_code, done.output.split(maxsplit=1)[1]) == (
+        0,
+        "left out; it needs: pip install 'fastdp-streams[tables]'\n",
+    )
 
 
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import click.testing
@@ -151,3 +152,10 @@ def test_a_picture_of_what_was_released(synthesize, complaint, write_events, tmp
         np.testing.assert_array_equal(points, np.load(tmp_path / "out" / f"batch_00{number}.npy"))
     assert "exists already" in complaint(synthesize(write_events(), "--plot", picture, folder="other"))
     assert synthesize(write_events(), "--plot", picture, "--force").exit_code == 0
+
+
+def test_a_domain_without_shapely_is_one_line_that_names_the_extra(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shapely", None)
+    done = command(AREAS[:1])
+    assert done.exit_code == 1
+    assert done.output.endswith("need shapely, which is not installed: pip install 'fastdp-streams[geo]'\n")
