@@ -91,6 +91,10 @@ def repeat(
         Also if the publisher has no seed: repetitions of a real release would each cost epsilon again; and
         if it renews its threshold.
     """
+    if not isinstance(publisher, StreamPublisher):
+        raise ParameterError(
+            f"publisher is a {type(publisher).__name__}: expected a publisher of a stream, with a seed"
+        )
     composition = publisher._machine.composition
     repeater = _Repeater.checked(composition, publisher._key, repetitions, first, threads, progress)
     floats = as_floats(as_whole(values, publisher.n_seen, publisher.holdout))

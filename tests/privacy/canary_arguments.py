@@ -46,7 +46,7 @@ INNER_METHODS = (
     "counters.Block",
     "counters.BinaryTree",
 )
-MADE = ("Release", "ReleasedMany", "Plan", "Key", "spatial.ReleasedTree")
+MADE = ("Release", "ReleasedMany", "Plan", "Key", "spatial.ReleasedTree", "repetitions.Repetitions")
 INNER_NAMES = (
     *("from_description", "sample", "check_reports", "steps_of", "weight", "take", "check_room", "check_plain"),
     *("bind", "bound", "composition", "within", "identity"),
@@ -230,6 +230,7 @@ USUAL: dict[str, Any] = {
     "half_width": 99.0,
     "noise": "laplace",
     "period": 8.0,
+    "publisher": fastdp.ToPS(1.0, 10.0, 1, 4, seed=1),
     "repetitions": 2,
     "fields": concentrated(1.0, "n").to_dict(),
     "batch": THREE,

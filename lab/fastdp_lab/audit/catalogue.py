@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import fastdp
-from fastdp import AdaptivePHDStream, Guarantee, Key, PHDStream, StreamPublisher, local
+from fastdp import AdaptivePHDStream, Guarantee, Key, PHDStream, StreamPublisher, local, validation
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, SelectiveCounting, Simple, event_guarantee
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Perturber, Toeplitz
 from fastdp.randomness import sampler
@@ -232,6 +232,7 @@ def late_events(batches: int, events: int = 1) -> Pair:
 
 def audit_cases(epsilon: float = 1.0) -> list[Case]:
     """The mechanisms of the package: an audit must find them consistent with their claims."""
+    epsilon = validation.positive("epsilon", epsilon)
     return [*_at_once(epsilon), *_streams(epsilon), *_points(epsilon), *_tables(epsilon)]
 
 
