@@ -17,7 +17,7 @@ from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Mean, Recent
 from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
 
-RUNS = 20
+RUNS = 100
 #: Errors under a private threshold follow theta, which scatters by more than noise does.
 THRESHOLD_RUNS = 120
 
