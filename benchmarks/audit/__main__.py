@@ -57,12 +57,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def is_control(name: str) -> bool:
-    """Whether it must be caught."""
+    """True for a control, which must be caught."""
     return name.startswith(("control-", "exact-control-"))
 
 
 def all_jobs(trials: int | None, seed: int | None) -> Jobs:
-    """What makes each line, by group and name: the package's and those of this folder."""
+    """The maker of each line, by group and name: the package's and those of this folder."""
     jobs = shipped(trials, seed)
     jobs["shipped"] |= {case.name: partial(audited, case, trials, seed) for case in own_cases()}
     jobs["exact"] |= {name: partial(computed, name, loss) for name, loss in exact_controls(seed).items()}

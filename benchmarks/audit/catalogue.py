@@ -104,7 +104,7 @@ def quantiles() -> list[Case]:
 
 
 def own_cases() -> list[Case]:
-    """What an audit must find consistent with its claim, beside the package's cases."""
+    """Further cases that an audit must find consistent with their claims."""
     return [*parts(1.0), *quantiles()]
 
 

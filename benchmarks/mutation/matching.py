@@ -80,13 +80,13 @@ def plant(source: str, old: str, new: str, within: str = "", beside: str = "") -
 
 
 def _places(source: str, text: str, start: int, stop: int) -> list[int]:
-    """Where the text stands as it is, in whole words."""
+    """Offsets of the text as it is, in whole words."""
     begin, end = (r"(?<!\w)" if text[:1].isidentifier() else ""), (r"(?!\w)" if text[-1:].isidentifier() else "")
     return [found.start() for found in re.compile(begin + re.escape(text) + end).finditer(source, start, stop)]
 
 
 def _matches(source: str, old: str, start: int, stop: int, known: dict[str, str]) -> Iterator[Match]:
-    """Where the old text stands between two offsets, if local variables may have other names than ``known`` has."""
+    """Matches of the old text between two offsets; local variables may have other names than in ``known``."""
     pattern, (tokens, local, fixed) = tokens_of(old), _parsed(source)
     for first, token in enumerate(tokens if pattern else []):
         names, pairs, at = dict(known), [], first
@@ -105,7 +105,7 @@ def _matches(source: str, old: str, start: int, stop: int, known: dict[str, str]
 
 
 def _equal(mine: str, token: Token, local: set[int], fixed: set[str], names: dict[str, str]) -> bool:
-    """Whether the word may stand for the token; ``names`` then has what a local variable is called."""
+    """True if the word may stand for the token; ``names`` then has the name of a local variable."""
     if token.start not in local:
         return mine == token.word
     if mine != token.word and (not mine.isidentifier() or mine in fixed):
@@ -198,7 +198,7 @@ def _variables(tree: ast.AST, source: str) -> dict[int, str]:
 
 
 def _span(source: str, within: str) -> tuple[int, int]:
-    """Where the function or class of this qualified name starts and ends."""
+    """First and last offset of the function or class of this qualified name."""
     node: ast.AST = ast.parse(source)
     for name in within.split("."):
         inner = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == name]

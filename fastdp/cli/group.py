@@ -50,7 +50,7 @@ class _Group(click.Group):
         return sorted({*self.commands, *self._added})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name: our own first, so that nobody replaces it."""
+        """The command of a name; fastdp's come first, so that an entry point cannot replace one."""
         if cmd_name in self.commands or cmd_name not in self._added:
             return super().get_command(ctx, cmd_name)
         command: click.Command = self._added[cmd_name].load()

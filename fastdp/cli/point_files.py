@@ -120,7 +120,7 @@ def check_cuts(batch: object, period: object, initial: object) -> tuple[int | No
 def cuts_of(
     times: NDArray[np.float64], batch: int | None, period: float | None, origin: float | None, initial: float
 ) -> NDArray[np.int64]:
-    """Where batches begin: events before the first number are the initial set, and the last number ends them all.
+    """Borders of batches: events before the first number are the initial set, and the last number ends them all.
 
     Periods are counted from the origin, or from the first event; at most 2^24.
     """

@@ -1,4 +1,4 @@
-"""Where one running sum gets its noise: what every counter offers, and the paper's Simple, Block and Binary Tree."""
+"""Noise of one running sum: the protocol of counters, and the paper's Simple, Block and Binary Tree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Counter(Protocol):
 
     @property
     def settles(self) -> bool:
-        """Whether a running sum that is left, for a while or for good, takes back its open noise."""
+        """True if a running sum that is left, for a while or for good, takes back its open noise."""
 
     def step(self, state: Integers, noise: Integers) -> Integers:
         """One more value for each of n running sums.
@@ -86,7 +86,7 @@ def event_guarantee(epsilon: float, *derivation: str) -> Guarantee:
 
 
 def counter_guarantee(counter: Counter, epsilon: float) -> Guarantee:
-    """What the whole sequence of released sums promises: epsilon for one value that changes by one."""
+    """Guarantee of the whole sequence of released sums: epsilon for one value that changes by one."""
     sums = "one noisy sum" if counter.draws == 1 else f"at most {counter.draws} noisy sums"
     scale = "1 / epsilon" if counter.draws == 1 else f"{counter.draws} / epsilon"
     return event_guarantee(epsilon, f"{type(counter).__name__}: an event enters {sums}, noise of scale {scale}")

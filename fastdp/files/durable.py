@@ -252,7 +252,8 @@ def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
         # What the user's umask gives can only be seen; opening this one gives no access to the one that is filled.
         with temporary.open("xb") as probe:
             permissions = stat.S_IMODE(os.fstat(probe.fileno()).st_mode)
-        temporary.unlink()
+        # Another writer may have taken it for a leftover since its end.
+        temporary.unlink(missing_ok=True)
         file = cast("BinaryIO", open(temporary, "x+b", opener=_for_owner))  # noqa: SIM115 - the caller closes it
         _lock(file, wait=True)
         if os.fstat(file.fileno()).st_nlink:
@@ -266,7 +267,7 @@ def _for_owner(path: str, flags: int) -> int:
 
 
 def _lock(file: BinaryIO, *, wait: bool) -> bool:
-    """Whether the file is held from now on; False if another process holds it, or there are no such locks."""
+    """Take the lock; False if another process holds the file, or there are no such locks."""
     if not has_locks():
         return False
     import fcntl

@@ -99,7 +99,7 @@ class PrefixNoise:
                 _check(room.prefixes)
             _ask(self._cipher, room.about_words)
             out = noise[begin:end]
-            # What few draws seldom need costs more than they do.
+            # The general way costs more than a few draws do.
             if len(part) > KEPT or not bound_sums.draw_few(room.words, law.constants, out):
                 _draw(self._cipher, room, (law,), (out,))
             begin = end

@@ -167,7 +167,7 @@ def parameters_of(part: Any) -> dict[str, Any]:
 
 
 def _attributes(part: Any, kind: type) -> dict[str, Any]:
-    """What an instance holds, in slots too, but cached properties."""
+    """Attributes of an instance, in slots too, but no cached properties."""
     held = object.__getstate__(part)
     parts = held if isinstance(held, tuple) else (held,)
     return {

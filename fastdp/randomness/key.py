@@ -203,7 +203,7 @@ class Key:
         return encode([NOISE_FORMAT, Part(part_name(mechanism), rule_of(mechanism), given)])
 
     def bound(self, composition: bytes) -> Key:
-        """What :meth:`bind` gives for the mechanism of this encoding; of a user's secret only."""
+        """The key that :meth:`bind` gives for the mechanism of this encoding; of a user's secret only."""
         family = self.family and _public_digest(self.family, composition)
         return self._derived(self._digest(composition), binding=Binding.COMPOSITION, family=family)
 

@@ -102,7 +102,7 @@ class ReleaseSchedule:
 
 @dataclass(frozen=True)
 class Growth:
-    """What one count found, and what had been expected, leaf by leaf: released numbers.
+    """Released and expected numbers of one count, leaf by leaf.
 
     Attributes
     ----------

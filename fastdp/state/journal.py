@@ -34,7 +34,7 @@ def as_one(*parts: NDArray[Any] | bytes) -> Chunk:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a journal records of a batch; without the key it reveals nothing about it.
+    """Record of a batch in a journal; without the key it reveals nothing about the batch.
 
     Attributes
     ----------

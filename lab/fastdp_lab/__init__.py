@@ -1,7 +1,8 @@
 """The laboratory of fastdp: sweeps, data sets, audits of its mechanisms, couplings, baselines, planning of PAK.
 
-It stands on fastdp's public names and on the noise table of :mod:`fastdp.randomness.given`; fastdp never names it.
-Its libraries are the extra ``lab``: ``pip install "fastdp-streams[lab]"``.  Names load on first use.
+It imports fastdp's public names, the noise table of :mod:`fastdp.randomness.given`, and further names that are listed
+with reasons in ``tests/packaging/lab_imports.toml``; fastdp never imports it.  Its libraries are the extra ``lab``:
+``pip install "fastdp-streams[lab]"``.  Names load on first use.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 import fastdp
 from fastdp.randomness import prefix, sampler
 from fastdp.randomness.key import Key
-from fastdp_kernels import adaptive_pass, chacha
+from fastdp_kernels import adaptive_pass, bound_sums, chacha
 from tests.oracles import prefix as oracle
 
 #: RFC 8439, section 2.3.2.
@@ -158,3 +158,11 @@ def test_noise_follows_all_sums_up_to_its_own_and_no_later_one() -> None:
         again = np.array(draw([total + (i == changed) for i, total in enumerate(sums)], law, words_of(KEY)))
         assert np.array_equal(again[:changed], drawn[:changed])
         assert (again[changed:] != drawn[changed:]).all()
+
+
+def test_a_word_whose_further_bits_would_change_the_draw_is_doubtful() -> None:
+    """The uniform number lies in [u, u + 1) / 2^63: for small u the draws of both ends are far apart."""
+    law, noise = sampler.discrete_laplace_law(Fraction(2**20)).constants, np.empty(1, np.int64)
+    for u in range(2, 600):
+        assert not bound_sums.draw_few(np.array([[2 * u, 0]], np.uint64), law, noise), u
+    assert bound_sums.draw_few(np.array([[2**63 + 2**62 + 2, 0]], np.uint64), law, noise)

@@ -452,3 +452,19 @@ def test_publishers_take_these_thresholds(rule: Any, tmp_path: Path) -> None:
         assert guarantee.arithmetic == "real"
         assert guarantee.delta == (0.0 if getattr(rule, "noise", "") == "cauchy" else 1.0 / (300 + 256) ** 2)
     check_resumed(publisher_of(rule, 300), values, release, tmp_path)
+
+
+def test_theta_is_at_most_the_bound() -> None:
+    """Of noisy quantiles near it, and of candidates whose step does not divide it; S-PAK alone may leave it open."""
+    facts = ThresholdTask(0.5, 100.0, 500, 64, 1.0)
+
+    def largest(rule: Any) -> float:
+        chooser = rule.start(facts)
+        chooser.observe(np.full(500, 99.0))
+        return max(chooser.choose(key) for key in keys(50))
+
+    assert largest(SmoothQuantile(p=0.9)) == 100.0
+    assert largest(SmoothQuantile(p=0.9, clip=False)) > 100.0
+    whole = NoisyMax(step=1.0).start(ThresholdTask(1000.0, 10.5, 500, 64, 0.5))
+    whole.observe(np.full(500, 10.5))
+    assert whole.choose(keys(1)[0]) == 10.5

@@ -81,7 +81,7 @@ class RunningSum(NamedTuple):
         return RunningSum(key, number, length, levels, theta_steps, law, after, total, above), out
 
     def describe(self) -> dict[str, Any]:
-        """Where the counter stands, for a state file."""
+        """State of the counter, for a state file."""
         return {"seen": self.seen, "total": self.total, "above": self.above.tolist()}
 
     def resume(self, seen: int, total: int, above: list[int]) -> RunningSum:

@@ -114,7 +114,7 @@ class AdaptiveMachine(PointMachine):
 
     @cached_property
     def plan(self) -> CellParameters:
-        """What is fixed."""
+        """Public parameters."""
         half = self.rest / 2
         return make_plan(self.domain, self.fan_out, self.max_depth, half, half, Simple(), threshold=0.0)
 

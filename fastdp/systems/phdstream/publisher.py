@@ -92,7 +92,7 @@ class PHDMachine(PointMachine):
 
     @cached_property
     def plan(self) -> CellParameters:
-        """What is fixed."""
+        """Public parameters."""
         cells, counts = (Fraction(part) / self.sensitivity for part in _parts(self.epsilon, self.total_share))
         return make_plan(
             self.domain,
@@ -138,7 +138,7 @@ class PHDMachine(PointMachine):
         return PHDState(state.n_steps + 1, kept, tree, whole, drawn, chain), scored
 
     def scored(self, state: PHDState, batch: Any, key: Key) -> tuple[PHDState, Tree]:
-        """What :meth:`step` leads to, and the tree with the scores of its decisions."""
+        """State after :meth:`step`, and the tree with the scores of its decisions."""
         added, removed = batch
         own, chain = step_key(key, state.chain, state.n_steps, added, removed)
         return self.decide(state, added, removed, own, chain)

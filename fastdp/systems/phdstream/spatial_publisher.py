@@ -66,7 +66,7 @@ def _row() -> Integers:
 
 @dataclass(frozen=True)
 class WholeCount:
-    """What was counted of the whole.
+    """Counts of the whole.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ def as_share(share: object) -> float:
 
 @dataclass(frozen=True)
 class WholeParameters:
-    """What is fixed.
+    """Public parameters.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class WholeParameters:
         return WholeCount(whole.steps + 1, whole.released + net + int(self.counter.step(row, noise)[0]), row)
 
     def missing(self, whole: WholeCount, counted: int, variance: float) -> float:
-        """What least squares adds to the sum of the cells' counts, which has this variance, in points^2."""
+        """The correction by least squares of the sum of the cells' counts, which has this variance, in points^2."""
         own = laplace_variance(self.law.scale) * COUNTER.open_draws(whole.steps)
         return (whole.released - counted) * (variance / (variance + own)) if variance > 0.0 else 0.0
 
@@ -187,7 +187,7 @@ class PointMachine(Machine[Any]):
     @cached_property
     @abstractmethod
     def plan(self) -> CellParameters:
-        """What is fixed."""
+        """Public parameters."""
 
     @abstractmethod
     def follow(self, state: Any, added: Integers, removed: Integers, key: Key, chain: str) -> Any:

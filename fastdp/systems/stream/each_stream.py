@@ -69,7 +69,7 @@ class Room:
     def released(
         self, steps: Indices, *, simulated: bool, revisions: tuple[RevisedStream, ...] | None = None
     ) -> ReleasedMany:
-        """What was written into it, under thresholds in grid steps, as one object."""
+        """The values written into it, under thresholds in grid steps, as one release."""
         composition, plan = self.composition, self.composition.plan
         self.values.flags.writeable = False
         thetas: Floats = np.multiply(steps, composition.grid.resolution)

@@ -237,7 +237,7 @@ def collector_of(machine: CollectorMachine, tally: Tally) -> HistogramCollector:
 
 @dataclass(frozen=True)
 class SimulationState:
-    """Where users and server stand.
+    """State of users and server.
 
     Attributes
     ----------
@@ -283,7 +283,7 @@ class SimulationMachine(Machine[SimulationState]):
         return state.n_held + state.n_published
 
     def news(self, before: SimulationState, after: SimulationState) -> Iterator[tuple[int, str]]:
-        """What the server's log says."""
+        """Messages of the server's log."""
         return self.server.news(before.server, after.server)
 
     def step(self, state: SimulationState, batch: Column, key: Key) -> Transition[SimulationState]:

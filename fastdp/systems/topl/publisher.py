@@ -132,7 +132,7 @@ class ToPLServer(Publisher[ServerState]):
 
     @property
     def announcement(self) -> Announcement:
-        """What users are asked for now."""
+        """The question that users answer now."""
         return Announcement(self._machine.sought().mechanism if self._hybrid is None else self._hybrid)
 
     @property

@@ -121,7 +121,7 @@ def replay(fresh: Fresh, data: tuple[Sequence[float], Sequence[float]]) -> Float
 
 
 def risen(grown: int) -> See:
-    """What theta rose to, and the released sum of the block with the first value behind the growth."""
+    """The new theta, and the released sum of the block with the first value after the growth."""
 
     def see(fresh: Fresh, data: Sequence[float]) -> Floats:
         publisher = fresh()

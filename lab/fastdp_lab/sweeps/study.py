@@ -20,6 +20,7 @@ import inspect
 import json
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -139,7 +140,7 @@ def plain(record: Any, *without: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataSet:
+class DataSet(ABC):
     """A named source of a stream.
 
     Attributes
@@ -160,9 +161,9 @@ class DataSet:
     parameters: dict[str, Any] = field(default_factory=dict, hash=False)
     place: str = field(default="datasets", compare=False)
 
+    @abstractmethod
     def load(self, folder: Path) -> Any:
         """The data with exact answers to queries: ``data_set``, ``size``, and ``facts`` with their ``sha256``."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

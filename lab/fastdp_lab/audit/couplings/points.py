@@ -136,7 +136,7 @@ Steps = dict[int, Tree]
 
 @contextlib.contextmanager
 def noted_steps() -> Iterator[Steps]:
-    """What PrivTree decided, step by step, while entered."""
+    """PrivTree's decisions, step by step, while entered."""
     steps: Steps = {}
     real = decomposition.take_step
 
