@@ -16,60 +16,59 @@ if TYPE_CHECKING:
         counters,
         engines,
         errors,
-        fleets,
         interop,
         ledger,
         local,
+        noise,
         perturbers,
         plots,
-        randomness,
         smoothers,
         spatial,
         tables,
         thresholds,
     )
     from fastdp.auditing.run import audit
-    from fastdp.fleets.fleet import Fleet
     from fastdp.guarantee import Guarantee
     from fastdp.ledger.ledger import Ledger
-    from fastdp.randomness.key import Key
-    from fastdp.randomness.public_draws import discrete_gaussian, discrete_laplace
+    from fastdp.noise.key import Key
+    from fastdp.noise.public_draws import discrete_gaussian, discrete_laplace
     from fastdp.releases.batch import ReleasedMany
     from fastdp.releases.plan import Plan, plan
     from fastdp.releases.release import Release
-    from fastdp.systems.add_noise import add_noise
-    from fastdp.systems.pak.publisher import PAK
-    from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
-    from fastdp.systems.phdstream.publisher import PHDStream
-    from fastdp.systems.release import release
-    from fastdp.systems.release_many import release_many
-    from fastdp.systems.stream.adaptive import Adaptive
-    from fastdp.systems.stream.publisher import StreamPublisher
-    from fastdp.systems.stream.tops import ToPS
-    from fastdp.systems.topl.publisher import ToPL, ToPLServer
+    from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
+    from fastdp.spatial.phdstream import PHDStream
+    from fastdp.streams.adaptive import Adaptive
+    from fastdp.streams.add_noise import add_noise
+    from fastdp.streams.fleet import Fleet
+    from fastdp.streams.pak_publisher import PAK
+    from fastdp.streams.publisher import StreamPublisher
+    from fastdp.streams.release import release
+    from fastdp.streams.release_many import release_many
+    from fastdp.streams.topl_publisher import ToPL, ToPLServer
+    from fastdp.streams.tops import ToPS
     from fastdp.tables.functions import counts, means, totals
     from fastdp.tables.windows import Windows
 
 _HOMES = {
     "fastdp.auditing.run": ("audit",),
-    "fastdp.fleets.fleet": ("Fleet",),
+    "fastdp.streams.fleet": ("Fleet",),
     "fastdp.guarantee": ("Guarantee",),
     "fastdp.ledger.ledger": ("Ledger",),
-    "fastdp.randomness.key": ("Key",),
-    "fastdp.randomness.public_draws": ("discrete_gaussian", "discrete_laplace"),
+    "fastdp.noise.key": ("Key",),
+    "fastdp.noise.public_draws": ("discrete_gaussian", "discrete_laplace"),
     "fastdp.releases.batch": ("ReleasedMany",),
     "fastdp.releases.plan": ("Plan", "plan"),
     "fastdp.releases.release": ("Release",),
-    "fastdp.systems.add_noise": ("add_noise",),
-    "fastdp.systems.pak.publisher": ("PAK",),
-    "fastdp.systems.phdstream.adaptive": ("AdaptivePHDStream",),
-    "fastdp.systems.phdstream.publisher": ("PHDStream",),
-    "fastdp.systems.release": ("release",),
-    "fastdp.systems.release_many": ("release_many",),
-    "fastdp.systems.stream.adaptive": ("Adaptive",),
-    "fastdp.systems.stream.publisher": ("StreamPublisher",),
-    "fastdp.systems.stream.tops": ("ToPS",),
-    "fastdp.systems.topl.publisher": ("ToPL", "ToPLServer"),
+    "fastdp.streams.add_noise": ("add_noise",),
+    "fastdp.streams.pak_publisher": ("PAK",),
+    "fastdp.spatial.adaptive_phdstream": ("AdaptivePHDStream",),
+    "fastdp.spatial.phdstream": ("PHDStream",),
+    "fastdp.streams.release": ("release",),
+    "fastdp.streams.release_many": ("release_many",),
+    "fastdp.streams.adaptive": ("Adaptive",),
+    "fastdp.streams.publisher": ("StreamPublisher",),
+    "fastdp.streams.tops": ("ToPS",),
+    "fastdp.streams.topl_publisher": ("ToPL", "ToPLServer"),
     "fastdp.tables.functions": ("counts", "means", "totals"),
     "fastdp.tables.windows": ("Windows",),
 }
@@ -101,15 +100,14 @@ __all__ = [
     "discrete_laplace",
     "engines",
     "errors",
-    "fleets",
     "interop",
     "ledger",
     "local",
     "means",
+    "noise",
     "perturbers",
     "plan",
     "plots",
-    "randomness",
     "release",
     "release_many",
     "smoothers",

@@ -68,7 +68,7 @@ class FreshKeys:
 
 FRESH_KEYS = FreshKeys()
 if os.environ.get("FASTDP_FRESH_SEEDS") != "1":
-    from fastdp.randomness import key
+    from fastdp.noise import key
 
     key.secrets = FRESH_KEYS
     if hasattr(os, "register_at_fork"):
@@ -116,7 +116,7 @@ def stream() -> np.ndarray:
 @pytest.fixture
 def forked_at_sync(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The child that is forked when something is synced for the first time, and lives until the test's end."""
-    from fastdp.files import durable
+    from fastdp.data import durable
 
     if not hasattr(os, "fork") or not durable.has_locks():
         pytest.skip("needs fork and flock")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from fastdp.randomness.words import MAX_WORDS, WordStream
+from fastdp.noise.words import MAX_WORDS, WordStream
 
 #: Positions around which an index of 8, 10, 16 or 32 bits, or a signed one, would begin anew.
 FAR = (0, 1, 255, 256, 1023, 1024, 2**15, 2**16, 2**31, 2**32, 2**32 + 1)

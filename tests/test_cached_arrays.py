@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fastdp.noise.gaussian import discrete_gaussian_law
+from fastdp.noise.row_words import _layout
+from fastdp.noise.sampler import discrete_laplace_law
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.hierarchy import consistency_weights
-from fastdp.randomness.gaussian import discrete_gaussian_law
-from fastdp.randomness.row_words import _layout
-from fastdp.randomness.sampler import discrete_laplace_law
-from fastdp.randomness.words import Purpose, StreamId
 from fastdp.tables.calendar import _changes
 from fastdp.thresholds import NoisyMax, ThresholdTask
 from fastdp.thresholds.noisy_max import _penalties

@@ -19,7 +19,7 @@ from fastdp.errors import FastDPError, ParameterError, StateError
 from fastdp.integer_grid import make_grid
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.systems.release import OPTIONS as OPTIONS_OF
+from fastdp.streams.release import OPTIONS as OPTIONS_OF
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp_lab import metrics
 from fastdp_lab.queries.workloads import random_ranges

@@ -19,7 +19,7 @@ from benchmarks.accuracy.scale_free import REAL, Case
 from benchmarks.accuracy.scenes import read_values
 from benchmarks.shared import table
 from fastdp.local import Hybrid
-from fastdp.randomness import Key
+from fastdp.noise import Key
 from fastdp.thresholds import SquareWave, ThresholdTask
 from fastdp_lab.datasets import table1
 from fastdp_lab.datasets.catalogue import TABLE1

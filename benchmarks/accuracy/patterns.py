@@ -18,11 +18,11 @@ from benchmarks.accuracy.counts_mode import prefix_sums
 from benchmarks.shared import Floats, add_data_option, table
 from fastdp import Adaptive, StreamPublisher, release
 from fastdp.errors import AccuracyWarning
+from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
-from fastdp.randomness.key import Key
-from fastdp.systems.stream.pace import DEFAULT_RANGE
-from fastdp.systems.stream.stages import Schedule
-from fastdp.systems.stream.whole import WholeStream
+from fastdp.streams.pace import DEFAULT_RANGE
+from fastdp.streams.stages import Schedule
+from fastdp.streams.whole import WholeStream
 from fastdp.thresholds import ScaleFree
 
 EPSILONS = (0.01, 0.1, 1.0)

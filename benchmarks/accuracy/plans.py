@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from benchmarks.peers import w_event
 from benchmarks.peers.pegasus import PeGaSus
 from fastdp import validation
+from fastdp.noise.key import Key
 from fastdp.perturbers import Hierarchy
-from fastdp.randomness.key import Key
 from fastdp.smoothers import Recent
-from fastdp.systems.stream.adaptive import Adaptive
-from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp_lab.baselines.w_event import SCHEMES
 from fastdp_lab.sweeps import SYSTEMS, RunResult, Setting, System

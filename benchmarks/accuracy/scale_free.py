@@ -16,8 +16,8 @@ from benchmarks.accuracy.scenes import STREAMS, Stream, read_values
 from benchmarks.shared import Floats, add_data_option, table
 from fastdp.errors import AccuracyWarning
 from fastdp.integer_grid import make_grid
+from fastdp.noise import Key
 from fastdp.perturbers import Hierarchy
-from fastdp.randomness import Key
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask
 from fastdp_lab.datasets import hold_out_and_extend, table1
 from fastdp_lab.datasets.catalogue import TABLE1

@@ -3,7 +3,7 @@
 The two phases see disjoint values, so theta can be chosen once under one budget and used under another, and a
 theta beyond the bound can be carried over: the published code does both.  With one budget and a theta within the
 bound this is, bit for bit, what :class:`fastdp.StreamPublisher` releases
-(``tests/systems/stream/test_methods_agree.py``).
+(``tests/streams/test_methods_agree.py``).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import fastdp
 import fastdp_lab
 from benchmarks import shared
 from benchmarks.shared import Floats
+from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Hierarchy, Perturber
-from fastdp.randomness.key import Binding, Key
 from fastdp.smoothers import Smoother
 from fastdp.thresholds import Chooser, Fixed, NoisyMax, Threshold, ThresholdTask
 from fastdp.thresholds.base import held_out

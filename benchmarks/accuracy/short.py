@@ -19,9 +19,9 @@ import fastdp
 from benchmarks.accuracy.streams import REAL
 from benchmarks.shared import Floats, add_data_option, table
 from fastdp.errors import AccuracyWarning
-from fastdp.randomness import Key
-from fastdp.systems.stream import whole
-from fastdp.systems.stream.pace import DEFAULT_RANGE
+from fastdp.noise import Key
+from fastdp.streams import whole
+from fastdp.streams.pace import DEFAULT_RANGE
 from fastdp.thresholds import ScaleFree
 from fastdp_lab.datasets.synthetic_values import extend_by_reflection
 from fastdp_lab.queries.workloads import random_ranges

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.shared import REFERENCE, Floats
 from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.spatial import Box
-from fastdp.systems.phdstream.publisher import NAMED_COUNTERS
+from fastdp.spatial.phdstream import NAMED_COUNTERS
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream
 from fastdp_lab.datasets import SpatialStream, concentric_circles, load_circles, load_gowalla, load_pickups
 from fastdp_lab.datasets.files import DAY

@@ -10,7 +10,7 @@ from benchmarks.speed.inputs import HOLDOUTS, Tree, client, output_counts
 from benchmarks.speed.local import plain_steps, report_values
 from fastdp import local
 from fastdp.local.distribution import estimate
-from fastdp.randomness import Key, discrete_laplace
+from fastdp.noise import Key, discrete_laplace
 from fastdp.thresholds import NoisyMax, ThresholdTask
 from fastdp_kernels.smooth_sensitivity import divide_pairs
 

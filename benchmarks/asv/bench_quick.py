@@ -20,7 +20,7 @@ from benchmarks.speed.inputs import Tree, circles
 from benchmarks.speed.inputs import started as with_points
 from benchmarks.speed.local import plain_steps, report_values
 from fastdp import local
-from fastdp.randomness import Key, discrete_laplace
+from fastdp.noise import Key, discrete_laplace
 from fastdp.thresholds import NoisyMax, ThresholdTask
 from fastdp_lab.queries.workloads import random_ranges
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from benchmarks.audit import row_kernels
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import make_grid
+from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
-from fastdp.randomness.key import Key
-from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
-from fastdp.systems.stream.stream_state import Progress
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks
+from fastdp.streams.stream_state import Progress
 from fastdp_lab.audit.runs import ManyRuns
 
 Floats = NDArray[np.float64]

@@ -28,9 +28,9 @@ from benchmarks.audit.parts import (
 from benchmarks.audit.quantiles import quantile
 from benchmarks.audit.splits import POINTS, attack, splits
 from fastdp.counters import BinaryTree, Block
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
 from fastdp.spatial import Box
 from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished

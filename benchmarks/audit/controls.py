@@ -18,17 +18,17 @@ from benchmarks.audit.blocks import LOOKED_AT, BlocksTrials
 from benchmarks.audit.parts import THETA, binary_tree
 from fastdp.counters import Counter, SelectiveCounting
 from fastdp.guarantee import Guarantee
+from fastdp.noise import sampler
+from fastdp.noise.given import Name, given
+from fastdp.noise.key import Binding, Key
+from fastdp.noise.noise import AnyLaw
+from fastdp.noise.sampler import Law
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.base import BoundLaws, HierarchyShape
-from fastdp.randomness import sampler
-from fastdp.randomness.given import Name, given
-from fastdp.randomness.key import Binding, Key
-from fastdp.randomness.noise import AnyLaw
-from fastdp.randomness.sampler import Law
-from fastdp.randomness.words import Purpose, StreamId
-from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
-from fastdp.systems.stream.adaptive import Adaptive
-from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
+from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax
 from fastdp_lab.audit.catalogue import composed, rising, selective
 from fastdp_lab.audit.runs import ManyRuns, OneRun, collected, pieces

@@ -6,9 +6,9 @@ from functools import partial
 
 import numpy as np
 
+from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Flat
-from fastdp.randomness.key import Key
-from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp_lab.audit.couplings import COUPLINGS

@@ -13,22 +13,22 @@ from benchmarks.audit.controls import RecountingPHDStream, SharedNoise
 from benchmarks.audit.coupling_cases import turning
 from benchmarks.audit.splits import attack
 from benchmarks.audit.table_controls import TABLE_CONTROLS
-from fastdp.arrays.column import as_floats
 from fastdp.counters import BinaryTree, Block
+from fastdp.data.column import as_floats
+from fastdp.noise.given import GivenKey
+from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
-from fastdp.randomness.given import GivenKey
-from fastdp.randomness.key import Key
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
+from fastdp.spatial.phdstream import PHDStream
 from fastdp.state.machine import Column, Transition
-from fastdp.systems.phdstream.publisher import PHDStream
-from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
-from fastdp.systems.stream.emission import FillIn
-from fastdp.systems.stream.parameters import vars_of
-from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.systems.stream.stages import Schedule
-from fastdp.systems.stream.stream_state import Progress, StreamState, TreeNoise
-from fastdp.systems.stream.whole import WholeStream
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
+from fastdp.streams.emission import FillIn
+from fastdp.streams.parameters import vars_of
+from fastdp.streams.publisher import StreamPublisher
+from fastdp.streams.stages import Schedule
+from fastdp.streams.stream_state import Progress, StreamState, TreeNoise
+from fastdp.streams.whole import WholeStream
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels import block_lengths

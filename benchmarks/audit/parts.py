@@ -17,12 +17,12 @@ from benchmarks.audit import row_kernels as kernel
 from fastdp.counters import Counter, RunningCounts
 from fastdp.counters.counter import noise_scale
 from fastdp.guarantee import Guarantee
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.base import HierarchyShape
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId
-from fastdp.systems.pak.machine import RunningSum
+from fastdp.streams.pak_machine import RunningSum
 from fastdp_lab.audit.runs import ManyRuns
 
 Integers = NDArray[np.int64]

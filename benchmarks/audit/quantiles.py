@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId, WordStream
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.quantile import CELLS

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from benchmarks.audit import row_kernels as kernel
 from benchmarks.audit.parts import draw_noise
 from fastdp.counters.counter import event_guarantee
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.spatial import cells
 from fastdp_lab.audit.exact import split_plan
 from fastdp_lab.audit.runs import ManyRuns

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.tables import choices, cut
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantity import Quantity

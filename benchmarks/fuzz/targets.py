@@ -22,13 +22,13 @@ import numpy as np
 import fastdp
 from fastdp import local
 from fastdp.cli.point_files import in_order
+from fastdp.data.event_reader import read_events
+from fastdp.data.readers import open_source
 from fastdp.errors import DataError, FastDPError
-from fastdp.files.event_reader import read_events
-from fastdp.files.readers import open_source
 from fastdp.local import encoding
 from fastdp.local.base import Mechanism
-from fastdp.randomness.key import Key
-from fastdp.randomness.key_file import read_key
+from fastdp.noise.key import Key
+from fastdp.noise.key_file import read_key
 from fastdp.state import journal
 from fastdp.state.codec import as_text
 from fastdp.state.seal import MAGIC

@@ -11,11 +11,11 @@ import numpy as np
 import fastdp
 from benchmarks.peers import open_dp
 from benchmarks.speed.measure import Group
+from fastdp.noise.bulk import PrefixNoise, draw_cells
+from fastdp.noise.key import Key
+from fastdp.noise.public_draws import discrete_gaussian
+from fastdp.noise.sampler import discrete_laplace_law
 from fastdp.perturbers import Flat, Toeplitz
-from fastdp.randomness.bulk import PrefixNoise, draw_cells
-from fastdp.randomness.key import Key
-from fastdp.randomness.public_draws import discrete_gaussian
-from fastdp.randomness.sampler import discrete_laplace_law
 
 SIGMAS = {"1": 1.0, "10": 10.0, "10^3": 1e3, "2^22": 2.0**22, "2^36": 2.0**36}
 DRAWS = 2**20

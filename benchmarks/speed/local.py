@@ -18,8 +18,8 @@ from benchmarks.speed.inputs import client, output_counts
 from benchmarks.speed.measure import Group, Task
 from fastdp import local
 from fastdp.local.distribution import MAX_ITERATIONS, TOLERANCE, cell_edges, estimate, transition
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId, WordStream
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.thresholds import Fixed
 from fastdp_kernels import square_wave_em
 

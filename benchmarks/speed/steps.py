@@ -12,9 +12,9 @@ import numpy as np
 from benchmarks.shared import table
 from benchmarks.speed.inputs import circles, started
 from benchmarks.speed.measure import keep, stay_on_one_core
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
 
 DEPTH, STEPS, ROUNDS = 20, 20, 3
 #: Points present with batches of ``BATCH`` events, and events of a batch with ``PRESENT`` points.

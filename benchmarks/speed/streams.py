@@ -15,9 +15,9 @@ from benchmarks.shared import item_counts
 from benchmarks.speed.gaussian import gaussian_publishers, gaussian_sampler
 from benchmarks.speed.inputs import HOLDOUTS, Tree
 from benchmarks.speed.measure import Group
+from fastdp.noise import Key, discrete_laplace
+from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.perturbers import Hierarchy
-from fastdp.randomness import Key, discrete_laplace
-from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp.thresholds import Fixed, NoisyMax, ThresholdTask
 from fastdp_kernels.smooth_sensitivity import divide_pairs, scan_pairs
 from fastdp_lab.queries.workloads import random_ranges

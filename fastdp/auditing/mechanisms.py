@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import as_array, kind_of
+from fastdp.data.column import as_array, kind_of
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 
 Floats = NDArray[np.float64]
 

@@ -24,7 +24,7 @@ from fastdp.auditing.mechanisms import check_mechanism, draws_trials, runs, want
 from fastdp.auditing.result import AuditResult
 from fastdp.errors import ParameterError, warn
 from fastdp.guarantee import Guarantee
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 
 Floats = NDArray[np.float64]
 

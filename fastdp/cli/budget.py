@@ -100,7 +100,7 @@ class LedgerOptions:
         """The ledger; ``new`` says whether it may be made."""
         from fastdp.errors import ParameterError
         from fastdp.ledger import Ledger
-        from fastdp.randomness.key_file import read_ledger_key
+        from fastdp.noise.key_file import read_ledger_key
 
         path = cast("Path", self.ledger)
         if new and self.limit is None and not path.exists():
@@ -133,7 +133,7 @@ class LedgerOptions:
         if self.ledger is None or self.stream is None:
             return []
         from fastdp.ledger import Ledger
-        from fastdp.randomness.key_file import read_ledger_key
+        from fastdp.noise.key_file import read_ledger_key
 
         spent = Ledger(self.ledger, key=read_ledger_key(self.ledger_key_file), create=False).spent(self.stream)
         free = " (a simulation costs nothing)" if publisher.guarantee.simulated else ""

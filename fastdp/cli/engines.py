@@ -46,7 +46,7 @@ def adding_engine(options: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
         with nullcontext() if address is None else engine("dask", "distributed").Client(address):
             yield dask_tables, options["source"]
     else:
-        from fastdp.arrays.source import open_dataset
+        from fastdp.data.source import open_dataset
         from fastdp.engines import spark_tables
 
         schema = open_dataset(Path(options["source"])).schema

@@ -133,7 +133,7 @@ def _named(amount: str | None) -> float | EllipsisType | None:
 
 def _opened(path: Path, key_file: Path | None, *, create: bool = False) -> Ledger:
     from fastdp.ledger import Ledger
-    from fastdp.randomness.key_file import read_ledger_key
+    from fastdp.noise.key_file import read_ledger_key
 
     return Ledger(path, key=read_ledger_key(key_file), create=create)
 

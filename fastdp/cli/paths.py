@@ -7,8 +7,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from fastdp.data.durable import check_target
 from fastdp.errors import ParameterError, StateError
-from fastdp.files.durable import check_target
 
 #: Options and arguments that name a place, by what it is; the output last, so that it is the one complained about.
 PLACES = {

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.cli.paths import check_picture, places
+from fastdp.data.durable import atomic_file, remove_parts, sync_folder
+from fastdp.data.event_reader import Events
 from fastdp.errors import DataError, ParameterError
-from fastdp.files.durable import atomic_file, remove_parts, sync_folder
-from fastdp.files.event_reader import Events
 from fastdp.spatial import Box, Domain
-from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
+from fastdp.spatial.spatial_publisher import SpatialPublisher
 
 FORMATS = ("csv", "npy", "parquet", "geojson")
 #: Batches in a picture.
@@ -180,7 +180,7 @@ class PointFolder:
         self.name, self.kind = str(path), kind
         self._path, self._names, self._force, self._written = path, names, force, written
         if kind == "parquet":
-            from fastdp.files.parquet_reader import import_pyarrow
+            from fastdp.data.parquet_reader import import_pyarrow
 
             # Now, when nothing is spent.
             import_pyarrow()
@@ -316,7 +316,7 @@ def _npy(out: BinaryIO, points: Points, names: Names) -> None:
 
 
 def _parquet(out: BinaryIO, points: Points, names: Names) -> None:
-    from fastdp.files.parquet_reader import import_pyarrow
+    from fastdp.data.parquet_reader import import_pyarrow
 
     arrow = import_pyarrow()
     arrow.parquet.write_table(arrow.table(list(points.T), names=list(names)), out)

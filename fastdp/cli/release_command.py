@@ -28,7 +28,7 @@ from fastdp.cli.options import (
 if TYPE_CHECKING:
     from fastdp.cli.release_run import Publisher
     from fastdp.guarantee import Guarantee
-    from fastdp.systems.stream.publisher import StreamPublisher
+    from fastdp.streams.publisher import StreamPublisher
 
 METHODS = ("adaptive", "tops", "pak", "topl")
 #: Options that not every method has, and the methods that have them.
@@ -181,7 +181,7 @@ def release(
         from fastdp.cli.release_run import Run
         from fastdp.cli.resume import noise_of
         from fastdp.cli.writers import check_suffix, description_of
-        from fastdp.systems.release import METHODS as SYSTEMS
+        from fastdp.streams.release import METHODS as SYSTEMS
 
         check_separate({**ctx.params, "description": description_of(output)})
         check_suffix(output)
@@ -226,8 +226,8 @@ def _check_follow(source: str, output: str, state: Path | None, values: str, *, 
 def _whole(size: int, key: Any, epsilon: float, bound: float, options: dict[str, Any], name: str) -> Any:
     """The release of an input of known length, of which nothing is withheld."""
     from fastdp.errors import DataError
-    from fastdp.systems.stream.pace import DEFAULT_RANGE
-    from fastdp.systems.stream.whole import WholeStream
+    from fastdp.streams.pace import DEFAULT_RANGE
+    from fastdp.streams.whole import WholeStream
     from fastdp.thresholds import ScaleFree
 
     if not size:
@@ -271,8 +271,8 @@ def _summary(
     publisher: Publisher, guarantee: Guarantee, output: str, duration: float, spent: list[tuple[str, str]]
 ) -> str:
     from fastdp.cli.summary import as_table, rate, seconds
-    from fastdp.systems.pak.publisher import PAK
-    from fastdp.systems.topl.publisher import ToPL
+    from fastdp.streams.pak_publisher import PAK
+    from fastdp.streams.topl_publisher import ToPL
 
     if isinstance(publisher, ToPL):
         error = math.sqrt(publisher.server.value_variance)

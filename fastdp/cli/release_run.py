@@ -14,17 +14,17 @@ from fastdp._version import __version__
 from fastdp.cli.errors import legible
 from fastdp.cli.summary import watched
 from fastdp.cli.writers import Write, open_target
+from fastdp.data.readers import Source, open_source
 from fastdp.errors import DataError
-from fastdp.files.readers import Source, open_source
-from fastdp.systems.pak.publisher import PAK
-from fastdp.systems.stream.adaptive import Adaptive
-from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.systems.stream.whole import WholeStream
+from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.pak_publisher import PAK
+from fastdp.streams.publisher import StreamPublisher
+from fastdp.streams.whole import WholeStream
 
 if TYPE_CHECKING:
     from fastdp.cli.budget import LedgerOptions
     from fastdp.cli.resume import Resume
-    from fastdp.systems.topl.publisher import ToPL
+    from fastdp.streams.topl_publisher import ToPL
 
     Publisher = StreamPublisher | ToPL | PAK
 

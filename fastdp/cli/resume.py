@@ -26,9 +26,9 @@ from fastdp._version import __version__
 from fastdp.cli.paths import STANDARD
 from fastdp.errors import BudgetError, DataError, StateError
 from fastdp.ledger.charge import stream_key
-from fastdp.randomness.canonical import NOISE_FORMAT
-from fastdp.randomness.key import Key
-from fastdp.randomness.key_file import read_key
+from fastdp.noise.canonical import NOISE_FORMAT
+from fastdp.noise.key import Key
+from fastdp.noise.key_file import read_key
 from fastdp.state.sealed_file import StateFile
 
 #: Options that say which reservation pays for a release.

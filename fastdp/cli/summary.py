@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from fastdp.files.readers import Source
+from fastdp.data.readers import Source
 
 
 def as_table(rows: Iterable[tuple[str, str]]) -> str:

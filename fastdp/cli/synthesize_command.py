@@ -28,7 +28,7 @@ from fastdp.cli.options import (
 if TYPE_CHECKING:
     from fastdp.cli.point_files import Batch, PointFolder, PointPicture
     from fastdp.spatial import Domain
-    from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
+    from fastdp.spatial.spatial_publisher import SpatialPublisher
 
 METHODS = ("phdstream", "adaptive")
 #: Options that not every method has, and the methods that have them.
@@ -142,7 +142,7 @@ def synthesize(ctx: click.Context, /, source: str, output: Path, method: str, **
         from fastdp.cli.point_files import PointFolder, PointPicture, check_cuts, cut, in_order, keep_outside
         from fastdp.cli.resume import fingerprint, noise_of
         from fastdp.cli.summary import watched
-        from fastdp.files.event_reader import heading_of, read_events
+        from fastdp.data.event_reader import heading_of, read_events
 
         begin = time.perf_counter()
         check_separate(ctx.params)

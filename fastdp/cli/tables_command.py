@@ -177,7 +177,7 @@ def _run(kind: str, options: dict[str, Any]) -> None:
     check_engine(options)
     with plain_errors(), terminated_cleanly():
         from fastdp.cli.paths import STANDARD, check_separate
-        from fastdp.randomness.key_file import read_key
+        from fastdp.noise.key_file import read_key
 
         check_separate(options)
         _check_outputs(options)
@@ -225,7 +225,7 @@ def _check_keys(options: dict[str, Any]) -> None:
 def _check_outputs(options: dict[str, Any]) -> None:
     """Refuse what could not be written, before anything is paid for."""
     from fastdp.cli.paths import STANDARD, check_picture
-    from fastdp.files.durable import check_target
+    from fastdp.data.durable import check_target
     from fastdp.tables.writing import description_of, kind_of
 
     if options["output"] != STANDARD:
@@ -240,8 +240,8 @@ def _check_outputs(options: dict[str, Any]) -> None:
 
 def _frame(source: str) -> Any:
     """What the functions take: a path, or a stream of Arrow batches where only Arrow's CSV reader can read it."""
-    from fastdp.arrays.source import import_tables
     from fastdp.cli.paths import STANDARD
+    from fastdp.data.source import import_tables
 
     if source != STANDARD and not source.lower().endswith(".csv.gz"):
         return source
@@ -287,7 +287,7 @@ def _keys(frame: Any, options: dict[str, Any]) -> Any:
         rows = [[text] for text in listed] if len(by) == 1 else list(csv.reader(listed))
     else:
         return None
-    from fastdp.arrays.source import open_source
+    from fastdp.data.source import open_source
     from fastdp.errors import ParameterError
 
     schema = open_source(frame, by).schema
@@ -299,7 +299,7 @@ def _keys(frame: Any, options: dict[str, Any]) -> Any:
 
 
 def _rows_of(path: Path, by: tuple[str, ...]) -> list[list[Any]]:
-    from fastdp.arrays.source import open_source
+    from fastdp.data.source import open_source
 
     return [list(row.values()) for batch in open_source(str(path), by).batches() for row in batch.to_pylist()]
 

@@ -17,8 +17,8 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.data.durable import atomic_file, check_target, name_target
 from fastdp.errors import ParameterError
-from fastdp.files.durable import atomic_file, check_target, name_target
 
 Column = NDArray[Any]
 #: Appends rows, of each column as many.
@@ -277,7 +277,7 @@ def _add_member(archive: zipfile.ZipFile, name: str, content: IO[bytes]) -> None
 
 @contextmanager
 def _parquet_file(file: BinaryIO, names: tuple[str, ...], describe: Describe) -> Iterator[Write]:
-    from fastdp.files.parquet_reader import import_pyarrow
+    from fastdp.data.parquet_reader import import_pyarrow
 
     arrow = import_pyarrow()
     fields = [(name, arrow.int64() if COLUMNS[name][1] == "<i8" else arrow.float64()) for name in names]

@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.kinds import Integers
+from fastdp.data.kinds import Integers
 from fastdp.guarantee import Guarantee
 
 

@@ -10,15 +10,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.column import as_array, as_column, entry_at
-from fastdp.arrays.kinds import Integers
 from fastdp.counters.counter import BinaryTree, Block, Counter, Simple, check_rows, counter_guarantee, noise_scale
+from fastdp.data.column import as_array, as_column, entry_at
+from fastdp.data.kinds import Integers
 from fastdp.errors import DataError, StateError
 from fastdp.guarantee import Guarantee
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.prefix import check_chain, step_key
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.prefix import check_chain, step_key
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.state import codec
 from fastdp.state.codec import expect
 from fastdp.state.machine import Machine, Transition

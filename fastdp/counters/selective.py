@@ -10,12 +10,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.kinds import Integers
 from fastdp.counters.counter import Counter, counter_guarantee
 from fastdp.counters.running import COUNTERS, CountMachine, CountState, as_increments
+from fastdp.data.kinds import Integers
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, sequential
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.state import codec
 from fastdp.state.codec import expect
 from fastdp.state.machine import Machine, Transition

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastdp import validation
 from fastdp.engines.job import Job, engine, publish
-from fastdp.fleets.fleet import Fleet
+from fastdp.streams.fleet import Fleet
 
 Row = tuple[Any, ...]
 

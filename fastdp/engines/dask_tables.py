@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.source import Source, open_dataset, open_source
+from fastdp.data.source import Source, open_dataset, open_source
 from fastdp.engines.job import engine
 from fastdp.errors import ParameterError
 from fastdp.tables import functions

@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
-from fastdp.fleets.fleet import Fleet
-from fastdp.fleets.streams import MACHINES, Streams
 from fastdp.guarantee import Guarantee
 from fastdp.ledger import Ledger
+from fastdp.noise.key import KEY_BYTES, Key, is_secret
+from fastdp.noise.key_file import read_key
 from fastdp.perturbers.base import bound_law
-from fastdp.randomness.key import KEY_BYTES, Key, is_secret
-from fastdp.randomness.key_file import read_key
 from fastdp.state.machine import Machine
 from fastdp.state.publisher import Publisher
-from fastdp.systems.stream.stages import Schedule
+from fastdp.streams.fleet import Fleet
+from fastdp.streams.fleet_streams import MACHINES, Streams
+from fastdp.streams.stages import Schedule
 
 Floats = NDArray[np.float64]
 #: Fleets that a worker holds open, so that a state which comes back is not read again.

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastdp.engines.job import OPEN_FLEETS, Job, engine
 from fastdp.errors import ParameterError, StateError
-from fastdp.fleets.fleet import Fleet
+from fastdp.streams.fleet import Fleet
 
 #: Where the state of a key is in Quix's store.
 ENTRY = "fastdp"

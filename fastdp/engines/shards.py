@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import NOT_FINITE, as_column, as_floats, entry_at
+from fastdp.data import durable
+from fastdp.data.column import NOT_FINITE, as_column, as_floats, entry_at
+from fastdp.data.durable import atomic_file
 from fastdp.engines.job import Job, publish
 from fastdp.errors import DataError, StateError
-from fastdp.files import durable
-from fastdp.files.durable import atomic_file
-from fastdp.fleets.fleet import Fleet
-from fastdp.fleets.ids import as_ids
+from fastdp.streams.fleet import Fleet
+from fastdp.streams.fleet_ids import as_ids
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastdp.engines.job import Job, engine, publish
-from fastdp.fleets.fleet import Fleet
+from fastdp.streams.fleet import Fleet
 
 
 def release(frame: Any, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.source import Source, check_names, import_tables
+from fastdp.data.source import Source, check_names, import_tables
 from fastdp.engines.job import engine
 from fastdp.errors import DataError, ParameterError
 from fastdp.tables import functions

@@ -1,7 +1,7 @@
 """A measurement for OpenDP whose noise and privacy map are fastdp's: it chains and composes like OpenDP's own.
 
 OpenDP calls what comes from outside "honest-but-curious": it cannot check that noise and map belong together.  Here
-they are one object, :class:`fastdp.systems.add_noise.VectorNoise`, whose proof is there.
+they are one object, :class:`fastdp.streams.add_noise.VectorNoise`, whose proof is there.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from fastdp import validation
 from fastdp._optional import imported
 from fastdp.errors import ParameterError
 from fastdp.guarantee import round_up
-from fastdp.randomness.key import Key
-from fastdp.systems.add_noise import VectorNoise
+from fastdp.noise.key import Key
+from fastdp.streams.add_noise import VectorNoise
 
 CARRIERS = ("i32", "i64", "u32", "u64", "f32", "f64")
 #: Metrics by the kind of domain.

@@ -7,12 +7,12 @@ from typing import Any, Literal, get_args
 
 from fastdp import validation
 from fastdp._optional import imported
-from fastdp.arrays.column import as_column
+from fastdp.data.column import as_column
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.ledger import Ledger
 from fastdp.ledger.charge import charge
-from fastdp.randomness.key import Key
-from fastdp.systems.add_noise import VectorNoise
+from fastdp.noise.key import Key
+from fastdp.streams.add_noise import VectorNoise
 
 Kind = Literal["Int64", "Float64"]
 

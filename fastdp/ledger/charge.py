@@ -9,7 +9,7 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.ledger import entry
 from fastdp.ledger.ledger import Ledger
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 
 
 def stream_key(secret: Key, stream: str | None) -> Key:

@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fastdp import validation
+from fastdp.data.durable import sync_folder
 from fastdp.errors import StateError
-from fastdp.files.durable import sync_folder
 from fastdp.ledger.state import SCHEMA, LedgerState, Line, Mac, sealed
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 
 FORMAT = 1
 START = bytes(32)

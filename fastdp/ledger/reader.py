@@ -14,7 +14,7 @@ from fastdp.ledger.entry import Entry
 from fastdp.ledger.odometer import compose
 from fastdp.ledger.state import LedgerState, budget
 from fastdp.ledger.store import Store, Verification
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 
 
 class LedgerReader:

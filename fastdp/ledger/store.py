@@ -23,7 +23,7 @@ from urllib.parse import quote
 from fastdp.errors import StateError
 from fastdp.ledger.database import APPLICATION, Row, header, make_ledger, replayed
 from fastdp.ledger.state import DERIVED, LedgerState, Mac
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 
 LOCK_SECONDS = 30.0
 _ROWS = "SELECT id, coalesce(CAST(body AS BLOB), x''), coalesce(CAST(seal AS BLOB), x'') FROM line"

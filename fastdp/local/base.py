@@ -19,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays import column as columns
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data import column as columns
+from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.local.laws import Estimator, Law, estimator
-from fastdp.randomness.canonical import encode, identity
+from fastdp.noise.canonical import encode, identity
 
 if TYPE_CHECKING:
-    from fastdp.randomness.key import Key
+    from fastdp.noise.key import Key
 
 WORD_BYTES = 8
 MAX_STREAMS = 2**40
@@ -94,10 +94,10 @@ class Words:
 
     def blocks(self, count: int) -> Iterator[NDArray[np.uint64]]:
         """The words block by block; each block overwrites the one before."""
-        from fastdp.randomness.key import Key
+        from fastdp.noise.key import Key
 
         self._check_end(count)
-        from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream
+        from fastdp.noise.words import CHUNK, Purpose, StreamId, WordStream
 
         stream = StreamId(Purpose.LOCAL, self.level, self.stream)
         key = Key.choose(self.seed, self.key).within(*self.of)

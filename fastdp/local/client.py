@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays import column
+from fastdp.data import column
 from fastdp.errors import DataError, FastDPError, ParameterError, StateError
 from fastdp.local.encoding import encode, mechanism_named
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.state.machine import Machine, Transition
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays import column
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data import column
+from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp.local.laws import WindowLaw
 from fastdp.local.mechanisms import octave, ratios_at

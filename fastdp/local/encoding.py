@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays import column
+from fastdp.data import column
 from fastdp.errors import DataError, FastDPError, ParameterError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.kinds import Floats
+from fastdp.data.kinds import Floats
 from fastdp.errors import ParameterError
 from fastdp.local.base import MeanMechanism, Mechanism
 from fastdp.local.laws import CONTEXT, WORDS, Law, MixtureLaw, WindowLaw, bit_law, exp_below, window_law

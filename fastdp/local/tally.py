@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays import column as columns
-from fastdp.arrays.kinds import Integers
+from fastdp.data import column as columns
+from fastdp.data.kinds import Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp.local.encoding import as_bytes, read_messages
 from fastdp.local.mechanisms import Hybrid, LogSquareWave, Piecewise, SquareWave, StochasticRounding
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.state import codec
 from fastdp.state.machine import Machine, Transition
 

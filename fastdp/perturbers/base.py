@@ -8,12 +8,12 @@ from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.kinds import Floats, Integers
 from fastdp.guarantee import Guarantee
-from fastdp.randomness.key import Key
-from fastdp.randomness.noise import AnyLaw
-from fastdp.randomness.row_words import RowWords, distinct_of
-from fastdp.randomness.words import StreamId
+from fastdp.noise.key import Key
+from fastdp.noise.noise import AnyLaw
+from fastdp.noise.row_words import RowWords, distinct_of
+from fastdp.noise.words import StreamId
 
 
 @dataclass(frozen=True)

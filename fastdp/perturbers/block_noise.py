@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.noise.noise import concentrated
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.flat import Flat
-from fastdp.randomness.noise import concentrated
 from fastdp_kernels import block_lengths as b
 from fastdp_kernels import event_lengths
 

@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from fastdp.arrays.kinds import Integers
+from fastdp.data.kinds import Integers
 from fastdp.guarantee import Guarantee
+from fastdp.noise import gaussian, sampler
+from fastdp.noise.gaussian import GaussianLaw
+from fastdp.noise.key import Key
+from fastdp.noise.noise import AnyLaw, NoiseName, checked_noise, concentrated, noise_law
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.range_variance import independent_constant
-from fastdp.randomness import gaussian, sampler
-from fastdp.randomness.gaussian import GaussianLaw
-from fastdp.randomness.key import Key
-from fastdp.randomness.noise import AnyLaw, NoiseName, checked_noise, concentrated, noise_law
-from fastdp.randomness.words import Purpose, StreamId
 
 #: Noise is drawn for so many values at a time.
 BATCH = 2**16

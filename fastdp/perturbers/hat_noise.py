@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.kinds import Floats, Integers
 from fastdp.perturbers.base import HierarchyShape
 from fastdp_kernels import hats
 

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.noise import row_sampler, sampler
+from fastdp.noise.key import Key
+from fastdp.noise.noise import NoiseName, checked_noise, concentrated, noise_law
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import hat_noise, range_variance
 from fastdp.perturbers.base import HierarchyShape, TreeRows, noise_row_by_row
 from fastdp.perturbers.flat import fill
 from fastdp.perturbers.hat_noise import HatsShape
-from fastdp.randomness import row_sampler, sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.noise import NoiseName, checked_noise, concentrated, noise_law
-from fastdp.randomness.words import Purpose, StreamId
 from fastdp_kernels import consistency
 
 MAX_LEAVES = 2**28

@@ -20,14 +20,14 @@ from typing import ClassVar
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.noise.gaussian import GaussianLaw, discrete_gaussian_law
+from fastdp.noise.key import Key
+from fastdp.noise.noise import NoiseName, concentrated
 from fastdp.perturbers import toeplitz_fit as fit
 from fastdp.perturbers.base import HierarchyShape
-from fastdp.randomness.gaussian import GaussianLaw, discrete_gaussian_law
-from fastdp.randomness.key import Key
-from fastdp.randomness.noise import NoiseName, concentrated
 from fastdp.releases.error_bars import SumNoise
 from fastdp_kernels import correlated_noise
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fastdp.arrays.kinds import Floats
+from fastdp.data.kinds import Floats
 
 BUFFERS = 8
 #: mu and theta for streams of any length: sums over 2^8 to 2^30 values have at most 1.47 times the squared error of

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import as_reals
+from fastdp.data.column import as_reals
 from fastdp.errors import ParameterError
 from fastdp.plots.streams import PRIVATE, TRUTH, finish, new_figure, tidy
 from fastdp.spatial.boxes import as_box, as_boxes, as_points

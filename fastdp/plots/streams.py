@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import as_reals
+from fastdp.data.column import as_reals
 from fastdp.errors import ParameterError
 
 if TYPE_CHECKING:

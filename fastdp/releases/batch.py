@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.frames import FrameSource
-from fastdp.arrays.kinds import Floats, Indices
+from fastdp.data.frames import FrameSource
+from fastdp.data.kinds import Floats, Indices
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.releases.error_bars import SumNoise

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp_kernels import laplace_sums
 

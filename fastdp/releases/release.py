@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.column import as_array, kind_of
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.column import as_array, kind_of
+from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.releases import bands

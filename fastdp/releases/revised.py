@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.kinds import Floats, Integers
 from fastdp.releases import patterns
 from fastdp.releases.error_bars import ErrorBars, SumNoise, hidden_of_ends
 from fastdp_kernels import block_lengths, hidden, revision

@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol, cast, runtime_checkable
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.kinds import Floats
+from fastdp.data.kinds import Floats
 from fastdp.errors import ParameterError
 from fastdp_kernels import moving_window, running_median
 

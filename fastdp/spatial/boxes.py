@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import as_array, as_column, as_floats, as_reals, entry_at, kind_of
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.column import as_array, as_column, as_floats, as_reals, entry_at, kind_of
+from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp_kernels import box_queries, cell_sampling
 

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import entry_at
-from fastdp.arrays.kinds import Floats, Integers
 from fastdp.counters.counter import Counter, noise_scale
+from fastdp.data.column import entry_at
+from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError
-from fastdp.randomness import sampler
+from fastdp.noise import sampler
 from fastdp.spatial.boxes import Box
 from fastdp_kernels import cell_codes
 

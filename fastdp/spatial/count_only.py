@@ -17,10 +17,10 @@ from functools import cache
 
 import numpy as np
 
-from fastdp.arrays.kinds import Floats, Integers
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.data.kinds import Floats, Integers
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial.cells import CellParameters
 from fastdp.spatial.decomposition import MIN_CAPACITY, counted_leaves, grow, take_step
 from fastdp.spatial.tree import Tree, TreeVersion

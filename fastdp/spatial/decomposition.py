@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from fastdp.arrays.kinds import Integers
+from fastdp.data.kinds import Integers
 from fastdp.errors import ParameterError
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial.cells import CellParameters, measures
 from fastdp.spatial.tree import BLANK, Tree, TreeVersion, columns_of
 from fastdp_kernels import privtree, tree_maps

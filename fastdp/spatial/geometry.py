@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastdp._optional import imported
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.validation import shown
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import as_array
+from fastdp.data.column import as_array
 from fastdp.errors import DataError, ParameterError
 from fastdp.spatial.boxes import as_boxes, as_points
 from fastdp.spatial.cells import Domain

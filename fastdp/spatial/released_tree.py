@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.column import entry_at
-from fastdp.arrays.kinds import Floats, Integers
 from fastdp.counters.counter import Simple, counter_guarantee, event_guarantee
+from fastdp.data.column import entry_at
+from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, StateError
 from fastdp.guarantee import Guarantee, sequential
-from fastdp.randomness.key import Key
-from fastdp.randomness.prefix import step_key
+from fastdp.noise.key import Key
+from fastdp.noise.prefix import step_key
 from fastdp.releases.error_bars import MODEL_WIDTH, wider_quantile
 from fastdp.releases.intervals import checked_confidence
 from fastdp.spatial import decomposition

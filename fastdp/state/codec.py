@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp._version import __version__
 from fastdp.errors import StateError
-from fastdp.randomness.canonical import check_rule, rule_of
-from fastdp.randomness.key import Binding, Key
+from fastdp.noise.canonical import check_rule, rule_of
+from fastdp.noise.key import Binding, Key
 
 #: Bytes that an array may have, or how many times those that it takes packed: a small file that would inflate to all
 #: memory is refused before that.

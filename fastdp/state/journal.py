@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import DataError, StateError
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.state import codec
 from fastdp.state.codec import Packed, as_text, content_of
 from fastdp.state.machine import Record

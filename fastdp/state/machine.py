@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import as_column, as_floats
+from fastdp.data.column import as_column, as_floats
 from fastdp.errors import ParameterError
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.state import codec
 
 S = TypeVar("S")

@@ -18,9 +18,9 @@ import numpy as np
 from fastdp import validation
 from fastdp._version import __version__
 from fastdp.errors import ParameterError, StateError
-from fastdp.randomness.canonical import check_rule, rule_of
-from fastdp.randomness.drawn_once import repeating
-from fastdp.randomness.key import Key
+from fastdp.noise.canonical import check_rule, rule_of
+from fastdp.noise.drawn_once import repeating
+from fastdp.noise.key import Key
 from fastdp.state import codec, journal
 from fastdp.state.codec import Packed, as_text, content_of, key_of, trusting
 from fastdp.state.journal import Chunk, Journal, Replay, as_one

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from os import getpid
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
+from fastdp.data.durable import identity, token
 from fastdp.errors import StateError
-from fastdp.files.durable import identity, token
-from fastdp.randomness.drawn_once import ENABLED
+from fastdp.noise.drawn_once import ENABLED
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import AccuracyWarning, warn
-from fastdp.randomness.bulk import PrefixNoise
-from fastdp.randomness.key import Key
-from fastdp.randomness.prefix import start_chain
-from fastdp.randomness.sampler import discrete_laplace_law
+from fastdp.noise.bulk import PrefixNoise
+from fastdp.noise.key import Key
+from fastdp.noise.prefix import start_chain
+from fastdp.noise.sampler import discrete_laplace_law
 from fastdp.tables.columns import KeyRow, sorted_keys
 from fastdp.tables.plan import TablePlan
 from fastdp.thresholds.base import ThresholdTask, held_out

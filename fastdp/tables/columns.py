@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.column import as_floats
-from fastdp.arrays.source import import_tables
+from fastdp.data.column import as_floats
+from fastdp.data.source import import_tables
 from fastdp.durations import DAY
 from fastdp.errors import DataError, ParameterError
 from fastdp.tables.calendar import FIRST, LAST, localised

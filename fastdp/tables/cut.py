@@ -6,7 +6,7 @@ Everything here but :func:`released_share` looks at released numbers only.
 from __future__ import annotations
 
 from fastdp.errors import AccuracyWarning, warn
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.tables.choices import noisy_counts
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import WindowSums

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fastdp.arrays.source import import_tables
+from fastdp.data.source import import_tables
 from fastdp.tables.answers import Answer
 from fastdp.tables.calendar import OFFSET
 from fastdp.tables.sums import WindowSums

@@ -8,13 +8,13 @@ from inspect import signature
 from typing import Any, ParamSpec, cast
 
 from fastdp import validation
-from fastdp.arrays.column import Nonfinite
-from fastdp.arrays.source import Source, arrow_type, check_types, open_source
+from fastdp.data.column import Nonfinite
+from fastdp.data.source import Source, arrow_type, check_types, open_source
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger
 from fastdp.ledger.charge import charge, stream_key
-from fastdp.randomness.key import Key
-from fastdp.randomness.noise import NoiseName
+from fastdp.noise.key import Key
+from fastdp.noise.noise import NoiseName
 from fastdp.tables.columns import KeyTable
 from fastdp.tables.parameters import make_plan, names_of
 from fastdp.tables.release import TableRelease

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastdp.guarantee import Guarantee, parallel, sequential
-from fastdp.randomness.noise import concentrated
+from fastdp.noise.noise import concentrated
 from fastdp.tables.quantity import Quantity
 from fastdp.units import Rows
 

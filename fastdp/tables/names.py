@@ -15,7 +15,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.source import import_tables
+from fastdp.data.source import import_tables
 from fastdp.errors import DataError
 from fastdp_kernels import blake2b
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from fastdp import validation
-from fastdp.arrays.column import Nonfinite
+from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
-from fastdp.randomness.noise import NoiseName, better_noise, checked_noise
+from fastdp.noise.noise import NoiseName, better_noise, checked_noise
 from fastdp.tables.calendar import Calendar, most_spans
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.plan import KeyRule, TablePlan

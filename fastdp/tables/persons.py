@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.tables.plan import TablePlan
 from fastdp_kernels import person_rows
 

@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.column import Nonfinite
+from fastdp.data.column import Nonfinite
 from fastdp.durations import DAY
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, remainder, square_remainder, zcdp_loss
 from fastdp.integer_grid import make_grid
-from fastdp.randomness.noise import NoiseName, l2_square
+from fastdp.noise.noise import NoiseName, l2_square
 from fastdp.tables import guarantees
 from fastdp.tables.calendar import Calendar, zone_rules
 from fastdp.tables.columns import KeyRow

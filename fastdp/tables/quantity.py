@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.randomness import bulk
-from fastdp.randomness.gaussian import GaussianLaw
-from fastdp.randomness.key import Key
-from fastdp.randomness.noise import AnyLaw, NoiseName, noise_law
+from fastdp.noise import bulk
+from fastdp.noise.gaussian import GaussianLaw
+from fastdp.noise.key import Key
+from fastdp.noise.noise import AnyLaw, NoiseName, noise_law
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.sums import NoisySums
 from fastdp_kernels import window_sums

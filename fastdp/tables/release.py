@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.source import Source
+from fastdp.data.source import Source
 from fastdp.errors import DataError, ParameterError
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.tables import cut
 from fastdp.tables.choices import choose_clip, choose_keys, clip_counter, count_rows
 from fastdp.tables.columns import KeyNumbers, KeyRow, KeyTable, count_keys, sorted_keys

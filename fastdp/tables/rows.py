@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.source import Source
+from fastdp.data.source import Source
 from fastdp.errors import DataError
 from fastdp.tables.columns import KeyTable, floats_of, times_of
 from fastdp.tables.names import digests_of

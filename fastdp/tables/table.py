@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.frames import in_family
+from fastdp.data.frames import in_family
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.releases.intervals import checked_confidence

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.column import Nonfinite
+from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 from fastdp.tables.calendar import MICROSECOND, parse_length

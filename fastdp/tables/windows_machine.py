@@ -12,10 +12,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.column import Nonfinite, as_column, as_floats
+from fastdp.data.column import Nonfinite, as_column, as_floats
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.state import codec
 from fastdp.state.codec import Packed, expect
 from fastdp.state.machine import Machine, Record, Transition

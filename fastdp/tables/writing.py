@@ -13,8 +13,8 @@ import numpy as np
 
 from fastdp import validation
 from fastdp._version import __version__
+from fastdp.data.durable import atomic_file
 from fastdp.errors import ParameterError
-from fastdp.files.durable import atomic_file
 from fastdp.tables.frames import METADATA
 from fastdp.tables.sums import WindowSums
 

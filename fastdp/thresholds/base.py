@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fastdp.arrays.kinds import Floats
+from fastdp.data.kinds import Floats
 from fastdp.local import Distribution, Hybrid
 
 OBJECTIVES = ("corrected", "paper")

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from fastdp import local
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.kinds import Floats, Integers
 from fastdp.local.distribution import Distribution, in_cells, transition
 from fastdp.local.laws import WindowLaw
 from fastdp_kernels import band_matrix

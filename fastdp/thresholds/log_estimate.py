@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from fastdp import local
-from fastdp.arrays.kinds import Integers
+from fastdp.data.kinds import Integers
 from fastdp.local.distribution import TOLERANCE, Distribution, in_cells
 from fastdp.local.laws import WindowLaw
 

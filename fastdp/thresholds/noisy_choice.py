@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.thresholds.base import ThresholdTask
 
 NoiseKind = Literal["laplace", "exponential"]

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import as_column, as_floats
+from fastdp.data.column import as_column, as_floats
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.randomness import row_sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.row_words import RowWords
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import row_sampler
+from fastdp.noise.key import Key
+from fastdp.noise.row_words import RowWords
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.noisy_choice import (
     MAX_PENALTY,

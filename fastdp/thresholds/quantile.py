@@ -19,10 +19,10 @@ from fractions import Fraction
 from typing import ClassVar, Literal
 
 from fastdp import validation
-from fastdp.arrays.kinds import Integers
+from fastdp.data.kinds import Integers
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate
 from fastdp.thresholds.sorted_holdout import QuantileChooser, ReleaseSorted, rank_of

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import as_column, as_floats
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.column import as_column, as_floats
+from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee, remainder, sequential
 from fastdp.integer_grid import Grid
-from fastdp.randomness.key import Key
-from fastdp.randomness.sampler import Law, discrete_laplace_law
+from fastdp.noise.key import Key
+from fastdp.noise.sampler import Law, discrete_laplace_law
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_choice import (
     MAX_PENALTY,

@@ -33,10 +33,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.kinds import Floats, Integers
 from fastdp.local.laws import exp_below
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId, word_at
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId, word_at
 from fastdp_kernels import smooth_sensitivity
 
 #: Tails go down to 2^-960, an ordinary float whose noise is one too.

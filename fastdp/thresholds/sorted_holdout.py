@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastdp.arrays.column import as_column, as_floats
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.column import as_column, as_floats
+from fastdp.data.kinds import Floats, Integers
 from fastdp.integer_grid import Grid
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.thresholds.base import ThresholdTask
 from fastdp_kernels import online_pass
 

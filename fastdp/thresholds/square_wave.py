@@ -11,11 +11,11 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from fastdp import local, validation
-from fastdp.arrays.kinds import Integers
+from fastdp.data.kinds import Integers
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.local.base import MIN_WIDTH, local_epsilon
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.thresholds import log_concave, log_estimate
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.local_objective import OBJECTIVES, best_threshold, prune_tail

@@ -36,7 +36,7 @@ def node_counters(
         Heights of the tree.
     stream, member : int
         The id of the words of height 0, to which a height is added at bit 40, and the number of the key's stream,
-        which stands before the block's (:mod:`fastdp.randomness.words`).
+        which stands before the block's (:mod:`fastdp.noise.words`).
     counters : uint64[after - seen + 2 levels, 2]
         Receives the blocks, as a machine with little-endian words holds their bytes.
     offsets : int64[levels]

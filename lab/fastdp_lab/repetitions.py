@@ -13,14 +13,14 @@ import numpy as np
 from tqdm import tqdm
 
 from fastdp import Key, ReleasedMany, StreamPublisher, validation
-from fastdp.arrays.column import as_floats, as_whole
-from fastdp.arrays.kinds import Floats, Indices
+from fastdp.data.column import as_floats, as_whole
+from fastdp.data.kinds import Floats, Indices
 from fastdp.errors import ParameterError
-from fastdp.randomness.key import MAX_STREAMS
-from fastdp.systems.stream.each_stream import Room
-from fastdp.systems.stream.parameters import StreamParameters
-from fastdp.systems.stream.row_batches import concurrently, even, snapped, worth
-from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline, Sums
+from fastdp.noise.key import MAX_STREAMS
+from fastdp.streams.each_stream import Room
+from fastdp.streams.parameters import StreamParameters
+from fastdp.streams.row_batches import concurrently, even, snapped, worth
+from fastdp.streams.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline, Sums
 from fastdp.thresholds.base import RowChooser, held_out
 
 #: Slabs that a thread takes at a time, at most.

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fastdp.cli import summary
-from fastdp.files.readers import open_source
+from fastdp.data.readers import open_source
 
 
 @pytest.fixture

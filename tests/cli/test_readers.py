@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fastdp.data import text_reader
+from fastdp.data.readers import open_source
 from fastdp.errors import DataError
-from fastdp.files import text_reader
-from fastdp.files.readers import open_source
 
 TINY = (1, 2, 3, 1000)
 

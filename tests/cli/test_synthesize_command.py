@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fastdp.spatial import Box
-from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
-from fastdp.systems.phdstream.publisher import PHDStream
+from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
+from fastdp.spatial.phdstream import PHDStream
 
 N = 1_234
 
@@ -316,7 +316,7 @@ def test_times_have_one_notation(moment, synthesize, complaint, tmp_path):
 
 
 def test_the_notation_lasts_beyond_a_batch_of_rows(synthesize, complaint, monkeypatch, tmp_path):
-    monkeypatch.setattr("fastdp.files.event_reader.CHUNK", 1)
+    monkeypatch.setattr("fastdp.data.event_reader.CHUNK", 1)
     for rows in (["1", "2014-04-01"], ["2014-04-01", "1"], ['"1"', "2014-04-01"]):
         (tmp_path / "in.csv").write_text("\n".join(["time,x,y", *[f"{row},1,2" for row in rows]]))
         said = complaint(synthesize(tmp_path / "in.csv", "--every", 60, batch=None))

@@ -12,7 +12,7 @@ import pytest
 
 from fastdp.cli.group import main
 from fastdp.spatial import Network, Polygons
-from fastdp.systems.phdstream.publisher import PHDStream
+from fastdp.spatial.phdstream import PHDStream
 
 shapely = pytest.importorskip("shapely", reason="the extra 'geo' (shapely, geopandas) is not installed")
 

@@ -17,7 +17,7 @@ from fastdp.cli.point_files import PointFolder
 from fastdp.cli.resume import Resume, fingerprint
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import Reservation
-from fastdp.systems.phdstream.publisher import PHDStream
+from fastdp.spatial.phdstream import PHDStream
 
 RESERVE = Ledger.reserve
 METHODS = {"phdstream": (), "adaptive": ("--method", "adaptive", "--period", 2)}

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from fastdp.counters import BinaryTree, Block, RunningCounts, SelectiveCounting, Simple, event_guarantee
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
 from tests import stat
-from tests.noise import unbound_key
+from tests.noise_values import unbound_key
 from tests.oracles import phdstream as oracle
 
 PAIRS = [

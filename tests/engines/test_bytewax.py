@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fastdp.errors import StateError
-from fastdp.fleets.fleet import Fleet
+from fastdp.streams.fleet import Fleet
 from tests.engines.scenes import (
     Row,
     assert_altered_replay,

@@ -193,4 +193,4 @@ def test_workers_get_no_key(readings: Path, monkeypatch: pytest.MonkeyPatch) -> 
     dask_tables.counts(readings / "whole.parquet", "at", "1h", **TABLE | {"key": secret})
     assert shipped
     assert secret not in shipped[0]
-    assert b"fastdp.randomness.key" not in shipped[0]
+    assert b"fastdp.noise.key" not in shipped[0]

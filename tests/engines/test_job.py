@@ -13,8 +13,8 @@ import fastdp
 from fastdp.counters import BinaryTree, RunningCounts
 from fastdp.engines import Job
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
-from fastdp.fleets import streams
 from fastdp.perturbers import Hierarchy
+from fastdp.streams import fleet_streams as streams
 from tests.engines.scenes import (
     assert_altered_replay,
     counting_job,

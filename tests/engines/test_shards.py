@@ -16,7 +16,7 @@ from fastdp.engines import Job
 from fastdp.engines.bytewax import release
 from fastdp.engines.shards import Shard, Shards
 from fastdp.errors import DataError, StateError
-from fastdp.fleets.fleet import Fleet
+from fastdp.streams.fleet import Fleet
 from tests.engines.scenes import make_job, write_secret
 
 

@@ -16,7 +16,7 @@ from tests.golden.spatial import BOXES, PLANE
 
 
 def _noise(folder: Path, law: str, **secret: Any) -> Iterator[Any]:
-    draw = public(f"randomness.{law}")
+    draw = public(f"noise.{law}")
     for scale in (0.01, 1.0, Fraction(7, 3), 1000.0, 2.0**40):
         yield draw(scale, 200, **secret)
     yield draw(3.0, 200, stream=5, **secret)
@@ -57,7 +57,7 @@ def _metrics(folder: Path) -> Iterator[Any]:
 
 
 def _audit(folder: Path) -> Iterator[Any]:
-    law = public("randomness.geometric")
+    law = public("noise.geometric")
     mechanism = lambda data, seed: data + int(law(2.0, 1, seed=seed)[0])  # noqa: E731
     result = public("audit")(mechanism, 0, 1, trials=600, epsilon=0.5, seed=1, progress=False)
     yield from (result.epsilon_lower, result.hits, result.hits_adjacent, result.counted)

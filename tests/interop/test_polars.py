@@ -11,7 +11,7 @@ import pytest
 import fastdp
 from fastdp.errors import BudgetError, DataError, ParameterError
 from fastdp.interop.polars import add_noise
-from tests.noise import bound_key
+from tests.noise_values import bound_key
 
 pl = pytest.importorskip("polars", reason="polars is not installed")
 #: Polars raises what the expression raises, or wraps it.
@@ -37,7 +37,7 @@ def test_floats_are_add_noises_and_the_filter_comes_after(monkeypatch: pytest.Mo
     monkeypatch.setattr("fastdp.interop.polars.Key.choose", lambda *_: bound_key(3))
     private = add_noise("km", 2, 0.5, kind="Float64", resolution=0.25)
     out = FRAME.lazy().with_columns(private).filter(pl.col("station") == 3).collect()["km"].to_list()
-    from fastdp.systems.add_noise import VectorNoise
+    from fastdp.streams.add_noise import VectorNoise
 
     whole = VectorNoise(2.0, 0.5, 4, False, 0.25).noisy(FRAME["km"].to_numpy(), bound_key(3))
     assert out == whole[3:].tolist()

@@ -12,8 +12,8 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import fastdp
-from fastdp.randomness import prefix, sampler
-from fastdp.randomness.key import Key
+from fastdp.noise import prefix, sampler
+from fastdp.noise.key import Key
 from fastdp_kernels import adaptive_pass, bound_sums, chacha
 from tests.oracles import prefix as oracle
 

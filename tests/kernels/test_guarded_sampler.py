@@ -9,9 +9,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from fastdp.randomness import exact, sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId, word_at
+from fastdp.noise import exact, sampler
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId, word_at
 from fastdp_kernels import double_double, guarded_log, wide_log
 from tests.grid import exhaustive
 from tests.oracles import exact_noise

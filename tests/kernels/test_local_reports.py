@@ -11,9 +11,9 @@ import pytest
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.local.base import Mechanism
 from fastdp.local.laws import BitLaw, Law, MixtureLaw, WindowLaw, bit_law, window_law
-from fastdp.randomness.canonical import encode, identity
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream
+from fastdp.noise.canonical import encode, identity
+from fastdp.noise.key import Key
+from fastdp.noise.words import CHUNK, Purpose, StreamId, WordStream
 from fastdp_kernels import local_reports
 from tests.grid import exhaustive
 from tests.oracles import local

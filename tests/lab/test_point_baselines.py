@@ -9,11 +9,11 @@ import pytest
 
 from fastdp.counters import BinaryTree, Block, Simple
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.randomness import sampler
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import sampler
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree
 from fastdp_lab.baselines.points import FixedTree, OfflineOnBatch, OfflineOnStream
-from tests.noise import step_keys, unbound_key
+from tests.noise_values import step_keys, unbound_key
 
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
 ALL = [OfflineOnStream, OfflineOnBatch, FixedTree]

@@ -9,16 +9,16 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.noise.key import Key
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.randomness.key import Key
 from fastdp.smoothers import Mean, Recent
-from fastdp.systems.stream import row_steps
+from fastdp.streams import row_steps
 from fastdp.thresholds import Fixed, NoisyMax, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout
 from fastdp_lab import repetitions as module
 from fastdp_lab.queries.workloads import random_ranges
 from fastdp_lab.repetitions import repeat
-from tests.noise import bound_key
+from tests.noise_values import bound_key
 
 VALUES = np.random.default_rng(8).gamma(2.0, 9.0, 700)
 PARTS: dict[str, dict[str, Any]] = {

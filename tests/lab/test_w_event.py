@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from fastdp.errors import DataError, ParameterError
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId, WordStream
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp_lab.baselines import WEvent
 from fastdp_lab.baselines.w_event import SCHEMES, WEventMachine
 from tests.oracles import exact_noise, w_event

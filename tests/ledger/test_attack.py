@@ -20,11 +20,11 @@ import fastdp
 from fastdp.cli import main
 from fastdp.errors import BudgetError
 from fastdp.ledger import Ledger
-from fastdp.randomness import sampler
-from fastdp.randomness.given import Name, given
-from fastdp.randomness.key import Key
-from fastdp.randomness.sampler import Law
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import sampler
+from fastdp.noise.given import Name, given
+from fastdp.noise.key import Key
+from fastdp.noise.sampler import Law
+from fastdp.noise.words import Purpose, StreamId
 from tests.stat import accept, reject
 
 SECRET = bytes(range(7, 39))

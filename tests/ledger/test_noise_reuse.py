@@ -17,8 +17,8 @@ from fastdp.counters import BinaryTree, RunningCounts, SelectiveCounting, event_
 from fastdp.engines import Job
 from fastdp.errors import BudgetError, ParameterError, StateError
 from fastdp.ledger import Ledger
+from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Hierarchy
-from fastdp.randomness.key import Key
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box, PrivTree
 from fastdp_lab.baselines.w_event import WEvent

@@ -25,7 +25,7 @@ from fastdp import Guarantee
 from fastdp.errors import ParameterError, StateError
 from fastdp.ledger import Ledger, database, store
 from fastdp.ledger.state import LedgerState, sealed
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 
 KEY = bytes(range(32))
 

@@ -16,7 +16,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.local import Announcement, Client, HistogramCollector, LogSquareWave, SquareWave, decode, encode
 from fastdp.local.distribution import Distribution
 from fastdp.local.mechanisms import octave, octaves, ratios_at
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.thresholds import SquareWave as Rule
 from fastdp.thresholds import ThresholdTask, log_concave, log_estimate
 from fastdp.thresholds.local_objective import range_errors

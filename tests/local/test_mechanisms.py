@@ -15,7 +15,7 @@ from scipy import stats
 from fastdp.errors import DataError, ParameterError
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding, laws
 from fastdp.local.laws import MixtureLaw, WindowLaw, bit_law, window_law
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from tests import stat
 from tests.oracles import local
 from tests.shared import run_python

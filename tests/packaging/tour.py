@@ -16,7 +16,7 @@ from numba.core.caching import FunctionCache
 
 import fastdp
 import fastdp_kernels
-from fastdp import local, randomness, spatial
+from fastdp import local, noise, spatial
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, SquareWave
@@ -105,8 +105,8 @@ def streams() -> None:
     for renewal in (RenewFromHoldout(), RenewFromPublished()):
         fastdp.ToPS(1.0, 50.0, holdout=40, max_range=64, fan_out=4, renewal=renewal, seed=1).publish(numbers)
     for scale in (0.5, 3, 2.0**36, 2.0**45):
-        randomness.discrete_laplace(scale, 100, seed=1)
-        randomness.geometric(scale, 100, seed=1)
+        noise.discrete_laplace(scale, 100, seed=1)
+        noise.geometric(scale, 100, seed=1)
     for values in (numbers, numbers.astype(np.int16), numbers.astype(np.float32), numbers.tolist(), 5, 0.5, []):
         for nonfinite in ("raise", "zero"):
             fastdp.add_noise(values, 1, 1.0, nonfinite=nonfinite, seed=1)

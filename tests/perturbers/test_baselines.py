@@ -12,7 +12,7 @@ from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds import Fixed
 from fastdp_kernels import ranges
-from tests.noise import chain_draws, prefix_noise, tree_key
+from tests.noise_values import chain_draws, prefix_noise, tree_key
 from tests.oracles import nodes as oracle
 
 
@@ -98,7 +98,7 @@ def test_flat_equals_the_oracle(theta: float, resolution: float | None) -> None:
 
 def test_nodes_and_values_see_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller's array may change while it is released; the same noise must not meet both versions."""
-    from fastdp.systems.stream.publisher import StreamPublisher
+    from fastdp.streams.publisher import StreamPublisher
 
     values = stream(64)
     original = StreamPublisher._take

@@ -13,15 +13,15 @@ from scipy import stats
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.guarantee import square_remainder, zcdp_delta
+from fastdp.noise import gaussian, prefix
+from fastdp.noise.gaussian import discrete_gaussian_law
+from fastdp.noise.key import Key
+from fastdp.noise.noise import better_noise, group_share, l2_square, noise_law, sigma_above
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.randomness import gaussian, prefix
-from fastdp.randomness.gaussian import discrete_gaussian_law
-from fastdp.randomness.key import Key
-from fastdp.randomness.noise import better_noise, group_share, l2_square, noise_law, sigma_above
-from fastdp.randomness.words import Purpose, StreamId
 from fastdp.smoothers import Recent
-from fastdp.systems.stream import whole
-from fastdp.systems.stream.whole import WholeStream
+from fastdp.streams import whole
+from fastdp.streams.whole import WholeStream
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile
 from tests import stat
 from tests.oracles import prefix as oracle

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from fastdp.errors import ParameterError, StateError
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy, hat_noise
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId
 from fastdp.smoothers import Mean
-from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp_kernels import hats as kernels
 from fastdp_lab.repetitions import repeat

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fastdp_lab
+from fastdp.noise.key import Key
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.randomness.key import Key
 from tests.oracles import tops
 
 STEPS = 2**20

@@ -11,9 +11,9 @@ from scipy import linalg, stats
 
 import fastdp
 from fastdp.errors import ParameterError
+from fastdp.noise.bulk import PrefixNoise
 from fastdp.perturbers import Flat, Toeplitz, toeplitz_fit
 from fastdp.perturbers.toeplitz import EPOCH, HEADROOM, MAX_DEVIATION, _sigma
-from fastdp.randomness.bulk import PrefixNoise
 from fastdp.releases.error_bars import correlated_variances
 from fastdp.smoothers import Recent
 from fastdp_kernels import correlated_noise

@@ -17,7 +17,7 @@ import shapely
 import fastdp
 import fastdp_lab
 from fastdp import counters, local, spatial
-from fastdp.randomness.noise import concentrated
+from fastdp.noise.noise import concentrated
 from tests.privacy import public_names
 from tests.privacy.canary import CANARY, TEXT, Quoting
 from tests.privacy.canary_calls import BOUND, COLLECTORS, LOCAL, PUBLISHERS, SPATIAL, SQUARE, _maps, _Telling
@@ -249,7 +249,7 @@ VALID: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("means", "totals"), KEYED | BOUNDED),
     "counts": KEYED,
     "release_many": {"streams": _frame(), "value": "kwh", "by": "key", "time": "at", "threshold": 9.0},
-    **{name: {"size": 3} for name in ("discrete_gaussian", "discrete_laplace", "randomness.geometric")},
+    **{name: {"size": 3} for name in ("discrete_gaussian", "discrete_laplace", "noise.geometric")},
     **{f"ReleasedMany.{name}": ONE_OF for name in ("interval", "queries", "range_sum", "std_error")},
     **{name: {"m": 32} for name in ("planning.light_tail_error", "planning.worst_case_error")},
     **{f"spatial.{name}": BOXES for name in ("Box.measure", "CellIndex", "CellIndex.count", "Network.measure")},

@@ -72,7 +72,7 @@ WITHOUT_DATA = {
     "local.SquareWave local.LogSquareWave local.HistogramCollector local.SumCollector": "parameters",
     "perturbers.Blocks perturbers.Flat perturbers.Hierarchy": "parameters",
     "perturbers.Perturber": "a protocol",
-    "discrete_gaussian discrete_laplace randomness.geometric": "parameters",
+    "discrete_gaussian discrete_laplace noise.geometric": "parameters",
     "thresholds.renewals.RenewFromPublished thresholds.renewals.RenewFromHoldout": "parameters",
     "thresholds.renewals.Renewal": "a protocol",
     "smoothers.Exponential smoothers.Mean smoothers.Median smoothers.MovingAverage smoothers.Recent": "noisy means",

@@ -7,12 +7,12 @@ import pytest
 
 from benchmarks.audit.blocks import LOOKED_AT, VALUES, BlocksTrials, turning_point
 from benchmarks.audit.controls import peeking_blocks
-from fastdp.randomness.key import Key
-from fastdp.systems.stream.stream_state import Progress
+from fastdp.noise.key import Key
+from fastdp.streams.stream_state import Progress
 from fastdp_kernels import adaptive_pass
 from fastdp_kernels import block_lengths as b
 from tests.kernels.adaptive_runs import sum_adaptive
-from tests.noise import chain_draws, chain_noise
+from tests.noise_values import chain_draws, chain_noise
 
 THETA = 64
 RIGHT = BlocksTrials(1.0, THETA)

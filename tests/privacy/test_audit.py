@@ -16,9 +16,9 @@ from fastdp.auditing import bounds
 from fastdp.auditing.features import fingerprint, grain
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
 from tests import stat
 
 

@@ -9,9 +9,9 @@ import numba
 import numpy as np
 import pytest
 
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
 from tests import stat
 from tests.oracles import exact_noise, laws
 

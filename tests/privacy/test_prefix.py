@@ -10,16 +10,16 @@ from scipy import stats
 
 import fastdp
 from fastdp.counters import BinaryTree, Block, RunningCounts, Simple
+from fastdp.noise.given import Name, given
+from fastdp.noise.key import Key
+from fastdp.noise.sampler import Law
+from fastdp.noise.words import Purpose
 from fastdp.perturbers import Blocks, Flat
-from fastdp.randomness.given import Name, given
-from fastdp.randomness.key import Key
-from fastdp.randomness.sampler import Law
-from fastdp.randomness.words import Purpose
 from fastdp.spatial import Box
-from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, NoisyMax
 from tests import stat
-from tests.noise import unbound_key
+from tests.noise_values import unbound_key
 from tests.oracles import laws
 
 THETA, SCALE = 10, 10.0

@@ -11,9 +11,9 @@ from benchmarks.audit import row_kernels
 from benchmarks.audit.parts import draw_noise
 from benchmarks.audit.splits import attack, splits
 from fastdp.counters.counter import Simple
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.cells import encode, make_plan
 from fastdp_lab.audit.exact import split_plan

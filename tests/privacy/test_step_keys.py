@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastdp.randomness import sampler
-from fastdp.randomness.prefix import check_chain, step_key
-from tests.noise import bound_key
+from fastdp.noise import sampler
+from fastdp.noise.prefix import check_chain, step_key
+from tests.noise_values import bound_key
 from tests.state.saved_objects import CASES
 
 KEY = bound_key(1)

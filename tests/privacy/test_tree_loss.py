@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
-from fastdp.systems.phdstream.publisher import PHDStream
+from fastdp.spatial.phdstream import PHDStream
 from fastdp_lab.planning import tree_loss
 from tests import stat
 

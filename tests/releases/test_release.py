@@ -224,7 +224,7 @@ def test_one_call_is_the_publisher(method, system, options, stream) -> None:
     options |= {"max_range": 64}
     named = {"method": method, **options}
     if method == "adaptive":
-        # Its own default withholds nothing (tests/systems/stream/test_whole.py).
+        # Its own default withholds nothing (tests/streams/test_whole.py).
         by_call = fastdp.release(stream, 1.0, 50, seed=3, holdout=stream.size // 4, **named)
         by_hand = system(1.0, 50, holdout=stream.size // 4, seed=3, **options).release(stream)
         assert by_call.offset == stream.size // 4

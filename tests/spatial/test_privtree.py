@@ -9,10 +9,10 @@ import pytest
 
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.spatial import Box, PrivTree, ReleasedTree
-from fastdp.systems.phdstream.publisher import PHDStream
+from fastdp.spatial.phdstream import PHDStream
 from tests import stat
 from tests.domains import HalfBox, Plain
-from tests.noise import bound_key, unbound_key
+from tests.noise_values import bound_key, unbound_key
 
 SQUARE = Box([-1.0, 0.0], [1.0, 4.0])
 

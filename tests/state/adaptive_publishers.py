@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fastdp.systems.stream.adaptive import Adaptive
+from fastdp.streams.adaptive import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
 
 CLOSINGS = ("spread", "spike", "none")

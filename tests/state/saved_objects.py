@@ -21,11 +21,11 @@ from fastdp.local import (
     SumCollector,
     encode,
 )
+from fastdp.noise.key import Key
 from fastdp.perturbers import Hierarchy
-from fastdp.randomness.key import Key
 from fastdp.smoothers import Median, MovingAverage
 from fastdp.spatial import Box
-from fastdp.systems.stream.adaptive import Adaptive
+from fastdp.streams.adaptive import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds import SquareWave as SquareWaveThreshold
 from fastdp.thresholds.renewals import RenewFromHoldout

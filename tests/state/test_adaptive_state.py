@@ -11,10 +11,10 @@ import pytest
 from fastdp.errors import DataError, StateError
 from fastdp.state import codec, journal
 from fastdp.state.sealed_file import StateFile
-from fastdp.systems.stream.adaptive import Adaptive
-from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
+from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp_kernels import block_lengths as b
-from tests.noise import bound_key
+from tests.noise_values import bound_key
 from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream
 
 

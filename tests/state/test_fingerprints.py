@@ -11,8 +11,8 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError
+from fastdp.noise.key import Key
 from fastdp.perturbers import Flat
-from fastdp.randomness.key import Key
 from fastdp.state.journal import Replay, as_one
 from fastdp.thresholds import Fixed
 

@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 import fastdp
+from fastdp.data import durable
 from fastdp.errors import StateError
-from fastdp.files import durable
 from fastdp.local import Piecewise, SumCollector, collectors, tally
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.state import sealed_file
 from fastdp.state.publisher import Publisher
-from fastdp.systems.stream import emission, stages, stream_state
+from fastdp.streams import emission, stages, stream_state
 from fastdp.thresholds import NoisyMax, noisy_max
 from fastdp.thresholds.renewals import RenewFromPublished
 from tests.state.saved_objects import CASES, golden_cut

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from fastdp.errors import StateError
-from fastdp.randomness import Key
+from fastdp.noise import Key
 from fastdp.state import Machine, Publisher, Transition, journal
 from fastdp.state.sealed_file import StateFile
-from fastdp.systems.stream.stages import Schedule
+from fastdp.streams.stages import Schedule
 from tests.state.saved_objects import CASES, golden_cut
 
 

@@ -26,8 +26,8 @@ from fastdp.counters.running import CountState
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.local.encoding import KINDS
 from fastdp.local.tally import MECHANISMS
+from fastdp.noise.key import Binding
 from fastdp.perturbers import Hierarchy
-from fastdp.randomness.key import Binding
 from fastdp.spatial import decomposition, tree
 from fastdp.spatial.tree import KEPT, describe_tree, restore_tree
 from fastdp.state import codec, journal, seal
@@ -118,7 +118,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 #: Where online objects live; broken twins of the audit are none.
-ONLINE = ("fastdp.systems.", "fastdp.counters.", "fastdp.local.")
+ONLINE = ("fastdp.streams.", "fastdp.spatial.", "fastdp.counters.", "fastdp.local.")
 
 
 def online_objects(kind: type = Publisher) -> set[type]:

@@ -109,7 +109,7 @@ FORKS = """
 import ctypes, os, sys
 from fastdp.state.single_caller import CallGuard, single_caller
 from fastdp.errors import StateError
-from fastdp.files import durable
+from fastdp.data import durable
 
 class Thing:
     def __init__(self):

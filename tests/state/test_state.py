@@ -140,7 +140,7 @@ def test_saving_beside_and_over_a_kept_file(tmp_path: Path) -> None:
 
 
 def test_fingerprints_need_the_key() -> None:
-    from fastdp.randomness.key import Key
+    from fastdp.noise.key import Key
     from fastdp.state.journal import Replay
 
     values = stream(10)

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.accuracy import plans, report, streams
 from benchmarks.accuracy.adaptive import mechanisms
 from benchmarks.peers import w_event
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp_lab import sweeps
 from fastdp_lab.baselines.w_event import SCHEMES
 from fastdp_lab.sweeps import Setting

@@ -11,7 +11,7 @@ import pytest
 import fastdp
 import fastdp_lab
 from fastdp.errors import DataError, ParameterError
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.smoothers import Mean, MovingAverage, Recent
 from fastdp_lab import metrics, sweeps
 from fastdp_lab.sweeps import SYSTEMS, RunResult

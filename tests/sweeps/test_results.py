@@ -8,8 +8,8 @@ import shutil
 import numpy as np
 import pytest
 
+from fastdp.data.parquet_reader import read_table
 from fastdp.errors import DataError, FastDPError
-from fastdp.files.parquet_reader import read_table
 from fastdp_lab import sweeps
 from fastdp_lab.sweeps.figures import Sweep, averaged, curves, looks, ticks_of
 from fastdp_lab.sweeps.results import PARTS, part_path, schema_of, write_part

@@ -13,7 +13,7 @@ import pytest
 from fastdp import PHDStream
 from fastdp.counters import Block
 from fastdp.errors import FastDPError
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.spatial import Box
 from fastdp_lab import sweeps
 from fastdp_lab.datasets import concentric_circles, made_up_check_ins, made_up_pickups

@@ -206,7 +206,7 @@ def groups(tables) -> dict[Group, None]:
 
 
 def test_keys_depend_on_seed_and_cell_alone(small) -> None:
-    from fastdp.randomness.key import Key
+    from fastdp.noise.key import Key
 
     root = Key.from_seed(3)
     found = {(g.mechanism.name, g.data_set.name, g.epsilon): g for g in groups(small)}

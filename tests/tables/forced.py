@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from fastdp.randomness import bulk
-from fastdp.randomness.noise import AnyLaw
-from fastdp.randomness.sampler import Law
+from fastdp.noise import bulk
+from fastdp.noise.noise import AnyLaw
+from fastdp.noise.sampler import Law
 from fastdp.tables import choices, release
 from fastdp.tables.columns import KeyRow, sorted_keys
 from fastdp.thresholds import scale_free

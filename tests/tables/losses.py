@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastdp.randomness.gaussian import GaussianLaw
+from fastdp.noise.gaussian import GaussianLaw
 from tests.tables.forced import Choice, Hidden, Integers, Keys
 
 #: Logarithms of probabilities are computed to so much.

@@ -20,7 +20,7 @@ import pytest
 import fastdp
 from fastdp import guarantee
 from fastdp.guarantee import Guarantee, zcdp_delta
-from fastdp.randomness.gaussian import GaussianLaw
+from fastdp.noise.gaussian import GaussianLaw
 from fastdp.tables import plan
 from fastdp.tables.sums import WindowSums
 from tests.tables.forced import Hidden, Integers, Script, forced

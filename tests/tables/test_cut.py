@@ -251,7 +251,7 @@ def test_no_private_key_fails_nothing(kind: str, family: str, tmp_path: Path) ->
     pytest.importorskip(family, reason=f"needs {family}")
     frame = table_of(np.ones(240), k=[f"key {i}" for i in range(240)])
     if family != "pyarrow":
-        from fastdp.arrays.frames import in_family
+        from fastdp.data.frames import in_family
 
         frame = in_family(frame, family)
     value, bound = ((), {}) if kind == "counts" else (("v",), {"bound": 5.0})

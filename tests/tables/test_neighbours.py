@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fastdp.guarantee import gaussian_delta
-from fastdp.randomness.sampler import discrete_laplace_law, geometric_law
+from fastdp.noise.sampler import discrete_laplace_law, geometric_law
 from tests.grid import exhaustive
 from tests.oracles import scale_free as oracle
 from tests.tables.forced import Choice, Integers, Keys

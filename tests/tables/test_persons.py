@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import AccuracyWarning, DataError
 from fastdp.guarantee import remainder
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.tables.parameters import make_plan
 from fastdp.tables.persons import Kept, Numbers, PersonRows
 from tests.oracles import tables

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.randomness import bulk
-from fastdp.randomness.sampler import Law
+from fastdp.noise import bulk
+from fastdp.noise.sampler import Law
 from fastdp.tables import choices
 from fastdp.tables.choices import key_threshold
 from fastdp.tables.columns import KeyTable, count_keys, sorted_keys

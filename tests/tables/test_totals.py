@@ -273,7 +273,7 @@ def test_a_window_longer_than_the_data() -> None:
 
 def test_sums_beyond_int64_wrap() -> None:
     """Privacy does not depend on how many rows there are: sums and noise are taken modulo 2^64."""
-    from fastdp.randomness.key import Key
+    from fastdp.noise.key import Key
     from fastdp.tables.columns import KeyTable
     from fastdp.tables.quantity import Quantity, release
 

@@ -14,7 +14,7 @@ from scipy import special, stats
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.integer_grid import Grid
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask, TruePercentile, smooth_noise
 from fastdp.thresholds.quantile import CELLS, _in_cells
 from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate, decay_table, laplace_stretch_delta

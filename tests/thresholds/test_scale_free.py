@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import AccuracyWarning, ParameterError
+from fastdp.noise.key import Key
+from fastdp.noise.sampler import discrete_laplace_law
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.randomness.key import Key
-from fastdp.randomness.sampler import discrete_laplace_law
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask, scale_free
 from fastdp.thresholds.noisy_choice import draw_noise
 from tests import stat
-from tests.noise import bound_key
+from tests.noise_values import bound_key
 from tests.oracles import scale_free as oracle
 from tests.thresholds.publishers import check_resumed, publisher_of
 

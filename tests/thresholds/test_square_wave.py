@@ -14,7 +14,7 @@ import pytest
 from fastdp import local
 from fastdp.errors import DataError, ParameterError
 from fastdp.local.distribution import Distribution, estimate
-from fastdp.randomness.key import Key
+from fastdp.noise.key import Key
 from fastdp.thresholds import SquareWave, ThresholdTask
 from fastdp.thresholds.local_objective import best_threshold, prune_tail, range_errors
 from tests.oracles import square_wave_em as oracle

@@ -14,9 +14,9 @@ import numpy as np
 import fastdp
 from fastdp import AdaptivePHDStream, Guarantee, Key, PHDStream, StreamPublisher, local, validation
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, SelectiveCounting, Simple, event_guarantee
+from fastdp.noise import sampler
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Perturber, Toeplitz
-from fastdp.randomness import sampler
-from fastdp.randomness.words import Purpose, StreamId
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
 from fastdp.tables.columns import KeyTable

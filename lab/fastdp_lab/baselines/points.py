@@ -14,17 +14,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastdp import Guarantee, Key, validation
-from fastdp.arrays.kinds import Integers
 from fastdp.counters import Counter, Simple, event_guarantee
 from fastdp.counters.counter import check_rows, counter_guarantee, noise_scale
+from fastdp.data.kinds import Integers
 from fastdp.guarantee import parallel
-from fastdp.randomness import sampler
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import sampler
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Domain, decomposition
 from fastdp.spatial.cells import CellParameters, Outside, make_plan
+from fastdp.spatial.spatial_publisher import PointMachine, SpatialPublisher, in_halves
 from fastdp.spatial.tree import Tree, check_codes
 from fastdp.state.codec import expect
-from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher, in_halves
 
 
 def _none() -> Integers:

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fastdp import Guarantee, Key, Release, validation
-from fastdp.arrays.column import as_finite, as_floats, as_whole
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.column import as_finite, as_floats, as_whole
+from fastdp.data.kinds import Floats, Integers
 from fastdp.guarantee import fraction_of
 from fastdp.integer_grid import MAX_SCALE, Grid, make_grid
-from fastdp.randomness import prefix, sampler
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import prefix, sampler
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.state import Machine, Publisher, Transition
 from fastdp.state.machine import Column
 from fastdp.state.single_caller import single_caller

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fastdp import Guarantee, Release, validation
-from fastdp.arrays.column import as_column, as_whole
-from fastdp.arrays.kinds import Floats
+from fastdp.data.column import as_column, as_whole
+from fastdp.data.kinds import Floats
 
 
 class Zeros:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import entry_at
 from fastdp.cli.point_files import Batch, cuts_of
+from fastdp.data.column import entry_at
 from fastdp.errors import DataError
 from fastdp.spatial.boxes import as_corners, as_points
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import as_column
+from fastdp.data.column import as_column
 from fastdp.errors import DataError
 from fastdp_lab.datasets.catalogue import TABLE1, Row
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import as_array, entry_at, kind_of
+from fastdp.data.column import as_array, entry_at, kind_of
 from fastdp.errors import ParameterError
 
 P = ParamSpec("P")

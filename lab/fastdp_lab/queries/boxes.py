@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastdp import validation
-from fastdp.arrays.column import as_reals, entry_at, is_number
-from fastdp.arrays.kinds import Floats, Integers
+from fastdp.data.column import as_reals, entry_at, is_number
+from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.spatial.boxes import BoxTree, as_boxes, as_corners, as_points
 from fastdp_kernels import box_queries

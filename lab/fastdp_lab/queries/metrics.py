@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastdp import validation
-from fastdp.arrays.column import NOT_FINITE, as_array, entry_at, kind_of
-from fastdp.arrays.kinds import Floats
+from fastdp.data.column import NOT_FINITE, as_array, entry_at, kind_of
+from fastdp.data.kinds import Floats
 from fastdp.errors import ParameterError
 
 

@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 import fastdp
 from fastdp import validation
 from fastdp._optional import imported
+from fastdp.data.durable import atomic_file
+from fastdp.data.parquet_reader import read_table
 from fastdp.errors import DataError, StateError, warn
-from fastdp.files.durable import atomic_file
-from fastdp.files.parquet_reader import read_table
 from fastdp_lab.sweeps.cells import count_cells, parts
 from fastdp_lab.sweeps.specification import Specification
 from fastdp_lab.sweeps.study import canonical

@@ -15,8 +15,8 @@ from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, St
 from fastdp.errors import ParameterError
 from fastdp.perturbers import Blocks
 from fastdp.smoothers import Smoother
-from fastdp.systems.phdstream.publisher import NAMED_COUNTERS
-from fastdp.systems.stream.parameters import StreamParameters, vars_of
+from fastdp.spatial.phdstream import NAMED_COUNTERS
+from fastdp.streams.parameters import StreamParameters, vars_of
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import held_out
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent, Zeros

@@ -26,10 +26,10 @@ import numpy as np
 from msgspec import Meta
 
 from fastdp import validation
-from fastdp.arrays.column import as_floats
 from fastdp.cli.day import DNS_BOUND
+from fastdp.data.column import as_floats
+from fastdp.data.readers import open_source
 from fastdp.errors import DataError, FastDPError, ParameterError
-from fastdp.files.readers import open_source
 from fastdp.smoothers import Smoother
 from fastdp_lab import datasets
 from fastdp_lab.datasets import CATALOGUE, TABLE1, catalogue

@@ -16,8 +16,8 @@ from benchmarks.audit import __main__ as long_audit
 from benchmarks.audit import catalogue
 from benchmarks.audit.quantiles import thetas
 from fastdp.auditing.mechanisms import draws_trials
-from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId, word_at
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId, word_at
 from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds import noisy_max as noisy_max_rule
 from fastdp.thresholds.base import ThresholdTask

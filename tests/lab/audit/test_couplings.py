@@ -12,12 +12,12 @@ import pytest
 from benchmarks.audit.coupling_cases import SHIPPED, planted, turning
 from benchmarks.audit.coupling_controls import CONTROLS
 from fastdp.errors import ParameterError
-from fastdp.randomness import prefix, sampler
-from fastdp.randomness.bulk import PrefixNoise
-from fastdp.randomness.gaussian import GaussianLaw, discrete_gaussian_law
-from fastdp.randomness.key import Key
-from fastdp.randomness.noise import AnyLaw
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise import prefix, sampler
+from fastdp.noise.bulk import PrefixNoise
+from fastdp.noise.gaussian import GaussianLaw, discrete_gaussian_law
+from fastdp.noise.key import Key
+from fastdp.noise.noise import AnyLaw
+from fastdp.noise.words import Purpose, StreamId
 from fastdp_lab.audit import lines
 from fastdp_lab.audit.couplings.check import KEY, SPREADS, Instance, Outputs, Shifts, Table, findings
 from fastdp_lab.audit.couplings.points import noted_steps

@@ -11,8 +11,8 @@ import pytest
 from benchmarks.audit.parts import draw_noise
 from benchmarks.audit.splits import attack
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
 from fastdp.thresholds import PAKQuantile
 from fastdp.thresholds.smooth_noise import calibrate
 from fastdp_kernels import noisy_max

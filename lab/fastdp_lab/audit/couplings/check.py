@@ -30,10 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import Key
-from fastdp.randomness.gaussian import GaussianLaw
-from fastdp.randomness.given import Name, given, name_of
-from fastdp.randomness.noise import AnyLaw
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise.gaussian import GaussianLaw
+from fastdp.noise.given import Name, given, name_of
+from fastdp.noise.noise import AnyLaw
+from fastdp.noise.words import Purpose, StreamId
 
 #: Names of draws, for those who shift them.
 __all__ = ["Name", "name_of"]
@@ -48,7 +48,7 @@ SPREADS = (0.0, 0.05, 0.3, 1.0)
 KEYS = Name(("keys",), 0, StreamId(Purpose.CHAIN))
 
 
-# Noise from a table: all of the laboratory that reads ``fastdp.randomness.given``.
+# Noise from a table: all of the laboratory that reads ``fastdp.noise.given``.
 
 
 class Shifts:
@@ -112,7 +112,7 @@ class Table:
         self._gaussian: set[Name] = set()
 
     def __call__(self, name: Name, law: AnyLaw, start: int, out: Integers, sums: Integers | None) -> None:
-        """As :class:`fastdp.randomness.given.NoiseTable`."""
+        """As :class:`fastdp.noise.given.NoiseTable`."""
         end, gaussian = start + out.size, isinstance(law, GaussianLaw)
         scale = law.sigma if isinstance(law, GaussianLaw) else law.scale
         drawn = np.rint(self._draws(name, end)[start:] * (self._spread * float(scale))).astype(np.int64)

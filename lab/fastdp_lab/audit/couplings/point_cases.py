@@ -11,7 +11,7 @@ import numpy as np
 
 from fastdp import AdaptivePHDStream, Key, PHDStream
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, SelectiveCounting, Simple
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree
 from fastdp.spatial.cells import encode
 from fastdp_lab.audit.catalogue import Coin

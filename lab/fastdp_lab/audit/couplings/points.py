@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from fastdp import AdaptivePHDStream, Key, PHDStream
 from fastdp.counters import BinaryTree, Block, Counter, Simple
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import count_only, decomposition
 from fastdp.spatial.cells import CellParameters
+from fastdp.spatial.spatial_publisher import LEVEL
 from fastdp.spatial.tree import Tree
-from fastdp.systems.phdstream.spatial_publisher import LEVEL
 from fastdp_lab.audit.couplings.check import KEY, Generator, Integers, Name, Outputs, Shifts, Table, name_of, reloaded
 from fastdp_lab.baselines.points import OfflineOnBatch
 from fastdp_lab.planning.tree_loss import log_above, log_at_most

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 import fastdp
 from fastdp import Key, Release
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers.base import bound_law, theta_key
 from fastdp.perturbers.hat_noise import HatsShape
-from fastdp.randomness.words import Purpose, StreamId
-from fastdp.systems.stream.stages import Schedule
+from fastdp.streams.stages import Schedule
 from fastdp.thresholds import NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.noisy_choice import draw_noise

@@ -22,7 +22,7 @@ import numpy as np
 import fastdp
 from fastdp import Key
 from fastdp.guarantee import zcdp_loss
-from fastdp.randomness.words import Purpose
+from fastdp.noise.words import Purpose
 from fastdp_lab.audit.couplings import check
 from fastdp_lab.audit.couplings.check import BoundSums, Finding, Generator, Instance, Outputs, Shifts, Table, pick
 from fastdp_lab.audit.runs import TABLES_INSTALLED

@@ -1,0 +1,247 @@
+"""A table as Arrow record batches: data frames through narwhals, files and streams through Arrow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastdp import validation
+from fastdp.data.column import kind_of
+from fastdp.errors import DataError, ParameterError
+
+#: Rows read at a time: a few columns of them stay below some 10 MB.
+BATCH = 2**18
+ACCEPTED = (
+    "a data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, an Arrow stream, or the path "
+    "of a Parquet or CSV file"
+)
+#: How a file is read, by the end of its name.
+FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".arrow": "ipc", ".feather": "ipc"}
+FAMILIES = ("pandas", "polars", "pyarrow", "duckdb")
+
+
+def import_tables() -> tuple[Any, Any]:
+    """Narwhals and pyarrow, or the error that says how to get them."""
+    try:
+        import narwhals.stable.v2 as narwhals
+        import pyarrow
+    except ImportError:
+        raise ParameterError(
+            "data frames and tables are read with narwhals and pyarrow, which are not both installed: expected "
+            "pip install 'fastdp-streams[tables]'"
+        ) from None
+    return narwhals, pyarrow
+
+
+@dataclass(frozen=True)
+class Source:
+    """The columns of a table that a release looks at.
+
+    Attributes
+    ----------
+    family : str
+        One of FAMILIES.
+    columns : sequence of str
+        Their names, each once.
+    schema : mapping of str to narwhals data type
+        Of all columns of the table.
+    read : callable
+        Begins to read the columns: an iterator of Arrow record batches.
+    again : bool
+        Whether it can be read more than once.
+    rows : int or None
+        How many there are, where that is known without reading.
+    add : callable or None
+        Of a table on an engine: (plan, quantities, :class:`fastdp.tables.rows.Reader`) to the exact sums of every
+        window and key, int64[W, K] each; its rows are never read here.
+    """
+
+    family: str
+    columns: Sequence[str]
+    schema: Any
+    read: Callable[[], Iterator[Any]]
+    again: bool = True
+    rows: int | None = None
+    add: Callable[[Any, Any, Any], list[Any]] | None = None
+
+    def batches(self) -> Iterator[Any]:
+        """Record batches of at most BATCH rows, in the table's order."""
+        try:
+            for batch in self.read():
+                for begin in range(0, batch.num_rows, BATCH):
+                    yield batch.slice(begin, BATCH)
+        except (ParameterError, DataError):
+            raise
+        except Exception as error:  # what a foreign reader says about a row may quote it
+            raise DataError(
+                f"frame: a {type(error).__name__} while its columns were read; expected columns of one type each, "
+                "and a file that is whole"
+            ) from None
+
+    def table(self) -> Any:
+        """All columns, as an Arrow table."""
+        narwhals, arrow = import_tables()
+        batches = list(self.batches())
+        if batches:
+            return arrow.Table.from_batches(batches)
+        return narwhals.Schema({name: self.schema[name] for name in self.columns}).to_arrow().empty_table()
+
+    def twice(self) -> Source:
+        """A source that can be read again, in memory if it must be."""
+        if self.again:
+            return self
+        held = list(self.batches())
+        return Source(self.family, self.columns, self.schema, lambda: iter(held))
+
+
+def open_source(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
+    """The columns of a table, their names checked; nothing is read that depends on a row.
+
+    Parameters
+    ----------
+    frame : table
+        See ACCEPTED.
+    columns : sequence of str
+        Names of the columns in use.
+    dictionary : sequence of str
+        Those of them with few distinct entries, which a Parquet file may give as dictionaries.
+    """
+    narwhals, arrow = import_tables()
+    chosen = list(dict.fromkeys(columns))
+    if isinstance(frame, (str, os.PathLike)):
+        frame = open_dataset(Path(validation.path("frame", frame)), dictionary)
+    if hasattr(frame, "scanner") and hasattr(frame, "schema"):
+        check_names(chosen, frame.schema.names, frame)
+        schema = narwhals.from_native(frame.schema.empty_table()).collect_schema()
+        return Source("pyarrow", chosen, schema, lambda: _scan(frame, chosen))
+    try:
+        wrapped = narwhals.from_native(frame)
+        schema = wrapped.collect_schema()
+    except TypeError:
+        return _stream(frame, chosen, narwhals, arrow)
+    except Exception:  # columns with one name, which narwhals refuses in words of its own
+        raise DataError(
+            f"frame: a {type(frame).__name__} whose columns cannot be named; expected distinct names"
+        ) from None
+    check_names(chosen, list(schema), frame)
+    family = wrapped.implementation.value
+    family = family if family in FAMILIES else "pyarrow"
+    unknown = [name for name in chosen if schema[name] == narwhals.Unknown]
+    if unknown and isinstance(wrapped, narwhals.DataFrame):
+        # Narwhals does not know pandas' times in zones such as America/Los_Angeles; Arrow does.
+        schema = {**schema, **_arrow_types(wrapped.head(0).select(unknown), narwhals)}
+    if isinstance(wrapped, narwhals.DataFrame):
+        return Source(family, chosen, schema, lambda: _eager(wrapped.select(chosen)), rows=len(wrapped))
+    return Source(family, chosen, schema, lambda: _lazy(wrapped.select(chosen), family, arrow))
+
+
+def _arrow_types(frame: Any, narwhals: Any) -> dict[str, Any]:
+    """Types of the columns of an empty frame as Arrow names them; none where it has no such type."""
+    try:
+        return dict(narwhals.from_native(frame.to_arrow()).collect_schema())
+    except Exception:  # complex numbers, say
+        return {}
+
+
+def _scan(frame: Any, chosen: list[str]) -> Iterator[Any]:
+    """The batches of a dataset; few are read ahead, so that memory stays small."""
+    return iter(frame.scanner(chosen, batch_size=BATCH, batch_readahead=2, fragment_readahead=1).to_batches())
+
+
+def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Any:
+    """The data set of a file or folder; ParameterError if it cannot be read."""
+    import pyarrow.dataset as dataset
+
+    kind: Any = FORMATS.get(path.suffix.lower(), "parquet" if path.is_dir() else None)
+    if kind is None:
+        raise ParameterError(f"frame = {str(path)!r}: expected the path of a .parquet, .csv or .arrow file")
+    if kind == "parquet":
+        kind = dataset.ParquetFileFormat(
+            dictionary_columns=list(dictionary), pre_buffer=False, use_buffered_stream=True
+        )
+    try:
+        return dataset.dataset(path, format=kind)
+    except Exception as error:  # missing, damaged, not permitted; Arrow's words may quote a row
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise ParameterError(f"frame = {str(path)!r}: could not be read ({reason})") from None
+
+
+def _stream(frame: Any, chosen: list[str], narwhals: Any, arrow: Any) -> Source:
+    """A record batch reader, or what exports an Arrow stream; read once."""
+    try:
+        reader = frame if hasattr(frame, "read_next_batch") else arrow.RecordBatchReader.from_stream(frame)
+    except Exception:
+        raise ParameterError(f"frame is a {type(frame).__name__}: expected {ACCEPTED}") from None
+    check_names(chosen, reader.schema.names, frame)
+    schema = narwhals.from_native(reader.schema.empty_table()).collect_schema()
+    return Source("pyarrow", chosen, schema, lambda: (batch.select(chosen) for batch in reader), again=False)
+
+
+def _eager(frame: Any) -> Iterator[Any]:
+    for begin in range(0, len(frame), BATCH):
+        yield from frame[begin : begin + BATCH].to_arrow().combine_chunks().to_batches()
+
+
+def _lazy(frame: Any, family: str, arrow: Any) -> Iterator[Any]:
+    native = frame.to_native()
+    if family == "duckdb":
+        yield from native.to_arrow_reader(BATCH)
+    elif family == "polars" and hasattr(native, "collect_batches"):
+        for part in native.collect_batches(chunk_size=BATCH):
+            yield from part.to_arrow().to_batches()
+    else:
+        yield from frame.collect(backend="pyarrow").to_native().to_batches()
+
+
+def check_names(chosen: Sequence[str], names: Sequence[str], frame: Any) -> None:
+    """ParameterError unless a table has each chosen column once."""
+    for name in chosen:
+        if not isinstance(name, str):
+            raise ParameterError(f"column {validation.shown(name)}: expected the name of a column, a text")
+        if list(names).count(name) > 1:
+            raise ParameterError(f"column {name!r} is there {list(names).count(name)} times: expected distinct names")
+    missing = [name for name in chosen if name not in names]
+    if missing:
+        listed = ", ".join(map(repr, list(names)[:20]))
+        index = list(getattr(getattr(frame, "index", None), "names", None) or ())
+        hint = f" ({missing[0]!r} is the index: frame.reset_index() makes it a column)" if missing[0] in index else ""
+        # Several may be the entries of a column that was given in place of its name.
+        said = f"column {missing[0]!r}" if len(missing) == 1 else f"{len(missing)} of the columns that were named"
+        raise ParameterError(f"{said}: expected one of the table's columns, {listed}{hint}")
+
+
+def check_types(source: Source, time: str, value: str | None, named: Sequence[str] = ()) -> str | None:
+    """The zone of the time column; ParameterError unless times, values and names (of keys, persons) have their types.
+
+    Types are public, so that these errors tell nothing about a row.
+    """
+    narwhals, _ = import_tables()
+    found = source.schema[time]
+    if not isinstance(found, (narwhals.Datetime, narwhals.Date)):
+        parse = " (parse it first, with utc=True where zones are mixed)"
+        raise ParameterError(
+            f"time = {time!r} holds {kind_of(found)} entries: expected dates, or datetimes of one time zone{parse}"
+        )
+    if value is not None:
+        kind = source.schema[value]
+        if not (kind.is_numeric() or kind == narwhals.Boolean):
+            raise ParameterError(f"value = {value!r} holds {kind_of(kind)} entries: expected numbers")
+    for name in named:
+        if source.schema[name].is_nested():
+            raise ParameterError(
+                f"column {name!r} holds {kind_of(source.schema[name])} entries: expected texts, whole numbers or "
+                "other single entries as keys and persons"
+            )
+    return getattr(found, "time_zone", None)
+
+
+def arrow_type(source: Source, name: str) -> Any:
+    """The Arrow type of a column, or None where it is not known before rows are read."""
+    narwhals, _ = import_tables()
+    try:
+        return narwhals.Schema({name: source.schema[name]}).to_arrow().field(name).type
+    except Exception:  # types that narwhals has no Arrow type for
+        return None

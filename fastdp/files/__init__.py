@@ -1,1 +1,0 @@
-"""Files of values, read in chunks, and files that appear complete or not at all."""

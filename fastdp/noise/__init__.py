@@ -1,0 +1,28 @@
+"""Where the noise is made: keys, words, and the exact samplers on top of them.
+
+Noise that is bound to the sums that it protects (blocks, windows, counts) is drawn by ``prefix``, other noise by
+``sampler`` and ``gaussian``.
+
+Names load on first use: a client of the local model needs a key at most, neither the compiler nor the cipher.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastdp._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from fastdp.noise.key import Key
+    from fastdp.noise.public_draws import discrete_gaussian, discrete_laplace, geometric
+
+_HOMES = {
+    "fastdp.noise.key": ("Key",),
+    "fastdp.noise.public_draws": ("discrete_gaussian", "discrete_laplace", "geometric"),
+}
+
+__all__ = ["Key", "discrete_gaussian", "discrete_laplace", "geometric"]
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

@@ -1,0 +1,308 @@
+"""Exact discrete Gaussian noise at tens of millions of draws a second.
+
+P[X = k] is proportional to exp(-k^2 / (2 sigma^2)) over all integers.  Strips of integers cover the curve
+(:mod:`fastdp_kernels.gaussian`); doubles decide nearly every draw, and only where the decision is certain; exact
+arithmetic with further words decides the others.  ``docs/noise.md`` has the proof.
+
+Source: Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy" (the law); the sampler is
+ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.data.kinds import Floats, Integers
+from fastdp.errors import ParameterError
+from fastdp.noise.key import Key
+from fastdp.noise.words import CHUNK, StreamId, WordStream, words_at
+from fastdp_kernels import gaussian
+
+MIN_SIGMA, MAX_SIGMA = Fraction(1, 2**10), Fraction(2**44)
+STRIPS = 256
+#: H, the cells of heights at m = 0, is 2^MAX_HEIGHT_BITS at most, and all cells are about 2^CELL_BITS.
+MAX_HEIGHT_BITS, CELL_BITS = 50, 58
+#: Refinements below this one are attempts of a draw; the others are FURTHER words of each, for a doubtful one.
+ATTEMPTS = 64
+FURTHER = 3
+WORD_BITS = 64
+_NO_CONSTANTS: Floats = np.empty(0)
+_NO_CONSTANTS.flags.writeable = False
+
+
+@dataclass(frozen=True)
+class GaussianLaw:
+    """The law of integer noise, and the strips that cover it.  Use :func:`discrete_gaussian_law`.
+
+    Attributes
+    ----------
+    sigma : Fraction
+        P[X = k] is proportional to exp(-k^2 / (2 sigma^2)).
+    table, inverses, cells, covered, unfair
+        As :func:`fastdp_kernels.gaussian.draw_strips` takes them.
+    heights : int
+        H.
+    edge : int
+        The strips hold |k| below it; f(edge) H is at most 1.
+    """
+
+    sigma: Fraction
+    table: Integers
+    inverses: Floats
+    cells: int
+    covered: int
+    unfair: int
+    heights: int
+    edge: int
+
+    @property
+    def constants(self) -> Floats:
+        """None: kernels that draw as they go leave every draw to :func:`settle`."""
+        return _NO_CONSTANTS
+
+    def below(self, k: int, height: Fraction) -> bool:
+        """Whether ``height`` is below f(k) H, exactly; they are never equal but at k = 0."""
+        if height <= 0 or k == 0:
+            return height < self.heights
+        # ln(H / height) against k^2 / (2 sigma^2), with ever more digits.
+        exponent = Fraction(k * k) / (2 * self.sigma * self.sigma)
+        digits = 40 + math.ceil(math.log10(2 + float(exponent)))
+        while True:
+            context = Context(prec=digits)
+            ratio = Fraction(self.heights) / height
+            log = context.ln(context.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
+            other = context.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
+            slack = (abs(log) + other + 1) * Decimal(10) ** (6 - digits)
+            if abs(log - other) > slack:
+                return log > other
+            digits *= 2
+
+
+@lru_cache(maxsize=256)
+def discrete_gaussian_law(sigma: Fraction) -> GaussianLaw:
+    """The law with this sigma, in [2^-10, 2^44]."""
+    if not MIN_SIGMA <= sigma <= MAX_SIGMA:
+        raise ParameterError(
+            f"sigma = {Decimal(sigma.numerator) / Decimal(sigma.denominator):.3g}: expected between 2^-10 and 2^44"
+        )
+    wide = max(float(sigma), 1.0)
+    heights = 2 ** min(MAX_HEIGHT_BITS, CELL_BITS - 1 - math.frexp(wide)[1])
+    low, high = heights * wide / STRIPS / 8, 8.0 * heights * wide / STRIPS
+    # The area of a strip for which about STRIPS of them reach the top.
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if len(_strips(float(sigma), heights, middle)) > STRIPS else (low, middle)
+    strips = _strips(float(sigma), heights, high)
+    first = np.cumsum([0, *((2 * reach + 1) * height for reach, height, _ in strips)])
+    covered, edge = int(first[-1]), strips[0][0] + 1
+    cells = covered + 2 * _tail_cells(edge, sigma)
+    sure = [_sure(sigma, heights, y + height) for _, height, y in strips]
+    reaches, tall, base = zip(*strips, strict=True)
+    table = np.array([first[:-1], tall, base, reaches, sure], np.int64)
+    inverses: Floats = 1.0 / table[gaussian.HEIGHT]
+    for array in (table, inverses):
+        array.flags.writeable = False
+    return GaussianLaw(sigma, table, inverses, cells, covered, 2**64 % cells, heights, edge)
+
+
+def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int]]:
+    """Reach, height and lower end of each strip, from the bottom up."""
+    found, y = [], 0
+    while y < heights:
+        # At least as far as the curve goes: what lies above it is rejected.
+        reach = math.floor(sigma * math.sqrt(2.0 * _log_ratio(heights, max(y, 1))) * (1.0 + 1e-12))
+        height = min(max(1, int(area / (2 * reach + 1))), heights - y)
+        found.append((reach, height, y))
+        y += height
+        if len(found) > 4 * STRIPS:
+            break
+    return found
+
+
+def _log_ratio(heights: int, y: int) -> float:
+    """ln(H / y), to a few units in the last place where y is near H too: the quotient there is rounded to 1."""
+    return math.log1p((heights - y) / y)
+
+
+def _sure(sigma: Fraction, heights: int, top: int) -> int:
+    """A number up to which all |k| have f(k) H >= top."""
+    if top >= heights:
+        return 0
+    reach = float(sigma) * math.sqrt(2.0 * _log_ratio(heights, top))
+    return math.floor(reach * (1.0 - 1e-9)) + 1
+
+
+def _tail_cells(edge: int, sigma: Fraction) -> int:
+    """Cells of a geometric tail from the edge on: f(edge + j) H <= rho^j, rho = exp(-edge / sigma^2)."""
+    return math.ceil(1.0 / -math.expm1(-float(edge / (sigma * sigma))) * (1.0 + 1e-9)) + 1
+
+
+def fill(out: Integers, law: GaussianLaw, key: Key, stream: StreamId, start: int = 0) -> None:
+    """Overwrite ``out`` with independent draws; draw i is a function of (key, stream, i) alone.
+
+    Parameters
+    ----------
+    out : int64[n], C-contiguous
+        Receives the draws.
+    law : GaussianLaw
+        The law to draw from.
+    key : Key
+        The secret.
+    stream : StreamId
+        Which stream of words; its refinement must be 0.
+    start : int
+        Position in the stream of the first draw.
+    """
+    if key.given is not None:
+        key.given.fill(out, law, key, stream, start)
+        return
+    words: NDArray[np.uint64] = np.empty(min(CHUNK, out.size), np.uint64)
+    source = WordStream(key, stream, start)
+    for begin in range(0, out.size, CHUNK):
+        part = out[begin : begin + CHUNK]
+        source.fill(words[: part.size])
+
+        def further(k: int, where: Integers, first: int = start + begin) -> NDArray[np.uint64]:
+            return words_at(key, stream._replace(refinement=k), first + where)
+
+        fill_from(part, law, words, further)
+
+
+def fill_from(
+    out: Integers, law: GaussianLaw, words: NDArray[np.uint64], further: Callable[[int, Integers], NDArray[np.uint64]]
+) -> None:
+    """Overwrite ``out`` with draws that begin with one word each.
+
+    Parameters
+    ----------
+    out : int64[n], C-contiguous
+        Receives the draws.
+    law : GaussianLaw
+        The law to draw from.
+    words : uint64[>= n]
+        The first word of each draw.
+    further : callable
+        ``further(k, where)`` gives the k-th further word of the draws at these ascending positions, k = 1, 2, ...
+    """
+    count = out.size
+    where: Integers = np.arange(count)
+    doubtful: Integers = np.empty(count, np.int64)
+    drawn, attempt = words, 0
+    while count:
+        count, undecided = gaussian.draw_strips(
+            *(drawn, where, count, law.table, law.inverses, np.uint64(law.cells), np.int64(law.covered)),
+            *(np.uint64(law.unfair), float(law.sigma), float(law.heights), out, doubtful),
+        )
+        for position in doubtful[:undecided].tolist():
+
+            def word(k: int, at: int = position) -> int:
+                return int(further(k, np.array([at]))[0] if k else words[at])
+
+            out[position] = settle(law, word, attempt)
+        attempt += 1
+        if count:
+            _check_attempt(attempt)
+            drawn = further(attempt, where[:count])
+
+
+def settle(law: GaussianLaw, word: Callable[[int], int], attempt: int = 0) -> int:
+    """One draw in exact arithmetic, from an attempt on; ``word(k)`` is its word k, from 0 on."""
+    while True:
+        _check_attempt(attempt)
+        first = ATTEMPTS + attempt * FURTHER
+        drawn = _attempt(law, word(attempt), _Bits([word(first + j) for j in range(FURTHER)]))
+        if drawn is not None:
+            return drawn
+        attempt += 1
+
+
+def _check_attempt(attempt: int) -> None:
+    if attempt == ATTEMPTS:
+        raise OverflowError(f"{ATTEMPTS} attempts at a draw failed, which has probability below 2^-60")
+
+
+class _Bits:
+    """A uniform number of [0, 1), as far as it was asked for."""
+
+    def __init__(self, further: list[int]) -> None:
+        self._further, self.number, self.bits = further, 0, 0
+
+    def extend(self) -> None:
+        """Another word."""
+        if not self._further:
+            raise OverflowError("a draw is doubtful after all further bits, which has probability below 2^-150")
+        self.number = self.number << WORD_BITS | self._further.pop(0)
+        self.bits += WORD_BITS
+
+    def interval(self) -> tuple[Fraction, Fraction]:
+        """Where it lies."""
+        return Fraction(self.number, 2**self.bits), Fraction(self.number + 1, 2**self.bits)
+
+
+def _attempt(law: GaussianLaw, word: int, bits: _Bits) -> int | None:
+    """The draw that a word gives, or None if it is rejected."""
+    cell, lower = divmod(word * law.cells, 2**WORD_BITS)
+    if lower < law.unfair:
+        return None
+    if cell >= law.covered:
+        side, cell = divmod(cell - law.covered, (law.cells - law.covered) // 2)
+        behind = _tail(law, cell, bits)
+        return None if behind is None else (law.edge + behind) * (-1 if side else 1)
+    j = int(np.searchsorted(law.table[gaussian.FIRST], cell, side="right")) - 1
+    first, height, base, reach, _ = law.table[:, j].tolist()
+    m, r = divmod(cell - first, height)
+    k = m - reach
+    while True:
+        # The curve may pass through the cell.
+        low, high = bits.interval()
+        if not law.below(k, base + r + low):
+            return None
+        if k == 0 or law.below(k, base + r + high):
+            return int(k)
+        bits.extend()
+
+
+def _tail(law: GaussianLaw, cell: int, bits: _Bits) -> int | None:
+    """How far behind the edge, from a point under a geometric envelope; None where it lies above the curve."""
+    while True:
+        low, high = (_behind(law, cell + end, bits.bits) for end in bits.interval())
+        # Two places above the curve, in steps of their own, have places below it between them.
+        if low == high:
+            return None if low is None or not low[1] else low[0]
+        bits.extend()
+
+
+def _behind(law: GaussianLaw, place: Fraction, bits: int) -> tuple[int, bool] | None:
+    """Which step of the envelope a place lies in, and whether below the curve there; None behind all steps.
+
+    To enough digits for ``bits``.
+
+    Step j of the envelope has length rho^j, so it begins at (1 - rho^j) / (1 - rho).  Rounding moves a place by less
+    than its last bit; the caller compares both ends.
+    """
+    context = Context(prec=80 + bits // 3)
+
+    def decimal(number: Fraction) -> Decimal:
+        return context.divide(Decimal(number.numerator), Decimal(number.denominator))
+
+    square = law.sigma * law.sigma
+    log_rho = context.minus(decimal(law.edge / square))
+    rest = context.subtract(Decimal(1), context.exp(log_rho))
+    left = context.subtract(Decimal(1), context.multiply(decimal(place), rest))
+    if left <= Decimal(0):
+        return None
+    j = int(context.divide(context.ln(left), log_rho))
+    inside = context.divide(context.subtract(context.exp(context.multiply(log_rho, Decimal(j))), left), rest)
+    k = law.edge + j
+    curve = context.multiply(
+        context.exp(context.minus(decimal(Fraction(k * k) / (2 * square)))), Decimal(law.heights)
+    )
+    return j, bool(inside < curve)

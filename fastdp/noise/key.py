@@ -1,0 +1,284 @@
+"""Keys: 256 bits from which all noise of a publisher follows.
+
+A default key comes from the operating system and is for real releases.  A key from a seed is for
+simulation: anyone who knows the seed can subtract the noise, so guarantees then say ``simulated``.
+
+A publisher draws nothing from the secret that it is given, but from one derived of it and of the whole composition
+(:meth:`Key.bind`), so that two compositions under one secret share no word.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from fastdp import validation
+from fastdp.errors import ParameterError, StateError
+from fastdp.noise.canonical import NOISE_FORMAT, PLAIN, Part, encode, identity, parameters_of, part_name, rule_of
+from fastdp.noise.drawn_once import ENABLED, DrawnWords
+
+if TYPE_CHECKING:
+    from fastdp.noise.given import GivenNoise
+
+KEY_BYTES = 32
+#: One secret serves so many numbered streams, besides the one without a number.
+MAX_STREAMS = 2**32 - 1
+
+
+def is_secret(candidate: object) -> bool:
+    """Whether this is 32 bytes."""
+    return isinstance(candidate, (bytes, bytearray)) and len(candidate) == KEY_BYTES
+
+
+class Binding(IntEnum):
+    """What a key belongs to; the values are in state files."""
+
+    #: A user's secret, for any number of compositions.
+    ROOT = 0
+    #: One composition.
+    COMPOSITION = 1
+
+
+class Key:
+    """A 256-bit secret, which never changes.
+
+    Use :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
+
+    Attributes
+    ----------
+    simulated : bool
+        Whether the key came from a seed.
+    member : int
+        Which of the secret's streams this is the key of: 0 for the one without a number, else its number + 1.
+    binding : Binding
+        What the key belongs to.
+    drawn : DrawnWords or None
+        What a composition has drawn, where that is checked (:mod:`fastdp.noise.drawn_once`).
+    family : bytes
+        Of the key of one stream: a digest that all streams of its secret, and composition, have; else empty.
+    given : GivenNoise or None
+        A table that noise is taken from in place of draws (:mod:`fastdp.noise.given`).
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> secret = fastdp.Key.from_bytes(bytes(range(32)))  # 32 random bytes from your key store; not these
+    >>> publisher = fastdp.Adaptive(epsilon=0.5, bound=100.0, threshold=20.0, key=secret.of_stream("meter 17"))
+    >>> publisher.guarantee.simulated
+    False
+    """
+
+    # No properties: a step of noise asks a dozen times.
+    __slots__ = ("_secret", "binding", "drawn", "family", "member", "simulated")
+    _secret: bytes
+    binding: Binding
+    drawn: DrawnWords | None
+    family: bytes
+    member: int
+    simulated: bool
+    given: ClassVar[GivenNoise | None] = None
+
+    def __init__(
+        self,
+        secret: bytes,
+        *,
+        simulated: bool,
+        member: int = 0,
+        binding: Binding = Binding.ROOT,
+        drawn: DrawnWords | None = None,
+        family: bytes = b"",
+    ) -> None:
+        if not is_secret(secret):
+            raise ParameterError(
+                f"key: expected {KEY_BYTES} bytes or a Key (what was given is not shown, it is secret)"
+            )
+        if drawn is None and ENABLED and binding is Binding.COMPOSITION:
+            drawn = DrawnWords()
+        put = object.__setattr__
+        put(self, "_secret", bytes(secret))
+        put(self, "simulated", simulated)
+        put(self, "member", validation.integer("member", member, 0, MAX_STREAMS) if member else 0)
+        put(self, "binding", binding)
+        put(self, "drawn", drawn)
+        put(self, "family", family)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{name}: a Key does not change; expected another one, such as from Key.derive")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{name}: a Key does not change")
+
+    def again(self) -> Key:
+        """The same key for a simulation that may be repeated: its draws are checked separately."""
+        return self._derived(self._secret, drawn=None, family=self.family)
+
+    @classmethod
+    def random(cls) -> Key:
+        """A fresh key from the operating system."""
+        return cls(secrets.token_bytes(KEY_BYTES), simulated=False)
+
+    @classmethod
+    def from_seed(cls, seed: int | str) -> Key:
+        """A key for simulation, derived from a whole number or a text by SHA-256."""
+        if isinstance(seed, str):
+            try:
+                material = b"text:" + seed.encode()
+            except UnicodeEncodeError:
+                raise ParameterError(
+                    f"seed = {validation.shown(seed)}: expected a text that UTF-8 can encode"
+                ) from None
+        else:
+            material = b"number:%d" % validation.integer("seed", seed, 0)
+        return cls(hashlib.sha256(b"fastdp seed 1:" + material).digest(), simulated=True)
+
+    @classmethod
+    def from_bytes(cls, secret: bytes) -> Key:
+        """A key that the user keeps (32 bytes of full entropy), for releases that can be repeated.
+
+        Compositions that differ in any parameter get independent noise under one key.  The same composition on the
+        same values gives the same output again.  Never use one key and one composition for two streams without names
+        (:meth:`of_stream`), nor for a stream and an altered copy of it: methods with noise trees (ToPS, PAK) would
+        give equal noise to different values, which reveals their difference, and every method costs epsilon again
+        (``docs/sharp_edges.md``).
+        """
+        return cls(secret, simulated=False)
+
+    @classmethod
+    def choose(cls, seed: int | str | None, key: Key | bytes | None) -> Key:
+        """The key that a publisher's ``seed`` and ``key`` arguments ask for."""
+        if seed is not None and key is not None:
+            raise ParameterError(
+                f"seed = {validation.shown(seed)}: expected either seed (simulation) or key (release), not both"
+            )
+        if seed is not None:
+            return cls.from_seed(seed)
+        if key is None:
+            # Fresh for this composition alone: there is nothing to separate.
+            return cls(secrets.token_bytes(KEY_BYTES), simulated=False, binding=Binding.COMPOSITION)
+        return key if isinstance(key, Key) else cls.from_bytes(key)
+
+    def of_stream(self, stream: int | str) -> Key:
+        """The key of one of many streams under the same secret, whose noise is independent of all the others'.
+
+        Parameters
+        ----------
+        stream : int or str
+            A number from 0 to 2^32 - 2, or a name.  What :func:`fastdp.release_many` releases for the stream with
+            this number is what a publisher with this key releases.  Numbered streams read counter blocks of their own
+            under one AES key, so thousands of them are drawn in one call of the cipher (``docs/batch.md``).
+        """
+        family = _public_digest(self._secret, b"streams")
+        if isinstance(stream, str):
+            own = self.within("stream", stream)
+            return own._derived(own._secret, family=family)
+        if self.member:
+            raise ParameterError(f"stream = {validation.shown(stream)}: expected a key that has no stream number yet")
+        member = validation.integer("stream", stream, 0, MAX_STREAMS - 1) + 1
+        return self._derived(self._secret, member=member, family=family)
+
+    def bind(self, mechanism: Any) -> Key:
+        """The key of one composition under this secret: any other composition's is independent of it.
+
+        Parameters
+        ----------
+        mechanism : Machine, dataclass or other part
+            Joins with its class, the number of its rule and all its parameters, as its parts do
+            (:func:`fastdp.noise.canonical.identity`).
+
+        Returns
+        -------
+        Key
+            With the same stream number; this key itself if it belongs to a composition already.
+        """
+        return self if self.binding is not Binding.ROOT else self.bound(self.composition(mechanism))
+
+    def composition(self, mechanism: Any) -> bytes:
+        """The encoding of a composition, for :meth:`bound`: it costs ten times as much as a key."""
+        given = {
+            name: value if type(value) in PLAIN else self._identity(name, value)
+            for name, value in parameters_of(mechanism).items()
+        }
+        return encode([NOISE_FORMAT, Part(part_name(mechanism), rule_of(mechanism), given)])
+
+    def bound(self, composition: bytes) -> Key:
+        """The key that :meth:`bind` gives for the mechanism of this encoding; of a user's secret only."""
+        family = self.family and _public_digest(self.family, composition)
+        return self._derived(self._digest(composition), binding=Binding.COMPOSITION, family=family)
+
+    def _identity(self, name: str, value: Any) -> Any:
+        try:
+            return identity(value)
+        except TypeError:
+            if self.simulated:
+                return Part(part_name(value), rule_of(value), None)
+        raise ParameterError(
+            f"{name} is a {type(value).__name__} whose parameters cannot be read: expected a dataclass or a method "
+            "identity(), because with a key of your own all parameters join the noise key (or key=None)"
+        )
+
+    def within(self, *labels: str | float | bytes) -> Key:
+        """An independent key for what a composition decides or sees later, such as theta or the hold-out.
+
+        Unlike :meth:`derive` it keeps the stream number, so ``key.within(x).of_stream(i)`` is
+        ``key.of_stream(i).within(x)``.
+        """
+        return self._derived(self._digest(encode(labels)), labels)
+
+    def _digest(self, message: bytes) -> bytes:
+        """Keyed BLAKE2b of an encoding; the stream number stays beside it."""
+        return hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 1").digest()
+
+    def _derived(self, secret: bytes, labels: tuple[Any, ...] = (), **changes: Any) -> Key:
+        """The key of a derived secret; ``labels`` name it among those of this one, ``changes`` are other fields."""
+        if not changes:
+            return Key(secret, simulated=self.simulated, member=self.member, binding=self.binding, drawn=self.drawn)
+        fields = {"member": self.member, "binding": self.binding, "drawn": self.drawn, **changes}
+        return Key(secret, simulated=self.simulated, **fields)
+
+    def derive(self, *labels: str | int) -> Key:
+        """An independent key for a named purpose (keyed BLAKE2b); a number and its decimal text are one label."""
+        texts = [str(part).encode() for part in labels]
+        message = b"".join([len(text).to_bytes(8, "big") + text for text in texts])
+        if self.member:
+            # No text is as long as the first eight bytes then say.
+            message = bytes([255] * 8) + self.member.to_bytes(8, "big") + message
+        digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp derive 1").digest()
+        return self._derived(digest, labels, member=0)
+
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits that only this key has and that reveal nothing else about it, for a ledger.
+
+        Of the key of a stream those of its family come before, and a colon.
+        """
+        own = _public_digest(self._secret, b"fingerprint" + self.member.to_bytes(8, "big")).hex()
+        return f"{self.family.hex()}:{own}" if self.family else own
+
+    def reveal(self) -> bytes:
+        """The secret itself, for the cipher and for an encrypted state file; keep it out of logs.
+
+        All numbered streams have the same: code that makes noise of it must use :attr:`member` too.
+        """
+        return self._secret
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Key):
+            return NotImplemented
+        same = (self.simulated, self.member, self.binding) == (other.simulated, other.member, other.binding)
+        return secrets.compare_digest(self._secret, other._secret) and same
+
+    def __hash__(self) -> int:
+        return hash((self._secret, self.member))
+
+    def __repr__(self) -> str:
+        number = f", stream {self.member - 1}" if self.member else ""
+        return f"Key(<from a seed>{number})" if self.simulated else f"Key(<secret>{number})"
+
+    def __reduce__(self) -> NoReturn:
+        raise StateError("a Key cannot be pickled: pickles are neither encrypted nor owner-only")
+
+
+def _public_digest(secret: bytes, message: bytes) -> bytes:
+    """16 bytes that reveal nothing about the secret."""
+    return hashlib.blake2b(message, digest_size=16, key=secret, person=b"fastdp print 1").digest()

@@ -1,0 +1,214 @@
+"""Arrays of exact draws, for noise that users add themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastdp import validation
+from fastdp.data.kinds import Integers
+from fastdp.errors import ParameterError
+from fastdp.noise import gaussian, sampler
+from fastdp.noise.gaussian import discrete_gaussian_law
+from fastdp.noise.key import KEY_BYTES, Binding, Key
+from fastdp.noise.sampler import discrete_laplace_law, geometric_law
+from fastdp.noise.words import MAX_WORDS, Purpose, StreamId
+
+
+def discrete_laplace(
+    scale: float | Fraction,
+    size: int | tuple[int, ...] | None = None,
+    out: Integers | None = None,
+    rng: np.random.Generator | Key | None = None,
+    *,
+    stream: int = 0,
+    seed: int | str | None = None,
+    key: Key | bytes | None = None,
+) -> Integers:
+    """Independent exact discrete Laplace draws.
+
+    Parameters
+    ----------
+    scale : float or Fraction
+        s in [2^-40, 2^56], taken as the exact rational that it denotes; sensitivity / epsilon for the Laplace
+        mechanism on integers, which is then pure epsilon-DP on the machine (``docs/noise.md``, section 2).
+        :func:`fastdp.add_noise` is that mechanism.
+    size : int or tuple of int
+        How many, at most 2^33 in all, or the shape; with ``out`` it may be left out.
+    out : int64 array, C-contiguous and writable, optional
+        Receives the draws, and is returned.
+    rng : numpy.random.Generator or Key, optional
+        A generator is for simulation: its next 32 bytes are the seed, so calls in a row differ, and who knows
+        its state can subtract the noise.  A Key is the same as ``key=``.  By default the draws come from a fresh key
+        of the operating system, and are fit for a release.
+    stream : int
+        With a key or seed of your own: the number of the stream, below 2^40.  The same key and stream give the
+        same draws; use each stream once.
+    seed, key
+        As for a publisher; by default a fresh key from the operating system.
+
+    Returns
+    -------
+    int64 array of the shape ``size``
+        P[X = k] = (1 - q) / (1 + q) q^abs(k), q = exp(-1/s); variance 2 q / (1 - q)^2.
+
+    Raises
+    ------
+    ParameterError
+        Naming the argument, its value and what is accepted.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> fastdp.discrete_laplace(2.0, (2, 3)).shape
+    (2, 3)
+    >>> fastdp.discrete_laplace(2.0, 3, rng=np.random.default_rng(1)).dtype
+    dtype('int64')
+    """
+    of = _rational("scale", scale), discrete_laplace_law, sampler.fill
+    return _draw("discrete_laplace", *of, size, out, stream, (rng, seed, key))
+
+
+def geometric(
+    scale: float | Fraction,
+    size: int | tuple[int, ...] | None = None,
+    out: Integers | None = None,
+    rng: np.random.Generator | Key | None = None,
+    *,
+    stream: int = 0,
+    seed: int | str | None = None,
+    key: Key | bytes | None = None,
+) -> Integers:
+    """Independent exact geometric draws: P[X = k] = (1 - q) q^k, k >= 0, q = exp(-1/scale).
+
+    Parameters and errors as :func:`discrete_laplace`.
+    """
+    of = _rational("scale", scale), geometric_law, sampler.fill
+    return _draw("geometric", *of, size, out, stream, (rng, seed, key))
+
+
+def discrete_gaussian(
+    sigma: float | Fraction,
+    size: int | tuple[int, ...] | None = None,
+    out: Integers | None = None,
+    rng: np.random.Generator | Key | None = None,
+    *,
+    stream: int = 0,
+    seed: int | str | None = None,
+    key: Key | bytes | None = None,
+) -> Integers:
+    """Independent exact discrete Gaussian draws.
+
+    Parameters
+    ----------
+    sigma : float or Fraction
+        In [2^-10, 2^44], taken as the exact rational that it denotes.  For integers of L2 sensitivity D it gives
+        rho-zCDP, rho = D^2 / (2 sigma^2), on the machine (``docs/noise.md``, section 8).
+    size, out, rng, stream, seed, key
+        As for :func:`fastdp.discrete_laplace`.
+
+    Returns
+    -------
+    int64 array of the shape ``size``
+        P[X = k] is proportional to exp(-k^2 / (2 sigma^2)); the variance is at most sigma^2.
+
+    Raises
+    ------
+    ParameterError
+        Naming the argument, its value and what is accepted.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> fastdp.discrete_gaussian(10.0, (2, 3), seed=1).shape
+    (2, 3)
+    """
+    of = _rational("sigma", sigma), discrete_gaussian_law, gaussian.fill
+    return _draw("discrete_gaussian", *of, size, out, stream, (rng, seed, key))
+
+
+Secrets = tuple[np.random.Generator | Key | None, int | str | None, Key | bytes | None]
+
+
+def _rational(name: str, value: float | Fraction) -> Fraction:
+    """A positive parameter as the exact rational that it denotes."""
+    return value if isinstance(value, Fraction) else Fraction(validation.positive(name, value))
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """The mechanism: a public function by its name, and the parameter of its distribution."""
+
+    name: str
+    numerator: int
+    denominator: int
+
+    rule: ClassVar[int] = 1
+
+
+@lru_cache(maxsize=256)
+def _composition(name: str, numerator: int, denominator: int) -> bytes:
+    """The encoding of the mechanism, the same for any key: short calls would notice."""
+    return Key.from_seed(0).composition(_Draws(name, numerator, denominator))
+
+
+def _draw(
+    name: str,
+    parameter: Fraction,
+    law_of: Callable[[Fraction], Any],
+    fill: Callable[..., None],
+    size: int | tuple[int, ...] | None,
+    out: Integers | None,
+    stream: int,
+    secrets: Secrets,
+) -> Integers:
+    """What a public function of this name draws of the law with this parameter."""
+    law, number = law_of(parameter), validation.integer("stream", stream, 0, 2**40 - 1)
+    target = _target(size, out)
+    # Last, because it moves a generator on.
+    key = _secret(*secrets)
+    if key.binding is Binding.ROOT:
+        key = key.bound(_composition(name, parameter.numerator, parameter.denominator))
+    fill(target.reshape(-1), law, key, StreamId(Purpose.DRAWS, number=number))
+    return target
+
+
+def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integers:
+    """Where the draws go: ``out``, or a new array."""
+    if out is not None:
+        given: Any = out
+        usable = isinstance(given, np.ndarray) and given.dtype == np.int64 and given.flags.c_contiguous
+        if not usable or not out.flags.writeable:
+            raise ParameterError("out: expected a writable, C-contiguous int64 array")
+        if size is None:
+            return out
+    if size is None:
+        raise ParameterError("size = None: expected a whole number or a shape, because there is no out")
+    if isinstance(size, tuple) and not all(isinstance(side, (int, np.integer)) for side in size):
+        raise ParameterError(f"size = {validation.shown(size)}: expected whole numbers, a shape")
+    sides = size if isinstance(size, tuple) else (size,)
+    shape = tuple(validation.integer("size", side, 0, MAX_WORDS) for side in sides)
+    validation.integer("size", math.prod(shape), 0, MAX_WORDS)
+    if out is None:
+        return np.empty(shape, np.int64)
+    if out.shape != shape:
+        raise ParameterError(f"size = {size}: expected {out.shape}, the shape of out")
+    return out
+
+
+def _secret(rng: np.random.Generator | Key | None, seed: int | str | None, key: Key | bytes | None) -> Key:
+    if rng is None:
+        return Key.choose(seed, key)
+    if seed is not None or key is not None:
+        raise ParameterError("rng: expected None beside seed or key, one of them decides the noise")
+    if isinstance(rng, np.random.Generator):
+        return Key(rng.bytes(KEY_BYTES), simulated=True)
+    if not isinstance(rng, Key):
+        raise ParameterError(f"rng is a {type(rng).__name__}: expected a numpy.random.Generator or a fastdp.Key")
+    return rng

@@ -1,0 +1,287 @@
+"""Exact discrete Laplace and geometric noise at a hundred million draws a second.
+
+Three stages, each keeping only certain results: doubles for almost every draw, double-double for the
+doubtful ones, exact arithmetic with further words for the rest.  The law is therefore exact and the
+draws are the same on every machine.  ``docs/noise.md`` has the proofs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.errors import ParameterError
+from fastdp.noise import exact
+from fastdp.noise.key import Key
+from fastdp.noise.row_words import joined_words, located
+from fastdp.noise.words import CHUNK, Purpose, StreamId, WordStream, node_words, word_at
+from fastdp_kernels import double_double, guarded_log, wide_log
+
+MIN_SCALE = Fraction(1, 2**40)
+MAX_SCALE = Fraction(2**56)
+#: Above this scale doubles settle too few draws to be worth a pass; two words a draw are used at once.
+ONE_WORD_SCALE = Fraction(2**40)
+WORD_BITS = 63
+#: Streams of more draws than this gain nothing from one cipher for all.
+MAX_TOGETHER = CHUNK // 4
+#: Noise of nodes, and where that of each height is in it.
+Nodes = tuple[NDArray[np.int64], NDArray[np.int64]]
+NO_WORDS: NDArray[np.uint64] = np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True)
+class Law:
+    """The law of integer noise, with its constants as doubles and double-doubles.
+
+    Use :func:`discrete_laplace_law` or :func:`geometric_law`.
+
+    Attributes
+    ----------
+    scale : Fraction
+        s: P[X = k] is proportional to exp(-|k| / s), or to exp(-k / s) on k >= 0 if one-sided.
+    one_sided : bool
+        Geometric noise on 0, 1, 2, ...
+    """
+
+    scale: Fraction
+    one_sided: bool
+    scale_pair: tuple[float, float]
+    offset_pair: tuple[float, float]
+
+    @cached_property
+    def constants(self) -> NDArray[np.float64]:
+        """Scale and offset as double-doubles: float64[4]."""
+        constants: NDArray[np.float64] = np.array([*self.scale_pair, *self.offset_pair])
+        constants.flags.writeable = False
+        return constants
+
+    @cached_property
+    def two_words(self) -> bool:
+        """Whether a draw begins with two words."""
+        return self.scale > ONE_WORD_SCALE
+
+
+def _pair(value: Decimal, context: Context) -> tuple[float, float]:
+    high = float(value)
+    return high, float(context.subtract(value, Decimal(high)))
+
+
+@lru_cache(maxsize=1024)
+def _law(scale: Fraction, one_sided: bool) -> Law:
+    if not MIN_SCALE <= scale <= MAX_SCALE:
+        raise ParameterError(
+            f"scale = {Decimal(scale.numerator) / Decimal(scale.denominator):.3g}: expected a noise scale in "
+            "[2^-40, 2^56] grid steps"
+        )
+    context = Context(prec=80)
+    ratio = context.divide(Decimal(scale.numerator), Decimal(scale.denominator))
+    return Law(
+        scale,
+        one_sided,
+        scale_pair=_pair(ratio, context),
+        offset_pair=_pair(exact.offset(scale, one_sided, context), context),
+    )
+
+
+def discrete_laplace_law(scale: Fraction | int) -> Law:
+    """Two-sided noise: P[X = k] proportional to exp(-|k| / scale)."""
+    return _law(Fraction(scale), False)
+
+
+def geometric_law(scale: Fraction | int) -> Law:
+    """One-sided noise: P[X = k] proportional to exp(-k / scale), k = 0, 1, 2, ..."""
+    return _law(Fraction(scale), True)
+
+
+def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: int = 0) -> None:
+    """Overwrite ``out`` with independent draws; draw i is a function of (key, stream, i) alone.
+
+    Parameters
+    ----------
+    out : int64[n], C-contiguous
+        Receives the draws, modulo 2^64 (a draw that does not fit has probability below e^-64).
+    law : Law
+        The law to draw from.
+    key : Key
+        The secret.
+    stream : StreamId
+        Which stream of words; its refinement must be 0.
+    start : int
+        Position in the stream of the first draw.
+    """
+    if key.given is not None:
+        key.given.fill(out, law, key, stream, start)
+        return
+    size = min(CHUNK, out.size)
+    words: NDArray[np.uint64] = np.empty(size, np.uint64)
+    positions: NDArray[np.int64] = np.empty(size, np.int64)
+    source = WordStream(key, stream, start)
+    second = WordStream(key, stream._replace(refinement=1), start) if law.two_words else None
+    further: NDArray[np.uint64] = np.empty(size, np.uint64) if law.two_words else NO_WORDS
+    for begin in range(0, out.size, CHUNK):
+        part = out[begin : begin + CHUNK]
+        count = part.size
+        source.fill(words[:count])
+        if second is not None:
+            second.fill(further[:count])
+        for i in _draw_certain(law, words[:count], further[:count], part, positions):
+            part[i] = settle_at(int(words[i]), law, key, stream, start + begin + i)
+
+
+def fill_from(
+    out: NDArray[np.int64],
+    law: Law,
+    words: NDArray[np.uint64],
+    further: Callable[[int, NDArray[np.int64]], NDArray[np.uint64]],
+) -> None:
+    """Overwrite ``out`` with draws that begin with one word each; as :func:`fastdp.noise.gaussian.fill_from`."""
+    positions: NDArray[np.int64] = np.empty(out.size, np.int64)
+    second = further(1, np.arange(out.size)) if law.two_words else NO_WORDS
+    for i in _draw_certain(law, words, second, out, positions):
+
+        def word(k: int, at: int = i) -> int:
+            return int(further(k, np.array([at]))[0])
+
+        out[i] = settle(int(words[i]), law, word)
+
+
+def draws(count: int, law: Law, key: Key, stream: StreamId) -> NDArray[np.int64]:
+    """The first draws of a stream, in new memory: int64[count]; as :func:`fill`."""
+    out: NDArray[np.int64] = np.empty(count, np.int64)
+    fill(out, law, key, stream)
+    return out
+
+
+def _draw_certain(
+    law: Law,
+    words: NDArray[np.uint64],
+    further: NDArray[np.uint64],
+    out: NDArray[np.int64],
+    positions: NDArray[np.int64],
+) -> list[int]:
+    """The first two stages: fills ``out`` with the draws that they settle, and lists where the others are."""
+    sign_bit = np.uint64(0 if law.one_sided else 1)
+    pairs = *law.scale_pair, *law.offset_pair
+    if law.two_words:
+        waiting = wide_log.draw_wide(words, further, *pairs, sign_bit, out, positions)
+    else:
+        waiting = guarded_log.draw_double(words, law.scale_pair[0], law.offset_pair[0], sign_bit, out, positions)
+    if waiting:
+        waiting = double_double.draw_double_double(words, further, *pairs, sign_bit, positions, waiting, out)
+    left: list[int] = positions[:waiting].tolist()
+    return left
+
+
+#: Streams with the number 0, and how many draws of each.
+Pieces = tuple[tuple[StreamId, int], ...]
+
+
+def fill_one_by_one(out: NDArray[np.int64], law: Law, key: Key, pieces: Pieces, number: int) -> None:
+    """:func:`fill_pieces` by a call of :func:`fill` for each stream."""
+    begin = 0
+    for stream, count in pieces:
+        fill(out[begin : begin + count], law, key, stream._replace(number=number))
+        begin += count
+
+
+def fill_pieces(out: NDArray[np.int64], law: Law, key: Key, pieces: Pieces, number: int) -> None:
+    """Overwrite ``out`` with the first draws of a few streams, one after the other, each those of :func:`fill`.
+
+    Parameters
+    ----------
+    out : int64[n], C-contiguous
+        Receives the draws.
+    law, key
+        As for :func:`fill`.
+    pieces : tuple of (StreamId, int)
+        Each stream, its number 0, and how many draws it gives; n in all.
+    number : int
+        The number in the ids.
+    """
+    if out.size > MAX_TOGETHER or law.two_words or key.given is not None:
+        fill_one_by_one(out, law, key, pieces, number)
+        return
+    words = joined_words(key, pieces, number)
+    positions: NDArray[np.int64] = np.empty(out.size, np.int64)
+    for i in _draw_certain(law, words, NO_WORDS, out, positions):
+        stream, place = located(pieces, i)
+        out[i] = settle_at(int(words[i]), law, key, stream._replace(number=number), place)
+
+
+def draw_nodes_by_height(law: Law, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
+    """:func:`draw_nodes` by a call of :func:`fill` for each height."""
+    offsets: NDArray[np.int64] = np.empty(levels, np.int64)
+    noise: NDArray[np.int64] = np.empty(sum((after >> j) - (seen >> j) for j in range(levels)), np.int64)
+    begin = 0
+    for height in range(levels):
+        first = seen >> height
+        size = (after >> height) - first
+        if size:
+            fill(noise[begin : begin + size], law, key, StreamId(Purpose.COUNTER, height, number), first)
+        offsets[height] = begin - first
+        begin += size
+    return noise, offsets
+
+
+def draw_nodes(law: Law, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
+    """Noise of the nodes that values ``seen`` to ``after`` of a binary counter complete.
+
+    Parameters
+    ----------
+    law : Law
+        The law to draw from.
+    key : Key
+        The secret.
+    number : int
+        Which counter of the stream: node k of height j has draw k of ``StreamId(Purpose.COUNTER, j, number)``.
+    seen, after : int
+        Values counted before and after.
+    levels : int
+        Heights of the tree.
+
+    Returns
+    -------
+    noise : int64[any]
+        The draws; entries that belong to no new node may hold anything.
+    offsets : int64[levels]
+        ``noise[offsets[j] + k]`` is draw k of height j, for ``seen >> j <= k < after >> j``.
+    """
+    if after - seen > MAX_TOGETHER or law.two_words or key.given is not None:
+        return draw_nodes_by_height(law, key, number, seen, after, levels)
+    words, offsets = node_words(key, StreamId(Purpose.COUNTER, 0, number), seen, after, levels)
+    noise: NDArray[np.int64] = np.empty(words.size, np.int64)
+    positions: NDArray[np.int64] = np.empty(words.size, np.int64)
+    for i in _draw_certain(law, words, NO_WORDS, noise, positions):
+        for height, offset in enumerate(offsets.tolist()):
+            if seen >> height <= i - offset < after >> height:
+                stream = StreamId(Purpose.COUNTER, height, number)
+                noise[i] = settle_at(int(words[i]), law, key, stream, i - offset)
+    return noise, offsets
+
+
+def settle_at(word: int, law: Law, key: Key, stream: StreamId, position: int) -> int:
+    """One draw in exact arithmetic, wrapped to int64."""
+    return settle(word, law, lambda k: word_at(key, stream._replace(refinement=k), position))
+
+
+def settle(word: int, law: Law, further: Callable[[int], int]) -> int:
+    """The draw that a word begins, in exact arithmetic with as many further words as it takes, wrapped to int64.
+
+    Parameters
+    ----------
+    word : int
+        Its sign, unless noise is one-sided, and leading bits.
+    law : Law
+        The law to draw from.
+    further : callable
+        ``further(k)`` gives the k-th further word, k = 1, 2, ...
+    """
+    magnitude = exact.settle(word >> 1, WORD_BITS, law.scale, law.one_sided, further)
+    value = -magnitude if not law.one_sided and word & 1 else magnitude
+    return (value + 2**63) % 2**64 - 2**63

@@ -1,0 +1,228 @@
+"""The states of many streams of one Adaptive, as arrays: one compiled pass over values of any of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.data.kinds import Floats, Indices
+from fastdp.noise import prefix
+from fastdp.noise.drawn_once import DrawnTwiceError
+from fastdp.noise.key import Key
+from fastdp.noise.row_words import RowWords
+from fastdp.perturbers.base import theta_key
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks
+from fastdp.streams.row_batches import concurrently
+from fastdp.streams.stages import Schedule
+from fastdp.streams.stream_state import NO_FLOATS
+from fastdp_kernels import block_lengths, fleet_pass
+
+#: Which rows publish (None: all), and what.
+Published = tuple[NDArray[np.bool_] | None, Floats]
+#: Arrays grow by a quarter: what is not used yet counts as memory of the streams.
+GROWTH = 4
+#: Values below which a thread costs more than it saves.
+MIN_PER_THREAD = 2**14
+#: Rows are counted in an array of all streams where these are at most so many times as many.
+DENSE = 16
+_ONE = np.ones(1, np.int64)
+NAMES = ("counters", "chains", "singles", "scales")
+
+
+class AdaptiveRows:
+    """Rows of a fleet whose machine has blocks that follow what was released, and a public threshold.
+
+    Parameters
+    ----------
+    machine : Schedule
+        Of an :class:`fastdp.Adaptive` without a hold-out.
+    key : Key
+        Of the composition, without a stream number.
+    """
+
+    def __init__(self, machine: Schedule, key: Key) -> None:
+        # Its chain belongs to no stream of a fleet.
+        start = machine.start(key.again()).progress
+        pipeline = machine.pipeline(key)
+        assert isinstance(pipeline, AdaptiveBlocks)  # noqa: S101 - `of` has looked
+        self._pipeline, self._key, self._start = pipeline, key, start
+        self._steps = start.theta_steps
+        resolution = pipeline.grid.resolution
+        top = pipeline.top(start.theta_steps)
+        self._public = np.array([1.0 / resolution, top, float(start.theta_steps), start.theta_steps * resolution])
+        self.size = 0
+        self._counters: Indices = np.empty((0, fleet_pass.COUNTERS), np.int64)
+        self._chains: NDArray[np.uint64] = np.empty((0, prefix.CHAIN_WORDS), np.uint64)
+        self._singles: Floats = np.empty((0, fleet_pass.SINGLES))
+        self._scales: Floats = np.empty((0, fleet_pass.BY_SCALE, 0))
+
+    @classmethod
+    def of(cls, machine: object, key: Key) -> AdaptiveRows | None:
+        """Rows for this machine, if its streams can be rows."""
+        if not isinstance(machine, Schedule) or machine.composition.task.holdout or machine.composition.warm_up:
+            return None
+        pipeline = machine.pipeline(key)
+        if not isinstance(pipeline, AdaptiveBlocks) or pipeline.perturber.season is not None:
+            return None
+        theta_steps = machine.start(key.again()).progress.theta_steps
+        return cls(machine, key) if pipeline.laws[theta_steps] else None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the streams."""
+        return sum(array.nbytes for array in self._arrays().values())
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return dict(zip(NAMES, (self._counters, self._chains, self._singles, self._scales), strict=True))
+
+    def begin(self, ids: Indices | Sequence[Key]) -> None:
+        """Add streams before their first value: numbers of streams, or the key of each."""
+        count = len(ids)
+        if isinstance(ids, np.ndarray):
+            words = RowWords(theta_key(self._key, self._steps), prefix.CHAIN_PIECES)
+            chains = prefix.start_chains(words, ids)
+        else:
+            words = RowWords([theta_key(key, self._steps) for key in ids], prefix.CHAIN_PIECES, np.arange(count))
+            chains = prefix.start_chains(words, np.array([key.member - 1 for key in ids]))
+        self._reserve(self.size + count)
+        new = slice(self.size, self.size + count)
+        self._counters[new] = 0
+        self._chains[new] = chains.reshape(count, prefix.CHAIN_WORDS)
+        self._singles[new] = self._start.smoother[block_lengths.POSITION : block_lengths.UNIT]
+        self._scales[new] = 0.0
+        self.size += count
+
+    def _reserve(self, size: int) -> None:
+        if size <= self._counters.shape[0]:
+            return
+        size = max(size, self.size + self.size // GROWTH)
+        for name, array in self._arrays().items():
+            grown = np.empty((size, *array.shape[1:]), array.dtype)
+            grown[: self.size] = array[: self.size]
+            setattr(self, f"_{name}", grown)
+
+    def _reach(self, rows: Indices) -> None:
+        """Make room for the scales that these values' blocks may reach."""
+        if rows.size == 1:
+            times = _ONE
+        elif rows.size * DENSE > self.size:
+            times = np.bincount(rows)
+            rows = np.flatnonzero(times)
+            times = times[rows]
+        else:
+            rows, times = np.unique(rows, return_counts=True)
+        furthest = int(fleet_pass.furthest(rows, times, self._counters, self._singles))
+        missing = furthest.bit_length() - self._scales.shape[2]
+        if missing > 0:
+            self._scales = np.pad(self._scales, ((0, 0), (0, 0), (0, missing)))
+
+    def prepare(self, rows: Indices, values: Floats, threads: int) -> Callable[[], Published]:
+        """What consumes finite values, each of the stream in its row, in order; until it is called, nothing has."""
+        self._reach(rows)
+        out = np.empty(values.size)
+        return partial(self._publish, rows, values, out, min(threads, max(1, values.size // MIN_PER_THREAD)))
+
+    def _publish(self, rows: Indices, values: Floats, out: Floats, threads: int) -> Published:
+        if threads == 1:
+            self._pass(rows, values, out)
+            return None, out
+        owners = rows % threads
+
+        def work(owner: int) -> None:
+            mine = np.flatnonzero(owners == owner)
+            part = np.empty(mine.size)
+            self._pass(rows[mine], values[mine], part)
+            out[mine] = part
+
+        concurrently(threads, work, range(threads))
+        return None, out
+
+    def _pass(self, rows: Indices, values: Floats, out: Floats) -> None:
+        pipeline, law = self._pipeline, self._pipeline.laws[self._steps]
+        assert law is not None  # noqa: S101 - `of` has looked
+        spikes, done = pipeline.perturber.closing == "spike", 0
+        constants = law.constants if self._key.given is None else NO_FLOATS
+        public = self._public, spikes, pipeline.events, pipeline.shape, pipeline.lengths, constants
+        states = self._counters, self._chains, self._singles, self._scales
+        settled: Indices = np.empty(0, np.int64)
+        before = None if self._key.drawn is None else (self._counters.copy(), self._chains.copy())
+        while True:
+            done = fleet_pass.publish_rows(rows, values, done, *public, settled, *states, out)
+            if done == rows.size:
+                if before is not None:
+                    self._check_moved(np.unique(rows), *before)
+                return
+            row, steps = int(rows[done]), int(fleet_pass.in_steps(values[done : done + 1], self._public))
+            total = int(self._counters[row, fleet_pass.OPEN_SUM]) + steps
+            index = int(self._counters[row, fleet_pass.BLOCKS])
+            settled = np.array([prefix.settle(law, self._key, self._chains[row], index, total)])
+
+    def _check_moved(self, rows: Indices, counters: Indices, chains: NDArray[np.uint64]) -> None:
+        """DrawnTwiceError for a stream that closed blocks, and has the same chain key as before."""
+        closed = self._counters[rows, fleet_pass.BLOCKS] > counters[rows, fleet_pass.BLOCKS]
+        same = (self._chains[rows] == chains[rows]).all(axis=1)
+        if (closed & same).any():
+            raise DrawnTwiceError("the chain key of a stream is the same behind its blocks")
+
+    def taken(self, rows: Indices, key: Key) -> AdaptiveRows:
+        """These streams alone, apart from these arrays; ``key`` is its key, with separate checks of draws."""
+        other = copy.copy(self)
+        other._key = key
+        other.keep(rows)
+        return other
+
+    def keep(self, rows: Indices) -> None:
+        """Drop all streams but these, which get the rows 0, 1, 2, ..."""
+        for name, array in self._arrays().items():
+            setattr(self, f"_{name}", array[rows])
+        self.size = rows.size
+
+    def pack(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+        """The states, as JSON and arrays."""
+        self.keep(np.arange(self.size))
+        arrays = self._arrays()
+        return {"scales": self._scales.shape[2]}, list(arrays.values())
+
+    def unpack(self, size: int, described: dict[str, Any], take: Callable[[Any, tuple[int, ...]], Any]) -> None:
+        """The states that were packed; ValueError for what kernels could not follow."""
+        if not 0 <= described["scales"] <= block_lengths.SCALES:
+            raise ValueError("a number of scales out of range")
+        self.size = size
+        self._counters = take(np.int64, (size, fleet_pass.COUNTERS))
+        self._chains = take(np.uint64, (size, prefix.CHAIN_WORDS))
+        self._singles = take(np.float64, (size, fleet_pass.SINGLES))
+        self._scales = take(np.float64, (size, fleet_pass.BY_SCALE, described["scales"]))
+        for row in np.flatnonzero(~self._plausible()):
+            raise ValueError(f"stream {row} has a position out of range")
+
+    def _plausible(self) -> NDArray[np.bool_]:
+        b, singles = block_lengths, self._singles
+        most = self._pipeline.shape[b.MOST]
+        exponents, last = (singles[:, index - b.POSITION] for index in (b.EXPONENT, b.LAST))
+        fits = (
+            np.isfinite(singles).all(axis=1) & (exponents >= 0) & (exponents <= most) & (last >= 0) & (last <= most)
+        )
+        lengths = np.ldexp(1.0, np.where(fits, exponents, 0).astype(np.int64))
+        filled, position = self._counters[:, fleet_pass.FILLED], singles[:, 0]
+        fits &= (filled >= 0) & (filled < lengths) & (self._counters[:, fleet_pass.BLOCKS] >= 0)
+        fits &= (position >= 0) & (position < 2.0 ** self._scales.shape[2])
+        fits &= np.isfinite(self._scales).all(axis=(1, 2))
+        return np.asarray(fits, np.bool_)
+
+    def join(self, others: Sequence[AdaptiveRows]) -> None:
+        """Append the streams of other fleets of the same machine and key."""
+        every = [self, *others]
+        most = max(rows._scales.shape[2] for rows in every)
+        joined = []
+        for rows in every:
+            arrays = [array[: rows.size] for array in rows._arrays().values()]
+            arrays[-1] = np.pad(arrays[-1], ((0, 0), (0, 0), (0, most - arrays[-1].shape[2])))
+            joined.append(arrays)
+        for name, arrays in zip(NAMES, zip(*joined, strict=True), strict=True):
+            setattr(self, f"_{name}", np.concatenate(arrays))
+        self.size = sum(rows.size for rows in every)

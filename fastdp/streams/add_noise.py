@@ -1,0 +1,266 @@
+"""``fastdp.add_noise``: exact Laplace noise on numbers that something else has computed.
+
+Proof that it is pure epsilon on the machine: the noise is the discrete Laplace mechanism on integers, whose L1
+sensitivity is a whole number of steps (:attr:`VectorNoise.steps`).  What follows is a function of the noisy integers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.data.column import Nonfinite, as_finite, as_floats
+from fastdp.data.kinds import Integers
+from fastdp.data.shaped import as_shaped
+from fastdp.errors import ParameterError
+from fastdp.guarantee import Guarantee
+from fastdp.integer_grid import MAX_BOUND, MAX_SCALE, MIN_BOUND, MIN_SCALE
+from fastdp.ledger import Ledger
+from fastdp.ledger.charge import charge, stream_key
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.prefix import step_key
+from fastdp.noise.words import CHUNK, MAX_WORDS, Purpose, StreamId
+from fastdp_kernels import noisy_values, online_pass
+
+#: Values are taken to lie within so many steps.
+MAX_VALUE = 2**62
+#: A default grid has at least 2^20 steps to the sensitivity, and 2^10 times as many as there are values.
+MIN_FINENESS, STEPS_A_VALUE = 20, 10
+UNIT = "one contribution to the values"
+ADJACENCY = "add, remove or replace one contribution, which moves the values by at most the stated sensitivity"
+
+
+@dataclass(frozen=True)
+class VectorNoise:
+    """The Laplace mechanism on a vector of at most ``size`` numbers.
+
+    Parameters
+    ----------
+    sensitivity, epsilon : float
+        As for :func:`add_noise`.
+    size : int
+        Public bound on how many numbers there are.
+    integers : bool
+        Whether they are integers; the grid has step 1 then.
+    wanted : float or None
+        The resolution that the caller asks for.
+    """
+
+    rule: ClassVar[int] = 1
+
+    sensitivity: float
+    epsilon: float
+    size: int
+    integers: bool
+    wanted: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check everything that is public."""
+        if not MIN_BOUND <= self.sensitivity <= MAX_BOUND:
+            raise ParameterError(f"sensitivity = {self.sensitivity!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
+        validation.integer("size", self.size, 0, MAX_WORDS)
+        if self.wanted is not None and self.integers:
+            raise ParameterError(f"resolution = {self.wanted!r}: expected None for integers, their grid has step 1")
+        # Products with any other are rounded, which would move values that lie far from 0 by whole steps.
+        if self.wanted is not None and math.frexp(self.wanted)[0] != 0.5:
+            near = 2.0 ** round(math.log2(self.wanted))
+            raise ParameterError(f"resolution = {self.wanted!r}: expected a power of two, such as {near!r}")
+        if not MIN_SCALE <= self.scale <= MAX_SCALE:
+            raise ParameterError(
+                f"epsilon = {self.epsilon!r}: noise of sensitivity / epsilon = {float(self.scale):.3g} steps of "
+                f"{self.resolution!r}; expected between 2^-40 and 2^56 steps (a coarser resolution= has fewer)"
+            )
+
+    @cached_property
+    def resolution(self) -> float:
+        """One step, in units of the values."""
+        if self.integers:
+            return 1.0
+        if self.wanted is not None:
+            return self.wanted
+        fine = max(MIN_FINENESS, max(self.size - 1, 0).bit_length() + STEPS_A_VALUE)
+        finest = math.frexp(self.sensitivity)[1] - 1
+        while fine and self._steps(2.0 ** (finest - fine)) > MAX_SCALE * Fraction(self.epsilon):
+            fine -= 1
+        return float(2.0 ** (finest - fine))
+
+    def _steps(self, resolution: float, distance: Fraction | None = None) -> Fraction:
+        """How far rounded values move, in steps, where values move by a distance (L1), by default the sensitivity.
+
+        Integers move by as much.  A change by a steps moves a rounded value by at most ceil(a) steps; over n values
+        whose changes are A steps in total that is at most ceil(A) + n - 1.
+        """
+        moved = Fraction(self.sensitivity) if distance is None else distance
+        if self.integers or not moved:
+            return moved
+        return Fraction(math.ceil(moved / Fraction(resolution)) + max(self.size - 1, 0))
+
+    def loss(self, distance: Fraction) -> Fraction:
+        """Privacy loss between vectors at this L1 distance: epsilon at the sensitivity."""
+        return self._steps(self.resolution, distance) / self.scale
+
+    @property
+    def scale(self) -> Fraction:
+        """Scale of the noise, in steps."""
+        return self._steps(self.resolution) / Fraction(self.epsilon)
+
+    @cached_property
+    def law(self) -> sampler.Law:
+        """Of the noise, in steps."""
+        return sampler.discrete_laplace_law(self.scale)
+
+    def guarantee(self, *, simulated: bool) -> Guarantee:
+        """Pure epsilon for whatever moves the values by at most the sensitivity."""
+        grid = "integers" if self.integers else f"multiples of {self.resolution!r}"
+        return Guarantee(
+            epsilon=self.epsilon,
+            unit=UNIT,
+            adjacency=ADJACENCY,
+            arithmetic="exact",
+            simulated=simulated,
+            derivation=(
+                f"the caller states that a contribution moves the values by at most {self.sensitivity!r} in total",
+                f"values become {grid}; discrete Laplace noise of scale sensitivity / epsilon on each: epsilon",
+            ),
+        )
+
+    def noisy(
+        self, column: NDArray[Any], key: Key, nonfinite: Nonfinite = "raise", *, bound: bool = False
+    ) -> NDArray[Any]:
+        """The column with noise: int64 or float64.
+
+        Parameters
+        ----------
+        column : array, one-dimensional
+            At most ``size`` numbers.
+        key : Key
+            What the noise follows from.
+        nonfinite : "raise" or "zero"
+            As for :func:`add_noise`.
+        bound : bool
+            Whether the noise is bound to the values, because the key may meet others.
+        """
+        steps = self._in_steps(column, nonfinite)
+        if bound:
+            key, _ = step_key(key.bind(self), "", 0, steps)
+        out = steps if self.integers else steps.view(np.float64)
+        noise: Integers = np.empty(min(CHUNK, steps.size), np.int64)
+        for begin in range(0, steps.size, CHUNK):
+            part = slice(begin, begin + CHUNK)
+            drawn = noise[: steps[part].size]
+            sampler.fill(drawn, self.law, key, StreamId(Purpose.DRAWS), begin)
+            if self.integers:
+                steps[part] += drawn
+            else:
+                online_pass.add_noise(steps[part], drawn, self.resolution, out[part])
+        return out
+
+    def _in_steps(self, column: NDArray[Any], nonfinite: Nonfinite) -> Integers:
+        steps: Integers = np.empty(column.size, np.int64)
+        if self.integers:
+            steps[:] = np.minimum(column, np.uint64(MAX_VALUE)) if column.dtype == np.uint64 else column
+            return np.clip(steps, -MAX_VALUE, MAX_VALUE, out=steps)
+        floats = as_floats(column)
+        per_unit, most = 1.0 / self.resolution, float(MAX_VALUE)
+        if noisy_values.round_half_up(floats, per_unit, most, steps):
+            finite = as_finite(floats, nonfinite, "values", " (nonfinite='zero' makes them count as 0)")
+            noisy_values.round_half_up(finite, per_unit, most, steps)
+        return steps
+
+
+def add_noise(
+    values: Any,
+    sensitivity: float,
+    epsilon: float,
+    *,
+    resolution: float | None = None,
+    nonfinite: Nonfinite = "raise",
+    seed: int | str | None = None,
+    key: Key | bytes | None = None,
+    ledger: Ledger | None = None,
+    stream: str | None = None,
+    return_guarantee: bool = False,
+) -> Any:
+    """Add exact Laplace noise to numbers that were computed elsewhere, once: the Laplace mechanism on a vector.
+
+    Parameters
+    ----------
+    values : number or array-like
+        A number, nested lists, a NumPy array of any shape, a pandas or polars series or frame, an Arrow array or
+        table.  Shape and type are public.  Integers stay integers; values beyond 2^62 (or 2^62 grid steps) saturate.
+    sensitivity : float
+        L1 sensitivity: the most by which one contribution (a row, a person: what you protect) can move all values
+        together, as the sum of absolute changes, in units of the values.  It must not be computed from the data.
+        Of floats it must hold for the numbers as they were computed: a sum of floats in another order may move by
+        more than a sum of real numbers does.
+    epsilon : float
+        Privacy loss of the whole call.
+    resolution : float, optional
+        Only for floats: the grid that they are rounded to, a power of two.  By default at most sensitivity * 2^-20,
+        and finer for more than 1,024 values, so that rounding adds at most a thousandth to the noise.  With a
+        resolution of your own the noise has scale (sensitivity + (n - 1) * resolution) / epsilon.
+    nonfinite : "raise" or "zero"
+        NaN, infinity and missing values are refused, or count as 0 (and the sensitivity must hold for that).
+    seed : int or str, optional
+        Simulation: reproducible noise, no privacy.
+    key : Key or 32 bytes, optional
+        A secret of your own; by default a fresh one from the operating system.  Noise is bound to the values and to
+        all parameters: the same call gives the same output, other values get independent noise.
+    ledger, stream : Ledger and str, optional
+        Where the loss is reserved before the values are looked at, and the name of what they are computed from.
+    return_guarantee : bool
+        Whether the :class:`fastdp.Guarantee` is returned too.
+
+    Returns
+    -------
+    noisy : int, float, or int64 or float64 numbers in the family and shape of ``values``
+        pandas with the same index, polars with the same name, pyarrow, else NumPy.  Floats are multiples of the
+        resolution (rounded to doubles beyond 2^53 of them).
+    guarantee : Guarantee
+        Only with ``return_guarantee``.
+
+    Raises
+    ------
+    ParameterError, DataError
+        Naming the argument and what is accepted, of data never a value.
+    BudgetError
+        If the ledger's limit leaves less than this costs.
+
+    Notes
+    -----
+    Privacy: pure epsilon, exact on this machine.  A second call on the same data is a second release.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> noisy, guarantee = fastdp.add_noise([120, 0, 7], sensitivity=1, epsilon=0.5, return_guarantee=True)
+    >>> noisy.dtype
+    dtype('int64')
+    >>> guarantee.epsilon
+    0.5
+    """
+    validation.choice("nonfinite", nonfinite, ("raise", "zero"))
+    wants = validation.flag("return_guarantee", return_guarantee)
+    column, back = as_shaped(values, "values")
+    own = seed is not None or key is not None
+    secret = stream_key(Key.choose(seed, key), stream)
+    integers = column.dtype.kind in "biu"
+    noise = VectorNoise(
+        validation.positive("sensitivity", sensitivity),
+        validation.positive("epsilon", epsilon),
+        column.size,
+        integers,
+        None if resolution is None else validation.positive("resolution", resolution),
+    )
+    guarantee = noise.guarantee(simulated=secret.simulated)
+    with charge(guarantee, ledger, stream):
+        noisy = back(noise.noisy(column, secret, nonfinite, bound=own))
+    return (noisy, guarantee) if wants else noisy

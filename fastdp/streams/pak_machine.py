@@ -1,0 +1,330 @@
+"""PAK as a machine: the hold-out chooses tau, then a binary tree counts."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from fastdp.data.column import NOT_FINITE, as_floats, entry_at
+from fastdp.data.kinds import Floats, Integers
+from fastdp.errors import DataError
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
+from fastdp.perturbers.base import theta_key
+from fastdp.state import codec
+from fastdp.state.codec import Packed
+from fastdp.state.machine import Column, Machine, Transition
+from fastdp.streams.pak_parameters import PAKParameters
+from fastdp.thresholds import Fixed
+from fastdp.thresholds.base import held_out
+from fastdp_kernels import binary_counter, online_pass
+
+
+class RunningSum(NamedTuple):
+    """A binary counter over N values, continuing from a base sum; a value, never changed.
+
+    Pure epsilon for values within [0, theta] (replace one): each enters at most ``levels`` nodes, and a node's
+    noise is exact discrete Laplace of scale theta levels / epsilon, in grid steps.
+
+    Attributes
+    ----------
+    number : int
+        Which counter of the stream.
+    length : int
+        N.
+    levels : int
+        floor(log2 N) + 1: the most nodes that one of N values enters.
+    theta_steps : int
+        Sensitivity of the sums, in grid steps.
+    seen : int
+        Values counted.
+    total : int
+        Base and exact sum, in grid steps.  Secret.
+    above : int64[levels + 1]
+        Noise of the open nodes, summed from each height up.  Secret.
+    """
+
+    key: Key
+    number: int
+    length: int
+    levels: int
+    theta_steps: int
+    law: sampler.Law
+    seen: int
+    total: int
+    above: Integers
+
+    def __repr__(self) -> str:
+        # Not the secrets.
+        return f"RunningSum(length={self.length}, theta_steps={self.theta_steps}, seen={self.seen})"
+
+    @classmethod
+    def start(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> RunningSum:
+        """A counter before its first value."""
+        levels = length.bit_length()
+        law = sampler.discrete_laplace_law(Fraction(theta_steps * levels) / Fraction(epsilon))
+        return cls(key, number, length, levels, theta_steps, law, 0, base, np.zeros(levels + 1, np.int64))
+
+    def advance(self, steps: Integers) -> tuple[RunningSum, Integers]:
+        """The counter after these values, and the noisy running sum after each (modulo 2^64)."""
+        key, number, length, levels, theta_steps, law, seen, before, above = self
+        after, above, out = seen + steps.size, above.copy(), np.empty(steps.size, np.int64)
+        noise, offsets = sampler.draw_nodes(law, key, number, seen, after, levels)
+        total = binary_counter.count_on(steps, seen, before, above, noise, offsets, out)
+        return RunningSum(key, number, length, levels, theta_steps, law, after, total, above), out
+
+    def describe(self) -> dict[str, Any]:
+        """State of the counter, for a state file."""
+        return {"seen": self.seen, "total": self.total, "above": self.above.tolist()}
+
+    def resume(self, seen: int, total: int, above: list[int]) -> RunningSum:
+        """The same counter where :meth:`describe` said it stood; ValueError if that is no place of it."""
+        noise = np.array(above, np.int64)
+        if not 0 <= codec.whole(seen) <= self.length or noise.shape != self.above.shape:
+            raise ValueError("a counter out of range")
+        return self._replace(seen=seen, total=int(np.int64(codec.whole(total))), above=noise)
+
+
+def averages(
+    sums: Integers, recent: Integers, position: int, window: int | None, resolution: float
+) -> tuple[Floats, Integers]:
+    """The average that goes with each running sum, and the sums that the next call needs.
+
+    With S_t the running sum after t values: (S_t - S_{t-w}) / w where S_{t-w} was published, S_t / t where not, and
+    everywhere without a window.
+
+    Parameters
+    ----------
+    sums : int64[k]
+        The next running sums, in grid steps (modulo 2^64).
+    recent : int64[min(w, published before)]
+        The last of those before; empty without a window.
+    position : int
+        t of the last of ``sums``.
+    window : int or None
+        w >= 1, or None for the mean of all values.
+    resolution : float
+        One grid step, in units of the input.
+
+    Returns
+    -------
+    float64[k]
+        Averages, in units of the input; independent of how the stream is cut into chunks.
+    int64[at most w]
+        ``recent`` for the next call.
+    """
+    counts = np.arange(position - sums.size + 1, position + 1, dtype=np.float64)
+    out: Floats = np.multiply(sums, resolution, dtype=np.float64) / counts
+    if window is None:
+        return out, recent
+    known = np.concatenate([recent, sums])
+    whole = min(sums.size, max(0, known.size - window))
+    if whole:
+        # Differences of integers: exact, so the part of the noise that both sums share is gone without a trace.
+        rise = known[known.size - whole :] - known[known.size - whole - window : known.size - window]
+        out[sums.size - whole :] = np.multiply(rise, resolution, dtype=np.float64) / window
+    return out, known[max(0, known.size - window) :].copy()
+
+
+NO_STEPS: Integers = np.empty(0, np.int64)
+
+
+class PAKState(NamedTuple):
+    """One position in the stream.
+
+    Attributes
+    ----------
+    lag : float64[m]
+        The hold-out so far, written in place behind ``n_seen``; dropped once the threshold is chosen.  Secret.
+    n_seen : int
+        Values consumed, the hold-out included.
+    tree : RunningSum or None
+        The counter behind the hold-out; None before.
+    running : float or None
+        The running sum released last, in units of the input.
+    recent : int64[at most w]
+        The last running sums, in grid steps, if averages over w values are published.
+    """
+
+    lag: Floats
+    n_seen: int = 0
+    tree: RunningSum | None = None
+    running: float | None = None
+    recent: Integers = NO_STEPS
+
+    def __repr__(self) -> str:
+        # Not the secrets.
+        return f"PAKState(n_seen={self.n_seen}, tree={self.tree}, running={self.running})"
+
+
+@dataclass(frozen=True)
+class PAKMachine(Machine[PAKState]):
+    """Mechanism 1 of the paper, online.
+
+    Attributes
+    ----------
+    plan : PAKParameters
+        What is fixed.
+    """
+
+    SPLITS: ClassVar[bool] = True
+    rule: ClassVar[int] = PAKParameters.rule
+
+    plan: PAKParameters
+
+    def bind(self, key: Key) -> Key:
+        """The noise key of these parameters."""
+        return self.plan.noise_key(key)
+
+    def start(self, key: Key) -> PAKState:
+        """Before the first value."""
+        # Refuses what the threshold cannot do now, not at the end of the hold-out.
+        self.plan.threshold.start(self.plan.task)
+        if self.plan.holdout:
+            return PAKState(lag=np.empty(self.plan.holdout))
+        return PAKState(lag=np.empty(0), tree=self._open(np.empty(0), key)[0])
+
+    def news(self, before: PAKState, after: PAKState) -> Iterator[tuple[int, str]]:
+        """The threshold, once it is chosen."""
+        if before.tree is None and after.tree is not None:
+            theta = after.tree.theta_steps * self.plan.grid.resolution
+            yield logging.INFO, f"threshold chosen: {theta:g}, {after.n_seen:,} values seen"
+
+    def step(self, state: PAKState, batch: Column, key: Key) -> Transition[PAKState]:
+        """Where these values lead, and the running sums or averages that they publish."""
+        values, plan = as_floats(batch.values), self.plan
+        self.check_room(state, values.size, batch.name)
+        n_seen, tree, lag = state.n_seen + values.size, state.tree, state.lag
+        if tree is not None and values.size:
+            tree, steps = tree.advance(self._steps(values, tree.theta_steps, batch.name))
+        else:
+            tree, lag, steps = self._hold(state, values, batch.name, key)
+        resolution = plan.grid.resolution
+        out = np.multiply(steps, resolution, dtype=np.float64)
+        running, recent = float(out[-1]) if out.size else state.running, state.recent
+        if plan.average is not None:
+            window = None if plan.average == "all" else plan.average
+            out, recent = averages(steps, recent, n_seen, window, resolution)
+        return Transition(PAKState(lag, n_seen, tree, running, recent), lambda: out)
+
+    def _hold(
+        self, state: PAKState, values: Floats, name: str, key: Key
+    ) -> tuple[RunningSum | None, Floats, Integers]:
+        """Values of the hold-out, or none at all: the tree, the hold-out so far, and what is published."""
+        if not np.isfinite(values).all():
+            raise _not_finite(values, name)
+        tree, lag, steps = state.tree, state.lag, NO_STEPS
+        held = min(values.size, max(0, self.plan.holdout - state.n_seen))
+        # Written again, not added to, if an interrupt makes the user repeat the chunk.
+        lag[state.n_seen : state.n_seen + held] = values[:held]
+        if tree is None and state.n_seen + values.size >= self.plan.holdout:
+            tree, steps = self._open(lag, key)
+            lag = np.empty(0)
+            if values.size > held:
+                tree, sums = tree.advance(self._steps(values[held:], tree.theta_steps, name))
+                steps = np.concatenate([steps, sums])
+        return tree, lag, steps
+
+    def check_room(self, state: PAKState, size: int, name: str = "values") -> None:
+        """DataError for more values than the stream has; their number is public."""
+        length = self.plan.length
+        if state.n_seen + size > length:
+            room = length - state.n_seen
+            raise DataError(f"{name} has {size} values: expected at most {room}, the stream has {length}")
+
+    def _open(self, lag: Floats, key: Key) -> tuple[RunningSum, Integers]:
+        """Choose tau, release the hold-out's sum (or sums), and start the tree."""
+        plan = self.plan
+        chooser = plan.threshold.start(plan.task)
+        chooser.observe(as_floats(lag))
+        # By the values that are summed, too: a threshold's summary of them may be coarser, or without their order.
+        own = held_out(key, as_floats(lag))
+        tau = chooser.choose(own)
+        wide = tau if isinstance(plan.threshold, Fixed) else tau * plan.tail_factor
+        # Not min(): a threshold that is no number counts as the highest too.
+        theta_steps = plan.grid.snap(wide if wide <= plan.grid.bound else plan.grid.bound)
+        out: Integers = np.empty(0, np.int64)
+        base = 0
+        if plan.holdout:
+            steps, rest = self._steps(as_floats(lag), theta_steps, "values"), plan.epsilon_lag
+            lag_key = theta_key(own, theta_steps).within("lag")
+            if plan.lag_sums:
+                _, out = RunningSum.start(lag_key, 1, plan.holdout, theta_steps, rest, 0).advance(steps)
+            else:
+                law = sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(rest))
+                out = sampler.draws(1, law, lag_key, StreamId(Purpose.LAG)) + steps.sum()
+            base = int(out[-1])
+        return self._tree(theta_steps, base, key), out
+
+    def _tree(self, theta_steps: int, base: int, key: Key) -> RunningSum:
+        """The tree of the values behind the hold-out."""
+        plan = self.plan
+        own = theta_key(key, theta_steps)
+        return RunningSum.start(own, 0, plan.length - plan.holdout, theta_steps, plan.epsilon, base)
+
+    def _steps(self, values: Floats, theta_steps: int, name: str) -> Integers:
+        """Values clipped and rounded to whole steps; DataError if one of them is NaN or infinite."""
+        steps: Integers = np.empty(values.size, np.int64)
+        top = float(min(theta_steps, self.plan.bound_steps))
+        if online_pass.round_values(values, 1.0 / self.plan.grid.resolution, top, steps):
+            raise _not_finite(values, name)
+        return steps
+
+    # State files.
+
+    def describe(self) -> dict[str, Any]:
+        """Parts and parameters."""
+        return self.plan.describe()
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any], **own: Any) -> PAKMachine:
+        """The machine that was described."""
+        return cls(PAKParameters.from_description(description))
+
+    def pack(self, state: PAKState) -> Packed:
+        """The state as JSON."""
+        tree = state.tree
+        return {
+            "n_seen": state.n_seen,
+            "running": state.running,
+            "lag": codec.pack(state.lag[: state.n_seen] if tree is None else state.lag, "<f8"),
+            "recent": codec.pack(state.recent, "<i8"),
+            "counter": None if tree is None else {"theta_steps": tree.theta_steps, **tree.describe()},
+        }
+
+    def unpack(self, packed: Packed, key: Key) -> PAKState:
+        """The state that was packed."""
+        plan = self.plan
+        n_seen, running, counter = codec.whole(packed["n_seen"]), packed["running"], packed["counter"]
+        held = codec.unpack(packed["lag"], "<f8").astype(np.float64)
+        recent = codec.unpack(packed["recent"], "<i8").astype(np.int64)
+        lag, tree, seen = np.empty(0 if counter else plan.holdout), None, held.size
+        if counter:
+            theta_steps = codec.whole(counter["theta_steps"])
+            if not 1 <= theta_steps <= plan.grid.bound_steps:
+                raise ValueError("a threshold out of range")
+            tree = self._tree(theta_steps, 0, key).resume(counter["seen"], counter["total"], counter["above"])
+            seen = plan.holdout + tree.seen
+        else:
+            lag[:seen] = held
+        window = plan.average if isinstance(plan.average, int) else 0
+        if n_seen != seen or recent.size > window or not np.isfinite(held).all():
+            raise ValueError("a position out of range")
+        if not (running is None or math.isfinite(running)):
+            raise ValueError("a running sum out of range")
+        return PAKState(lag, n_seen, tree, None if running is None else float(running), recent)
+
+    def rekeyed(self, state: PAKState, key: Key) -> PAKState:
+        """The state for a copy: its tree draws from the copy's key."""
+        return self.unpack(self.pack(state), key)
+
+
+def _not_finite(values: Floats, name: str) -> DataError:
+    return DataError(f"{entry_at(name, ~np.isfinite(values), NOT_FINITE)}; expected finite values")

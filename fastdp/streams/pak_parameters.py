@@ -1,0 +1,214 @@
+"""The public side of PAK: its parameters, checked once, the grid they need, and the guarantee they give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.guarantee import Guarantee, parallel, remainder, sequential
+from fastdp.integer_grid import Grid, make_grid
+from fastdp.noise import sampler
+from fastdp.noise.key import Key
+from fastdp.noise.words import MAX_WORDS
+from fastdp.state import codec
+from fastdp.streams.parameters import PARTS, vars_of
+from fastdp.streams.sharing import noise_key
+from fastdp.thresholds import PAKQuantile, SmoothQuantile, Threshold, ThresholdTask
+
+MIN_EPSILON = 2.0**-60
+#: A threshold further out than this tail probability of its noise is cut off there, public post-processing.
+MIN_TAIL = 2.0**-54
+#: Covers the rounding of the highest threshold.
+ABOVE_ROUNDING = 1.0 + 2.0**-30
+
+
+@dataclass(frozen=True)
+class PAKParameters:
+    """The parameters of :class:`fastdp.PAK`; its fields.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is not accepted, or the parts do not fit together.
+    """
+
+    epsilon: float
+    delta: float
+    bound: float
+    length: int
+    holdout: int
+    share: float
+    tail_factor: float
+    threshold: Threshold
+    lag_sums: bool
+    clip: bool
+    average: int | Literal["all"] | None
+    resolution: float | None
+
+    rule: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        """Check everything, so that nothing can fail once data flow."""
+        checked: dict[str, Any] = {
+            "epsilon": validation.positive("epsilon", self.epsilon),
+            "delta": validation.real("delta", self.delta),
+            "bound": validation.positive("bound", self.bound),
+            "length": validation.integer("length", self.length, 1, MAX_WORDS),
+            "share": validation.positive("share", self.share),
+            "tail_factor": validation.positive("tail_factor", self.tail_factor),
+        }
+        for flag in ("lag_sums", "clip"):
+            checked[flag] = validation.flag(flag, getattr(self, flag))
+        if not 0.0 <= checked["delta"] < 1.0:
+            raise ParameterError(f"delta = {self.delta!r}: expected a number in [0, 1)")
+        if checked["share"] >= 1.0:
+            raise ParameterError(f"share = {self.share!r}: expected a number below 1, the rest is for the sum")
+        if checked["tail_factor"] < 1.0:
+            raise ParameterError(f"tail_factor = {self.tail_factor!r}: expected at least 1")
+        self._check_threshold(checked["clip"])
+        rule = self.threshold
+        holdout = self.holdout if rule.uses_holdout else 0
+        checked["holdout"] = validation.integer("holdout", holdout, 0, checked["length"] - 1)
+        if rule.uses_holdout and checked["holdout"] == 0:
+            raise ParameterError(
+                f"holdout = {self.holdout!r}: expected at least 1 and less than the length, {self.length}"
+            )
+        if self.average is not None and self.average != "all":
+            checked["average"] = validation.integer("average", self.average, 1, checked["length"])
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if min(self.epsilon_threshold, self.epsilon_lag) < MIN_EPSILON:
+            raise ParameterError(
+                f"share = {self.share!r}: expected both parts of epsilon = {self.epsilon!r} above 2^-60"
+            )
+        object.__setattr__(self, "resolution", self.grid.resolution)
+        # The thinnest noise of all must be one that can be drawn, now and not at the end of the hold-out.
+        sampler.discrete_laplace_law(Fraction(1) / Fraction(self.epsilon))
+        chosen = rule.guarantee(self.task)
+        if chosen is not None and chosen.delta > self.delta:
+            raise ParameterError(
+                f"delta = {self.delta!r}: expected at least {chosen.delta!r}, which the threshold uses"
+            )
+
+    def _check_threshold(self, clip: bool) -> None:
+        """Refuse what is no threshold, or does not fit ``clip``."""
+        rule = self.threshold
+        validation.part("threshold", rule, Threshold, "fastdp.thresholds")
+        endless = isinstance(rule, (PAKQuantile, SmoothQuantile)) and not rule.clip and rule.noise != "cauchy"
+        if not clip and not endless:
+            raise ParameterError(
+                f"threshold = {validation.shown(rule)}: expected PAKQuantile(clip=False), or "
+                "SmoothQuantile(clip=False) without Cauchy-type noise (whose theta may be any number), because "
+                "clip = False"
+            )
+
+    @cached_property
+    def epsilon_threshold(self) -> float:
+        """epsilon_1: the threshold's budget."""
+        return self.epsilon * self.share
+
+    @cached_property
+    def epsilon_lag(self) -> float:
+        """epsilon_2: the budget of the sum of the first values; with epsilon_1 at most epsilon, exactly."""
+        return remainder(self.epsilon, self.epsilon_threshold)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The integers that values and thresholds are rounded to, from 0 to the highest threshold, r tau.
+
+        That is the bound, or with ``clip=False`` what the noise reaches but for a probability of 2^-54, with a smooth
+        sensitivity of at most the bound.  The proof that int64 holds a clipped stream then covers this one.
+        """
+        top = self.bound if self.clip else self._highest()
+        least = self.epsilon_lag if self.holdout else self.epsilon
+        levels = max(self.length - self.holdout, self.holdout).bit_length()
+        try:
+            grid = make_grid(top, self.resolution, least, self.length, levels, 2)
+        except ParameterError as error:
+            reach = "" if self.clip else f"clip = False: r tau may reach {top:.3g}, and then "
+            part = f"; {least!r} is epsilon_2, the rest of epsilon = {self.epsilon!r}" if self.holdout else ""
+            raise ParameterError(f"{reach}{error}{part if repr(least) in str(error) else ''}") from None
+        if grid.resolution > self.bound:
+            raise ParameterError(
+                f"clip = False: r tau may reach {top:.3g}, whose grid has a resolution of {grid.resolution:g}; "
+                f"expected at most the bound, {self.bound!r} (a larger epsilon or a shorter stream)"
+            )
+        return grid
+
+    def _highest(self) -> float:
+        """Where r tau ends without a clip to the bound."""
+        assert isinstance(self.threshold, (PAKQuantile, SmoothQuantile))  # noqa: S101 - checked on construction
+        task = self._task_on(self.bound)
+        law, kappa, offset = self.threshold.law(task), 1.0, 0.0
+        if isinstance(self.threshold, PAKQuantile):
+            kappa, offset = self.threshold.kappa(task), law.upper(self.threshold.beta)
+        farthest = kappa / law.a * (law.magnitude(MIN_TAIL) + offset)
+        return self.tail_factor * self.bound * (1.0 + farthest) * ABOVE_ROUNDING
+
+    @cached_property
+    def bound_steps(self) -> int:
+        """B in grid steps: values are cut off here whatever the threshold."""
+        return Grid(self.bound, self.grid.resolution).bound_steps
+
+    @property
+    def task(self) -> ThresholdTask:
+        """What the threshold is told."""
+        return self._task_on(self.grid.resolution)
+
+    def _task_on(self, resolution: float) -> ThresholdTask:
+        holdout = max(self.holdout, 1)
+        return ThresholdTask(self.epsilon_threshold, self.bound, holdout, self.length, resolution, self.epsilon)
+
+    def guarantee(self, *, simulated: bool) -> Guarantee:
+        """Threshold and sum see the same first values, the tree the others (PAK section III-C)."""
+        levels = (self.length - self.holdout).bit_length()
+        whole = Guarantee(
+            epsilon=self.epsilon,
+            arithmetic="exact",
+            derivation=(f"binary tree over the other values: each enters at most {levels} nodes, epsilon in all",),
+        )
+        chosen = self.threshold.guarantee(self.task)
+        if self.holdout and chosen is not None:
+            total = Guarantee(
+                epsilon=self.epsilon_lag,
+                arithmetic="exact",
+                derivation=(self._lag_step,),
+            )
+            whole = parallel(sequential(chosen.of("threshold"), total), whole)
+        return replace(whole, simulated=simulated or whole.simulated)
+
+    @property
+    def _lag_step(self) -> str:
+        if self.lag_sums:
+            return (
+                f"running sums of the first values: each enters at most {self.holdout.bit_length()} nodes, epsilon_2"
+            )
+        return "sum of the first values, noise of scale r tau / epsilon_2: epsilon_2"
+
+    def noise_key(self, secret: Key) -> Key:
+        """The noise key of this composition under a secret."""
+        return noise_key(self, secret)
+
+    def describe(self) -> dict[str, Any]:
+        """The threshold by name, and parameters, for a state file."""
+        return {**vars_of(self), "threshold": codec.describe_part(self.threshold, PARTS)}
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any]) -> PAKParameters:
+        """The plan that was described."""
+        return cls(**{**description, "threshold": codec.build_part(description["threshold"], PARTS)})
+
+
+def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
+    """PAK's own rule, for this delta."""
+    number = validation.real("delta", delta)
+    if number == 0.0:
+        raise ParameterError(
+            f"delta = {delta!r}: expected a number above 0 for PAKQuantile, or another threshold, such as "
+            "SmoothQuantile(noise='cauchy')"
+        )
+    return PAKQuantile(delta=number, clip=clip)

@@ -1,0 +1,415 @@
+"""The public side of a publisher: its parts and parameters, checked once, and the guarantee they give."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from fastdp import perturbers, smoothers, thresholds, validation
+from fastdp.data.column import Nonfinite
+from fastdp.errors import ParameterError
+from fastdp.guarantee import (
+    Guarantee,
+    fraction_of,
+    gaussian_loss,
+    remainder,
+    zcdp_loss,
+)
+from fastdp.integer_grid import Grid, make_event_grid, make_grid
+from fastdp.noise.key import Binding, Key
+from fastdp.noise.noise import draw_scale, group_share, noise_law
+from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
+from fastdp.releases.error_bars import SumNoise
+from fastdp.smoothers import Smoother
+from fastdp.state import codec
+from fastdp.streams import guarantees
+from fastdp.streams.sharing import encoded, noise_key, shared
+from fastdp.thresholds import Fixed, Threshold, ThresholdTask, renewals
+from fastdp.thresholds.renewals import Renewal
+
+DEFAULT_HOLDOUT = 65_536
+_ROLES = ("threshold", "perturber", "smoother", "renewal")
+#: Most units that may be protected together.
+MAX_CONTRIBUTIONS = 2**30
+
+#: Parts that a state file may name; loading a file never runs anything that the file brings along.
+PARTS: dict[str, Any] = {
+    name: getattr(module, name)
+    for module in (thresholds, perturbers, smoothers, renewals)
+    for name in module.__all__
+    if dataclasses.is_dataclass(getattr(module, name))
+}
+
+
+@dataclass(frozen=True)
+class StreamParameters:
+    """Threshold, perturber and smoother with the parameters they work under; fields as StreamPublisher's.
+
+    With Gaussian noise a ``budget`` x is the part of (epsilon, delta), as rho = x^2 / 2, that a whole stream's
+    threshold leaves.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is not accepted, or the parts do not fit together.
+    """
+
+    threshold: Threshold
+    perturber: Perturber
+    smoother: Smoother | None
+    epsilon: float
+    bound: float | None
+    holdout: int | None
+    max_range: int
+    resolution: float | None
+    nonfinite: Nonfinite
+    renewal: Renewal | None = None
+    contributions: int = 1
+    sensitivity: float | None = None
+    delta: float = 0.0
+    budget: float | None = None
+
+    rule: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        """Check everything, so that nothing can fail once data flow."""
+        checked: dict[str, Any] = {
+            "epsilon": validation.positive("epsilon", self.epsilon),
+            **self._checked_size(),
+            "contributions": validation.integer("contributions", self.contributions, 1, MAX_CONTRIBUTIONS),
+            "max_range": validation.integer("max_range", self.max_range, 1, 2**40),
+            "nonfinite": validation.choice("nonfinite", self.nonfinite, ("raise", "zero")),
+        }
+        validation.part("threshold", self.threshold, Threshold, "fastdp.thresholds")
+        validation.part("perturber", self.perturber, Perturber, "fastdp.perturbers")
+        checked["delta"] = self._checked_delta()
+        if self.smoother is not None:
+            validation.part("smoother", self.smoother, Smoother, "fastdp.smoothers")
+        if self.renewal is not None:
+            validation.part("renewal", self.renewal, Renewal, "fastdp.thresholds.renewals")
+        least, usual = (1, DEFAULT_HOLDOUT) if self.threshold.uses_holdout else (0, 0)
+        holdout = usual if self.holdout is None else self.holdout
+        checked["holdout"] = validation.integer("holdout", holdout, least, 2**50)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.smoother is None and self.plan.block > 1:
+            raise ParameterError(
+                f"smoother = None: expected a smoother, because the perturber releases blocks of {self.plan.block} "
+                "values (or prune=0)"
+            )
+        needless = self._needless_smoother()
+        if self.smoother is not None and needless is not None:
+            raise ParameterError(f"smoother = {self.smoother!r}: expected None, because {needless}")
+        focus = self.perturber.focus if isinstance(self.perturber, Blocks) else None
+        if isinstance(focus, (int, tuple)) and np.max(focus) > self.max_range:
+            raise ParameterError(
+                f"focus = {focus}: expected at most max_range = {self.max_range} (with workload='windows' the window "
+                "is the focus)"
+            )
+        if self.renewal is not None:
+            self._check_renewal(self.renewal)
+        object.__setattr__(self, "resolution", self.grid.resolution)
+        if self.gaussian:
+            # Of the smallest and the largest threshold: what cannot be drawn is refused before there are values.
+            largest = self.threshold.theta if isinstance(self.threshold, Fixed) else 0.0
+            bounded = {1, self.grid.bound_steps} if self.sensitivity is None else set()
+            for steps in {*bounded, self.grid.snap(largest)}:
+                self._check_law(steps)
+            self.guarantee(simulated=False)
+
+    def _needless_smoother(self) -> str | None:
+        """Why the perturber takes no smoother, if it takes none."""
+        if isinstance(self.perturber, Blocks):
+            return "blocks that follow the stream predict it themselves"
+        if isinstance(self.perturber, Toeplitz):
+            return "Toeplitz releases every value"
+        if self.perturber.released_nodes:
+            return "an inconsistent hierarchy answers ranges from its nodes, and predictions would not enter"
+        return None
+
+    def _check_law(self, steps: int) -> None:
+        """ParameterError unless Gaussian noise for a threshold of so many grid steps can be drawn."""
+        try:
+            if hasattr(self.perturber, "leaf_law"):
+                self.perturber.leaf_law(steps, self.publish_epsilon)
+            else:
+                noise_law("gaussian", steps, self.plan.levels, self.publish_epsilon)
+        except ParameterError:
+            wanted = f"a larger epsilon, or a coarser resolution= than {self.resolution!r}"
+            raise ParameterError(
+                f"epsilon = {self.epsilon!r}, delta = {self.delta!r}: Gaussian noise for a threshold of {steps:,} "
+                f"grid steps cannot be drawn; expected {'a smaller epsilon' if steps == 1 else wanted}"
+            ) from None
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the perturber draws Gaussian noise."""
+        return getattr(self.perturber, "noise", "laplace") == "gaussian"
+
+    def _checked_delta(self) -> float:
+        if not self.gaussian:
+            if self.delta:
+                raise ParameterError(
+                    f"delta = {validation.shown(self.delta)}: expected 0, or a perturber with noise='gaussian', "
+                    "because Laplace noise needs none"
+                )
+            return 0.0
+        if not self.delta:
+            raise ParameterError(
+                f"delta = {validation.shown(self.delta)}: expected above 0, such as 1e-9, because Gaussian noise is "
+                "(epsilon, delta)-DP"
+            )
+        if self.renewal is not None:
+            raise ParameterError(f"renewal = {self.renewal!r}: expected None with Gaussian noise")
+        return validation.probability("delta", self.delta)
+
+    def _checked_size(self) -> dict[str, Any]:
+        """What a value is limited by: its bound, or the sensitivity to an event."""
+        if self.sensitivity is None:
+            if self.bound is None:
+                raise ParameterError(
+                    "bound = None: expected a number, the public upper bound of a value; counts of events need none "
+                    "(sensitivity=1: an event moves one value by at most 1)"
+                )
+            return {"bound": validation.positive("bound", self.bound)}
+        if self.bound is not None:
+            raise ParameterError(
+                f"bound = {validation.shown(self.bound)} and sensitivity = {validation.shown(self.sensitivity)}: "
+                "expected one of them, because a value that an event moves by at most the sensitivity is not clipped"
+            )
+        sensitivity = validation.positive("sensitivity", self.sensitivity)
+        if not isinstance(self.perturber, Blocks):
+            raise ParameterError(
+                f"sensitivity = {sensitivity!r}: expected None, or fastdp.perturbers.Blocks as perturber, because "
+                "others measure values by a threshold"
+            )
+        if self.threshold != Fixed(sensitivity):
+            raise ParameterError(
+                f"threshold = {self.threshold!r}: expected None with a sensitivity, because nothing is clipped"
+            )
+        if self.holdout not in (None, 0):
+            raise ParameterError(
+                f"holdout = {validation.shown(self.holdout)}: expected None with a sensitivity, because there is no "
+                "threshold to choose"
+            )
+        return {"sensitivity": sensitivity}
+
+    def _check_renewal(self, renewal: Renewal) -> None:
+        if not self.threshold.uses_holdout:
+            raise ParameterError(
+                f"renewal = {renewal!r}: expected None, because {type(self.threshold).__name__} looks at no values"
+            )
+        if isinstance(self.perturber, Blocks):
+            raise ParameterError(
+                f"renewal = {renewal!r}: expected None, because blocks measure by one threshold how they go on"
+            )
+        if self.perturber.released_nodes:
+            raise ParameterError(
+                f"renewal = {renewal!r}: expected None, because the nodes of an inconsistent hierarchy are released "
+                "under one threshold"
+            )
+        # What a later hold-out could not choose with is refused now.
+        self.threshold.start(self.renewal_task)
+        self.threshold.guarantee(self.renewal_task)
+
+    @cached_property
+    def loss(self) -> float:
+        """The budget of all parts: epsilon, or with Gaussian noise the x with rho = x^2 / 2 of (epsilon, delta)."""
+        if not self.gaussian:
+            return self.epsilon
+        return max(self._zcdp_loss, gaussian_loss(self.epsilon, self.delta, self.distance))
+
+    @cached_property
+    def _zcdp_loss(self) -> float:
+        """What thresholds and Gaussian noise may share."""
+        return zcdp_loss(self.epsilon, self.delta) if self.budget is None else self.budget
+
+    @cached_property
+    def distance(self) -> float:
+        """Of all noise that a unit moves from rounded normal noise, in total variation; 1 where that is not used.
+
+        A discrete Gaussian of sigma from 16 on is within 1 / (20 sigma^2) (``docs/gaussian.md``).
+        """
+        draws = getattr(self.perturber, "moved_draws", None)
+        # Blocks share their budget with a threshold that sees the same values (WholeStream).
+        if not isinstance(self.threshold, Fixed) or draws is None or isinstance(self.perturber, Blocks):
+            return 1.0
+        # No budget gives less noise than this one.
+        sigma = self.grid.snap(self.threshold.theta) / gaussian_loss(self.epsilon, self.delta)
+        return 1.0 if sigma < 16.0 else min(1.0, draws(self.plan, self.contributions) / (20.0 * sigma**2) + 2.0**-90)
+
+    @cached_property
+    def unit_epsilon(self) -> float:
+        """What one value, or one event, may lose: epsilon for all that are protected together."""
+        share = fraction_of(self.loss, self.contributions)
+        if share <= 0.0:
+            raise ParameterError(
+                f"contributions = {self.contributions}: expected a share of epsilon above 0 for each"
+            )
+        return share
+
+    @cached_property
+    def publish_epsilon(self) -> float:
+        """The perturber's budget: what a renewal from the same values leaves of epsilon."""
+        if self.gaussian:
+            return group_share(self.loss, self.group_square)
+        epsilon = self.unit_epsilon
+        if self.renewal is None or not self.renewal.share:
+            return epsilon
+        rest = remainder(epsilon, epsilon * self.renewal.share)
+        if min(rest, epsilon * self.renewal.share) <= 0.0:
+            raise ParameterError(f"share = {self.renewal.share!r}: expected both parts of epsilon above 0")
+        return rest
+
+    @cached_property
+    def plan(self) -> HierarchyShape:
+        """Public shape of the hierarchy."""
+        # With Gaussian noise the perturber's budget follows from the shape.
+        if self.gaussian:
+            return self.perturber.plan(fraction_of(self._zcdp_loss, self.contributions), self.max_range)
+        return self.perturber.plan(self.publish_epsilon, self.max_range)
+
+    @property
+    def group_square(self) -> int | Fraction:
+        """Squared L2 sensitivity of all that are protected together, in squared sensitivities of one.
+
+        For j + l = w, that of l is at most l / w of that of w, and (j / w)^2 + l / w is at most 1: j values may
+        choose a threshold for 1 / w of the loss each, and the others enter sums.
+        """
+        w = self.contributions
+        square = getattr(self.perturber, "group_square", None)
+        return w * w if square is None else cast("int | Fraction", square(self.plan, w))
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The integers that values are rounded to."""
+        # With Gaussian noise the budget follows from the grid: it is at least this.
+        epsilon = group_share(self._zcdp_loss, self.group_square) if self.gaussian else self.publish_epsilon
+        if self.sensitivity is not None:
+            return make_event_grid(self.sensitivity, self.resolution, epsilon, self.max_range)
+        assert self.bound is not None  # noqa: S101 - checked on construction
+        theta = self.threshold.theta if isinstance(self.threshold, Fixed) else math.inf
+        shape = self.max_range, self.plan.levels, self.plan.fan_out
+        return make_grid(self.bound, self.resolution, epsilon, *shape, theta=theta, reach=self.plan.reach)
+
+    @cached_property
+    def noise(self) -> SumNoise | None:
+        """What an interval needs to know of the noise; None for one's own perturbers, hats and renewed thresholds."""
+        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy, Toeplitz):
+            return None
+        if isinstance(self.perturber, Toeplitz):
+            return self.perturber.sum_noise(self.publish_epsilon, self.grid.resolution)
+        if isinstance(self.perturber, Hierarchy) and self.perturber.basis == "hats":
+            return None
+        plan = self.plan
+        per_threshold = draw_scale("gaussian" if self.gaussian else "laplace", plan.levels, self.publish_epsilon)
+        if not isinstance(self.perturber, Hierarchy):
+            bounded = self.sensitivity is None
+            return SumNoise("blocks", per_threshold, self.grid.resolution, bounded=bounded, gaussian=self.gaussian)
+        return SumNoise(
+            "tree" if self.perturber.consistent else "nodes",
+            *(per_threshold, self.grid.resolution),
+            fan_out=plan.fan_out,
+            levels=plan.levels,
+            tree_blocks=plan.tree_blocks,
+            gaussian=self.gaussian,
+        )
+
+    @cached_property
+    def task(self) -> ThresholdTask:
+        """What the threshold is told, first."""
+        assert self.holdout is not None  # noqa: S101 - settled on construction
+        return ThresholdTask(
+            self.unit_epsilon,
+            self.grid.bound,
+            self.holdout - self.warm_up,
+            self.max_range,
+            self.grid.resolution,
+            self.publish_epsilon,
+            self.perturber.noise_constant(self.plan, self.max_range),
+        )
+
+    @cached_property
+    def warm_up(self) -> int:
+        """How many of the hold-out's last values are released as blocks, and not looked at by the threshold."""
+        assert self.holdout is not None  # noqa: S101 - settled on construction
+        return self.perturber.warm_up(self.holdout) if isinstance(self.perturber, Blocks) else 0
+
+    @cached_property
+    def rises(self) -> bool:
+        """Whether theta may follow a stream that outgrows its hold-out."""
+        follows = isinstance(self.perturber, Blocks) and self.perturber.rising
+        return follows and self.threshold.uses_holdout and self.warm_up > 0
+
+    @cached_property
+    def period(self) -> int | None:
+        """Values published under one threshold; None for ever."""
+        return None if self.renewal is None else self.renewal.trees * self.plan.tree_blocks * self.plan.block
+
+    @cached_property
+    def renewal_task(self) -> ThresholdTask:
+        """What the threshold is told each time it is renewed."""
+        assert self.renewal is not None  # noqa: S101 - asked for by renewals alone
+        assert self.period is not None  # noqa: S101
+        if self.renewal.share:
+            return replace(self.task, epsilon=self.unit_epsilon * self.renewal.share, holdout=self.period)
+        wanted = self.task.holdout if self.renewal.holdout is None else self.renewal.holdout
+        block = self.plan.block
+        return replace(self.task, holdout=-(-wanted // block) * block)
+
+    def noise_key(self, secret: Key) -> Key:
+        """The noise key of this composition under a secret."""
+        return noise_key(self, secret)
+
+    def noise_keys(self, secrets: Sequence[Key]) -> list[Key]:
+        """:meth:`noise_key` of many secrets, all or none of which belong to a composition."""
+        if not secrets or secrets[0].binding is not Binding.ROOT:
+            return list(secrets)
+        composition = encoded(self, secrets[0])
+        return [secret.bound(composition) for secret in secrets]
+
+    def guarantee(self, *, simulated: bool) -> Guarantee:
+        """What noise of a secret key promises, or of a seed."""
+        return replace(self._stated, simulated=True) if simulated else self._stated
+
+    @cached_property
+    def _stated(self) -> Guarantee:
+        return guarantees.of_stream(self)
+
+    def describe(self) -> dict[str, Any]:
+        """Parts by name, and parameters, for a state file."""
+        fields = vars_of(self)
+        for role in _ROLES:
+            fields[role] = codec.describe_part(fields[role], PARTS)
+        return fields
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any]) -> StreamParameters:
+        """The composition that was described."""
+        fields = dict(description)
+        for role in _ROLES:
+            fields[role] = codec.build_part(fields[role], PARTS)
+        return cls(**fields)
+
+
+def composed(*fields: Any) -> StreamParameters:
+    """The composition with these fields, in order; shared, but with a renewal, which may warn."""
+    made: StreamParameters = shared(StreamParameters, *fields, warns=len(fields) > 9 and fields[9] is not None)
+    return made
+
+
+def altered(composition: StreamParameters, **changes: Any) -> StreamParameters:
+    """A composition with other values of some fields, shared as :func:`composed` says."""
+    return composed(*(vars_of(composition) | changes).values())
+
+
+def vars_of(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass, as they are."""
+    return {name: getattr(record, name) for name in record.__match_args__}

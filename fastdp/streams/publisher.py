@@ -1,0 +1,338 @@
+"""One publisher for every composition of threshold, perturber and smoother.
+
+Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``docs/tops.md``.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.data.column import FLOAT64, Nonfinite, as_column, as_floats, as_whole
+from fastdp.data.kinds import Floats
+from fastdp.errors import AccuracyWarning, ParameterError, warn
+from fastdp.guarantee import Guarantee
+from fastdp.noise.key import Key
+from fastdp.perturbers import HierarchyShape, Perturber
+from fastdp.releases.release import Release, ReleasedNodes
+from fastdp.smoothers import Smoother
+from fastdp.state.machine import Column, record
+from fastdp.state.publisher import Publisher
+from fastdp.state.single_caller import single_caller
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks
+from fastdp.streams.emission import Emission
+from fastdp.streams.fixed_blocks import FixedBlocks
+from fastdp.streams.pace import paced
+from fastdp.streams.parameters import StreamParameters
+from fastdp.streams.stages import Schedule
+from fastdp.streams.stream_state import Progress, StreamState
+from fastdp.thresholds import Threshold
+from fastdp.thresholds.renewals import Renewal
+
+#: Bits of an array's flags: C-contiguous and writable; memory of its own.
+WRITABLE, OWN = 0x0401, 0x0004
+FAR_BELOW = (
+    "threshold: {:.3g} is far below the values, as released sums show: their mean is more than three quarters of it "
+    "although they are clipped to it; expected a longer hold-out, or a larger threshold that is known publicly "
+    "(threshold=50.0), unless values hardly differ"
+)
+
+
+class StreamPublisher(Publisher[StreamState]):
+    """Publishes a stream of values online under event-level differential privacy.
+
+    Parameters
+    ----------
+    threshold : Threshold or float
+        Chooses theta from the first ``holdout`` values: a member of :mod:`fastdp.thresholds`.  A number is a
+        publicly known threshold, ``Fixed(number)``.
+    perturber : Perturber
+        Adds noise to the rest, clipped to theta: a member of :mod:`fastdp.perturbers`.
+    smoother : Smoother or None
+        Predicts the values within a block: a member of :mod:`fastdp.smoothers`.  None only where the
+        perturber releases every value (prune = 0).
+    epsilon : float
+        Budget of the threshold and, on disjoint values, of the perturber.
+    bound : float
+        Public upper bound of a value, in units of the input; values outside [0, bound] are clipped.  None with a
+        sensitivity.
+    holdout : int, optional
+        m: the first values, which choose theta; published values begin after them.  :class:`fastdp.perturbers.Blocks`
+        releases up to an eighth of them as noisy sums instead.  By default 65,536, and fewer where length or rate are
+        known; 0 with a fixed threshold.
+    max_range : int, optional
+        r: no query is meant to span more values; a new tree of noise begins every r published values, rounded
+        up to whole blocks.  By default 2^20, or the values that the stream will have, whichever is less.
+    expected_length : int, optional
+        About how many values the stream will have, a public number.  Like the two below it only chooses the defaults
+        of ``holdout`` (at most a quarter of these values; with ``ScaleFree`` the fewest that choose well) and of
+        ``max_range``.
+    rate, every : float; str, float or timedelta, optional
+        Values a second, or the time between two values ("30min", a timedelta, seconds), public: without a length the
+        stream is planned for a year.  A hold-out that lasts longer than a day is warned of, with the date on which
+        publishing begins.
+    resolution : float, optional
+        Grid step; by default the largest power of two not above bound * 2^-32.
+    nonfinite : "raise" or "zero"
+        NaN and infinity are refused, or count as 0.
+    renewal : Renewal, optional
+        Lets theta follow the stream: a member of :mod:`fastdp.thresholds.renewals`.  By default it is chosen once.
+    contributions : int
+        w: epsilon is for any w consecutive values together, each of which then has noise of scale w theta / epsilon
+        (w-event privacy).  By default for one.
+    delta : float
+        Only with a perturber of Gaussian noise, such as ``Hierarchy(noise="gaussian")``: epsilon holds but for this
+        probability.
+    sensitivity : float, optional
+        Values are counts of events, of which each moves one value by at most so much: see :class:`fastdp.Adaptive`.
+    seed : int or str, optional
+        Simulation: noise that anybody can reproduce; the guarantee then says ``simulated``.
+    key : Key or 32 bytes, optional
+        A secret of your own; by default a fresh one from the operating system.
+
+    Notes
+    -----
+    Privacy: what ``guarantee`` says, for one value of the stream (replace one value): pure epsilon and exact on this
+    machine with ``NoisyMax`` or ``Fixed``; the quantile thresholds add a delta or rest on real arithmetic.
+    Output does not depend on how the stream is cut into chunks.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> publisher = fastdp.StreamPublisher(
+    ...     epsilon=1.0, bound=100.0, threshold=fastdp.thresholds.Fixed(40.0),
+    ...     perturber=fastdp.perturbers.Hierarchy(), smoother=fastdp.smoothers.Recent(), max_range=4096, seed=1,
+    ... )
+    >>> publisher.publish(np.full(1500, 20.0)).size
+    1500
+    """
+
+    _MACHINE: ClassVar[Any] = Schedule
+    _machine: Schedule
+
+    @validation.plain
+    def __init__(
+        self,
+        *,
+        threshold: Threshold | float,
+        perturber: Perturber,
+        smoother: Smoother | None = None,
+        epsilon: float,
+        bound: float | None = None,
+        holdout: int | None = None,
+        max_range: int | None = None,
+        expected_length: int | None = None,
+        rate: float | None = None,
+        every: str | float | timedelta | None = None,
+        resolution: float | None = None,
+        nonfinite: Nonfinite = "raise",
+        renewal: Renewal | None = None,
+        contributions: int = 1,
+        sensitivity: float | None = None,
+        delta: float = 0.0,
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        rest = resolution, nonfinite, renewal, contributions, sensitivity, delta
+        composition = paced(
+            threshold, perturber, smoother, epsilon, bound, holdout, max_range, expected_length, rate, every, *rest
+        )
+        self._compose(composition, seed, key)
+
+    def _compose(self, composition: StreamParameters, seed: int | str | None, key: Key | bytes | None) -> None:
+        """Begin with what was composed."""
+        self._begin(Schedule(composition), composition.noise_key(Key.choose(seed, key)))
+
+    # What it is and where it stands.
+
+    @property
+    def _progress(self) -> Progress:
+        return self._state.progress
+
+    @property
+    def composition(self) -> StreamParameters:
+        """Parts and parameters."""
+        return self._machine.composition
+
+    @property
+    def epsilon(self) -> float:
+        """The privacy budget."""
+        return self._machine.composition.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Probability that epsilon may fail; 0 but with Gaussian noise."""
+        return self._machine.composition.delta
+
+    @property
+    def bound(self) -> float | None:
+        """Public upper bound of a value; None with a sensitivity."""
+        return self._machine.composition.bound
+
+    @property
+    def sensitivity(self) -> float | None:
+        """What an event moves a value by at most; None where a value is protected."""
+        return self._machine.composition.sensitivity
+
+    @property
+    def contributions(self) -> int:
+        """How many values, or events, are protected together."""
+        return self._machine.composition.contributions
+
+    @property
+    def holdout(self) -> int:
+        """Length of the hold-out."""
+        return self._machine.holdout
+
+    @property
+    def max_range(self) -> int:
+        """Longest query."""
+        return self._machine.composition.max_range
+
+    @property
+    def resolution(self) -> float:
+        """Grid step, in units of the input."""
+        return self._machine.composition.grid.resolution
+
+    @property
+    def plan(self) -> HierarchyShape:
+        """Public shape of the hierarchy: levels, block length, leaves."""
+        return self._machine.composition.plan
+
+    @property
+    def block(self) -> int:
+        """g: values under the noisy sum that closes next."""
+        pipeline = self._pipeline
+        return pipeline.block(self._progress) if isinstance(pipeline, AdaptiveBlocks) else self.plan.block
+
+    @property
+    def threshold(self) -> float | None:
+        """The present theta in units of the input; None until the hold-out is complete."""
+        steps = self._progress.theta_steps
+        return self._pipeline.steps(steps, self._progress.smoother) * self.resolution if steps else None
+
+    @property
+    def n_seen(self) -> int:
+        """Values consumed, the hold-out included."""
+        return self._progress.n_seen
+
+    @property
+    def n_published(self) -> int:
+        """Values published."""
+        return max(0, self._progress.n_seen - self.holdout)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the whole endless stream promises, derived from the parts."""
+        return self._machine.composition.guarantee(simulated=self._key.simulated)
+
+    @property
+    def _pipeline(self) -> FixedBlocks | AdaptiveBlocks:
+        return self._machine.pipeline(self._key)
+
+    def __repr__(self) -> str:
+        size = f"bound={self.bound:g}" if self.bound is not None else f"sensitivity={self.sensitivity:g}"
+        together = f"contributions={self.contributions}, " if self.contributions > 1 else ""
+        return (
+            f"{type(self).__name__}(epsilon={self.epsilon:g}, {size}, {together}holdout={self.holdout}, "
+            f"max_range={self.max_range}, n_seen={self.n_seen}, threshold={self.threshold})"
+        )
+
+    # Publishing.
+
+    @single_caller
+    def publish(self, chunk: Any, *, out: Floats | None = None) -> Floats:
+        """Consume the next values of the stream and publish one value for each after the hold-out.
+
+        Parameters
+        ----------
+        chunk : array-like
+            Any number of values, none included: a list, NumPy array, pandas or polars series, Arrow array.
+        out : float64[>= number of values], optional
+            Receives the published values, to save an allocation.
+
+        Returns
+        -------
+        float64[n]
+            One published value per value after the hold-out, in units of the input (a view of ``out`` if
+            given).
+
+        Raises
+        ------
+        DataError
+            If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``).
+            The publisher is then as it was; the corrected chunk continues the stream.
+        """
+        column = as_column(chunk)
+        if out is None:
+            published: Floats = self._take(record(Column, (column, "chunk", True)))()
+            return published
+        self._check_out(out, column)
+        written: Floats = self._take(record(Column, (column, "chunk", False)))(out)
+        return written
+
+    @single_caller
+    def release(self, values: Any) -> Release:
+        """Publish a whole array at once (a fresh publisher only).
+
+        Parameters
+        ----------
+        values : array-like
+            Longer than the hold-out.
+
+        Returns
+        -------
+        Release
+            Bit for bit what :meth:`publish` gives for any chunking.
+        """
+        column = as_whole(values, self.n_seen, self.holdout)
+        # Nodes are summed after the values were published: both must see the same memory, even if a thread writes.
+        column = column.copy() if self._machine.composition.perturber.released_nodes else column
+        emission: Emission = self._take(Column(column, "values", new_memory=True))
+        published, nodes, pipeline = emission(), self._nodes(column), self._pipeline
+        assert self.threshold is not None  # noqa: S101 - the hold-out is complete
+        revision, threshold = None, self.threshold
+        if isinstance(pipeline, AdaptiveBlocks):
+            threshold = pipeline.highest(self._progress.theta_steps, self._progress.smoother) * self.resolution
+            revision = pipeline.revised(emission.parts, self._progress.theta_steps)
+            if pipeline.clips(self._progress):
+                warn(FAR_BELOW.format(self.threshold), AccuracyWarning)
+        published.flags.writeable = False
+        return Release(
+            values=published,
+            offset=self.holdout,
+            threshold=threshold,
+            guarantee=self.guarantee,
+            block=self.plan.block,
+            nodes=nodes,
+            revision=revision,
+            noise=self._machine.composition.noise,
+        )
+
+    def _nodes(self, column: NDArray[Any]) -> ReleasedNodes | None:
+        if not self._machine.composition.perturber.released_nodes:
+            return None
+        finite = self._machine.finite(as_floats(column[self.holdout :]), self.holdout, "values")
+        pipeline = self._pipeline
+        assert isinstance(pipeline, FixedBlocks)  # noqa: S101 - others release no nodes
+        return pipeline.released_nodes(self._progress.theta_steps, finite)
+
+    def _check_out(self, out: Any, values: NDArray[Any]) -> None:
+        flags = out.flags.num if isinstance(out, np.ndarray) and out.dtype == FLOAT64 and out.ndim == 1 else 0
+        if flags & WRITABLE != WRITABLE or out.size < values.size:
+            size = values.size - min(values.size, max(0, self.holdout - self.n_seen))
+            if flags & WRITABLE != WRITABLE or out.size < size:
+                raise ParameterError(f"out: expected a writable, contiguous float64 array of at least {size} entries")
+        # Two arrays that own their memory share none; asking takes longer.
+        if not (out is not values and flags & values.flags.num & OWN) and np.may_share_memory(out, values):
+            raise ParameterError("out: expected memory of its own, it overlaps the chunk")
+
+    @classmethod
+    def _fits(cls, content: dict[str, Any], kind: Any) -> bool:
+        # The parts are in the file: a ToPS loads as what it is composed of, too.
+        composed = cls is StreamPublisher and "perturber" in content["composition"]
+        return composed or super()._fits(content, kind)

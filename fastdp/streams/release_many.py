@@ -1,0 +1,260 @@
+"""``fastdp.release_many``: many short streams in one call, at about the cost of one long stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fastdp import validation
+from fastdp.data.column import NOT_FINITE, Nonfinite, as_floats, check_size
+from fastdp.data.frames import as_streams
+from fastdp.data.kinds import Floats, Indices
+from fastdp.data.rows import StreamRows
+from fastdp.errors import DataError, ParameterError
+from fastdp.noise.drawn_once import repeating
+from fastdp.noise.key import Key
+from fastdp.perturbers import Blocks, Hierarchy, Perturber
+from fastdp.releases.batch import ReleasedMany
+from fastdp.smoothers import Smoother
+from fastdp.streams.each_stream import EachStream, Room
+from fastdp.streams.ids import as_ids
+from fastdp.streams.pace import DEFAULT_RANGE
+from fastdp.streams.parameters import DEFAULT_HOLDOUT, StreamParameters
+from fastdp.streams.row_batches import borders_of, choose_thetas, concurrently, even, slabs, snapped, worth
+from fastdp.streams.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline
+from fastdp.streams.tops import SMOOTHERS, SmootherName
+from fastdp.thresholds import NoisyMax, ScaleFree, Threshold
+from fastdp.thresholds.base import RowChooser, as_rule
+from fastdp_kernels import many_streams
+
+
+@validation.plain
+def release_many(
+    streams: Any,
+    epsilon: float,
+    bound: float,
+    *,
+    value: str | None = None,
+    by: str | None = None,
+    time: str | None = None,
+    offsets: Any = None,
+    threshold: Threshold | float | None = None,
+    perturber: Perturber | None = None,
+    smoother: SmootherName | Smoother | None = "recent",
+    holdout: int | None = None,
+    max_range: int | None = None,
+    resolution: float | None = None,
+    nonfinite: Nonfinite = "raise",
+    ids: Any = None,
+    threads: int = 1,
+    seed: int | str | None = None,
+    key: Key | bytes | None = None,
+) -> ReleasedMany:
+    """Release many independent streams, say of 100,000 meters with 1,000 values each, under differential privacy.
+
+    Parameters
+    ----------
+    streams : array-like, mapping or data frame
+        Each stream in order: a two-dimensional array whose rows they are, a list of columns (as
+        :func:`fastdp.release` takes), a mapping of ids to columns, an Arrow or polars column of lists, or with
+        ``offsets`` one column with all of them.  Or a data frame (pandas, polars, Arrow, DuckDB): with ``value`` and
+        ``by`` its rows are values; without them its columns are streams.  Each must be longer than the hold-out.
+    epsilon : float
+        Privacy loss for one value of one stream.
+    bound : float
+        Public upper bound of a value, in units of the input.  It must not be computed from the data.
+    value, by, time : str, optional
+        Names of columns of a data frame: the values, the ids of their streams (texts or whole numbers), and the
+        times (timestamps, dates or numbers) that order the values of a stream; by default their order in the frame.
+        Which ids occur, and how many values each has, is public.
+    offsets : int[n + 1], optional
+        Borders of the streams in a column, ascending from 0.
+    threshold : Threshold or float, optional
+        By default :class:`fastdp.thresholds.NoisyMax`, for each stream from its own hold-out.  Short hold-outs choose
+        poorly: where a threshold is known publicly, give it as a number, which is also much faster.
+    perturber : Perturber, optional
+        By default ToPS's :class:`fastdp.perturbers.Hierarchy`.  With :class:`fastdp.perturbers.Blocks` the system is
+        :class:`fastdp.Adaptive`: the default threshold is then ``fastdp.thresholds.ScaleFree(lengths="all")``, the
+        default smoother None, and ``many[i].revised`` is the more accurate answer.
+    smoother : "recent", "mean", "median", "moving", "exponential", Smoother or None
+        As for :class:`fastdp.ToPS`.  None where the perturber releases every value, or inconsistent nodes.
+    holdout : int, optional
+        Values at the beginning of each stream that choose its threshold; published values begin after them.  By
+        default a quarter of the shortest stream, at most 65,536; none with ``Fixed``.
+    max_range : int, optional
+        The longest query; by default what the longest stream publishes, at most 2^20.
+    resolution, nonfinite
+        As for :class:`fastdp.StreamPublisher`.
+    ids : int[n] or str[n], optional
+        Distinct names of the streams, or numbers from 0 to 2^32 - 2, say of the meters; by default those of the
+        mapping or frame, else their places.  With a secret of your own, names cost a key each: some tenths of a
+        millisecond a stream.
+    threads : int
+        How many work at once, fewer where there is little work; the output does not depend on it.
+    seed : int or str, optional
+        Simulation: reproducible noise, no privacy.
+    key : Key or 32 bytes, optional
+        A secret of your own; by default a fresh one from the operating system.  Calls that differ in any parameter
+        get independent noise under one key, and so do streams with different ids.  The same parameters and id on the
+        same values give the same output again.  Never use one key with the same parameters and id for two streams,
+        nor for a stream and an altered copy of it: noise trees would give equal noise to different values, which
+        reveals their difference, and every perturber costs epsilon again (``docs/sharp_edges.md``).  The defaults of
+        ``holdout`` and ``max_range`` are parameters too; they follow the lengths of all streams.
+
+    Returns
+    -------
+    ReleasedMany
+        Stream i is, bit for bit, what ``StreamPublisher(..., key=key.of_stream(ids[i])).release(streams[i])`` gives,
+        so it depends neither on the other streams nor on their order (give ``holdout`` and ``max_range`` where
+        lengths differ: their default follows from the lengths of all).  ``many["meter-7"]`` is the stream of that
+        name, and ``many.frame`` a data frame of the family that came in.
+
+    Raises
+    ------
+    ParameterError, DataError
+        Naming the argument and what is accepted, of data never a value; nothing is released then.
+
+    Notes
+    -----
+    Privacy: each value is in one stream, and each stream has noise of its own, so the whole is as private as one
+    stream (parallel composition).  One person's values in several streams add up their losses.
+
+    Memory beyond input and output: some 10 MiB a thread, and for streams longer than 2^18 values their noise trees.
+    Parts of your own work too, at the cost of a call for each stream; so do the quantile thresholds.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> meters = np.full((500, 96), 0.4)
+    >>> day = fastdp.release_many(meters, 1.0, 5.0, threshold=2.0, seed=1)
+    >>> day.matrix.shape
+    (500, 96)
+    """
+    perturber = Hierarchy() if perturber is None else perturber
+    follows = isinstance(perturber, Blocks)
+    if isinstance(smoother, str):
+        made = SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
+        smoother = None if follows and smoother == "recent" else made
+    if threshold is None:
+        rule: Any = ScaleFree(lengths="all") if follows else NoisyMax(fan_out=getattr(perturber, "fan_out", 16))
+    else:
+        rule = as_rule(threshold)
+    threads = validation.threads(threads)
+    found = as_streams(streams, offsets, value, by, time)
+    rows = found.rows
+    shortest, longest = (int(rows.lengths.min()), int(rows.lengths.max())) if rows.size else (1, 1)
+    if holdout is None:
+        uses_holdout = getattr(rule, "uses_holdout", False)
+        holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if uses_holdout else 0
+    # What is wrong with the streams comes before what their lengths would ask of the parts.
+    short = rows.lengths <= validation.integer("holdout", holdout, 0)
+    if short.any():
+        check_size(int(rows.lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
+    if max_range is None:
+        max_range = min(DEFAULT_RANGE, longest - holdout) if rows.size else DEFAULT_RANGE
+    composition = StreamParameters(
+        rule, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite
+    )
+    secret = Key.choose(seed, key)
+    if secret.member:
+        raise ParameterError(f"key = {secret!r}: expected a key without a stream number, which is for one stream")
+    named = as_ids(found.ids if ids is None else ids, rows.size)
+    numbers = named if isinstance(named, np.ndarray) else None
+    if numbers is None and seed is None and key is None:
+        # A fresh key's streams cannot be asked for again, so their noise may go by their places.
+        numbers = np.arange(rows.size)
+    room = Room.of(composition, rows.lengths, named, found.source)
+    if numbers is None or follows:
+        each = list(named) if numbers is None else numbers.tolist()
+        many = EachStream(composition, secret, rows, each).release(room, threads)
+    else:
+        pipeline = RowPipeline(composition, composition.noise_key(secret))
+        many = _Many(pipeline, rows, numbers, threads).release(room)
+    if secret.simulated:
+        return many
+    return replace(many, noise_fingerprint=f"{composition.noise_key(secret.of_stream(0)).family.hex()}:*")
+
+
+@dataclass(frozen=True)
+class _Many:
+    """One call: the pipeline, the streams, their numbers."""
+
+    pipeline: RowPipeline
+    rows: StreamRows
+    ids: Indices
+    threads: int
+
+    def release(self, room: Room) -> ReleasedMany:
+        composition, n = self.pipeline.composition, self.rows.size
+        holdout = composition.task.holdout
+        counts, borders, values, nodes, trees = room.counts, room.borders, room.values, room.nodes, room.trees
+        steps = self._thresholds()
+        # Streams of one length and one threshold together: slabs are dense, and drawn from few laws.
+        order = np.lexsort((np.arange(n), steps, counts))
+
+        def publish(which: Indices) -> None:
+            taken, starts = self.rows.take(which, holdout)
+            slab = RowBatch(taken, starts, counts[which], steps[which], self.ids[which])
+            wrong = self.pipeline.publish(slab, values, borders[which])
+            if wrong >= 0:
+                taken, starts = self._replace_nonfinite(taken, starts, slab.counts, which, wrong, holdout)
+                slab = replace(slab, values=taken, starts=starts)
+                # Nothing was released of the noise drawn before the values were looked at.
+                with repeating():
+                    self.pipeline.publish(slab, values, borders[which])
+            if nodes is not None and trees is not None:
+                self.pipeline.release_nodes(slab, nodes, trees[which])
+
+        threads = worth(self.threads, values.size, SLAB_VALUES)
+
+        def rows_at_once(count: int) -> int:
+            return even(n, self.pipeline.rows_at_once(count), threads)
+
+        concurrently(threads, publish, slabs(order, counts, rows_at_once))
+        return room.released(steps, simulated=self.pipeline.key.simulated)
+
+    def _thresholds(self) -> Indices:
+        """Theta of each stream, in grid steps."""
+        composition, n = self.pipeline.composition, self.rows.size
+        task, key, grid = composition.task, self.pipeline.key, composition.grid
+        uses_holdout = composition.threshold.uses_holdout
+        first = composition.threshold.start(task)
+        steps: Indices = np.full(n, 0 if uses_holdout else grid.snap(first.choose(key)), np.int64)
+
+        def choose(which: Indices) -> None:
+            values, starts = self._held(which)
+            if not uses_holdout:
+                return
+            thetas = choose_thetas(first, task.holdout, values, starts, key, self.ids[which])
+            steps[which] = snapped(grid, thetas)
+
+        if task.holdout:
+            words = first.row_words if isinstance(first, RowChooser) else 1
+            size = even(n, max(1, min(SLAB_WORDS // words, SLAB_VALUES // task.holdout)), self.threads)
+            concurrently(self.threads, choose, (np.arange(i, min(n, i + size)) for i in range(0, n, size)))
+        return steps
+
+    def _held(self, which: Indices) -> tuple[Floats, Indices]:
+        """Hold-outs, finite, and where each begins."""
+        holdout = self.pipeline.composition.task.holdout
+        values, starts = self.rows.take(which, 0, holdout)
+        counts: Indices = np.full(which.size, holdout, np.int64)
+        wrong = many_streams.first_nonfinite(values, starts, counts)
+        return (values, starts) if wrong < 0 else self._replace_nonfinite(values, starts, counts, which, wrong, 0)
+
+    def _replace_nonfinite(
+        self, values: Floats, starts: Indices, counts: Indices, which: Indices, wrong: int, before: int
+    ) -> tuple[Floats, Indices]:
+        """Zeros for NaN and infinity, or the error that names the first of row ``wrong``."""
+        if self.pipeline.composition.nonfinite == "raise":
+            row = values[starts[wrong] : starts[wrong] + counts[wrong]]
+            place = int(np.flatnonzero(~np.isfinite(row))[0])
+            raise DataError(
+                f"streams[{which[wrong]}][{before + place}]: {NOT_FINITE}; expected finite values "
+                "(nonfinite='zero' makes them count as 0)"
+            )
+        rows = [values[start : start + count] for start, count in zip(starts.tolist(), counts.tolist(), strict=True)]
+        joined = np.concatenate(rows)
+        return as_floats(np.where(np.isfinite(joined), joined, 0.0)), borders_of(counts)[:-1]

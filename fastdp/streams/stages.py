@@ -1,0 +1,345 @@
+"""The stages of a stream: which values choose a threshold, which are published under it, and what follows.
+
+Source: ToPS section 3.2 (hold-out, then stream) and section 7 (thresholds that are renewed).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.data.column import FLOAT64, INT64, NOT_FINITE, as_floats, convert, is_in_order, pieces, read_only
+from fastdp.errors import DataError
+from fastdp.noise.key import Key
+from fastdp.noise.prefix import CHAIN_WORDS
+from fastdp.perturbers import Blocks
+from fastdp.state import codec
+from fastdp.state.codec import Packed
+from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks
+from fastdp.streams.emission import Emission, FillIn, Output, as_given
+from fastdp.streams.fixed_blocks import FixedBlocks, Step
+from fastdp.streams.parameters import StreamParameters
+from fastdp.streams.short import IN_ORDER, MAX_SHORT, Short, short_of
+from fastdp.streams.stream_state import Progress, StreamState, next_chain
+from fastdp.thresholds import Chooser
+from fastdp.thresholds.base import held_out
+
+Floats = NDArray[np.float64]
+Pipeline = FixedBlocks | AdaptiveBlocks
+#: Values from which on they are published while they are read.
+LONG = 1024
+#: What the next value is used for.
+Stage = Literal["holdout", "warm-up", "publish", "withhold"]
+
+
+@dataclass(frozen=True)
+class Schedule(Machine[StreamState]):
+    """A stream of values, as a machine.
+
+    Attributes
+    ----------
+    composition : StreamParameters
+        As given to the publisher.
+    """
+
+    SPLITS: ClassVar[bool] = True
+    rule: ClassVar[int] = StreamParameters.rule
+
+    composition: StreamParameters
+    #: Of one publisher, which has one key and one first threshold.
+    _short: ClassVar[tuple[Key, int, Short | None] | None] = None
+
+    def pipeline(self, key: Key) -> Pipeline:
+        """The parts between clipped values and published ones, under this key."""
+        # One publisher has one key: short calls would notice if its pipeline were made again.
+        made: tuple[Key, Pipeline] | None = self.__dict__.get("_pipeline")
+        if made is None or made[0] is not key:
+            made = self.__dict__["_pipeline"] = key, self.pipeline_of(key)
+        return made[1]
+
+    def pipeline_of(self, key: Key) -> Pipeline:
+        """Made from the composition."""
+        c = self.composition
+        if isinstance(c.perturber, Blocks):
+            return AdaptiveBlocks(
+                *(c.plan, c.grid, c.perturber, c.publish_epsilon, key, c.max_range, c.warm_up, c.rises)
+            )
+        withholds = c.renewal is not None and not c.renewal.share
+        return FixedBlocks(c.plan, c.grid, c.perturber, c.smoother, c.publish_epsilon, key, withholds)
+
+    def bind(self, key: Key) -> Key:
+        """The noise key of this composition under a secret."""
+        return self.composition.noise_key(key)
+
+    def short(self, key: Key, theta_steps: int) -> Short | None:
+        """What publishes short chunks, under this key and threshold."""
+        made = self._short
+        if made is None or made[0] is not key or made[1] != theta_steps:
+            short = None
+            if theta_steps and self.composition.renewal is None:
+                # A whole release needs its steps, and begins with the first value.
+                short = short_of(self.pipeline(key), theta_steps, max(1, self.holdout))
+            made = key, theta_steps, short
+            object.__setattr__(self, "_short", made)
+        return made[2]
+
+    @cached_property
+    def holdout(self) -> int:
+        """Values before the first published one."""
+        return self.composition.task.holdout + self.composition.warm_up
+
+    def start(self, key: Key) -> StreamState:
+        """Before the first value."""
+        state = StreamState(Progress(), self.composition.threshold.start(self.composition.task))
+        return state if self.composition.task.holdout else self._choose(state, key)
+
+    def consumed(self, state: StreamState) -> int:
+        """Values consumed."""
+        return state.progress.n_seen
+
+    def news(self, before: StreamState, after: StreamState) -> Iterator[tuple[int, str]]:
+        """Thresholds as they are chosen; blocks as they close."""
+        was, now = before.progress, after.progress
+        if now.cycle > was.cycle:
+            theta = now.theta_steps * self.composition.grid.resolution
+            yield logging.INFO, f"threshold chosen: {theta:g}, {now.n_seen:,} values seen"
+        if now.blocks > was.blocks:
+            closed = now.blocks - was.blocks
+            yield logging.DEBUG, f"{closed:,} blocks closed, {now.blocks:,} in all, {now.n_seen:,} values seen"
+
+    def chooser_for(self, progress: Progress) -> Chooser | None:
+        """An empty chooser for the threshold that follows this progress."""
+        if progress.theta_steps == 0:
+            return self.composition.threshold.start(self.composition.task)
+        if self.composition.renewal is None:
+            return None
+        return self.composition.threshold.start(self.composition.renewal_task)
+
+    def stage(self, progress: Progress) -> tuple[Stage, int]:
+        """What the next value is used for, and how many values will be."""
+        c = self.composition
+        if progress.theta_steps == 0:
+            return "holdout", c.task.holdout - progress.n_seen
+        if progress.n_seen < c.task.holdout + c.warm_up:
+            return "warm-up", c.task.holdout + c.warm_up - progress.n_seen
+        if c.period is None:
+            return "publish", sys.maxsize
+        left = progress.cycle * c.period - (progress.blocks * c.plan.block + progress.filled)
+        if left:
+            return "publish", left
+        return "withhold", c.renewal_task.holdout - progress.held
+
+    def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
+        """Where these values lead."""
+        values, progress = batch.values, state.progress
+        if values.size <= MAX_SHORT and values.dtype is FLOAT64:
+            short = self.short(key, progress.theta_steps)
+            if short is not None and progress.n_seen >= short.begin:
+                if values.flags.num & IN_ORDER != IN_ORDER or type(values) is not np.ndarray:
+                    values = np.array(values)
+                following, noise, published = short.publish(progress, state.noise, values)
+                if following is not None:
+                    after = record(StreamState, (following, state.chooser, noise, ()))
+                    return record(Transition, (after, partial(as_given, published), None, NOTHING_DRAWN))
+                # The same words are not drawn again.
+                state = StreamState(progress, state.chooser, noise, state.pending)
+        pipeline = self.pipeline(key)
+        refines = self.composition.renewal is not None and self.composition.renewal.share > 0.0
+        if state.pending:
+            state.check()
+        parts: list[Output] = []
+        at = 0
+        while at < values.size:
+            stage, room = self.stage(state.progress)
+            part = values[at : at + room]
+            if stage in ("publish", "warm-up"):
+                new, readable = self._in_new_memory(batch, part, pipeline, state.progress, refines=refines)
+                for begin, floats in readable:
+                    target = None if new is None else new[begin : begin + floats.size]
+                    made = pipeline.prepare(state.progress, state.noise, floats, target)
+                    if made is None:
+                        floats = as_floats(part[begin : begin + floats.size])
+                        floats = self._replace_nonfinite(floats, at + begin, batch.name)
+                        made = pipeline.prepare(state.progress, state.noise, floats)
+                    assert made is not None  # noqa: S101 - the values are finite now
+                    # A copy: the caller's array may change before the chooser has seen it.
+                    pending = [*state.pending, floats.copy()] if refines else state.pending
+                    state = StreamState(made.following, state.chooser, made.noise, pending)
+                    if stage == "publish" and new is None:
+                        parts.append(made)
+                if new is not None:
+                    parts.append(Step(state.progress, state.noise, new, None, 1, 0, new.size))
+                complete = refines and part.size == room
+            else:
+                complete = part.size == room
+                floats = as_floats(part)
+                # A copy, unless the chooser sees them at once: the caller's array may change before.
+                state = self._withhold(state, floats, at, batch.name, parts, copied=not complete)
+            if complete:
+                state = self._choose(state, key)
+            at += part.size
+        size = parts[0].size if len(parts) == 1 else sum([part.size for part in parts])
+        finish = state.observe if state.pending else None
+        return record(Transition, (state, Emission(parts, size), finish, NOTHING_DRAWN))
+
+    def _in_new_memory(
+        self, batch: Column, part: NDArray[Any], pipeline: Pipeline, progress: Progress, *, refines: bool
+    ) -> tuple[Floats | None, Iterable[tuple[int, NDArray[Any]]]]:
+        """One array for all that a part publishes, if it is written while values are read; and these, in pieces.
+
+        Not where values may be replaced: they are read before noise is drawn.
+        """
+        new_memory = batch.new_memory and self.composition.nonfinite == "raise"
+        if part.size < LONG or not new_memory or isinstance(pipeline, AdaptiveBlocks):
+            return None, pieces(part)
+        one_pass = pipeline.in_one_pass(progress, part.size)
+        if pipeline.every and not one_pass and part.dtype == FLOAT64:
+            # Steps of the grid become the output: floats need no other array.
+            return None, pieces(part)
+        new = np.empty(part.size)
+        if one_pass and not refines and is_in_order(part, INT64):
+            return new, [(0, read_only(part))]
+        if refines or part.dtype == FLOAT64 or (one_pass and pipeline.every):
+            return new, pieces(part)
+        # In place: a block is read before it is written.
+        convert(part, new)
+        return new, [(0, as_floats(new))]
+
+    def _withhold(
+        self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Output], *, copied: bool
+    ) -> StreamState:
+        """Values of a hold-out; of a later one, something is published in their place."""
+        progress = state.progress
+        chooser = None if copied else _counted(state, floats)
+        finite = floats if chooser is not None else self.finite(floats, at, name)
+        following = progress._replace(n_seen=progress.n_seen + floats.size)
+        if progress.theta_steps:
+            period = self.composition.period
+            assert period is not None  # noqa: S101 - only renewals withhold later
+            resolution = self.composition.grid.resolution
+            mean = progress.released / period * resolution
+            value = min(max(mean, 0.0), progress.theta_steps * resolution)
+            parts.append(FillIn(value, floats.size))
+            following = following._replace(held=progress.held + floats.size)
+        if chooser is not None:
+            return StreamState(following, chooser, state.noise)
+        return StreamState(
+            following, state.chooser, state.noise, [*state.pending, finite.copy() if copied else finite]
+        )
+
+    def _choose(self, state: StreamState, key: Key) -> StreamState:
+        """The stream goes on under the threshold that its values choose."""
+        chooser = state.settled()
+        assert chooser is not None  # noqa: S101 - a stage that ends in a choice has one
+        cycle = state.progress.cycle
+        secret = key.derive("threshold", cycle) if cycle else key
+        theta = chooser.choose(held_out(secret, chooser.pack()))
+        progress = self.pipeline(key).open(state.progress, theta)
+        return StreamState(progress, self.chooser_for(progress), state.noise)
+
+    def _replace_nonfinite(self, values: Floats, before: int, name: str) -> Floats:
+        """Zeros for NaN and infinity, or the error that names the first of them."""
+        wrong = ~np.isfinite(values)
+        if self.composition.nonfinite == "raise":
+            first = int(np.flatnonzero(wrong)[0])
+            raise DataError(
+                f"{name}[{before + first}]: {NOT_FINITE}; expected finite values "
+                "(nonfinite='zero' makes them count as 0)"
+            )
+        return np.where(wrong, 0.0, values)
+
+    def finite(self, values: Floats, before: int, name: str) -> Floats:
+        """The values, with zeros for NaN and infinity where that is allowed."""
+        return values if np.isfinite(values).all() else self._replace_nonfinite(values, before, name)
+
+    # State files.
+
+    def describe(self) -> dict[str, Any]:
+        """Parts and parameters."""
+        return self.composition.describe()
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any], **own: Any) -> Schedule:
+        """The machine that was described."""
+        return cls(StreamParameters.from_description(description))
+
+    def pack(self, state: StreamState) -> Packed:
+        """The state as JSON, with the summary of the values held for the next threshold."""
+        progress, chooser = state.progress, state.settled()
+        packed = np.empty(0, np.int64) if chooser is None else chooser.pack()
+        return {
+            **progress._asdict(),
+            "smoother": codec.pack(progress.smoother, "<f8"),
+            "chain": codec.pack(progress.chain, "<u8"),
+            "holdout": codec.pack(packed, "<i8"),
+        }
+
+    def unpack(self, packed: Packed, key: Key) -> StreamState:
+        """The state that was packed, with the summary of the values held put into a fresh chooser."""
+        numbers = {name: codec.restore(kind, packed[name]) for name, kind in _FIELDS.items()}
+        smoother = codec.unpack(packed["smoother"], "<f8").astype(np.float64)
+        chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64)
+        progress = Progress(smoother=smoother, chain=chain, **numbers)
+        self._check(progress, key)
+        held = codec.unpack(packed["holdout"], "<i8").astype(np.int64)
+        chooser = self.chooser_for(progress)
+        if held.size:
+            if chooser is None:
+                raise ValueError("values held for no threshold")
+            chooser.unpack(held)
+        return StreamState(progress, chooser)
+
+    def _check(self, progress: Progress, key: Key) -> None:
+        """ValueError unless shapes, and what kernels follow as an index, are in range."""
+        c, counts = self.composition, (progress.n_seen, progress.cycle, progress.held, progress.blocks)
+        top = max(c.grid.bound_steps, c.grid.ceiling_steps)
+        in_range = min(counts) >= 0 and progress.filled >= 0 and 0 <= progress.theta_steps <= top
+        if progress.theta_steps == 0:
+            in_range &= progress.n_seen < c.task.holdout and not progress.smoother.size and not progress.chain.size
+        elif in_range:
+            bound = self.pipeline(key).laws[progress.theta_steps] is not None
+            in_range = self.pipeline(key).fits(progress)
+            in_range &= progress.chain.size == (CHAIN_WORDS if bound else 0) and self.stage(progress)[1] > 0
+        if not in_range:
+            raise ValueError("a position out of range")
+
+    def settled(self, state: StreamState) -> StreamState:
+        """The state with a chooser that has seen everything."""
+        return StreamState(state.progress, state.settled(), state.noise) if state.pending else state
+
+    def rekeyed(self, state: StreamState, key: Key) -> StreamState:
+        """The state for a copy: a chooser of its own, a chain of its own key, and no noise of the other."""
+        progress, c = state.progress, self.composition
+        if progress.theta_steps:
+            chain = next_chain(c.perturber, key, progress.theta_steps, c.publish_epsilon, progress.chain)
+            progress = progress._replace(chain=chain)
+        chooser = state.settled()
+        return StreamState(progress, None if chooser is None else chooser.copy())
+
+
+def _counted(state: StreamState, floats: Floats) -> Chooser | None:
+    """The chooser after the last values of its hold-out, if it looks whether they are finite, and they are.
+
+    It is a twin, thrown away otherwise: a pass over the values is saved.
+    """
+    # By name: others are shown finite values only.
+    if not hasattr(state.chooser, "observe_unchecked"):
+        return None
+    twin = state.settled()
+    assert twin is not None  # noqa: S101 - there is one
+    twin = twin.copy() if twin is state.chooser else twin
+    finite: bool = twin.observe_unchecked(floats)  # type: ignore[attr-defined]
+    return twin if finite else None
+
+
+_FIELDS: dict[str, Any] = {
+    name: float if name == "prediction" else int for name in Progress._fields if name not in ("smoother", "chain")
+}

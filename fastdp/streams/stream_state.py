@@ -1,0 +1,137 @@
+"""Where a stream of values stands: its progress, and what waits for the next threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from fastdp.data.kinds import Floats, Integers
+from fastdp.errors import StateError
+from fastdp.noise import prefix
+from fastdp.noise.key import Key
+from fastdp.noise.prefix import Chain
+from fastdp.perturbers import Perturber
+from fastdp.perturbers.base import bound_law, theta_key
+from fastdp.smoothers import SmootherState
+from fastdp.thresholds import Chooser
+
+#: The number of a tree and the noise of its leaves; a cache, since the key determines it.
+TreeNoise = tuple[int, Integers]
+NO_FLOATS, NO_CHAIN = np.empty(0), np.empty(0, np.uint64)
+
+
+class Progress(NamedTuple):
+    """Everything that lives between two chunks, but for the hold-out's summary and the noise (a function of the key).
+
+    Attributes
+    ----------
+    n_seen : int
+        Values consumed, the hold-out included.
+    cycle : int
+        Thresholds chosen so far.
+    held : int
+        Values withheld so far for the next threshold (:class:`fastdp.thresholds.renewals.RenewFromHoldout`).
+    released : int
+        Sum of what was released under the present threshold, in grid steps, where a renewal needs it.
+    theta_steps : int
+        The threshold in grid steps; 0 until it is chosen.
+    blocks : int
+        Closed blocks.
+    filled : int
+        Values in the open block.
+    open_sum : int
+        Their exact sum, in grid steps.  Secret.
+    prediction : float
+        What each value of the open block is published as.
+    smoother : float64[any]
+        The smoother's own memory, or that of noise that follows the noise before.  Secret then.
+    chain : uint64[4 or 0]
+        The chain key of noise that is bound to the prefix of sums (:mod:`fastdp.noise.prefix`); empty where
+        noise belongs to trees.  Secret.
+    """
+
+    n_seen: int = 0
+    cycle: int = 0
+    held: int = 0
+    released: int = 0
+    theta_steps: int = 0
+    blocks: int = 0
+    filled: int = 0
+    open_sum: int = 0
+    prediction: float = 0.0
+    smoother: SmootherState = NO_FLOATS
+    chain: Chain = NO_CHAIN
+
+    def __repr__(self) -> str:
+        # Not the secrets.
+        return f"Progress(n_seen={self.n_seen}, cycle={self.cycle}, blocks={self.blocks}, filled={self.filled})"
+
+
+def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:
+    """The chain key before the first sum under this threshold, behind those under an earlier one.
+
+    Empty where noise belongs to trees.
+    """
+    if bound_law(perturber, key, theta_steps, epsilon) is None:
+        return NO_CHAIN
+    own = key.within("behind", before.tobytes()) if before.size else key
+    return prefix.start_chain(theta_key(own, theta_steps))
+
+
+#: Values of which a chooser may have seen some.
+UNKNOWN = np.empty(0)
+
+
+class StreamState(NamedTuple):
+    """Where a stream stands.
+
+    Attributes
+    ----------
+    progress : Progress
+        The numbers.
+    chooser : Chooser or None
+        Collects values for the next threshold, if there will be one; it has yet to see ``pending``.
+    noise : (int, int64[leaves]) or None
+        The tree in use; a cache.
+    pending : sequence of float64 arrays
+        Values for the chooser.  It is not copied for them, which would cost a pass over the hold-out a chunk.
+        ``UNKNOWN`` in their place: an interrupt came while it was shown some.
+    """
+
+    progress: Progress
+    chooser: Chooser | None
+    noise: TreeNoise | None = None
+    pending: Sequence[Floats] = ()
+
+    def __repr__(self) -> str:
+        # Not the secrets.
+        return f"StreamState({self.progress})"
+
+    def observe(self) -> None:
+        """Show the chooser what is pending, in place: :meth:`check` detects that this was interrupted."""
+        pending = cast("list[Floats]", self.pending)
+        values = pending.copy()
+        pending[:] = [UNKNOWN]
+        for part in values:
+            cast("Chooser", self.chooser).observe(part)
+        pending.clear()
+
+    def check(self) -> None:
+        """StateError if it is not known what the chooser has seen: shown twice, a value would count twice."""
+        if self.pending and self.pending[0] is UNKNOWN:
+            raise StateError(
+                "an earlier call was interrupted while it read the hold-out: expected a new publisher (one that "
+                "keeps a file goes on after an interrupt)"
+            )
+
+    def settled(self) -> Chooser | None:
+        """The chooser after what is pending; a copy, if there is any."""
+        if self.chooser is None or not self.pending:
+            return self.chooser
+        self.check()
+        twin = self.chooser.copy()
+        for part in self.pending:
+            twin.observe(part)
+        return twin

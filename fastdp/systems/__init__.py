@@ -1,1 +1,0 @@
-"""Where a stream is published: the systems, whose public names are those of :mod:`fastdp`."""

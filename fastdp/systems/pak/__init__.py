@@ -1,1 +1,0 @@
-"""PAK: running sums of a stream of known length."""

@@ -1,1 +1,0 @@
-"""Synthetic points from a stream of insertions and deletions, and baselines."""

@@ -1,1 +1,0 @@
-"""ToPL: streams in the local model."""

@@ -1,0 +1,231 @@
+"""Noise bound to sums by AES in bulk: the naive rule, altered replays, and keys that follow each other."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fastdp.noise import bulk, gaussian, prefix, sampler
+from fastdp.noise.bulk import PrefixNoise
+from fastdp.noise.drawn_once import DrawnTwiceError
+from fastdp.noise.gaussian import GaussianLaw, discrete_gaussian_law
+from fastdp.noise.key import Binding, Key
+from fastdp.tables.columns import KeyTable
+from tests import stat
+from tests.oracles import bulk as oracle
+
+LAW = discrete_gaussian_law(Fraction(2**34))
+LAWS = {
+    "large": LAW,
+    # Draws of which many are rejected or doubtful, and ask for further words.
+    "small": discrete_gaussian_law(Fraction(3, 4)),
+    "laplace": sampler.discrete_laplace_law(Fraction(73, 10)),
+    "wide laplace": sampler.discrete_laplace_law(Fraction(2**55)),
+}
+ROWS = [("a", 1), ("b", None), ("a", 2)]
+#: Cells of two windows before a new key, and two behind.
+FIRST = bulk.WINDOWS_OF_A_KEY - 2
+
+
+def fresh(number: int = 1) -> tuple[Key, np.ndarray]:
+    key = Key.from_seed(stat.seed(number))
+    return key, prefix.start_chain(key.within("start"))
+
+
+def whole(chain: np.ndarray) -> int:
+    return int(chain[0]) | int(chain[1]) << 64
+
+
+def naive_draw(law) -> oracle.Draw:
+    return partial(gaussian.settle, law) if isinstance(law, GaussianLaw) else oracle.laplace(law.scale)
+
+
+@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+@pytest.mark.parametrize("cuts", [[], [1, 2, 100], [150]])
+@pytest.mark.parametrize("member", [0, 300])
+def test_the_naive_rule_however_sums_are_cut(law, cuts, member, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (bulk, oracle):
+        monkeypatch.setattr(module, "SUMS_OF_A_KEY" if module is bulk else "SUMS", 64)
+    monkeypatch.setattr(bulk, "CHUNK", 32)
+    sums = np.random.default_rng(3).integers(-(2**63), 2**63, 200)
+    key, chain = fresh()
+    naive = oracle.PrefixNoise(key.reveal(), whole(chain), naive_draw(law), 5, member)
+    expected = [naive(total) for total in sums.tolist()]
+    noise = PrefixNoise(key if not member else key.of_stream(member - 1))
+    found = [
+        noise.draw(part, law, chain, 5 + first) for part, first in zip(np.split(sums, cuts), [0, *cuts], strict=True)
+    ]
+    np.testing.assert_array_equal(np.concatenate(found), expected)
+    assert whole(chain) == naive.p
+
+
+def digests(rows: list[tuple] = ROWS) -> np.ndarray:
+    return KeyTable(("a", "b"), rows).digests
+
+
+def cells(sums: np.ndarray, laws, key: Key, first: int = FIRST, rows: list[tuple] = ROWS) -> np.ndarray:
+    return bulk.draw_cells(sums, laws, key, first, digests(rows))
+
+
+@pytest.mark.parametrize("laws", [["laplace"], ["laplace", "small"], ["small", "wide laplace", "large"]])
+@pytest.mark.parametrize("first", [FIRST, -3])
+def test_cells_have_the_noise_of_the_naive_rule(laws, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "CHUNK", 2)
+    own = [LAWS[name] for name in laws]
+    sums = np.random.default_rng(3).integers(-(2**63), 2**63, (len(laws), 5, 3))
+    key = Key.from_seed(8).of_stream(6)
+    found = cells(sums, own, key, first)
+    for w in range(5):
+        for k, row in enumerate(ROWS):
+            exact = sums[:, w, k].tolist()
+            wanted = oracle.cell(key.reveal(), first + w, row, exact, [naive_draw(law) for law in own], 7)
+            assert found[:, w, k].tolist() == wanted
+
+
+def test_a_cell_has_its_noise_whatever_other_cells_there_are() -> None:
+    """Keys in any order, windows one by one, few or many of them."""
+    key, sums = Key.from_seed(9), np.random.default_rng(4).integers(0, 9, (2, 4, 3))
+    noise = cells(sums, [LAW, LAW], key)
+    for order in ([2, 0, 1], [1], [2, 1]):
+        rows = [ROWS[k] for k in order]
+        for w in range(4):
+            part = np.ascontiguousarray(sums[:, w : w + 1, order])
+            np.testing.assert_array_equal(cells(part, [LAW, LAW], key, FIRST + w, rows), noise[:, w : w + 1, order])
+
+
+def test_noise_of_a_cell_is_bound_to_all_that_names_it() -> None:
+    key, zeros = Key.from_seed(9), np.zeros((2, 1, 1), np.int64)
+    rows, first = ROWS[:1], 7
+    noise = cells(zeros, [LAW, LAW], key, first, rows)
+    others = [
+        cells(zeros, [LAW, LAW], key, first + 1, rows),
+        cells(zeros, [LAW, LAW], key, first + bulk.WINDOWS_OF_A_KEY, rows),
+        cells(zeros, [LAW, LAW], key, first, ROWS[2:]),
+        cells(zeros, [LAW, LAW], key.of_stream(1), first, rows),
+        cells(zeros, [LAW, LAW], key.within("other"), first, rows),
+        *(cells(zeros + np.array(each).reshape(2, 1, 1), [LAW, LAW], key, first, rows) for each in ((1, 0), (0, 1))),
+        cells(zeros + 1, [LAW, LAW], key, first, rows),
+        cells(zeros + 2**32, [LAW, LAW], key, first, rows),
+    ]
+    each = [noise, *others]
+    assert len({int(one[i, 0, 0]) for one in each for i in range(2)}) == 2 * len(each)
+
+
+def test_a_table_without_keys_or_windows_has_no_noise() -> None:
+    for shape, rows in (((1, 3, 0), []), ((1, 0, 3), ROWS)):
+        assert cells(np.zeros(shape, np.int64), [LAW], Key.from_seed(1), 0, rows).shape == shape
+
+
+def asked_of(monkeypatch: pytest.MonkeyPatch, sums: np.ndarray) -> tuple[list[bytes], np.ndarray]:
+    """The questions to AES, and the noise."""
+    asked: list[bytes] = []
+    ask = bulk._ask
+
+    def noted(cipher, blocks):
+        raw = bytes(blocks[0])
+        asked.extend(raw[i : i + 16] for i in range(0, len(raw), 16))
+        ask(cipher, blocks)
+
+    monkeypatch.setattr(bulk, "_ask", noted)
+    monkeypatch.setattr(bulk, "CHUNK", 2**13)
+    key, chain = fresh(2)
+    noise = PrefixNoise(key).draw(sums, LAW, chain, 0)
+    monkeypatch.setattr(bulk, "_ask", ask)
+    return asked, noise
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_an_altered_replay_meets_other_noise_from_there_on(monkeypatch: pytest.MonkeyPatch, last: bool) -> None:
+    sums = np.random.default_rng(4).integers(0, 1000, 5000)
+    at = 4999 if last else 1234
+    altered = sums.copy()
+    altered[at] += 1
+    (one, noise), (other, again) = asked_of(monkeypatch, sums), asked_of(monkeypatch, altered)
+    np.testing.assert_array_equal(noise[:at], again[:at])
+    assert (noise[at:] != again[at:]).all()
+    # The first 5,000 questions are about sums, the others about words: the highest bit says so.
+    for each in (one, other):
+        assert len(set(each[:10_000])) == 10_000
+        assert not any(block[15] >> 6 for block in each[:5000])
+        assert all(block[15] >> 7 for block in each[5000:10_000])
+    assert not set(one[5000 + at : 10_000]) & set(other[:10_000])
+
+
+def test_further_words_are_not_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All words that draws of a law that rejects often have asked for are different ones."""
+    words: dict[tuple[int, int, int], int] = {}
+    fill = bulk.fill_from
+
+    def noted(out, law, first, further):
+        call = len(words)
+
+        def more(k, where):
+            found = further(k, where)
+            words.update(zip(((call, k, at) for at in where.tolist()), found.tolist(), strict=True))
+            return found
+
+        words.update({(call, 0, at): word for at, word in enumerate(first.tolist())})
+        fill(out, law, first, more)
+
+    monkeypatch.setattr(bulk, "fill_from", noted)
+    PrefixNoise(Key.from_seed(1)).draw(np.zeros(9000, np.int64), LAWS["small"], np.zeros(4, np.uint64), 0)
+    cells(np.zeros((3, 1000, 3), np.int64), [LAWS["small"]] * 3, Key.from_seed(1))
+    assert sum(k > 0 for _, k, _ in words) > 20
+    assert len(set(words.values())) == len(words)
+
+
+def test_a_draw_has_so_many_words_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "WORDS_OF_A_DRAW", 1)
+    with pytest.raises(OverflowError, match="more than 1 words"):
+        PrefixNoise(Key.from_seed(1)).draw(np.zeros(900, np.int64), LAWS["small"], np.zeros(4, np.uint64), 0)
+
+
+def test_sums_that_share_words_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = Key(bytes(32), simulated=True, binding=Binding.COMPOSITION)
+    zeros = np.zeros((1, 2, 3), np.int64)
+    with monkeypatch.context() as patch:
+        patch.setattr(bulk.bound_sums, "ask", lambda sums, first, asked: asked.fill(0))
+        with pytest.raises(DrawnTwiceError, match="the same words"):
+            cells(zeros, [LAW], key)
+    key = key.again()
+    cells(zeros, [LAW], key, 5)
+    cells(zeros, [LAW], key, 7)
+    with pytest.raises(DrawnTwiceError, match="drawn before") as error:
+        cells(zeros, [LAW], key, 8)
+    assert "'a'" not in str(error.value)
+
+
+@pytest.mark.statistical
+def test_noises_of_an_altered_replay_are_independent() -> None:
+    sums = np.zeros(200_001, np.int64)
+    altered = sums.copy()
+    altered[0] = 1
+    (key, chain), (_, other) = fresh(5), fresh(5)
+    one = PrefixNoise(key).draw(sums, LAW, chain, 0) / 2.0**34
+    two = PrefixNoise(key).draw(altered, LAW, other, 0) / 2.0**34
+    table = cells(np.zeros((2, 66_667, 3), np.int64), [LAW, LAW], key).reshape(2, -1) / 2.0**34
+    pairs = [(one, two), (one[1:], one[:-1]), (one[1:], two[:-1]), tuple(table), (table[0][3:], table[0][:-3])]
+    # Products of independent normal draws have mean 0 and variance 1.
+    for left, right in pairs:
+        products = left * right
+        stat.accept(2.0 * stats.norm.sf(abs(products.mean()) * np.sqrt(products.size)))
+    stat.accept(stats.kstest(table[0], "norm").pvalue)
+
+
+def test_another_key_stream_or_index_has_other_noise() -> None:
+    sums = np.zeros(100, np.int64)
+    key, chain = fresh()
+    start = chain + np.uint64(1)
+    first = PrefixNoise(key).draw(sums, LAW, chain.copy(), 0)
+    others = [
+        PrefixNoise(key).draw(sums, LAW, start, 0),
+        PrefixNoise(key.within("other")).draw(sums, LAW, chain.copy(), 0),
+        PrefixNoise(key.of_stream(300)).draw(sums, LAW, chain.copy(), 0),
+        PrefixNoise(key).draw(sums, LAW, chain.copy(), 1),
+    ]
+    for other in others:
+        assert (other != first).all()

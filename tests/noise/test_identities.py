@@ -1,0 +1,580 @@
+"""What a noise key knows of a mechanism: its class, its rule, all its parameters, and so of its parts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import InitVar, dataclass, field, fields, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp import counters, local, perturbers, smoothers, spatial, thresholds
+from fastdp.counters import BinaryTree, Block, RunningCounts, SelectiveCounting, Simple
+from fastdp.noise import canonical, public_draws
+from fastdp.noise import key as keys
+from fastdp.noise.canonical import encode, identity
+from fastdp.noise.key import Binding, Key
+from fastdp.perturbers import Blocks, Flat, Hierarchy, Toeplitz
+from fastdp.spatial import Box, PrivTree
+from fastdp.streams import sharing
+from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.add_noise import VectorNoise
+from fastdp.streams.whole import WholeStream
+from fastdp.tables.parameters import make_plan
+from fastdp.thresholds import (
+    Fixed,
+    NoisyMax,
+    PAKQuantile,
+    ScaleFree,
+    SmoothQuantile,
+    SquareWave,
+    TruePercentile,
+    renewals,
+)
+from fastdp_lab import baselines
+from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent
+from tests.state.saved_objects import Alternating
+
+SECRET = bytes(range(32))
+SQUARE = Box([0.0, 0.0], [1.0, 1.0])
+
+
+class Turns(Alternating):
+    """A selector of another class."""
+
+
+class Mechanism(NamedTuple):
+    """A mechanism with usual arguments, and other values of each; a mapping is several that go together."""
+
+    make: Callable[..., Any]
+    usual: dict[str, Any]
+    others: dict[str, list[Any]]
+
+
+COMPOSED: dict[str, Any] = {"epsilon": 1.0, "bound": 64.0, "holdout": 50, "max_range": 64, "resolution": 2.0**-10}
+OTHERS: dict[str, list[Any]] = {
+    "epsilon": [2.0, 1.0 + 2.0**-52],
+    "bound": [65.0],
+    "holdout": [51],
+    "max_range": [65],
+    "resolution": [2.0**-9],
+    "nonfinite": ["zero"],
+    "contributions": [2],
+}
+#: Parameters that no key knows by themselves, and why.
+PACE = dict.fromkeys(("expected_length", "rate", "every"), "chooses the default hold-out and max_range, which join")
+SECRETS = dict.fromkeys(("seed", "key"), "is the secret")
+UNKNOWN: dict[str, dict[str, str]] = {
+    "ToPS": PACE,
+    **dict.fromkeys(("StreamPublisher", "Adaptive"), PACE | {"sensitivity": "takes the place of the bound"}),
+    "totals": {"kind": "has a row of its own", "stop": "windows before it keep their noise, which is bound to them"},
+    "Windows": {
+        "lateness": "says which rows still count: noise is bound to their sums",
+        "means": "excludes counts",
+    },
+}
+SPATIAL: dict[str, Any] = {"domain": SQUARE, "epsilon": 1.0, "max_depth": 5}
+SPATIAL_OTHERS: dict[str, list[Any]] = {
+    "domain": [Box([0.0, 0.0], [1.0, 2.0]), Box([0.0], [1.0])],
+    "epsilon": [2.0],
+    "max_depth": [6],
+    "fan_out": [3],
+    "outside": ["clip"],
+}
+RENEWALS = [
+    renewals.RenewFromHoldout(),
+    renewals.RenewFromHoldout(2),
+    renewals.RenewFromHoldout(1, 60),
+    renewals.RenewFromPublished(0.1),
+]
+#: A delta, and keys that need it.
+PRIVATE: dict[str, Any] = {"delta": 1e-6, "keys": None}
+
+MECHANISMS: dict[str, Mechanism] = {
+    "StreamPublisher": Mechanism(
+        fastdp.StreamPublisher,
+        {**COMPOSED, "threshold": NoisyMax(), "perturber": Hierarchy(4, prune=0), "smoother": smoothers.Recent()},
+        {
+            **OTHERS,
+            "threshold": [NoisyMax(c=59.0), ScaleFree(), SmoothQuantile(delta=0.1)],
+            "perturber": [Hierarchy(2, prune=0), Hierarchy(4, prune=1), Hierarchy(3, prune=0)],
+            "delta": [],
+            "smoother": [None, smoothers.Mean(), smoothers.Median(), smoothers.Exponential()],
+            "renewal": RENEWALS,
+        },
+    ),
+    "ToPS": Mechanism(
+        fastdp.ToPS,
+        {**COMPOSED, "prune": 1, "fan_out": 4},
+        {
+            **OTHERS,
+            "prune": [0, 2],
+            "fan_out": [2],
+            "smoother": ["mean"],
+            "c": [59.0],
+            "noise": ["exponential"],
+            "renewal": RENEWALS,
+            "delta": [1e-6, 1e-9],
+        },
+    ),
+    "Adaptive": Mechanism(
+        Adaptive,
+        {**COMPOSED, "threshold": NoisyMax()},
+        {
+            **OTHERS,
+            "closing": ["spike", "none"],
+            "threshold": [Fixed(9.0), NoisyMax(noise="exponential")],
+            "delta": [1e-6, 1e-9],
+            "focus": [8, (8, 16)],
+            "workload": [],
+            "window": [],
+            "rising": [False],
+            "season": [8, 8.5],
+        },
+    ),
+    "PAK": Mechanism(
+        fastdp.PAK,
+        {
+            "epsilon": 1.0,
+            "delta": 1e-3,
+            "bound": 64.0,
+            "length": 200,
+            "holdout": 50,
+            "resolution": 0.5,
+            "threshold": PAKQuantile(delta=1e-3, clip=False),
+        },
+        {
+            "epsilon": [2.0],
+            "delta": [2e-3],
+            "bound": [65.0],
+            "length": [201],
+            "holdout": [51],
+            "share": [0.5],
+            "tail_factor": [1.5],
+            "threshold": [NoisyMax(), PAKQuantile(p=0.5, delta=1e-3, clip=False)],
+            "lag_sums": [True],
+            "clip": [False],
+            "average": [3, 4, "all"],
+            "resolution": [0.25],
+        },
+    ),
+    "ToPL": Mechanism(
+        fastdp.ToPL,
+        {"epsilon": 1.0, "bound": 64.0, "holdout": 50, "max_range": 64},
+        {
+            "epsilon": [2.0],
+            "bound": [65.0],
+            "holdout": [51],
+            "max_range": [65],
+            "threshold": [Fixed(9.0), "linear", SquareWave(method="sw")],
+            "threshold_epsilon": [2.0],
+            "publish_epsilon": [2.0],
+            "nonfinite": ["zero"],
+        },
+    ),
+    "RunningCounts": Mechanism(
+        RunningCounts,
+        {"counter": Block(8), "epsilon": 1.0},
+        {"counter": [Simple(), Block(9), Block(8, settles=True), BinaryTree(8)], "epsilon": [2.0], "size": [2]},
+    ),
+    "SelectiveCounting": Mechanism(
+        SelectiveCounting,
+        {"counters": [Simple(), Block(8)], "selector": Alternating(), "epsilon": 1.0},
+        {
+            "counters": [[Block(8), Simple()], [Simple()], [Simple(), Block(9)]],
+            "selector": [Turns()],
+            "epsilon": [2.0],
+            "dimension": [2],
+        },
+    ),
+    "PHDStream": Mechanism(
+        fastdp.PHDStream,
+        SPATIAL,
+        {
+            **SPATIAL_OTHERS,
+            "counter": ["block", Block(9), "binary"],
+            "sensitivity": [2],
+            "threshold": [1.0],
+            "score": ["paper"],
+            "retention": [0],
+            "total_share": [0.0, 0.1],
+        },
+    ),
+    "AdaptivePHDStream": Mechanism(
+        fastdp.AdaptivePHDStream,
+        SPATIAL,
+        {
+            **SPATIAL_OTHERS,
+            "sensitivity": [2],
+            "period": [2, 3],
+            "max_period": [5],
+            "shrink": [False],
+            "total_share": [0.05, 0.1],
+        },
+    ),
+    "OfflineOnStream": Mechanism(OfflineOnStream, SPATIAL, {**SPATIAL_OTHERS, "threshold": [1.0]}),
+    "OfflineOnBatch": Mechanism(OfflineOnBatch, SPATIAL, {**SPATIAL_OTHERS, "threshold": [1.0]}),
+    "FixedTree": Mechanism(FixedTree, SPATIAL, {**SPATIAL_OTHERS, "threshold": [1.0], "counter": [Block(2)]}),
+    "PrivTree": Mechanism(PrivTree, SPATIAL, {**SPATIAL_OTHERS, "threshold": [1.0]}),
+    "WEvent": Mechanism(
+        WEvent,
+        {"scheme": "uniform", "epsilon": 1.0, "bound": 64.0, "contributions": 3, "resolution": 0.5},
+        {
+            "scheme": ["sample", "distribution", "absorption"],
+            "epsilon": [2.0],
+            "bound": [65.0],
+            "contributions": [4],
+            "resolution": [0.25],
+        },
+    ),
+    "whole stream": Mechanism(
+        WholeStream,
+        {"size": 500, "epsilon": 1.0, "bound": 64.0, "max_range": 64, "threshold": NoisyMax(), "resolution": 0.5},
+        {
+            "size": [501],
+            "epsilon": [2.0],
+            "bound": [65.0],
+            "max_range": [65],
+            "closing": ["spike", "none"],
+            "threshold": [Fixed(9.0), NoisyMax(noise="exponential")],
+            "contributions": [2],
+            "focus": [8, (8, 16)],
+            "workload": ["prefixes"],
+            "window": [],
+            "rising": [False],
+            "season": [8, 8.5],
+            "delta": [1e-6, 1e-9],
+            "resolution": [0.25],
+            "nonfinite": ["zero"],
+        },
+    ),
+    "totals": Mechanism(
+        make_plan,
+        {"kind": "totals", "every": "1h", "epsilon": 1.0, "bound": 10.0, "by": "at", "keys": ["a"]}
+        | {"start": "2024-01-01", "who": "who", "period": "6h", "contributions": 3, "noise": "laplace"},
+        {
+            "every": ["2h"],
+            "epsilon": [2.0],
+            "bound": [11.0, (-1.0, 10.0)],
+            "clip": [2.0, 3.0],
+            "by": ["other"],
+            "keys": [["a", "b"], "public"],
+            "start": ["2024-01-02", None],
+            "origin": ["2024-01-01T01:00"],
+            "time_zone": ["Europe/Berlin"],
+            "contributions": [2],
+            "period": ["3h"],
+            "per_window": [1],
+            "who": [None],
+            "delta": [PRIVATE, {**PRIVATE, "delta": 1e-7}],
+            "resolution": [0.5],
+            "nonfinite": ["zero"],
+            "noise": [{**PRIVATE, "noise": "gaussian"}, {"delta": 1e-6, "noise": "gaussian"}],
+        },
+    ),
+    "Windows": Mechanism(
+        fastdp.Windows,
+        {"every": "1h", "epsilon": 1.0, "start": "2024-01-01", "bound": 10.0}
+        | {"period": "6h", "who": True, "per_window": 2, "contributions": 12},
+        {
+            "every": ["2h"],
+            "epsilon": [2.0],
+            "start": ["2024-01-02"],
+            "bound": [11.0],
+            "counts": [],
+            "by": [],
+            "keys": [],
+            "contributions": [13],
+            "period": ["3h"],
+            "per_window": [1],
+            "who": [],
+            "origin": ["2024-01-01T01:00"],
+            "time_zone": ["Europe/Berlin"],
+            "resolution": [0.5],
+            "nonfinite": ["zero"],
+        },
+    ),
+    "add_noise": Mechanism(
+        VectorNoise,
+        {"sensitivity": 1.0, "epsilon": 1.0, "size": 3, "integers": False, "wanted": 0.5},
+        {"sensitivity": [2.0], "epsilon": [2.0], "size": [4], "integers": [], "wanted": [None, 0.25]},
+    ),
+    "draws": Mechanism(
+        public_draws._Draws,
+        {"name": "discrete_laplace", "numerator": 5, "denominator": 2},
+        {"name": ["geometric", "discrete_gaussian"], "numerator": [7], "denominator": [3]},
+    ),
+}
+mechanisms = pytest.mark.parametrize("name", MECHANISMS)
+
+
+def key_of(name: str, secret: Key | bytes = SECRET, /, **changed: Any) -> Key:
+    mechanism = MECHANISMS[name]
+    given = {**mechanism.usual, **changed}
+    if "key" not in inspect.signature(mechanism.make).parameters:
+        return Key.choose(None, secret).bind(mechanism.make(**given))
+    return mechanism.make(**given, key=Key.choose(None, secret))._key
+
+
+@mechanisms
+def test_every_parameter_is_in_the_key(name: str) -> None:
+    mechanism = MECHANISMS[name]
+    keys = [key_of(name)]
+    for parameter, others in mechanism.others.items():
+        together = (other if isinstance(other, dict) else {parameter: other} for other in others)
+        keys += [key_of(name, **changes) for changes in together]
+    assert len({key.reveal() for key in keys}) == len(keys)
+    assert all(key.binding is Binding.COMPOSITION for key in keys)
+    assert key_of(name).reveal() == keys[0].reveal()
+    assert SECRET not in {key.reveal() for key in keys}
+
+
+@mechanisms
+def test_no_parameter_is_left_out(name: str) -> None:
+    make = MECHANISMS[name].make
+    named = inspect.signature(OfflineOnBatch if make is FixedTree else make).parameters
+    assert set(named) - set(MECHANISMS[name].others) == {*(SECRETS.keys() & named.keys()), *UNKNOWN.get(name, {})}
+
+
+PARTS = [
+    *(
+        Hierarchy(prune=0),
+        Toeplitz(),
+        Flat(),
+        Blocks(),
+        smoothers.Mean(),
+        smoothers.Recent(),
+        smoothers.Median(),
+    ),
+    *(smoothers.MovingAverage(), smoothers.Exponential(), NoisyMax(), ScaleFree(), SmoothQuantile(), PAKQuantile()),
+    *(
+        SquareWave(),
+        Fixed(3.0),
+        TruePercentile(0.5),
+        renewals.RenewFromHoldout(),
+        renewals.RenewFromPublished(),
+        Simple(),
+        Block(),
+    ),
+    *(BinaryTree(), Box([0.0], [1.0])),
+    *(local.SquareWave(1.0, 0.5, 2.0), local.LogSquareWave(1.0, 1.0, 8.0), local.Piecewise(1.0), local.Hybrid(1.0)),
+    local.StochasticRounding(1.0),
+]
+#: Another value for a field, by its name or its value.
+CHANGED = {
+    "prune": 3,
+    "closing": "spike",
+    "delta": 0.25,
+    "step": 0.5,
+    "report_epsilon": 0.5,
+    "publish_epsilon": 0.5,
+    "objective": "paper",
+    "method": "sw",
+    "scale": "logarithmic",
+    "basis": "hats",
+    "bins": 77,
+    "holdout": 77,
+    "focus": (8, 16),
+    "season": 8.0,
+    "lengths": "all",
+    "length": 65,
+    "window": 65,
+}
+NOISES = {"laplace": "exponential", "exponential": "laplace"}
+
+
+def changed(part: Any, name: str) -> Any:
+    value = getattr(part, name)
+    if name == "noise":
+        of_sums = isinstance(part, (Flat, Hierarchy, PAKQuantile))
+        other: Any = "gaussian" if of_sums else "cauchy" if isinstance(part, SmoothQuantile) else NOISES[value]
+    elif name in CHANGED:
+        other = CHANGED[name]
+    elif isinstance(value, tuple):
+        other = tuple(each * (1.0 - 2.0**-20) for each in value)
+    else:
+        other = not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else value * 0.9
+    return replace(part, **{name: other})
+
+
+def test_parts_have_all_their_parameters_in_the_key() -> None:
+    variants = [part for part in PARTS if not isinstance(part, Box)]
+    variants += [changed(part, f.name) for part in variants for f in fields(part) if f.init]
+    variants += [Box([0.0], [1.0]), Box([0.0], [2.0]), Box([-1.0], [1.0]), Box([0.0, 0.0], [1.0, 1.0])]
+    encoded = {encode(identity(part)) for part in variants}
+    assert len(encoded) == len(variants) > 60
+
+
+def known_classes() -> Iterator[type]:
+    """Public classes of mechanisms and parts."""
+    for module in (fastdp, counters, local, perturbers, smoothers, spatial, baselines, thresholds, renewals):
+        for name in module.__all__:
+            found = getattr(module, name)
+            if isinstance(found, type) and not getattr(found, "_is_protocol", False):
+                yield found
+
+
+#: Public classes without noise of their own, and why no key knows them.
+WITHOUT_NOISE = {
+    "draws nothing": ("Announcement", "HistogramCollector", "SumCollector", "ToPLServer", "Zeros", "Client"),
+    "a key, a promise, an account, or an answer": ("Key", "Guarantee", "Ledger", "Plan", "Release", "ReleasedMany"),
+    "a release, or an index of one": ("CellIndex", "ReleasedTree", "WindowTree"),
+    "many streams of another mechanism": ("Fleet",),
+    "needs shapely (tests/spatial)": ("Polygons", "Network"),
+}
+
+
+def test_every_public_mechanism_and_part_is_here() -> None:
+    tested = {mechanism.make for mechanism in MECHANISMS.values()} | {type(part) for part in PARTS}
+    named = {name for names in WITHOUT_NOISE.values() for name in names}
+    left = {kind.__name__ for kind in known_classes() if kind not in tested} - {"Selected"}
+    assert left == named
+
+
+def classes_in(name: str, monkeypatch: pytest.MonkeyPatch) -> list[type]:
+    """The classes whose rules are in a mechanism's key."""
+    found: list[type] = []
+
+    def rule_of(part: Any) -> int:
+        found.append(type(part))
+        return 1
+
+    with monkeypatch.context() as patch:
+        for module in (canonical, keys):
+            patch.setattr(module, "rule_of", rule_of)
+        fresh_key(name)
+    return found
+
+
+def fresh_key(name: str) -> Key:
+    """Without the encoding that publishers alike share."""
+    sharing._shared.cache_clear()
+    return key_of(name)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_raised_rule_is_in_the_key(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the mechanism, and of each of its parts."""
+    usual, kinds = fresh_key(name), classes_in(name, monkeypatch)
+    assert kinds
+    for kind in kinds:
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, "rule", 2, raising=False)
+            assert fresh_key(name) != usual
+    sharing._shared.cache_clear()
+    assert key_of(name) == usual
+
+
+def test_each_class_has_a_rule_and_an_identity_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that one class has from another is raised with it, and a name twice would be one part."""
+    kinds = {type(part) for part in PARTS} | {kind for name in MECHANISMS for kind in classes_in(name, monkeypatch)}
+    own = [kind for kind in kinds if kind.__module__.startswith(("fastdp.", "fastdp_lab."))]
+    assert len(own) > 40
+    assert all("rule" in vars(kind) for kind in own)
+    # Two are a SquareWave: of the threshold, and of the reports that it is chosen from.
+    known = {(kind.__name__, *getattr(kind, "__match_args__", ())) for kind in own}
+    assert len(known) == len(own)
+
+
+def test_reports_belong_to_the_rule_of_their_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
+    def report() -> Any:
+        return local.Hybrid(1.0, 0.0, 1.0).perturb([0.5] * 300, key=SECRET, start=0)
+
+    before = report()
+    assert (report() == before).all()
+    monkeypatch.setattr(local.Hybrid, "rule", 2)
+    assert (report() != before).mean() > 0.2
+
+
+def test_a_class_of_ones_own_has_rule_1_until_it_says_otherwise() -> None:
+    class Own(Flat):
+        """With another law than it had."""
+
+    first = identity(Own())
+    Own.rule = 2
+    assert (first.rule, identity(Own()).rule) == (1, 2)
+
+
+def test_fractions_and_nested_parts_have_an_identity() -> None:
+    nested = identity({"part": Hierarchy(prune=0), "list": [Fraction(1, 3), Flat()]})
+    assert nested["part"].parameters["fan_out"] == 16
+    assert encode(nested) != encode(identity({"part": Hierarchy(prune=0), "list": [Fraction(1, 3), Blocks()]}))
+
+
+class Scaled(Flat):
+    """No dataclass of its own: its constructor sets what no field names."""
+
+    def __init__(self, factor: int) -> None:
+        super().__init__()
+        object.__setattr__(self, "factor", factor)
+
+    def node_noise(self, plan: Any, theta_steps: int, epsilon: float, key: Key, tree: int) -> Any:
+        return self.factor * super().node_noise(plan, theta_steps, epsilon, key, tree)
+
+
+def test_a_subclass_with_a_parameter_of_its_own_has_noise_of_its_own() -> None:
+    values = np.arange(20.0) % 7
+    once, twice = (
+        fastdp.StreamPublisher(
+            epsilon=1.0, bound=64.0, threshold=Fixed(8.0), perturber=Scaled(factor), smoother=None, key=SECRET
+        ).publish(values)
+        for factor in (1, 2)
+    )
+    assert np.abs(2.0 * once - twice - values).max() > 1.0
+
+
+@dataclass(frozen=True)
+class Derived:
+    """Its parameter is no field, and its only field no parameter."""
+
+    factor: InitVar[int]
+    squared: int = field(init=False)
+
+    def __post_init__(self, factor: int) -> None:
+        object.__setattr__(self, "squared", factor**2)
+
+
+class Slots:
+    __slots__ = ("factor",)
+
+
+class Beside(Slots):
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+
+class One(NamedTuple):
+    factor: int = 1
+
+
+class Other(NamedTuple):
+    factor: int = 1
+
+
+def test_attributes_in_slots_and_classes_of_named_tuples_are_in_the_key() -> None:
+    parts = [Beside(1), Beside(2), One(), One(2), Other(), [1], Derived(1), Derived(2)]
+    assert len({encode(identity(part)) for part in parts}) == len(parts)
+
+
+@pytest.mark.parametrize("array", [np.array([1, "a"], object), np.zeros(2, [("a", "i4"), ("b", "f4")])])
+def test_arrays_whose_bytes_do_not_say_all_have_no_identity(array: np.ndarray) -> None:
+    with pytest.raises(TypeError, match="no encoding"):
+        identity(array)
+
+
+def test_a_rule_that_is_raised_is_raised_for_subclasses_with_one_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Own(Flat):
+        rule = 2
+
+    assert identity(Own()).rule == 2
+    monkeypatch.setattr(Flat, "rule", 2)
+    assert identity(Own()).rule == 3
+    canonical.check_rule(Own, 3)
+    with pytest.raises(ValueError, match="expected 3"):
+        canonical.check_rule(Own, 2)

@@ -1,0 +1,234 @@
+"""Adaptive and Blocks: what is refused, and the corners of what is accepted."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.errors import DataError, ParameterError
+from fastdp.noise.key import Binding, Key
+from fastdp.perturbers import Blocks
+from fastdp.smoothers import Mean, Recent
+from fastdp.streams.adaptive import Adaptive
+from fastdp.thresholds import Fixed, NoisyMax
+from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
+from fastdp_kernels import block_lengths as b
+from tests.grid import exhaustive
+
+
+def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndarray:
+    """All of it, and what must hold whatever the parameters."""
+    release = publisher.release(values)
+    assert release.values.size == release.revised.size == values.size - publisher.holdout
+    assert np.isfinite(release.values).all()
+    assert np.isfinite(release.revised).all()
+    assert np.isfinite(release.range_sum(0, len(release), revised=True)).all()
+    assert np.isfinite(publisher._progress.smoother).all()
+    return release.values
+
+
+@pytest.mark.parametrize("closing", ["spikes", "", None, 1, b"none", ["none"]])
+def test_closings(closing: Any) -> None:
+    for make in (lambda: Blocks(closing), lambda: Adaptive(1.0, 10.0, closing=closing)):
+        with pytest.raises(ParameterError, match=r"closing = .*'spread', 'spike', 'none'"):
+            make()
+
+
+@pytest.mark.parametrize("renewal", [RenewFromHoldout(), RenewFromPublished(0.2)])
+def test_renewals_do_not_go_with_blocks(renewal: Any) -> None:
+    with pytest.raises(ParameterError, match=r"renewal = .*expected None.*one threshold"):
+        fastdp.StreamPublisher(threshold=NoisyMax(), perturber=Blocks(), epsilon=1.0, bound=9.0, renewal=renewal)
+
+
+@pytest.mark.parametrize("smoother", [Recent(), Mean()])
+def test_smoothers_do_not_go_with_blocks(smoother: Any) -> None:
+    with pytest.raises(ParameterError, match=r"smoother = .*expected None.*predict it themselves"):
+        fastdp.StreamPublisher(threshold=NoisyMax(), perturber=Blocks(), smoother=smoother, epsilon=1.0, bound=9.0)
+
+
+def test_what_is_refused_is_named() -> None:
+    for name, value in (
+        *(("epsilon", v) for v in (0.0, -1.0, np.nan, np.inf, "1", True, 1e-200, 5e-324, 1e200, 1.7e308, 2.0**41)),
+        *(("bound", v) for v in (0.0, -1.0, np.nan, np.inf, None, 1e-300, 1e300)),
+        *(("holdout", v) for v in (0, -1, 1.5, True, 2**51)),
+        *(("max_range", v) for v in (0, -1, 2.5, 2**40 + 1)),
+        *(("resolution", v) for v in (0.0, -1.0, np.nan, 11.0)),
+        *(("nonfinite", v) for v in ("drop", None)),
+        *(("threshold", v) for v in (b"3", NoisyMax)),
+    ):
+        with pytest.raises(ParameterError, match=rf"{name}.*expected"):
+            Adaptive(**{"epsilon": 1.0, "bound": 10.0, name: value})
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"epsilon": 1e6, "delta": 1e-9}, r"^epsilon = 1000000.0, delta = 1e-09: .* expected a smaller epsilon$"),
+        (
+            {"epsilon": 1e3, "sensitivity": 2.0**-10, "bound": None, "delta": 1e-9, "resolution": 2.0**-60},
+            r"^epsilon = .* expected a larger epsilon, or a coarser resolution= than 8.67",
+        ),
+        ({"epsilon": 1.0, "workload": "windows", "window": 50, "max_range": 9}, "^focus = 50: .* 9 .*the window is"),
+    ],
+)
+def test_errors_speak_of_what_was_given(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ParameterError, match=told):
+        fastdp.Adaptive(**{"bound": 100.0, "max_range": 100, **options})
+
+
+def test_a_fixed_threshold_above_the_bound_is_refused() -> None:
+    with pytest.raises(ParameterError, match=r"theta = 11\.0 \(the threshold\): expected at most the bound"):
+        Adaptive(1.0, 10.0, threshold=Fixed(11.0))
+
+
+@pytest.mark.parametrize(
+    ("holdout", "warm_up"), [(1, 0), (2, 0), (15, 0), (16, 2), (31, 2), (32, 4), *exhaustive((65_536, 8192))]
+)
+def test_a_share_of_the_hold_out_is_a_warm_up(holdout: int, warm_up: int) -> None:
+    publisher = Adaptive(1.0, 10.0, holdout, seed=1, threshold=NoisyMax())
+    assert publisher.holdout == holdout
+    assert publisher.composition.warm_up == warm_up
+    assert publisher.composition.task.holdout == holdout - warm_up
+    assert warm_up & (warm_up - 1) == 0
+    values = np.resize([0.5, 3.0], holdout + 100)
+    assert published_and_seen_again(publisher, values).size == 100
+    online = Adaptive(1.0, 10.0, holdout, seed=1, threshold=NoisyMax())
+    assert sum(online.publish(values[i : i + 1]).size for i in range(min(holdout, 40))) == 0
+
+
+def test_the_threshold_has_seven_to_seven_and_a_half_eighths() -> None:
+    shares = [Adaptive(1.0, 10.0, m, threshold=NoisyMax()).composition.task.holdout / m for m in range(1, 1100)]
+    assert set(shares[:15]) == {1.0}
+    assert min(shares[15:]) == 7 / 8
+    assert 0.9374 < max(shares[15:]) < 15 / 16
+
+
+def test_the_end_of_the_hold_out_is_released() -> None:
+    """Its noisy sums enter the first published value."""
+    values = np.repeat([2.0, 8.0, 0.0], [700, 64, 1])  # 64 is the greatest power of two up to 764 / 8
+    first = Adaptive(1e4, 10.0, 764, threshold=Fixed(10.0), seed=1).publish(values)
+    assert first == pytest.approx([8.0], abs=0.01)
+
+
+def test_the_usual_hold_out() -> None:
+    assert Adaptive(1.0, 10.0).holdout == 65_536
+    assert Adaptive(1.0, 10.0, threshold=Fixed(5.0)).holdout == 0
+    assert Adaptive(1.0, 10.0).max_range == 2**20
+
+
+@pytest.mark.parametrize("holdout", [0, 1, 16, 100])
+def test_a_fixed_threshold_with_and_without_a_hold_out(holdout: int) -> None:
+    publisher = Adaptive(1.0, 10.0, holdout, threshold=Fixed(5.0), seed=1)
+    assert published_and_seen_again(publisher, np.full(holdout + 300, 3.0)).size == 300
+    assert publisher.guarantee.epsilon == 1.0
+
+
+@pytest.mark.filterwarnings("ignore:threshold:fastdp.errors.AccuracyWarning")
+def test_short_and_long_ranges() -> None:
+    for max_range, closing in itertools.product((1, 2, 3, 4, 5, 127, 128, 2**40), ("spread", "spike", "none")):
+        publisher = Adaptive(1.0, 10.0, 64, max_range, closing, seed=1, threshold=NoisyMax())
+        published_and_seen_again(publisher, np.linspace(0.0, 9.0, 3000))
+        longest = max(max_range.bit_length() - 3, 0)
+        assert publisher._progress.smoother[b.EXPONENT] <= longest
+
+
+def test_little_and_much_budget() -> None:
+    for closing, epsilon in itertools.product(
+        ("spread", "spike", "none"), (2.0**-20, 2.0**-6, 2.0**10, 2.0**30, 2.0**40)
+    ):
+        values = np.tile([1.0, 2.0, 3.0, 6.0], 1000)
+        publisher = Adaptive(epsilon, 10.0, 0, 2**12, closing, threshold=Fixed(8.0), resolution=2.0**-8, seed=1)
+        out = published_and_seen_again(publisher, values)
+        if epsilon >= 2.0**30 and closing == "spike":
+            assert np.array_equal(out, values), "blocks of one value, and no noise"
+        if epsilon >= 2.0**30 and closing == "spread":
+            assert out[1:].sum() == pytest.approx(values[:-1].sum(), abs=16.0)
+
+
+@pytest.mark.filterwarnings("ignore:threshold:fastdp.errors.AccuracyWarning")
+def test_small_and_large_bounds() -> None:
+    for bound in (1e-250, 1e-30, 1.0, 1e30, 1e250):
+        values = np.linspace(0.0, 1.0, 3000) * bound
+        published_and_seen_again(Adaptive(1.0, bound, 300, 2**10, seed=1, threshold=NoisyMax()), values)
+        published_and_seen_again(Adaptive(1.0, bound, threshold=Fixed(bound), max_range=2**10, seed=1), values)
+    key = Key(bytes(32), simulated=True, binding=Binding.COMPOSITION)
+    unit = np.random.default_rng(1).random(3000)
+    for options in ({"holdout": 300}, {"threshold": Fixed(1.0)}):
+        expected = Adaptive(1.0, 1.0, max_range=2**10, key=key.again(), **options).publish(unit)
+        for scale in (2.0**-830, 2.0**-100, 2.0**100, 2.0**830):
+            scaled = options if "holdout" in options else {"threshold": Fixed(scale)}
+            publisher = Adaptive(1.0, scale, max_range=2**10, key=key.again(), **scaled)
+            # Of one key, whose noise is in grid steps: the unit does not matter, to the last bit.
+            assert np.array_equal(publisher.publish(unit * scale), expected * scale)
+
+
+def test_values_outside_are_clipped() -> None:
+    wild = np.tile([-1e300, 1e300, 5.0, -0.0], 500)
+    options: dict[str, Any] = {"threshold": Fixed(8.0), "max_range": 2**10, "seed": 1}
+    tame = np.tile([0.0, 8.0, 5.0, 0.0], 500)
+    assert np.array_equal(Adaptive(1.0, 10.0, **options).publish(wild), Adaptive(1.0, 10.0, **options).publish(tame))
+
+
+def test_streams_of_nothing_and_of_one_value() -> None:
+    publisher = Adaptive(1.0, 10.0, threshold=Fixed(8.0), seed=1)
+    assert publisher.publish([]).size == 0
+    assert publisher.n_seen == 0
+    # Half the threshold, until something was released.
+    assert publisher.publish([3.0]).tolist() == [4.0]
+    for n in (0, 1):
+        fresh = Adaptive(1.0, 10.0, threshold=Fixed(8.0), seed=1)
+        if not n:
+            with pytest.raises(DataError):
+                fresh.release([])
+            continue
+        release = fresh.release(np.full(n, 3.0))
+        assert release.values.tolist() == [4.0]
+        assert release.revised.tolist() == [4.0]
+        assert release.range_sum(0, 1, revised=True).tolist() == [4.0]
+        assert release.revision.means.size == 0
+        assert release.revision.edges.tolist() == [0]
+    held = Adaptive(1.0, 10.0, 100, seed=1, threshold=NoisyMax())
+    assert held.publish([]).size == held.publish([1.0]).size == 0
+
+
+def test_ranges_are_checked_looking_back_too() -> None:
+    release = Adaptive(1.0, 10.0, 16, seed=1, threshold=NoisyMax()).release(np.ones(116))
+    for start, stop in ((-1, 5), (5, 4), (0, 101)):
+        with pytest.raises(ParameterError, match="expected 0 <= start <= stop <= 100"):
+            release.range_sum(start, stop, revised=True)
+
+
+def test_out_is_checked_before_anything_happens() -> None:
+    publisher = Adaptive(1.0, 10.0, 16, seed=1, threshold=NoisyMax())
+    for out in (np.empty(3), np.empty(100, np.float32), np.empty((100, 1))):
+        with pytest.raises(ParameterError, match="out: expected"):
+            publisher.publish(np.ones(100), out=out)
+        assert publisher.n_seen == 0
+    out = np.full(100, 7.0)
+    assert publisher.publish(np.ones(100), out=out).size == 84
+    assert (out[84:] == 7.0).all()
+
+
+@pytest.mark.parametrize(("max_range", "expected"), [(1, 2.0), (2, 2.0), (3, 2.0), (4, 3.0), (5, 4.0), (6, 5.0)])
+def test_the_noise_of_short_ranges_is_that_of_one_block(max_range: int, expected: float) -> None:
+    """K = 3 (max(1, r / 3) / length - 1 / 3): the first blocks hold one value, and no range holds less."""
+    perturber = Blocks()
+    plan = perturber.plan(1.0, max_range)
+    assert plan.first == 0
+    assert perturber.noise_constant(plan, max_range) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_kernels_public_numbers() -> None:
+    """Variance of a sum's noise, in squared thresholds; the first block is a 64th of the longest range at most."""
+    for epsilon, max_range in itertools.product((1e-6, 0.01, 1.0, 100.0), (1, 2, 63, 64, 127, 128, 1000, 2**20)):
+        shape = Blocks().shape(epsilon, max_range, 0)
+        assert shape[b.NOISE] == pytest.approx(2.0 / epsilon**2, rel=1e-12)
+        longest = 2.0 ** shape[b.FIRST]
+        assert longest <= max(1.0, max_range / 64.0)
+        if epsilon < 1e-3:
+            assert 2.0 * longest > max_range / 64.0, "as long as it may be where noise is all that counts"
+        assert 2.0 ** shape[b.MOST] <= max(1.0, max_range / 4.0) < 2.0 ** (shape[b.MOST] + 1) + 1.0

@@ -1,0 +1,217 @@
+"""Counts of events without a bound: against the oracle, how values are rounded, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastdp
+from fastdp.errors import DataError, ParameterError
+from fastdp.integer_grid import MAX_STEPS, make_event_grid
+from fastdp.streams import adaptive_blocks
+from fastdp_kernels import block_lengths as b
+from fastdp_kernels import event_lengths
+from tests.noise_values import chain_noise
+from tests.oracles import adaptive
+
+
+def counts(n: int) -> np.ndarray:
+    """Days of 48 values, and weeks that differ."""
+    generator = np.random.default_rng(3)
+    t = np.arange(n)
+    return generator.poisson(20 + 15 * np.sin(t * 2 * np.pi / 48) + 5 * (t // 336 % 2)).astype(float)
+
+
+def make(epsilon: float = 1.0, sensitivity: float = 1.0, **options: Any) -> fastdp.Adaptive:
+    return fastdp.Adaptive(epsilon, sensitivity=sensitivity, **{"max_range": 4096, "seed": 1, **options})
+
+
+def learner_of(publisher: fastdp.Adaptive) -> adaptive.Learner:
+    shape = publisher._pipeline.shape
+    public = adaptive.Public(
+        noise=2.0 / publisher.epsilon**2,
+        max_range=publisher.max_range,
+        prior_white=1.0,
+        prior_drift=0.0,
+        least=0,
+        most=int(shape[b.MOST]),
+        first=0,
+        limit=0,
+        spreads=publisher.composition.perturber.closing == "spread",
+        constants=b,
+        events=event_lengths,
+    )
+    return adaptive.Learner(public, 0.0, adaptive_blocks.FIRST_EVENTS * (1.0 + public.noise), 0)
+
+
+def in_steps(values: np.ndarray, resolution: float, limit: int) -> list[int]:
+    """Halves up, saturated."""
+    exact = [math.floor(Fraction(value) / Fraction(resolution) + Fraction(1, 2)) for value in values.tolist()]
+    return [min(max(step, -limit), limit) for step in exact]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "sensitivity", "closing"),
+    [(0.05, 1.0, "spread"), (0.5, 0.3, "spread"), (3.0, 1.0, "spread"), (0.5, 1.0, "spike"), (0.5, 2.5, "none")],
+)
+def test_release_equals_the_oracle(epsilon: float, sensitivity: float, closing: str) -> None:
+    values = counts(700) - 12.3
+    publisher = make(epsilon, sensitivity, closing=closing)
+    release = publisher.release(values)
+    grid = publisher.composition.grid
+    steps = math.ceil(Fraction(sensitivity) / Fraction(grid.resolution))
+    learner = learner_of(publisher)
+    noise = chain_noise(publisher._key, steps, epsilon)
+    adaptive.release(in_steps(values, grid.resolution, grid.bound_steps), noise, steps, learner)
+    theta = steps * grid.resolution
+    assert release.threshold == theta
+    assert release.revision.exponents.tolist() == [block.exponent for block in learner.blocks]
+    assert min(release.revision.exponents) == 0
+    expected = adaptive.published(learner, values.size, spikes=closing == "spike")
+    np.testing.assert_allclose(release.values, expected * theta, rtol=1e-7, atol=1e-7)
+    levels = adaptive.levels_given_all(learner)
+    means = adaptive.kept_means(learner, adaptive.block_means(learner, levels))
+    # No stream has seen six such periods: without a pattern.
+    release = release.with_season(2.0**40)
+    np.testing.assert_allclose(release.revision.means, means * theta, rtol=1e-5, atol=1e-5)
+    assert release.offset == 0
+
+
+def test_a_single_count_is_published_with_its_own_noise_at_once() -> None:
+    values = counts(400)
+    publisher = make(50.0)
+    release = publisher.release(values)
+    assert not release.revision.exponents.any()
+    np.testing.assert_allclose(release.values, release.revision.totals * release.threshold)
+    assert np.abs(release.values - values).max() < 0.5
+
+
+@given(
+    value=st.floats(-1e9, 1e9),
+    moved=st.floats(-1.0, 1.0),
+    sensitivity=st.sampled_from([1.0, 0.1, 3.0]),
+    power=st.integers(0, 12),
+)
+def test_an_event_moves_a_rounded_value_by_at_most_the_sensitivity(
+    value: float, moved: float, sensitivity: float, power: int
+) -> None:
+    resolution = 2.0 ** (math.frexp(sensitivity)[1] - 1 - power)
+    grid = make_event_grid(sensitivity, resolution, 1.0, 16)
+    other = value + moved * sensitivity
+    far = Fraction(other) - Fraction(value)
+    if abs(far) > Fraction(sensitivity):
+        other = value
+    pair = np.array([value, other])
+    sums = [steps_of(grid, pair[k : k + 1]) for k in range(2)]
+    assert sums == in_steps(pair, resolution, grid.bound_steps)
+    assert abs(sums[0] - sums[1]) <= grid.snap(0.0)
+
+
+@pytest.mark.parametrize(
+    "value", [0.5, -0.5, 1.5, -1.5, 2.5, 0.49999999999999994, -0.5000000000000001, 2.0**40 + 0.5]
+)
+def test_halves_are_rounded_up(value: float) -> None:
+    """With ties to even 0.5 and 1.5 would be two steps apart."""
+    grid = make_event_grid(1.0, 1.0, 1.0, 16)
+    assert [steps_of(grid, np.array([value]))] == in_steps(np.array([value]), 1.0, grid.bound_steps)
+
+
+def steps_of(grid: Any, values: np.ndarray) -> int:
+    """The open sum of a publisher's pass, without noise in it."""
+    from fastdp_kernels import adaptive_pass
+    from tests.kernels.adaptive_runs import sum_adaptive
+
+    shape, memory = np.zeros(b.SHAPE), np.zeros(b.MEMORY)
+    memory[b.EXPONENT] = 10.0
+    counters = np.zeros(4, np.int64)
+    places = {"counters": counters, "memory": memory, "blocks": np.empty((1, adaptive_pass.COLUMNS))}
+    public = 1.0 / grid.resolution, -float(grid.bound_steps), 1.0, shape, np.ones(5)
+    assert sum_adaptive(values, *public, noise=np.empty(0, np.int64), **places) == values.size
+    return int(counters[1])
+
+
+def test_values_saturate_at_a_public_magnitude() -> None:
+    publisher = make(1.0, resolution=1.0)
+    limit = publisher.composition.grid.bound
+    assert 2.0**48 <= limit <= MAX_STEPS
+    far = make(1.0, resolution=1.0).publish([1e300, -1e300, limit, -limit, 0.0])
+    near = make(1.0, resolution=1.0).publish([limit, -limit, limit, -limit, 0.0])
+    assert np.array_equal(far, near)
+
+
+def test_any_chunking_and_a_saved_state_give_the_same_output() -> None:
+    values = counts(900)
+    whole = make(0.2).publish(values)
+    publisher, parts = make(0.2), []
+    for part in np.split(values, [1, 2, 77, 500]):
+        parts.append(publisher.publish(part))
+        publisher = fastdp.Adaptive.from_bytes(publisher.to_bytes())
+    assert np.array_equal(np.concatenate(parts), whole)
+    released = fastdp.release(values, 0.2, sensitivity=1, seed=1, max_range=4096)
+    assert np.array_equal(released.values, whole)
+    assert len(released) == values.size
+
+
+@pytest.mark.parametrize("length", [1, 10, 37, 1000])
+@pytest.mark.parametrize("exponent", range(7))
+def test_noise_of_counts_is_that_of_whole_positions(length: int, exponent: int) -> None:
+    block = 2**exponent
+    if length % block and block % length:
+        return
+    found = event_lengths.noise_of_count(float(length), float(block))
+    assert found == pytest.approx(adaptive.noise_of_count(length, block), rel=1e-12)
+
+
+def test_the_guarantee_names_the_event() -> None:
+    said = make(0.5, 2.0).guarantee
+    assert (said.epsilon, said.delta, said.arithmetic) == (0.5, 0.0, "exact")
+    assert said.unit == "one event"
+    assert said.adjacency == "add or remove one event (moves one value by at most 2)"
+    several = make(0.5, 2.0, contributions=3).guarantee
+    assert several.epsilon == 0.5
+    assert several.unit == "any 3 events"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"bound": 3.0}, "expected one of them, because a value that an event moves"),
+        ({"holdout": 5}, "holdout = 5: expected None with a sensitivity"),
+        ({"threshold": 3.0}, "expected None with a sensitivity, because nothing is clipped"),
+        ({"sensitivity": 0.0}, "sensitivity = 0.0: expected a number above 0"),
+        ({"sensitivity": None}, "bound = None: expected a number, the public upper bound of a value"),
+        ({"resolution": 0.3}, "resolution = 0.3: expected a power of two"),
+        ({"resolution": 2.0}, "resolution = 2.0: expected a power of two up to the sensitivity"),
+        ({"epsilon": 1e-18}, "no grid fits"),
+        ({"contributions": 0}, "contributions = 0: expected a whole number"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ParameterError) as error:
+        make(**options)
+    assert said in str(error.value)
+
+
+def test_other_perturbers_have_a_threshold() -> None:
+    with pytest.raises(ParameterError, match=r"expected None, or fastdp\.perturbers\.Blocks"):
+        fastdp.StreamPublisher(
+            threshold=1.0, perturber=fastdp.perturbers.Flat(), epsilon=1.0, sensitivity=1.0, seed=1
+        )
+    with pytest.raises(ParameterError, match="expected an option of method = 'tops'"):
+        fastdp.release([1.0] * 9, 1.0, sensitivity=1.0, method="tops", seed=1)
+
+
+def test_values_that_are_not_finite_are_refused_or_count_as_0() -> None:
+    publisher = make()
+    with pytest.raises(DataError, match="nonfinite='zero'"):
+        publisher.publish([1.0, math.nan])
+    assert publisher.n_seen == 0
+    zero = make(nonfinite="zero").publish([1.0, math.nan, -math.inf])
+    # The rule for such values is a parameter, so the noise is that of another composition.
+    assert np.array_equal(zero, make(nonfinite="zero").publish([1.0, 0.0, 0.0]))

@@ -1,0 +1,532 @@
+"""Fleets: every stream is, bit for bit, what a publisher of its own publishes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import fastdp
+from fastdp.counters import BinaryTree, RunningCounts
+from fastdp.errors import BudgetError, DataError, ParameterError, StateError
+from fastdp.noise import prefix
+from fastdp.perturbers import Blocks, Flat
+from fastdp.state import single_caller
+from fastdp.state.machine import Machine, Transition
+from fastdp.streams.adaptive_rows import AdaptiveRows
+from fastdp.streams.fleet import Fleet
+from fastdp.streams.fleet_ids import Places
+from fastdp.streams.machine_rows import MachineRows
+from fastdp_kernels import block_lengths as b
+
+SECRET = fastdp.Key.from_seed("fleet")
+
+
+def adaptive(closing: Any = "spread", **others: Any) -> fastdp.StreamPublisher:
+    return fastdp.Adaptive(epsilon=2.0, bound=100.0, threshold=20.0, max_range=256, closing=closing, **others)
+
+
+def template(kind: str, key: fastdp.Key | None = None) -> Any:
+    """A publisher of each kind of fleet."""
+    if kind in ("spread", "spike"):
+        return adaptive(kind, key=key)
+    if kind == "events":
+        return fastdp.Adaptive(epsilon=2.0, sensitivity=1.0, max_range=256, key=key)
+    if kind == "windows":
+        return adaptive("spread", contributions=3, key=key)
+    if kind == "season":
+        return adaptive("spread", season=6.0, key=key)
+    if kind == "holdout":
+        return fastdp.Adaptive(epsilon=2.0, bound=100.0, holdout=20, max_range=64, key=key)
+    if kind == "tops":
+        return fastdp.ToPS(epsilon=2.0, bound=100.0, holdout=16, max_range=64, prune=1, key=key)
+    if kind == "flat":
+        return fastdp.StreamPublisher(
+            threshold=20.0, perturber=Flat(), epsilon=2.0, bound=100.0, max_range=64, key=key
+        )
+    return RunningCounts(BinaryTree(64), 2.0, key=key)
+
+
+def alone(kind: str, stream: Any, values: NDArray[np.float64], secret: fastdp.Key = SECRET) -> NDArray[np.float64]:
+    """What one publisher publishes."""
+    one = template(kind, secret.of_stream(stream))
+    if isinstance(one, RunningCounts):
+        return np.array([one.step([int(value)])[0] for value in values], np.float64)
+    return np.asarray(one.publish(values))
+
+
+def values_for(kind: str, count: int, seed: int = 0) -> NDArray[np.float64]:
+    values = np.random.default_rng(seed).exponential(8.0, count)
+    return np.floor(values) if kind == "counts" else values
+
+
+@pytest.mark.parametrize("stream", [0, 17, "meter 17"])
+@pytest.mark.parametrize("fleet_first", [True, False])
+def test_a_ledger_takes_the_noise_of_a_fleet_and_of_its_streams_once(
+    stream: Any, fleet_first: bool, tmp_path: Path
+) -> None:
+    secret = fastdp.Key.from_bytes(bytes(range(32)))
+    ledger = fastdp.Ledger(tmp_path / "budget")
+
+    def fleet(key: fastdp.Key = secret) -> Fleet:
+        return Fleet(adaptive(), key=key)
+
+    def one() -> Any:
+        return adaptive(key=secret.of_stream(stream))
+
+    one().save(tmp_path / "one")
+    first, others = (fleet, [one]) if fleet_first else (one, [])
+    ledger.spend(first(), stream="first")
+    # The other, its copy from a file or bytes, and a part of the fleet.
+    others += [fleet, lambda: fleet().split(2)[1], lambda: Fleet.from_bytes(fleet().to_bytes())]
+    others += [lambda: fastdp.Adaptive.load(tmp_path / "one")]
+    for other in others:
+        with pytest.raises(BudgetError, match="the same secret and composition were used by entry 1"):
+            ledger.spend(other(), stream="second")
+    assert len(ledger.entries()) == 1
+    # Noise of its own: the key itself, another secret, mechanism, or stream of another secret.
+    for separate in (
+        adaptive(key=secret),
+        Fleet(adaptive("spike"), key=secret),
+        fleet(secret.of_stream("fleet")),
+        fleet(fastdp.Key.from_bytes(bytes(32))),
+        adaptive(key=fastdp.Key.from_bytes(bytes([1] * 32)).of_stream(stream)),
+    ):
+        ledger.spend(separate, stream="second")
+    assert Fleet(adaptive(), seed=1).noise_fingerprint is None
+
+
+def test_a_loaded_stream_has_its_fingerprint(tmp_path: Path) -> None:
+    for number, stream in enumerate((3, "meter 17")):
+        publisher = adaptive(key=fastdp.Key.from_bytes(bytes(32)).of_stream(stream))
+        publisher.save(tmp_path / str(number))
+        assert fastdp.Adaptive.load(tmp_path / str(number)).noise_fingerprint == publisher.noise_fingerprint
+
+
+KINDS = ["spread", "season", "spike", "events", "windows", "holdout", "tops", "flat", "counts"]
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("texts", [False, True])
+def test_every_stream_is_what_a_publisher_of_its_own_publishes(kind: str, texts: bool) -> None:
+    rng = np.random.default_rng(5)
+    numbers = rng.integers(0, 6, 400)
+    ids: Any = [f"meter-{k}" for k in numbers] if texts else numbers
+    values = values_for(kind, 400)
+    fleet = Fleet(template(kind), key=SECRET)
+    found: list[Any] = []
+    out: list[float] = []
+    for begin in range(0, 400, 57):
+        part, published = fleet.publish(ids[begin : begin + 57], values[begin : begin + 57])
+        found += list(part)
+        out += published.tolist()
+    for stream in set(found):
+        mine = [value for each, value in zip(found, out, strict=True) if each == stream]
+        place = [k for k, each in enumerate(ids) if each == stream]
+        name = stream if texts else int(stream)
+        assert mine == alone(kind, name, values[place]).tolist()
+    assert isinstance(
+        fleet._streams.rows, AdaptiveRows if kind in ("spread", "spike", "events", "windows") else MachineRows
+    )
+
+
+STREAMS = st.lists(st.integers(0, 9), min_size=1, max_size=40)
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), STREAMS),
+        st.tuples(st.just("restart"), st.booleans()),
+        st.tuples(st.just("apart"), st.tuples(st.integers(1, 4), STREAMS)),
+        st.tuples(st.just("forget"), st.sets(st.integers(0, 9), min_size=1)),
+        st.tuples(st.just("threads"), st.integers(1, 3)),
+    ),
+    max_size=12,
+)
+
+
+@given(ACTIONS, st.sampled_from(["spread", "spike", "windows", "counts"]), st.booleans(), st.integers(0, 2**20))
+@settings(deadline=None, max_examples=60)
+def test_restarts_parts_and_threads_change_nothing(actions: Any, kind: str, texts: bool, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    fleet = Fleet(template(kind), key=SECRET)
+    name = (lambda k: f"s{k}") if texts else int
+    lives: dict[Any, int] = {}
+    publishers: dict[Any, Any] = {}
+
+    def publish(into: Fleet, ids: list[Any]) -> None:
+        values = np.floor(rng.exponential(8.0, len(ids)))
+        for each, value, published in zip(ids, values, into.publish(ids, values)[1], strict=True):
+            if each not in publishers:
+                publishers[each] = one(kind, each, lives.get(each, 0))
+            assert following(publishers[each], value) == published
+
+    # Threads where a call has two values.
+    with mock.patch("fastdp.streams.adaptive_rows.MIN_PER_THREAD", 1):
+        for action, what in actions:
+            if action == "publish":
+                publish(fleet, [name(k) for k in what])
+            elif action == "restart":
+                seal = b"k" * 32 if what else None
+                fleet = Fleet.from_bytes(fleet.to_bytes(seal), seal, threads=fleet.threads)
+            elif action == "apart":
+                n, ids = what[0], [name(k) for k in what[1]]
+                # Each part goes on as bytes, on a machine of its own.
+                parts = [Fleet.from_bytes(part.to_bytes()) for part in fleet.split(n)]
+                for owner, part in enumerate(parts):
+                    publish(part, [each for each, k in zip(ids, Fleet.part_of(ids, n), strict=True) if k == owner])
+                fleet = Fleet.merge(parts[::-1])
+            elif action == "forget":
+                gone = [name(k) for k in what if name(k) in publishers]
+                fleet.forget(gone)
+                for each in gone:
+                    del publishers[each]
+                    lives[each] = lives.get(each, 0) + 1
+            elif action == "threads":
+                fleet.threads = what
+    assert sorted(map(str, fleet.ids)) == sorted(map(str, publishers))
+
+
+def one(kind: str, stream: Any, life: int) -> Any:
+    """The publisher of a stream in one of its lives."""
+    fresh = template(kind, SECRET.of_stream(stream))
+    return fresh._of(fresh._machine, fresh._key.within("life", life)) if life else fresh
+
+
+def following(publisher: Any, value: float) -> float:
+    """What it publishes for its next value."""
+    if isinstance(publisher, RunningCounts):
+        return float(publisher.step([int(value)])[0])
+    return float(publisher.publish([value])[0])
+
+
+def test_what_is_shown_of_a_fleet_is_its_guarantee() -> None:
+    shown = repr(fastdp.Fleet(fastdp.Adaptive(epsilon=0.5, bound=100.0, threshold=20.0)))
+    assert shown.startswith("Fleet of 0 streams: epsilon = 0.5 for one value of the stream (replace one value)")
+    assert "\n" not in shown
+
+
+def test_threads_give_the_same_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastdp.streams.adaptive_rows.MIN_PER_THREAD", 10)
+    ids = np.random.default_rng(1).integers(0, 50, 3000)
+    values = values_for("spread", 3000)
+    single, several = Fleet(adaptive(), key=SECRET), Fleet(adaptive(), key=SECRET, threads=3)
+    np.testing.assert_array_equal(single.publish(ids, values)[1], several.publish(ids, values)[1])
+
+
+def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = values_for("spread", 300)
+    expected = alone("spread", 3, values)
+    fleet = Fleet(adaptive(), key=SECRET)
+    rows = fleet._streams.rows
+    law, settle, calls = rows._pipeline.laws[rows._steps], prefix.settle, []
+
+    def counted(_: Any, key: Any, chain: Any, index: int, total: int) -> int:
+        calls.append(index)
+        return settle(law, key, chain, index, total)
+
+    monkeypatch.setattr(prefix, "settle", counted)
+    # Constants that are no numbers leave every draw doubtful.
+    rows._pipeline.laws[rows._steps] = replace(law, offset_pair=(math.nan, math.nan))
+    np.testing.assert_array_equal(fleet.publish(np.full(300, 3), values)[1], expected)
+    assert calls == list(range(len(calls)))
+    assert calls
+
+
+def test_parts_refuse_each_others_ids() -> None:
+    fleet = Fleet(adaptive(), key=SECRET)
+    fleet.publish([1, 2, 3, 4], [1.0, 2.0, 3.0, 4.0])
+    parts = fleet.split(2)
+    owners = Fleet.part_of([1, 2, 3, 4], 2)
+    strange = next(k for k, owner in zip([1, 2, 3, 4], owners, strict=True) if owner == 1)
+    with pytest.raises(DataError, match=r"ids\[0\]: belongs to part 1 .*expected ids of part 0 of 2"):
+        parts[0].publish([strange], [1.0])
+    with pytest.raises(StateError, match="was split"):
+        fleet.publish([1], [1.0])
+    with pytest.raises(StateError, match="merge its parts first"):
+        parts[0].split(2)
+    with pytest.raises(ParameterError, match="expected all parts of one fleet"):
+        Fleet.merge(parts[:1])
+    for other in (Fleet(adaptive(), seed=9), Fleet(adaptive("spike"), key=SECRET)):
+        with pytest.raises(ParameterError, match="one mechanism and one secret"):
+            Fleet.merge([parts[0], other.split(2)[1]])
+    assert len(Fleet.merge(parts)) == 4
+
+
+def test_a_stream_that_comes_again_has_noise_of_its_own() -> None:
+    fleet = Fleet(adaptive(), key=SECRET)
+    values = np.full(200, 5.0)
+    first = fleet.publish(np.full(200, 3), values)[1]
+    fleet.forget([3])
+    assert len(fleet) == 0
+    second = Fleet.from_bytes(fleet.to_bytes()).publish(np.full(200, 3), values)[1]
+    assert not np.array_equal(first, second)
+
+
+def test_ids_are_in_the_order_in_which_they_began() -> None:
+    fleet, ids = Fleet(adaptive(), key=SECRET), np.random.default_rng(3).integers(0, 300, 900)
+    fleet.publish(ids, np.ones(900))
+    assert fleet.ids.tolist() == list(dict.fromkeys(ids.tolist()))
+
+
+def test_every_life_of_an_id_has_noise_of_its_own() -> None:
+    """However often it was forgotten, and whether the whole fleet or a part forgot it."""
+    mine = int(np.argmax(Fleet.part_of(np.arange(9), 2)))
+
+    def live(fleet: Fleet) -> list[float]:
+        published = fleet.publish(np.full(200, mine), np.full(200, 5.0))[1].tolist()
+        fleet.forget([mine])
+        return published
+
+    fleet = Fleet(adaptive(), key=SECRET)
+    lives = [live(fleet)]
+    parts = fleet.split(2)
+    lives.append(live(parts[1]))
+    fleet = Fleet.merge(parts)
+    lives += [live(fleet) for _ in range(2)]
+    assert len(set(map(tuple, lives))) == 4
+
+
+def test_streams_that_begin_in_a_part_stay_theirs_behind_a_merge() -> None:
+    """A part grows by more rows than it needs."""
+    whole, fleet = (Fleet(adaptive(), key=SECRET) for _ in range(2))
+    values = values_for("spread", 40)
+    for each in (whole, fleet):
+        each.publish(np.arange(40), values)
+    parts = fleet.split(2)
+    for new in (40, 41, 42, 43):
+        parts[int(Fleet.part_of([new], 2)[0])].publish([new], [3.0])
+    whole.publish([40, 41, 42, 43], [3.0] * 4)
+    fleet = Fleet.merge(parts)
+    ids = np.repeat(np.arange(44), 5)
+    assert fleet.publish(ids, np.full(220, 7.0))[1].tolist() == whole.publish(ids, np.full(220, 7.0))[1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("ids", "values", "message"),
+    [
+        ([1, 2], [1.0], "ids has 2 entries: expected 1"),
+        ([-1], [1.0], r"ids\[0\]: expected whole numbers of at least 0"),
+        ([2**32], [1.0], r"ids\[0\]: expected whole numbers"),
+        ([0.5], [1.0], "ids holds float64: expected whole numbers, or texts"),
+        ([1, 2], [1.0, float("nan")], r"values\[1\]: .*expected finite values"),
+        (["a", 1], [1.0, 2.0], "ids"),
+        (["a"], [1.0], "ids holds texts: expected whole numbers"),
+        ([[1]], [1.0], "expected one row"),
+    ],
+)
+def test_errors_consume_nothing(ids: Any, values: Any, message: str) -> None:
+    fleet, twin = Fleet(adaptive(), key=SECRET), Fleet(adaptive(), key=SECRET)
+    for each in (fleet, twin):
+        each.publish([1, 2], [3.0, 4.0])
+    with pytest.raises(DataError, match=message):
+        fleet.publish(ids, values)
+    assert list(fleet.ids) == [1, 2]
+    many = values_for("spread", 300)
+    np.testing.assert_array_equal(fleet.publish(np.full(300, 1), many)[1], twin.publish(np.full(300, 1), many)[1])
+
+
+def test_an_interrupted_call_leaves_a_fleet_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(adaptive(), key=SECRET)
+    fleet.publish([1], [1.0])
+
+    def stopped(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AdaptiveRows, "_pass", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        fleet.publish([1], [1.0])
+    monkeypatch.undo()
+    with pytest.raises(StateError, match="interrupted"):
+        fleet.publish([1], [1.0])
+
+
+@pytest.mark.parametrize("kind", ["spread", "counts"])
+def test_damaged_bytes_are_refused(kind: str) -> None:
+    fleet = Fleet(template(kind), key=SECRET)
+    fleet.publish([1, 2, 1], values_for(kind, 3))
+    state = fleet.to_bytes(b"k" * 32)
+    for place in range(40, len(state), max(1, len(state) // 50)):
+        damaged = bytearray(state)
+        damaged[place] ^= 1
+        with pytest.raises(StateError):
+            Fleet.from_bytes(bytes(damaged), b"k" * 32)
+    for length in range(0, len(state), max(1, len(state) // 50)):
+        with pytest.raises(StateError):
+            Fleet.from_bytes(state[:length], b"k" * 32)
+    with pytest.raises(StateError, match="no fleet"):
+        Fleet.from_bytes(adaptive(seed=1).to_bytes())
+
+
+def test_states_that_kernels_could_not_follow_are_refused() -> None:
+    fleet = Fleet(adaptive(), key=SECRET)
+    fleet.publish(np.full(300, 1), values_for("spread", 300))
+    fleet._streams.rows._singles[0, b.EXPONENT - b.POSITION] = 50.0
+    with pytest.raises(StateError, match="position out of range"):
+        Fleet.from_bytes(fleet.to_bytes())
+
+
+def test_the_parameters_of_a_fleet() -> None:
+    used = adaptive(seed=1)
+    used.publish([1.0])
+    with pytest.raises(ParameterError, match="before its first value"):
+        Fleet(used)
+    wrong: Any = 3
+    with pytest.raises(ParameterError, match="expected a publisher"):
+        Fleet(wrong)
+    with pytest.raises(ParameterError, match="without a stream number"):
+        Fleet(adaptive(), key=SECRET.of_stream(3))
+    fleet = Fleet(adaptive().machine, key=SECRET)
+    assert fleet.guarantee.epsilon == 2.0
+    assert "parallel" in fleet.guarantee.derivation[-1]
+    assert isinstance(fleet.machine.composition.perturber, Blocks)  # type: ignore[attr-defined]
+    fleet.publish([1], [1.0])
+    assert fleet.nbytes < 256
+
+
+def test_ids_keep_their_kind_and_their_zero_characters() -> None:
+    fleet = Fleet(adaptive(), key=SECRET)
+    with pytest.raises(DataError, match=r"ids\[1\] is no text"):
+        fleet.publish(["a", 1], [1.0, 2.0])
+    with pytest.raises(DataError, match=r"ids\[1\]: expected a text that UTF-8 can encode"):
+        fleet.publish(["a", "\ud800"], [1.0, 2.0])
+    kept = type("Text", (str,), {})("a\0")
+    assert fleet.publish([kept, "a"], [1.0, 2.0])[0] == ["a\0", "a"]
+    assert len(fleet) == 2
+    assert len(fleet.publish(np.array([], np.str_), [])[1]) == 0
+    with pytest.raises(DataError, match="expected one row"):
+        Fleet.part_of(5, 2)
+
+
+@pytest.mark.parametrize(("first", "second"), [(4, 5), ("a", "b")])
+def test_an_error_of_one_stream_begins_no_other(first: Any, second: Any) -> None:
+    fleet = Fleet(template("counts"), key=SECRET)
+    fleet.publish([first], [1.0])
+    with pytest.raises(DataError, match=r"whole number.*within the stream of ids\[1\]"):
+        fleet.publish([first, second], [1.0, 1.5])
+    assert list(fleet.ids) == [first]
+    assert fleet.publish([first], [1.0])[1].tolist() == alone("counts", first, np.array([1.0, 1.0]))[1:].tolist()
+
+
+@dataclass(frozen=True)
+class Seen:
+    n_seen: int
+
+
+@dataclass(frozen=True)
+class Own(Machine[Seen]):
+    """A mechanism of the user's; its errors are no DataError."""
+
+    SPLITS: ClassVar[bool] = True
+
+    def start(self, key: fastdp.Key) -> Seen:
+        del key
+        return Seen(0)
+
+    def step(self, state: Seen, batch: Any, key: fastdp.Key) -> Transition[Seen]:
+        del key
+        if (batch.values < 0).any():
+            raise OverflowError
+        return Transition(Seen(state.n_seen + batch.values.size), lambda: batch.values)
+
+
+def test_a_mechanism_of_your_own() -> None:
+    fleet = Fleet(Own(), key=SECRET)
+    fleet.publish([1, 2, 3], [1.0, 2.0, 3.0])
+    with pytest.raises(OverflowError):
+        fleet.publish([1, 2], [1.0, -2.0])
+    parts = fleet.split(2)
+    whole = Fleet.from_bytes(Fleet.merge(parts).to_bytes(), machine=Own)
+    assert [state.n_seen for state in whole._streams.rows._states] == [1, 1, 1]
+
+
+def test_parts_with_ids_of_two_kinds_are_no_fleet() -> None:
+    parts = Fleet(adaptive(), key=SECRET).split(2)
+    number = next(k for k in range(10) if Fleet.part_of([k], 2)[0] == 0)
+    text = next(f"{k}" for k in range(10) if Fleet.part_of([f"{k}"], 2)[0] == 1)
+    parts[0].publish([number], [1.0])
+    parts[1].publish([text], [1.0])
+    with pytest.raises(ParameterError, match="ids of one kind"):
+        Fleet.merge(parts)
+    parts[0].publish([number], [1.0])
+
+
+def test_a_forked_process_cannot_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = Fleet(adaptive(), key=SECRET).split(2)
+    monkeypatch.setattr(single_caller, "getpid", lambda: -1)
+    with pytest.raises(StateError, match="forked"):
+        Fleet.merge(parts)
+
+
+def test_a_forgotten_id_among_new_ones_keeps_their_noise() -> None:
+    fleet = Fleet(adaptive(), key=SECRET)
+    fleet.publish([3], [1.0])
+    fleet.forget([3])
+    ids, values = np.repeat([5, 3, 4], 100), values_for("spread", 300)
+    out = fleet.publish(ids, values)[1]
+    assert list(fleet.ids) == [5, 4, 3]
+    for stream, life in ((5, 0), (3, 1), (4, 0)):
+        mine = ids == stream
+        np.testing.assert_array_equal(out[mine], one("spread", stream, life).publish(values[mine]))
+
+
+@pytest.mark.parametrize("scales", [-1, b.SCALES + 1])
+def test_scales_out_of_range_are_refused(scales: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(adaptive(), key=SECRET)
+    fleet.publish([1], [1.0])
+    described, arrays = fleet._streams.rows.pack()
+    wide = np.zeros((1, b.POSITION // b.SCALES, max(0, scales)))
+    monkeypatch.setattr(fleet._streams.rows, "pack", lambda: (described | {"scales": scales}, [*arrays[:3], wide]))
+    with pytest.raises(StateError, match="scales out of range"):
+        Fleet.from_bytes(fleet.to_bytes())
+
+
+@pytest.mark.parametrize("wrong", [{"fleet": 2}, {"part": [0, 0]}, {"part": [1, 2]}, {"binding": 2}, {"rule": 2}])
+def test_content_that_no_fleet_has_is_refused(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(template("tops"), key=SECRET)
+    fleet.publish(["a", "b", "c", "d"], [1.0, 2.0, 3.0, 4.0])
+    content, data = fleet._streams.pack()
+    monkeypatch.setattr(fleet._streams, "pack", lambda: (content | wrong, data))
+    with pytest.raises(StateError):
+        Fleet.from_bytes(fleet.to_bytes())
+
+
+def test_many_ids_of_a_call_are_found_in_any_order() -> None:
+    rng = np.random.default_rng(3)
+    places, given = Places(), rng.permutation(5000)[:4000].astype(np.int64)
+    for begin in range(0, 4000, 800):
+        # Runs between ids that are there already.
+        places.add(given[begin : begin + 800])
+    asked = rng.integers(0, 5000, 3000)
+    rows = {int(each): row for row, each in enumerate(given)}
+    wanted = [rows.get(int(each), -1) for each in asked]
+    assert places.find(asked).tolist() == wanted
+    assert places.find(asked[:9]).tolist() == wanted[:9]
+    assert places.ids().tolist() == given.tolist()  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="more than once"):
+        places.add(given[10:11])
+
+
+def test_streams_with_holdouts_rise_each_by_its_own_sums() -> None:
+    generator = np.random.default_rng(4)
+    steady = generator.exponential(1.0, 3000)
+    growing = steady * np.repeat([1.0, 30.0], [1024, 1976])
+
+    def made(key: fastdp.Key | None = None) -> fastdp.Adaptive:
+        return fastdp.Adaptive(epsilon=4.0, bound=100.0, holdout=1024, max_range=4096, key=key)
+
+    fleet = Fleet(made(), key=SECRET)
+    values = np.column_stack([steady, growing])
+    ids, out = fleet.publish(np.tile([1, 2], 3000), values.ravel())
+    for stream, column in ((1, steady), (2, growing)):
+        one = made(SECRET.of_stream(stream))
+        assert np.array_equal(out[ids == stream], one.publish(column))
+        memory = one._progress.smoother
+        assert (memory[b.UNIT] > 2.0) == (stream == 2)

@@ -1,0 +1,351 @@
+"""Many streams in one call: each as a publisher of its own releases it, bit for bit."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.errors import DataError, ParameterError
+from fastdp.noise import row_sampler, sampler
+from fastdp.noise.key import Key
+from fastdp.perturbers import Flat, Hierarchy
+from fastdp.perturbers.base import RowPerturber
+from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
+from fastdp.smoothers.smoothers import RowSmoother
+from fastdp.streams import release_many as module
+from fastdp.streams import row_steps
+from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile
+from tests.grid import exhaustive
+
+EPSILON, BOUND = 1.0, 100.0
+
+
+def ragged(n: int = 40, seed: int = 5) -> list[np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return [generator.gamma(2.0, 9.0, int(size)) for size in generator.integers(41, 400, n)]
+
+
+class OwnSmoother:
+    """The last mean but one."""
+
+    def start(self, first: float, theta: float) -> np.ndarray:
+        return np.array([first])
+
+    def step(self, state: np.ndarray, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        both = np.concatenate([state, means])
+        return both[-1:].copy(), both[:-1].copy()
+
+
+class OwnPerturber:
+    """A hierarchy that only knows one stream at a time."""
+
+    def __init__(self, inner: Hierarchy) -> None:
+        self._inner = inner
+        self.released_nodes = inner.released_nodes
+        self.plan, self.guarantee, self.noise_constant = inner.plan, inner.guarantee, inner.noise_constant
+        self.leaf_noise, self.node_noise = inner.leaf_noise, inner.node_noise
+
+
+def alone(values: np.ndarray, number: int, key: Key, **parts: Any) -> fastdp.Release:
+    return fastdp.StreamPublisher(epsilon=EPSILON, bound=BOUND, key=key.of_stream(number), **parts).release(values)
+
+
+def assert_same(many: fastdp.ReleasedMany, streams: Any, key: Key, **parts: Any) -> None:
+    queries = np.random.default_rng(0)
+    for i, stream in enumerate(streams):
+        one, of_many = alone(stream, int(many.ids[i]), key, **parts), many[i]
+        assert np.array_equal(one.values, of_many.values)
+        assert (one.threshold, one.offset, one.block) == (of_many.threshold, of_many.offset, of_many.block)
+        bounds = np.sort(queries.integers(0, one.values.size + 1, (2, 7)), axis=0)
+        answers = one.range_sum(*bounds)
+        assert np.array_equal(answers, of_many.range_sum(*bounds))
+        assert np.array_equal(answers, many.range_sum(i, *bounds))
+        if one.nodes is not None:
+            assert np.array_equal(one.nodes.sums, of_many.nodes.sums, equal_nan=True)
+
+
+COMPOSITIONS: dict[str, dict[str, Any]] = {
+    "every value": {"perturber": Hierarchy(prune=0), "smoother": None},
+    "every value, smoother idle": {"perturber": Hierarchy(4, prune=0), "smoother": Mean()},
+    "recent": {"perturber": Hierarchy(4, prune=1), "smoother": Recent()},
+    "odd widths": {"perturber": Hierarchy(3, prune=2), "smoother": Recent()},
+    "one level": {"perturber": Hierarchy(16, prune=1), "smoother": Recent()},
+    "mean": {"perturber": Hierarchy(4, prune=1), "smoother": Mean()},
+    "median": {"perturber": Hierarchy(4, prune=1), "smoother": Median()},
+    "moving": {"perturber": Hierarchy(4, prune=1), "smoother": MovingAverage(3)},
+    "exponential": {"perturber": Hierarchy(4, prune=1), "smoother": Exponential(0.3)},
+    "flat": {"perturber": Flat(), "smoother": None},
+    "nodes of H_2": {"perturber": Hierarchy(2, consistent=False, prune=0), "smoother": None},
+    "nodes of H_3": {"perturber": Hierarchy(3, consistent=False, prune=0), "smoother": None},
+    "own smoother": {"perturber": Hierarchy(4, prune=1), "smoother": OwnSmoother()},
+    "own perturber": {"perturber": OwnPerturber(Hierarchy(4, prune=1)), "smoother": Recent()},
+}
+THRESHOLDS: dict[str, tuple[Any, int]] = {
+    "noisy max": (NoisyMax(), 40),
+    "fixed": (Fixed(25.0), 0),
+    "fixed, values held": (Fixed(25.0), 7),
+    "one-sided, fractions": (NoisyMax(noise="exponential", step=0.5, c=5.0), 40),
+}
+
+
+@pytest.mark.parametrize("max_range", [50, 1000], ids=["many trees", "one tree"])
+@pytest.mark.parametrize("parts", COMPOSITIONS.values(), ids=COMPOSITIONS)
+@pytest.mark.parametrize("choice", ["noisy max", *exhaustive("fixed", "fixed, values held", "one-sided, fractions")])
+def test_each_stream_is_what_its_own_publisher_releases(choice, parts, max_range, monkeypatch) -> None:
+    # Slabs of a few streams, so that several are at work.
+    monkeypatch.setattr(row_steps, "SLAB_WORDS", 700)
+    threshold, holdout = THRESHOLDS[choice]
+    streams, key = ragged(14), Key.from_seed("many")
+    parts = {**parts, "threshold": threshold, "holdout": holdout, "max_range": max_range}
+    many = fastdp.release_many(streams, EPSILON, BOUND, key=key, **parts)
+    assert_same(many, streams, key, **parts)
+
+
+def test_the_built_in_parts_work_on_rows() -> None:
+    assert isinstance(Hierarchy(), RowPerturber)
+    assert all(isinstance(part, RowSmoother) for part in (Recent(), Mean(), Median(), MovingAverage(), Exponential()))
+    assert not isinstance(OwnSmoother(), RowSmoother)
+    assert not isinstance(OwnPerturber(Hierarchy()), RowPerturber)
+
+
+@pytest.mark.parametrize("threshold", [SmoothQuantile(), PAKQuantile()], ids=["smooth", "pak"])
+def test_thresholds_that_are_asked_stream_by_stream(threshold) -> None:
+    streams, key = ragged(6), Key.from_seed(2)
+    parts = {"perturber": Hierarchy(4, prune=1), "smoother": Recent()}
+    parts |= {"threshold": threshold, "holdout": 40, "max_range": 64}
+    assert_same(fastdp.release_many(streams, EPSILON, BOUND, key=key, **parts), streams, key, **parts)
+
+
+@pytest.mark.parametrize("resolution", [BOUND / 2**45, None], ids=["two words a draw", "usual"])
+def test_any_scale_of_noise(resolution) -> None:
+    streams, key = ragged(5), Key.from_seed(3)
+    parts = {"perturber": Hierarchy(4, prune=1), "smoother": Recent(), "resolution": resolution, "max_range": 64}
+    parts["threshold"] = Fixed(BOUND)
+    assert_same(fastdp.release_many(streams, EPSILON, BOUND, key=key, **parts), streams, key, **parts)
+
+
+@pytest.mark.parametrize("chunk", [sampler.CHUNK, 300])
+def test_doubtful_draws_are_settled_as_for_one_stream(chunk: int, monkeypatch) -> None:
+    """Scales of about 2^39 make one draw in some hundred doubtful, under several laws at once; drawn in parts."""
+    for each in (sampler, row_sampler):
+        monkeypatch.setattr(each, "CHUNK", chunk)
+    found = []
+    settle = row_sampler._settle_rows
+    monkeypatch.setattr(row_sampler, "_settle_rows", lambda *of: found.extend(of[1].tolist()) or settle(*of))
+    streams, key = [np.full(200, 50.0 + 5 * (i % 8)) for i in range(40)], Key.from_seed(4)
+    parts = {"perturber": Hierarchy(5, prune=0), "smoother": None, "resolution": BOUND / 2**38, "holdout": 80}
+    parts |= {"threshold": NoisyMax(), "max_range": 120}
+    many = fastdp.release_many(streams, EPSILON, BOUND, key=key, **parts)
+    assert np.unique(many.thresholds).size > 2
+    assert len(found) > 5
+    assert_same(many, streams, key, **parts)
+
+
+def test_draws_of_the_last_stage_are_those_of_one_stream(monkeypatch) -> None:
+    """A second stage that settles nothing leaves all doubtful draws to exact arithmetic and further words."""
+    idle = SimpleNamespace(draw_double_double=lambda *arguments: arguments[-2])
+    for each in (sampler, row_sampler):
+        monkeypatch.setattr(each, "double_double", idle)
+    drawn = []
+    monkeypatch.setattr(sampler, "settle_at", lambda *of, settle=sampler.settle_at: drawn.append(of) or settle(*of))
+    streams, key = [np.full(200, 40.0 + i) for i in range(50)], Key.from_seed(7)
+    parts = {"perturber": Hierarchy(3, prune=0), "smoother": None, "resolution": BOUND / 2**38, "holdout": 20}
+    parts |= {"threshold": NoisyMax(), "max_range": 15}
+    many = fastdp.release_many(streams, EPSILON, BOUND, key=key, ids=np.arange(50) * 11, **parts)
+    # Word, law, key, stream id and position: all that a draw, and further words for it, depend on.
+    together, drawn[:] = set(drawn), []
+    assert_same(many, streams, key, **parts)
+    assert set(drawn) == together
+    assert len({(of[2], of[3]) for of in together}) > 4
+
+
+def inputs() -> dict[str, tuple[Any, Any, list[np.ndarray]]]:
+    matrix = np.random.default_rng(1).integers(0, 90, (9, 64))
+    rows = list(matrix.astype(float))
+    flat, offsets = np.concatenate(ragged(9)), np.cumsum([0] + [each.size for each in ragged(9)])
+    return {
+        "float64": (matrix.astype(float), None, rows),
+        "float32": (matrix.astype(np.float32), None, rows),
+        "int16": (matrix.astype(np.int16), None, rows),
+        "Fortran order": (np.asfortranarray(matrix.astype(float)), None, rows),
+        "every other column": (np.repeat(matrix.astype(float), 2, axis=1)[:, ::2], None, rows),
+        "read-only": (np.frombuffer(matrix.astype(float).tobytes()).reshape(9, 64), None, rows),
+        "lists": (matrix.tolist(), None, rows),
+        "ragged columns": (tuple(ragged(9)), None, ragged(9)),
+        "offsets": (flat, offsets, ragged(9)),
+        "offsets, strided": (np.repeat(flat, 2)[::2], offsets.tolist(), ragged(9)),
+        "offsets, list": (np.rint(flat).astype(int).tolist(), offsets, [np.rint(each) for each in ragged(9)]),
+    }
+
+
+@pytest.mark.parametrize("kind", inputs())
+def test_any_form_of_input(kind, monkeypatch) -> None:
+    monkeypatch.setattr(row_steps, "SLAB_WORDS", 200)
+    streams, offsets, rows = inputs()[kind]
+    parts = {"threshold": NoisyMax(), "holdout": 30, "max_range": 64}
+    parts |= {"perturber": Hierarchy(4, prune=1), "smoother": Recent()}
+    many = fastdp.release_many(streams, EPSILON, BOUND, offsets=offsets, seed=1, **parts)
+    assert_same(many, rows, Key.from_seed(1), **parts)
+
+
+def test_columns_of_lists() -> None:
+    pa = pytest.importorskip("pyarrow")
+    rows = ragged(6)
+    expected = fastdp.release_many(rows, EPSILON, BOUND, seed=1).values
+    plain = pa.array([row.tolist() for row in rows])
+    forms = [plain, plain.cast(pa.large_list(pa.float64())), pa.chunked_array([plain[:2], plain[2:]]), plain]
+    forms.append(pa.array([[0.0]] + [row.tolist() for row in rows])[1:])
+    for column in forms:
+        assert np.array_equal(fastdp.release_many(column, EPSILON, BOUND, seed=1).values, expected)
+    square = pa.array([row[:40].tolist() for row in rows], pa.list_(pa.float64(), 40))
+    same = fastdp.release_many([row[:40] for row in rows], EPSILON, BOUND, seed=1).values
+    assert np.array_equal(fastdp.release_many(square, EPSILON, BOUND, seed=1).values, same)
+    for wrong, told in ((pa.array([1.0]), "double entries"), (pa.array([[1.0], None]), "missing streams")):
+        with pytest.raises(DataError, match=told):
+            fastdp.release_many(wrong, EPSILON, BOUND, seed=1)
+    polars = pytest.importorskip("polars")
+    series = polars.Series([row.tolist() for row in rows])
+    assert np.array_equal(fastdp.release_many(series, EPSILON, BOUND, seed=1).values, expected)
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_threads_change_nothing(threads, monkeypatch) -> None:
+    monkeypatch.setattr(row_steps, "SLAB_WORDS", 300)
+    # As if there were work for every thread.
+    monkeypatch.setattr(module, "SLAB_VALUES", 300)
+    streams = ragged(60)
+    one = fastdp.release_many(streams, EPSILON, BOUND, seed=9)
+    other = fastdp.release_many(streams, EPSILON, BOUND, seed=9, threads=threads)
+    assert np.array_equal(one.values, other.values)
+    assert np.array_equal(one.thresholds, other.thresholds)
+
+
+def test_noise_belongs_to_the_id_not_to_the_place() -> None:
+    streams = ragged(12)
+    fixed = {"holdout": 30, "max_range": 100, "seed": 1}
+    ids = np.arange(12)[::-1] * 357_913_941
+    whole = fastdp.release_many(streams, EPSILON, BOUND, ids=ids, **fixed)
+    some = [7, 2, 11]
+    part = fastdp.release_many([streams[i] for i in some], EPSILON, BOUND, ids=ids[some], **fixed)
+    for place, i in enumerate(some):
+        assert np.array_equal(part[place].values, whole[i].values)
+    # Equal streams get different noise.
+    same = fastdp.release_many(np.full((3, 50), 5.0), EPSILON, BOUND, threshold=Fixed(9.0), seed=1).matrix
+    assert not (same[0] == same[1]).all()
+    assert not (same[1] == same[2]).all()
+
+
+def test_a_fresh_key_each_time_and_its_guarantee() -> None:
+    streams = np.full((4, 60), 7.0)
+    first, second = (fastdp.release_many(streams, 0.5, 10.0) for _ in range(2))
+    assert not np.array_equal(first.values, second.values)
+    assert not first.guarantee.simulated
+    seeded = fastdp.release_many(streams, 0.5, 10.0, seed=1).guarantee
+    assert (seeded.epsilon, seeded.delta, seeded.arithmetic, seeded.simulated) == (0.5, 0.0, "exact", True)
+    assert "one of the streams" in seeded.derivation[-1]
+    assert first[0].guarantee == first.guarantee
+
+
+def test_values_that_are_not_finite() -> None:
+    streams = [np.full(60, 5.0) for _ in range(5)]
+    streams[3][[50, 51]] = np.nan, np.inf
+    streams[1][2] = -np.inf
+    fixed = {"threshold": Fixed(9.0), "max_range": 60, "seed": 1}
+    with pytest.raises(
+        DataError, match=r"^streams\[1\]\[2\]: not a finite number; expected finite values .*nonfinite='zero'"
+    ):
+        fastdp.release_many(streams, EPSILON, BOUND, **fixed)
+    for prune in (0, 1):
+        parts = {"perturber": Hierarchy(4, prune=prune), "smoother": Recent(), "max_range": 64, "nonfinite": "zero"}
+        for threshold, holdout in ((Fixed(9.0), 5), (NoisyMax(), 20)):
+            parts |= {"threshold": threshold, "holdout": holdout}
+            many = fastdp.release_many(streams, EPSILON, BOUND, seed=1, **parts)
+            assert_same(many, streams, Key.from_seed(1), **parts)
+    nodes = {"perturber": Hierarchy(2, consistent=False, prune=0), "smoother": None, "threshold": Fixed(9.0)}
+    nodes |= {"max_range": 64, "nonfinite": "zero"}
+    assert_same(fastdp.release_many(streams, EPSILON, BOUND, seed=1, **nodes), streams, Key.from_seed(1), **nodes)
+    streams[1][2] = 5.0
+    with pytest.raises(DataError, match=r"^streams\[3\]\[50\]: not a finite"):
+        fastdp.release_many(streams, EPSILON, BOUND, holdout=20, **fixed)
+
+
+def test_nothing_is_as_many_as_can_be() -> None:
+    assert len(fastdp.release_many(np.empty((0, 50)), EPSILON, BOUND, seed=1)) == 0
+    assert fastdp.release_many([], EPSILON, BOUND, seed=1).matrix.shape == (0, 0)
+    one = fastdp.release_many([[5.0]], EPSILON, BOUND, threshold=Fixed(9.0), seed=1)
+    assert one.matrix.shape == (1, 1)
+
+
+def test_what_is_not_accepted() -> None:
+    for streams, options, error, told in (
+        (np.zeros(5), {}, DataError, r"^streams is a ndarray of shape \(5,\): expected a two-dimensional array"),
+        (np.zeros((2, 3, 4)), {}, DataError, r"^streams is a ndarray of shape \(2, 3, 4\)"),
+        (np.zeros((2, 30), complex), {}, DataError, "^streams holds complex128 entries"),
+        ([np.zeros(9), "abc"], {}, DataError, r"^streams\[1\]"),
+        ({1: 2}, {}, DataError, r"^streams\[0\] is a single int"),
+        (np.zeros(9), {"offsets": [0, 4]}, DataError, "^offsets has 2 entries: expected borders that ascend"),
+        (np.zeros(9), {"offsets": [0, 5, 4, 9]}, DataError, "^offsets has 4 entries"),
+        (np.zeros(9), {"offsets": [0.0, 9.0]}, DataError, "^offsets holds float64 entries"),
+        ([np.zeros(99), np.zeros(9)], {"holdout": 9}, DataError, r"^streams\[1\] has 9 entries: expected more"),
+        (
+            np.zeros((3, 50)),
+            {"ids": [1, 2]},
+            ParameterError,
+            "^ids has 2 entries of int64: expected 3 texts or whole",
+        ),
+        (np.zeros((3, 50)), {"ids": [1.0, 2, 3]}, ParameterError, "^ids has 3 entries of float64"),
+        (np.zeros((3, 50)), {"ids": [1, 2, 1]}, ParameterError, "^ids has 1 more than once"),
+        (
+            np.zeros((3, 50)),
+            {"ids": ["a", "", "b"]},
+            ParameterError,
+            "^ids.* = '': expected a text that is not empty",
+        ),
+        (np.zeros((3, 50)), {"ids": [1, -2, 3]}, ParameterError, r"^ids\[1\] = -2: expected a whole number"),
+        (np.zeros((3, 50)), {"ids": [1, 2**32 - 1, 3]}, ParameterError, r"^ids\[1\] = 4294967295"),
+        (np.zeros((3, 50)), {"threads": 0}, ParameterError, "^threads = 0: expected a whole number of at least 1"),
+        (np.zeros((3, 50)), {"smoother": "none"}, ParameterError, "^smoother = 'none'"),
+        (np.zeros((3, 50)), {"smoother": None}, ParameterError, "^smoother = None: expected a smoother"),
+        (np.zeros((3, 50)), {"threshold": "5.0"}, ParameterError, "^threshold = '5.0'"),
+        (np.zeros((3, 50)), {"holdout": 0}, ParameterError, "^holdout = 0"),
+        (np.zeros((3, 50)), {"holdout": "x"}, ParameterError, "^holdout = 'x'"),
+        (np.zeros((3, 50)), {"max_range": 0}, ParameterError, "^max_range = 0"),
+        (np.zeros((3, 50)), {"key": Key.from_seed(1).of_stream(0)}, ParameterError, "^key = .*without a stream"),
+    ):
+        with pytest.raises(error, match=told):
+            fastdp.release_many(streams, 0.01 if options.get("smoother", 1) is None else EPSILON, BOUND, **options)
+
+
+@pytest.mark.parametrize("streams", [[], np.empty((0, 10)), np.empty((3, 0)), np.ones((3, 4))])
+def test_what_is_wrong_with_streams_comes_before_what_their_lengths_ask_of_parts(streams) -> None:
+    pruned = fastdp.perturbers.Hierarchy(fan_out=4, prune=1)
+    if len(streams):
+        with pytest.raises(DataError, match=r"^streams\[0\] has . entries: expected more than the hold-out of 4"):
+            fastdp.release_many(streams, EPSILON, BOUND, holdout=4, perturber=pruned)
+    else:
+        assert len(fastdp.release_many(streams, EPSILON, BOUND, holdout=4, perturber=pruned)) == 0
+
+
+def test_queries_that_are_not_accepted() -> None:
+    many = fastdp.release_many(ragged(3), EPSILON, BOUND, seed=1)
+    size = many[1].values.size
+    for query, told in (
+        ((3, 0, 1), r"streams\[0\] = 3: expected a whole number of at least 0, below 3"),
+        ((-1, 0, 1), r"streams\[0\] = -1"),
+        ((1, 0, size + 1), rf"starts\[0\] = 0, stops\[0\] = {size + 1}: expected 0 <= start <= stop <= {size}"),
+        (([0, 1], [0, 5], [1, 4]), r"starts\[1\] = 5"),
+        (([0, 1], [0, 0, 0], 1), "have 2, 3, 1 entries"),
+        ((0.5, 0, 1), "streams has shape"),
+    ):
+        with pytest.raises(ParameterError, match=told):
+            many.range_sum(*query)
+    with pytest.raises(ParameterError, match="streams of one length"):
+        _ = many.matrix
+    with pytest.raises(IndexError):
+        many[3]
+    assert np.array_equal(many[-1].values, many[2].values)
+    assert len(list(many)) == len(many) == 3

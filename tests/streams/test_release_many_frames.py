@@ -1,0 +1,332 @@
+"""``release_many`` on mappings, long and wide data frames, streams with names, and blocks that follow each stream."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import fastdp
+from fastdp.errors import DataError, ParameterError
+from fastdp.noise.key import Key
+from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.smoothers import Recent
+from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
+
+EPSILON, BOUND = 1.0, 100.0
+SECRET = bytes(range(32))
+NAMES = ["kitchen", "7", "Zähler 3", "b"]
+COMMON: dict[str, Any] = {"threshold": Fixed(25.0), "max_range": 64}
+
+
+def ragged(n: int = 4, seed: int = 5) -> list[np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return [generator.gamma(2.0, 9.0, int(size)) for size in generator.integers(45, 150, n)]
+
+
+def long_table(streams: list[np.ndarray], ids: list[Any], shuffled: bool = False) -> pa.Table:
+    """Rows by time, all streams' first values first; or in any order."""
+    rows = [(t, name, value) for name, values in zip(ids, streams, strict=True) for t, value in enumerate(values)]
+    rows.sort(key=lambda row: row[0])
+    if shuffled:
+        np.random.default_rng(3).shuffle(rows)  # type: ignore[arg-type]
+    begin = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
+    return pa.table(
+        {
+            "meter": [row[1] for row in rows],
+            "noted": ["x"] * len(rows),
+            "at": [begin + datetime.timedelta(minutes=30 * int(row[0])) for row in rows],
+            "kwh": [float(row[2]) for row in rows],
+        }
+    )
+
+
+FAMILIES: dict[str, tuple[Any, type]] = {
+    "pandas": (lambda table: table.to_pandas(), pd.DataFrame),
+    "pandas, an index": (lambda table: table.to_pandas().set_index(np.arange(len(table))[::-1]), pd.DataFrame),
+    "pandas, categories": (lambda table: table.to_pandas().astype({"meter": "category"}), pd.DataFrame),
+    "polars": (pl.from_arrow, pl.DataFrame),
+    "polars, lazy": (lambda table: pl.from_arrow(table).lazy(), pl.DataFrame),
+    "polars, categories": (
+        lambda table: pl.from_arrow(table).with_columns(pl.col("meter").cast(pl.Categorical)),
+        pl.DataFrame,
+    ),
+    "pyarrow": (lambda table: table, pa.Table),
+    "pyarrow, chunks": (lambda table: pa.concat_tables([table[:50], table[50:90], table[90:]]), pa.Table),
+    "duckdb": (duckdb.from_arrow, duckdb.DuckDBPyRelation),
+}
+
+
+def alone(values: np.ndarray, name: int | str, **parts: Any) -> fastdp.Release:
+    parts = {"perturber": Hierarchy(), "smoother": Recent(), **parts}
+    own = Key.from_bytes(SECRET).of_stream(name)
+    return fastdp.StreamPublisher(epsilon=EPSILON, bound=BOUND, key=own, **parts).release(values)
+
+
+PARTS: dict[str, dict[str, Any]] = {
+    "recent": {"perturber": Hierarchy(4, prune=1), "smoother": Recent()},
+    "noisy max": {"perturber": Hierarchy(4, prune=1), "smoother": Recent(), "threshold": NoisyMax(), "holdout": 20},
+    "flat": {"perturber": Flat(), "smoother": None},
+    "nodes": {"perturber": Hierarchy(2, consistent=False, prune=0), "smoother": None, "max_range": 16},
+    "blocks": {"perturber": Blocks(), "smoother": None},
+    "spikes, held": {"perturber": Blocks("spike"), "smoother": None, "holdout": 40},
+    "blocks, scale-free": {"perturber": Blocks(), "smoother": None, "threshold": ScaleFree(), "holdout": 30},
+}
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("ids", [NAMES, [5, 0, 2**32 - 2, 17], ["a", 5, 0, "5"]], ids=["names", "numbers", "both"])
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_each_stream_is_what_its_own_publisher_releases(parts: dict[str, Any], ids: list[Any]) -> None:
+    parts = {**COMMON, **parts}
+    streams = ragged()
+    many = fastdp.release_many(streams, EPSILON, BOUND, ids=ids, key=SECRET, **parts)
+    assert list(many.ids) == ids
+    for place, (name, stream) in enumerate(zip(ids, streams, strict=True)):
+        one = alone(stream, name, **parts)
+        for of_many in (many[place], *([many[name]] if isinstance(name, str) else [])):
+            assert np.array_equal(one.values, of_many.values)
+            assert (one.threshold, one.offset, one.block) == (of_many.threshold, of_many.offset, of_many.block)
+            assert np.array_equal(one.revised, of_many.revised)
+            asked = ([0, 3, 0], [1, 5, one.values.size])
+            for revised in (False, True):
+                assert np.array_equal(one.range_sum(*asked, revised), of_many.range_sum(*asked, revised))
+            assert np.array_equal(many.range_sum(place, *asked), one.range_sum(*asked))
+            assert of_many.noise == one.noise
+            if one.nodes is not None:
+                assert of_many.nodes is not None
+                assert np.array_equal(one.nodes.sums, of_many.nodes.sums, equal_nan=True)
+    assert many.guarantee == fastdp.release_many(streams, EPSILON, BOUND, key=SECRET, **parts).guarantee
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_blocks_make_each_stream_adaptives() -> None:
+    streams = np.random.default_rng(2).gamma(2.0, 9.0, (3, 400))
+    many = fastdp.release_many(streams, EPSILON, BOUND, perturber=Blocks(), holdout=100, max_range=256, seed=4)
+    for i, stream in enumerate(streams):
+        own = Key.from_seed(4).of_stream(i)
+        one = fastdp.Adaptive(EPSILON, BOUND, 100, 256, key=own).release(stream)
+        assert np.array_equal(one.values, many[i].values)
+        assert np.array_equal(one.revised, many[i].revised)
+        assert one.threshold == many.thresholds[i]
+    for threads in (2, 3):
+        other = fastdp.release_many(
+            streams, EPSILON, BOUND, perturber=Blocks(), holdout=100, max_range=256, seed=4, threads=threads
+        )
+        assert np.array_equal(other.values, many.values)
+    with pytest.raises(ParameterError, match=r"^smoother = Mean\(\): expected None"):
+        fastdp.release_many(streams, EPSILON, BOUND, perturber=Blocks(), smoother="mean", seed=4)
+
+
+def test_without_a_secret_names_cost_nothing_and_noise_is_fresh() -> None:
+    streams = np.full((4, 50), 7.0)
+    many = [fastdp.release_many(streams, EPSILON, BOUND, ids=NAMES, **COMMON) for _ in range(2)]
+    assert many[0].ids == tuple(NAMES)
+    assert not many[0].guarantee.simulated
+    rows = np.concatenate([each.matrix for each in many])
+    assert np.unique(rows, axis=0).shape == rows.shape
+
+
+def test_a_mapping() -> None:
+    streams = dict(zip(NAMES, ragged(), strict=True))
+    many = fastdp.release_many(streams, EPSILON, BOUND, key=SECRET, **COMMON)
+    for name, stream in streams.items():
+        assert np.array_equal(many[name].values, alone(stream, name, **COMMON).values)
+    again = fastdp.release_many(dict(reversed(streams.items())), EPSILON, BOUND, key=SECRET, **COMMON)
+    assert np.array_equal(again["kitchen"].values, many["kitchen"].values)
+    numbers = fastdp.release_many({7: [1.0] * 50, 3: [2.0] * 50}, EPSILON, BOUND, key=SECRET, **COMMON)
+    assert numbers.ids.tolist() == [7, 3]
+    assert np.array_equal(numbers[0].values, alone(np.ones(50), 7, **COMMON).values)
+    assert len(fastdp.release_many({}, EPSILON, BOUND, key=SECRET)) == 0
+    with pytest.raises(ParameterError, match=r"^frame: expected streams that came in a data frame"):
+        _ = many.frame
+
+
+def as_arrow(frame: Any) -> pa.Table:
+    return pa.Table.from_pandas(frame, preserve_index=False) if isinstance(frame, pd.DataFrame) else pa.table(frame)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("shuffled", [False, True], ids=["by time", "in any order"])
+def test_long_frames(family: str, shuffled: bool) -> None:
+    streams = ragged()
+    make, kind = FAMILIES[family]
+    table = long_table(streams, NAMES, shuffled)
+    many = fastdp.release_many(
+        make(table), EPSILON, BOUND, value="kwh", by="meter", time="at", key=SECRET, holdout=3, **COMMON
+    )
+    assert sorted(many.ids) == sorted(NAMES)
+    for name, stream in zip(NAMES, streams, strict=True):
+        assert np.array_equal(many[name].values, alone(stream, name, holdout=3, **COMMON).values)
+    assert isinstance(many.frame, kind)
+    out = as_arrow(many.frame)
+    assert out.column_names == ["meter", "at", "kwh"]
+    assert np.array_equal(out["kwh"].to_numpy(), many.values)
+    unit, clock = {"us": 1, "ns": 1000}[str(out["at"].type.unit)], out["at"].cast(pa.int64()).to_numpy()
+    for name, stream in zip(NAMES, streams, strict=True):
+        times = clock[np.array(out["meter"].to_pylist()) == name]
+        begin = int(datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC).timestamp()) * 10**6 * unit
+        assert np.array_equal(times, begin + np.arange(3, stream.size) * 1800 * 10**6 * unit)
+
+
+def test_long_frames_without_a_time_keep_their_order() -> None:
+    streams, ids = ragged(), [4, 0, 9, 2]
+    frame = long_table(streams, ids).to_pandas()
+    many = fastdp.release_many(frame, EPSILON, BOUND, value="kwh", by="meter", key=SECRET, holdout=2, **COMMON)
+    assert many.ids.tolist() == ids
+    for place, (number, stream) in enumerate(zip(ids, streams, strict=True)):
+        assert np.array_equal(many[place].values, alone(stream, number, holdout=2, **COMMON).values)
+    out = many.frame
+    assert list(out.columns) == ["meter", "position", "kwh"]
+    assert out[out["meter"] == 9]["position"].tolist() == list(range(2, streams[2].size))
+
+
+@pytest.mark.parametrize("dates", ["date", "number", "timestamp"])
+def test_times_of_every_kind(dates: str) -> None:
+    values, order = np.arange(30.0), np.random.default_rng(1).permutation(30)
+    times = {
+        "date": [datetime.date(2026, 1, 1) + datetime.timedelta(days=i) for i in range(30)],
+        "number": [i / 4 for i in range(30)],
+        "timestamp": [datetime.datetime(2026, 1, 1, i // 2, 30 * (i % 2)) for i in range(30)],
+    }[dates]
+    table = pa.table({"m": ["a"] * 30, "t": times, "v": values}).take(order)
+    options = {"value": "v", "by": "m", "key": SECRET, **COMMON}
+    ordered = fastdp.release_many(table, EPSILON, BOUND, time="t", **options)
+    assert np.array_equal(ordered.values, alone(values, "a", **COMMON).values)
+    assert ordered.frame["t"].to_pylist() == times
+    assert not np.array_equal(fastdp.release_many(table, EPSILON, BOUND, **options).values, ordered.values)
+
+
+@pytest.mark.parametrize("family", ["pandas", "polars", "polars, lazy", "pyarrow", "duckdb"])
+@pytest.mark.parametrize("time", [None, "at"])
+def test_wide_frames(family: str, time: str | None) -> None:
+    matrix = np.random.default_rng(6).gamma(2.0, 9.0, (4, 60))
+    make, kind = FAMILIES[family]
+    table = pa.table({"at": np.arange(60) * 10, **dict(zip(NAMES, matrix, strict=True))})
+    table = table.take(np.random.default_rng(1).permutation(60)) if time else table.drop_columns("at")
+    many = fastdp.release_many(make(table), EPSILON, BOUND, time=time, key=SECRET, holdout=5, **COMMON)
+    for name, stream in zip(NAMES, matrix, strict=True):
+        assert np.array_equal(many[name].values, alone(stream, name, holdout=5, **COMMON).values)
+    out = many.frame
+    assert isinstance(out, kind)
+    out = as_arrow(out)
+    assert out.column_names == ["stream", time or "position", "value"]
+    assert out["stream"].to_pylist() == [name for name in NAMES for _ in range(55)]
+    assert out[time or "position"].to_pylist() == [(10 if time else 1) * t for t in range(5, 60)] * 4
+    assert np.array_equal(out["value"].to_numpy(), many.values)
+
+
+def test_pandas_columns_may_be_numbers_and_ids_may_be_given() -> None:
+    frame = pd.DataFrame(np.random.default_rng(6).gamma(2.0, 9.0, (60, 3)))
+    many = fastdp.release_many(frame, EPSILON, BOUND, key=SECRET, **COMMON)
+    assert many.ids.tolist() == [0, 1, 2]
+    renamed = fastdp.release_many(frame, EPSILON, BOUND, ids=["x", "y", "z"], key=SECRET, **COMMON)
+    assert np.array_equal(renamed["y"].values, alone(frame[1].to_numpy(), "y", **COMMON).values)
+    both = fastdp.release_many(frame, EPSILON, BOUND, ids=["x", 1, "z"], key=SECRET, **COMMON)
+    assert both.frame["stream"].unique().tolist() == ["x", "1", "z"]
+
+
+def test_frames_show_revised_values_of_blocks() -> None:
+    table = long_table(ragged(), NAMES)
+    many = fastdp.release_many(
+        table, EPSILON, BOUND, value="kwh", by="meter", perturber=Blocks(), threshold=25.0, seed=1
+    )
+    out = many.frame
+    assert out.column_names == ["meter", "position", "kwh", "revised"]
+    assert np.array_equal(out["revised"].to_numpy(), np.concatenate([each.revised for each in many]))
+
+
+def test_queries_by_name() -> None:
+    many = fastdp.release_many(ragged(), EPSILON, BOUND, ids=NAMES, seed=1, **COMMON)
+    expected = many.range_sum([1, 3], [0, 2], [5, 9])
+    assert np.array_equal(many.range_sum(["7", "b"], [0, 2], [5, 9]), expected)
+    assert np.array_equal(many.range_sum("7", 0, 5), expected[:1])
+    for revised in (False, True):
+        assert np.array_equal(many.interval("b", 2, 9, revised=revised), many[3].interval(2, 9, revised=revised))
+    with pytest.raises(ParameterError, match=r"^stream = 'c': expected a whole number, .* or the name of a stream"):
+        many["c"]
+    with pytest.raises(ParameterError, match=r"^streams\[1\] names no stream of this release"):
+        many.range_sum(["b", "c"], 0, 1)
+
+
+FRAME = long_table(ragged(), NAMES)
+LONG = {"value": "kwh", "by": "meter"}
+
+
+def with_column(name: str, column: Any) -> pa.Table:
+    return FRAME.set_column(FRAME.column_names.index(name), name, pa.array(column))
+
+
+ONE_MISSING = [None, *[1.0] * (len(FRAME) - 1)]
+
+
+@pytest.mark.parametrize(
+    ("streams", "options", "error", "told"),
+    [
+        (
+            FRAME,
+            {"value": "kwh"},
+            ParameterError,
+            "^by = None: expected the name of a column, because value is given",
+        ),
+        (FRAME, {"by": "meter"}, ParameterError, "^value = None: expected the name of a column"),
+        (
+            FRAME,
+            {**LONG, "value": "kw"},
+            ParameterError,
+            "^column 'kw': expected one of the table's columns, .*meter",
+        ),
+        (FRAME, {**LONG, "time": 5}, ParameterError, "^column 5: expected the name of a column"),
+        (FRAME, {**LONG, "time": "kwh"}, ParameterError, "expected different columns, none of them called"),
+        (
+            FRAME.rename_columns({"kwh": "position"}),
+            {**LONG, "value": "position"},
+            ParameterError,
+            "called 'position' or",
+        ),
+        (
+            FRAME.rename_columns({"kwh": "revised"}),
+            {**LONG, "value": "revised", "time": "at"},
+            ParameterError,
+            "called 'rev",
+        ),
+        (FRAME, {**LONG, "by": "at"}, DataError, "^at holds timestamp entries: expected texts or whole numbers"),
+        (FRAME, {**LONG, "time": "noted"}, DataError, "^noted holds string entries: expected timestamps, dates or"),
+        (FRAME, {**LONG, "value": "noted"}, DataError, "^noted holds string entries: expected"),
+        (
+            with_column("at", [None, *FRAME["at"].to_pylist()[1:]]),
+            {**LONG, "time": "at"},
+            DataError,
+            "^at: 1 of .* time",
+        ),
+        (
+            with_column("meter", [None, *FRAME["meter"].to_pylist()[1:]]),
+            LONG,
+            DataError,
+            "^meter: 1 of .* rows have no",
+        ),
+        (with_column("kwh", ONE_MISSING), LONG, DataError, r"^streams\[0\]\[0\]: not a finite number"),
+        (with_column("at", ONE_MISSING), {**LONG, "time": "at"}, DataError, "^at: 1 of .* rows have no time"),
+        (FRAME, {"time": "no"}, ParameterError, "^column 'no': expected one of the table's columns"),
+        (FRAME, {}, DataError, r"^streams\[0\] holds string entries"),
+        (np.ones((2, 50)), LONG, ParameterError, "^streams is a ndarray: expected a pandas or polars frame"),
+        ({"a": [1.0] * 50}, {"time": "at"}, ParameterError, "^streams is a dict: expected a pandas or polars frame"),
+        (FRAME, {**LONG, "offsets": [0, 9]}, ParameterError, "^offsets: expected None where columns of a frame"),
+        (FRAME, {**LONG, "ids": ["a"]}, ParameterError, "^ids has 1 entries: expected 4, one for each stream"),
+        ({"": [1.0] * 50}, {}, ParameterError, r"^ids\[0\] = '': expected a text"),
+        ({"a": [1.0] * 50, 0.5: [1.0] * 50}, {}, ParameterError, r"^ids\[1\] = 0.5: expected a whole number"),
+        ({"a": [1.0] * 50, -1: [1.0] * 50}, {}, ParameterError, r"^ids\[1\] = -1: expected a whole number"),
+        (np.ones((2, 50)), {"ids": ["a", "a"]}, ParameterError, "^ids has 'a' more than once: expected distinct"),
+        (np.ones((2, 50)), {"ids": ["a", None]}, ParameterError, r"^ids\[1\] = None: expected"),
+        (pl.DataFrame({"a": ["x"] * 50}), {}, DataError, r"^streams\[0\] holds String entries"),
+    ],
+)
+def test_what_is_not_accepted(streams: Any, options: dict[str, Any], error: type, told: str) -> None:
+    with pytest.raises(error, match=told):
+        fastdp.release_many(streams, EPSILON, BOUND, seed=1, **COMMON, **options)

@@ -1,0 +1,357 @@
+"""Thresholds that follow the stream (ToPS section 7): budgets, borders, chunks, state files."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastdp
+from fastdp.errors import DataError, ParameterError
+from fastdp.guarantee import Guarantee
+from fastdp.perturbers import Flat, Hierarchy
+from fastdp.smoothers import Mean, Median, MovingAverage, Recent
+from fastdp.state import codec
+from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
+from fastdp.thresholds.renewals import Renewal, RenewFromHoldout, RenewFromPublished
+from tests.grid import exhaustive
+from tests.noise_values import chain_noise, threshold_key, unbound_key
+
+TREE = 256
+RENEWALS = [
+    RenewFromHoldout(),
+    RenewFromHoldout(trees=2, holdout=37),
+    RenewFromPublished(0.2),
+    RenewFromPublished(0.05, trees=3),
+]
+
+
+def make(renewal, **options) -> fastdp.ToPS:
+    given = {"epsilon": 2.0, "bound": 500, "holdout": 100, "max_range": TREE, "fan_out": 4, "prune": 1, "seed": 11}
+    return fastdp.ToPS(renewal=renewal, **{**given, **options})
+
+
+def shifting_stream(n: int = 3000) -> np.ndarray:
+    """Small values that become twenty times larger half way."""
+    values = np.random.default_rng(5).gamma(2.0, 4.0, n)
+    values[n // 2 :] *= 20.0
+    return values
+
+
+def by_hand(renewal, values: np.ndarray) -> tuple[np.ndarray, list[float]]:
+    """What a publisher with a renewal releases, cut by hand into periods under fixed thresholds."""
+    publisher = make(renewal)
+    composition = publisher.composition
+    period, task = renewal.trees * TREE, composition.renewal_task
+    at, thetas, periods = composition.task.holdout, [], []
+    chooser = composition.threshold.start(composition.task)
+    held = values[:at]
+    chooser.observe(held)
+    while True:
+        cycle = len(thetas)
+        thetas.append(chooser.choose(threshold_key(publisher, held, cycle)))
+        part = values[at : at + period]
+        periods.append(part)
+        at += part.size
+        if part.size < period:
+            return periods, thetas
+        chooser = composition.threshold.start(task)
+        held = part if renewal.share else values[at : at + task.holdout]
+        if held.size < task.holdout:
+            return periods, thetas
+        chooser.observe(held)
+        if not renewal.share:
+            at += held.size
+
+
+@pytest.mark.parametrize("renewal", RENEWALS, ids=repr)
+def test_equals_periods_under_fixed_thresholds(renewal) -> None:
+    """Block sums are those of one publisher a period, whose trees carry on the numbering."""
+    values = shifting_stream()
+    periods, thetas = by_hand(renewal, values)
+    publisher = make(renewal, smoother="recent")
+    out = publisher.publish(values)
+    at, last = 0, 0.0
+    assert len(thetas) > 3
+    assert len(set(thetas)) > 1
+    assert publisher.threshold == thetas[-1]
+    for cycle, (part, theta) in enumerate(zip(periods, thetas, strict=True)):
+        one = fastdp.StreamPublisher(
+            threshold=Fixed(theta),
+            perturber=Hierarchy(4, prune=1),
+            smoother=Recent(),
+            epsilon=publisher.composition.publish_epsilon,
+            bound=500,
+            max_range=TREE,
+            resolution=publisher.resolution,
+            key=publisher._key.again(),
+        )
+        trees = renewal.trees * cycle
+        # The same trees of noise, for other values before them.
+        one.publish(np.zeros(trees * TREE))
+        whole = part.size // 4 * 4
+        expected = one.publish(part)[:whole].reshape(-1, 4).sum(axis=1)
+        if cycle:
+            assert out[at] == pytest.approx(min(last, theta), rel=1e-9), "the last prediction outlives the renewal"
+        last = expected[-1] / 4.0
+        assert out[at : at + whole].reshape(-1, 4).sum(axis=1) == pytest.approx(expected)
+        following = at + part.size
+        if not renewal.share and following < out.size:
+            withheld = out[following : following + publisher.composition.renewal_task.holdout]
+            assert np.ptp(withheld) == 0.0
+            assert withheld[0] == pytest.approx(np.clip(out[at:following].mean(), 0.0, theta))
+            following += withheld.size
+        at = following
+    assert at == out.size
+
+
+@pytest.mark.parametrize("smoother", [Recent(), None, *exhaustive(Mean(), Median(), MovingAverage(3))], ids=repr)
+@pytest.mark.parametrize("renewal", RENEWALS, ids=repr)
+@settings(max_examples=15)
+@given(cuts=st.lists(st.integers(0, 2000), max_size=8))
+def test_chunks_change_nothing(renewal, smoother, cuts: list[int]) -> None:
+    values = shifting_stream(2000)
+
+    def publisher() -> fastdp.StreamPublisher:
+        return fastdp.StreamPublisher(
+            threshold=NoisyMax(),
+            perturber=Hierarchy(4, prune=0 if smoother is None else 1),
+            smoother=smoother,
+            epsilon=2.0,
+            bound=500,
+            holdout=100,
+            max_range=TREE,
+            renewal=renewal,
+            seed=11,
+        )
+
+    whole = publisher().publish(values)
+    online = publisher()
+    parts = [online.publish(part) for part in np.split(values, sorted(cuts))]
+    assert np.array_equal(np.concatenate(parts), whole)
+    assert whole.size == online.n_published == values.size - 100
+
+
+@pytest.mark.parametrize("renewal", RENEWALS, ids=repr)
+@pytest.mark.parametrize("position", [100, 397, 900, *exhaustive(50, 101, 356, 360, 400, 1700)])
+def test_state_files_continue_anywhere(renewal, position: int, tmp_path: Path) -> None:
+    values = shifting_stream()
+    whole = make(renewal).publish(values)
+    publisher = make(renewal)
+    publisher.keep(tmp_path / "kept", "passphrase")
+    first = publisher.publish(values[:position])
+    again = fastdp.ToPS.load(tmp_path / "kept", "passphrase", replay=True).publish(values[:position])
+    assert np.array_equal(again, first)
+    publisher = fastdp.ToPS.load(tmp_path / "kept", "passphrase")
+    rest = [publisher.publish(values[position : position + 77]), publisher.publish(values[position + 77 :])]
+    assert np.array_equal(np.concatenate([first, *rest]), whole)
+
+
+@pytest.mark.parametrize("renewal", RENEWALS, ids=repr)
+def test_a_refused_chunk_changes_nothing(renewal) -> None:
+    values = shifting_stream()
+    whole = make(renewal).publish(values)
+    publisher, parts, at = make(renewal), [], 0
+    for stop in (90, 360, 420, 1200, 3000):
+        spoiled = values[at:stop].copy()
+        spoiled[-1] = np.nan
+        with pytest.raises(DataError, match=rf"chunk\[{stop - at - 1}\]: not a finite"):
+            publisher.publish(spoiled)
+        assert publisher.n_seen == at
+        parts.append(publisher.publish(values[at:stop]))
+        at = stop
+    assert np.array_equal(np.concatenate(parts), whole)
+
+
+def test_the_guarantee_follows_from_the_parts() -> None:
+    plain, withheld, refined = (
+        make(None).guarantee,
+        make(RenewFromHoldout()).guarantee,
+        make(RenewFromPublished(0.3)).guarantee,
+    )
+    assert plain.epsilon == withheld.epsilon == 2.0
+    assert refined.epsilon == 2.0
+    assert any("renewed threshold" in line for line in withheld.derivation)
+    assert "the same values: the epsilons add up" in refined.derivation
+    assert "the same values: the epsilons add up" not in withheld.derivation
+    assert refined.arithmetic == withheld.arithmetic == "exact"
+    composition = make(RenewFromPublished(0.3)).composition
+    parts = Fraction(composition.publish_epsilon) + Fraction(composition.renewal_task.epsilon)
+    assert parts <= Fraction(2.0)
+    assert composition.publish_epsilon == pytest.approx(1.4)
+    # One threshold a value, renewed or not: its delta counts once.
+    rule = SmoothQuantile(delta=1e-6)
+    parts = {"threshold": rule, "perturber": Hierarchy(4), "smoother": Recent(), "epsilon": 1.0, "bound": 9}
+    assert fastdp.StreamPublisher(**parts, max_range=TREE, renewal=RenewFromPublished()).guarantee.delta == 1e-6
+    assert fastdp.StreamPublisher(**parts, max_range=TREE, renewal=RenewFromHoldout()).guarantee.delta == 1e-6
+
+
+def test_the_threshold_follows_the_stream() -> None:
+    values = shifting_stream(20_000)
+    for renewal in (RenewFromHoldout(), RenewFromPublished(0.2)):
+        publisher = make(renewal, max_range=1024, holdout=500)
+        publisher.publish(values[:8000])
+        before = publisher.threshold
+        publisher.publish(values[8000:])
+        assert publisher.threshold > 5 * before
+
+
+def test_noisy_max_weighs_the_noise_of_the_perturber() -> None:
+    """The penalty of Eq. 6 is the perturber's noise, whatever the budget of the choice."""
+    task = ThresholdTask(0.1, 500.0, 1000, TREE, 2.0**-20)
+    thrifty = ThresholdTask(0.1, 500.0, 1000, TREE, 2.0**-20, publish_epsilon=1.0)
+    ratio = NoisyMax().start(task).penalties()[-1] / NoisyMax().start(thrifty).penalties()[-1]
+    assert ratio == pytest.approx(10.0, rel=1e-5)
+
+
+def test_combinations_that_make_no_sense() -> None:
+    parts = {"epsilon": 1.0, "bound": 9.0, "holdout": 10, "max_range": TREE, "smoother": Recent()}
+    with pytest.raises(ParameterError, match=r"renewal = .*Fixed looks at no values"):
+        fastdp.StreamPublisher(threshold=Fixed(3.0), perturber=Hierarchy(4), renewal=RenewFromPublished(), **parts)
+    with pytest.raises(ParameterError, match=r"renewal = .*inconsistent"):
+        fastdp.StreamPublisher(
+            threshold=NoisyMax(),
+            perturber=Hierarchy(2, consistent=False, prune=0),
+            renewal=RenewFromHoldout(),
+            **{**parts, "smoother": None},
+        )
+    with pytest.raises(ParameterError, match=r"renewal = .*fastdp\.thresholds\.renewals"):
+        make(renewal=0.1)
+    for wrong in (0.0, 1.0, -0.5, float("nan"), "half"):
+        with pytest.raises(ParameterError, match="share"):
+            RenewFromPublished(wrong)
+    for wrong in (0, -1, 1.5, True):
+        with pytest.raises(ParameterError, match="trees"):
+            RenewFromHoldout(trees=wrong)
+        with pytest.raises(ParameterError, match="holdout"):
+            RenewFromHoldout(holdout=wrong)
+
+
+def test_an_unclipped_threshold_reproduces_published_noise() -> None:
+    """Values stay within the bound; only the noise follows theta above it."""
+    values = np.full(3000, 9.0)
+    rule = PAKQuantile(delta=1e-9, clip=False)
+    parts = {"perturber": Hierarchy(4, prune=0), "epsilon": 0.05, "bound": 10.0, "holdout": 500, "max_range": 1024}
+    free = fastdp.StreamPublisher(threshold=rule, **parts, resolution=1.0, seed=3)
+    out = free.publish(values)
+    clipped = fastdp.StreamPublisher(threshold=PAKQuantile(delta=1e-9), **parts, resolution=1.0, seed=3)
+    assert free.threshold > 100 * 10.0
+    assert clipped.publish(values).std() * 50 < out.std()
+    # At a budget without noise to speak of the values show: 9 each, not more.
+    parts |= {"epsilon": 2.0**20}
+    quiet = fastdp.StreamPublisher(threshold=Fixed(10.0), **parts, resolution=1.0, seed=3)
+    assert np.abs(quiet.publish(values) - 9.0).max() < 1.0
+
+
+def test_noise_behind_a_renewal_follows_from_all_sums_before_it() -> None:
+    """The next chain starts from the last one, so that the same theta again does not begin it anew."""
+    values, chains = np.arange(5.0), []
+    for last in (4.0, 3.0):
+        options = {"threshold": Fixed(8.0), "perturber": Flat(), "epsilon": 1.0, "bound": 64, "max_range": 64}
+        publisher = fastdp.StreamPublisher(**options, seed=1)
+        publisher.publish(np.append(values, last))
+        before = publisher._state.progress
+        after = publisher._pipeline.open(before, 8.0)
+        behind = publisher._key.again().within("behind", before.chain.tobytes())
+        expected = chain_noise(behind, after.theta_steps, 1.0)
+        assert after.chain.astype("<u8").tobytes() == expected.chain
+        assert (after.blocks, after.cycle) == (6, 2)
+        chains += [before.chain.tobytes(), after.chain.tobytes()]
+    assert len(set(chains)) == 4
+
+
+def test_the_imputed_mean_is_a_function_of_what_was_released() -> None:
+    """Sums of a whole part wrap where released numbers do not: they must not show in the imputed mean."""
+
+    def publish(body: np.ndarray, cuts: int) -> np.ndarray:
+        publisher = fastdp.StreamPublisher(
+            threshold=NoisyMax(),
+            perturber=Flat(),
+            epsilon=1.0,
+            bound=1.0,
+            resolution=2.0**-50,
+            holdout=10,
+            max_range=1024,
+            renewal=RenewFromHoldout(),
+            key=unbound_key(1),
+        )
+        values = np.concatenate([np.full(10, 0.5), body, np.full(10, 0.5)])
+        return np.concatenate([publisher.publish(part) for part in np.array_split(values, cuts)])
+
+    body = np.full(65_536, 0.5)
+    whole = publish(body, 1)
+    assert np.array_equal(publish(body, 100), whole)
+    assert whole[-1] == pytest.approx(np.clip(whole[:-10].mean(), 0.0, 1.0), abs=1e-9)
+    body[7] += 2.0**-40
+    assert publish(body, 1)[-1] == pytest.approx(whole[-1], abs=1e-9)
+
+
+def test_what_a_later_hold_out_could_not_choose_with_is_refused_now() -> None:
+    parts = {"epsilon": 1.0, "bound": 10.0, "holdout": 1000, "max_range": 8}
+    with pytest.raises(ParameterError, match="kappa"):
+        fastdp.StreamPublisher(
+            threshold=PAKQuantile(), perturber=Hierarchy(2, prune=0), renewal=RenewFromHoldout(holdout=1), **parts
+        )
+    with pytest.raises(ParameterError, match=r"2\^-44"):
+        make(RenewFromPublished(1e-13), epsilon=0.01)
+
+
+def test_what_a_renewal_cannot_guarantee_is_refused_on_construction() -> None:
+    """By a threshold that could choose, but would promise nothing for the shorter hold-out of a renewal."""
+
+    class Demanding(NoisyMax):
+        def guarantee(self, task: ThresholdTask) -> Guarantee:
+            if task.holdout < 50:
+                raise ParameterError(f"holdout = {task.holdout}: expected at least 50")
+            return super().guarantee(task)
+
+    def composed(renewal: Renewal | None) -> fastdp.StreamPublisher:
+        return fastdp.StreamPublisher(
+            epsilon=1.0,
+            bound=10.0,
+            holdout=100,
+            max_range=8,
+            threshold=Demanding(),
+            perturber=Hierarchy(2, prune=0),
+            renewal=renewal,
+        )
+
+    assert composed(None).guarantee.epsilon == composed(RenewFromHoldout(holdout=50)).guarantee.epsilon == 1.0
+    with pytest.raises(ParameterError, match=r"^holdout = 49: expected at least 50"):
+        composed(RenewFromHoldout(holdout=49))
+
+
+def test_a_smaller_theta_bounds_the_last_prediction() -> None:
+    values = shifting_stream(6000)[::-1].copy()
+    publisher = make(RenewFromHoldout(holdout=400), epsilon=50.0)
+    out = publisher.publish(values)
+    assert publisher.threshold < 60
+    assert out[-1] <= publisher.threshold
+
+
+@pytest.mark.parametrize("renewal", [None, *RENEWALS], ids=repr)
+def test_files_with_places_that_no_stream_reaches_are_damaged(renewal, tmp_path: Path) -> None:
+    publisher = make(renewal)
+    publisher.publish(shifting_stream(1500))
+    good = publisher._machine.pack(publisher._state)
+    assert publisher._machine.pack(publisher._machine.unpack(good, publisher._key)) == good
+    changes = {
+        "n_seen": [150.5, -1, "7"],
+        "cycle": [1.0, -1],
+        "held": [0.0, -1],
+        "blocks": [-1, 3.0],
+        "filled": [4, 2.0, -1],
+        "theta_steps": [0, 1.5, 2**62],
+        "open_sum": [1.0],
+        "released": [None, 0.5],
+        "prediction": ["x", 3],
+        "smoother": [codec.pack(np.zeros(3), "<f8")],
+    }
+    for name, wrong in changes.items():
+        for value in wrong:
+            with pytest.raises(ValueError, match=r"out of range|in place of"):
+                publisher._machine.unpack({**good, name: value}, publisher._key)

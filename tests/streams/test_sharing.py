@@ -1,0 +1,142 @@
+"""Publishers alike share a composition and the encoding of its noise key; others share nothing."""
+
+from __future__ import annotations
+
+import enum
+import warnings
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.errors import AccuracyWarning, ParameterError
+from fastdp.noise.canonical import encode
+from fastdp.noise.key import Key
+from fastdp.perturbers import Blocks, Hierarchy
+from fastdp.smoothers import Exponential, Recent
+from fastdp.streams.parameters import composed
+from fastdp.streams.sharing import shared
+from fastdp.thresholds import Fixed, NoisyMax, renewals
+
+SECRET = Key.from_bytes(bytes(range(32)))
+SIZES: dict[str, Any] = {"epsilon": 0.5, "bound": 64.0, "holdout": 50}
+MAKE = {
+    "ToPS": lambda **own: fastdp.ToPS(**{**SIZES, "max_range": 64, **own}),
+    "Adaptive": lambda **own: fastdp.Adaptive(**{**SIZES, "max_range": 64, **own}),
+    "PAK": lambda **own: fastdp.PAK(**{**SIZES, "delta": 1e-6, "length": 200, **own}),
+}
+
+
+def composition_of(publisher: Any) -> Any:
+    return publisher._machine.plan if isinstance(publisher, fastdp.PAK) else publisher.composition
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("name", MAKE)
+def test_a_kept_encoding_gives_the_same_key(name: str) -> None:
+    changes: list[dict[str, Any]] = [{}, {"epsilon": 0.25}, {"bound": 65.0}, {"holdout": 51}, {"resolution": 0.25}]
+    for change in changes:
+        first, second = (MAKE[name](**change, key=SECRET) for _ in range(2))
+        plan = composition_of(first)
+        assert composition_of(second) is plan
+        expected = SECRET.bind(plan)
+        assert first._key == second._key == expected
+        numbered = SECRET.of_stream(3)
+        assert MAKE[name](**change, key=numbered)._key == expected.of_stream(3)
+    keys = {MAKE[name](**change, key=SECRET)._key for change in changes}
+    assert len(keys) == len(changes)
+
+
+def test_equal_numbers_of_other_types_share_no_key() -> None:
+    forty, strange = Fixed(40.0), Fixed(40.0)
+    object.__setattr__(strange, "theta", 40)
+    rest = (Hierarchy(prune=0), None, 0.5, 64.0, 0, 64, None, "raise", None)
+    keys = [composed(rule, *rest).noise_key(SECRET) for rule in (forty, strange, forty, strange)]
+    assert keys[0] == keys[2] != keys[1] == keys[3]
+    made: list[tuple[Any, ...]] = []
+
+    def make(*fields: Any) -> Any:
+        made.append(fields)
+        return Recent()
+
+    for value in (1, 1.0, True, 1, 1.0, True):
+        shared(make, value)
+    assert [type(each) for (each,) in made] == [int, float, bool]
+
+
+def test_parts_that_may_change_are_encoded_each_time() -> None:
+    class Own(Recent):
+        """With an attribute that anyone may set."""
+
+        def __init__(self) -> None:
+            vars(self)["weight"] = 1.0
+
+        def identity(self) -> dict[str, Any]:
+            return dict(vars(self))
+
+    own = Own()
+    made = composed(Fixed(40.0), Hierarchy(prune=1), own, 0.5, 64.0, 0, 64, None, "raise", None)
+    before = made.noise_key(SECRET)
+    assert made.noise_key(SECRET) == before
+    vars(own)["weight"] = 2.0
+    assert made.noise_key(SECRET) != before
+    # Neither is a part plain that holds a tuple.
+    spread = [
+        composed(Fixed(40.0), Blocks(focus=(8, 16)), None, 0.5, 64.0, 0, 64, None, "raise", None) for _ in range(2)
+    ]
+    assert spread[0] is not spread[1]
+    # Nor are NumPy's numbers plain numbers.
+    epsilons = [fastdp.ToPS(np.float64(0.5), 64.0, holdout=50, max_range=64) for _ in range(2)]
+    assert epsilons[0].epsilon == 0.5
+
+
+def test_a_part_given_in_place_of_a_name_is_told_apart() -> None:
+    one, other, named = (
+        fastdp.ToPS(**SIZES, max_range=64, prune=1, smoother=smoother, key=SECRET)
+        for smoother in (Exponential(0.25), Exponential(0.5), "exponential")
+    )
+    assert len({one._key, other._key}) == 2
+    assert named.composition.smoother == Exponential()
+
+
+def test_what_warns_warns_each_time() -> None:
+    for _ in range(2):
+        with pytest.warns(AccuracyWarning, match="last"):
+            fastdp.ToPS(0.5, 64.0, every="30min", holdout=100)
+    renewal = renewals.RenewFromHoldout(trees=6, holdout=100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = [fastdp.ToPS(**SIZES, max_range=64, renewal=renewal) for _ in range(2)]
+    assert made[0].composition is not made[1].composition
+
+
+@pytest.mark.parametrize("wrong", [[1], {}, np.zeros(2), None, "half", NoisyMax()])
+def test_wrong_kinds_have_their_error_each_time(wrong: Any) -> None:
+    for _ in range(2):
+        with pytest.raises(ParameterError, match="epsilon"):
+            fastdp.ToPS(wrong, 64.0)
+
+
+class Number(enum.IntEnum):
+    TWO = 2
+
+
+class Text(str):
+    __slots__ = ()
+
+
+def test_derived_types_are_encoded_as_what_they_derive_from() -> None:
+    pairs: list[tuple[Any, Any]] = [
+        (Number.TWO, 2),
+        (Text("a"), "a"),
+        (np.float64(0.1), 0.1),
+        (np.int32(-3), -3),
+        (-0.0, 0.0),
+        (OrderedDict(b=1, a=2), {"a": 2, "b": 1}),
+        ((1, "a"), [1, "a"]),
+    ]
+    for derived, plain in pairs:
+        assert encode(derived) == encode(plain)
+    assert len({encode(value) for value in (1, 1.0, True, "1", b"1", None, [1], {"1": 1}, False, 0)}) == 10

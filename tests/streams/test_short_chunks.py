@@ -1,0 +1,121 @@
+"""Short chunks go through one kernel and give what longer ones do, bit for bit."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.errors import DataError
+from fastdp.streams import adaptive_blocks, fixed_blocks, short
+from fastdp_kernels import short_chunks
+
+HOLDOUT, SIZE = 300, 1500
+OPTIONS: dict[str, Any] = {"epsilon": 1.0, "holdout": HOLDOUT, "max_range": 256, "seed": 3}
+
+
+def tops(prune: int, **more: Any) -> fastdp.ToPS:
+    return fastdp.ToPS(bound=40.0, prune=prune, fan_out=4, **OPTIONS, **more)
+
+
+PUBLISHERS = {
+    **{f"tops {s}": partial(tops, s) for s in range(3)},
+    "mean": partial(tops, 1, smoother="mean"),
+    "adaptive": lambda **more: fastdp.Adaptive(bound=40.0, **OPTIONS, **more),
+    "events": lambda **more: fastdp.Adaptive(sensitivity=1.0, **{**OPTIONS, "holdout": 0}, **more),
+    "fixed": lambda **more: fastdp.Adaptive(bound=40.0, threshold=9.0, **{**OPTIONS, "holdout": 0}, **more),
+}
+
+
+def stream() -> np.ndarray:
+    return np.floor(np.random.default_rng(5).gamma(2.0, 3.0, SIZE))
+
+
+def whole(name: str) -> np.ndarray:
+    """Through the arrays: chunks of other types are no short ones."""
+    return PUBLISHERS[name]().publish(stream().astype(np.int64))
+
+
+@pytest.mark.parametrize("name", PUBLISHERS)
+@pytest.mark.parametrize("size", [1, 7, 700])
+def test_short_chunks_give_what_long_ones_do(name: str, size: int) -> None:
+    publisher, values, out = PUBLISHERS[name](), stream(), np.empty(size)
+    cut = np.split(values, range(size, SIZE, size))
+    # The output of one call lies where the next one's will.
+    kept = [publisher.publish(part, out=out if i % 2 else None).copy() for i, part in enumerate(cut)]
+    assert np.array_equal(np.concatenate(kept), whole(name))
+    assert np.array_equal(values, stream())
+
+
+@pytest.mark.parametrize("name", ["tops 0", "tops 2", "adaptive"])
+def test_a_short_chunk_needs_nothing_else(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kernel a call, as long as the tree goes on, or the block stays open."""
+    publisher = PUBLISHERS[name]()
+    publisher.publish(stream()[:400])
+    for pipeline in (fixed_blocks.FixedBlocks, adaptive_blocks.AdaptiveBlocks):
+        monkeypatch.setattr(pipeline, "prepare", None)
+    assert publisher.publish(np.array([3.0])).shape == (1,)
+
+
+@pytest.mark.parametrize("name", ["tops 0", "tops 2", "adaptive"])
+def test_any_memory_of_floats(name: str) -> None:
+    """Read-only, with gaps, of a subclass: copied, and never written to."""
+    publisher, values, parts = PUBLISHERS[name](), stream(), []
+    parts.append(publisher.publish(values[:HOLDOUT]))
+    for i, part in enumerate(np.split(values[HOLDOUT:], range(5, SIZE - HOLDOUT, 5))):
+        given: np.ndarray = part
+        if i % 4 == 1:
+            given.setflags(write=False)
+        elif i % 4 == 2:
+            given = np.repeat(part, 2)[::2]
+        elif i % 4 == 3:
+            given = part.view(np.memmap)
+        parts.append(publisher.publish(given))
+    assert np.array_equal(np.concatenate(parts), whole(name))
+    # Each further layout would be compiled for seconds.
+    for kernel in (short_chunks.publish_short, short_chunks.publish_open):
+        assert all(values.layout == "C" and values.mutable for values, *_ in kernel.signatures)
+
+
+@pytest.mark.parametrize("name", ["tops 0", "tops 2", "adaptive"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_value_that_is_not_finite(name: str, bad: float) -> None:
+    values = stream()
+    refusing, counting, zeros = PUBLISHERS[name](), *(PUBLISHERS[name](nonfinite="zero") for _ in range(2))
+    for publisher in (refusing, counting, zeros):
+        publisher.publish(values[:HOLDOUT])
+    out = np.full(3, 7.0)
+    for at in range(HOLDOUT, SIZE, 3):
+        # At every place of a block, and before a tree's first noise is drawn.
+        chunk = values[at : at + 3].copy()
+        chunk[at // 3 % 3] = bad
+        with pytest.raises(DataError, match=rf"chunk\[{at // 3 % 3}\]"):
+            refusing.publish(chunk, out=out)
+        assert (out == 7.0).all()
+        assert refusing.n_seen == at
+        refusing.publish(values[at : at + 3])
+        assert np.array_equal(counting.publish(chunk), zeros.publish(np.where(np.isfinite(chunk), chunk, 0.0)))
+
+
+@pytest.mark.parametrize("name", ["tops 2", "adaptive"])
+def test_longer_chunks_go_through_the_arrays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = whole(name)
+    monkeypatch.setattr(short, "MAX_SHORT", 4)
+    monkeypatch.setattr("fastdp.streams.stages.MAX_SHORT", 4)
+    publisher = PUBLISHERS[name]()
+    cut = np.split(stream(), range(5, SIZE, 5))
+    assert np.array_equal(np.concatenate([publisher.publish(part) for part in cut]), expected)
+
+
+def test_a_threshold_that_rose_limits_short_chunks() -> None:
+    """Values count up to the present threshold, not the first one."""
+    rng = np.random.default_rng(1)
+    growth = np.rint(np.concatenate([rng.gamma(2.0, 5.0, HOLDOUT), rng.gamma(2.0, 150.0, 12_000)]))
+    expected, publisher = (fastdp.Adaptive(bound=6400.0, **{**OPTIONS, "max_range": 4096}) for _ in range(2))
+    whole_output = expected.publish(growth.astype(np.int64))
+    parts = [publisher.publish(part) for part in np.split(growth, range(50, growth.size, 50))]
+    assert publisher.threshold > 200.0
+    assert np.array_equal(np.concatenate(parts), whole_output)

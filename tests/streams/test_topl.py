@@ -1,0 +1,233 @@
+"""ToPL: two roles and one simulation with the same numbers; the published code's figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastdp
+from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.local import Client, Hybrid, LogSquareWave, SquareWave, encode
+from fastdp.noise.key import Key
+from fastdp.thresholds import Fixed, NoisyMax
+from fastdp.thresholds import SquareWave as Rule
+from tests import stat
+from tests.noise_values import bound_key
+
+
+def stream(n: int = 5000) -> np.ndarray:
+    return np.random.default_rng(1).gamma(2.0, 8.0, n)
+
+
+def make(**options) -> fastdp.ToPL:
+    return fastdp.ToPL(**{"epsilon": 1.0, "bound": 200, "holdout": 2000, "max_range": 4096, "seed": 4, **options})
+
+
+@settings(max_examples=20)
+@given(cuts=st.lists(st.integers(0, 5000), max_size=6))
+def test_chunks_change_nothing(cuts: list[int]) -> None:
+    values = stream()
+    whole = make().publish(values)
+    online = make()
+    parts = [online.publish(part) for part in np.split(values, sorted(cuts))]
+    assert np.array_equal(np.concatenate(parts), whole)
+    assert whole.size == online.n_published == 3000
+
+
+def test_clients_and_server_apart_give_the_same_numbers() -> None:
+    values = stream(2300)
+    # A client's words come from the seed itself, those of a simulation from a key of its composition.
+    simulation = make(seed=None, key=bound_key(4))
+    whole = simulation.publish(values)
+    server = fastdp.ToPLServer(1.0, 200, 2000, 4096)
+    parts = []
+    for i, value in enumerate(values):
+        word = i if i < 2000 else i - 2000
+        message = Client(1.0).answer(server.announcement.to_text(), value, seed=4, start=word)
+        parts.append(server.receive(message))
+        if i == 1000:
+            assert server.receive(b"noise").size == 0
+    assert server.threshold == simulation.threshold
+    assert np.array_equal(np.concatenate(parts), whole)
+    assert server.refused.messages == 1
+    assert server.distribution is not None
+    # What answers the first announcement comes too late, and is counted.
+    late = encode(SquareWave(1.0, 0.0, 200.0), [1, 2])
+    assert server.receive(late + encode(Hybrid(1.0, 0.0, server.threshold), [5, 6])).size == 2
+    assert server.refused.messages == 2
+    with pytest.raises(StateError, match="after the threshold was chosen"):
+        server.collect([1])
+
+
+def test_shards_collect_for_one_server() -> None:
+    values = stream(2000)
+    client = SquareWave(1.0, 0.0, 200.0)
+    reports = client.perturb(values, seed=1)
+    alone, spread = (fastdp.ToPLServer(1.0, 200, 2000, 4096) for _ in range(2))
+    alone.collect(reports)
+    shards = [spread.shard() for _ in range(3)]
+    for shard, part in zip(shards, np.array_split(reports, 3), strict=True):
+        shard.add(part)
+    spread.merge(*shards[:2])
+    assert spread.threshold is None
+    spread.merge(shards[2])
+    assert spread.threshold == alone.threshold
+
+
+def test_range_sums_come_with_their_standard_error() -> None:
+    values = np.full(60_000, 20.0)
+    release = make(threshold=Fixed(40.0), holdout=0).release(values)
+    assert release.offset == 0
+    starts = np.arange(0, 60_000, 100)
+    errors = release.range_sum(starts, starts + 100) - 2000.0
+    spread = release.standard_error(starts, starts + 100)
+    assert spread == pytest.approx(10.0 * np.sqrt(Hybrid(1.0, 0.0, 40.0).worst_variance))
+    # The hybrid's variance is the same for every value at this epsilon.
+    scaled = errors / spread
+    chi = float((scaled**2).sum())
+    from scipy import stats
+
+    stat.accept(float(2 * min(stats.chi2.sf(chi, scaled.size), stats.chi2.cdf(chi, scaled.size))))
+    wrong = chi * 1.3**2
+    stat.reject(float(2 * min(stats.chi2.sf(wrong, scaled.size), stats.chi2.cdf(wrong, scaled.size))))
+    assert release.standard_error(5, 5).tolist() == [0.0]
+    with pytest.raises(ParameterError, match="starts"):
+        release.standard_error(5, 4)
+
+
+def test_separate_budgets_and_the_guarantee() -> None:
+    both = make(threshold_epsilon=0.5, publish_epsilon=2.0)
+    assert both.guarantee.epsilon == 2.0
+    assert both.guarantee.model == "local"
+    assert both.guarantee.arithmetic == "exact"
+    assert both.guarantee.delta == 0.0
+    assert both.guarantee.simulated
+    assert any("users before the threshold" in line for line in both.guarantee.derivation)
+    both.publish(stream(2000))
+    assert both.server.announcement.mechanism == Hybrid(2.0, 0.0, both.threshold)
+    assert make(threshold="linear").server.announcement.mechanism == SquareWave(1.0, 0.0, 200.0)
+    assert make().server.announcement.mechanism == LogSquareWave(1.0, 200.0 / 2**14, 200.0)
+    assert not make(seed=None).guarantee.simulated
+    assert make(threshold=Fixed(9.0)).threshold == 9.0
+
+
+def test_the_objective_weighs_the_budget_of_the_values() -> None:
+    thetas = []
+    for epsilon in (0.5, 4.0):
+        simulation = make(publish_epsilon=epsilon, holdout=20_000, max_range=256)
+        simulation.publish(stream(20_000))
+        thetas.append(simulation.threshold)
+    assert thetas[0] < thetas[1]
+
+
+def test_bad_input_changes_nothing() -> None:
+    whole = make().publish(stream())
+    simulation = make()
+    spoiled = stream()[:2500]
+    spoiled[2200] = np.inf
+    with pytest.raises(DataError, match=r"chunk\[2200\]: not a finite"):
+        simulation.publish(spoiled)
+    assert simulation.n_seen == 0
+    assert np.array_equal(simulation.publish(stream()), whole)
+    with pytest.raises(StateError, match="has seen 5000 values"):
+        simulation.release(stream())
+    with pytest.raises(DataError, match="more than the hold-out of 2000"):
+        make().release(stream(2000))
+    for wrong, match in (
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": 40.0}, "epsilon"),
+        ({"publish_epsilon": 99.0}, "epsilon = 99"),
+        ({"threshold_epsilon": -1.0}, "threshold_epsilon"),
+        ({"bound": 0.0}, "bound"),
+        ({"holdout": 0}, "holdout"),
+        ({"threshold": NoisyMax()}, r"threshold = .*SquareWave"),
+        ({"threshold": Fixed(300.0)}, "theta"),
+    ):
+        with pytest.raises(ParameterError, match=match):
+            make(**wrong)
+    with pytest.raises(StateError, match="before the threshold"):
+        make().server.publish([1])
+    for wrong, match in (
+        ({"threshold": Rule(report_epsilon=1.0), "threshold_epsilon": 2.0}, "threshold_epsilon = 2"),
+        ({"bound": 1e-140}, "bound = 1e-140"),
+        ({"publish_epsilon": 50.0}, "publish_epsilon = 50"),
+    ):
+        with pytest.raises(ParameterError, match=match):
+            make(**wrong)
+    with pytest.raises(ParameterError, match="publish_epsilon = 50"):
+        Rule(publish_epsilon=50.0)
+    parts = {"perturber": fastdp.perturbers.Hierarchy(prune=0), "bound": 9.0, "holdout": 10, "max_range": 256}
+    with pytest.raises(ParameterError, match="publish_epsilon = 40"):
+        fastdp.StreamPublisher(threshold=Rule(report_epsilon=1.0), epsilon=40.0, **parts)
+
+
+def test_it_ends_with_the_words_of_its_key() -> None:
+    publisher = fastdp.ToPL(1.0, bound=10.0, holdout=20, seed=1)
+    publisher.publish([1.0] * 30)
+    publisher._state = replace(publisher._state, n_published=2**33 - 2)
+    with pytest.raises(StateError, match=r"^chunk has 3 values after 8589934590: .*new ToPL"):
+        publisher.publish([1.0] * 3)
+    assert publisher.n_published == 2**33 - 2
+    assert publisher.publish([1.0] * 2).size == 2
+
+
+def test_nonfinite_values_may_count_as_zero() -> None:
+    values, zeros = stream(), stream()
+    values[[5, 2500]], zeros[[5, 2500]] = [np.nan, np.inf], 0.0
+    one, other = (make(nonfinite=rule, seed=None, key=bound_key(4)) for rule in ("zero", "raise"))
+    assert np.array_equal(one.publish(values), other.publish(zeros))
+
+
+def test_an_interrupted_choice_consumes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, whole, simulation = stream(), make().publish(stream()), make()
+    with monkeypatch.context() as patch:
+        patch.setattr(Rule, "choose_from", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            simulation.publish(values[:2100])
+    assert (simulation.n_seen, simulation.n_published) == (0, 0)
+    assert np.array_equal(simulation.publish(values), whole)
+    server = simulation.server
+    shards = [fastdp.ToPLServer(1.0, 200, 2000, 4096) for _ in range(2)]
+    full = shards[1].shard()
+    full.add(SquareWave(1.0, 0.0, 200.0).perturb(values[:1999], seed=4))
+    with monkeypatch.context() as patch:
+        patch.setattr(Rule, "choose_from", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            shards[0].merge(full, full)
+    assert shards[0].n_collected == 0
+    assert server.threshold is not None
+
+
+def interrupt(*_: object) -> float:
+    raise KeyboardInterrupt
+
+
+def test_refused_reports_keep_the_places_of_the_others() -> None:
+    server = fastdp.ToPLServer(1.0, 200, threshold=Fixed(40.0))
+    good = Hybrid(1.0, 0.0, 40.0)
+    estimates = server.publish([5, -1, 7, good.n_outputs, 9])
+    assert np.isnan(estimates).tolist() == [False, True, False, True, False]
+    assert estimates[[0, 2, 4]].tolist() == good.estimate([5, 7, 9]).tolist()
+    assert server.refused.reports == 2
+    assert server.publish(5).tolist() == [good.estimate(5)]
+    assert server.receive(encode(good, [5, 7]) + encode(good, 9), most_reports=1).tolist() == [good.estimate(9)]
+    assert server.refused.messages == 1
+
+
+def test_one_call() -> None:
+    release = fastdp.release(stream(), 1.0, 200, method="topl", seed=4, holdout=2000, max_range=4096)
+    assert np.array_equal(release.values, make().publish(stream()))
+    assert release.guarantee.model == "local"
+
+
+def test_servers_of_one_machine_have_thresholds_of_their_own() -> None:
+    """A copy made before the choice shares the machine, and may choose another threshold."""
+    machine = fastdp.ToPLServer(epsilon=1.0, bound=64, holdout=100, max_range=256)._machine
+    for theta in (5.0, 7.0, 5.0):
+        hybrid = machine.hybrid(replace(machine.start(Key.from_seed(1)), theta=theta))
+        assert hybrid is not None
+        assert hybrid.high == theta

@@ -1,0 +1,400 @@
+"""ToPS whole: against the oracle, any chunking, endless streams, restart with the same key."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastdp
+from fastdp.noise import sampler
+from fastdp.noise.words import Purpose, StreamId
+from fastdp.perturbers.hierarchy import optimal_prune
+from tests.grid import exhaustive
+from tests.noise_values import threshold_key, tree_key
+from tests.oracles import tops
+from tests.shared import real_stream, run_python
+
+
+def stream(n: int, seed: int = 0) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    return np.floor(generator.gamma(2.0, 8.0, n) * 4) / 4 - 1.0
+
+
+def make(**options) -> fastdp.ToPS:
+    settings = {"epsilon": 0.5, "bound": 200, "holdout": 300, "max_range": 256, "prune": 1, "fan_out": 4, "seed": 9}
+    return fastdp.ToPS(**{**settings, **options})
+
+
+def oracle_noise(publisher: fastdp.ToPS, theta_steps: int):
+    """The tree's leaves from the sampler's raw draws and the oracle's consistency."""
+    plan = publisher.plan
+    law = sampler.discrete_laplace_law(Fraction(theta_steps * plan.levels) / Fraction(publisher.epsilon))
+
+    def leaves(tree: int) -> list[int]:
+        levels = []
+        for level in range(plan.levels):
+            draws = np.empty(plan.leaves // plan.fan_out**level, np.int64)
+            sampler.fill(draws, law, tree_key(publisher._key, theta_steps), StreamId(Purpose.TREE, level + 1, tree))
+            levels.append(draws)
+        return tops.consistent_integers(levels, plan.fan_out)[0]
+
+    return leaves
+
+
+@pytest.mark.parametrize("fan_out", [2, 3, 16, *exhaustive(4)])
+@pytest.mark.parametrize("prune", [0, 1, 2])
+@pytest.mark.parametrize("max_range", [9, 100, *exhaustive(64, 256)])
+def test_release_equals_the_oracle(fan_out: int, prune: int, max_range: int) -> None:
+    if fan_out**prune >= max_range:
+        pytest.skip("no level would be left")
+    values = stream(300 + 1000)
+    publisher = make(fan_out=fan_out, prune=prune, max_range=max_range)
+    release = publisher.release(values)
+    # Threshold: Eq. 6 over 1 .. B with K = 2^20.
+    clipped = np.maximum(values[:300], 0.0).tolist()
+    candidates = np.arange(1, 201)
+    scores = tops.threshold_scores(clipped, candidates, 2**20, 60.0, 0.5, max_range, fan_out)
+    noise = np.empty(200, np.int64)
+    sampler.fill(
+        noise,
+        sampler.discrete_laplace_law(Fraction(2**21)),
+        threshold_key(publisher, values[:300]),
+        StreamId(Purpose.THRESHOLD),
+    )
+    theta = int(candidates[tops.argmax_first([s + int(z) for s, z in zip(scores, noise, strict=True)])])
+    assert release.threshold == theta
+    theta_steps = round(theta / publisher.resolution)
+    expected = tops.publish(
+        values[300:].tolist(),
+        theta_steps,
+        publisher.resolution,
+        publisher.plan.block,
+        oracle_noise(publisher, theta_steps),
+        publisher.plan.tree_blocks,
+    )
+    assert np.array_equal(release.values, expected)
+    assert release.offset == 300
+    assert len(release) == 1000
+
+
+@given(
+    cuts=st.lists(st.integers(0, 3000), max_size=12),
+    prune=st.integers(0, 3),
+    fan_out=st.sampled_from([2, 4, 16]),
+    holdout=st.sampled_from([1, 299, 300, 1024]),
+)
+def test_any_chunking_gives_the_same_output(cuts: list[int], prune: int, fan_out: int, holdout: int) -> None:
+    values = stream(3000, 3)
+    options = {"prune": min(prune, 1) if fan_out == 16 else prune, "fan_out": fan_out, "holdout": holdout}
+    whole = make(**options).publish(values)
+    publisher = make(**options)
+    parts = [publisher.publish(part) for part in np.split(values, sorted(cuts))]
+    assert np.array_equal(np.concatenate(parts), whole)
+    assert publisher.n_seen == 3000
+    assert publisher.n_published == 3000 - holdout
+
+
+@pytest.mark.parametrize("options", [{}, {"smoother": "median"}, {"nonfinite": "zero"}, {"contributions": 3}])
+def test_memory_at_hand_and_new_memory_receive_the_same(options: dict[str, object]) -> None:
+    """One pass or three: chunks that begin within a block or with one, and cross trees."""
+    values = stream(3000)
+    new, given = make(**options), make(**options)
+    for begin, end in itertools.pairwise([0, 310, 316, 900, 902, 1500, 3000]):
+        chunk, out = values[begin:end], np.full(end - begin, np.nan)
+        assert new.publish(chunk).tobytes() == given.publish(chunk, out=out).tobytes()
+    assert str(new._progress) == str(given._progress)
+    assert new._progress.open_sum == given._progress.open_sum
+
+
+def test_a_restarted_process_with_the_same_key_publishes_the_same() -> None:
+    program = (
+        "import sys, hashlib, numpy as np, fastdp\n"
+        "v = np.random.default_rng(5).gamma(2.0, 8.0, 9000)\n"
+        "p = fastdp.ToPS(epsilon=.5, bound=200, holdout=1000, max_range=4096, key=bytes(range(32)))\n"
+        "print(hashlib.sha256(p.publish(v).tobytes()).hexdigest())\n"
+    )
+    values = np.random.default_rng(5).gamma(2.0, 8.0, 9000)
+    publisher = fastdp.ToPS(epsilon=0.5, bound=200, holdout=1000, max_range=4096, key=bytes(range(32)))
+    here = hashlib.sha256(publisher.publish(values).tobytes()).hexdigest()
+    assert run_python("-c", program, check=True, PATH="").stdout.strip() == here
+
+
+def test_default_keys_differ_and_seeds_agree() -> None:
+    values = stream(2000)
+    assert not np.array_equal(make(seed=None).publish(values), make(seed=None).publish(values))
+    assert np.array_equal(make(seed=1).publish(values), make(seed=1).publish(values))
+    assert not np.array_equal(make(seed=1).publish(values), make(seed=2).publish(values))
+    assert make(seed=1).guarantee.simulated
+    assert not make(seed=None).guarantee.simulated
+    assert not make(seed=None, key=bytes(32)).guarantee.simulated
+
+
+def test_each_tree_has_noise_of_its_own() -> None:
+    publisher = make(prune=0, max_range=64, holdout=1)
+    out = publisher.publish(np.zeros(1 + 64 * 3))
+    trees = out.reshape(3, 64)
+    assert not np.array_equal(trees[0], trees[1])
+    assert not np.array_equal(trees[1], trees[2])
+
+
+def test_published_blocks_sum_to_the_noisy_totals() -> None:
+    """What is published of a block closes its account: sums over whole blocks are the noisy sums."""
+    values = np.full(300 + 4096, 10.0)
+    publisher = make(epsilon=1e6, max_range=4096, prune=2)
+    out = publisher.publish(values)
+    theta = publisher.threshold
+    assert theta is not None
+    assert out.reshape(-1, 16).sum(axis=1) == pytest.approx(np.full(256, 16 * min(theta, 10.0)), abs=0.01)
+    # The first block predicts theta / 2, later ones the block before.
+    assert out[:15] == pytest.approx(np.full(15, theta / 2))
+    assert out[16:31] == pytest.approx(np.full(15, min(theta, 10.0)), abs=0.001)
+
+
+def test_optimal_prune_is_the_integer_minimiser() -> None:
+    def error(s: int, epsilon: float) -> float:
+        return 15 * (5 - s) ** 3 * 2 / epsilon**2 + 16 ** (2 * s) / 36
+
+    for epsilon in (0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0):
+        best = min(range(5), key=lambda s, e=epsilon: error(s, e))
+        assert optimal_prune(epsilon, 2**20, 16, 5) == best
+    assert optimal_prune(0.05, 2**20, 16, 5) == 2
+    assert optimal_prune(0.5, 1, 16, 1) == 0
+
+
+def test_the_guarantee_follows_from_the_parts() -> None:
+    guarantee = make(seed=None).guarantee
+    assert (guarantee.epsilon, guarantee.delta, guarantee.numeric_distance) == (0.5, 0.0, 0.0)
+    assert (guarantee.adjacency, guarantee.model, guarantee.arithmetic) == ("replace one value", "central", "exact")
+    text = "\n".join(guarantee.derivation)
+    assert "threshold (epsilon = 0.5): noisy max" in text
+    assert "perturber (epsilon = 0.5): " in text
+    assert "disjoint values" in text
+    fixed = fastdp.StreamPublisher(
+        threshold=fastdp.thresholds.Fixed(20.0),
+        perturber=fastdp.perturbers.Hierarchy(prune=0),
+        epsilon=0.3,
+        bound=100,
+    )
+    assert fixed.guarantee.epsilon == 0.3
+    assert "threshold" not in "\n".join(fixed.guarantee.derivation)
+    assert fixed.threshold == 20.0
+    assert fixed.publish([1.0, 2.0]).size == 2
+
+
+def test_composition_adds_or_takes_the_largest() -> None:
+    from fastdp.guarantee import Guarantee, parallel, sequential
+
+    a, b = Guarantee(0.1, derivation=("a",)), Guarantee(0.2, 1e-9, arithmetic="real", simulated=True)
+    both = sequential(a, b)
+    assert Fraction(both.epsilon) >= Fraction(0.1) + Fraction(0.2)
+    assert both.epsilon == pytest.approx(0.3)
+    assert (both.delta, both.arithmetic, both.simulated) == (1e-9, "real", True)
+    side = parallel(a, b)
+    assert (side.epsilon, side.delta) == (0.2, 1e-9)
+    assert parallel(a) == sequential(a) == a
+    assert sequential(a, Guarantee(float("inf"))).epsilon == float("inf")
+    with pytest.raises(ValueError, match="compose"):
+        sequential(a, Guarantee(0.1, model="local"))
+
+
+def test_a_fork_cannot_use_its_parents_publisher() -> None:
+    import os
+
+    publisher = make()
+    child = os.fork()
+    if child == 0:
+        try:
+            publisher.publish([1.0])
+        except fastdp.errors.StateError:
+            os._exit(3)
+        os._exit(4)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    publisher.publish([1.0])
+
+
+class Interrupted(BaseException):
+    """Stands for KeyboardInterrupt, which may come between any two steps."""
+
+
+@pytest.mark.parametrize("prune", [0, 1])
+@pytest.mark.parametrize("where", ["leaf_noise", "emit"])
+def test_an_interrupt_shows_nothing_that_could_be_used_again(
+    monkeypatch: pytest.MonkeyPatch, prune: int, where: str
+) -> None:
+    """Before the position is recorded nothing is in ``out``; after it, the place in the stream is taken."""
+    from fastdp.perturbers import Hierarchy
+    from fastdp.streams.fixed_blocks import Step, SummedStep
+
+    values, whole = stream(1300), make(prune=prune).publish(stream(1300))
+    publisher = make(prune=prune)
+    publisher.publish(values[:300])
+    out = np.full(600, 123.0)
+    home = {"leaf_noise": Hierarchy, "emit": SummedStep if prune else Step}[where]
+    original = getattr(home, where)
+
+    def interrupt(*arguments, **options):
+        raise Interrupted
+
+    monkeypatch.setattr(home, where, interrupt)
+    with pytest.raises(Interrupted):
+        publisher.publish(values[300:900], out=out)
+    monkeypatch.setattr(home, where, original)
+    assert (out == 123.0).all()
+    assert publisher.n_seen == (300 if where == "leaf_noise" else 900)
+    rest = publisher.publish(values[publisher.n_seen :])
+    assert np.array_equal(rest, whole[publisher.n_seen - 300 - rest.size :])
+
+
+def test_an_interrupt_never_counts_a_held_out_value_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastdp.thresholds import noisy_max
+
+    publisher = make()
+    observe = noisy_max._NoisyMaxChooser.observe
+
+    def interrupted(self, values):
+        observe(self, values)
+        raise Interrupted
+
+    with monkeypatch.context() as patch:
+        patch.setattr(noisy_max._NoisyMaxChooser, "observe", interrupted)
+        with pytest.raises(Interrupted):
+            publisher.publish(np.full(100, 5.0))
+    # What it has counted cannot be known, so it goes on with nothing.
+    with pytest.raises(fastdp.errors.StateError, match="interrupted while it read the hold-out"):
+        publisher.publish(np.full(200, 5.0))
+    assert publisher._state.chooser.counts.sum() == publisher.n_seen == 100
+
+
+def test_a_smoother_sees_nothing_of_a_rejected_chunk() -> None:
+    from fastdp.smoothers import Recent
+
+    seen = []
+
+    class Watching(Recent):
+        def step(self, state, means):
+            seen.append(means.copy())
+            return super().step(state, means)
+
+    publisher = make(smoother=Watching())
+    publisher.publish(stream(300))
+    with pytest.raises(fastdp.errors.DataError):
+        publisher.publish([1.0, 2.0, 3.0, 4.0, 5.0, np.nan])
+    assert not seen
+
+
+def test_shape_of_the_hierarchy() -> None:
+    """h = ceil(log_b r), g = b^s, the fewest complete subtrees that cover r, and a new tree at r in whole blocks."""
+    for fan_out, max_range in itertools.product(
+        (2, 3, 10, 16), (1, 2, 15, 16, 17, 100, 256, 257, 1000, 100_000, 2**20)
+    ):
+        import math
+
+        from fastdp.perturbers import Hierarchy
+
+        height = max(1, next(h for h in range(64) if fan_out**h >= max_range))
+        for prune in range(height):
+            plan = Hierarchy(fan_out, prune=prune).plan(1.0, max_range)
+            subtree = fan_out ** (height - 1)
+            tops = math.ceil(max_range / subtree)
+            assert (plan.height, plan.levels, plan.block, plan.tops) == (height, height - prune, fan_out**prune, tops)
+            assert plan.leaves * plan.block == tops * subtree
+            assert plan.tree_blocks == math.ceil(max_range / plan.block) <= plan.leaves
+            assert plan.nodes == sum(plan.leaves // fan_out**level for level in range(plan.levels))
+
+
+def test_eq_7_uses_the_real_logarithm() -> None:
+    for fan_out, max_range in itertools.product((2, 3, 16), (17, 100, 257, 100_000, 2**20)):
+        import math
+
+        from fastdp.perturbers import Hierarchy
+
+        depth = math.log(max_range, fan_out)
+        height = next(h for h in range(64) if fan_out**h >= max_range)
+        for epsilon in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0):
+            errors = [
+                (fan_out - 1) * max(depth - s, 0.0) ** 3 * 2 / epsilon**2 + fan_out ** (2 * s) / 36
+                for s in range(height)
+            ]
+            assert Hierarchy(fan_out).plan(epsilon, max_range).pruned == errors.index(min(errors))
+
+
+@pytest.mark.statistical
+def test_five_levels_not_six() -> None:
+    """Eq. 6 with log_b r = 5 (medians of 1,000 runs on POS: 46, 62, 69); the published code's 6 gives 44, 58, 66."""
+    values, medians = real_stream(length=65_536), []
+    for epsilon in (0.01, 0.05, 0.1):
+        thetas = []
+        for seed in range(400):
+            publisher = fastdp.ToPS(epsilon, 1657, values.size, 2**20, seed=seed)
+            publisher.publish(values)
+            thetas.append(publisher.threshold)
+        medians.append(float(np.median(thetas)))
+    assert medians == pytest.approx([46, 62, 69], abs=1.5)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "exponential"])
+def test_both_noises_of_the_threshold(noise: str) -> None:
+    values = np.maximum(stream(300), 0.0)
+    candidates, publisher = np.arange(1, 201), make(noise=noise, epsilon=0.05)
+    scores = tops.threshold_scores(values.tolist(), candidates, 2**20, 60.0, 0.05, 256, 4)
+    draws = np.empty(200, np.int64)
+    scale = Fraction(2**20) / Fraction(0.05)
+    law = sampler.discrete_laplace_law(scale) if noise == "laplace" else sampler.geometric_law(scale)
+    sampler.fill(draws, law, threshold_key(publisher, values), StreamId(Purpose.THRESHOLD))
+    best = tops.argmax_first([s + int(z) for s, z in zip(scores, draws, strict=True)])
+    publisher.publish(values)
+    assert publisher.threshold == candidates[best]
+
+
+def test_grid_and_its_proof() -> None:
+    from fastdp.errors import ParameterError
+    from fastdp.integer_grid import make_grid
+
+    assert make_grid(1657, None, 0.05, 2**20, 5, 16).resolution == 2.0**-22
+    assert make_grid(1.0, None, 0.5, 2**20, 5, 16).resolution == 2.0**-32
+    # Where noise would exceed 2^40 steps the grid is coarser.
+    coarse = make_grid(1000, None, 0.001, 2**20, 5, 16)
+    assert coarse.bound_steps * 5 / 0.001 <= 2**40 < 2 * coarse.bound_steps * 5 / 0.001 * 1.01
+    # Each limit of the overflow proof, just inside and just outside.
+    for inside, outside in (
+        ((2.0**50, 1.0, 1.0, 1, 1, 2), (2.0**50 + 1, 1.0, 1.0, 1, 1, 2)),
+        ((2.0**40, 1.0, 2.0**-14, 1, 1, 2), (2.0**40, 1.0, 2.0**-15, 1, 1, 2)),
+        ((2.0**40, 1.0, 2.0**-14, 1, 1, 2), (2.0**40, 1.0, 2.0**-17, 1, 1, 2)),
+        ((2.0**40, 1.0, 2.0**20, 2**21, 1, 2), (2.0**40, 1.0, 2.0**20, 2**22, 1, 2)),
+        ((2.0**40, 1.0, 2.0**-9, 2**20, 1, 16), (2.0**40, 1.0, 2.0**-11, 2**20, 1, 16)),
+        ((1.0, 1.0, 2.0**40, 1, 1, 2), (1.0, 1.0, 2.0**40 * 1.001, 1, 1, 2)),
+    ):
+        make_grid(*inside)
+        with pytest.raises(ParameterError, match=r"resolution = 1\.0"):
+            make_grid(*outside)
+    grid = make_grid(1.0, 0.6, 1.0, 1, 1, 2)
+    assert grid.snap(1.0) * grid.resolution <= 1.0
+    assert make_grid(100.0, 1.0, 1.0, 1, 1, 2).snap(0.2) == 1, "a threshold of no step would release nothing"
+    with pytest.raises(ParameterError, match=r"noise of scale .* at most 2\^56 fit"):
+        make_grid(2.0**40, 1.0, 2.0**-17, 1, 1, 2)
+
+
+def test_memory_of_an_endless_stream_is_one_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tracemalloc
+
+    # The suite's check that no word is drawn twice remembers all draws.
+    monkeypatch.setattr("fastdp.noise.key.ENABLED", False)
+    publisher = make(max_range=2**12, fan_out=16, prune=1, holdout=100)
+    chunk = stream(10_000)
+    out = np.empty(chunk.size)
+    for _ in range(5):
+        publisher.publish(chunk, out=out)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(200):
+        publisher.publish(chunk, out=out)
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert publisher.n_published > 2_000_000
+    assert grown < 100_000
