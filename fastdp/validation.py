@@ -54,7 +54,7 @@ def plain(function: Callable[P, R]) -> Callable[P, R]:
     Checks of its own follow: this one keeps what has entries, and no truth, hash or order, away from them.
     """
     own = inspect.unwrap(function)
-    checked = {name: _accepted(kind) for name, kind in own.__annotations__.items() if name != "return"}
+    checked = {name: accepted(kind) for name, kind in own.__annotations__.items() if name != "return"}
     names = own.__code__.co_varnames[: own.__code__.co_argcount]
 
     @wraps(function)
@@ -62,15 +62,21 @@ def plain(function: Callable[P, R]) -> Callable[P, R]:
         # Python says itself which names are unknown.
         if own.__annotations__.keys() >= kwargs.keys():
             for name, value in itertools.chain(zip(names, args, strict=False), kwargs.items()):
-                if (accepted := checked.get(name)) and not any(takes(value) for takes, _ in accepted):
-                    words = dict.fromkeys(said for _, said in accepted)
-                    raise ParameterError(f"{name} = {shown(value)}: expected {' or '.join(words)}")
+                if taken := checked.get(name):
+                    kinds(name, value, taken)
         return function(*args, **kwargs)
 
     return check
 
 
-def _accepted(annotation: str) -> list[tuple[Callable[[object], bool], str]] | None:
+def kinds(name: str, value: object, accepted: Sequence[tuple[Callable[[object], bool], str]]) -> None:
+    """Refuse a value of none of these kinds, each a test and its words."""
+    if not any(takes(value) for takes, _ in accepted):
+        words = dict.fromkeys(said for _, said in accepted)
+        raise ParameterError(f"{name} = {shown(value)}: expected {' or '.join(words)}")
+
+
+def accepted(annotation: str) -> list[tuple[Callable[[object], bool], str]] | None:
     """What the kinds of an annotation take; None where one of them is not known here."""
     while (shorter := re.sub(r"\[[^][]*\]", "", annotation)) != annotation:
         annotation = shorter

@@ -18,13 +18,13 @@ from fastdp.data.column import as_floats
 from fastdp.noise.given import GivenKey
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
+from fastdp.record import values_of
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
 from fastdp.spatial.phdstream import PHDStream
 from fastdp.state.machine import Column, Transition
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp.streams.emission import FillIn
-from fastdp.streams.parameters import vars_of
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.stages import Schedule
 from fastdp.streams.stream_state import Progress, StreamState, TreeNoise
@@ -75,7 +75,7 @@ class TrueLengths(AdaptiveBlocks):
     ) -> AdaptiveStep | None:
         """Value by value, so that each length is overruled when its block begins."""
         del new
-        quiet = AdaptiveBlocks(**{**vars_of(self), "perturber": SilentBlocks(self.perturber.closing)})
+        quiet = AdaptiveBlocks(**{**values_of(self), "perturber": SilentBlocks(self.perturber.closing)})
         true = self._silent.get(progress.n_seen, progress)
         step = super().prepare(progress, noise, values[:0])
         assert step is not None
@@ -101,7 +101,7 @@ class TrueLengthsSchedule(Schedule):
         """With true lengths."""
         right = super().pipeline_of(key)
         assert isinstance(right, AdaptiveBlocks)
-        return TrueLengths(**vars_of(right))
+        return TrueLengths(**values_of(right))
 
 
 class ShortFlat(Flat):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from fastdp import validation
 from fastdp.data.kinds import Floats
-from fastdp.errors import ParameterError
+from fastdp.record import Real, Whole, parameter, record
 from fastdp_kernels import moving_window, running_median
 
 #: What a smoother remembers between two calls: numbers, so that state files can hold it.  Never changed in place.
@@ -113,7 +111,7 @@ def predict_rows(smoother: Smoother, firsts: Floats, thetas: Floats, means: Floa
     return np.array(predictions).reshape(means.shape)
 
 
-@dataclass(frozen=True)
+@record
 class Recent:
     """Predicts the mean of the block before (the only causal reading of Appendix D, item 1)."""
 
@@ -140,7 +138,7 @@ def _bins(theta: float) -> Floats:
     return np.array([-theta, 3.0 * theta / BINS])
 
 
-@dataclass(frozen=True)
+@record
 class Median:
     """Predicts the median of the means of all blocks seen.
 
@@ -183,7 +181,7 @@ class Median:
         return out
 
 
-@dataclass(frozen=True)
+@record
 class Mean:
     """Predicts the mean of all blocks seen.
 
@@ -213,14 +211,14 @@ class Mean:
         return np.cumsum(means, axis=1) / np.arange(1.0, means.shape[1] + 1.0)
 
 
-@dataclass(frozen=True)
+@record
 class MovingAverage:
     """Predicts the mean of the last ``window`` blocks.
 
     Parameters
     ----------
     window : int
-        w, at least 1 and at most 65,536.
+        w, the number of blocks, at least 1 and at most 65,536.
 
     Notes
     -----
@@ -228,12 +226,8 @@ class MovingAverage:
     counts as one of them.
     """
 
-    window: int = 8
+    window: int = parameter(Whole(1, 65_536), default=8)
     rule: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Check the parameter."""
-        object.__setattr__(self, "window", validation.integer("window", self.window, 1, 65_536))
 
     def start(self, first: float, theta: float) -> SmootherState:
         """How many blocks, the running sum, then the ring; the guess is the first of the window."""
@@ -262,29 +256,22 @@ class MovingAverage:
         return out
 
 
-@dataclass(frozen=True)
+@record
 class Exponential:
     """Predicts alpha times the last block's mean plus (1 - alpha) times the prediction before.
 
     Parameters
     ----------
     alpha : float
-        In (0, 1]; 1 is :class:`Recent`.
+        Weight of the last block, in (0, 1]; 1 is :class:`Recent`.
 
     Notes
     -----
     Appendix D, item 5; the first prediction is the guess u_0.
     """
 
-    alpha: float = 0.5
+    alpha: float = parameter(Real(above=0.0, most=1.0), default=0.5)
     rule: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Check the parameter."""
-        alpha = validation.positive("alpha", self.alpha)
-        if alpha > 1.0:
-            raise ParameterError(f"alpha = {self.alpha!r}: expected a number above 0 and at most 1")
-        object.__setattr__(self, "alpha", alpha)
 
     def start(self, first: float, theta: float) -> SmootherState:
         """The guess."""

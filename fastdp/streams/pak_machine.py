@@ -186,7 +186,7 @@ class PAKMachine(Machine[PAKState]):
     def start(self, key: Key) -> PAKState:
         """Before the first value."""
         # Refuses what the threshold cannot do now, not at the end of the hold-out.
-        self.plan.threshold.start(self.plan.task)
+        self.plan.chosen_by.start(self.plan.task)
         if self.plan.holdout:
             return PAKState(lag=np.empty(self.plan.holdout))
         return PAKState(lag=np.empty(0), tree=self._open(np.empty(0), key)[0])
@@ -242,7 +242,7 @@ class PAKMachine(Machine[PAKState]):
     def _open(self, lag: Floats, key: Key) -> tuple[RunningSum, Integers]:
         """Choose tau, release the hold-out's sum (or sums), and start the tree."""
         plan = self.plan
-        chooser = plan.threshold.start(plan.task)
+        chooser = plan.chosen_by.start(plan.task)
         chooser.observe(as_floats(lag))
         # By the values that are summed, too: a threshold's summary of them may be coarser, or without their order.
         own = held_out(key, as_floats(lag))

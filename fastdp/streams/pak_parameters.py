@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, ClassVar, Literal
+from functools import cached_property, partial
+from typing import Any, ClassVar, Literal, cast
 
 from fastdp import validation
 from fastdp.errors import ParameterError
@@ -14,10 +14,12 @@ from fastdp.integer_grid import Grid, make_grid
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import MAX_WORDS
+from fastdp.record import Flag, Keyed, Kind, Real, Whole, parameter, record, values_of
 from fastdp.state import codec
-from fastdp.streams.parameters import PARTS, vars_of
+from fastdp.streams.parameters import PARTS
 from fastdp.streams.sharing import noise_key
 from fastdp.thresholds import PAKQuantile, SmoothQuantile, Threshold, ThresholdTask
+from fastdp.thresholds.base import as_rule
 
 MIN_EPSILON = 2.0**-60
 #: A threshold further out than this tail probability of its noise is cut off there, public post-processing.
@@ -26,9 +28,9 @@ MIN_TAIL = 2.0**-54
 ABOVE_ROUNDING = 1.0 + 2.0**-30
 
 
-@dataclass(frozen=True)
-class PAKParameters:
-    """The parameters of :class:`fastdp.PAK`; its fields.
+@record
+class PAKParameters(Keyed):
+    """The parameters of :class:`fastdp.PAK`.
 
     Raises
     ------
@@ -36,51 +38,37 @@ class PAKParameters:
         If a parameter is not accepted, or the parts do not fit together.
     """
 
-    epsilon: float
-    delta: float
-    bound: float
-    length: int
-    holdout: int
-    share: float
-    tail_factor: float
-    threshold: Threshold
-    lag_sums: bool
-    clip: bool
-    average: int | Literal["all"] | None
-    resolution: float | None
+    epsilon: float = parameter(Real(above=0.0))
+    delta: float = parameter(Real(least=0.0, below=1.0))
+    bound: float = parameter(Real(above=0.0))
+    length: int = parameter(Whole(1, MAX_WORDS))
+    _: KW_ONLY
+    holdout: int = parameter(Kind(), default=65_536)
+    share: float = parameter(Real(above=0.0, below=1.0), default=0.85)
+    tail_factor: float = parameter(Real(least=1.0), default=1.0)
+    threshold: Threshold | float | None = parameter(Kind(), default=None)
+    lag_sums: bool = parameter(Flag(), default=False)
+    clip: bool = parameter(Flag(), default=True)
+    average: int | Literal["all"] | None = parameter(Kind(), default=None)
+    resolution: float | None = parameter(Real(above=0.0, optional=True), default=None)
 
     rule: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        """Check everything, so that nothing can fail once data flow."""
-        checked: dict[str, Any] = {
-            "epsilon": validation.positive("epsilon", self.epsilon),
-            "delta": validation.real("delta", self.delta),
-            "bound": validation.positive("bound", self.bound),
-            "length": validation.integer("length", self.length, 1, MAX_WORDS),
-            "share": validation.positive("share", self.share),
-            "tail_factor": validation.positive("tail_factor", self.tail_factor),
-        }
-        for flag in ("lag_sums", "clip"):
-            checked[flag] = validation.flag(flag, getattr(self, flag))
-        if not 0.0 <= checked["delta"] < 1.0:
-            raise ParameterError(f"delta = {self.delta!r}: expected a number in [0, 1)")
-        if checked["share"] >= 1.0:
-            raise ParameterError(f"share = {self.share!r}: expected a number below 1, the rest is for the sum")
-        if checked["tail_factor"] < 1.0:
-            raise ParameterError(f"tail_factor = {self.tail_factor!r}: expected at least 1")
-        self._check_threshold(checked["clip"])
-        rule = self.threshold
+    def _check(self) -> None:
+        """Check the parameters together, so that nothing can fail once data flow."""
+        put = partial(object.__setattr__, self)
+        given = self.threshold
+        put("threshold", usual_threshold(self.delta, self.clip) if given is None else as_rule(given))
+        self._check_threshold(self.clip)
+        rule = self.chosen_by
         holdout = self.holdout if rule.uses_holdout else 0
-        checked["holdout"] = validation.integer("holdout", holdout, 0, checked["length"] - 1)
-        if rule.uses_holdout and checked["holdout"] == 0:
+        put("holdout", validation.integer("holdout", holdout, 0, self.length - 1))
+        if rule.uses_holdout and self.holdout == 0:
             raise ParameterError(
                 f"holdout = {self.holdout!r}: expected at least 1 and less than the length, {self.length}"
             )
         if self.average is not None and self.average != "all":
-            checked["average"] = validation.integer("average", self.average, 1, checked["length"])
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+            put("average", validation.integer("average", self.average, 1, self.length))
         if min(self.epsilon_threshold, self.epsilon_lag) < MIN_EPSILON:
             raise ParameterError(
                 f"share = {self.share!r}: expected both parts of epsilon = {self.epsilon!r} above 2^-60"
@@ -105,6 +93,11 @@ class PAKParameters:
                 "SmoothQuantile(clip=False) without Cauchy-type noise (whose theta may be any number), because "
                 "clip = False"
             )
+
+    @property
+    def chosen_by(self) -> Threshold:
+        """The rule that chooses the threshold."""
+        return cast("Threshold", self.threshold)
 
     @cached_property
     def epsilon_threshold(self) -> float:
@@ -171,7 +164,7 @@ class PAKParameters:
             arithmetic="exact",
             derivation=(f"binary tree over the other values: each enters at most {levels} nodes, epsilon in all",),
         )
-        chosen = self.threshold.guarantee(self.task)
+        chosen = self.chosen_by.guarantee(self.task)
         if self.holdout and chosen is not None:
             total = Guarantee(
                 epsilon=self.epsilon_lag,
@@ -195,7 +188,7 @@ class PAKParameters:
 
     def describe(self) -> dict[str, Any]:
         """The threshold by name, and parameters, for a state file."""
-        return {**vars_of(self), "threshold": codec.describe_part(self.threshold, PARTS)}
+        return {**values_of(self), "threshold": codec.describe_part(self.threshold, PARTS)}
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> PAKParameters:

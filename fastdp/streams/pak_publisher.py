@@ -6,26 +6,23 @@ Readings and errata: ``docs/pak.md``.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fastdp import validation
 from fastdp.data.column import as_whole
 from fastdp.data.kinds import Floats
 from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee
 from fastdp.noise.key import Key
+from fastdp.record import constructor
 from fastdp.releases.error_bars import SumNoise
 from fastdp.releases.release import Release
 from fastdp.state.machine import Column
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 from fastdp.streams.pak_machine import PAKMachine, PAKState
-from fastdp.streams.pak_parameters import PAKParameters, usual_threshold
-from fastdp.streams.sharing import shared
-from fastdp.thresholds import Threshold
-from fastdp.thresholds.base import as_rule
+from fastdp.streams.pak_parameters import PAKParameters
 
 
 class PAK(Publisher[PAKState]):
@@ -91,31 +88,8 @@ class PAK(Publisher[PAKState]):
     _MACHINE: ClassVar[Any] = PAKMachine
     _machine: PAKMachine
 
-    @validation.plain
-    def __init__(
-        self,
-        epsilon: float,
-        delta: float,
-        bound: float,
-        length: int,
-        *,
-        holdout: int = 65_536,
-        share: float = 0.85,
-        tail_factor: float = 1.0,
-        threshold: Threshold | float | None = None,
-        lag_sums: bool = False,
-        clip: bool = True,
-        average: int | Literal["all"] | None = None,
-        resolution: float | None = None,
-        seed: int | str | None = None,
-        key: Key | bytes | None = None,
-    ) -> None:
-        rule = usual_threshold(delta, clip) if threshold is None else as_rule(threshold)
-        plan: PAKParameters = shared(
-            PAKParameters,
-            *(epsilon, delta, bound, length, holdout, share, tail_factor, rule),
-            *(lag_sums, clip, average, resolution),
-        )
+    @constructor(PAKParameters)
+    def __init__(self, plan: PAKParameters, seed: int | str | None, key: Key | bytes | None) -> None:
         machine = PAKMachine(plan)
         self._begin(machine, machine.bind(Key.choose(seed, key)))
 

@@ -26,11 +26,12 @@ from fastdp.integer_grid import Grid, make_event_grid, make_grid
 from fastdp.noise.key import Binding, Key
 from fastdp.noise.noise import draw_scale, group_share, noise_law
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
+from fastdp.record import shared, values_of
 from fastdp.releases.error_bars import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
 from fastdp.streams import guarantees
-from fastdp.streams.sharing import encoded, noise_key, shared
+from fastdp.streams.sharing import encoded, noise_key
 from fastdp.thresholds import Fixed, Threshold, ThresholdTask, renewals
 from fastdp.thresholds.renewals import Renewal
 
@@ -385,7 +386,7 @@ class StreamParameters:
 
     def describe(self) -> dict[str, Any]:
         """Parts by name, and parameters, for a state file."""
-        fields = vars_of(self)
+        fields = values_of(self)
         for role in _ROLES:
             fields[role] = codec.describe_part(fields[role], PARTS)
         return fields
@@ -401,15 +402,9 @@ class StreamParameters:
 
 def composed(*fields: Any) -> StreamParameters:
     """The composition with these fields, in order; shared, but with a renewal, which may warn."""
-    made: StreamParameters = shared(StreamParameters, *fields, warns=len(fields) > 9 and fields[9] is not None)
-    return made
+    return shared(StreamParameters, *fields, warns=len(fields) > 9 and fields[9] is not None)
 
 
 def altered(composition: StreamParameters, **changes: Any) -> StreamParameters:
     """A composition with other values of some fields, shared as :func:`composed` says."""
-    return composed(*(vars_of(composition) | changes).values())
-
-
-def vars_of(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass, as they are."""
-    return {name: getattr(record, name) for name in record.__match_args__}
+    return composed(*(values_of(composition) | changes).values())

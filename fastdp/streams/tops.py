@@ -9,11 +9,11 @@ from fastdp import validation
 from fastdp.data.column import Nonfinite
 from fastdp.noise.key import Key
 from fastdp.perturbers import Hierarchy
+from fastdp.record import shared
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent, Smoother
 from fastdp.streams.pace import paced
 from fastdp.streams.parameters import StreamParameters
 from fastdp.streams.publisher import StreamPublisher
-from fastdp.streams.sharing import shared
 from fastdp.thresholds import NoisyMax
 from fastdp.thresholds.noisy_choice import NoiseKind
 from fastdp.thresholds.renewals import Renewal

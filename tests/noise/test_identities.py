@@ -13,6 +13,7 @@ import pytest
 
 import fastdp
 from fastdp import counters, local, perturbers, smoothers, spatial, thresholds
+from fastdp import record as sharing
 from fastdp.counters import BinaryTree, Block, RunningCounts, SelectiveCounting, Simple
 from fastdp.noise import canonical, public_draws
 from fastdp.noise import key as keys
@@ -20,7 +21,6 @@ from fastdp.noise.canonical import encode, identity
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Toeplitz
 from fastdp.spatial import Box, PrivTree
-from fastdp.streams import sharing
 from fastdp.streams.adaptive import Adaptive
 from fastdp.streams.add_noise import VectorNoise
 from fastdp.streams.whole import WholeStream

@@ -15,9 +15,9 @@ from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.noise.canonical import encode
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Hierarchy
+from fastdp.record import shared
 from fastdp.smoothers import Exponential, Recent
 from fastdp.streams.parameters import composed
-from fastdp.streams.sharing import shared
 from fastdp.thresholds import Fixed, NoisyMax, renewals
 
 SECRET = Key.from_bytes(bytes(range(32)))

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, StreamPublisher, ToPL, ToPS, validation
 from fastdp.errors import ParameterError
 from fastdp.perturbers import Blocks
+from fastdp.record import values_of
 from fastdp.smoothers import Smoother
 from fastdp.spatial.phdstream import NAMED_COUNTERS
-from fastdp.streams.parameters import StreamParameters, vars_of
+from fastdp.streams.parameters import StreamParameters
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import held_out
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent, Zeros
@@ -148,7 +149,7 @@ def _composed(publisher: Callable[..., StreamPublisher], setting: Setting, **par
 def _renewed(composition: StreamParameters, values: Floats) -> Run:
     """Thresholds that change have no single theta."""
     # A budget of its own belongs to whole streams.
-    fields = {name: value for name, value in vars_of(composition).items() if name != "budget"}
+    fields = {name: value for name, value in values_of(composition).items() if name != "budget"}
     return lambda key: RunResult(StreamPublisher(**fields, key=key).release(values).range_sum, math.nan)
 
 

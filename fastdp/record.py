@@ -1,0 +1,256 @@
+"""Parameters as records: type, range and default of each are declared once, on a field.
+
+A class decorated with :func:`record` is a frozen dataclass whose fields are :func:`parameter` calls.  From these
+declarations follow the checks on construction, the constructor of the publisher that has these parameters
+(:func:`constructor`), JSON in state files (:mod:`fastdp.state.codec`), the identity that noise keys are derived from
+(:mod:`fastdp.noise.canonical`), options of the command line and the tests of refusals.  Meaning, unit and source
+stand once too: in the docstring of the public class, from which :func:`meanings` reads them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast, dataclass_transform
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+
+Accepted = list[tuple[Callable[[object], bool], str]] | None
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S")
+_METADATA = "fastdp"
+_ENTRY = re.compile(r"^(\w[\w, ]*)(?: : [^\n]*)?\n((?:[ ]+[^\n]*\n?|\n(?=[ ]))+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Declaration of a parameter whose values the record's own method checks.
+
+    Attributes
+    ----------
+    optional : bool
+        Whether None is accepted too.
+    """
+
+    optional: bool = dataclasses.field(default=False, kw_only=True)
+
+    def check(self, name: str, value: Any) -> Any:
+        """The value as the record holds it; ParameterError if it is not accepted."""
+        return value
+
+    def checker(self, annotation: str) -> Callable[[str, Any], Any]:
+        """The check of a field with this annotation."""
+        if type(self) is not Kind:
+            return self.check
+        return functools.partial(_checked_kind, validation.accepted(annotation))
+
+
+def _checked_kind(accepted: Accepted, name: str, value: Any) -> Any:
+    """Refuse a column in a parameter's place; the record's own check follows."""
+    if accepted is not None:
+        validation.kinds(name, value, accepted)
+    return value
+
+
+@dataclass(frozen=True)
+class Real(Kind):
+    """A finite real number, above or at least, and below or at most, some ends."""
+
+    above: float | None = None
+    least: float | None = None
+    below: float | None = None
+    most: float | None = None
+
+    def check(self, name: str, value: Any) -> float:
+        """The number as float."""
+        number = validation.real(name, value)
+        low = (self.above is None or number > self.above) and (self.least is None or number >= self.least)
+        if low and (self.below is None or number < self.below) and (self.most is None or number <= self.most):
+            return number
+        raise ParameterError(f"{name} = {validation.shown(value)}: expected {self.accepted}")
+
+    @property
+    def accepted(self) -> str:
+        """The range in words."""
+        named = (("above", self.above), ("at least", self.least), ("below", self.below), ("at most", self.most))
+        return "a number " + " and ".join(f"{word} {end:g}" for word, end in named if end is not None)
+
+
+@dataclass(frozen=True)
+class Whole(Kind):
+    """A whole number from ``low`` to ``high``."""
+
+    low: int
+    high: int | None = None
+
+    def check(self, name: str, value: Any) -> int:
+        """The number as int."""
+        return validation.integer(name, value, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Flag(Kind):
+    """True or False."""
+
+    def check(self, name: str, value: Any) -> bool:
+        """The truth value as bool."""
+        return validation.flag(name, value)
+
+
+@dataclass(frozen=True)
+class Choice(Kind):
+    """One of a few names."""
+
+    accepted: tuple[str, ...]
+
+    def check(self, name: str, value: Any) -> str:
+        """The name."""
+        return validation.choice(name, value, self.accepted)
+
+
+@dataclass(frozen=True)
+class PartOf(Kind):
+    """An object with all members of a protocol, from a module."""
+
+    protocol: type
+    module: str
+
+    def check(self, name: str, value: Any) -> Any:
+        """The part itself."""
+        validation.part(name, value, self.protocol, self.module)
+        return value
+
+
+def parameter(kind: Kind, *, default: Any = MISSING) -> Any:
+    """A field of a record."""
+    return dataclasses.field(default=default, metadata={_METADATA: kind})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(parameter, dataclasses.field))
+def record(made: type[T]) -> type[T]:
+    """A frozen dataclass that checks its parameters, then itself by its method ``_check``, if it has one."""
+    relate = getattr(made, "_check", None)
+
+    def check(self: Any, *_: Any) -> None:
+        for name, held_by, optional in checks:
+            value = getattr(self, name)
+            if value is not None or not optional:
+                held = held_by(name, value)
+                if held is not value:
+                    object.__setattr__(self, name, held)
+        if relate is not None:
+            relate(self)
+
+    made.__post_init__ = check  # type: ignore[attr-defined]
+    kind = dataclass(frozen=True)(made)
+    annotations = {field.name: field.type for field in dataclasses.fields(cast("Any", kind))}
+    checks = [
+        (name, each.checker(cast("str", annotations[name])), each.optional) for name, each in parameters(kind).items()
+    ]
+    return kind
+
+
+def parameters(kind: type) -> dict[str, Kind]:
+    """Declarations of a record's parameters, by name."""
+    fields = dataclasses.fields(cast("Any", kind))
+    return {field.name: field.metadata[_METADATA] for field in fields if _METADATA in field.metadata}
+
+
+def meanings(public: type) -> dict[str, str]:
+    """Meaning of each parameter, from the section "Parameters" of a class's docstring."""
+    _, _, rest = inspect.cleandoc(public.__doc__ or "").partition("Parameters\n----------\n")
+    section = re.split(r"^\w[\w ]*\n-{3,}$", rest, maxsplit=1, flags=re.MULTILINE)[0]
+    return {
+        name.strip(): " ".join(text.split())
+        for names, text in _ENTRY.findall(section + "\n")
+        for name in names.split(",")
+    }
+
+
+@record
+class Keyed:
+    """Where the noise of a publisher comes from; no part of its identity."""
+
+    seed: dataclasses.InitVar[int | str | None] = dataclasses.field(default=None, kw_only=True)
+    key: dataclasses.InitVar[Any] = dataclasses.field(default=None, kw_only=True)
+
+
+def constructor(
+    made: Callable[P, T],
+) -> Callable[[Callable[[S, T, Any, Any], None]], Callable[Concatenate[S, P], None]]:
+    """A class's ``__init__`` with the arguments of a record derived from :class:`Keyed`.
+
+    The decorated function is called with the record, the seed and the key.
+    """
+
+    def decorate(start: Callable[[S, T, Any, Any], None]) -> Callable[Concatenate[S, P], None]:
+        @functools.wraps(start)
+        def construct(self: Any, *args: Any, seed: Any = None, key: Any = None, **options: Any) -> None:
+            start(self, shared(made, *args, **options), seed, key)
+
+        construct.__signature__ = inspect.signature(cast("Any", made).__init__)  # type: ignore[attr-defined]
+        return cast("Callable[Concatenate[S, P], None]", construct)
+
+    return decorate
+
+
+def values_of(made: Any) -> dict[str, Any]:
+    """The fields of a record or dataclass by name, as they are."""
+    return {name: getattr(made, name) for name in _names(cast("type", type(made)))}
+
+
+@functools.lru_cache(maxsize=256)
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cast("Any", kind)))
+
+
+_PLAIN = frozenset({bool, int, float, str, type(None)})
+
+
+def shared(make: Callable[..., T], *fields: Any, warns: bool = False, **named: Any) -> T:
+    """The record that ``make`` makes of these fields, shared with equal ones where nothing in it can change.
+
+    That is where the fields are plain numbers and texts, or fastdp's own parts made of such, and ``make`` never
+    ``warns``.
+    """
+    if warns:
+        return make(*fields, **named)
+    held: list[type] = []
+    for field in (*fields, *named.values()) if named else fields:
+        if type(field) not in _PLAIN:
+            types = _types(field)
+            if types is None:
+                return make(*fields, **named)
+            held += types
+    return cast("T", _shared(tuple(held), make, *fields, **named))
+
+
+def _types(part: Any) -> list[type] | None:
+    """Types of a part's fields; None where it may change."""
+    if not _frozen(cast("type", type(part))):
+        return None
+    types = list(map(type, vars(part).values()))
+    return types if _PLAIN.issuperset(types) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _frozen(kind: type) -> bool:
+    """Whether this is a class of fastdp whose objects never change."""
+    own = kind.__module__.partition(".")[0] == "fastdp" and "__slots__" not in vars(kind)
+    settings = vars(kind).get("__dataclass_params__")
+    return own and settings is not None and bool(settings.frozen)
+
+
+@functools.lru_cache(maxsize=128, typed=True)
+def _shared(_types: tuple[type, ...], make: Callable[..., Any], *fields: Any, **named: Any) -> Any:
+    """Numbers that are equal but of other types may give other noise: hence the types."""
+    made = make(*fields, **named)
+    # Place of the record's encoding for keys (fastdp.noise.key), which takes ten times as long as a key.
+    vars(made).setdefault("encoding", None)
+    return made
