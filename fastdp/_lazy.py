@@ -37,3 +37,14 @@ def lazy_names(
         return value
 
     return load, lambda: sorted(names)
+
+
+# Packages that only extras install, imported on use.
+
+
+def imported(module: str, missing: Exception) -> Any:
+    """A module of such a package, or the error that says how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        raise missing from None

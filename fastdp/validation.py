@@ -9,6 +9,7 @@ import operator
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from functools import wraps
 from numbers import Real
 from typing import Any, ParamSpec, TypeVar, cast
@@ -212,3 +213,17 @@ def choice(name: str, value: object, accepted: Sequence[str]) -> str:
 def threads(value: object) -> int:
     """A number of threads."""
     return integer("threads", value, 1, MAX_THREADS)
+
+
+# Lengths of time written as texts: "30min", "1.5h", "1d".
+
+#: Microseconds of the units that are always as long.
+FIXED = {"us": 1, "ms": 1_000, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6}
+DAY = 24 * FIXED["h"]
+_TEXT = re.compile(r"(\d{0,12}(?:\.\d{1,6})?) ?([a-z]+)", re.ASCII)
+
+
+def split_duration(text: object) -> tuple[Fraction, str]:
+    """The number, 1 if it is left out, and the unit; a number of 0 where the text is no length of time."""
+    found = _TEXT.fullmatch(text) if isinstance(text, str) else None
+    return (Fraction(found[1] or 1), found[2]) if found else (Fraction(0), "")

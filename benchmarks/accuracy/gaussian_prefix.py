@@ -26,7 +26,8 @@ import benchmarks  # noqa: F401 - numba's cache, before fastdp is imported
 import fastdp
 from benchmarks.shared import Floats
 from fastdp.guarantee import gaussian_loss
-from fastdp.perturbers import Flat, Hierarchy, Toeplitz, toeplitz_fit
+from fastdp.perturbers import Flat, Hierarchy, Toeplitz
+from fastdp.perturbers import toeplitz as toeplitz_fit
 
 THETA = 50.0
 #: OpenDP takes 200 us a value.

@@ -20,9 +20,9 @@ from fastdp import Adaptive, StreamPublisher, release
 from fastdp.errors import AccuracyWarning
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
+from fastdp.streams.adaptive import WholeStream
 from fastdp.streams.pace import DEFAULT_RANGE
 from fastdp.streams.stages import Schedule
-from fastdp.streams.whole import WholeStream
 from fastdp.thresholds import ScaleFree
 
 EPSILONS = (0.01, 0.1, 1.0)

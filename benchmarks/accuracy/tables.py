@@ -16,7 +16,7 @@ import numpy as np
 import fastdp
 from benchmarks import ROOT
 from benchmarks.shared import add_data_option
-from fastdp.tables.revised import local_patterns, revise
+from fastdp.tables.answers import local_patterns, revise
 
 RESULTS, PAGE = ROOT / "benchmarks" / "results" / "tables.json", ROOT / "docs" / "tables.md"
 EPSILONS = (1.0, 0.1, 0.01)

@@ -19,9 +19,9 @@ from benchmarks.audit.parts import THETA, binary_tree
 from fastdp.counters import Counter, SelectiveCounting
 from fastdp.guarantee import Guarantee
 from fastdp.noise import sampler
+from fastdp.noise.gaussian import AnyLaw
 from fastdp.noise.given import Name, given
 from fastdp.noise.key import Binding, Key
-from fastdp.noise.noise import AnyLaw
 from fastdp.noise.sampler import Law
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy

@@ -23,12 +23,11 @@ from fastdp.smoothers import Recent
 from fastdp.spatial import Box
 from fastdp.spatial.phdstream import PHDStream
 from fastdp.state.machine import Column, Transition
+from fastdp.streams.adaptive import WholeStream
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
-from fastdp.streams.emission import FillIn
 from fastdp.streams.publisher import StreamPublisher
-from fastdp.streams.stages import Schedule
+from fastdp.streams.stages import FillIn, Schedule
 from fastdp.streams.stream_state import Progress, StreamState, TreeNoise
-from fastdp.streams.whole import WholeStream
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels import block_lengths

@@ -15,8 +15,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
-from fastdp.thresholds.quantile import CELLS
-from fastdp.thresholds.sorted_holdout import rank_of
+from fastdp.thresholds.quantile import CELLS, rank_of
 from fastdp_lab.audit.runs import ManyRuns
 
 Floats = NDArray[np.float64]

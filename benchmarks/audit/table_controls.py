@@ -12,9 +12,9 @@ from typing import Any
 from unittest import mock
 
 from fastdp.noise.key import Key
-from fastdp.tables import choices, cut
+from fastdp.tables import choices
 from fastdp.tables.plan import TablePlan
-from fastdp.tables.quantity import Quantity
+from fastdp.tables.sums import Quantity
 from fastdp_lab.audit.couplings.check import Draw, Generator
 from fastdp_lab.audit.couplings.tables import (
     Release,
@@ -99,13 +99,13 @@ def clip_of_the_largest(generator: Generator) -> TableInstance:
 
 def persons_of_k(generator: Generator) -> TableInstance:
     """The report on persons has noise for as many reports as a person has rows."""
-    right = cut.noisy_counts
+    right = choices.noisy_counts
     instance = draw(generator, "totals", "none", unit="person", noise="laplace", chooses=False, bound=10.0, clip=4.0)
 
     def counted(counts: Sequence[int], contributions: int, epsilon: float, key: Key, purpose: str) -> Any:
         return right(counts, contributions, (4.0 if purpose == "persons" else 1.0) * epsilon, key, purpose)
 
-    return patched(instance, cut, "noisy_counts", counted)
+    return patched(instance, choices, "noisy_counts", counted)
 
 
 def persons_by_batch(generator: Generator) -> TableInstance:

@@ -27,8 +27,7 @@ from fastdp.data.readers import open_source
 from fastdp.errors import DataError, FastDPError
 from fastdp.local import encoding
 from fastdp.local.base import Mechanism
-from fastdp.noise.key import Key
-from fastdp.noise.key_file import read_key
+from fastdp.noise.key import Key, read_key
 from fastdp.state import journal
 from fastdp.state.codec import as_text
 from fastdp.state.seal import MAGIC

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 import fastdp
 from benchmarks.shared import table
 from benchmarks.speed.measure import keep
-from fastdp.engines import Job, spark, spark_tables
+from fastdp.engines import Job, spark
 from fastdp.tables.parameters import make_plan
-from fastdp.tables.rows import Reader
+from fastdp.tables.persons import Reader
 
 Integers = NDArray[np.int64]
 #: Of the generated rows: 1,000 hours, 1,000 keys; streams of the second table.
@@ -87,12 +87,12 @@ def totals(session: Any, rows: int, rounds: int, *, texts: bool) -> None:
         return frame.groupBy(window, "key").agg(f.sum("value"), f.count(f.lit(1))).toArrow()
 
     def ours() -> Any:
-        return spark_tables.totals(frame, "value", "at", "1h", **public, key=bytes(32))
+        return spark.totals(frame, "value", "at", "1h", **public, key=bytes(32))
 
     plan = make_plan("totals", every="1h", time_zone="UTC", **public)
     settled = plan.settled(plan.start or 0, plan.stop or 0, KEYS)
     quantities = settled.quantities()
-    exact = spark_tables.exact_sums(frame, settled, quantities, Reader("at", "value", "raise"))[0]
+    exact = spark.exact_sums(frame, settled, quantities, Reader("at", "value", "raise"))[0]
     same = np.array_equal(exact, sums_here(rows, quantities[0]))
     print(f"Exact sums of {rows:,} rows equal those of one machine: {same}.")
     if not same:

@@ -11,7 +11,7 @@ import numpy as np
 import fastdp
 from benchmarks.peers import open_dp
 from benchmarks.speed.measure import Group
-from fastdp.noise.bulk import PrefixNoise, draw_cells
+from fastdp.noise.binding import PrefixNoise, draw_cells
 from fastdp.noise.key import Key
 from fastdp.noise.public_draws import discrete_gaussian
 from fastdp.noise.sampler import discrete_laplace_law

@@ -11,13 +11,11 @@ from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fastdp.auditing.mechanisms import Publishing, TrialMechanism
-    from fastdp.auditing.result import AuditResult
-    from fastdp.auditing.run import audit
+    from fastdp.auditing.run import AuditResult, audit
 
 _HOMES = {
     "fastdp.auditing.mechanisms": ("Publishing", "TrialMechanism"),
-    "fastdp.auditing.result": ("AuditResult",),
-    "fastdp.auditing.run": ("audit",),
+    "fastdp.auditing.run": ("AuditResult", "audit"),
 }
 
 __all__ = [

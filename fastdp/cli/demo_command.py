@@ -68,7 +68,7 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
     import numpy as np
 
     from fastdp.cli.day import DAY_LENGTH, DNS_BOUND, dns_like_day
-    from fastdp.cli.summary import as_table, rate, seconds
+    from fastdp.cli.release_run import as_table, rate, seconds
     from fastdp.streams.adaptive import Adaptive
     from fastdp.streams.tops import ToPS
 

@@ -39,21 +39,21 @@ def adding_engine(options: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
 
         yield fastdp, None
     elif options["engine"] == "dask":
-        from fastdp.engines import dask_tables
+        from fastdp.engines import dask
         from fastdp.engines.job import engine
 
         address = options["scheduler"]
         with nullcontext() if address is None else engine("dask", "distributed").Client(address):
-            yield dask_tables, options["source"]
+            yield dask, options["source"]
     else:
         from fastdp.data.source import open_dataset
-        from fastdp.engines import spark_tables
+        from fastdp.engines import spark
 
         schema = open_dataset(Path(options["source"])).schema
         # Of the column of times, as on one machine.
         zone = getattr(schema.field(options["time"]).type, "tz", None) if options["time"] in schema.names else None
         with _session(options["master"], zone or "UTC") as session:
-            yield spark_tables, _read(session, options["source"], schema)
+            yield spark, _read(session, options["source"], schema)
 
 
 @contextmanager

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastdp.cli.budget import in_words
 from fastdp.cli.errors import plain_errors
-from fastdp.cli.options import ledger_key_option
+from fastdp.cli.options import in_words, ledger_key_option
 
 if TYPE_CHECKING:
     from fastdp.ledger import Ledger
@@ -133,7 +132,7 @@ def _named(amount: str | None) -> float | EllipsisType | None:
 
 def _opened(path: Path, key_file: Path | None, *, create: bool = False) -> Ledger:
     from fastdp.ledger import Ledger
-    from fastdp.noise.key_file import read_ledger_key
+    from fastdp.noise.key import read_ledger_key
 
     return Ledger(path, key=read_ledger_key(key_file), create=create)
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.cli.paths import check_picture, places
+from fastdp.cli.errors import check_picture, places
 from fastdp.data.durable import atomic_file, remove_parts, sync_folder
 from fastdp.data.event_reader import Events
 from fastdp.errors import DataError, ParameterError
@@ -180,7 +180,7 @@ class PointFolder:
         self.name, self.kind = str(path), kind
         self._path, self._names, self._force, self._written = path, names, force, written
         if kind == "parquet":
-            from fastdp.data.parquet_reader import import_pyarrow
+            from fastdp.data.readers import import_pyarrow
 
             # Now, when nothing is spent.
             import_pyarrow()
@@ -290,7 +290,7 @@ def keep_outside(folder: Path, options: Mapping[str, Any]) -> None:
     folder : Path
         The output.
     options : mapping
-        As for :func:`fastdp.cli.paths.check_separate`.
+        As for :func:`fastdp.cli.errors.check_separate`.
 
     Raises
     ------
@@ -316,7 +316,7 @@ def _npy(out: BinaryIO, points: Points, names: Names) -> None:
 
 
 def _parquet(out: BinaryIO, points: Points, names: Names) -> None:
-    from fastdp.data.parquet_reader import import_pyarrow
+    from fastdp.data.readers import import_pyarrow
 
     arrow = import_pyarrow()
     arrow.parquet.write_table(arrow.table(list(points.T), names=list(names)), out)

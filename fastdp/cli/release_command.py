@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastdp.cli.budget import LedgerOptions
 from fastdp.cli.errors import plain_errors, terminated_cleanly
 from fastdp.cli.options import (
+    LedgerOptions,
     check_secrets,
     declared,
     force_option,
@@ -177,7 +177,7 @@ def release(
     _check_follow(source, output, state, values, follow=follow)
     budget = LedgerOptions(**{name: value for name, value in others.items() if name not in USERS})
     with plain_errors(), terminated_cleanly():
-        from fastdp.cli.paths import check_separate
+        from fastdp.cli.errors import check_separate
         from fastdp.cli.release_run import Run
         from fastdp.cli.resume import noise_of
         from fastdp.cli.writers import check_suffix, description_of
@@ -226,8 +226,8 @@ def _check_follow(source: str, output: str, state: Path | None, values: str, *, 
 def _whole(size: int, key: Any, epsilon: float, bound: float, options: dict[str, Any], name: str) -> Any:
     """The release of an input of known length, of which nothing is withheld."""
     from fastdp.errors import DataError
+    from fastdp.streams.adaptive import WholeStream
     from fastdp.streams.pace import DEFAULT_RANGE
-    from fastdp.streams.whole import WholeStream
     from fastdp.thresholds import ScaleFree
 
     if not size:
@@ -270,7 +270,7 @@ def _size(publisher: Publisher) -> tuple[str, str]:
 def _summary(
     publisher: Publisher, guarantee: Guarantee, output: str, duration: float, spent: list[tuple[str, str]]
 ) -> str:
-    from fastdp.cli.summary import as_table, rate, seconds
+    from fastdp.cli.release_run import as_table, rate, seconds
     from fastdp.streams.pak_publisher import PAK
     from fastdp.streams.topl_publisher import ToPL
 

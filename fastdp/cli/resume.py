@@ -23,12 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp._version import __version__
-from fastdp.cli.paths import STANDARD
+from fastdp.cli.errors import STANDARD
 from fastdp.errors import BudgetError, DataError, StateError
-from fastdp.ledger.charge import stream_key
+from fastdp.ledger.ledger import stream_key
 from fastdp.noise.canonical import NOISE_FORMAT
-from fastdp.noise.key import Key
-from fastdp.noise.key_file import read_key
+from fastdp.noise.key import Key, read_key
 from fastdp.state.sealed_file import StateFile
 
 #: Options that say which reservation pays for a release.

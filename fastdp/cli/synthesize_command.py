@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastdp.cli.budget import LedgerOptions
 from fastdp.cli.errors import legible, plain_errors, terminated_cleanly
 from fastdp.cli.options import (
+    LedgerOptions,
     check_secrets,
     declared,
     key_file_option,
@@ -50,7 +50,7 @@ Examples
 
 def _length(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
     """Seconds, or the number as it is."""
-    from fastdp.durations import DAY, FIXED, split_duration
+    from fastdp.validation import DAY, FIXED, split_duration
 
     del ctx, param
     if given is None:
@@ -138,10 +138,10 @@ def synthesize(ctx: click.Context, /, source: str, output: Path, method: str, **
         raise click.UsageError("Expected exactly one of --box and --domain.")
     with plain_errors(), terminated_cleanly():
         from fastdp import AdaptivePHDStream, PHDStream
-        from fastdp.cli.paths import check_separate
+        from fastdp.cli.errors import check_separate
         from fastdp.cli.point_files import PointFolder, PointPicture, check_cuts, cut, in_order, keep_outside
+        from fastdp.cli.release_run import watched
         from fastdp.cli.resume import fingerprint, noise_of
-        from fastdp.cli.summary import watched
         from fastdp.data.event_reader import heading_of, read_events
 
         begin = time.perf_counter()
@@ -198,7 +198,7 @@ def _publish(
     publisher: SpatialPublisher, batches: list[Batch], folder: PointFolder, drawn: PointPicture, *, quiet: bool
 ) -> int:
     """Write a file for each batch; how many points they hold.  Files of earlier batches stay if a later one fails."""
-    from fastdp.cli.summary import counted
+    from fastdp.cli.release_run import counted
 
     points = 0
     for number in counted(len(batches), "batches", folder.name, quiet=quiet):
@@ -214,7 +214,7 @@ def _publish(
 def _summary(
     stream: SpatialPublisher, files: str, picture: Path | None, points: int, duration: float, spent: list[Any]
 ) -> str:
-    from fastdp.cli.summary import as_table, seconds
+    from fastdp.cli.release_run import as_table, seconds
 
     return as_table(
         (

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastdp.cli.budget import LedgerOptions
 from fastdp.cli.engines import adding_engine, check_engine
 from fastdp.cli.errors import plain_errors, terminated_cleanly
 from fastdp.cli.options import (
+    LedgerOptions,
     check_secrets,
     declared,
     force_option,
@@ -176,8 +176,8 @@ def _run(kind: str, options: dict[str, Any]) -> None:
         )
     check_engine(options)
     with plain_errors(), terminated_cleanly():
-        from fastdp.cli.paths import STANDARD, check_separate
-        from fastdp.noise.key_file import read_key
+        from fastdp.cli.errors import STANDARD, check_separate
+        from fastdp.noise.key import read_key
 
         check_separate(options)
         _check_outputs(options)
@@ -224,9 +224,9 @@ def _check_keys(options: dict[str, Any]) -> None:
 
 def _check_outputs(options: dict[str, Any]) -> None:
     """Refuse what could not be written, before anything is paid for."""
-    from fastdp.cli.paths import STANDARD, check_picture
+    from fastdp.cli.errors import STANDARD, check_picture
     from fastdp.data.durable import check_target
-    from fastdp.tables.writing import description_of, kind_of
+    from fastdp.tables.output import description_of, kind_of
 
     if options["output"] != STANDARD:
         target = Path(options["output"])
@@ -240,7 +240,7 @@ def _check_outputs(options: dict[str, Any]) -> None:
 
 def _frame(source: str) -> Any:
     """What the functions take: a path, or a stream of Arrow batches where only Arrow's CSV reader can read it."""
-    from fastdp.cli.paths import STANDARD
+    from fastdp.cli.errors import STANDARD
     from fastdp.data.source import import_tables
 
     if source != STANDARD and not source.lower().endswith(".csv.gz"):
@@ -325,7 +325,7 @@ def _to_standard_output(table: Table) -> None:
 
 
 def _summary(table: Table, options: dict[str, Any], budget: LedgerOptions, duration: float) -> str:
-    from fastdp.cli.summary import as_table, seconds
+    from fastdp.cli.release_run import as_table, seconds
 
     facts = [
         *table.facts(),

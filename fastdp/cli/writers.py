@@ -277,7 +277,7 @@ def _add_member(archive: zipfile.ZipFile, name: str, content: IO[bytes]) -> None
 
 @contextmanager
 def _parquet_file(file: BinaryIO, names: tuple[str, ...], describe: Describe) -> Iterator[Write]:
-    from fastdp.data.parquet_reader import import_pyarrow
+    from fastdp.data.readers import import_pyarrow
 
     arrow = import_pyarrow()
     fields = [(name, arrow.int64() if COLUMNS[name][1] == "<i8" else arrow.float64()) for name in names]

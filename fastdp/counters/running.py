@@ -16,14 +16,13 @@ from fastdp.data.kinds import Integers
 from fastdp.errors import DataError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.noise import sampler
+from fastdp.noise.binding import check_chain, step_key
 from fastdp.noise.key import Key
-from fastdp.noise.prefix import check_chain, step_key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.state import codec
 from fastdp.state.codec import expect
-from fastdp.state.machine import Machine, Transition
+from fastdp.state.machine import Machine, Transition, single_caller
 from fastdp.state.publisher import Publisher
-from fastdp.state.single_caller import single_caller
 
 #: Larger increments are refused: sums of a million of them still fit an int64.
 LARGEST = 2**40

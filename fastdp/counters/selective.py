@@ -18,9 +18,8 @@ from fastdp.guarantee import Guarantee, sequential
 from fastdp.noise.key import Key
 from fastdp.state import codec
 from fastdp.state.codec import expect
-from fastdp.state.machine import Machine, Transition
+from fastdp.state.machine import Machine, Transition, single_caller
 from fastdp.state.publisher import Publisher
-from fastdp.state.single_caller import single_caller
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.data.kinds import Floats
+from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError, StateError
 
 #: What a publisher does with NaN and infinity: refuse them, or count them as 0.
@@ -336,3 +336,15 @@ def check_size(size: int, holdout: int, name: str = "values") -> None:
             f"{name} has {size} entries: expected more than the hold-out of {holdout}, "
             f"after which published values begin{hint}"
         )
+
+
+# Sums of 64-bit integers that may exceed 64 bits.
+
+HALF = 32
+LOW_HALF = (1 << HALF) - 1
+
+
+def exact_sum(values: Integers) -> Any:
+    """Sum along the first axis in Python integers: an int, or nested lists of them; fewer than 2^31 rows."""
+    high, low = (values >> HALF).sum(axis=0), (values & LOW_HALF).sum(axis=0)
+    return np.asarray(high.astype(object) * (1 << HALF) + low.astype(object), object).tolist()

@@ -55,7 +55,7 @@ class Source:
     rows : int or None
         How many there are, where that is known without reading.
     add : callable or None
-        Of a table on an engine: (plan, quantities, :class:`fastdp.tables.rows.Reader`) to the exact sums of every
+        Of a table on an engine: (plan, quantities, :class:`fastdp.tables.persons.Reader`) to the exact sums of every
         window and key, int64[W, K] each; its rows are never read here.
     """
 

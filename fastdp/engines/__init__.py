@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.engines import bytewax, dask, dask_tables, quix, ray, spark, spark_tables
+    from fastdp.engines import bytewax, dask, quix, ray, spark
     from fastdp.engines.job import Job
 
 _HOMES = {"fastdp.engines.job": ("Job",)}
 
-__all__ = ["Job", "bytewax", "dask", "dask_tables", "quix", "ray", "spark", "spark_tables"]
+__all__ = ["Job", "bytewax", "dask", "quix", "ray", "spark"]
 
 
 if not TYPE_CHECKING:

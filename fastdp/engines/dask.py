@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.data.source import Source, open_dataset, open_source
 from fastdp.engines.job import Job, engine, publish
 from fastdp.engines.shards import Floats, Indices, Shard, Shards
+from fastdp.errors import ParameterError
+from fastdp.tables import functions
+from fastdp.tables.columns import KeyTable
+from fastdp.tables.persons import Reader
+from fastdp.tables.plan import TablePlan
+from fastdp.tables.sums import Quantity
 
 #: Shards that this worker holds open.
 _OPEN: dict[tuple[str, str, tuple[int, int]], Shard] = {}
@@ -83,3 +97,107 @@ def _partition(frame: Any, job: Job, name: str, order: str, value: str, into: st
     ordered = frame.sort_values([name, order, value])
     rows, out = publish(job.fleet(), ordered[name].to_numpy(), ordered[value].to_numpy())
     return ordered.iloc[rows].drop(columns=value).assign(**{into: out})
+
+
+# Dask: totals, counts and means of tables beyond one machine; tasks add whole numbers, the client draws the noise.
+#
+# Source: :mod:`fastdp.tables`, whose plan, kernels and noise these are.
+
+Integers = NDArray[np.int64]
+#: Partial sums that one task adds up.
+FAN_IN = 8
+
+
+def open_frame(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
+    """The columns of a Dask data frame or of files, their names checked."""
+    delayed = engine("dask", "dask").delayed
+    if isinstance(frame, (str, os.PathLike)):
+        dataset = open_dataset(Path(validation.path("frame", frame)), dictionary)
+        whole, parts = open_source(dataset, columns), [delayed(part, traverse=False) for part in _parts(dataset)]
+    elif hasattr(frame, "to_delayed") and hasattr(frame, "_meta"):
+        whole, parts = open_source(frame._meta, columns), frame[list(dict.fromkeys(columns))].to_delayed()
+    else:
+        raise ParameterError(
+            f"frame is a {type(frame).__name__}: expected a dask.dataframe.DataFrame, or the path of Parquet or CSV "
+            "files that all workers reach"
+        )
+    add = partial(_exact_sums, parts, whole.columns, dictionary)
+    return Source(whole.family, whole.columns, whole.schema, lambda: iter(()), add=add)
+
+
+def _parts(dataset: Any) -> list[Any]:
+    """A data set of each file; of a single Parquet file, of each row group."""
+    from pyarrow.dataset import FileSystemDataset
+
+    found = list(dataset.get_fragments())
+    if len(found) == 1 and hasattr(found[0], "split_by_row_group"):
+        found = found[0].split_by_row_group() or found
+    return [FileSystemDataset([each], dataset.schema, dataset.format, dataset.filesystem) for each in found]
+
+
+def _exact_sums(
+    parts: list[Any],
+    columns: Sequence[str],
+    dictionary: Sequence[str],
+    plan: TablePlan,
+    quantities: Sequence[Quantity],
+    reader: Reader,
+) -> list[Integers]:
+    """The sums of every window and key, without noise: the cluster's part."""
+    delayed = engine("dask", "dask").delayed
+    work = partial(_part_sums, columns, dictionary, plan, quantities, reader)
+    sums = [delayed(work)(part) for part in parts]
+    while len(sums) > 1:
+        sums = [delayed(_added)(sums[k : k + FAN_IN]) for k in range(0, len(sums), FAN_IN)]
+    found: list[Integers] = sums[0].compute()
+    return found
+
+
+def _part_sums(
+    columns: Sequence[str],
+    dictionary: Sequence[str],
+    plan: TablePlan,
+    quantities: Sequence[Quantity],
+    reader: Reader,
+    part: Any,
+) -> list[Integers]:
+    """On a worker, which gets public parameters and no key."""
+    table = KeyTable(plan.by, plan.keys)
+    return reader.sums(open_source(part, columns, dictionary), plan, quantities, table)
+
+
+def _added(parts: list[list[Integers]]) -> list[Integers]:
+    return [np.add.reduce(each) for each in zip(*parts, strict=True)]
+
+
+DOCUMENTATION = """Private {kind} of a Dask data frame, or of files, by window of time, and by key.
+
+Parameters
+----------
+frame : dask.dataframe.DataFrame or path
+    A path is that of a Parquet or CSV file or of a folder of Parquet files, which all workers reach: a task a file;
+    of a single Parquet file, a task a row group.  Tasks run on the ``distributed.Client`` of this process, and
+    without one on its threads.
+start, stop, keys (with ``by``), clip (not for counts)
+    Required: on an engine windows, keys and the clip are public.  A ``bound`` of two ends is a clip.
+others
+    As for :func:`fastdp.{kind}`; without ``who``, ``per_window`` and ``delta``.
+
+Returns
+-------
+Table
+    Bit for bit that of :func:`fastdp.{kind}` with these parameters and the same key.
+
+Raises
+------
+ParameterError, DataError, BudgetError
+    As on one machine; numbers of rows count within a part.
+
+Notes
+-----
+The partial sums on workers, and the whole ones in this process, have no noise yet: the operator of the cluster sees
+them and the rows.
+"""
+totals = functions.on_engine(functions.totals, open_frame, DOCUMENTATION)
+counts = functions.on_engine(functions.counts, open_frame, DOCUMENTATION)
+means = functions.on_engine(functions.means, open_frame, DOCUMENTATION)

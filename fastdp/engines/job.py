@@ -20,8 +20,7 @@ from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.ledger import Ledger
-from fastdp.noise.key import KEY_BYTES, Key, is_secret
-from fastdp.noise.key_file import read_key
+from fastdp.noise.key import KEY_BYTES, Key, is_secret, read_key
 from fastdp.perturbers.base import bound_law
 from fastdp.state.machine import Machine
 from fastdp.state.publisher import Publisher

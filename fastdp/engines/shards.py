@@ -20,7 +20,7 @@ from fastdp.data.durable import atomic_file
 from fastdp.engines.job import Job, publish
 from fastdp.errors import DataError, StateError
 from fastdp.streams.fleet import Fleet
-from fastdp.streams.fleet_ids import as_ids
+from fastdp.streams.ids import as_ids
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

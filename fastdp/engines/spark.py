@@ -5,13 +5,22 @@ Source: Spark 4.3, ``mapInArrow`` and ``transformWithStateInPandas``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial, reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fastdp.data.source import Source, check_names, import_tables
 from fastdp.engines.job import Job, engine, publish
+from fastdp.errors import DataError, ParameterError
 from fastdp.streams.fleet import Fleet
+from fastdp.tables import functions
+from fastdp.tables.persons import NOT_FINITE, Reader
+from fastdp.tables.plan import TablePlan
+from fastdp.tables.sums import Quantity
 
 
 def release(frame: Any, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Any:
@@ -114,3 +123,165 @@ def release_stream(
     rows = frame.select(id, order, frame[value].cast("double").alias(value))
     schema = rows.select(id, order).schema.add(into, "double")
     return rows.groupBy(id).transformWithStateInPandas(Streams(), schema, "Append", "None")
+
+
+# Spark: totals, counts and means of tables of any size; Spark adds whole numbers, the driver draws the noise.
+#
+# Source: :mod:`fastdp.tables`, whose plan, grid and noise these are.
+
+Integers = NDArray[np.int64]
+#: Columns that a table may not have.
+BIN, KEY, WRONG = "fastdp_bin", "fastdp_key", "fastdp_wrong"
+EPOCH = "1970-01-01 00:00:00"
+
+
+def open_frame(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
+    """The columns of a Spark data frame, their names checked, for :func:`fastdp.tables.functions.on_engine`."""
+    engine("spark", "pyspark")
+    narwhals, _ = import_tables()
+    if not hasattr(frame, "sparkSession"):
+        raise ParameterError(f"frame is a {type(frame).__name__}: expected a pyspark.sql.DataFrame")
+    check_names(columns, frame.columns, frame)
+    schema = narwhals.from_native(frame).collect_schema()
+    return Source("pandas", columns, schema, lambda: iter(()), add=partial(exact_sums, frame))
+
+
+def exact_sums(frame: Any, plan: TablePlan, quantities: Sequence[Quantity], reader: Reader) -> list[Integers]:
+    """The sums of every window and key, int64[W, K] for each quantity, without noise: Spark's part.
+
+    Windows of unequal lengths are whole numbers of a common length; Spark groups by it, and the driver adds.
+    """
+    from pyspark.sql import functions as f
+
+    first, last, value = plan.start or 0, plan.stop or 0, reader.value
+    edges = plan.calendar.edges(first, last)
+    unit = int(reduce(np.gcd, np.diff(edges)))
+    begin, end = int(edges[0]), int(edges[-1])
+    moment = _micros(frame, reader.time, plan)
+    counts = (moment >= begin) & (moment < end)
+    rows = frame.where(counts | moment.isNull() if reader.missing == "raise" else counts)
+    number = None if value is None else _column(value).cast("double")
+    sums = [_sum(each, number, plan) for each in quantities]
+    if number is not None and plan.nonfinite == "raise":
+        # 0 times what is not finite is NaN.
+        sums.append(f.sum(f.coalesce(number, f.lit(float("nan"))) * 0.0).alias(WRONG))
+    bins = f.call_function("div", moment - begin, f.lit(unit)).alias(BIN)
+    grouped = rows.groupBy(bins, *map(_column, plan.by)).agg(*sums)
+    found = _collected(_coded(grouped, frame, plan))
+    places = found.column(BIN)
+    if places.null_count:
+        raise DataError("time: a row has none; expected one in every row (missing='drop' drops such rows)")
+    if WRONG in found.column_names and np.isnan(found.column(WRONG).to_numpy()).any():
+        raise DataError(NOT_FINITE)
+    windows = np.searchsorted(edges, begin + places.to_numpy() * unit, side="right") - 1
+    keys = found.column(KEY).to_numpy() if plan.by else np.zeros(len(places), np.int64)
+    out = []
+    for quantity in quantities:
+        exact = np.zeros((last - first, len(plan.keys) if plan.by else 1), np.int64)
+        np.add.at(exact, (windows, keys), found.column(quantity.name).to_numpy())
+        out.append(exact)
+    return out
+
+
+def _column(name: str) -> Any:
+    """A column whose name may have dots."""
+    from pyspark.sql import functions as f
+
+    return f.col("`{}`".format(name.replace("`", "``")))
+
+
+def _micros(frame: Any, time: str, plan: TablePlan) -> Any:
+    """Microseconds since 1970: instants, or what the clock shows where there is no zone, as on one machine."""
+    from pyspark.sql import functions as f
+
+    if dict(frame.dtypes)[time] == "timestamp":
+        return f.unix_micros(_column(time))
+    clock = _column(time).cast("timestamp_ntz")
+    if plan.calendar.time_zone is not None:
+        # The first of two times that the clock shows, and moved forward where it skips one.
+        clock = f.convert_timezone(f.lit(plan.calendar.time_zone), f.lit("UTC"), clock)
+    return f.call_function("div", clock - f.expr(f"timestamp_ntz'{EPOCH}'"), f.expr("interval '0.000001' second"))
+
+
+def _sum(quantity: Quantity, number: Any, plan: TablePlan) -> Any:
+    """Of ones, or of values in steps, clipped and rounded (half to even) as on one machine."""
+    from pyspark.sql import functions as f
+
+    if quantity.name == "count":
+        return f.count(f.lit(1)).alias(quantity.name)
+    if plan.nonfinite == "zero":
+        number = f.when(number * 0.0 == 0.0, number).otherwise(0.0)
+    low, high = float(quantity.low), float(quantity.high)
+    if quantity.name == "beyond":
+        outside = (number > high * quantity.resolution) | (number < low * quantity.resolution)
+        return f.sum(f.when(outside, 1).otherwise(0)).alias(quantity.name)
+    exact = number * f.lit(1.0 / quantity.resolution)
+    # Not least and greatest, which cost more than the sum.
+    steps = f.when(exact >= high, f.lit(int(high))).when(exact <= low, f.lit(int(low))).otherwise(f.rint(exact))
+    steps = steps.cast("long")
+    return f.sum(steps - quantity.centre if quantity.centre else steps).alias(quantity.name)
+
+
+def _coded(grouped: Any, frame: Any, plan: TablePlan) -> Any:
+    """The groups of listed keys, with the number of each; and those without a time.
+
+    Behind the sums, of which there are few: no row pays for it.
+    """
+    from pyspark.sql import functions as f
+
+    if not plan.by:
+        return grouped
+    _, arrow = import_tables()
+    names = [f"fastdp_key_{k}" for k in range(len(plan.by))]
+    columns = {name: [row[k] for row in plan.keys] for k, name in enumerate(names)}
+    keys = frame.sparkSession.createDataFrame(arrow.table({**columns, KEY: range(len(plan.keys))}))
+    same = reduce(and_, (_column(by).eqNullSafe(keys[name]) for by, name in zip(plan.by, names, strict=True)))
+    coded = grouped.join(f.broadcast(keys), same, "left").drop(*names, *map(_column, plan.by))
+    return coded.where(coded[KEY].isNotNull() | coded[BIN].isNull())
+
+
+def _collected(grouped: Any) -> Any:
+    """On the driver; what Spark says about a row may quote it."""
+    try:
+        return grouped.toArrow()
+    except Exception as error:
+        raise DataError(
+            f"frame: a {type(error).__name__} while Spark read and added its columns; expected a table that is "
+            "whole, and at most 2^63 steps in a sum (Spark's log says more)"
+        ) from None
+
+
+DOCUMENTATION = """Private {kind} of a Spark data frame by window of time, and by key.
+
+Parameters
+----------
+frame : pyspark.sql.DataFrame
+    Of any size.  Stored, so that a task that runs again reads the same rows.
+time : str
+    The column of times: timestamps, timestamps without a zone, or dates.
+start, stop, keys (with ``by``), clip (not for counts)
+    Required: on an engine windows, keys and the clip are public.  A ``bound`` of two ends is a clip.
+time_zone : str, optional
+    By default the session's, for timestamps; none for timestamps without a zone, and for dates.
+others
+    As for :func:`fastdp.{kind}`; without ``who``, ``per_window`` and ``delta``.
+
+Returns
+-------
+Table
+    Bit for bit that of :func:`fastdp.{kind}` with these parameters and the same key.
+
+Raises
+------
+ParameterError, DataError, BudgetError
+    As on one machine; of what Spark says about a row only the kind of error.
+
+Notes
+-----
+The partial sums within the cluster, and the whole ones on the driver, have no noise yet: the operator of the cluster
+sees them and the rows.  A cell takes 2^31 rows with values at the clip.  Rows with keys that are not listed are
+dropped behind the sums: where most rows have such keys, filter the frame first.
+"""
+totals = functions.on_engine(functions.totals, open_frame, DOCUMENTATION)
+counts = functions.on_engine(functions.counts, open_frame, DOCUMENTATION)
+means = functions.on_engine(functions.means, open_frame, DOCUMENTATION)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastdp import validation
-from fastdp._optional import imported
+from fastdp._lazy import imported
 from fastdp.errors import ParameterError
 from fastdp.guarantee import round_up
 from fastdp.noise.key import Key

@@ -6,11 +6,11 @@ import threading
 from typing import Any, Literal, get_args
 
 from fastdp import validation
-from fastdp._optional import imported
+from fastdp._lazy import imported
 from fastdp.data.column import as_column
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.ledger import Ledger
-from fastdp.ledger.charge import charge
+from fastdp.ledger.ledger import charge
 from fastdp.noise.key import Key
 from fastdp.streams.add_noise import VectorNoise
 

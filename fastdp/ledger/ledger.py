@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from fractions import Fraction
-from types import EllipsisType
-from typing import Any
+from types import EllipsisType, TracebackType
+from typing import Any, Self
 
 from fastdp import validation
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
-from fastdp.ledger import entry, names
+from fastdp.ledger import entry
 from fastdp.ledger.composition import DELTA, EPSILON, UNIT, Budget, Loss, cost, rounded
 from fastdp.ledger.entry import Entry
 from fastdp.ledger.reader import LedgerReader
-from fastdp.ledger.reservation import Reservation
 from fastdp.ledger.state import ENDS, ENTERS, LedgerState, budget, ending
 from fastdp.ledger.store import Verification
+from fastdp.noise.key import Key
 
 __all__ = ["Ledger", "Reservation", "Verification"]
 
@@ -211,8 +212,8 @@ class Ledger(LedgerReader):
         wanted = entry.new(
             Entry(0, "", stream, guarantee, part, start, stop, mechanism, note, ENTERS[kind], fingerprint=fingerprint)
         )
-        names.refuse_unseen("stream", wanted.stream)
-        names.refuse_unseen("part", wanted.part or "")
+        entry.refuse_unseen("stream", wanted.stream)
+        entry.refuse_unseen("part", wanted.part or "")
         with self._store.transaction(write=True) as state:
             _refuse_noise(state, wanted)
             line = state.append({"kind": kind, **entry.to_line(wanted)})
@@ -285,7 +286,7 @@ class Ledger(LedgerReader):
         }
         limit = budget("epsilon", named.get("epsilon"), "delta", named.get("delta"))
         name = None if stream is None else entry.name("stream", stream)
-        names.refuse_unseen("stream", name or "")
+        entry.refuse_unseen("stream", name or "")
         body = {
             "kind": "limit",
             "stream": name,
@@ -329,3 +330,101 @@ def _refuse_noise(state: LedgerState, wanted: Entry) -> None:
             "expected another key (key.of_stream(name)), or for entry "
             f"{number} again Ledger.resume({number}, publisher)"
         )
+
+
+# Budget that is set aside for one release.
+
+
+class Reservation:
+    """Budget set aside for one release; see :meth:`Ledger.reserve`.
+
+    Attributes
+    ----------
+    entry : Entry
+        As it is recorded.
+    """
+
+    def __init__(self, ledger: Ledger, made: Entry, cancel_on: tuple[type[Exception], ...] = ()) -> None:
+        self._ledger = ledger
+        self._cancel_on = cancel_on
+        self.entry = made
+
+    def commit(self, stop: int | None = None) -> Entry:
+        """Record that the release has happened.
+
+        Parameters
+        ----------
+        stop : int, optional
+            Where it ended, within what was reserved; positions from there on were not looked at.
+
+        Notes
+        -----
+        From here on no error gives the budget back, even if this call fails (:meth:`keep`).
+        """
+        self.keep()
+        self.entry = self._ledger._end(self.entry, "commit", stop)
+        return self.entry
+
+    def cancel(self) -> Entry:
+        """Record that nothing was released and nothing will be: the budget is free again."""
+        self.entry = self._ledger._end(self.entry, "cancel")
+        return self.entry
+
+    def keep(self) -> None:
+        """Declare that a release begins: from now on no error gives the budget back."""
+        self._cancel_on = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.entry.state != "reserved":
+            return
+        if kind is None:
+            self.commit()
+        elif issubclass(kind, self._cancel_on):
+            self.cancel()
+
+
+# ``ledger=`` and ``stream=`` of a function that releases: that stream's key, and its budget before the release.
+
+
+def stream_key(secret: Key, stream: str | None) -> Key:
+    """The key of the stream with this name; the secret itself without one."""
+    return secret if stream is None else secret.of_stream(entry.name("stream", stream))
+
+
+def charge(
+    released: Any,
+    ledger: Ledger | None,
+    stream: str | None,
+    *,
+    part: str | None = None,
+    mechanism: Any = None,
+) -> AbstractContextManager[object]:
+    """Reserve the loss in a ledger, if there is one; the block that follows makes the release.
+
+    Parameters
+    ----------
+    released, part, mechanism
+        As for :meth:`fastdp.Ledger.reserve`.
+    ledger, stream : Ledger and str, or None
+        As the caller of the function gave them.
+
+    Raises
+    ------
+    ParameterError
+        For a stream without a name beside a ledger, or a part without a ledger.
+    BudgetError
+        If the ledger refuses the release; nothing is recorded then.
+    """
+    if ledger is None:
+        if part is not None:
+            raise ParameterError(f"part = {validation.shown(part)}: expected None without a ledger")
+        return nullcontext()
+    validation.part("ledger", ledger, Ledger, "fastdp.ledger")
+    if stream is None:
+        raise ParameterError("stream = None: expected the name of the stream or table, because there is a ledger")
+    return ledger.reserve(released, stream=stream, part=part, mechanism=mechanism)

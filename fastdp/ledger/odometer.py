@@ -6,7 +6,7 @@ composition is a valid filter for budgets that are chosen adaptively); proofs in
 Releases with Gaussian noise also have a rho of concentrated DP.  Rhos are summed too: a pure epsilon counts as
 epsilon^2 / 2, a release with a delta and without a rho as one that has none.  Once a stream has a rho, epsilon is the
 least of the sum of epsilons, of what the sum of rhos gives for the sum of deltas, and of what sums of Renyi
-divergences give (:mod:`fastdp.ledger.divergence`).
+divergences give (:mod:`fastdp.ledger.odometer`).
 
 A sum is stored as bytes that sort like the number: an index finds the largest of a million sums in one step.
 """
@@ -19,8 +19,9 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
-from fastdp.guarantee import Guarantee, zcdp_epsilon
+from fastdp.guarantee import Guarantee, zcdp_epsilon, zcdp_order, zcdp_rho
 from fastdp.ledger import composition
 from fastdp.ledger.composition import (
     DELTA,
@@ -41,9 +42,82 @@ from fastdp.ledger.composition import (
     rounded,
     written,
 )
-from fastdp.ledger.divergence import ORDERS, epsilon_at, largest, orders_of, size_class
 from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
 from fastdp.units import Rows
+
+# Releases with a rho and pure ones together: Renyi divergences of one order add up.
+#
+# A pure loss of epsilon has the divergence r(epsilon) at most, that of randomised response, which every mechanism
+# of this epsilon is a function of.  With a = order - 1/2:
+#
+# r(epsilon) = ln(cosh(a epsilon) / cosh(epsilon / 2)) / (order - 1),
+#
+# below epsilon, and below order epsilon^2 / 2.  A rho costs order times it.  The proof is in ``docs/gaussian.md``.
+#
+# Source: Kairouz, Oh and Viswanath 2015 (randomised response dominates); Mironov 2017 (divergences add up); Feldman
+# and Zrnic 2021 (also if releases are chosen adaptively, at one order); Canonne, Kamath and Steinke 2020,
+# Proposition 12.
+
+#: Pure losses are summed by size, in so many classes from one power of two to the next.
+CLASSES = 16
+#: Smaller losses count as so large.
+SMALLEST = 2.0**-100
+#: What is tried where no limit says which: neighbours differ by 2^(1/8) in order - 1, which costs .1 %.
+ORDERS = tuple(1.0 + 2.0 ** (k / 8.0) for k in range(-40, 161))
+#: Results are so far above what floats give, and rounding is far below.
+_ABOVE = 1.0 + 2.0**-40
+
+
+def size_class(epsilon: float) -> int:
+    """Which class a loss is of, by exact arithmetic, so that all machines agree."""
+    mantissa, exponent = math.frexp(max(epsilon, SMALLEST))
+    return CLASSES * exponent + math.ceil(2 * CLASSES * mantissa) - CLASSES
+
+
+def largest(index: int) -> float:
+    """The largest loss of a class."""
+    exponent, part = divmod(index, CLASSES)
+    return math.ldexp((CLASSES + part) / (2 * CLASSES), exponent)
+
+
+def pure_divergence(epsilon: float, order: float) -> float:
+    """Of a pure loss, or a little more."""
+    if not order * epsilon < 600.0:
+        # ln cosh x = x + ln(1 + e^(-2 x)) - ln 2.
+        lost = math.log1p(math.exp(-epsilon)) - math.log1p(math.exp(-(2.0 * order - 1.0) * epsilon))
+        return epsilon - lost / (order - 1.0) * (1.0 - 2.0**-40)
+    # cosh a = cosh b + 2 sinh((a + b) / 2) sinh((a - b) / 2).
+    grown = math.sinh(order * epsilon / 2.0) * math.sinh((order - 1.0) * epsilon / 2.0) / math.cosh(epsilon / 2.0)
+    return min(epsilon, math.log1p(2.0 * grown) / (order - 1.0) * _ABOVE)
+
+
+def epsilon_at(order: float, pure: Sequence[tuple[float, float]], rho: float, delta: float) -> float:
+    """An epsilon for which these releases together are (epsilon, delta)-DP, by their divergence of one order.
+
+    Parameters
+    ----------
+    order : float
+        Above 1.
+    pure : sequence of (float, float)
+        For each class its largest loss, and the sum of its losses: r(epsilon) / epsilon rises with epsilon.
+    rho : float
+        Sum of all others.
+    delta : float
+        In (0, 1).
+    """
+    spent = order * rho + sum(total * min(1.0, pure_divergence(top, order) / top) for top, total in pure)
+    # ln(1 - 1 / order), in a form that keeps its digits near order 1, where a delta near 1 leads.
+    rest = -math.log(delta) - order * math.log1p(1.0 / (order - 1.0)) - math.log(order - 1.0)
+    # A sum of terms of either sign: the margin is of their sizes.
+    return max(0.0, spent + (rest + 2.0**-40 * (1.0 - math.log(delta) + abs(rest))) / (order - 1.0)) * _ABOVE
+
+
+@lru_cache(maxsize=256)
+def orders_of(epsilon: float, delta: float) -> tuple[float, ...]:
+    """Public orders where the limit is (epsilon, delta): best for rhos that use up all, a half or a quarter of it."""
+    parts = (epsilon, epsilon / 2.0, epsilon / 4.0)
+    return tuple(zcdp_order(max(zcdp_rho(part, delta), 2.0**-1000), part) for part in parts)
+
 
 #: The sum of the pure epsilons of a class is measure PURE and the class, which lies above all others.
 PURE = 10**5

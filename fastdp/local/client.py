@@ -17,9 +17,8 @@ from fastdp.data import column
 from fastdp.errors import DataError, FastDPError, ParameterError, StateError
 from fastdp.local.encoding import encode, mechanism_named
 from fastdp.noise.key import Key
-from fastdp.state.machine import Machine, Transition
+from fastdp.state.machine import Machine, Transition, single_caller
 from fastdp.state.publisher import Publisher
-from fastdp.state.single_caller import single_caller
 
 if TYPE_CHECKING:
     from fastdp.local.base import Mechanism

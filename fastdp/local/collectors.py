@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.exact_sum import exact_sum
+from fastdp.data.column import exact_sum
 from fastdp.data.kinds import Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp.local.base import MeanMechanism, Mechanism
@@ -28,8 +28,8 @@ from fastdp.local.encoding import as_bytes, mechanism_named
 from fastdp.local.mechanisms import SquareWave
 from fastdp.local.tally import CollectorMachine, Refused, Tally, as_most_reports
 from fastdp.noise.key import Key
+from fastdp.state.machine import single_caller
 from fastdp.state.publisher import Publisher
-from fastdp.state.single_caller import single_caller
 
 if TYPE_CHECKING:
     from fastdp.local.distribution import Distribution, EstimateOptions, Method

@@ -22,7 +22,7 @@ def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
     return context.ln(context.divide(Decimal(2), context.add(Decimal(1), q)))
 
 
-def settle(u: int, bits: int, scale: Fraction, one_sided: bool, further: Callable[[int], int]) -> int:
+def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: Callable[[int], int]) -> int:
     """Floor of scale * (offset - ln U) for U in [u, u + 1) / 2^bits, by narrowing U until it is certain.
 
     Parameters

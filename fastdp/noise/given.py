@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.data.kinds import Integers
+from fastdp.noise.gaussian import AnyLaw
 from fastdp.noise.key import KEY_BYTES, Key
-from fastdp.noise.noise import AnyLaw
 from fastdp.noise.words import Purpose, StreamId
 from fastdp_kernels import chacha
 
@@ -64,7 +64,7 @@ class GivenNoise:
         self._chains[chain.tobytes()] = name_of(key, stream)
 
     def bound(self, total: int, law: AnyLaw, chain: NDArray[np.uint64], index: int) -> int:
-        """Noise of the sum that moves a chain key on, in place of :func:`fastdp.noise.prefix.settle`."""
+        """Noise of the sum that moves a chain key on, in place of :func:`fastdp.noise.binding.settle`."""
         words, noise = np.empty(2 * chacha.CHAIN, np.uint64), np.empty(1, np.int64)
         chacha.further_words(chain, index, np.int64(total), 0, words)
         self.follow(chain.tobytes(), words[: chacha.CHAIN], law, index, noise, np.array([total]))

@@ -9,18 +9,111 @@ A publisher draws nothing from the secret that it is given, but from one derived
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import secrets
+import stat
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextvars import ContextVar
 from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.noise.canonical import NOISE_FORMAT, PLAIN, Part, encode, identity, parameters_of, part_name, rule_of
-from fastdp.noise.drawn_once import ENABLED, DrawnWords
 
 if TYPE_CHECKING:
     from fastdp.noise.given import GivenNoise
+
+
+# A check that a publisher draws no word twice, for tests and with ``FASTDP_DEBUG=1`` in the environment.
+#
+# Equal words on different values reveal their difference, so an index that wraps or stands still breaks the
+# guarantee without any other sign.  The check follows the key of one composition through all keys derived of it.
+# Another object with the same key has a check of its own: it may repeat a release on purpose.
+
+ENABLED = os.environ.get("FASTDP_DEBUG") == "1"
+#: Secret and stream number; then purpose, level, number and refinement, or the chain key that noise began from.
+Where = tuple[object, ...]
+
+
+class DrawnTwiceError(AssertionError):
+    """Words were drawn for a second time."""
+
+
+class DrawnWords:
+    """Ranges of words drawn so far, and how to forget those of a call that failed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: Disjoint ranges [start, stop) of each place, ascending.
+        self._runs: dict[Where, list[tuple[int, int]]] = {}
+        self._calls: list[tuple[Where, int, int]] = []
+
+    @property
+    def mark(self) -> int:
+        """For :meth:`forget`: where the record stands."""
+        return len(self._calls)
+
+    def add(self, where: Where, start: int, stop: int) -> None:
+        """Record a range; :class:`DrawnTwiceError` if any of it was drawn before."""
+        if stop <= start:
+            return
+        repeats = _repeats.get()
+        if repeats is not None:
+            # Among themselves repeated draws differ; those that are no repetition count as any other.
+            repeats._add(where, start, stop)
+            with contextlib.suppress(DrawnTwiceError):
+                self._add(where, start, stop)
+            return
+        self._add(where, start, stop)
+
+    def _add(self, where: Where, start: int, stop: int) -> None:
+        with self._lock:
+            runs = self._runs.setdefault(where, [])
+            at = bisect_right(runs, (start, stop))
+            before, behind = runs[at - 1 : at] if at else [], runs[at : at + 1]
+            if (before and before[0][1] > start) or (behind and behind[0][0] < stop):
+                # The secret is the first entry: it stays out of the message.
+                raise DrawnTwiceError(f"words {start} to {stop} of {where[1:]} were drawn before")
+            joins_before, joins_behind = bool(before) and before[0][1] == start, bool(behind) and behind[0][0] == stop
+            joined = before[0][0] if joins_before else start, behind[0][1] if joins_behind else stop
+            runs[at - joins_before : at + joins_behind] = [joined]
+            self._calls.append((where, start, stop))
+
+    def settle(self) -> None:
+        """A call was completed: nothing before now will be forgotten."""
+        with self._lock:
+            self._calls.clear()
+
+    def forget(self, mark: int) -> None:
+        """Take back what was recorded since a mark: the call failed, nothing of it was released."""
+        with self._lock:
+            for where, start, stop in reversed(self._calls[mark:]):
+                runs = self._runs[where]
+                at = bisect_right(runs, (start, float("inf"))) - 1
+                begin, end = runs[at]
+                runs[at : at + 1] = [run for run in ((begin, start), (stop, end)) if run[0] < run[1]]
+            del self._calls[mark:]
+
+
+#: What was drawn within :func:`repeating`.
+_repeats: ContextVar[DrawnWords | None] = ContextVar("repeats", default=None)
+
+
+@contextlib.contextmanager
+def repeating() -> Iterator[None]:
+    """Draws within the block may repeat earlier ones, on the same values; but not each other."""
+    token = _repeats.set(DrawnWords())
+    try:
+        yield
+    finally:
+        _repeats.reset(token)
+
 
 KEY_BYTES = 32
 #: One secret serves so many numbered streams, besides the one without a number.
@@ -55,7 +148,7 @@ class Key:
     binding : Binding
         What the key belongs to.
     drawn : DrawnWords or None
-        What a composition has drawn, where that is checked (:mod:`fastdp.noise.drawn_once`).
+        What a composition has drawn, where that is checked (:mod:`fastdp.noise.key`).
     family : bytes
         Of the key of one stream: a digest that all streams of its secret, and composition, have; else empty.
     given : GivenNoise or None
@@ -282,3 +375,59 @@ class Key:
 def _public_digest(secret: bytes, message: bytes) -> bytes:
     """16 bytes that reveal nothing about the secret."""
     return hashlib.blake2b(message, digest_size=16, key=secret, person=b"fastdp print 1").digest()
+
+
+# Files of keys: 256 bits of a user's own, from a file that only the user can read.
+
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def read_key(path: Path, option: str = "--key-file") -> Key:
+    """The key in a file of 32 raw bytes or 64 hexadecimal digits.
+
+    Parameters
+    ----------
+    path : Path
+        Owner-only: anyone who can read the key can subtract the noise.
+    option : str
+        What the user called it.
+
+    Raises
+    ------
+    ParameterError
+        If others have any access, or the file holds something else.  The content is never shown.
+    """
+    with path.open("rb") as file:
+        # The open file is asked, not its name, so that it cannot be swapped between check and use.
+        mode = os.fstat(file.fileno()).st_mode
+        if os.name == "posix" and mode & OTHERS:
+            raise ParameterError(
+                f"{option} {path}: group or others have access (mode {stat.S_IMODE(mode):04o}); "
+                f"expected an owner-only file (chmod 600 {path})"
+            )
+        content = file.read(4 * KEY_BYTES)
+    return Key.from_bytes(_decode(content, f"{option} {path}"))
+
+
+def read_ledger_key(path: Path | None) -> Key | None:
+    """The key of ``--ledger-key-file``, if there is one."""
+    return None if path is None else read_key(path, "--ledger-key-file")
+
+
+def _decode(content: bytes, shown: str) -> bytes:
+    if len(content) == KEY_BYTES:
+        return content
+    digits = content.strip()
+    if len(digits) == 2 * KEY_BYTES:
+        try:
+            # int() would accept signs and underscores, fromhex spaces; the length rules the latter out
+            # only together with the result's length.
+            secret = bytes.fromhex(digits.decode("ascii"))
+        except ValueError:
+            secret = b""
+        if len(secret) == KEY_BYTES:
+            return secret
+    raise ParameterError(
+        f"{shown}: expected exactly {KEY_BYTES} raw bytes or {2 * KEY_BYTES} hexadecimal digits "
+        "(the content is not shown: it is secret)"
+    )

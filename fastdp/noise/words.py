@@ -20,8 +20,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from fastdp.noise.drawn_once import DrawnTwiceError, DrawnWords
-from fastdp.noise.key import Key
+from fastdp.noise.key import DrawnTwiceError, DrawnWords, Key
 from fastdp_kernels import binary_counter
 from fastdp_kernels._jit import processor_has
 

@@ -2,10 +2,9 @@
 
 from fastdp.perturbers.base import HierarchyShape as HierarchyShape
 from fastdp.perturbers.base import Perturber
-from fastdp.perturbers.block_noise import Blocks
+from fastdp.perturbers.block_noise import Blocks, WindowTree, tree_for_window
 from fastdp.perturbers.flat import Flat
 from fastdp.perturbers.hierarchy import Hierarchy
 from fastdp.perturbers.toeplitz import Toeplitz
-from fastdp.perturbers.window_tree import WindowTree, tree_for_window
 
 __all__ = ["Blocks", "Flat", "Hierarchy", "Perturber", "Toeplitz", "WindowTree", "tree_for_window"]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from numbers import Integral
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,11 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.noise.noise import concentrated
+from fastdp.noise.gaussian import concentrated
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.flat import Flat
+from fastdp.perturbers.hierarchy import Hierarchy
+from fastdp.releases.intervals import SumNoise, tree_variances
 from fastdp_kernels import block_lengths as b
 from fastdp_kernels import event_lengths
 
@@ -217,3 +220,74 @@ def _checked_focus(focus: Any) -> Focus | None:
     if low > high:
         raise ParameterError(f"focus = ({low}, {high}): expected the shortest length first")
     return low, high
+
+
+# A tree whose size fits one length of window: noise of sums over the last w values.
+
+#: Fan-outs that are tried, and trees of so many windows.
+FAN_OUTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
+WINDOWS = (1, 2, 4)
+#: Of a tree's places at most so many are looked at.
+PLACES = 4096
+
+
+class WindowTree(NamedTuple):
+    """What :func:`tree_for_window` found.
+
+    Attributes
+    ----------
+    perturber : Hierarchy
+        Consistent, with every value a leaf.
+    max_range : int
+        r of the publisher: values of one tree.
+    variance : float
+        Of the noise of a window at a random place, in theta^2 / epsilon^2.
+    """
+
+    perturber: Hierarchy
+    max_range: int
+    variance: float
+
+
+def tree_for_window(window: int) -> WindowTree:
+    """The tree under which sums over ``window`` values have the least noise, at any place of an endless stream.
+
+    Parameters
+    ----------
+    window : int
+        w, from 1 to 2^20: public.
+
+    Returns
+    -------
+    WindowTree
+        Perturber and ``max_range`` for :class:`fastdp.StreamPublisher`.
+
+    Notes
+    -----
+    A window that lies in two trees has the noise of both parts.  The variance is that of least squares (ToPS Appendix
+    C) in closed form, averaged over places; no data are looked at.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> tree = fastdp.perturbers.tree_for_window(256)
+    >>> tree.perturber.fan_out, tree.max_range, round(tree.variance)
+    (8, 256, 143)
+    """
+    return _best(validation.integer("window", window, 1, 2**20))
+
+
+@lru_cache(maxsize=64)
+def _best(window: int) -> WindowTree:
+    found = [_tree(window, fan_out, count * window) for fan_out in FAN_OUTS for count in WINDOWS]
+    return min(found, key=lambda tree: (round(tree.variance, 9), tree.max_range))
+
+
+def _tree(window: int, fan_out: int, max_range: int) -> WindowTree:
+    """With the mean variance over all places in a tree, or many of them."""
+    perturber = Hierarchy(fan_out, prune=0)
+    plan = perturber.plan(1.0, max_range)
+    shape = SumNoise("tree", 1.0, 1.0, fan_out=fan_out, levels=plan.levels, tree_blocks=plan.tree_blocks)
+    starts = np.unique(np.linspace(0, plan.tree_blocks - 1, min(plan.tree_blocks, PLACES)).round())
+    variances = tree_variances(shape, starts, starts + window)
+    return WindowTree(perturber, max_range, float(2 * plan.levels**2 * variances.mean()))

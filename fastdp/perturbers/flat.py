@@ -10,12 +10,10 @@ import numpy as np
 from fastdp.data.kinds import Integers
 from fastdp.guarantee import Guarantee
 from fastdp.noise import gaussian, sampler
-from fastdp.noise.gaussian import GaussianLaw
+from fastdp.noise.gaussian import AnyLaw, GaussianLaw, NoiseName, checked_noise, concentrated, noise_law
 from fastdp.noise.key import Key
-from fastdp.noise.noise import AnyLaw, NoiseName, checked_noise, concentrated, noise_law
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.perturbers.base import HierarchyShape
-from fastdp.perturbers.range_variance import independent_constant
+from fastdp.perturbers.base import HierarchyShape, independent_constant
 
 #: Noise is drawn for so many values at a time.
 BATCH = 2**16

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.noise import row_sampler, sampler
+from fastdp.noise import sampler
+from fastdp.noise.gaussian import NoiseName, checked_noise, concentrated, noise_law
 from fastdp.noise.key import Key
-from fastdp.noise.noise import NoiseName, checked_noise, concentrated, noise_law
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.perturbers import hat_noise, range_variance
+from fastdp.perturbers import base, hat_noise
 from fastdp.perturbers.base import HierarchyShape, TreeRows, noise_row_by_row
 from fastdp.perturbers.flat import fill
 from fastdp.perturbers.hat_noise import HatsShape
@@ -183,12 +183,12 @@ class Hierarchy:
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K: a random range of up to ``max_range`` values has noise of variance K theta^2 / epsilon^2.
 
-        In closed form (:mod:`fastdp.perturbers.range_variance`), for ranges within one tree; rounding to integers
+        In closed form (:mod:`fastdp.perturbers.base`), for ranges within one tree; rounding to integers
         adds less than 0.5 % (``docs/noise.md``).
         """
         if self.basis == "hats":
             return hat_noise.constant(plan, max_range)
-        constant = range_variance.consistent_constant if self.consistent else range_variance.tiling_constant
+        constant = base.consistent_constant if self.consistent else base.tiling_constant
         # Of nodes of variance 2 levels^2 / epsilon^2.
         return constant(plan, max_range) / (1.0 if self.noise == "laplace" else 2.0 * plan.levels)
 
@@ -245,7 +245,7 @@ class Hierarchy:
             return noise_row_by_row(self, rows)
         plan, whole = rows.plan, self.consistent or rows.nodes
         words = rows.words(_pieces(plan, plan.levels) if whole else [(StreamId(Purpose.TREE, 1), rows.needed)])
-        noise = row_sampler.draw_rows(
+        noise = sampler.draw_rows(
             words, rows.theta_steps, lambda steps: _laplace(plan, steps, rows.epsilon), rows.streams, rows.trees
         )
         if self.consistent and not rows.nodes and plan.levels > 1:

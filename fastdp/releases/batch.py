@@ -16,7 +16,7 @@ from fastdp.data.frames import FrameSource
 from fastdp.data.kinds import Floats, Indices
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.releases.error_bars import SumNoise
+from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import PREFIX_BLOCK, Release, ReleasedNodes, as_indices, check_ranges, preview
 from fastdp.releases.revised import RevisedStream
 from fastdp_kernels import many_ranges

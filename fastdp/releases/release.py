@@ -15,8 +15,8 @@ from fastdp.data.column import as_array, kind_of
 from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
-from fastdp.releases import bands
-from fastdp.releases.error_bars import (
+from fastdp.releases import intervals
+from fastdp.releases.intervals import (
     ErrorBars,
     SumNoise,
     correlated_variances,
@@ -259,14 +259,14 @@ class Release:
         own = revised and (self.revision is not None or self.block > 1)
         low, high = (border / lengths for border in self.interval(*ranges_drawn, revised=own))
         line = self.range_sum(*ranges_drawn, revised=True) / lengths if own else None
-        axes = bands.new_axes() if ax is None else ax
-        bands.band(axes, middles, self.range_sum(*ranges_drawn) / lengths, low, high, line, label="published")
+        axes = intervals.new_axes() if ax is None else ax
+        intervals.band(axes, middles, self.range_sum(*ranges_drawn) / lengths, low, high, line, label="published")
         axes.set_xlabel("position in the input")
         axes.set_ylabel("value" if lengths.max() == 1 else f"mean of about {round(float(lengths.mean())):,} values")
         axes.legend(frameon=False, loc="best")
         axes.margins(x=0.0)
         if path is not None:
-            bands.save(axes, path)
+            intervals.save(axes, path)
         return axes
 
     @property

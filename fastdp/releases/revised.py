@@ -14,7 +14,7 @@ import numpy as np
 
 from fastdp.data.kinds import Floats, Integers
 from fastdp.releases import patterns
-from fastdp.releases.error_bars import ErrorBars, SumNoise, hidden_of_ends
+from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_of_ends
 from fastdp_kernels import block_lengths, hidden, revision
 
 #: Revised sums of aligned groups of 32, 64, ... blocks stay within so many standard deviations of the noise of those

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastdp._optional import imported
+from fastdp._lazy import imported
 from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.validation import shown

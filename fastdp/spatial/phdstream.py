@@ -15,8 +15,8 @@ from fastdp import validation
 from fastdp.counters.counter import BinaryTree, Block, Counter, Simple, counter_guarantee, event_guarantee
 from fastdp.data.kinds import Integers
 from fastdp.guarantee import Guarantee, remainder, round_up, sequential
+from fastdp.noise.binding import step_key
 from fastdp.noise.key import Key
-from fastdp.noise.prefix import step_key
 from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import decomposition
 from fastdp.spatial.cells import CellParameters, Domain, Outside, make_plan

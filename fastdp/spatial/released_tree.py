@@ -19,15 +19,14 @@ from fastdp.data.column import entry_at
 from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, StateError
 from fastdp.guarantee import Guarantee, sequential
+from fastdp.noise.binding import step_key
 from fastdp.noise.key import Key
-from fastdp.noise.prefix import step_key
-from fastdp.releases.error_bars import MODEL_WIDTH, wider_quantile
-from fastdp.releases.intervals import checked_confidence
+from fastdp.releases.intervals import MODEL_WIDTH, checked_confidence, wider_quantile
 from fastdp.spatial import decomposition
 from fastdp.spatial.boxes import Box, as_points, axes_of
 from fastdp.spatial.cells import CellParameters, Domain, Outside, encode, inside, make_plan
 from fastdp.spatial.tree import Tree
-from fastdp.state.single_caller import CallGuard, single_caller
+from fastdp.state.machine import CallGuard, single_caller
 from fastdp_kernels import cell_sampling, tree_queries
 
 #: Points of 8 bytes and more; NumPy refuses the sizes of longer arrays in other words.

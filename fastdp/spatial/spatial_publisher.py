@@ -32,8 +32,8 @@ from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, remainder, sequential
 from fastdp.noise import sampler
+from fastdp.noise.binding import check_chain, step_key
 from fastdp.noise.key import Key
-from fastdp.noise.prefix import check_chain, step_key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import decomposition
@@ -44,9 +44,8 @@ from fastdp.spatial.released_tree import ReleasedTree, sampling_generator
 from fastdp.spatial.tree import MAX_COUNT, RELEASED, Tree, TreeVersion, describe_tree, restore_tree
 from fastdp.state import codec
 from fastdp.state.codec import expect
-from fastdp.state.machine import Machine, Transition, parameters_of
+from fastdp.state.machine import Machine, Transition, parameters_of, single_caller
 from fastdp.state.publisher import Publisher
-from fastdp.state.single_caller import single_caller
 
 #: Steps have 40 bits in the words' stream id.
 MAX_STEPS = 2**40
@@ -158,7 +157,7 @@ class PointMachine(Machine[Any]):
     """A mechanism on batches of points; subclasses have a plan and take the steps.
 
     A state has ``n_steps``, the number of batches consumed; ``tree``, which the last step released (None before the
-    first); and ``chain``, what noise is bound to (:func:`fastdp.noise.prefix.step_key`), secret.
+    first); and ``chain``, what noise is bound to (:func:`fastdp.noise.binding.step_key`), secret.
 
     Attributes
     ----------

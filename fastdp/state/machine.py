@@ -7,19 +7,22 @@ replays, copies, :meth:`to_bytes`, and the guard against threads and forks.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from os import getpid
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.column import as_column, as_floats
-from fastdp.errors import ParameterError
-from fastdp.noise.key import Key
+from fastdp.data.durable import identity, token
+from fastdp.errors import ParameterError, StateError
+from fastdp.noise.key import ENABLED, Key
 from fastdp.state import codec
 
 S = TypeVar("S")
@@ -192,3 +195,78 @@ def check_is_machine(given: object) -> None:
 def parameters_of(machine: Machine[Any]) -> dict[str, Any]:
     """The fields of a machine, as they are."""
     return {each.name: getattr(machine, each.name) for each in dataclasses.fields(typing.cast("Any", machine))}
+
+
+# One call at a time, in the process that owns the object.
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class CallGuard:
+    """Refuses two threads at once, and use after a fork: both would give the same noise to different values.
+
+    An object has one as ``_guard``; every public method that draws noise or reads its place in the stream is a
+    :func:`single_caller`.
+
+    Parameters
+    ----------
+    forks : bool
+        Whether a fork harms nothing, as there is no noise to repeat.
+    """
+
+    __slots__ = ("calls", "forks", "number", "token")
+
+    def __init__(self, *, forks: bool = False) -> None:
+        self.calls: set[object] = set()
+        self.number, self.token = identity()
+        self.forks = forks
+
+
+class Guarded(Protocol):
+    """An object with methods that never run twice at once."""
+
+    _guard: CallGuard
+
+
+G = TypeVar("G", bound=Guarded)
+
+
+def single_caller(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
+    """A method that runs in one thread at a time, in the process that made its object."""
+
+    @functools.wraps(method)
+    def guarded(self: G, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        guard = self._guard
+        # identity(), in place: a short call would notice.
+        if (token[0] is not guard.token or getpid() != guard.number) and not guard.forks:
+            raise StateError(
+                f"a {type(self).__name__} used in a forked process: expected a publisher made in the process that "
+                "uses it (a fork would repeat its noise on other values)"
+            )
+        drawn = getattr(self, "_key").drawn if ENABLED and hasattr(self, "_key") else None  # noqa: B009
+        mark, call, calls = None, object(), guard.calls
+        # Each of add and discard is one step of the interpreter, and a call that never came in is discarded too: an
+        # interrupt anywhere leaves nothing locked, which a lock and a context manager do not achieve.
+        try:
+            calls.add(call)
+            if len(calls) > 1:
+                raise StateError(
+                    f"{type(self).__name__}.{method.__name__} was called from two threads at once; "
+                    "expected one call at a time"
+                )
+            if drawn is None:
+                return method(self, *args, **kwargs)
+            mark = drawn.mark
+            result = method(self, *args, **kwargs)
+            drawn.settle()
+            return result
+        except BaseException:
+            # What a failed call drew, the next one may draw: nothing was released.
+            if drawn is not None and mark is not None:
+                drawn.forget(mark)
+            raise
+        finally:
+            calls.discard(call)
+
+    return guarded

@@ -19,15 +19,13 @@ from fastdp import validation
 from fastdp._version import __version__
 from fastdp.errors import ParameterError, StateError
 from fastdp.noise.canonical import check_rule, rule_of
-from fastdp.noise.drawn_once import repeating
-from fastdp.noise.key import Key
+from fastdp.noise.key import Key, repeating
 from fastdp.state import codec, journal
 from fastdp.state.codec import Packed, as_text, content_of, key_of, trusting
 from fastdp.state.journal import Chunk, Journal, Replay, as_one
-from fastdp.state.machine import Machine, check_is_machine
+from fastdp.state.machine import CallGuard, Machine, check_is_machine, single_caller
 from fastdp.state.seal import Seal
 from fastdp.state.sealed_file import StateFile
-from fastdp.state.single_caller import CallGuard, single_caller
 
 S = TypeVar("S")
 #: Public numbers only: thresholds, counts of values and blocks, paths.

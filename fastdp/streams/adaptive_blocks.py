@@ -17,11 +17,10 @@ import numpy as np
 
 from fastdp.data.kinds import Floats, Integers
 from fastdp.integer_grid import EventGrid, Grid
-from fastdp.noise import prefix
-from fastdp.noise.drawn_once import ENABLED
-from fastdp.noise.key import Key
-from fastdp.noise.noise import AnyLaw
-from fastdp.noise.prefix import Chain
+from fastdp.noise import binding
+from fastdp.noise.binding import Chain
+from fastdp.noise.gaussian import AnyLaw
+from fastdp.noise.key import ENABLED, Key
 from fastdp.perturbers import Blocks, HierarchyShape
 from fastdp.perturbers.base import BoundLaws
 from fastdp.releases.revised import RevisedStream
@@ -203,7 +202,7 @@ class AdaptiveBlocks:
             # What is left open at the end of a batch is the first block of the next.
             parts.append(part[: closing + done])
         if ENABLED and bound:
-            prefix.record(self.key, progress.chain, chain, closed - progress.blocks)
+            binding.record(self.key, progress.chain, chain, closed - progress.blocks)
         theta = theta_steps * resolution
         # By position: names cost more than the kernel of a short call.
         following = Progress(
@@ -250,7 +249,7 @@ class AdaptiveBlocks:
                 counters[3] = 0
                 return at
             closed = int(counters[2])
-            noise[closed] = prefix.settle(law, self.key, chain, first + closed, int(counters[1]))
+            noise[closed] = binding.settle(law, self.key, chain, first + closed, int(counters[1]))
             settled, counters[3] = closed + 1, 0
 
     def revised(self, steps: Sequence[object], theta_steps: int) -> RevisedStream:

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.data.column import as_column
 from fastdp.data.kinds import Floats, Indices
-from fastdp.noise import prefix
-from fastdp.noise.drawn_once import DrawnTwiceError
-from fastdp.noise.key import Key
+from fastdp.errors import DataError
+from fastdp.noise import binding
+from fastdp.noise.key import DrawnTwiceError, Key
 from fastdp.noise.row_words import RowWords
 from fastdp.perturbers.base import theta_key
+from fastdp.state.machine import Column, Machine, Transition
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
-from fastdp.streams.row_batches import concurrently
+from fastdp.streams.each_stream import concurrently
 from fastdp.streams.stages import Schedule
 from fastdp.streams.stream_state import NO_FLOATS
 from fastdp_kernels import block_lengths, fleet_pass
@@ -57,7 +59,7 @@ class AdaptiveRows:
         self._public = np.array([1.0 / resolution, top, float(start.theta_steps), start.theta_steps * resolution])
         self.size = 0
         self._counters: Indices = np.empty((0, fleet_pass.COUNTERS), np.int64)
-        self._chains: NDArray[np.uint64] = np.empty((0, prefix.CHAIN_WORDS), np.uint64)
+        self._chains: NDArray[np.uint64] = np.empty((0, binding.CHAIN_WORDS), np.uint64)
         self._singles: Floats = np.empty((0, fleet_pass.SINGLES))
         self._scales: Floats = np.empty((0, fleet_pass.BY_SCALE, 0))
 
@@ -84,15 +86,15 @@ class AdaptiveRows:
         """Add streams before their first value: numbers of streams, or the key of each."""
         count = len(ids)
         if isinstance(ids, np.ndarray):
-            words = RowWords(theta_key(self._key, self._steps), prefix.CHAIN_PIECES)
-            chains = prefix.start_chains(words, ids)
+            words = RowWords(theta_key(self._key, self._steps), binding.CHAIN_PIECES)
+            chains = binding.start_chains(words, ids)
         else:
-            words = RowWords([theta_key(key, self._steps) for key in ids], prefix.CHAIN_PIECES, np.arange(count))
-            chains = prefix.start_chains(words, np.array([key.member - 1 for key in ids]))
+            words = RowWords([theta_key(key, self._steps) for key in ids], binding.CHAIN_PIECES, np.arange(count))
+            chains = binding.start_chains(words, np.array([key.member - 1 for key in ids]))
         self._reserve(self.size + count)
         new = slice(self.size, self.size + count)
         self._counters[new] = 0
-        self._chains[new] = chains.reshape(count, prefix.CHAIN_WORDS)
+        self._chains[new] = chains.reshape(count, binding.CHAIN_WORDS)
         self._singles[new] = self._start.smoother[block_lengths.POSITION : block_lengths.UNIT]
         self._scales[new] = 0.0
         self.size += count
@@ -160,7 +162,7 @@ class AdaptiveRows:
             row, steps = int(rows[done]), int(fleet_pass.in_steps(values[done : done + 1], self._public))
             total = int(self._counters[row, fleet_pass.OPEN_SUM]) + steps
             index = int(self._counters[row, fleet_pass.BLOCKS])
-            settled = np.array([prefix.settle(law, self._key, self._chains[row], index, total)])
+            settled = np.array([binding.settle(law, self._key, self._chains[row], index, total)])
 
     def _check_moved(self, rows: Indices, counters: Indices, chains: NDArray[np.uint64]) -> None:
         """DrawnTwiceError for a stream that closed blocks, and has the same chain key as before."""
@@ -194,7 +196,7 @@ class AdaptiveRows:
             raise ValueError("a number of scales out of range")
         self.size = size
         self._counters = take(np.int64, (size, fleet_pass.COUNTERS))
-        self._chains = take(np.uint64, (size, prefix.CHAIN_WORDS))
+        self._chains = take(np.uint64, (size, binding.CHAIN_WORDS))
         self._singles = take(np.float64, (size, fleet_pass.SINGLES))
         self._scales = take(np.float64, (size, fleet_pass.BY_SCALE, described["scales"]))
         for row in np.flatnonzero(~self._plausible()):
@@ -226,3 +228,99 @@ class AdaptiveRows:
         for name, arrays in zip(NAMES, zip(*joined, strict=True), strict=True):
             setattr(self, f"_{name}", np.concatenate(arrays))
         self.size = sum(rows.size for rows in every)
+
+
+# The states of many streams of any machine, one by one.
+
+
+class MachineRows:
+    """Rows of a fleet whose machine has no compiled pass over streams.
+
+    Parameters
+    ----------
+    machine : Machine
+        Of columns of values, or of one value a batch.
+    key : Key
+        Of the composition, without a stream number.
+    """
+
+    def __init__(self, machine: Machine[Any], key: Key) -> None:
+        self._machine, self._key = machine, key
+        self._keys: list[Key] = []
+        self._states: list[Any] = []
+
+    @property
+    def size(self) -> int:
+        """How many streams."""
+        return len(self._states)
+
+    def begin(self, ids: Indices | Sequence[Key]) -> None:
+        """Add streams before their first value: numbers of streams, or the key of each."""
+        keys = [self._key.of_stream(each) for each in ids.tolist()] if isinstance(ids, np.ndarray) else list(ids)
+        states = [self._machine.start(key) for key in keys]
+        self._keys += keys
+        self._states += states
+
+    def prepare(self, rows: Indices, values: Floats, threads: int) -> Callable[[], Published]:
+        """What consumes finite values, each of the stream in its row, in order; until it is called, nothing has."""
+        order = np.argsort(rows, kind="stable")
+        borders = np.flatnonzero(np.diff(rows[order])) + 1
+        made: list[tuple[int, Indices, list[Transition[Any]]]] = []
+        # Steps change nothing.
+        for places in np.split(order, borders):
+            row = int(rows[places[0]])
+            try:
+                made.append((row, places, self._steps(row, values[places])))
+            except DataError as error:
+                raise DataError(f"{error} (within the stream of ids[{places[0]}])") from None
+        return partial(self._publish, made, values)
+
+    def _publish(self, made: list[tuple[int, Indices, list[Transition[Any]]]], values: Floats) -> Published:
+        published, out = np.zeros(values.size, np.bool_), np.empty(values.size)
+        for row, places, transitions in made:
+            self._states[row] = transitions[-1].state
+            # What earlier ones would finish is settled already, in a copy.
+            if transitions[-1].finish is not None:
+                transitions[-1].finish()
+            emitted = np.concatenate([np.atleast_1d(transition.emit()) for transition in transitions])
+            behind = places[places.size - emitted.size :]
+            published[behind], out[behind] = True, emitted
+        return published, out[published]
+
+    def _steps(self, row: int, values: Floats) -> list[Transition[Any]]:
+        machine, key, state = self._machine, self._keys[row], self._states[row]
+        if machine.SPLITS:
+            return [machine.step(state, Column(as_column(values), "values"), key)]
+        transitions: list[Transition[Any]] = []
+        for value in values:
+            transitions.append(machine.step(state, machine.read([value]), key))
+            state = machine.settled(transitions[-1].state)
+        return transitions
+
+    def taken(self, rows: Indices, key: Key) -> MachineRows:
+        """These streams alone, for use instead of this object; ``key`` is its key, with separate checks of draws."""
+        other = copy.copy(self)
+        other._key = key
+        other.keep(rows)
+        other._keys = [key.again() for key in other._keys]
+        return other
+
+    def keep(self, rows: Indices) -> None:
+        """Drop all streams but these, which get the rows 0, 1, 2, ..."""
+        self._keys = [self._keys[row] for row in rows.tolist()]
+        self._states = [self._states[row] for row in rows.tolist()]
+
+    def pack(self) -> tuple[Any, list[NDArray[Any]]]:
+        """The states, as JSON and arrays."""
+        packed = [self._machine.pack(self._machine.settled(state)) for state in self._states]
+        return packed, []
+
+    def unpack(self, keys: list[Key], described: Any, take: Callable[[Any, tuple[int, ...]], Any]) -> None:
+        """The states that were packed."""
+        self._keys = keys
+        self._states = [self._machine.unpack(each, key) for each, key in zip(described, keys, strict=True)]
+
+    def join(self, others: Sequence[MachineRows]) -> None:
+        """Append the streams of other fleets of the same machine and key."""
+        self._keys = [key for rows in (self, *others) for key in rows._keys]
+        self._states = [state for rows in (self, *others) for state in rows._states]

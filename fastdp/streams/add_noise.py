@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_finite, as_floats
 from fastdp.data.kinds import Integers
-from fastdp.data.shaped import as_shaped
+from fastdp.data.rows import as_shaped
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import MAX_BOUND, MAX_SCALE, MIN_BOUND, MIN_SCALE
 from fastdp.ledger import Ledger
-from fastdp.ledger.charge import charge, stream_key
+from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise import sampler
+from fastdp.noise.binding import step_key
 from fastdp.noise.key import Key
-from fastdp.noise.prefix import step_key
 from fastdp.noise.words import CHUNK, MAX_WORDS, Purpose, StreamId
 from fastdp_kernels import noisy_values, online_pass
 

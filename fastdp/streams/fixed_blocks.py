@@ -15,13 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.data.column import as_floats
-from fastdp.data.exact_sum import exact_sum
+from fastdp.data.column import as_floats, exact_sum
 from fastdp.integer_grid import Grid
-from fastdp.noise.bulk import PrefixNoise
-from fastdp.noise.drawn_once import repeating
-from fastdp.noise.key import Key
-from fastdp.noise.prefix import Chain
+from fastdp.noise.binding import Chain, PrefixNoise
+from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.perturbers.base import BoundLaws, correlation, theta_key
 from fastdp.releases.release import ReleasedNodes

@@ -17,13 +17,12 @@ from fastdp.data.kinds import Floats, Indices
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.noise.key import Key
-from fastdp.state.machine import Machine
+from fastdp.state.machine import CallGuard, Machine, single_caller
 from fastdp.state.publisher import Publisher
-from fastdp.state.single_caller import CallGuard, single_caller
 from fastdp.streams.adaptive_rows import AdaptiveRows
 from fastdp.streams.each_stream import guarantee_of_many
-from fastdp.streams.fleet_ids import as_ids, parts_of
 from fastdp.streams.fleet_streams import MACHINES, Streams
+from fastdp.streams.ids import as_ids, parts_of
 from fastdp.streams.publisher import StreamPublisher
 
 _PUBLISHERS: dict[str, Any] = {"Schedule": StreamPublisher, "CountMachine": RunningCounts}

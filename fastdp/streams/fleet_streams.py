@@ -22,9 +22,8 @@ from fastdp.noise.key import Binding, Key
 from fastdp.state.codec import as_text, trusting
 from fastdp.state.machine import Machine
 from fastdp.state.seal import MIN_BYTES, Seal
-from fastdp.streams.adaptive_rows import AdaptiveRows
-from fastdp.streams.fleet_ids import Id, Places, as_ids, parts_of
-from fastdp.streams.machine_rows import MachineRows
+from fastdp.streams.adaptive_rows import AdaptiveRows, MachineRows
+from fastdp.streams.ids import Id, Places, as_ids, parts_of
 from fastdp.streams.stages import Schedule
 
 #: Bytes of arrays in one frame of a state; with its envelope a frame then has 2^26 bytes.

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, of_group, parallel, round_up, sequential
+from fastdp.noise.key import Binding, Key
 from fastdp.thresholds import Threshold
 
 if TYPE_CHECKING:
     from fastdp.streams.parameters import StreamParameters
+
 
 #: What a guarantee says of a threshold that rises.
 RISES = (
@@ -112,3 +114,27 @@ def approximated(
             f"threshold = {threshold!r}: expected one with pure epsilon, such as NoisyMax, ScaleFree or "
             "Fixed, beside Gaussian noise"
         ) from None
+
+
+# Publishers alike share one composition, with all that follows from it: checks, guarantee, the encoding for keys.
+
+
+def noise_key(composition: Any, secret: Key) -> Key:
+    """The noise key of a composition under a secret: :meth:`fastdp.noise.key.Key.bind`."""
+    if secret.binding is not Binding.ROOT:
+        return secret
+    return secret.bound(encoded(composition, secret))
+
+
+def encoded(composition: Any, secret: Key) -> bytes:
+    """What :meth:`fastdp.noise.key.Key.composition` gives under any root secret.
+
+    That of a shared composition is kept; it takes ten times as long as a key.
+    """
+    own = vars(composition)
+    encoding: bytes | None = own.get("encoding")
+    if encoding is None:
+        encoding = secret.composition(composition)
+        if "encoding" in own:
+            own["encoding"] = encoding
+    return encoding

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fastdp import validation
-from fastdp.durations import DAY, FIXED, split_duration
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.perturbers import Blocks, Perturber
 from fastdp.smoothers import Smoother
@@ -16,6 +15,7 @@ from fastdp.streams.parameters import DEFAULT_HOLDOUT, StreamParameters, compose
 from fastdp.thresholds import ScaleFree, Threshold
 from fastdp.thresholds.base import as_rule
 from fastdp.thresholds.scale_free import ENOUGH, MIN_COUNT
+from fastdp.validation import DAY, FIXED, split_duration
 
 DEFAULT_RANGE = 2**20
 #: A hold-out takes at most this part of the stream.

@@ -16,11 +16,10 @@ from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee
 from fastdp.noise.key import Key
 from fastdp.record import constructor
-from fastdp.releases.error_bars import SumNoise
+from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import Release
-from fastdp.state.machine import Column
+from fastdp.state.machine import Column, single_caller
 from fastdp.state.publisher import Publisher
-from fastdp.state.single_caller import single_caller
 from fastdp.streams.pak_machine import PAKMachine, PAKState
 from fastdp.streams.pak_parameters import PAKParameters
 

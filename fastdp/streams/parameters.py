@@ -23,15 +23,15 @@ from fastdp.guarantee import (
     zcdp_loss,
 )
 from fastdp.integer_grid import Grid, make_event_grid, make_grid
+from fastdp.noise.gaussian import draw_scale, group_share, noise_law
 from fastdp.noise.key import Binding, Key
-from fastdp.noise.noise import draw_scale, group_share, noise_law
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
 from fastdp.record import shared, values_of
-from fastdp.releases.error_bars import SumNoise
+from fastdp.releases.intervals import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
 from fastdp.streams import guarantees
-from fastdp.streams.sharing import encoded, noise_key
+from fastdp.streams.guarantees import encoded, noise_key
 from fastdp.thresholds import Fixed, Threshold, ThresholdTask, renewals
 from fastdp.thresholds.renewals import Renewal
 

@@ -20,15 +20,13 @@ from fastdp.noise.key import Key
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.releases.release import Release, ReleasedNodes
 from fastdp.smoothers import Smoother
-from fastdp.state.machine import Column, record
+from fastdp.state.machine import Column, record, single_caller
 from fastdp.state.publisher import Publisher
-from fastdp.state.single_caller import single_caller
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
-from fastdp.streams.emission import Emission
 from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.pace import paced
 from fastdp.streams.parameters import StreamParameters
-from fastdp.streams.stages import Schedule
+from fastdp.streams.stages import Emission, Schedule
 from fastdp.streams.stream_state import Progress, StreamState
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.renewals import Renewal

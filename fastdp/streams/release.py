@@ -13,21 +13,20 @@ from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, check_size
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger
-from fastdp.ledger.charge import charge, stream_key
+from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise.key import Key
 from fastdp.perturbers.block_noise import Closing, Focus
 from fastdp.releases.release import Release
 from fastdp.smoothers import Smoother
-from fastdp.streams.adaptive import Adaptive, Workload
+from fastdp.streams.adaptive import Adaptive, WholeStream, Workload
 from fastdp.streams.pace import DEFAULT_RANGE
 from fastdp.streams.pak_publisher import PAK
 from fastdp.streams.parameters import DEFAULT_HOLDOUT
 from fastdp.streams.topl_publisher import ToPL
 from fastdp.streams.tops import SmootherName, ToPS
-from fastdp.streams.whole import WholeStream
 from fastdp.thresholds import ScaleFree, Threshold
 from fastdp.thresholds.base import as_rule
-from fastdp.thresholds.noisy_choice import NoiseKind
+from fastdp.thresholds.noisy_max import NoiseKind
 from fastdp.thresholds.renewals import Renewal
 
 Method = Literal["adaptive", "tops", "topl", "pak"]

@@ -13,16 +13,24 @@ from fastdp.data.frames import as_streams
 from fastdp.data.kinds import Floats, Indices
 from fastdp.data.rows import StreamRows
 from fastdp.errors import DataError, ParameterError
-from fastdp.noise.drawn_once import repeating
-from fastdp.noise.key import Key
+from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import Blocks, Hierarchy, Perturber
 from fastdp.releases.batch import ReleasedMany
 from fastdp.smoothers import Smoother
-from fastdp.streams.each_stream import EachStream, Room
-from fastdp.streams.ids import as_ids
+from fastdp.streams.each_stream import (
+    EachStream,
+    Room,
+    borders_of,
+    choose_thetas,
+    concurrently,
+    even,
+    slabs,
+    snapped,
+    worth,
+)
+from fastdp.streams.ids import as_row_ids
 from fastdp.streams.pace import DEFAULT_RANGE
 from fastdp.streams.parameters import DEFAULT_HOLDOUT, StreamParameters
-from fastdp.streams.row_batches import borders_of, choose_thetas, concurrently, even, slabs, snapped, worth
 from fastdp.streams.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline
 from fastdp.streams.tops import SMOOTHERS, SmootherName
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold
@@ -160,7 +168,7 @@ def release_many(
     secret = Key.choose(seed, key)
     if secret.member:
         raise ParameterError(f"key = {secret!r}: expected a key without a stream number, which is for one stream")
-    named = as_ids(found.ids if ids is None else ids, rows.size)
+    named = as_row_ids(found.ids if ids is None else ids, rows.size)
     numbers = named if isinstance(named, np.ndarray) else None
     if numbers is None and seed is None and key is None:
         # A fresh key's streams cannot be asked for again, so their noise may go by their places.

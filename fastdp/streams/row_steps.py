@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
-from fastdp.noise import prefix
-from fastdp.noise.bulk import PrefixNoise
-from fastdp.noise.drawn_once import repeating
-from fastdp.noise.key import Key
+from fastdp.noise import binding
+from fastdp.noise.binding import PrefixNoise
+from fastdp.noise.key import Key, repeating
 from fastdp.noise.row_words import RowWords, distinct_of
 from fastdp.perturbers import Blocks
 from fastdp.perturbers.base import TreeRows, bound_law, correlation, noise_of_rows, theta_key
@@ -184,7 +183,7 @@ class RowPipeline:
         noise: NDArray[np.int64] = np.empty((slab.counts.size, trees, min(most, size)), np.int64)
         distinct, owners = distinct_of(slab.steps)
         keys = [theta_key(self.key, steps) for steps in distinct.tolist()]
-        chains = prefix.start_chains(RowWords(keys, prefix.CHAIN_PIECES, owners), slab.streams)
+        chains = binding.start_chains(RowWords(keys, binding.CHAIN_PIECES, owners), slab.streams)
         rounded: NDArray[np.int64] = np.empty(most, np.int64)
         bound = PrefixNoise(self.key)
         each = zip(slab.steps.tolist(), slab.starts.tolist(), slab.counts.tolist(), strict=True)

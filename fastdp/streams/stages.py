@@ -10,29 +10,83 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.data.column import FLOAT64, INT64, NOT_FINITE, as_floats, convert, is_in_order, pieces, read_only
+from fastdp.data.kinds import Floats
 from fastdp.errors import DataError
+from fastdp.noise.binding import CHAIN_WORDS
 from fastdp.noise.key import Key
-from fastdp.noise.prefix import CHAIN_WORDS
 from fastdp.perturbers import Blocks
 from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
-from fastdp.streams.adaptive_blocks import AdaptiveBlocks
-from fastdp.streams.emission import Emission, FillIn, Output, as_given
-from fastdp.streams.fixed_blocks import FixedBlocks, Step
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
+from fastdp.streams.fixed_blocks import FixedBlocks, Step, SummedStep
 from fastdp.streams.parameters import StreamParameters
 from fastdp.streams.short import IN_ORDER, MAX_SHORT, Short, short_of
 from fastdp.streams.stream_state import Progress, StreamState, next_chain
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
 
-Floats = NDArray[np.float64]
+# What a batch of a stream publishes, once its place in the stream is recorded.
+
+
+class FillIn(NamedTuple):
+    """What is published in the place of withheld values: a constant made of released values."""
+
+    value: float
+    size: int
+
+    def emit(self, out: Floats) -> None:
+        """Write it into ``out``."""
+        out[:] = self.value
+
+
+#: What a part of a batch publishes: it has a ``size`` and an ``emit``.
+Output = Step | SummedStep | AdaptiveStep | FillIn
+
+
+@dataclass(frozen=True)
+class Emission:
+    """What a batch publishes; called, it writes it.
+
+    Attributes
+    ----------
+    parts : list of Step, SummedStep, AdaptiveStep or FillIn
+        In order.
+    size : int
+        Published values.
+    """
+
+    parts: list[Output]
+    size: int
+
+    def __call__(self, out: Floats | None = None) -> Floats:
+        """The published values, in the first entries of ``out`` if it is given."""
+        first = self.parts[0] if len(self.parts) == 1 else None
+        if out is None and isinstance(first, Step) and first.predictions is None:
+            return first.totals
+        target: Floats = np.empty(self.size) if out is None else out[: self.size]
+        begin = 0
+        for part in self.parts:
+            part.emit(target[begin : begin + part.size])
+            begin += part.size
+        return target
+
+
+def as_given(published: Floats, out: Floats | None = None) -> Floats:
+    """The published values, in the first entries of ``out`` if it is given."""
+    if out is None:
+        return published
+    target = out[: published.size]
+    target[:] = published
+    return target
+
+
 Pipeline = FixedBlocks | AdaptiveBlocks
 #: Values from which on they are published while they are read.
 LONG = 1024

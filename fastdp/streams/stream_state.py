@@ -9,9 +9,9 @@ import numpy as np
 
 from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import StateError
-from fastdp.noise import prefix
+from fastdp.noise import binding
+from fastdp.noise.binding import Chain
 from fastdp.noise.key import Key
-from fastdp.noise.prefix import Chain
 from fastdp.perturbers import Perturber
 from fastdp.perturbers.base import bound_law, theta_key
 from fastdp.smoothers import SmootherState
@@ -48,7 +48,7 @@ class Progress(NamedTuple):
     smoother : float64[any]
         The smoother's own memory, or that of noise that follows the noise before.  Secret then.
     chain : uint64[4 or 0]
-        The chain key of noise that is bound to the prefix of sums (:mod:`fastdp.noise.prefix`); empty where
+        The chain key of noise that is bound to the prefix of sums (:mod:`fastdp.noise.binding`); empty where
         noise belongs to trees.  Secret.
     """
 
@@ -77,7 +77,7 @@ def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float,
     if bound_law(perturber, key, theta_steps, epsilon) is None:
         return NO_CHAIN
     own = key.within("behind", before.tobytes()) if before.size else key
-    return prefix.start_chain(theta_key(own, theta_steps))
+    return binding.start_chain(theta_key(own, theta_steps))
 
 
 #: Values of which a chooser may have seen some.

@@ -25,12 +25,10 @@ from fastdp.local.distribution import Distribution
 from fastdp.local.encoding import as_bytes
 from fastdp.local.tally import Refused, as_most_reports
 from fastdp.noise.key import Key
-from fastdp.releases.error_bars import ErrorBars
-from fastdp.releases.intervals import DrawnNoise
+from fastdp.releases.intervals import DrawnNoise, ErrorBars
 from fastdp.releases.release import Release
-from fastdp.state.machine import Column
+from fastdp.state.machine import Column, single_caller
 from fastdp.state.publisher import Publisher
-from fastdp.state.single_caller import single_caller
 from fastdp.streams.parameters import DEFAULT_HOLDOUT
 from fastdp.streams.topl_machine import Op, ServerMachine, ServerState, SimulationMachine, SimulationState
 from fastdp.thresholds import Fixed, SquareWave

@@ -15,7 +15,7 @@ from fastdp.streams.pace import paced
 from fastdp.streams.parameters import StreamParameters
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax
-from fastdp.thresholds.noisy_choice import NoiseKind
+from fastdp.thresholds.noisy_max import NoiseKind
 from fastdp.thresholds.renewals import Renewal
 
 SmootherName = Literal["recent", "mean", "median", "moving", "exponential"]

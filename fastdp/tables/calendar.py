@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.durations import DAY, FIXED, split_duration
 from fastdp.errors import ParameterError
 from fastdp.units import Period
+from fastdp.validation import DAY, FIXED, split_duration
 
 Integers = NDArray[np.int64]
 MICROSECOND = timedelta(microseconds=1)

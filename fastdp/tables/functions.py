@@ -12,13 +12,13 @@ from fastdp.data.column import Nonfinite
 from fastdp.data.source import Source, arrow_type, check_types, open_source
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger
-from fastdp.ledger.charge import charge, stream_key
+from fastdp.ledger.ledger import charge, stream_key
+from fastdp.noise.gaussian import NoiseName
 from fastdp.noise.key import Key
-from fastdp.noise.noise import NoiseName
 from fastdp.tables.columns import KeyTable
 from fastdp.tables.parameters import make_plan, names_of
+from fastdp.tables.persons import Missing, Reader
 from fastdp.tables.release import TableRelease
-from fastdp.tables.rows import Missing, Reader
 from fastdp.tables.sums import Kind
 from fastdp.tables.table import Table
 

@@ -14,16 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.data.column import Nonfinite
-from fastdp.durations import DAY
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, remainder, square_remainder, zcdp_loss
 from fastdp.integer_grid import make_grid
-from fastdp.noise.noise import NoiseName, l2_square
-from fastdp.tables import guarantees
+from fastdp.noise.gaussian import NoiseName, l2_square
+from fastdp.tables import sums
 from fastdp.tables.calendar import Calendar, zone_rules
 from fastdp.tables.columns import KeyRow
-from fastdp.tables.quantity import Quantity
-from fastdp.tables.sums import Kind
+from fastdp.tables.sums import Kind, Quantity
+from fastdp.validation import DAY
 
 Integers = NDArray[np.int64]
 KINDS = ("totals", "counts", "means")
@@ -304,7 +303,7 @@ class TablePlan:
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
         """Of everything that is released."""
-        return guarantees.of_everything(self, simulated)
+        return sums.of_everything(self, simulated)
 
     # Noise.
 

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.noise import bulk
-from fastdp.noise.gaussian import GaussianLaw
+from fastdp.noise import binding
+from fastdp.noise.gaussian import AnyLaw, GaussianLaw, NoiseName, noise_law
 from fastdp.noise.key import Key
-from fastdp.noise.noise import AnyLaw, NoiseName, noise_law
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.sums import NoisySums
 from fastdp_kernels import window_sums
@@ -116,7 +115,7 @@ def release(
         Digests of the keys (:attr:`fastdp.tables.columns.KeyTable.digests`).
     """
     own, exact = key.within("sums", *itertools.chain(*(q.labels for q in quantities))), np.ascontiguousarray(sums)
-    noisy = bulk.draw_cells(exact, [q.law for q in quantities], own, first, rows)
+    noisy = binding.draw_cells(exact, [q.law for q in quantities], own, first, rows)
     noisy += exact
     noisy.flags.writeable = False
     return {q.name: q.described(each) for q, each in zip(quantities, noisy, strict=True)}

@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 from fastdp.data.source import Source
 from fastdp.errors import DataError, ParameterError
 from fastdp.noise.key import Key
-from fastdp.tables import cut
+from fastdp.tables import choices
 from fastdp.tables.choices import choose_clip, choose_keys, clip_counter, count_rows
 from fastdp.tables.columns import KeyNumbers, KeyRow, KeyTable, count_keys, sorted_keys
-from fastdp.tables.persons import Kept, PersonRows
+from fastdp.tables.persons import NOT_FINITE, Kept, PersonRows, Reader, Rows, exact_sums, mask_of
 from fastdp.tables.plan import TablePlan
-from fastdp.tables.quantity import release
-from fastdp.tables.rows import NOT_FINITE, Reader, Rows, exact_sums, mask_of
-from fastdp.tables.sums import WindowSums
+from fastdp.tables.sums import WindowSums, release
 
 Integers = NDArray[np.int64]
 NO_ROWS = "frame has no rows: expected start= and stop=, because it has no first and last window"
@@ -144,11 +142,11 @@ class TableRelease:
             family=self.source.family,
             centre=quantities[0].centre * plan.step if plan.kind == "means" else 0.0,
             clipped_rows=self._clipped_rows(plan, by_name) if plan.reports_clip else None,
-            kept_persons=None if kept is None else cut.kept_persons(plan, kept.whole, kept.cut, self.key),
+            kept_persons=None if kept is None else choices.kept_persons(plan, kept.whole, kept.cut, self.key),
         )
 
     def _clipped_rows(self, plan: TablePlan, sums: dict[str, Integers]) -> float | None:
-        return cut.clipped_rows(plan, int(sums["beyond"].sum()), int(sums["count"].sum()), self.key)
+        return choices.clipped_rows(plan, int(sums["beyond"].sum()), int(sums["count"].sum()), self.key)
 
 
 class _Survey:

@@ -18,10 +18,10 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.releases.intervals import checked_confidence
 from fastdp.releases.release import as_indices, preview
-from fastdp.tables import cut, frames, writing
+from fastdp.tables import choices, output
 from fastdp.tables.answers import Answer, Answers
 from fastdp.tables.calendar import zone_of
-from fastdp.tables.frames import METADATA, readable
+from fastdp.tables.output import METADATA, readable
 from fastdp.tables.sums import WindowSums
 
 Floats = NDArray[np.float64]
@@ -74,13 +74,13 @@ class Table:
         """The same as a pyarrow table."""
         starts = np.arange(len(self))
         exact, revised = (self._answer(starts, starts + 1, revised=which) for which in (False, True))
-        table = frames.arrow_table(self.sums, exact, revised)
+        table = output.arrow_table(self.sums, exact, revised)
         return table.replace_schema_metadata({METADATA: json.dumps(self.metadata, allow_nan=False)})
 
     @property
     def metadata(self) -> dict[str, Any]:
         """What :meth:`write` says beside the numbers: guarantee, clip, what was cut, windows, noise."""
-        return writing.metadata(self.sums, self.confidence)
+        return output.metadata(self.sums, self.confidence)
 
     @property
     def clipped_rows(self) -> float | None:
@@ -187,9 +187,9 @@ class Table:
         ParameterError
             If there is nothing to draw, or the suffix is no picture's.
         """
-        from fastdp.tables import picture
+        from fastdp.tables import output
 
-        return picture.draw(self.sums, self._answers, path, ax)
+        return output.draw(self.sums, self._answers, path, ax)
 
     def write(self, path: Any, *, overwrite: bool = False) -> None:
         """Write the frame to a file, with guarantee, clip, windows and noise as metadata.
@@ -207,7 +207,7 @@ class Table:
         ParameterError
             If the suffix is unknown or the file exists.
         """
-        writing.write(self.arrow, self.metadata, path, overwrite=overwrite)
+        output.write(self.arrow, self.metadata, path, overwrite=overwrite)
 
     def __repr__(self) -> str:
         return "\n".join([self.title(), *(f"  {name:<10} {text}" for name, text in self.facts())])
@@ -244,7 +244,8 @@ class Table:
             error = f"std_error {one.std_error[0, 0]:.4g}, {self.confidence:.3g} interval +-{half:.4g}"
             error += " in the first window" if self.sums.kind == "means" else " in every window"
             first = preview(self._answer(*self._first(), revised=False).estimate[:, 0])
-        return [("estimate", first), ("error", error), *cut.described(self.sums), ("guarantee", str(self.guarantee))]
+        cut = choices.described(self.sums)
+        return [("estimate", first), ("error", error), *cut, ("guarantee", str(self.guarantee))]
 
     def _first(self) -> tuple[Integers, Integers]:
         starts = np.unique(np.minimum([0, 1, 2, 3, len(self) - 1], len(self) - 1))

@@ -13,8 +13,8 @@ from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.noise.key import Key
+from fastdp.state.machine import single_caller
 from fastdp.state.publisher import Publisher
-from fastdp.state.single_caller import single_caller
 from fastdp.tables.calendar import MICROSECOND, parse_length
 from fastdp.tables.parameters import names_of
 from fastdp.tables.sums import WindowSums

@@ -20,14 +20,11 @@ from fastdp.state import codec
 from fastdp.state.codec import Packed, expect
 from fastdp.state.machine import Machine, Record, Transition
 from fastdp.tables.calendar import LAST, as_instant, parse_length
-from fastdp.tables.columns import KeyNumbers, KeyTable, as_arrow, times_of
-from fastdp.tables.names import digests_of
+from fastdp.tables.columns import KeyNumbers, KeyTable, as_arrow, digests_of, times_of
 from fastdp.tables.parameters import check_online, make_plan
-from fastdp.tables.persons import PersonRows
+from fastdp.tables.persons import NOT_FINITE, PersonRows
 from fastdp.tables.plan import TablePlan
-from fastdp.tables.quantity import Quantity, release
-from fastdp.tables.rows import NOT_FINITE
-from fastdp.tables.sums import Kind, NoisySums, WindowSums
+from fastdp.tables.sums import Kind, NoisySums, Quantity, WindowSums, release
 from fastdp.tables.waiting import COLUMNS, Waiting
 
 Integers = NDArray[np.int64]

@@ -14,16 +14,18 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import validation
+from fastdp import local, validation
 from fastdp.data.column import as_column, as_floats
 from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee, remainder, sequential
 from fastdp.integer_grid import Grid
+from fastdp.local.distribution import TOLERANCE, Distribution, in_cells
+from fastdp.local.laws import WindowLaw
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import Law, discrete_laplace_law
 from fastdp.thresholds.base import ThresholdTask
-from fastdp.thresholds.noisy_choice import (
+from fastdp.thresholds.noisy_max import (
     MAX_PENALTY,
     NOISE_KINDS,
     CountedHoldout,
@@ -95,7 +97,7 @@ class ScaleFree:
     Privacy: pure epsilon.  Replacing a value by a larger one moves both counts of every candidate up by 0 or 1, hence
     every score down by 0 to 1 (k does not depend on data, and max(0, x - k) never grows faster than x); replacing it
     by a smaller one moves all up.  So the score is monotone with sensitivity 1 and the proof of
-    :mod:`fastdp.thresholds.noisy_choice` holds without a factor 2.  The number of values above the lowest candidate
+    :mod:`fastdp.thresholds.noisy_max` holds without a factor 2.  The number of values above the lowest candidate
     changes by 0 or 1; it is released first, and the slope is a function of it: sequential composition.
 
     Accuracy: the expected squared error of a random range is K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2,
@@ -296,3 +298,61 @@ class _ScaleFreeChooser(CountedHoldout):
         best = np.argmax(scores + noise, axis=1)
         thetas: Floats = np.minimum(self.candidates[best] * self._task.resolution, self._task.bound)
         return thetas
+
+
+# The distribution behind square waves on a logarithmic scale: mean of resampled estimates, cut where noise begins.
+#
+# All of this comes after the reports were made private, so it costs no privacy.  Source: ours; bootstrap averaging
+# is Breiman's bagging (1996).
+
+#: The values that an estimate distinguishes: from bound / 2^OCTAVES to the bound.
+OCTAVES = 14
+BINS_PER_OCTAVE = 4
+#: Estimates from resampled counts; their seed is public and fixed, so equal counts give equal estimates.
+RESAMPLES = 16
+SEED = 1
+#: A tail share below so many standard errors is taken for noise.
+STANDARD_ERRORS = 1.5
+
+
+def mean_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
+    """Mean of converged estimates, each from counts resampled by the Poisson law.
+
+    A maximum of the likelihood is a few peaks with gaps between them, whose places are chance; their mean over
+    resamples is as wide as that chance.
+
+    Parameters
+    ----------
+    client : LogSquareWave
+        What made the reports.
+    counts : int64[outputs], or int64[cells]
+        How often each was reported.
+    bins : int
+        Of the estimate.
+    """
+    counts = in_cells(client.law, counts, bins)
+    found = client.estimate_counts(counts, bins, tolerance=TOLERANCE)
+    generator, total = np.random.default_rng(SEED), found.frequencies.copy()
+    for _ in range(RESAMPLES):
+        again = generator.poisson(counts)
+        if again.any():
+            total += client.estimate_counts(again, bins, tolerance=TOLERANCE).frequencies
+    total /= total.sum()
+    total.flags.writeable = False
+    return replace(found, frequencies=total, method=f"em, mean of {RESAMPLES} resamples")
+
+
+def cut_tail(distribution: Distribution, law: WindowLaw) -> Distribution:
+    """Without the bins whose share, with all above, is less than 1.5 standard errors; the rest is divided by its sum.
+
+    The standard error is that of the share of values in one window, from how often a window is reported by values far
+    from it.
+    """
+    far, near = law.far_weight * law.near / law.total, law.near_weight * law.near / law.total
+    error = math.sqrt(far * (1.0 - far) / distribution.n_reports) / (near - far)
+    frequencies = distribution.frequencies
+    tails = np.cumsum(frequencies[::-1])[::-1]
+    kept = np.where(tails >= min(STANDARD_ERRORS * error, float(tails[0])), frequencies, 0.0)
+    kept /= kept.sum()
+    kept.flags.writeable = False
+    return replace(distribution, frequencies=kept, method=f"{distribution.method}, tail cut")

@@ -5,21 +5,242 @@ Source: ToPS section 4.1, Eq. 8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
 from fastdp import local, validation
-from fastdp.data.kinds import Integers
+from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.local import Hybrid
 from fastdp.local.base import MIN_WIDTH, local_epsilon
+from fastdp.local.distribution import Distribution, in_cells, transition
+from fastdp.local.laws import WindowLaw
 from fastdp.noise.key import Key
-from fastdp.thresholds import log_concave, log_estimate
+from fastdp.thresholds import scale_free
 from fastdp.thresholds.base import ThresholdTask
-from fastdp.thresholds.local_objective import OBJECTIVES, best_threshold, prune_tail
-from fastdp.thresholds.sorted_holdout import QuantileChooser
+from fastdp.thresholds.quantile import QuantileChooser
+from fastdp_kernels import band_matrix
+
+# Theta from an estimated distribution: the objective of ToPL, and the pruning of the estimate's tail.
+#
+# Source: ToPS section 4.1 and Eq. 8; the variance is Eq. 14, the largest of the hybrid mechanism on [-1, 1].
+
+OBJECTIVES = ("corrected", "paper")
+#: Candidates in a bin of a logarithmic scale, whose bins are wide.
+LOG_PARTS = 8
+#: SW-W: so many estimates in a row below this share end the distribution; of 1,024 bins, or in proportion of more.
+RUN = 5
+SMALL_SHARE = 1e-4
+PAPER_BINS = 1024
+
+
+def range_errors(
+    distribution: Distribution, max_range: int, publish_epsilon: float, objective: str, doubt: float = 1.0
+) -> tuple[Floats, Floats]:
+    """Expected squared error of a random range sum, for every candidate.
+
+    Parameters
+    ----------
+    distribution : Distribution
+        Of the values, on [0, bound].
+    max_range : int
+        r.
+    publish_epsilon : float
+        Budget of the reports that are clipped at theta.
+    objective : "corrected" or "paper"
+        (r / 3) Var (theta / 2)^2 + (r^2 / 6) bias^2, bias the mean of max(v - theta, 0); or as printed and published,
+        (r / 3) Var theta^2 + (r^2 / 24) bias^2, which weighs the bias a sixteenth as much.
+    doubt : float
+        By which the squared bias is larger than the estimate's, since its tail is uncertain.
+
+    Returns
+    -------
+    tuple of float64[candidates]
+        Candidates, the upper edges of the bins (on a logarithmic scale of eighths of them); their errors, in units of
+        the input squared.
+    """
+    parts = 1 if distribution.scale == "linear" else LOG_PARTS
+    candidates = distribution.divide(parts * distribution.frequencies.size)[1:]
+    half, share = (2.0, 6.0) if objective == "corrected" else (1.0, 24.0)
+    r = float(max_range)
+    noise = r / 3.0 * Hybrid(publish_epsilon).worst_variance * (candidates / half) ** 2
+    return candidates, noise + doubt * r**2 / share * distribution.excess(candidates) ** 2
+
+
+def best_threshold(
+    distribution: Distribution, max_range: int, publish_epsilon: float, objective: str, doubt: float = 1.0
+) -> float:
+    """The candidate of least error, the smallest of several; parameters as :func:`range_errors`."""
+    candidates, errors = range_errors(distribution, max_range, publish_epsilon, objective, doubt)
+    return float(candidates[int(errors.argmin())])
+
+
+def prune_tail(distribution: Distribution) -> Distribution:
+    """SW-W: after the mode, at the first five estimates in a row below 0.01 %, the distribution ends.
+
+    With more than 1,024 bins the run is longer and the share smaller, in proportion.  Everything from the first of
+    them on becomes 0 and the rest is divided by its sum.  Without such a run the distribution stays as it is.
+    """
+    frequencies = distribution.frequencies
+    after = int(frequencies.argmax()) + 1
+    finer = max(1.0, frequencies.size / PAPER_BINS)
+    small, run = frequencies[after:] < SMALL_SHARE / finer, round(RUN * finer)
+    if small.size < run:
+        return distribution
+    # Where a run of small ones begins: so many fewer others than places.
+    others = np.concatenate([[0], np.cumsum(~small)])
+    runs = others[run:] == others[:-run]
+    if not runs.any():
+        return distribution
+    kept = frequencies.copy()
+    kept[after + int(runs.argmax()) :] = 0.0
+    kept /= kept.sum()
+    kept.flags.writeable = False
+    return replace(distribution, frequencies=kept, method=f"{distribution.method}, tail pruned")
+
+
+# The distribution behind square waves on a logarithmic scale, whose logarithm is taken to be concave there.
+#
+# A free estimate breaks up into peaks, and its tail is noise from where a window's share is within a standard
+# error.  A log-concave one has a single peak, and its tail goes on falling at least as it was seen to, so that the
+# threshold may lie where no report could show a tail.  All of this comes after the reports were made private, so it
+# costs no privacy. Source: ours; the shape is that of log-concave maximum likelihood (Walther 2009), the mean over
+# resamples Breiman's bagging (1996).
+
+#: Fewest and most bins: curvature needs three behind the first, and a step solves so many equations.
+LEAST_BINS, MOST_BINS = 4, 512
+#: Prior of each curvature, the falls of slope from bin to bin: its density is proportional to this power of it.
+POWER = 0.03
+#: Prior of each logarithm of a share: normal with this precision, so that no tail falls without end.
+PRECISION = 3e-4
+#: The squared bias that a threshold is taken to have, in that of the estimate: a tail that no report shows may be
+#: longer than one that goes on falling as it did (``docs/topl.md``).
+DOUBT = 5.0
+#: Estimates from resampled counts; their seed is public and fixed, so equal counts give equal estimates.
+RESAMPLES = 8
+SEED = 1
+MAX_STEPS = 200
+#: A system that is singular in doubles gets so much more on its diagonal, in its largest entries.
+RIDGES = (0.0, 1e-15, 1e-12, 1e-9)
+#: The search ends when a step gains less than this in log density, and a step changes no logarithm by more than that.
+GAIN, STRIDE = 1e-6, 10.0
+
+
+def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
+    """Mean of log-concave estimates, of the counts and of counts resampled by the Poisson law.
+
+    Parameters
+    ----------
+    client : LogSquareWave
+        What made the reports.
+    counts : int64[outputs], or int64[cells]
+        How often each was reported.
+    bins : int
+        Of the estimate.  The first one, which holds all smaller values and zeros, may have any share.
+    """
+    counts = in_cells(client.law, counts, bins)
+    matrix = _matrix(client.law, bins, counts.size)
+    shares, likelihood, steps, converged = fit(matrix, counts.astype(np.float64))
+    generator, total = np.random.default_rng(SEED), shares.copy()
+    for _ in range(RESAMPLES):
+        total += fit(matrix, generator.poisson(counts).astype(np.float64))[0]
+    total /= total.sum()
+    total.flags.writeable = False
+    return Distribution(
+        total,
+        client.low,
+        client.high,
+        f"log-concave, mean of {RESAMPLES} resamples",
+        steps,
+        converged,
+        likelihood,
+        int(counts.sum()),
+        "logarithmic",
+    )
+
+
+@lru_cache(maxsize=8)
+def _matrix(law: WindowLaw, bins: int, cells: int) -> Floats:
+    """Probability of each cell by bin, float64[cells, bins]."""
+    reports = transition(law, bins, np.zeros(cells, np.int64))
+    column, matrix = np.empty(cells), np.empty((cells, bins))
+    for i, unit in enumerate(np.eye(bins)):
+        band_matrix.multiply_band(reports.forward, unit, column)
+        matrix[:, i] = reports.flat + reports.peak * column
+    matrix.flags.writeable = False
+    return matrix
+
+
+def fit(matrix: Floats, counts: Floats) -> tuple[Floats, float, int, bool]:
+    """The most likely log-concave shares under the priors, by Fisher scoring.
+
+    Parameters
+    ----------
+    matrix : float64[cells, bins]
+        Probability of each cell by bin.
+    counts : float64[cells]
+        How often each was reported.
+
+    Returns
+    -------
+    tuple
+        Shares (float64[bins]), log-likelihood, steps, and whether the search converged.
+    """
+    bins, n = matrix.shape[1], float(counts.sum())
+    # The first bin is free.
+    bend: Floats = -np.diff(np.eye(bins), 2, axis=0)[1:]
+
+    def density(logs: Floats) -> tuple[Floats, Floats, float, float]:
+        shares = np.exp(logs - logs.max())
+        shares /= shares.sum()
+        chances = matrix @ shares
+        likelihood = float(counts @ np.log(chances))
+        curvature = bend @ logs
+        prior = POWER * float(np.log(curvature).sum()) if curvature.min() > 0.0 else -np.inf
+        return shares, chances, likelihood, likelihood + prior - 0.5 * PRECISION * float(logs @ logs)
+
+    logs: Floats = -0.5 * ((np.arange(bins) - bins / 3.0) / (bins / 7.0)) ** 2
+    shares, chances, likelihood, value = density(logs)
+    for step in range(MAX_STEPS):
+        curvature, moves = bend @ logs, matrix * shares - np.outer(chances, shares)
+        slope = moves.T @ (counts / chances) - PRECISION * logs + bend.T @ (POWER / curvature)
+        information = moves.T @ ((n / chances)[:, None] * moves) + (bend.T * (POWER / curvature**2)) @ bend
+        way = _solution(information + PRECISION * np.eye(bins), slope)
+        if way is None:
+            return shares, likelihood, step, False
+        falls = bend @ way
+        ends = curvature[falls < 0.0] / -falls[falls < 0.0]
+        length = min(1.0, STRIDE / max(float(np.abs(way).max()), 1e-300), 0.99 * float(ends.min(initial=np.inf)))
+        further = density(logs + length * way)
+        while further[3] <= value and length > 1e-9:
+            length /= 2.0
+            further = density(logs + length * way)
+        gain = further[3] - value
+        if gain <= 0.0:
+            return shares, likelihood, step, True
+        logs = logs + length * way
+        shares, chances, likelihood, value = further
+        if gain < GAIN:
+            return shares, likelihood, step + 1, True
+    return shares, likelihood, MAX_STEPS, False
+
+
+def _solution(matrix: Floats, right: Floats) -> Floats | None:
+    """Of a linear system, or of one beside it where it is singular in doubles; None if that is no help."""
+    largest = float(np.abs(np.diag(matrix)).max())
+    for ridge in RIDGES if np.isfinite(matrix).all() and np.isfinite(right).all() else ():
+        try:
+            found: Floats = np.linalg.solve(matrix + ridge * largest * np.eye(right.size), right).astype(np.float64)
+        except np.linalg.LinAlgError:
+            continue
+        if np.isfinite(found).all():
+            return found
+    return None
+
 
 Scale = Literal["linear", "logarithmic"]
 SCALES = get_args(Scale)
@@ -36,10 +257,10 @@ class SquareWave:
     report_epsilon : float, optional
         Privacy loss of a report; by default the task's epsilon.
     objective : "corrected" or "paper"
-        See :func:`fastdp.thresholds.local_objective.range_errors`.
+        See :func:`fastdp.thresholds.square_wave.range_errors`.
     method : "sw-w", "sw", "percentile" or "concave"
         EM with its tail pruned; EMS as a black box; the quantile of EMS instead of the objective; on the logarithmic
-        scale, an estimate whose logarithm is concave (:mod:`fastdp.thresholds.log_concave`).
+        scale, an estimate whose logarithm is concave (:mod:`fastdp.thresholds.square_wave`).
     percentile : float
         For ``method="percentile"``: a fraction, above 0 and below 1.
     publish_epsilon : float, optional
@@ -55,7 +276,7 @@ class SquareWave:
         Linear as in the paper.  Logarithmic: users report through :class:`fastdp.local.LogSquareWave` on
         [bound / 2^14, bound]; with ``method="concave"``, which is ToPL's default, or with ``method="sw-w"``, where
         theta comes from the mean of resampled free estimates, cut where the tail's share is noise
-        (:mod:`fastdp.thresholds.log_estimate`).  Measured in ``docs/topl.md``.
+        (:mod:`fastdp.thresholds.scale_free`).  Measured in ``docs/topl.md``.
 
     Notes
     -----
@@ -92,7 +313,7 @@ class SquareWave:
             )
         if self.bins is not None:
             concave = self.method == "concave"
-            least, most = (log_concave.MIN_BINS, log_concave.MAX_BINS) if concave else (1, MAX_BINS)
+            least, most = (LEAST_BINS, MOST_BINS) if concave else (1, MAX_BINS)
             object.__setattr__(self, "bins", validation.integer("bins", self.bins, least, most))
         object.__setattr__(self, "accelerate", validation.flag("accelerate", self.accelerate))
 
@@ -106,7 +327,7 @@ class SquareWave:
         """Bins of the estimate."""
         if self.bins is not None:
             return self.bins
-        return log_estimate.OCTAVES * log_estimate.BINS_PER_OCTAVE if self.logarithmic else DEFAULT_BINS
+        return scale_free.OCTAVES * scale_free.BINS_PER_OCTAVE if self.logarithmic else DEFAULT_BINS
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
         """An empty collection."""
@@ -125,7 +346,7 @@ class SquareWave:
         if task.bound < 2.0 * MIN_WIDTH * local.SquareWave.STEPS:
             raise ParameterError(f"bound = {task.bound!r}: expected at least {2 * MIN_WIDTH * 2**20:.2g}")
         if self.logarithmic:
-            low = task.bound / 2.0**log_estimate.OCTAVES
+            low = task.bound / 2.0**scale_free.OCTAVES
             return local.LogSquareWave(self._report_epsilon(task), low=low, high=task.bound)
         return local.SquareWave(self._report_epsilon(task), low=0.0, high=task.bound)
 
@@ -133,8 +354,8 @@ class SquareWave:
         """The server's side: the distribution behind the counts of reports (int64[outputs], or of cells)."""
         if isinstance(client, local.LogSquareWave):
             if self.method == "concave":
-                return log_concave.concave_estimate(client, counts, self.n_bins)
-            return log_estimate.cut_tail(log_estimate.mean_estimate(client, counts, self.n_bins), client.law)
+                return concave_estimate(client, counts, self.n_bins)
+            return scale_free.cut_tail(scale_free.mean_estimate(client, counts, self.n_bins), client.law)
         if self.method == "sw-w":
             return prune_tail(client.estimate_counts(counts, self.n_bins, "em", accelerate=self.accelerate))
         return client.estimate_counts(counts, self.n_bins, "ems", accelerate=self.accelerate)
@@ -144,7 +365,7 @@ class SquareWave:
         if self.method == "percentile":
             theta = distribution.quantile(self.percentile)
         else:
-            doubt = log_concave.DOUBT if self.method == "concave" else 1.0
+            doubt = DOUBT if self.method == "concave" else 1.0
             theta = best_threshold(distribution, task.max_range, self._noise_epsilon(task), self.objective, doubt)
         return min(max(theta, task.bound / local.SquareWave.STEPS), task.bound)
 

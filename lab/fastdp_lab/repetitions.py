@@ -17,9 +17,8 @@ from fastdp.data.column import as_floats, as_whole
 from fastdp.data.kinds import Floats, Indices
 from fastdp.errors import ParameterError
 from fastdp.noise.key import MAX_STREAMS
-from fastdp.streams.each_stream import Room
+from fastdp.streams.each_stream import Room, concurrently, even, snapped, worth
 from fastdp.streams.parameters import StreamParameters
-from fastdp.streams.row_batches import concurrently, even, snapped, worth
 from fastdp.streams.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline, Sums
 from fastdp.thresholds.base import RowChooser, held_out
 

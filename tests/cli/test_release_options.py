@@ -34,7 +34,7 @@ def bare() -> Callable[..., Result]:
 def facts_of(path: Path) -> dict[str, Any]:
     """The metadata of an output."""
     if path.suffix == ".parquet":
-        from fastdp.data.parquet_reader import import_pyarrow
+        from fastdp.data.readers import import_pyarrow
 
         return json.loads(import_pyarrow().parquet.read_schema(path).metadata[b"fastdp"])
     if path.suffix == ".npz":
@@ -45,7 +45,7 @@ def facts_of(path: Path) -> dict[str, Any]:
 
 def columns_of(path: Path) -> dict[str, np.ndarray]:
     if path.suffix == ".parquet":
-        from fastdp.data.parquet_reader import read_table
+        from fastdp.data.readers import read_table
 
         return {name: column.to_numpy() for name, column in zip(*_named(read_table(path)), strict=True)}
     if path.suffix == ".npz":

@@ -12,7 +12,7 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from fastdp.cli.budget import LedgerOptions
+from fastdp.cli.options import LedgerOptions
 from fastdp.cli.point_files import PointFolder
 from fastdp.cli.resume import Resume, fingerprint
 from fastdp.ledger import Ledger

@@ -127,13 +127,13 @@ TABLE |= {"by": "meter", "keys": ["m3", "m0", "nowhere"]}
 def test_sums_are_those_of_one_machine(readings: Path, name: str, client: Any) -> None:
     import dask.dataframe as dd
 
-    from fastdp.engines import dask_tables
+    from fastdp.engines import dask
 
     path = readings / ("whole.parquet" if name == "frame" else name)
     given = dd.read_parquet(readings / "parts") if name == "frame" else path
     pairs = [
-        (fastdp.totals(path, "kwh", "at", "1h", clip=4.0, **TABLE), dask_tables.totals, ("kwh", "at"), {"clip": 4.0}),
-        (fastdp.counts(path, "at", "1h", **TABLE), dask_tables.counts, ("at",), {}),
+        (fastdp.totals(path, "kwh", "at", "1h", clip=4.0, **TABLE), dask.totals, ("kwh", "at"), {"clip": 4.0}),
+        (fastdp.counts(path, "at", "1h", **TABLE), dask.counts, ("at",), {}),
     ]
     for one, made, columns, more in pairs:
         table = made(given, *columns, "1h", **TABLE, **more)
@@ -146,31 +146,31 @@ def test_sums_are_those_of_one_machine(readings: Path, name: str, client: Any) -
 def test_tables_in_every_zone(tmp_path: Path, client: Any) -> None:
     import dask.dataframe as dd
 
-    from fastdp.engines import dask_tables
+    from fastdp.engines import dask
 
     clock = as_family(ROWS, "pandas", tmp_path)
     for zone in ZONES:
         wanted = released(fastdp, clock, zone)
-        assert released(dask_tables, dd.from_pandas(clock, npartitions=3), zone) == wanted
-        assert released(dask_tables, as_family(ROWS, "parquet", tmp_path), zone) == wanted
+        assert released(dask, dd.from_pandas(clock, npartitions=3), zone) == wanted
+        assert released(dask, as_family(ROWS, "parquet", tmp_path), zone) == wanted
         if zone is not None:
             aware = dd.from_pandas(instants(clock, zone), npartitions=3)
-            assert released(dask_tables, aware, None) == wanted
+            assert released(dask, aware, None) == wanted
 
 
 def test_what_tables_refuse(readings: Path, tmp_path: Path) -> None:
-    from fastdp.engines import dask_tables
+    from fastdp.engines import dask
 
     path, ledger = readings / "whole.parquet", fastdp.Ledger(tmp_path / "budget")
     paid = {"ledger": ledger, "stream": "t"}
     with pytest.raises(ParameterError, match="on an engine windows, keys and the clip are public"):
-        dask_tables.totals(path, "kwh", "at", "1h", bound=4.0, **TABLE, **paid)
+        dask.totals(path, "kwh", "at", "1h", bound=4.0, **TABLE, **paid)
     with pytest.raises(ParameterError, match="column 'when'"):
-        dask_tables.counts(path, "when", "1h", **TABLE, **paid)
+        dask.counts(path, "when", "1h", **TABLE, **paid)
     with pytest.raises(ParameterError, match="frame is a dict"):
-        dask_tables.counts({}, "at", "1h", **TABLE, **paid)
+        dask.counts({}, "at", "1h", **TABLE, **paid)
     assert not ledger.entries()
-    dask_tables.counts(path, "at", "1h", **TABLE, **paid)
+    dask.counts(path, "at", "1h", **TABLE, **paid)
     assert [each.state for each in ledger.entries()] == ["spent"]
 
 
@@ -178,7 +178,7 @@ def test_workers_get_no_key(readings: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """What is shipped holds the plan; neither the secret nor a key that follows from it."""
     from cloudpickle import dumps
 
-    from fastdp.engines import dask_tables
+    from fastdp.engines import dask
 
     shipped: list[bytes] = []
     delayed = import_module("dask.delayed").Delayed
@@ -190,7 +190,7 @@ def test_workers_get_no_key(readings: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(delayed, "compute", spied)
     secret = bytes(range(100, 132))
-    dask_tables.counts(readings / "whole.parquet", "at", "1h", **TABLE | {"key": secret})
+    dask.counts(readings / "whole.parquet", "at", "1h", **TABLE | {"key": secret})
     assert shipped
     assert secret not in shipped[0]
     assert b"fastdp.noise.key" not in shipped[0]

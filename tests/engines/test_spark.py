@@ -146,7 +146,7 @@ def make_table() -> Any:
 
 @pytest.mark.parametrize(("every", "zone"), [("1h", "UTC"), ("1d", "Europe/Paris"), ("1w", None)])
 def test_totals_and_counts_are_those_of_one_machine(session: Any, every: str, zone: str | None) -> None:
-    from fastdp.engines import spark_tables
+    from fastdp.engines import spark
 
     frame = make_table()
     table = session.createDataFrame(frame)
@@ -156,11 +156,11 @@ def test_totals_and_counts_are_those_of_one_machine(session: Any, every: str, zo
     pairs = [
         (
             fastdp.totals(frame, "kwh", "at", every, time_zone=zone or "UTC", **clipped),
-            spark_tables.totals(table, "kwh", "at", every, time_zone=zone, **clipped),
+            spark.totals(table, "kwh", "at", every, time_zone=zone, **clipped),
         ),
         (
             fastdp.counts(frame, "at", every, time_zone=zone or "UTC", **options),
-            spark_tables.counts(table, "at", every, time_zone=zone, **options),
+            spark.counts(table, "at", every, time_zone=zone, **options),
         ),
     ]
     for one, two in pairs:
@@ -169,7 +169,7 @@ def test_totals_and_counts_are_those_of_one_machine(session: Any, every: str, zo
 
 def test_tables_in_every_zone(session: Any, tmp_path: Path) -> None:
     """Clock times in a named zone, and instants in that of the session, whose name may be another."""
-    from fastdp.engines import spark_tables
+    from fastdp.engines import spark
 
     clock = as_family(ROWS, "pandas", tmp_path)
     times = [row[0] for row in ROWS]
@@ -177,12 +177,12 @@ def test_tables_in_every_zone(session: Any, tmp_path: Path) -> None:
     plain = session.createDataFrame(clock.assign(at=times), schema)
     for zone in ZONES:
         wanted = released(fastdp, clock, zone)
-        assert released(spark_tables, plain, zone) == wanted
+        assert released(spark, plain, zone) == wanted
         if zone is not None:
             # narwhals asks a session for its zone once.
             own = session.newSession()
             own.conf.set("spark.sql.session.timeZone", zone)
-            assert released(spark_tables, own.createDataFrame(instants(clock, zone)), None) == wanted
+            assert released(spark, own.createDataFrame(instants(clock, zone)), None) == wanted
 
 
 def assert_equal(one: Any, two: Any) -> None:
@@ -196,7 +196,7 @@ def assert_equal(one: Any, two: Any) -> None:
 
 
 def test_what_spark_tables_refuse(session: Any, tmp_path: Path) -> None:
-    from fastdp.engines import spark_tables
+    from fastdp.engines import spark
 
     frame = make_table()
     frame.loc[7, "kwh"] = float("nan")
@@ -205,30 +205,30 @@ def test_what_spark_tables_refuse(session: Any, tmp_path: Path) -> None:
     ledger = fastdp.Ledger(tmp_path / "budget")
     for wrong, said in (({"bound": 9.0}, "clip="), ({"clip": 4.0, "by": "meter", "keys": "public"}, "keys=")):
         with pytest.raises(ParameterError, match=said):
-            spark_tables.totals(table, "kwh", "at", "1h", ledger=ledger, stream="t", **options, **wrong)
+            spark.totals(table, "kwh", "at", "1h", ledger=ledger, stream="t", **options, **wrong)
     with pytest.raises(ParameterError, match="column 'when'"):
-        spark_tables.counts(table, "when", "1h", **options)
+        spark.counts(table, "when", "1h", **options)
     with pytest.raises(ParameterError, match="expected dates, or datetimes"):
-        spark_tables.counts(table, "meter", "1h", **options)
+        spark.counts(table, "meter", "1h", **options)
     with pytest.raises(ParameterError, match="value = 'meter' holds"):
-        spark_tables.totals(table, "meter", "at", "1h", clip=4.0, **options)
+        spark.totals(table, "meter", "at", "1h", clip=4.0, **options)
     with pytest.raises(ParameterError, match="confidence = 2"):
-        spark_tables.counts(table, "at", "1h", ledger=ledger, stream="t", confidence=2, **options)
+        spark.counts(table, "at", "1h", ledger=ledger, stream="t", confidence=2, **options)
     with pytest.raises(ParameterError, match=r"expected an object from fastdp\.ledger"):
-        spark_tables.counts(table, "at", "1h", ledger="budget", stream="t", **options)
+        spark.counts(table, "at", "1h", ledger="budget", stream="t", **options)
     with pytest.raises(ParameterError, match=r"expected a pyspark\.sql\.DataFrame"):
-        spark_tables.counts(frame, "at", "1h", **options)
+        spark.counts(frame, "at", "1h", **options)
     assert not ledger.entries()
     with pytest.raises(DataError, match="not a finite number"):
-        spark_tables.totals(table, "kwh", "at", "1h", clip=4.0, ledger=ledger, stream="t", **options)
+        spark.totals(table, "kwh", "at", "1h", clip=4.0, ledger=ledger, stream="t", **options)
     assert [each.state for each in ledger.entries()] == ["reserved"]
-    zero = spark_tables.totals(table, "kwh", "at", "1h", clip=4.0, nonfinite="zero", **options)
+    zero = spark.totals(table, "kwh", "at", "1h", clip=4.0, nonfinite="zero", **options)
     alone = fastdp.totals(frame, "kwh", "at", "1h", clip=4.0, nonfinite="zero", **options)
     assert zero.sums.columns["total"].steps.tolist() == alone.sums.columns["total"].steps.tolist()
     # One name, written in two ways: one stream, and one noise.
     named = [
         made(given, "at", "1h", stream=name, **options)
-        for made, given, name in ((spark_tables.counts, table, "Zu\u0308rich"), (fastdp.counts, frame, "Z\u00fcrich"))
+        for made, given, name in ((spark.counts, table, "Zu\u0308rich"), (fastdp.counts, frame, "Z\u00fcrich"))
     ]
     assert_equal(*named)
 
@@ -238,7 +238,7 @@ def test_times_and_keys_of_every_kind(session: Any) -> None:
     import pandas as pd
     import pyarrow as pa
 
-    from fastdp.engines import spark_tables
+    from fastdp.engines import spark
 
     frame = make_table()
     frame["at"] = frame["at"].dt.tz_localize(None)
@@ -260,22 +260,22 @@ def test_times_and_keys_of_every_kind(session: Any) -> None:
     for time, every, zone in (("at", "1h", "Europe/Paris"), ("at", "1h", None), ("day", "1d", None)):
         pair = [
             each(given, "kwh", time, every, time_zone=zone, **options)
-            for each, given in ((spark_tables.means, table), (fastdp.means, one))
+            for each, given in ((spark.means, table), (fastdp.means, one))
         ]
         assert_equal(*pair)
     del options["clip"], options["missing"]
     with pytest.raises(DataError, match="time: a row has none"):
-        spark_tables.counts(table, "at", "1d", **options)
+        spark.counts(table, "at", "1d", **options)
 
 
 def test_what_spark_says_about_a_row_is_not_shown(session: Any) -> None:
-    from fastdp.engines import spark_tables
+    from fastdp.engines import spark
 
     table = session.createDataFrame(make_table())
     table = table.selectExpr("at", "cast(concat('secret', meter) as double) as kwh")
     options: dict[str, Any] = {"start": "2024-03-29", "stop": "2024-04-02", "epsilon": 1.0, "seed": 1}
     with pytest.raises(DataError, match="while Spark read") as error:
-        spark_tables.totals(table, "kwh", "at", "1d", clip=4.0, **options)
+        spark.totals(table, "kwh", "at", "1d", clip=4.0, **options)
     assert "secret" not in str(error.value)
     assert error.value.__cause__ is None
 

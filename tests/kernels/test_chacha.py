@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import fastdp
-from fastdp.noise import prefix, sampler
+from fastdp.noise import binding, sampler
 from fastdp.noise.key import Key
 from fastdp_kernels import adaptive_pass, bound_sums, chacha
 from tests.oracles import prefix as oracle
@@ -53,7 +53,7 @@ def draw(sums: list[int], law: sampler.Law, chain: np.ndarray, first: int = 0) -
         words = np.empty(8, np.uint64)
         chacha.further_words(chain, index, np.int64(total), 0, words)
         drawn = chacha.draw_words(words[4], words[5], law.constants)
-        found.append(prefix.settle(law, SECRET, chain, index, total) if drawn == chacha.DOUBTFUL else drawn)
+        found.append(binding.settle(law, SECRET, chain, index, total) if drawn == chacha.DOUBTFUL else drawn)
         chain[:] = words[:4]
     return found
 
@@ -100,7 +100,7 @@ def test_bound_draws_equal_the_oracle() -> None:
 @pytest.fixture
 def some_doubtful(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The indices that are settled: double-doubles leave one draw in 2^23 doubtful, here it is every third."""
-    certain, settle, settled, calls = chacha.draw_words, prefix.settle, [], []
+    certain, settle, settled, calls = chacha.draw_words, binding.settle, [], []
 
     def draw_words(word, further, law):
         calls.append(certain(np.uint64(word), np.uint64(further), law))
@@ -110,7 +110,7 @@ def some_doubtful(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         settled.append(index)
         return settle(law, key, chain, index, total)
 
-    monkeypatch.setattr(prefix, "settle", watch)
+    monkeypatch.setattr(binding, "settle", watch)
     # Outside a kernel there is no wrapping sum; these sums are small.
     monkeypatch.setattr(adaptive_pass, "plus", lambda a, b: a + b)
     monkeypatch.setattr(adaptive_pass, "sum_bound", adaptive_pass.sum_bound.py_func)
@@ -140,7 +140,7 @@ def test_settling_gives_what_doubles_give(scale: Fraction) -> None:
     law, chain = sampler.discrete_laplace_law(scale), words_of(KEY)
     for index, total in enumerate(random_sums(40, 3).tolist()):
         before = chain.copy()
-        assert [prefix.settle(law, SECRET, before, index, total)] == draw([total], law, chain, index)
+        assert [binding.settle(law, SECRET, before, index, total)] == draw([total], law, chain, index)
 
 
 @pytest.mark.parametrize("first", [0, 255, 2**24 - 3, 2**32 - 3, 2**55])

@@ -16,7 +16,8 @@ import fastdp
 import fastdp_lab
 from fastdp import Guarantee
 from fastdp.errors import BudgetError, ParameterError, StateError
-from fastdp.ledger import Budget, Reservation, names
+from fastdp.ledger import Budget, Reservation
+from fastdp.ledger import entry as names
 from fastdp.spatial import Box
 
 VALUES = np.random.default_rng(3).gamma(2.0, 10.0, 400)

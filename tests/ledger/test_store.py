@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from fastdp import Guarantee
 from fastdp.errors import ParameterError, StateError
-from fastdp.ledger import Ledger, database, store
+from fastdp.ledger import Ledger, store
 from fastdp.ledger.state import LedgerState, sealed
 from fastdp.noise.key import Key
 
@@ -51,9 +51,7 @@ def edit(path: Path, *statements: str) -> None:
 def append(path: Path, body: dict) -> None:
     """A line whose seal is right, whatever it says."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        mac = database.sealing(
-            None, json.loads(db.execute("SELECT body FROM line WHERE id = 0").fetchone()[0])["name"]
-        )
+        mac = store.sealing(None, json.loads(db.execute("SELECT body FROM line WHERE id = 0").fetchone()[0])["name"])
         number, before = LedgerState(db, mac).last()
         text = json.dumps({"id": number + 1, "time": "", **body})
         LedgerState(db, mac).insert(number + 1, text, sealed(before, text.encode(), mac))
@@ -305,8 +303,8 @@ def test_a_key_seals(path: Path, ledger) -> None:
 def test_every_ledger_has_a_sealing_key_of_its_own() -> None:
     """Lines of one ledger are no lines of another under the same key, nor does the key itself seal anything."""
     key = Key.from_bytes(KEY)
-    seals = {database.sealing(key, name)(b"line") for name in ("one", "two")}
-    seals |= {database.sealing(None, "one")(b"line"), hmac.digest(KEY, b"line", "sha256")}
+    seals = {store.sealing(key, name)(b"line") for name in ("one", "two")}
+    seals |= {store.sealing(None, "one")(b"line"), hmac.digest(KEY, b"line", "sha256")}
     assert len(seals) == 4
 
 

@@ -18,8 +18,8 @@ from fastdp.local.distribution import Distribution
 from fastdp.local.mechanisms import octave, octaves, ratios_at
 from fastdp.noise.key import Key
 from fastdp.thresholds import SquareWave as Rule
-from fastdp.thresholds import ThresholdTask, log_concave, log_estimate
-from fastdp.thresholds.local_objective import range_errors
+from fastdp.thresholds import ThresholdTask, scale_free, square_wave
+from fastdp.thresholds.square_wave import range_errors
 from tests.thresholds.test_square_wave import theta_of
 
 LOW, HIGH = 100.0 / 2**14, 100.0
@@ -140,12 +140,12 @@ def test_the_mean_of_resamples_is_deterministic_and_has_fewer_gaps() -> None:
     wave = LogSquareWave(1.0, 1657.0 / 2**14, 1657.0)
     counts = np.bincount(wave.perturb(drawn(), seed=2), minlength=wave.n_outputs)
     single = wave.estimate_counts(counts, 56, tolerance=1e-3)
-    found = log_estimate.mean_estimate(wave, counts, 56)
-    assert (found.frequencies == log_estimate.mean_estimate(wave, counts, 56).frequencies).all()
+    found = scale_free.mean_estimate(wave, counts, 56)
+    assert (found.frequencies == scale_free.mean_estimate(wave, counts, 56).frequencies).all()
     assert found.frequencies.sum() == pytest.approx(1.0)
     assert (found.frequencies < 1e-6).sum() < (single.frequencies < 1e-6).sum()
     cells = np.bincount(np.arange(wave.n_outputs) * 56 // wave.n_outputs, weights=counts).astype(np.int64)
-    assert (found.frequencies == log_estimate.mean_estimate(wave, cells, 56).frequencies).all()
+    assert (found.frequencies == scale_free.mean_estimate(wave, cells, 56).frequencies).all()
 
 
 def test_the_tail_is_cut_at_standard_errors_of_its_share() -> None:
@@ -156,13 +156,13 @@ def test_the_tail_is_cut_at_standard_errors_of_its_share() -> None:
     q, p = law.far_weight * law.near / law.total, law.near_weight * law.near / law.total
     limit = 1.5 * math.sqrt(q * (1 - q) / 65_536) / (p - q)
     assert 0.002 < limit < 0.01
-    kept = log_estimate.cut_tail(found, law)
+    kept = scale_free.cut_tail(found, law)
     tails = np.cumsum(shares[::-1])[::-1]
     expected = np.where(tails >= limit, shares, 0.0)
     np.testing.assert_allclose(kept.frequencies, expected / expected.sum())
     assert kept.frequencies[-1] == 0.0 < kept.frequencies[-3]
     # Never everything, however few reports.
-    few = log_estimate.cut_tail(Distribution(shares, 1.0, 32.0, "em", 1, True, 0.0, 1, "logarithmic"), law)
+    few = scale_free.cut_tail(Distribution(shares, 1.0, 32.0, "em", 1, True, 0.0, 1, "logarithmic"), law)
     assert few.frequencies.sum() == pytest.approx(1.0)
 
 
@@ -187,7 +187,7 @@ def test_the_concave_estimate_is_the_maximum() -> None:
     matrix = np.abs(np.subtract.outer(np.arange(10), np.arange(10)) < 3) * 0.1 + 0.02
     matrix /= matrix.sum(axis=0)
     counts = generator.multinomial(5000, matrix @ np.array([0.3, 0.01, 0.04, 0.1, 0.2, 0.2, 0.1, 0.04, 0.008, 0.002]))
-    shares, likelihood, steps, converged = log_concave.fit(matrix, counts.astype(float))
+    shares, likelihood, steps, converged = square_wave.fit(matrix, counts.astype(float))
     assert converged
     assert steps < 60
     assert likelihood == pytest.approx(float(counts @ np.log(matrix @ shares)))
@@ -207,7 +207,7 @@ def test_the_concave_estimate_is_the_maximum() -> None:
 def test_the_concave_estimate_knows_the_matrix_of_the_reports() -> None:
     """Cell by cell from the reports' law, and from reports."""
     wave = LogSquareWave(1.0, 1.0 / 2**4, 2.0**10)
-    matrix = log_concave._matrix(wave.law, 56, 56)
+    matrix = square_wave._matrix(wave.law, 56, 56)
     assert matrix.sum(axis=0) == pytest.approx(np.ones(56))
     edges = Distribution(np.eye(56)[0], wave.low, wave.high, "", 0, True, 0.0, 1, "logarithmic").edges
     for place in (0, 20, 55):
@@ -220,9 +220,9 @@ def test_the_concave_estimate_knows_the_matrix_of_the_reports() -> None:
 def test_the_concave_estimate_has_one_peak_and_a_tail() -> None:
     wave = LogSquareWave(1.0, 1657.0 / 2**14, 1657.0)
     counts = np.bincount(wave.perturb(drawn(), seed=2), minlength=wave.n_outputs)
-    found = log_concave.concave_estimate(wave, counts, 56)
+    found = square_wave.concave_estimate(wave, counts, 56)
     cells = np.bincount(np.arange(wave.n_outputs) * 56 // wave.n_outputs, weights=counts).astype(np.int64)
-    assert (found.frequencies == log_concave.concave_estimate(wave, cells, 56).frequencies).all()
+    assert (found.frequencies == square_wave.concave_estimate(wave, cells, 56).frequencies).all()
     assert found.frequencies.sum() == pytest.approx(1.0)
     assert found.n_reports == counts.sum()
     assert found.converged
@@ -231,7 +231,7 @@ def test_the_concave_estimate_has_one_peak_and_a_tail() -> None:
     assert (np.diff(found.frequencies[1:peak]) > 0).all()
     assert found.quantile(0.99) == pytest.approx(float(np.quantile(drawn(), 0.99)), rel=0.25)
     # One report is enough to go on.
-    single = log_concave.concave_estimate(wave, np.eye(1, wave.n_outputs, 7, dtype=np.int64)[0], 56)
+    single = square_wave.concave_estimate(wave, np.eye(1, wave.n_outputs, 7, dtype=np.int64)[0], 56)
     assert np.isfinite(single.frequencies).all()
 
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastdp.noise import bulk, gaussian, prefix, sampler
-from fastdp.noise.bulk import PrefixNoise
-from fastdp.noise.drawn_once import DrawnTwiceError
+from fastdp.noise import binding, gaussian, sampler
+from fastdp.noise.binding import PrefixNoise
 from fastdp.noise.gaussian import GaussianLaw, discrete_gaussian_law
-from fastdp.noise.key import Binding, Key
+from fastdp.noise.key import Binding, DrawnTwiceError, Key
 from fastdp.tables.columns import KeyTable
 from tests import stat
 from tests.oracles import bulk as oracle
@@ -28,12 +27,12 @@ LAWS = {
 }
 ROWS = [("a", 1), ("b", None), ("a", 2)]
 #: Cells of two windows before a new key, and two behind.
-FIRST = bulk.WINDOWS_OF_A_KEY - 2
+FIRST = binding.WINDOWS_OF_A_KEY - 2
 
 
 def fresh(number: int = 1) -> tuple[Key, np.ndarray]:
     key = Key.from_seed(stat.seed(number))
-    return key, prefix.start_chain(key.within("start"))
+    return key, binding.start_chain(key.within("start"))
 
 
 def whole(chain: np.ndarray) -> int:
@@ -48,9 +47,9 @@ def naive_draw(law) -> oracle.Draw:
 @pytest.mark.parametrize("cuts", [[], [1, 2, 100], [150]])
 @pytest.mark.parametrize("member", [0, 300])
 def test_the_naive_rule_however_sums_are_cut(law, cuts, member, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (bulk, oracle):
-        monkeypatch.setattr(module, "SUMS_OF_A_KEY" if module is bulk else "SUMS", 64)
-    monkeypatch.setattr(bulk, "CHUNK", 32)
+    for module in (binding, oracle):
+        monkeypatch.setattr(module, "SUMS_OF_A_KEY" if module is binding else "SUMS", 64)
+    monkeypatch.setattr(binding, "CHUNK", 32)
     sums = np.random.default_rng(3).integers(-(2**63), 2**63, 200)
     key, chain = fresh()
     naive = oracle.PrefixNoise(key.reveal(), whole(chain), naive_draw(law), 5, member)
@@ -68,13 +67,13 @@ def digests(rows: list[tuple] = ROWS) -> np.ndarray:
 
 
 def cells(sums: np.ndarray, laws, key: Key, first: int = FIRST, rows: list[tuple] = ROWS) -> np.ndarray:
-    return bulk.draw_cells(sums, laws, key, first, digests(rows))
+    return binding.draw_cells(sums, laws, key, first, digests(rows))
 
 
 @pytest.mark.parametrize("laws", [["laplace"], ["laplace", "small"], ["small", "wide laplace", "large"]])
 @pytest.mark.parametrize("first", [FIRST, -3])
 def test_cells_have_the_noise_of_the_naive_rule(laws, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "CHUNK", 2)
+    monkeypatch.setattr(binding, "CHUNK", 2)
     own = [LAWS[name] for name in laws]
     sums = np.random.default_rng(3).integers(-(2**63), 2**63, (len(laws), 5, 3))
     key = Key.from_seed(8).of_stream(6)
@@ -103,7 +102,7 @@ def test_noise_of_a_cell_is_bound_to_all_that_names_it() -> None:
     noise = cells(zeros, [LAW, LAW], key, first, rows)
     others = [
         cells(zeros, [LAW, LAW], key, first + 1, rows),
-        cells(zeros, [LAW, LAW], key, first + bulk.WINDOWS_OF_A_KEY, rows),
+        cells(zeros, [LAW, LAW], key, first + binding.WINDOWS_OF_A_KEY, rows),
         cells(zeros, [LAW, LAW], key, first, ROWS[2:]),
         cells(zeros, [LAW, LAW], key.of_stream(1), first, rows),
         cells(zeros, [LAW, LAW], key.within("other"), first, rows),
@@ -123,18 +122,18 @@ def test_a_table_without_keys_or_windows_has_no_noise() -> None:
 def asked_of(monkeypatch: pytest.MonkeyPatch, sums: np.ndarray) -> tuple[list[bytes], np.ndarray]:
     """The questions to AES, and the noise."""
     asked: list[bytes] = []
-    ask = bulk._ask
+    ask = binding._ask
 
     def noted(cipher, blocks):
         raw = bytes(blocks[0])
         asked.extend(raw[i : i + 16] for i in range(0, len(raw), 16))
         ask(cipher, blocks)
 
-    monkeypatch.setattr(bulk, "_ask", noted)
-    monkeypatch.setattr(bulk, "CHUNK", 2**13)
+    monkeypatch.setattr(binding, "_ask", noted)
+    monkeypatch.setattr(binding, "CHUNK", 2**13)
     key, chain = fresh(2)
     noise = PrefixNoise(key).draw(sums, LAW, chain, 0)
-    monkeypatch.setattr(bulk, "_ask", ask)
+    monkeypatch.setattr(binding, "_ask", ask)
     return asked, noise
 
 
@@ -158,7 +157,7 @@ def test_an_altered_replay_meets_other_noise_from_there_on(monkeypatch: pytest.M
 def test_further_words_are_not_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """All words that draws of a law that rejects often have asked for are different ones."""
     words: dict[tuple[int, int, int], int] = {}
-    fill = bulk.fill_from
+    fill = binding.fill_noise
 
     def noted(out, law, first, further):
         call = len(words)
@@ -171,7 +170,7 @@ def test_further_words_are_not_those_before(monkeypatch: pytest.MonkeyPatch) -> 
         words.update({(call, 0, at): word for at, word in enumerate(first.tolist())})
         fill(out, law, first, more)
 
-    monkeypatch.setattr(bulk, "fill_from", noted)
+    monkeypatch.setattr(binding, "fill_noise", noted)
     PrefixNoise(Key.from_seed(1)).draw(np.zeros(9000, np.int64), LAWS["small"], np.zeros(4, np.uint64), 0)
     cells(np.zeros((3, 1000, 3), np.int64), [LAWS["small"]] * 3, Key.from_seed(1))
     assert sum(k > 0 for _, k, _ in words) > 20
@@ -179,7 +178,7 @@ def test_further_words_are_not_those_before(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_draw_has_so_many_words_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "WORDS_OF_A_DRAW", 1)
+    monkeypatch.setattr(binding, "WORDS_OF_A_DRAW", 1)
     with pytest.raises(OverflowError, match="more than 1 words"):
         PrefixNoise(Key.from_seed(1)).draw(np.zeros(900, np.int64), LAWS["small"], np.zeros(4, np.uint64), 0)
 
@@ -188,7 +187,7 @@ def test_sums_that_share_words_are_told(monkeypatch: pytest.MonkeyPatch) -> None
     key = Key(bytes(32), simulated=True, binding=Binding.COMPOSITION)
     zeros = np.zeros((1, 2, 3), np.int64)
     with monkeypatch.context() as patch:
-        patch.setattr(bulk.bound_sums, "ask", lambda sums, first, asked: asked.fill(0))
+        patch.setattr(binding.bound_sums, "ask", lambda sums, first, asked: asked.fill(0))
         with pytest.raises(DrawnTwiceError, match="the same words"):
             cells(zeros, [LAW], key)
     key = key.again()

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.noise import drawn_once, row_words
-from fastdp.noise.drawn_once import DrawnTwiceError, DrawnWords
-from fastdp.noise.key import Binding, Key
+from fastdp.noise import key as drawn_once
+from fastdp.noise import row_words
+from fastdp.noise.key import Binding, DrawnTwiceError, DrawnWords, Key
 from fastdp.noise.row_words import joined_words
 from fastdp.noise.words import Purpose, StreamId, WordStream, node_words
 from fastdp.perturbers import Flat, Hierarchy

@@ -21,9 +21,8 @@ from fastdp.noise.canonical import encode, identity
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Toeplitz
 from fastdp.spatial import Box, PrivTree
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.adaptive import Adaptive, WholeStream
 from fastdp.streams.add_noise import VectorNoise
-from fastdp.streams.whole import WholeStream
 from fastdp.tables.parameters import make_plan
 from fastdp.thresholds import (
     Fixed,

@@ -13,15 +13,14 @@ from scipy import stats
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.guarantee import square_remainder, zcdp_delta
-from fastdp.noise import gaussian, prefix
-from fastdp.noise.gaussian import discrete_gaussian_law
+from fastdp.noise import binding, gaussian
+from fastdp.noise.gaussian import better_noise, discrete_gaussian_law, group_share, l2_square, noise_law, sigma_above
 from fastdp.noise.key import Key
-from fastdp.noise.noise import better_noise, group_share, l2_square, noise_law, sigma_above
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.streams import whole
-from fastdp.streams.whole import WholeStream
+from fastdp.streams import adaptive
+from fastdp.streams.adaptive import WholeStream
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile
 from tests import stat
 from tests.oracles import prefix as oracle
@@ -174,7 +173,7 @@ def test_settled_draws_of_a_chain_equal_those_of_the_oracle(scale: Fraction) -> 
         def word(k: int, index: int = index, total: int = total) -> int:
             return oracle.outputs(chain.tobytes(), index, total, k // 4)[1][k % 4]
 
-        assert prefix.settle(law, SECRET, chain, index, total) == gaussian.settle(law, word)
+        assert binding.settle(law, SECRET, chain, index, total) == gaussian.settle(law, word)
 
 
 @pytest.mark.statistical
@@ -230,5 +229,5 @@ def test_another_budget_of_a_whole_stream_has_other_words(monkeypatch: pytest.Mo
 
     first = made()
     assert made().noise_fingerprint == first.noise_fingerprint
-    monkeypatch.setattr(whole, "square_remainder", lambda *of: square_remainder(*of) * (1.0 - 2.0**-30))
+    monkeypatch.setattr(adaptive, "square_remainder", lambda *of: square_remainder(*of) * (1.0 - 2.0**-30))
     assert made().noise_fingerprint != first.noise_fingerprint

@@ -11,10 +11,10 @@ from scipy import linalg, stats
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.noise.bulk import PrefixNoise
-from fastdp.perturbers import Flat, Toeplitz, toeplitz_fit
+from fastdp.noise.binding import PrefixNoise
+from fastdp.perturbers import Flat, Toeplitz, toeplitz
 from fastdp.perturbers.toeplitz import EPOCH, HEADROOM, MAX_DEVIATION, _sigma
-from fastdp.releases.error_bars import correlated_variances
+from fastdp.releases.intervals import correlated_variances
 from fastdp.smoothers import Recent
 from fastdp_kernels import correlated_noise
 from fastdp_lab.repetitions import repeat
@@ -63,8 +63,8 @@ def test_errors_and_norms_in_closed_form(part: Toeplitz) -> None:
     factor = oracle.coefficients(mu.tolist(), theta.tolist(), 300).astype(float)
     variances = oracle.sum_variances(factor)
     for length in (2, 17, 300):
-        assert toeplitz_fit.prefix_error(mu, theta, length) == pytest.approx(variances[:length].mean(), rel=1e-7)
-        norm = toeplitz_fit.sensitivity_square(mu, theta, length)
+        assert toeplitz.prefix_error(mu, theta, length) == pytest.approx(variances[:length].mean(), rel=1e-7)
+        norm = toeplitz.sensitivity_square(mu, theta, length)
         assert norm == pytest.approx((factor[:length] ** 2).sum(), rel=1e-9)
 
 
@@ -73,21 +73,21 @@ def test_error_of_windows_in_closed_form() -> None:
     factor = oracle.coefficients(mu.tolist(), theta.tolist(), 800).astype(float)
     for window in (1, 8, 30):
         exact = oracle.window_variance(factor, window)
-        assert toeplitz_fit.window_error(mu, theta, window) == pytest.approx(exact, rel=2e-3)
+        assert toeplitz.window_error(mu, theta, window) == pytest.approx(exact, rel=2e-3)
 
 
 @pytest.mark.parametrize("length", [2, 5, 64, 1024, 2**16])
 def test_no_worse_than_the_square_root(length: int) -> None:
     part = Toeplitz(length=length)
     mu, theta = numbers(part)
-    error = part._square * toeplitz_fit.prefix_error(mu, theta, length)
+    error = part._square * toeplitz.prefix_error(mu, theta, length)
     assert error <= 1.003 * oracle.root_error(length)
 
 
 @pytest.mark.parametrize("length", [2**k for k in range(8, 21, 2)])
 def test_any_length_errs_at_most_half_more(length: int) -> None:
     mu, theta = numbers(Toeplitz())
-    error = Toeplitz()._square * toeplitz_fit.prefix_error(mu, theta, length)
+    error = Toeplitz()._square * toeplitz.prefix_error(mu, theta, length)
     assert error <= 1.47 * oracle.root_error(length)
 
 
@@ -97,7 +97,7 @@ def test_the_stated_error_at_a_million_values() -> None:
     sigma = float(composition.perturber.leaf_law(composition.grid.snap(THETA), composition.publish_epsilon).sigma)
     mu, theta = numbers(composition.perturber)
     in_thetas = (sigma / composition.grid.snap(THETA)) ** 2
-    assert in_thetas * toeplitz_fit.prefix_error(mu, theta, 2**20) < 1.02 * 505.0
+    assert in_thetas * toeplitz.prefix_error(mu, theta, 2**20) < 1.02 * 505.0
 
 
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
@@ -118,7 +118,7 @@ def test_buffers_stay_within_their_headroom() -> None:
     """Their deviation in closed form: HEADROOM is 16 of them."""
     for part in (Toeplitz(), Toeplitz(length=2**12), Toeplitz(window=256)):
         mu, theta = numbers(part)
-        found = toeplitz_fit.sum_terms(mu, theta)
+        found = toeplitz.sum_terms(mu, theta)
         assert found is not None
         nu, terms = found
         # Coefficients of y: differences of those of its sums.
@@ -132,7 +132,7 @@ def test_buffers_stay_within_their_headroom() -> None:
             variance = 1.0 + factors @ ((1.0 - both(exponents)) / both(exponents)) @ factors
             assert variance < (HEADROOM / 16.0) ** 2
             # Of buffers and values, as the constructor has it.
-            assert variance <= toeplitz_fit.deviation(part.rates, part.shares) ** 2 * (1.0 + 1e-6)
+            assert variance <= toeplitz.deviation(part.rates, part.shares) ** 2 * (1.0 + 1e-6)
         assert MAX_DEVIATION * 16.0 == HEADROOM
 
 
@@ -146,7 +146,7 @@ def test_factors_whose_noise_would_grow_are_refused(share: float, accepted: bool
         inverse[n] = (n == 0) - factor[1 : n + 1] @ inverse[:n][::-1]
     buffer = np.convolve(inverse, 0.7 ** np.arange(factor.size))[: factor.size]
     deviation = math.sqrt(max(inverse @ inverse, buffer @ buffer))
-    found = toeplitz_fit.deviation(rates, shares)
+    found = toeplitz.deviation(rates, shares)
     assert found == math.inf if deviation > 1e3 else found == pytest.approx(deviation, rel=1e-6)
     if accepted:
         assert Toeplitz(length=1000, rates=rates, shares=shares).rates == rates
@@ -335,5 +335,5 @@ def test_what_it_does_not_go_with() -> None:
 
 
 def test_the_kernel_has_as_many_buffers_as_the_fit() -> None:
-    assert correlated_noise.BUFFERS == toeplitz_fit.BUFFERS
+    assert correlated_noise.BUFFERS == toeplitz.BUFFERS
     assert Toeplitz().epoch == EPOCH

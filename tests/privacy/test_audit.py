@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 import fastdp
-from fastdp.auditing import bounds
-from fastdp.auditing.features import fingerprint, grain
+from fastdp.auditing import events
+from fastdp.auditing.mechanisms import fingerprint, grain
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.noise import sampler
@@ -88,7 +88,7 @@ def test_choosing_among_many_events_costs_no_confidence() -> None:
         result = fastdp.audit(Dice(sides), 0, 1, trials=runs, confidence=confidence, seed=f"{stat.seed(306)} {i}")
         above += result.epsilon_lower > 0.0
         hits = generator.binomial(runs // 4, 1 / sides, (2, sides))
-        naive += bounds.epsilon_at_least(hits[0], hits[1], runs // 4, 1 - confidence).max() > 0.0
+        naive += events.epsilon_at_least(hits[0], hits[1], runs // 4, 1 - confidence).max() > 0.0
     stat.accept(stats.binom.sf(above - 1, audits, 1 - confidence))
     stat.reject(stats.binom.sf(naive - 1, audits, 1 - confidence))
 
@@ -246,16 +246,16 @@ def test_a_factory_is_a_callable() -> None:
 @pytest.mark.parametrize("alpha", [0.1, 1e-9])
 def test_the_ends_of_an_interval_are_those_of_clopper_and_pearson(hits: int, runs: int, alpha: float) -> None:
     """At the lower end so many hits or more have probability alpha, at the upper end so many or fewer."""
-    low, high = (end(np.array([hits]), runs, alpha)[0] for end in (bounds.at_least, bounds.at_most))
+    low, high = (end(np.array([hits]), runs, alpha)[0] for end in (events.at_least, events.at_most))
     assert 0.0 <= low <= hits / runs <= high <= 1.0
     if hits:
         assert stats.binom.sf(hits - 1, runs, low) == pytest.approx(alpha, rel=1e-6)
     if hits < runs:
         assert stats.binom.cdf(hits, runs, high) == pytest.approx(alpha, rel=1e-6)
-    both = bounds.epsilon_at_least(np.array([runs - 1]), np.array([hits]), runs, alpha)[0]
+    both = events.epsilon_at_least(np.array([runs - 1]), np.array([hits]), runs, alpha)[0]
     first, second = (np.array([runs - 1]), np.array([hits]))
     assert both == pytest.approx(
-        math.log(bounds.at_least(first, runs, alpha / 2)[0] / bounds.at_most(second, runs, alpha / 2)[0])
+        math.log(events.at_least(first, runs, alpha / 2)[0] / events.at_most(second, runs, alpha / 2)[0])
     )
 
 

@@ -13,14 +13,16 @@ from scipy.stats import binom
 import fastdp
 from fastdp.errors import ParameterError, StateError
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.releases.error_bars import (
+from fastdp.releases.intervals import (
     SumNoise,
     counter_draws,
     hidden_of_ends,
+    laplace_sum_quantile,
+    laplace_sum_quantiles,
+    laplace_variance,
     tree_variances,
     wider_quantile,
 )
-from fastdp.releases.intervals import laplace_sum_quantile, laplace_sum_quantiles, laplace_variance
 from tests import stat
 from tests.oracles.error_bars import consistent_covariance, counter_nodes, shares
 

@@ -8,8 +8,7 @@ import pytest
 import fastdp
 from fastdp.counters import BinaryTree, Block, Simple
 from fastdp.errors import ParameterError, StateError
-from fastdp.releases.error_bars import MODEL_WIDTH, wider_quantile
-from fastdp.releases.intervals import laplace_variance
+from fastdp.releases.intervals import MODEL_WIDTH, laplace_variance, wider_quantile
 from fastdp.spatial import Box, PrivTree
 
 POINTS = np.random.default_rng(1).beta(2.0, 5.0, (3000, 2))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastdp import PHDStream
-from fastdp.noise.drawn_once import repeating
+from fastdp.noise.key import repeating
 from fastdp.spatial import Box
 from fastdp.spatial.tree import ROOM, Tree, TreeVersion
 

@@ -13,7 +13,7 @@ import threading
 import pytest
 
 from fastdp.errors import StateError
-from fastdp.state.single_caller import CallGuard, single_caller
+from fastdp.state.machine import CallGuard, single_caller
 
 
 class Thing:
@@ -107,7 +107,7 @@ def test_interrupts_on_any_line_leave_nothing_locked() -> None:
 #: The first process of a PID namespace forks into another one, where the child is the first as well.
 FORKS = """
 import ctypes, os, sys
-from fastdp.state.single_caller import CallGuard, single_caller
+from fastdp.state.machine import CallGuard, single_caller
 from fastdp.errors import StateError
 from fastdp.data import durable
 

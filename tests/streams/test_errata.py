@@ -11,7 +11,7 @@ import pytest
 import fastdp
 from fastdp.local import Distribution, Hybrid, StochasticRounding
 from fastdp.thresholds import Fixed
-from fastdp.thresholds.local_objective import range_errors
+from fastdp.thresholds.square_wave import range_errors
 from fastdp_lab import metrics
 
 

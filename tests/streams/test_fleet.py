@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 import fastdp
 from fastdp.counters import BinaryTree, RunningCounts
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
-from fastdp.noise import prefix
+from fastdp.noise import binding
 from fastdp.perturbers import Blocks, Flat
-from fastdp.state import single_caller
+from fastdp.state import machine
 from fastdp.state.machine import Machine, Transition
-from fastdp.streams.adaptive_rows import AdaptiveRows
+from fastdp.streams.adaptive_rows import AdaptiveRows, MachineRows
 from fastdp.streams.fleet import Fleet
-from fastdp.streams.fleet_ids import Places
-from fastdp.streams.machine_rows import MachineRows
+from fastdp.streams.ids import Places
 from fastdp_kernels import block_lengths as b
 
 SECRET = fastdp.Key.from_seed("fleet")
@@ -226,13 +225,13 @@ def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = alone("spread", 3, values)
     fleet = Fleet(adaptive(), key=SECRET)
     rows = fleet._streams.rows
-    law, settle, calls = rows._pipeline.laws[rows._steps], prefix.settle, []
+    law, settle, calls = rows._pipeline.laws[rows._steps], binding.settle, []
 
     def counted(_: Any, key: Any, chain: Any, index: int, total: int) -> int:
         calls.append(index)
         return settle(law, key, chain, index, total)
 
-    monkeypatch.setattr(prefix, "settle", counted)
+    monkeypatch.setattr(binding, "settle", counted)
     # Constants that are no numbers leave every draw doubtful.
     rows._pipeline.laws[rows._steps] = replace(law, offset_pair=(math.nan, math.nan))
     np.testing.assert_array_equal(fleet.publish(np.full(300, 3), values)[1], expected)
@@ -460,7 +459,7 @@ def test_parts_with_ids_of_two_kinds_are_no_fleet() -> None:
 
 def test_a_forked_process_cannot_merge(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = Fleet(adaptive(), key=SECRET).split(2)
-    monkeypatch.setattr(single_caller, "getpid", lambda: -1)
+    monkeypatch.setattr(machine, "getpid", lambda: -1)
     with pytest.raises(StateError, match="forked"):
         Fleet.merge(parts)
 

@@ -10,7 +10,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError, ParameterError
-from fastdp.noise import row_sampler, sampler
+from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.perturbers.base import RowPerturber
@@ -131,11 +131,11 @@ def test_any_scale_of_noise(resolution) -> None:
 @pytest.mark.parametrize("chunk", [sampler.CHUNK, 300])
 def test_doubtful_draws_are_settled_as_for_one_stream(chunk: int, monkeypatch) -> None:
     """Scales of about 2^39 make one draw in some hundred doubtful, under several laws at once; drawn in parts."""
-    for each in (sampler, row_sampler):
+    for each in (sampler, sampler):
         monkeypatch.setattr(each, "CHUNK", chunk)
     found = []
-    settle = row_sampler._settle_rows
-    monkeypatch.setattr(row_sampler, "_settle_rows", lambda *of: found.extend(of[1].tolist()) or settle(*of))
+    settle = sampler._settle_rows
+    monkeypatch.setattr(sampler, "_settle_rows", lambda *of: found.extend(of[1].tolist()) or settle(*of))
     streams, key = [np.full(200, 50.0 + 5 * (i % 8)) for i in range(40)], Key.from_seed(4)
     parts = {"perturber": Hierarchy(5, prune=0), "smoother": None, "resolution": BOUND / 2**38, "holdout": 80}
     parts |= {"threshold": NoisyMax(), "max_range": 120}
@@ -148,7 +148,7 @@ def test_doubtful_draws_are_settled_as_for_one_stream(chunk: int, monkeypatch) -
 def test_draws_of_the_last_stage_are_those_of_one_stream(monkeypatch) -> None:
     """A second stage that settles nothing leaves all doubtful draws to exact arithmetic and further words."""
     idle = SimpleNamespace(draw_double_double=lambda *arguments: arguments[-2])
-    for each in (sampler, row_sampler):
+    for each in (sampler, sampler):
         monkeypatch.setattr(each, "double_double", idle)
     drawn = []
     monkeypatch.setattr(sampler, "settle_at", lambda *of, settle=sampler.settle_at: drawn.append(of) or settle(*of))

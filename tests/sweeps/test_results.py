@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from fastdp.data.parquet_reader import read_table
+from fastdp.data.readers import read_table
 from fastdp.errors import DataError, FastDPError
 from fastdp_lab import sweeps
 from fastdp_lab.sweeps.figures import Sweep, averaged, curves, looks, ticks_of

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from fastdp.noise import bulk
-from fastdp.noise.noise import AnyLaw
+from fastdp.noise import binding
+from fastdp.noise.gaussian import AnyLaw
 from fastdp.noise.sampler import Law
 from fastdp.tables import choices, release
 from fastdp.tables.columns import KeyRow, sorted_keys
@@ -128,8 +128,8 @@ def forced(script: Script) -> Iterator[Hidden]:
         return np.zeros((count, size), np.int64)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bulk.PrefixNoise, "draw", lambda _, *given: draw(*given))
-        patch.setattr(bulk, "draw_cells", draw_cells)
+        patch.setattr(binding.PrefixNoise, "draw", lambda _, *given: draw(*given))
+        patch.setattr(binding, "draw_cells", draw_cells)
         patch.setattr(release, "choose_keys", choose_keys)
         patch.setattr(choices, "key_threshold", key_threshold)
         patch.setattr(scale_free._ScaleFreeChooser, "scores", scores)

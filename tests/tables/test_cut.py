@@ -12,7 +12,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import AccuracyWarning
-from fastdp.tables import choices, cut
+from fastdp.tables import choices
 from fastdp.tables.parameters import make_plan
 
 pytest.importorskip("pyarrow", reason="needs the extra tables")
@@ -105,13 +105,13 @@ def test_it_is_unknown_where_rows_are_few_or_nothing_is_clipped() -> None:
 @pytest.mark.parametrize("contributions", [1, 4])
 def test_the_counts_have_the_noise_of_their_share(contributions: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    real = cut.noisy_counts
+    real = choices.noisy_counts
 
     def noisy_counts(counts: Any, k: int, epsilon: float, *rest: Any) -> Any:
         asked.append((rest[-1], tuple(counts), k, epsilon))
         return real(counts, k, epsilon, *rest)
 
-    monkeypatch.setattr(cut, "noisy_counts", noisy_counts)
+    monkeypatch.setattr(choices, "noisy_counts", noisy_counts)
     persons = {"who": pa.array(np.arange(1000) % 100), "contributions": contributions}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -196,7 +196,7 @@ def test_a_clip_of_next_to_nothing_is_warned_of() -> None:
 
 def test_warnings_and_shares_follow_from_the_noisy_counts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two unrelated tables whose noisy counts are made equal: the same warnings, shares and texts."""
-    monkeypatch.setattr(cut, "noisy_counts", lambda *_: np.array([7000, 3000]))
+    monkeypatch.setattr(choices, "noisy_counts", lambda *_: np.array([7000, 3000]))
 
     def shown(values: np.ndarray, who: np.ndarray) -> Any:
         frame = table_of(values, who=who)
@@ -204,7 +204,7 @@ def test_warnings_and_shares_follow_from_the_noisy_counts_alone(monkeypatch: pyt
         tables = []
         said = caught(lambda: tables.append(fastdp.totals(frame, "v", "at", "1h", epsilon=1.0, seed=1, **options)))
         (t,) = tables
-        return said, t.clipped_rows, t.cut_persons, cut.described(t.sums), t.metadata
+        return said, t.clipped_rows, t.cut_persons, choices.described(t.sums), t.metadata
 
     here, there = shown(np.zeros(2000), np.arange(2000)), shown(np.ones(3000), np.arange(3000) % 5)
     assert here == there

@@ -15,9 +15,8 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError
-from fastdp.tables import names
-from fastdp.tables.columns import as_arrow
-from fastdp.tables.names import digests_of
+from fastdp.tables import columns as names
+from fastdp.tables.columns import as_arrow, digests_of
 
 NAME = "e\u0301lodie \U0001f600"
 ID = UUID("abcdef01-2345-6789-abcd-ef0123456789")

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.noise import bulk
+from fastdp.noise import binding
 from fastdp.noise.sampler import Law
 from fastdp.tables import choices
 from fastdp.tables.choices import key_threshold
@@ -75,8 +75,8 @@ class Coupled:
 def noise_of(coupled: Coupled, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        patch.setattr(bulk.PrefixNoise, "draw", lambda _, *given: coupled.draw(*given))
-        patch.setattr(bulk, "draw_cells", coupled.draw_cells)
+        patch.setattr(binding.PrefixNoise, "draw", lambda _, *given: coupled.draw(*given))
+        patch.setattr(binding, "draw_cells", coupled.draw_cells)
         patch.setattr(scale_free, "draw_noise", coupled.draw_noise)
         yield
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import fft
 
-from fastdp.tables import revised
-from fastdp.tables.revised import local_patterns, revise
+from fastdp.tables import answers
+from fastdp.tables.answers import local_patterns, revise
 
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 #: 2015-01-01 00:00 in Melbourne.
@@ -140,7 +140,7 @@ def test_variances_without_patterns_are_exact():
     kept[0] = 0.0
     transform = fft.dct(np.eye(windows), axis=0, norm="ortho")
     expected = np.diag(transform.T @ np.diag(kept) @ transform)
-    np.testing.assert_allclose(revised._at_windows(kept[:, None])[:, 0], expected)
+    np.testing.assert_allclose(answers._at_windows(kept[:, None])[:, 0], expected)
 
 
 def test_keys_are_smoothed_each_by_itself(monkeypatch):
@@ -150,7 +150,7 @@ def test_keys_are_smoothed_each_by_itself(monkeypatch):
     whole = revise(estimates, 200.0, phases)
     for k in range(7):
         np.testing.assert_allclose(revise(estimates[:, [k]], 200.0, phases).values[:, 0], whole.values[:, k])
-    monkeypatch.setattr(revised, "CELLS", 600)
+    monkeypatch.setattr(answers, "CELLS", 600)
     parts = revise(estimates, 200.0, phases)
     np.testing.assert_allclose(parts.values, whole.values)
     np.testing.assert_allclose(parts.variances, whole.variances)
@@ -160,7 +160,7 @@ def test_keys_are_smoothed_each_by_itself(monkeypatch):
 def test_shares_are_those_of_james_and_stein():
     rng = np.random.default_rng(8)
     part = rng.normal(0.0, 4.0, (12, 6)) * np.array([0.1, 0.5, 1.0, 2.0, 5.0, 50.0])
-    share, kept = revised._shares(part, 12.0, 9.0)
+    share, kept = answers._shares(part, 12.0, 9.0)
     lost = np.array([min(1.0, 10.0 * 9.0 / sum(part[:, k] ** 2)) for k in range(6)])
     np.testing.assert_allclose(share, 1.0 - lost)
     # Morris: the noise that stays, and what shrinking by an estimated factor may cost.

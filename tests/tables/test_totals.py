@@ -275,7 +275,7 @@ def test_sums_beyond_int64_wrap() -> None:
     """Privacy does not depend on how many rows there are: sums and noise are taken modulo 2^64."""
     from fastdp.noise.key import Key
     from fastdp.tables.columns import KeyTable
-    from fastdp.tables.quantity import Quantity, release
+    from fastdp.tables.sums import Quantity, release
 
     quantity = Quantity("total", 0, 2**40, 0, 1.0, 1.0, 1)
     exact = np.array([[[2**63 - 1]]])

@@ -16,9 +16,8 @@ from fastdp.errors import ParameterError
 from fastdp.integer_grid import Grid
 from fastdp.noise.key import Key
 from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask, TruePercentile, smooth_noise
-from fastdp.thresholds.quantile import CELLS, _in_cells
+from fastdp.thresholds.quantile import CELLS, _in_cells, rank_of
 from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate, decay_table, laplace_stretch_delta
-from fastdp.thresholds.sorted_holdout import rank_of
 from tests import stat
 from tests.grid import exhaustive
 from tests.oracles import smooth_sensitivity as oracle

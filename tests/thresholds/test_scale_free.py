@@ -22,7 +22,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.sampler import discrete_laplace_law
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask, scale_free
-from fastdp.thresholds.noisy_choice import draw_noise
+from fastdp.thresholds.noisy_max import draw_noise
 from tests import stat
 from tests.noise_values import bound_key
 from tests.oracles import scale_free as oracle

@@ -16,7 +16,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.local.distribution import Distribution, estimate
 from fastdp.noise.key import Key
 from fastdp.thresholds import SquareWave, ThresholdTask
-from fastdp.thresholds.local_objective import best_threshold, prune_tail, range_errors
+from fastdp.thresholds.square_wave import best_threshold, prune_tail, range_errors
 from tests.oracles import square_wave_em as oracle
 from tests.shared import real_stream
 from tests.thresholds.publishers import check_resumed, publisher_of

@@ -21,7 +21,7 @@ from fastdp.smoothers import Recent
 from fastdp.spatial import Box
 from fastdp.tables.columns import KeyTable
 from fastdp.tables.parameters import make_plan
-from fastdp.tables.quantity import release
+from fastdp.tables.sums import release
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SquareWave
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_lab import repetitions

@@ -24,7 +24,7 @@ from fastdp.spatial import Box, decomposition
 from fastdp.spatial.cells import CellParameters, encode, make_plan
 from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
-from fastdp.thresholds.noisy_choice import CountedHoldout
+from fastdp.thresholds.noisy_max import CountedHoldout
 from fastdp.thresholds.smooth_noise import SmoothNoise
 from fastdp_lab.planning.tree_loss import tree_step_loss
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from fastdp.cli.errors import plain_errors
-from fastdp.cli.summary import as_table
+from fastdp.cli.release_run import as_table
 
 
 @click.command()

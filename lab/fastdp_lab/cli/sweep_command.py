@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastdp.cli.errors import plain_errors
-from fastdp.cli.summary import as_table, seconds
+from fastdp.cli.release_run import as_table, seconds
 from fastdp.errors import StateError
 
 if TYPE_CHECKING:

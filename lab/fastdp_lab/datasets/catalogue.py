@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp._optional import imported
+from fastdp._lazy import imported
 from fastdp.data.durable import atomic_file
 from fastdp.errors import DataError, StateError
 from fastdp_lab.datasets import files

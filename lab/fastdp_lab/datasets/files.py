@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
 from fastdp.data.event_reader import Columns, read_events
-from fastdp.data.parquet_reader import import_pyarrow, read_table
+from fastdp.data.readers import import_pyarrow, read_table
 from fastdp.errors import DataError, ParameterError
 from fastdp.spatial.boxes import as_box
 from fastdp_lab.datasets.events import SpatialStream, cut_events

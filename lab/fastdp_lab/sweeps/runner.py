@@ -24,7 +24,7 @@ from typing import Any
 from tqdm import tqdm
 
 from fastdp import validation
-from fastdp._optional import imported
+from fastdp._lazy import imported
 from fastdp.errors import StateError
 from fastdp_lab.sweeps import results
 from fastdp_lab.sweeps.cells import Group, Part, count_cells, parts, run_part

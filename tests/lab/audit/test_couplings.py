@@ -12,11 +12,10 @@ import pytest
 from benchmarks.audit.coupling_cases import SHIPPED, planted, turning
 from benchmarks.audit.coupling_controls import CONTROLS
 from fastdp.errors import ParameterError
-from fastdp.noise import prefix, sampler
-from fastdp.noise.bulk import PrefixNoise
-from fastdp.noise.gaussian import GaussianLaw, discrete_gaussian_law
+from fastdp.noise import binding, sampler
+from fastdp.noise.binding import PrefixNoise
+from fastdp.noise.gaussian import AnyLaw, GaussianLaw, discrete_gaussian_law
 from fastdp.noise.key import Key
-from fastdp.noise.noise import AnyLaw
 from fastdp.noise.words import Purpose, StreamId
 from fastdp_lab.audit import lines
 from fastdp_lab.audit.couplings.check import KEY, SPREADS, Instance, Outputs, Shifts, Table, findings
@@ -102,7 +101,7 @@ def test_noise_of_sums_is_shifted_to_the_same_noisy_sums(law: AnyLaw, claim: flo
     """By 1 and 5: six fifths of epsilon, or squares of 1 and 5 over twice that of sigma, 26 / 50."""
 
     def seen(key: Key, sums: list[int]) -> Outputs:
-        yield "sums", sums + PrefixNoise(key).draw(np.array(sums), law, prefix.start_chain(key), 0)
+        yield "sums", sums + PrefixNoise(key).draw(np.array(sums), law, binding.start_chain(key), 0)
 
     gaussian = isinstance(law, GaussianLaw)
     exact = 26.0 / 50.0 if gaussian else 6.0 / 5.0

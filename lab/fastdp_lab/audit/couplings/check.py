@@ -30,9 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import Key
-from fastdp.noise.gaussian import GaussianLaw
+from fastdp.noise.gaussian import AnyLaw, GaussianLaw
 from fastdp.noise.given import Name, given, name_of
-from fastdp.noise.noise import AnyLaw
 from fastdp.noise.words import Purpose, StreamId
 
 #: Names of draws, for those who shift them.

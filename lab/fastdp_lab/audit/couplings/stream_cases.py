@@ -11,8 +11,8 @@ import numpy as np
 import fastdp
 from fastdp import Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.streams.adaptive import WholeStream
 from fastdp.streams.tops import SMOOTHERS
-from fastdp.streams.whole import WholeStream
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_lab.audit.couplings import streams

@@ -17,7 +17,7 @@ from fastdp.perturbers.hat_noise import HatsShape
 from fastdp.streams.stages import Schedule
 from fastdp.thresholds import NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask, held_out
-from fastdp.thresholds.noisy_choice import draw_noise
+from fastdp.thresholds.noisy_max import draw_noise
 from fastdp.thresholds.scale_free import COUNT_LEVEL
 from fastdp_lab.audit.couplings.check import Generator, Outputs, Shifts, Table, reloaded
 from fastdp_lab.baselines.w_event import DISSIMILARITY, VALUE
@@ -57,7 +57,7 @@ def altered(rng: Generator, values: Floats, *places: int) -> Floats:
 def choice_shift(
     rule: NoisyMax | ScaleFree, task: ThresholdTask, key: Key, held: Floats, there: Floats, shifts: Shifts
 ) -> None:
-    """Noisy max: only the winner's draw, by what keeps it the winner (``fastdp.thresholds.noisy_choice``)."""
+    """Noisy max: only the winner's draw, by what keeps it the winner (``fastdp.thresholds.noisy_max``)."""
     choosers: list[Any] = [rule.start(task) for _ in range(2)]
     for chooser, values in zip(choosers, (held, there), strict=True):
         chooser.observe(values)

@@ -4,7 +4,7 @@ F = AES-256 under a key of its own.  The number p of a sum, the xor of answers o
 bound to; its words are F(p), F(p xor 1), ...  Every sum has a question of its own to F, so that all of them are asked
 at once: the next one's noise waits for none.
 
-In a stream, sum k has p_k = p_(k-1) xor F(k, s_k), with p_0 from the chain key (:mod:`fastdp.noise.prefix`).  In
+In a stream, sum k has p_k = p_(k-1) xor F(k, s_k), with p_0 from the chain key (:mod:`fastdp.noise.binding`).  In
 a table, the cell of key row d and window w has p = F(d) xor F((w, 1), s_1) xor ... xor F((w, n), s_n) with the sums
 of its n statistics, whatever other cells there are.  Proof: ``docs/privacy.md``, section 13.
 
@@ -14,6 +14,7 @@ Source: Bellare, Guerin and Rogaway 1995 (XOR MACs); Black and Rogaway 2002 (PMA
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,12 +22,112 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import NDArray
 
 from fastdp.data.kinds import Integers
-from fastdp.noise.drawn_once import DrawnTwiceError
-from fastdp.noise.key import Key
-from fastdp.noise.noise import AnyLaw, fill_from
-from fastdp.noise.prefix import Chain, record
-from fastdp.noise.words import Purpose
-from fastdp_kernels import bound_sums
+from fastdp.noise import gaussian, sampler
+from fastdp.noise.gaussian import AnyLaw, GaussianLaw, fill_noise
+from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key
+from fastdp.noise.row_words import RowWords
+from fastdp.noise.words import Purpose, StreamId, WordStream
+from fastdp_kernels import bound_sums, chacha
+
+# Noise that is bound to the prefix of sums that it protects, where a kernel draws as it goes.
+#
+# A chain key starts from the publisher's key; each sum moves it on and gives the words of its own noise
+# (:mod:`fastdp_kernels.chacha`).  One run has the law of independent noise.  The same sums again have the same
+# noise. Other sums have independent noise from the first one that differs on.  Proof: ``docs/privacy.md``.
+#
+# Sums that are known beforehand have a faster rule (:mod:`fastdp.noise.binding`).
+
+Chain = NDArray[np.uint64]
+#: Words of a chain key.
+CHAIN_WORDS = chacha.CHAIN
+_START = StreamId(Purpose.CHAIN)
+
+
+def start_chain(key: Key) -> Chain:
+    """The chain key before the first sum: uint64[4]."""
+    chain: Chain = np.empty(CHAIN_WORDS, np.uint64)
+    WordStream(key, _START).fill(chain)
+    if key.given is not None:
+        key.given.begin(chain, key, _START)
+    return chain
+
+
+def start_chains(words: RowWords, streams: Integers) -> Chain:
+    """The chain keys of many streams: uint64[n, 4]; ``words`` has the pieces of :data:`CHAIN_PIECES`."""
+    chains = np.ascontiguousarray(words.fill(streams, np.zeros(streams.size, np.int64)))
+    if words.keys[0].given is not None:
+        for row, stream in enumerate(streams.tolist()):
+            words.keys[0].given.begin(chains[row], words.key_of(row, stream), _START)
+    return chains
+
+
+#: What :func:`start_chains` reads.
+CHAIN_PIECES = ((_START, CHAIN_WORDS),)
+
+
+def record(key: Key, before: Chain, after: Chain, count: int) -> None:
+    """Tell the check of words that so many sums took their noise between two chain keys; without the check nothing.
+
+    A chain key gives noise once, for each sum moves it on.
+    """
+    if key.drawn is not None and count:
+        if np.array_equal(before, after):
+            raise DrawnTwiceError(f"the chain key is the same behind {count} sums")
+        # The chain key is secret, and errors show where words were drawn.
+        name = hashlib.blake2b(before.tobytes(), digest_size=8, key=key.reveal()).hexdigest()
+        key.drawn.add((key.reveal(), key.member, Purpose.CHAIN, name), 0, 1)
+
+
+def word_of(chain: Chain, index: int, total: int, k: int) -> int:
+    """The k-th word of one sum's noise; the chain is not moved on."""
+    out: Chain = np.empty(2 * CHAIN_WORDS, np.uint64)
+    output, place = divmod(k, CHAIN_WORDS)
+    chacha.further_words(chain, index, np.int64(total), output, out)
+    return int(out[CHAIN_WORDS + place])
+
+
+def settle(law: AnyLaw, key: Key, chain: Chain, index: int, total: int) -> int:
+    """The draw for one sum in exact arithmetic; the chain is not moved on."""
+    if key.given is not None:
+        return key.given.bound(total, law, chain, index)
+
+    def word(k: int) -> int:
+        return word_of(chain, index, total, k)
+
+    return gaussian.settle(law, word) if isinstance(law, GaussianLaw) else sampler.settle(word(0), law, word)
+
+
+def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
+    """The key of one step's noise, bound to all inputs so far, and the chain after it.
+
+    For mechanisms that draw much noise a step: keyed BLAKE2b takes the place of the block function.
+
+    Parameters
+    ----------
+    key : Key
+        The publisher's.
+    chain : str
+        What :func:`step_key` gave at the step before, in hexadecimal; empty at first.
+    step : int
+        Number of the step.
+    inputs : arrays
+        What the step consumes.
+    """
+    # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
+    sizes = [part.nbytes for part in inputs]
+    header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
+    digest = hashlib.blake2b(header + bytes.fromhex(chain), key=key.reveal(), person=b"fastdp step 1")
+    for part in inputs:
+        digest.update(np.ascontiguousarray(part).data)
+    words = digest.digest()
+    return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
+
+
+def check_chain(chain: str) -> None:
+    """ValueError for what is no chain of :func:`step_key`."""
+    if len(bytes.fromhex(chain)) not in (0, 32):
+        raise ValueError("a chain of another length")
+
 
 #: One key serves so many sums of a stream, of so many numbered streams; and so many windows of a table.
 SUMS_OF_A_KEY, STREAMS_OF_A_KEY, WINDOWS_OF_A_KEY = 2**24, 2**8, 2**12
@@ -176,7 +277,7 @@ def _draw(cipher: CipherContext, room: _Room, laws: Sequence[AnyLaw], noise: Seq
             output, half = divmod(k * len(laws) + i, 2)
             return np.ascontiguousarray(_outputs(cipher, prefixes[where], output)[:, half])
 
-        fill_from(noise[i], law, np.ascontiguousarray(answers[:, i % 2]), further)
+        fill_noise(noise[i], law, np.ascontiguousarray(answers[:, i % 2]), further)
 
 
 def _check(prefixes: Blocks) -> None:

@@ -1,0 +1,258 @@
+"""Released windows as a file that says what they are: Parquet, CSV with a JSON beside it, or NumPy's npz."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from fastdp import validation
+from fastdp._version import __version__
+from fastdp.data.durable import atomic_file
+from fastdp.data.source import import_tables
+from fastdp.errors import ParameterError
+from fastdp.releases.intervals import band, check_axes, new_axes, save
+from fastdp.tables import choices
+from fastdp.tables.answers import DAY, Answer, Answers, Integers
+from fastdp.tables.calendar import OFFSET, zone_of
+from fastdp.tables.sums import WindowSums
+
+# Released windows as a data frame of the library that the table came from.
+
+WINDOW = "window"
+#: Name of the metadata in Parquet's schema and in an npz archive.
+METADATA = "fastdp"
+#: What follows the window and the keys.
+EXACT, REVISED = ("estimate", "std_error", "low", "high"), ("revised", "revised_low", "revised_high")
+
+
+def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> Any:
+    """One row a window and key, windows in order and the keys of each together.
+
+    Parameters
+    ----------
+    sums : WindowSums
+        Gives windows and keys.
+    exact, revised : Answer
+        Of each window by itself: float64[W, K].
+
+    Returns
+    -------
+    pyarrow.Table
+        ``window`` (its start; with the time zone, if there is one), the keys, ``estimate``, ``std_error``, ``low``,
+        ``high``, ``revised``, ``revised_low``, ``revised_high``; of means also ``total`` and ``count``.
+    """
+    _, arrow = import_tables()
+    windows, keys = exact.estimate.shape
+    starts = arrow.array(np.repeat(sums.edges[:-1], keys), arrow.timestamp("us", sums.time_zone))
+    numbers = {name: getattr(exact, name) for name in EXACT}
+    numbers |= dict(zip(REVISED, (revised.estimate, revised.low, revised.high), strict=True))
+    if sums.kind == "means":
+        count = sums.columns["count"].values
+        numbers |= {"total": sums.columns["deviation"].values + sums.centre * count, "count": count}
+    place = arrow.array(np.tile(np.arange(keys), windows))
+    columns = {WINDOW: starts}
+    for name, values in sums.keys.items():
+        # A key column may have the name of one of ours.
+        shown = name
+        while shown in (WINDOW, METADATA, *numbers) or (shown != name and shown in sums.keys):
+            shown += "_key"
+        columns[shown] = arrow.array(values).take(place)
+    return arrow.table(columns | {name: arrow.array(array.ravel()) for name, array in numbers.items()})
+
+
+def readable(table: Any, family: str) -> Any:
+    """The Arrow table with a zone that the family knows: polars has offsets of whole hours only."""
+    fixed = OFFSET.fullmatch(table.schema.field(WINDOW).type.tz or "")
+    if family != "polars" or not fixed or fixed[3] == "00":
+        return table
+    _, arrow = import_tables()
+    return table.set_column(0, WINDOW, table[WINDOW].cast(arrow.timestamp("us", "UTC")))
+
+
+def metadata(sums: WindowSums, confidence: float) -> dict[str, Any]:
+    """What a file says beside its numbers: public facts, in terms that strict JSON has."""
+    return {
+        "fastdp": __version__,
+        "kind": sums.kind,
+        "every": sums.every,
+        "time_zone": sums.time_zone,
+        "keys": list(sums.keys),
+        "clip": None if sums.clip is None else list(sums.clip),
+        "confidence": confidence,
+        "noise": {
+            name: {
+                "sigma_steps" if noisy.noise.gaussian else "scale_steps": str(noisy.noise.scale),
+                "resolution": noisy.resolution,
+            }
+            for name, noisy in sums.columns.items()
+        },
+        "clipped_rows": sums.clipped_rows,
+        "cut_persons": None if sums.kept_persons is None else 1.0 - sums.kept_persons,
+        "guarantee": sums.guarantee.to_dict(),
+    }
+
+
+def write(table: Any, facts: Mapping[str, Any], path: Any, *, overwrite: bool) -> None:
+    """Write an Arrow table by the path's suffix; see :meth:`fastdp.tables.table.Table.write`."""
+    target = Path(validation.path("path", path))
+    kind = kind_of(target)
+    beside = description_of(target)
+    for each in (target, *([] if beside is None else [beside])):
+        if each.exists() and not overwrite:
+            raise ParameterError(f"path = {str(each)!r}: exists already; expected a new name, or overwrite=True")
+    text = json.dumps(facts, allow_nan=False)
+    if beside is not None:
+        # First: numbers without their description are never there.
+        with atomic_file(beside, overwrite=overwrite) as file:
+            file.write(json.dumps(facts, allow_nan=False, indent=1).encode() + b"\n")
+    with atomic_file(target, overwrite=overwrite) as file:
+        kind(table, text, file)
+
+
+def kind_of(path: Path) -> Callable[[Any, str, BinaryIO], None]:
+    """How a path's suffix is written, or ParameterError."""
+    name = path.name.lower()
+    for suffix, kind in KINDS.items():
+        if name.endswith(suffix):
+            return kind
+    raise ParameterError(f"path = {str(path)!r}: expected a name that ends in {', '.join(KINDS)}")
+
+
+def description_of(path: Path) -> Path | None:
+    """The JSON file beside a file that cannot hold its metadata."""
+    return path.with_name(f"{path.name}.json") if path.name.lower().endswith(".csv") else None
+
+
+def _parquet(table: Any, _text: str, file: BinaryIO) -> None:
+    importlib.import_module("pyarrow.parquet").write_table(table, file)
+
+
+def _csv(table: Any, _text: str, file: BinaryIO) -> None:
+    importlib.import_module("pyarrow.csv").write_csv(table, file)
+
+
+def _npz(table: Any, text: str, file: BinaryIO) -> None:
+    # Texts as NumPy's own, so that the archive is read without pickle.
+    arrays = {name: _plain(column) for name, column in zip(table.column_names, table.columns, strict=True)}
+    # numpy.savez takes names as keywords, and a column may be called "file".
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in {**arrays, METADATA: np.array(text)}.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def _plain(column: Any) -> Any:
+    array = column.to_numpy()
+    return np.array(column.to_pylist()).astype(str) if array.dtype.kind == "O" else array
+
+
+KINDS: dict[str, Callable[[Any, str, BinaryIO], None]] = {".parquet": _parquet, ".csv": _csv, ".npz": _npz}
+
+
+# Pictures of released windows: estimate, interval and revised line; needs matplotlib (``fastdp-streams[plot]``).
+
+#: Up to so many keys are drawn one below the other; more are added up.
+MAX_PANELS = 6
+#: Points of a line; more windows are drawn as means of neighbours.
+MAX_POINTS = 2000
+
+
+def draw(sums: WindowSums, answers: Answers, path: Any, ax: Any) -> Any:
+    """See :meth:`fastdp.tables.table.Table.plot`."""
+    windows, keys = next(iter(sums.columns.values())).steps.shape
+    if not windows:
+        raise ParameterError("plot: the table holds no windows; expected at least one")
+    if ax is not None:
+        check_axes(*(np.ravel(ax) if isinstance(ax, (list, tuple, np.ndarray)) else [ax]))
+    if not keys:
+        return _without_keys(sums, path, ax)
+    pooled = keys > (MAX_PANELS if ax is None else 1)
+    panels = 1 if pooled else keys
+    axes = np.atleast_1d(new_axes(panels, height=max(4.2, 0.8 + 1.9 * panels)) if ax is None else ax)
+    group = _group(sums.edges)
+    starts = np.arange(0, windows, group)
+    stops = np.minimum(starts + group, windows)
+    # A mean over windows is one already; sums are drawn as means of the windows that they cover.
+    size = np.ones(starts.size) if sums.kind == "means" else (stops - starts).astype(np.float64)
+    exact = _scaled(answers.exact(starts, stops, pooled=pooled), size)
+    revised = _scaled(answers.revised(starts, stops, pooled=pooled), size)
+    x = (sums.edges[starts] + (sums.edges[stops] - sums.edges[starts]) // 2).astype("datetime64[us]")
+    names = [
+        ", ".join(f"{name} = {key}" for name, key in zip(sums.keys, row, strict=True))
+        for row in zip(*sums.keys.values(), strict=True)
+    ]
+    for k, each in enumerate(axes):
+        lines = (exact.estimate, exact.low, exact.high, revised.estimate)
+        estimate, low, high, smooth = (line[:, k] for line in lines)
+        band(each, x, estimate, low, high, smooth)
+        _limit(each, exact.estimate[:, k], exact.low[:, k], exact.high[:, k])
+        title = f"all {keys:,} keys together" if pooled else names[k] if names else ""
+        each.set_title(title, loc="left", fontsize=10)
+    quantity = {"totals": "total", "counts": "count", "means": "mean"}[sums.kind]
+    grouped = f", means of {group} windows" if group > 1 and sums.kind != "means" else ""
+    label = f"{quantity}, windows of {sums.every}{grouped}"
+    if panels == 1:
+        axes[0].set_ylabel(label)
+    else:
+        axes[0].figure.supylabel(label, fontsize=10)
+    axes[0].legend(frameon=False, loc="upper right", ncols=3, fontsize=8)
+    _clock(axes[-1], sums)
+    if path is not None:
+        save(axes[0], path)
+    return axes[0] if panels == 1 else axes
+
+
+def _group(edges: Integers) -> int:
+    """Windows to a point: one, else whole days or weeks where windows fit into them, whose patterns then even out."""
+    needed = -(-(edges.size - 1) // MAX_POINTS)
+    usual = int(np.median(np.diff(edges)))
+    for period in (DAY, 7 * DAY):
+        if 1 < needed <= period // usual and period % usual == 0:
+            return period // usual
+    return needed
+
+
+def _scaled(answer: Answer, size: Any) -> Answer:
+    parts = (answer.estimate, answer.std_error, answer.low, answer.high)
+    return Answer(*(part / size[:, None] for part in parts))
+
+
+def _limit(ax: Any, estimate: Any, low: Any, high: Any) -> None:
+    """A few windows about which nothing is known must not flatten all others."""
+    reach = np.quantile(high - low, 0.9)
+    bottom, top = max(low.min(), estimate.min() - reach), min(high.max(), estimate.max() + reach) + 1e-9 * reach
+    if bottom < top:
+        ax.set_ylim(bottom, top)
+
+
+def _without_keys(sums: WindowSums, path: Any, ax: Any) -> Any:
+    """A picture that says so: the budget of a private choice of keys is spent, whatever it chose."""
+    ax = new_axes() if ax is None else ax
+    ax.text(0.5, 0.5, "no key was released", ha="center", va="center", transform=ax.transAxes)
+    ax.set_xlabel(_caption(sums))
+    if path is not None:
+        save(ax, path)
+    return ax
+
+
+def _caption(sums: WindowSums) -> str:
+    """Caption of the shares that were cut."""
+    return "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in choices.described(sums))
+
+
+def _clock(ax: Any, sums: WindowSums) -> None:
+    """Times as the zone's clock shows them, over what was cut."""
+    dates: Any = importlib.import_module("matplotlib.dates")
+
+    zone = zone_of(sums.time_zone)
+    locator = dates.AutoDateLocator(tz=zone)
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))
+    time = "time" if sums.time_zone is None else f"time ({sums.time_zone})"
+    ax.set_xlabel(f"{time}\n{_caption(sums)}")
