@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def _kernel_cache() -> Path:
     digest = hashlib.sha256()
-    for source in sorted((ROOT / "kernels" / "fastdp_kernels").glob("*.py")):
+    for source in sorted((ROOT / "kernels" / "fastdp_kernels").rglob("*.py")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     return ROOT / ".numba_cache" / digest.hexdigest()[:16]
 

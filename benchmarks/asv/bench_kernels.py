@@ -37,12 +37,12 @@ SECONDS, CALLS = 0.2, 5
 def _dispatchers() -> dict[str, Any]:
     """Entry points of the core by "module.function"."""
     found = {}
-    for module in pkgutil.iter_modules(fastdp_kernels.__path__):
-        home = importlib.import_module(f"fastdp_kernels.{module.name}")
+    for module in pkgutil.walk_packages(fastdp_kernels.__path__, "fastdp_kernels."):
+        home = importlib.import_module(module.name)
         for name, member in vars(home).items():
             entry = isinstance(getattr(member, "_cache", None), FunctionCache)
             if entry and member.py_func.__module__ == home.__name__:
-                found[f"{module.name}.{name}"] = member
+                found[f"{module.name.rpartition('.')[2]}.{name}"] = member
     return found
 
 

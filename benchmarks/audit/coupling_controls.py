@@ -30,7 +30,7 @@ from fastdp.streams.stages import FillIn, Schedule
 from fastdp.streams.stream_state import Progress, StreamState, TreeNoise
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
-from fastdp_kernels import block_lengths
+from fastdp_kernels.streams import block_lengths
 from fastdp_lab.audit.couplings.check import Draw, Generator, Instance, pick
 from fastdp_lab.audit.couplings.point_cases import of_points, running_counts, selective_counting
 from fastdp_lab.audit.couplings.points import Event

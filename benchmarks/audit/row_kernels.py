@@ -9,14 +9,14 @@ import numpy as np
 
 from fastdp.spatial.tree import NODE
 from fastdp_kernels._jit import kernel
-from fastdp_kernels.adaptive_pass import COLUMNS, sum_bound
-from fastdp_kernels.binary_counter import count_on
-from fastdp_kernels.privtree import descend
+from fastdp_kernels.noise.binary_counter import count_on
+from fastdp_kernels.points.privtree import descend
+from fastdp_kernels.streams.adaptive_pass import COLUMNS, sum_bound
 
 
 @kernel
 def count_streams(steps: np.ndarray, levels: int, noise: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """:func:`fastdp_kernels.binary_counter.count_on` from its beginning, for each row of noise.
+    """``binary_counter.count_on`` from its beginning, for each row of noise.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def count_streams(steps: np.ndarray, levels: int, noise: np.ndarray, offsets: np
 def release_blocks(
     values: np.ndarray, theta_steps: int, shape: np.ndarray, start: np.ndarray, noise: np.ndarray, out: np.ndarray
 ) -> None:
-    """:func:`fastdp_kernels.adaptive_pass.sum_bound` from its beginning, for each row of noise, all of it given.
+    """``adaptive_pass.sum_bound`` from its beginning, for each row of noise, all of it given.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def split_trees(
     noise: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """:func:`fastdp_kernels.privtree.descend` on an empty resident tree, for each row of noise.
+    """``privtree.descend`` on an empty resident tree, for each row of noise.
 
     Parameters
     ----------

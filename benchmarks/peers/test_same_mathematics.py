@@ -14,7 +14,7 @@ from benchmarks.speed.inputs import Tree, client, output_counts
 from benchmarks.speed.local import dense, report_values
 from fastdp.local import Hybrid
 from fastdp.local.distribution import estimate
-from fastdp_kernels import online_pass
+from fastdp_kernels.streams import online_pass
 
 
 def test_consistency() -> None:

@@ -18,7 +18,7 @@ from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp.spatial import Box
 from fastdp.thresholds import PAKQuantile
 from fastdp.thresholds.smooth_noise import calibrate, decay_table
-from fastdp_kernels import consistency
+from fastdp_kernels.streams import consistency
 from fastdp_lab.datasets import concentric_circles
 
 

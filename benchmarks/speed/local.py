@@ -21,7 +21,7 @@ from fastdp.local.distribution import MAX_ITERATIONS, TOLERANCE, cell_edges, est
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.thresholds import Fixed
-from fastdp_kernels import square_wave_em
+from fastdp_kernels.local import square_wave_em
 
 REPORTS = 2**20
 BINS = 1024

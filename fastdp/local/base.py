@@ -320,7 +320,7 @@ class Mechanism(ABC):
 
     def _place_all(self, floats: Floats, out: NDArray[np.int32]) -> bool:
         """Grid steps of an array; whether a number is not finite."""
-        from fastdp_kernels import local_reports
+        from fastdp_kernels.local import local_reports
 
         return bool(local_reports.snap_values(floats, self.low, self._steps_per_unit, self.STEPS, out))
 

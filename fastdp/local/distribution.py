@@ -21,8 +21,8 @@ from fastdp.local.laws import WindowLaw
 from fastdp.local.mechanisms import octave, ratios_at
 
 if TYPE_CHECKING:
-    from fastdp_kernels.band_matrix import Band
-    from fastdp_kernels.square_wave_em import Reports
+    from fastdp_kernels.local.band_matrix import Band
+    from fastdp_kernels.local.square_wave_em import Reports
 
 Method = Literal["em", "ems"]
 #: Stopping rule of the published code: gain of one step in log-likelihood; EM multiplies it by e^epsilon.
@@ -199,7 +199,7 @@ def estimate(
     least = usual if tolerance is None else validation.positive("tolerance", tolerance)
     counts = in_cells(law, _checked_counts(output_counts, law.outputs), cells)
 
-    from fastdp_kernels import square_wave_em
+    from fastdp_kernels.local import square_wave_em
 
     reports = transition(law, cells, counts)
     frequencies = np.full(cells, 1.0 / cells)
@@ -272,7 +272,7 @@ def transition(law: WindowLaw, bins: int, counts: Integers) -> Reports:
         Entry (k, i) of the matrix is flat_k + peak_k F_ki.  Columns add up to 1, up to the rounding of entries
         (a relative 2^-51).
     """
-    from fastdp_kernels.square_wave_em import Reports
+    from fastdp_kernels.local.square_wave_em import Reports
 
     outputs = cell_edges(law, counts.size)
     # In units of a step divided by bins, all edges are whole.
@@ -292,7 +292,7 @@ def transition(law: WindowLaw, bins: int, counts: Integers) -> Reports:
 
 
 def _band(rows: Integers, columns: Integers, low: int, high: int) -> Band:
-    from fastdp_kernels import band_matrix
+    from fastdp_kernels.local import band_matrix
 
     places: Integers = np.empty((4, rows.size - 1), np.int64)
     left, right = band_matrix.lay_out_band(rows, columns, low, high, places)

@@ -56,7 +56,7 @@ class Estimator(NamedTuple):
 
     def __call__(self, reports: NDArray[np.integer[Any]]) -> Floats:
         """Unbiased estimates from reports in range (int32[n] or int64[n])."""
-        from fastdp_kernels import local_reports
+        from fastdp_kernels.local import local_reports
 
         out = np.empty(reports.size)
         local_reports.estimate_reports(reports, *self, out)
@@ -147,7 +147,7 @@ class WindowLaw:
 
     def fill(self, words: NDArray[np.uint64], steps: NDArray[np.int32], out: NDArray[np.int32]) -> None:
         """Reports of many grid steps: words and steps in, int32[n] out."""
-        from fastdp_kernels import local_reports
+        from fastdp_kernels.local import local_reports
 
         local_reports.draw_window(words, steps, *self.constants(), out)
 
@@ -242,7 +242,7 @@ class BitLaw:
 
     def fill(self, words: NDArray[np.uint64], steps: NDArray[np.int32], out: NDArray[np.int32]) -> None:
         """Reports of many grid steps: words and steps in, int32[n] out."""
-        from fastdp_kernels import local_reports
+        from fastdp_kernels.local import local_reports
 
         local_reports.draw_bit(words, steps, *self.constants(), out)
 
@@ -322,7 +322,7 @@ class MixtureLaw:
 
     def fill(self, words: NDArray[np.uint64], steps: NDArray[np.int32], out: NDArray[np.int32]) -> None:
         """Reports of many grid steps: words and steps in, int32[n] out."""
-        from fastdp_kernels import local_reports
+        from fastdp_kernels.local import local_reports
 
         local_reports.draw_hybrid(
             words, steps, np.uint64(self.window.total), *self.window.constants(), *self.bit.constants(), out

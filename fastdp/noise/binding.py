@@ -27,12 +27,12 @@ from fastdp.noise.gaussian import AnyLaw, GaussianLaw, fill_noise
 from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key
 from fastdp.noise.row_words import RowWords
 from fastdp.noise.words import Purpose, StreamId, WordStream
-from fastdp_kernels import bound_sums, chacha
+from fastdp_kernels.noise import bound_sums, chacha
 
 # Noise that is bound to the prefix of sums that it protects, where a kernel draws as it goes.
 #
 # A chain key starts from the publisher's key; each sum moves it on and gives the words of its own noise
-# (:mod:`fastdp_kernels.chacha`).  One run has the law of independent noise.  The same sums again have the same
+# (``chacha``).  One run has the law of independent noise.  The same sums again have the same
 # noise. Other sums have independent noise from the first one that differs on.  Proof: ``docs/privacy.md``.
 #
 # Sums that are known beforehand have a faster rule (:mod:`fastdp.noise.binding`).

@@ -1,7 +1,7 @@
 """Exact discrete Gaussian noise at tens of millions of draws a second.
 
 P[X = k] is proportional to exp(-k^2 / (2 sigma^2)) over all integers.  Strips of integers cover the curve
-(:mod:`fastdp_kernels.gaussian`); doubles decide nearly every draw, and only where the decision is certain; exact
+(``gaussian``); doubles decide nearly every draw, and only where the decision is certain; exact
 arithmetic with further words decides the others.  ``docs/noise.md`` has the proof.
 
 Source: Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy" (the law); the sampler is
@@ -29,7 +29,7 @@ from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import Law, discrete_laplace_law
 from fastdp.noise.words import CHUNK, StreamId, WordStream, words_at
-from fastdp_kernels import gaussian
+from fastdp_kernels.noise import gaussian
 
 MIN_SIGMA, MAX_SIGMA = Fraction(1, 2**10), Fraction(2**44)
 STRIPS = 256
@@ -52,7 +52,7 @@ class GaussianLaw:
     sigma : Fraction
         P[X = k] is proportional to exp(-k^2 / (2 sigma^2)).
     table, inverses, cells, covered, unfair
-        As :func:`fastdp_kernels.gaussian.draw_strips` takes them.
+        As ``gaussian.draw_strips`` takes them.
     heights : int
         H.
     edge : int

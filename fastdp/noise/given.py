@@ -19,7 +19,7 @@ from fastdp.data.kinds import Integers
 from fastdp.noise.gaussian import AnyLaw
 from fastdp.noise.key import KEY_BYTES, Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp_kernels import chacha
+from fastdp_kernels.noise import chacha
 
 
 class Name(NamedTuple):

@@ -25,7 +25,7 @@ from fastdp.noise.words import (
     encrypt_blocks,
     note_counters,
 )
-from fastdp_kernels import row_counters
+from fastdp_kernels.noise import row_counters
 
 Indices = NDArray[np.int64]
 #: The cipher wants this much room behind its output, though it fills whole blocks only.

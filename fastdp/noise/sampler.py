@@ -22,7 +22,7 @@ from fastdp.noise import exact
 from fastdp.noise.key import Key
 from fastdp.noise.row_words import RowWords, distinct_of, joined_words, located
 from fastdp.noise.words import CHUNK, Purpose, StreamId, WordStream, node_words, word_at
-from fastdp_kernels import double_double, guarded_log, wide_log
+from fastdp_kernels.noise import double_double, guarded_log, wide_log
 
 MIN_SCALE = Fraction(1, 2**40)
 MAX_SCALE = Fraction(2**56)

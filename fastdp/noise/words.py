@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import NDArray
 
 from fastdp.noise.key import DrawnTwiceError, DrawnWords, Key
-from fastdp_kernels import binary_counter
 from fastdp_kernels._jit import processor_has
+from fastdp_kernels.noise import binary_counter
 
 #: Words produced at a time: 256 KiB stay in the second-level cache.
 CHUNK = 32_768

@@ -23,8 +23,8 @@ from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.flat import Flat
 from fastdp.perturbers.hierarchy import Hierarchy
 from fastdp.releases.intervals import SumNoise, tree_variances
-from fastdp_kernels import block_lengths as b
-from fastdp_kernels import event_lengths
+from fastdp_kernels.streams import block_lengths as b
+from fastdp_kernels.streams import event_lengths
 
 Closing = Literal["spread", "spike", "none"]
 #: Lengths of the ranges that matter: one, from and to, or r.
@@ -39,7 +39,7 @@ PRIOR_DRIFT = 0.02
 MAX_FIRST = 6
 MAX_EVER = 2
 #: With a focus max_range >> FOCUS_FIRST: short blocks show the signal soon, and lengths double with each pair.  But a
-#: pair of blocks of less than 2^CHOOSING values is no choice (:data:`fastdp_kernels.block_lengths.CADENCE`).
+#: pair of blocks of less than 2^CHOOSING values is no choice (``block_lengths.CADENCE``).
 FOCUS_FIRST = 12
 CHOOSING = int(math.log2(b.CADENCE)) - 1
 #: Noise counts so much more than in the longest ranges alone when theta is weighed.

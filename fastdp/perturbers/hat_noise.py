@@ -16,7 +16,7 @@ import numpy as np
 
 from fastdp.data.kinds import Floats, Integers
 from fastdp.perturbers.base import HierarchyShape
-from fastdp_kernels import hats
+from fastdp_kernels.noise import hats
 
 #: Knots of the patch from which a level's covariances are taken, less one: its ends, and its middle.
 PATCH = 6

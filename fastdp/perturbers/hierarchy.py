@@ -25,7 +25,7 @@ from fastdp.perturbers import base, hat_noise
 from fastdp.perturbers.base import HierarchyShape, TreeRows, noise_row_by_row
 from fastdp.perturbers.flat import fill
 from fastdp.perturbers.hat_noise import HatsShape
-from fastdp_kernels import consistency
+from fastdp_kernels.streams import consistency
 
 MAX_LEAVES = 2**28
 Basis = Literal["boxes", "hats"]

@@ -1,6 +1,6 @@
 """Correlated Gaussian noise: sums of published values err little, however long they are.
 
-The publisher draws whole numbers z and adds y = C^-1 z to the values (:mod:`fastdp_kernels.correlated_noise`).
+The publisher draws whole numbers z and adds y = C^-1 z to the values (``correlated_noise``).
 ``docs/gaussian.md`` proves that what is released is private as it stands, rounding included: before each value all
 that the released ones leave open is its own z, so the stream is a sequence of discrete Gaussian mechanisms, whose
 sensitivities are the coefficients of C, and a public bound on what rounding adds to them.
@@ -27,7 +27,7 @@ from fastdp.noise.gaussian import GaussianLaw, NoiseName, concentrated, discrete
 from fastdp.noise.key import Key
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.releases.intervals import SumNoise
-from fastdp_kernels import correlated_noise
+from fastdp_kernels.noise import correlated_noise
 
 # Which exponentials a Toeplitz factor is made of: the least error of prefix sums, or of windows, in closed form.
 #
@@ -109,7 +109,7 @@ def deviation(mu: tuple[float, ...], theta: tuple[float, ...]) -> float:
     """Largest deviation of what the recursion of y remembers, in those of z; infinite where it grows for ever."""
     keeps, size = 1.0 - np.array(mu), BUFFERS + 2
     near = np.array(theta) @ np.stack([np.ones(BUFFERS), keeps], axis=1)
-    # The buffers, the last value and the one before it (:mod:`fastdp_kernels.correlated_noise`).
+    # The buffers, the last value and the one before it (``correlated_noise``).
     step = np.diag([*keeps, 0.0, 0.0])
     step[:BUFFERS, -1] = 1.0
     step[-2] = -np.concatenate([np.array(theta) * keeps * keeps, near])

@@ -19,7 +19,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import PREFIX_BLOCK, Release, ReleasedNodes, as_indices, check_ranges, preview
 from fastdp.releases.revised import RevisedStream
-from fastdp_kernels import many_ranges
+from fastdp_kernels.streams import many_ranges
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -16,7 +16,7 @@ import numpy as np
 
 from fastdp.data.kinds import Floats, Indices
 from fastdp.releases.intervals import DrawnNoise, checked_confidence
-from fastdp_kernels import hidden
+from fastdp_kernels.streams import hidden
 
 #: What is model-based is widened by this factor, chosen on streams (``docs/intervals.md``).
 MODEL_WIDTH = 1.25
@@ -242,7 +242,7 @@ def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats)
 
 
 def rate_of_blocks(totals: Floats, noise: SumNoise, threshold: float, block: int) -> float:
-    """What blocks of one length hide a value, in squared units of the input (:mod:`fastdp_kernels.hidden`).
+    """What blocks of one length hide a value, in squared units of the input (``hidden``).
 
     Parameters
     ----------

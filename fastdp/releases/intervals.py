@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike
 from fastdp import validation
 from fastdp.data.kinds import Floats, Indices, Integers
 from fastdp.errors import ParameterError
-from fastdp_kernels import hidden, laplace_sums
+from fastdp_kernels.noise import laplace_sums
+from fastdp_kernels.streams import hidden
 
 # Error bars of released sums: quantiles and variances of sums of exact discrete Laplace noise.
 #
@@ -72,7 +73,7 @@ def laplace_sum_quantile(scale: Fraction | float, m: int, confidence: float) -> 
     Notes
     -----
     Privacy: a function of public numbers.  Source: the law's characteristic function, see
-    :mod:`fastdp_kernels.laplace_sums`, where the error of the inversion is bounded.
+    ``laplace_sums``, where the error of the inversion is bounded.
     """
     return int(_quantiles(_scale(scale), (validation.integer("m", m, 0, 2**62),), checked_confidence(confidence))[0])
 
@@ -352,7 +353,7 @@ def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats)
 
 
 def rate_of_blocks(totals: Floats, noise: SumNoise, threshold: float, block: int) -> float:
-    """What blocks of one length hide a value, in squared units of the input (:mod:`fastdp_kernels.hidden`).
+    """What blocks of one length hide a value, in squared units of the input (``hidden``).
 
     Parameters
     ----------

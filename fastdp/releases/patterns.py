@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastdp.data.kinds import Floats, Indices
-from fastdp_kernels import patterns
+from fastdp_kernels.streams import patterns
 
 #: Below so many blocks nothing is looked for; and at least so many periods must have been seen.
 MIN_BLOCKS, MIN_PERIODS = 48, 6
@@ -102,7 +102,7 @@ class Waves:
         return np.append(edges[block] + place * (lengths // parts)[block], edges[-1])
 
     def hidden(self, edges: Indices) -> Floats:
-        """The least rates a value that hide the pattern within blocks (:mod:`fastdp_kernels.hidden`)."""
+        """The least rates a value that hide the pattern within blocks (``hidden``)."""
         parts = self.split(edges)
         block = np.searchsorted(edges, parts[:-1], side="right") - 1
         before, whole, lengths = self.before(edges), np.diff(self.before(edges)), np.diff(edges)

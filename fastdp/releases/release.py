@@ -26,7 +26,7 @@ from fastdp.releases.intervals import (
     tree_variances,
 )
 from fastdp.releases.revised import RevisedStream
-from fastdp_kernels import ranges
+from fastdp_kernels.streams import ranges
 
 
 @dataclass(frozen=True, eq=False)

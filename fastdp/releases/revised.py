@@ -15,7 +15,7 @@ import numpy as np
 from fastdp.data.kinds import Floats, Integers
 from fastdp.releases import patterns
 from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_of_ends
-from fastdp_kernels import block_lengths, hidden, revision
+from fastdp_kernels.streams import block_lengths, hidden, revision
 
 #: Revised sums of aligned groups of 32, 64, ... blocks stay within so many standard deviations of the noise of those
 #: released: what smoothing moves by more is a bias that adds up (``docs/adaptive.md``, "Looking back").
@@ -54,7 +54,7 @@ class _Smoothed(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """A stream of blocks as :func:`fastdp_kernels.revision.sum_revised` takes it."""
+    """A stream of blocks as ``revision.sum_revised`` takes it."""
 
     edges: Integers
     means: Floats

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastdp.data.kinds import Floats
 from fastdp.record import Real, Whole, parameter, record
-from fastdp_kernels import moving_window, running_median
+from fastdp_kernels.streams import moving_window, running_median
 
 #: What a smoother remembers between two calls: numbers, so that state files can hold it.  Never changed in place.
 SmootherState = Floats

@@ -11,7 +11,7 @@ from fastdp import validation
 from fastdp.data.column import as_array, as_column, as_floats, as_reals, entry_at, kind_of
 from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError
-from fastdp_kernels import box_queries, cell_sampling
+from fastdp_kernels.points import box_queries, cell_sampling
 
 #: More points in one batch would not fit the integers of a split test.
 MAX_POINTS = 2**38

@@ -18,7 +18,7 @@ from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp.noise import sampler
 from fastdp.spatial.boxes import Box
-from fastdp_kernels import cell_codes
+from fastdp_kernels.points import cell_codes
 
 #: Most cells of the greatest depth, and most bits of the noise's scale.
 CODE_BITS = 62

@@ -24,7 +24,7 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial.cells import CellParameters
 from fastdp.spatial.decomposition import MIN_CAPACITY, counted_leaves, grow, take_step
 from fastdp.spatial.tree import Tree, TreeVersion
-from fastdp_kernels import adaptive_tree
+from fastdp_kernels.points import adaptive_tree
 
 #: A cell is cut while its estimate exceeds so many standard deviations of its noise; the second if it was before.
 SPLIT, KEEP = 4.0, 2.0

@@ -18,7 +18,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial.cells import CellParameters, measures
 from fastdp.spatial.tree import BLANK, Tree, TreeVersion, columns_of
-from fastdp_kernels import privtree, tree_maps
+from fastdp_kernels.points import privtree, tree_maps
 
 #: Room for so many visited nodes at least, and for this part more than the step before visited.
 MIN_CAPACITY, SPARE = 64, 16
@@ -120,7 +120,7 @@ def grow(
         The root's entries.
     kernel, given
         Called with a range of levels, ``given``, ``starts`` and the columns, which it continues by the children of
-        the levels' nodes (``fastdp_kernels.privtree.descend``); below 0 where they have no room.
+        the levels' nodes (``fastdp_kernels.points.privtree.descend``); below 0 where they have no room.
     """
     columns = columns_of(names, capacity)
     for name, entry in {"origin": 0, "parent": -1, "code": 0, **root}.items():

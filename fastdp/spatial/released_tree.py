@@ -27,7 +27,7 @@ from fastdp.spatial.boxes import Box, as_points, axes_of
 from fastdp.spatial.cells import CellParameters, Domain, Outside, encode, inside, make_plan
 from fastdp.spatial.tree import Tree
 from fastdp.state.machine import CallGuard, single_caller
-from fastdp_kernels import cell_sampling, tree_queries
+from fastdp_kernels.points import cell_sampling, tree_queries
 
 #: Points of 8 bytes and more; NumPy refuses the sizes of longer arrays in other words.
 MAX_POINTS = 2.0**48

@@ -19,7 +19,7 @@ from fastdp.data.kinds import Floats, Integers
 from fastdp.spatial.cells import CellParameters, measures
 from fastdp.state import codec
 from fastdp.state.codec import expect
-from fastdp_kernels import cell_codes, tree_maps
+from fastdp_kernels.points import cell_codes, tree_maps
 
 #: Packed trees have room for so many times their nodes.
 ROOM = 3

@@ -25,7 +25,7 @@ from fastdp.perturbers import Blocks, HierarchyShape
 from fastdp.perturbers.base import BoundLaws
 from fastdp.releases.revised import RevisedStream
 from fastdp.streams.stream_state import NO_CHAIN, NO_FLOATS, Progress, TreeNoise, next_chain
-from fastdp_kernels import adaptive_pass, block_lengths, seasons
+from fastdp_kernels.streams import adaptive_pass, block_lengths, seasons
 
 #: No theta rises further.
 MAX_UNIT = 2.0**64

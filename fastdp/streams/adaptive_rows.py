@@ -22,7 +22,7 @@ from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.each_stream import concurrently
 from fastdp.streams.stages import Schedule
 from fastdp.streams.stream_state import NO_FLOATS
-from fastdp_kernels import block_lengths, fleet_pass
+from fastdp_kernels.streams import block_lengths, fleet_pass
 
 #: Which rows publish (None: all), and what.
 Published = tuple[NDArray[np.bool_] | None, Floats]

@@ -28,7 +28,7 @@ from fastdp.noise import sampler
 from fastdp.noise.binding import step_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import CHUNK, MAX_WORDS, Purpose, StreamId
-from fastdp_kernels import noisy_values, online_pass
+from fastdp_kernels.streams import noisy_values, online_pass
 
 #: Values are taken to lie within so many steps.
 MAX_VALUE = 2**62

@@ -26,7 +26,7 @@ from fastdp.smoothers import Recent, Smoother, SmootherState
 from fastdp.smoothers.smoothers import CheckedSmoother
 from fastdp.state.machine import record
 from fastdp.streams.stream_state import NO_FLOATS, Progress, TreeNoise, next_chain
-from fastdp_kernels import online_pass, tree_nodes
+from fastdp_kernels.streams import online_pass, tree_nodes
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -24,7 +24,8 @@ from fastdp.state.machine import Column, Machine, Transition
 from fastdp.streams.pak_parameters import PAKParameters
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import held_out
-from fastdp_kernels import binary_counter, online_pass
+from fastdp_kernels.noise import binary_counter
+from fastdp_kernels.streams import online_pass
 
 
 class RunningSum(NamedTuple):

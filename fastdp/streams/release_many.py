@@ -35,7 +35,7 @@ from fastdp.streams.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipel
 from fastdp.streams.tops import SMOOTHERS, SmootherName
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold
 from fastdp.thresholds.base import RowChooser, as_rule
-from fastdp_kernels import many_streams
+from fastdp_kernels.streams import many_streams
 
 
 @validation.plain

@@ -22,7 +22,7 @@ from fastdp.perturbers.base import TreeRows, bound_law, correlation, noise_of_ro
 from fastdp.smoothers.smoothers import predict_rows
 from fastdp.streams.fixed_blocks import nodes_scratch
 from fastdp.streams.parameters import StreamParameters
-from fastdp_kernels import many_streams, online_pass
+from fastdp_kernels.streams import many_streams, online_pass
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

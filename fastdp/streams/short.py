@@ -18,8 +18,8 @@ from fastdp.state.machine import record
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.stream_state import Progress, TreeNoise
-from fastdp_kernels import short_chunks
-from fastdp_kernels.block_lengths import UNIT
+from fastdp_kernels.streams import short_chunks
+from fastdp_kernels.streams.block_lengths import UNIT
 
 #: Longer chunks gain nothing.
 MAX_SHORT = 8192

@@ -20,7 +20,7 @@ from fastdp.data.source import import_tables
 from fastdp.errors import DataError, ParameterError
 from fastdp.tables.calendar import FIRST, LAST, localised
 from fastdp.validation import DAY
-from fastdp_kernels import blake2b
+from fastdp_kernels.noise import blake2b
 
 # Persons by value: who a row belongs to, whatever types the columns and batches of a table have.
 #

@@ -19,7 +19,7 @@ from fastdp.noise.key import Key
 from fastdp.tables.columns import KeyTable, digests_of, floats_of, times_of
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import Quantity
-from fastdp_kernels import person_rows
+from fastdp_kernels.tables import person_rows
 
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]

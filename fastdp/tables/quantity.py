@@ -16,7 +16,7 @@ from fastdp.noise.gaussian import AnyLaw, GaussianLaw, NoiseName, noise_law
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.sums import NoisySums
-from fastdp_kernels import window_sums
+from fastdp_kernels.tables import window_sums
 
 Integers = NDArray[np.int64]
 

@@ -18,7 +18,7 @@ from fastdp.noise.gaussian import AnyLaw, GaussianLaw, NoiseName, concentrated, 
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.units import Rows
-from fastdp_kernels import window_sums
+from fastdp_kernels.tables import window_sums
 
 if TYPE_CHECKING:
     from fastdp.tables.plan import TablePlan

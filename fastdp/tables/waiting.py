@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp_kernels import person_rows
+from fastdp_kernels.tables import person_rows
 
 Integers = NDArray[np.int64]
 #: Columns of what a row says: two halves of the person's digest, instant, key, bits of the value.

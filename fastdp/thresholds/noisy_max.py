@@ -24,7 +24,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.row_words import RowWords
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.thresholds.base import ThresholdTask, held_out
-from fastdp_kernels import noisy_max
+from fastdp_kernels.streams import noisy_max
 
 # What the noisy-max rules share: the integers that scores are made of, their noise, and a histogram to score.
 #

@@ -30,7 +30,7 @@ from fastdp.integer_grid import Grid
 from fastdp.noise.key import Key
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate
-from fastdp_kernels import online_pass
+from fastdp_kernels.streams import online_pass
 
 # The hold-out of a quantile or of local reports: collected as integers, sorted once if need be.
 

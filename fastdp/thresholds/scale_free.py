@@ -35,7 +35,7 @@ from fastdp.thresholds.noisy_max import (
     noise_law,
     score_unit,
 )
-from fastdp_kernels import noisy_max, online_pass
+from fastdp_kernels.streams import noisy_max, online_pass
 
 #: Neighbouring candidates: three of them make a factor of 1.5, which is where the second count is taken.
 PER_REACH = 3

@@ -37,11 +37,11 @@ from fastdp.data.kinds import Floats, Integers
 from fastdp.local.laws import exp_below
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, word_at
-from fastdp_kernels import smooth_sensitivity
+from fastdp_kernels.streams import smooth_sensitivity
 
 #: Tails go down to 2^-960, an ordinary float whose noise is one too.
 MAX_TAIL_BITS = 959
-#: Entries of a decay table below this count as 0 (``fastdp_kernels.smooth_sensitivity``).
+#: Entries of a decay table below this count as 0 (``fastdp_kernels.streams.smooth_sensitivity``).
 MIN_DECAY = 2.0**-900
 #: A table's exponent is b (1 - B_SLACK): room for the roundings of b and kappa.
 B_SLACK = Fraction(1, 2**40)

@@ -23,7 +23,7 @@ from fastdp.noise.key import Key
 from fastdp.thresholds import scale_free
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.quantile import QuantileChooser
-from fastdp_kernels import band_matrix
+from fastdp_kernels.local import band_matrix
 
 # Theta from an estimated distribution: the objective of ToPL, and the pruning of the estimate's tail.
 #

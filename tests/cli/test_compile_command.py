@@ -12,16 +12,11 @@ import fastdp_kernels
 from fastdp.cli import group
 from fastdp.cli.compile_command import SYSTEMS
 from fastdp.cli.first_calls import CALLS
-from fastdp_kernels import (
-    adaptive_pass,
-    binary_counter,
-    cell_codes,
-    fleet_pass,
-    local_reports,
-    noisy_max,
-    online_pass,
-    window_sums,
-)
+from fastdp_kernels.local import local_reports
+from fastdp_kernels.noise import binary_counter
+from fastdp_kernels.points import cell_codes
+from fastdp_kernels.streams import adaptive_pass, fleet_pass, noisy_max, online_pass
+from fastdp_kernels.tables import window_sums
 
 
 @pytest.mark.slow

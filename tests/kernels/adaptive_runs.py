@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fastdp_kernels import adaptive_pass, revision
-from fastdp_kernels import block_lengths as b
+from fastdp_kernels.streams import adaptive_pass, revision
+from fastdp_kernels.streams import block_lengths as b
 from tests.oracles import adaptive
 
 THETA_STEPS = 1000

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastdp_kernels import adaptive_pass
-from fastdp_kernels import block_lengths as b
+from fastdp_kernels.streams import adaptive_pass
+from fastdp_kernels.streams import block_lengths as b
 from tests.kernels.adaptive_runs import (
     THETA_STEPS,
     public,

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastdp_kernels import cell_codes, cell_sampling
+from fastdp_kernels.points import cell_codes, cell_sampling
 from tests import stat
 from tests.oracles import phdstream as oracle
 

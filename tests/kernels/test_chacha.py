@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 import fastdp
 from fastdp.noise import binding, sampler
 from fastdp.noise.key import Key
-from fastdp_kernels import adaptive_pass, bound_sums, chacha
+from fastdp_kernels.noise import bound_sums, chacha
+from fastdp_kernels.streams import adaptive_pass
 from tests.oracles import prefix as oracle
 
 #: RFC 8439, section 2.3.2.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
-from fastdp_kernels import consistency
+from fastdp_kernels.streams import consistency
 from tests.oracles import tops
 
 SHAPES = [(2, 1, 1), (2, 1, 5), (2, 3, 4), (3, 2, 4), (5, 1, 3), (16, 1, 2), (16, 3, 2), (16, 2, 3), (7, 5, 1)]

@@ -12,7 +12,7 @@ import pytest
 from fastdp.noise import exact, sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, word_at
-from fastdp_kernels import double_double, guarded_log, wide_log
+from fastdp_kernels.noise import double_double, guarded_log, wide_log
 from tests.grid import exhaustive
 from tests.oracles import exact_noise
 

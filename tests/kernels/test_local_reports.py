@@ -14,7 +14,7 @@ from fastdp.local.laws import BitLaw, Law, MixtureLaw, WindowLaw, bit_law, windo
 from fastdp.noise.canonical import encode, identity
 from fastdp.noise.key import Key
 from fastdp.noise.words import CHUNK, Purpose, StreamId, WordStream
-from fastdp_kernels import local_reports
+from fastdp_kernels.local import local_reports
 from tests.grid import exhaustive
 from tests.oracles import local
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdp.thresholds.scale_free import first_of_eighths
-from fastdp_kernels import noisy_max
+from fastdp_kernels.streams import noisy_max
 
 
 @given(

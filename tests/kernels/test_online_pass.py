@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fastdp_kernels import noisy_max, online_pass, ranges
+from fastdp_kernels.streams import noisy_max, online_pass, ranges
 from tests.oracles import tops
 
 RESOLUTION = 2.0**-6

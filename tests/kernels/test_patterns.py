@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastdp_kernels import patterns
+from fastdp_kernels.streams import patterns
 from tests.oracles import waves
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastdp_kernels import blake2b, person_rows
+from fastdp_kernels.noise import blake2b
+from fastdp_kernels.tables import person_rows
 from tests.oracles import persons
 
 KEY = np.array([0x0706050403020100, 0x0F0E0D0C0B0A0908], np.uint64)

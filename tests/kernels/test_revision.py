@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastdp_kernels import block_lengths as b
-from fastdp_kernels import revision
+from fastdp_kernels.streams import block_lengths as b
+from fastdp_kernels.streams import revision
 from tests.kernels.adaptive_runs import (
     THETA_STEPS,
     public,

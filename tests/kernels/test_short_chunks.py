@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastdp.perturbers import Blocks
-from fastdp_kernels import adaptive_pass, block_lengths, online_pass, short_chunks
+from fastdp_kernels.streams import adaptive_pass, block_lengths, online_pass, short_chunks
 from tests.kernels.adaptive_runs import sum_adaptive
 
 RESOLUTION, TOP = 2.0**-8, 2000.0

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastdp_kernels import smooth_sensitivity
+from fastdp_kernels.streams import smooth_sensitivity
 from tests.oracles import smooth_sensitivity as oracle
 from tests.shared import real_stream
 

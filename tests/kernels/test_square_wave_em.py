@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fastdp.local.distribution import cell_edges, transition
-from fastdp_kernels import square_wave_em
-from fastdp_kernels.band_matrix import multiply_band
+from fastdp_kernels.local import square_wave_em
+from fastdp_kernels.local.band_matrix import multiply_band
 from tests.grid import exhaustive
 from tests.oracles import square_wave_em as oracle
 

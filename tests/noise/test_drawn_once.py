@@ -17,7 +17,8 @@ from fastdp.noise.row_words import joined_words
 from fastdp.noise.words import Purpose, StreamId, WordStream, node_words
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.thresholds import Fixed
-from fastdp_kernels import adaptive_pass, binary_counter, bound_sums, fleet_pass, row_counters
+from fastdp_kernels.noise import binary_counter, bound_sums, row_counters
+from fastdp_kernels.streams import adaptive_pass, fleet_pass
 
 
 def key() -> Key:

@@ -20,7 +20,7 @@ from fastdp.noise import Key, gaussian
 from fastdp.noise.gaussian import GaussianLaw, discrete_gaussian_law
 from fastdp.noise.public_draws import discrete_gaussian
 from fastdp.noise.words import Purpose, StreamId, word_at, words_at
-from fastdp_kernels import gaussian as kernel
+from fastdp_kernels.noise import gaussian as kernel
 from tests.stat import accept, chi_square_p, reject
 
 KEY = Key.from_seed("gaussian")

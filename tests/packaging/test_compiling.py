@@ -89,7 +89,7 @@ import warnings
 import numpy as np
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
-    from fastdp_kernels import noisy_max, ranges
+    from fastdp_kernels.streams import noisy_max, ranges
     counts = np.zeros(3, np.int64)
     noisy_max.bin_values(np.ones(4), 1.0, counts)
     ranges.sum_children(counts, 3, np.zeros(1, np.int64))
@@ -105,7 +105,8 @@ def installation(tmp_path: Path) -> Path:
     shutil.copytree(
         ROOT / "kernels" / "fastdp_kernels", package, ignore=shutil.ignore_patterns("__pycache__", "*.nb?")
     )
-    (package / "__pycache__").write_text("in the way, for root too")
+    for folder in {source.parent for source in package.rglob("*.py")}:
+        (folder / "__pycache__").write_text("in the way, for root too")
     return tmp_path / "home"
 
 
@@ -141,7 +142,7 @@ def test_a_cache_that_cannot_be_written_any_more(tmp_path: Path, installation: P
     program = f"""
 import shutil
 from pathlib import Path
-import fastdp_kernels.noisy_max, fastdp_kernels.ranges
+import fastdp_kernels.streams.noisy_max, fastdp_kernels.streams.ranges
 cache = Path({str(tmp_path / "cache")!r})
 shutil.rmtree(cache)
 cache.write_text("in the way")
@@ -173,7 +174,7 @@ print(compiled)"""
 FIRST_CALLS = """
 import sys, threading
 import numpy as np
-from fastdp_kernels import noisy_max, online_pass, ranges
+from fastdp_kernels.streams import noisy_max, online_pass, ranges
 
 values = np.arange(600.0) % 50
 values.flags.writeable = False

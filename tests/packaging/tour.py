@@ -130,13 +130,13 @@ def locals_and_space() -> None:
 
 def signatures() -> dict[str, list[str]]:
     found = {}
-    for module in pkgutil.iter_modules(fastdp_kernels.__path__):
-        home = importlib.import_module(f"fastdp_kernels.{module.name}")
+    for module in pkgutil.walk_packages(fastdp_kernels.__path__, "fastdp_kernels."):
+        home = importlib.import_module(module.name)
         for name, member in vars(home).items():
             # Entry points are cached; the pieces inlined into them are not.
             entry = isinstance(getattr(member, "_cache", None), FunctionCache)
             if entry and member.py_func.__module__ == home.__name__:
-                found[f"{module.name}.{name}"] = [str(each) for each in member.signatures]
+                found[f"{module.name.rpartition('.')[2]}.{name}"] = [str(each) for each in member.signatures]
     return found
 
 

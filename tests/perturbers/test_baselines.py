@@ -11,7 +11,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds import Fixed
-from fastdp_kernels import ranges
+from fastdp_kernels.streams import ranges
 from tests.noise_values import chain_draws, prefix_noise, tree_key
 from tests.oracles import nodes as oracle
 

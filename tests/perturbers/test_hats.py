@@ -17,7 +17,7 @@ from fastdp.perturbers import Hierarchy, hat_noise
 from fastdp.smoothers import Mean
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, NoisyMax
-from fastdp_kernels import hats as kernels
+from fastdp_kernels.noise import hats as kernels
 from fastdp_lab.repetitions import repeat
 from tests.oracles import hats as oracle
 

@@ -16,7 +16,7 @@ from fastdp.perturbers import Flat, Toeplitz, toeplitz
 from fastdp.perturbers.toeplitz import EPOCH, HEADROOM, MAX_DEVIATION, _sigma
 from fastdp.releases.intervals import correlated_variances
 from fastdp.smoothers import Recent
-from fastdp_kernels import correlated_noise
+from fastdp_kernels.noise import correlated_noise
 from fastdp_lab.repetitions import repeat
 from tests import stat
 from tests.oracles import toeplitz as oracle

@@ -9,8 +9,8 @@ from benchmarks.audit.blocks import LOOKED_AT, VALUES, BlocksTrials, turning_poi
 from benchmarks.audit.controls import peeking_blocks
 from fastdp.noise.key import Key
 from fastdp.streams.stream_state import Progress
-from fastdp_kernels import adaptive_pass
-from fastdp_kernels import block_lengths as b
+from fastdp_kernels.streams import adaptive_pass
+from fastdp_kernels.streams import block_lengths as b
 from tests.kernels.adaptive_runs import sum_adaptive
 from tests.noise_values import chain_draws, chain_noise
 

@@ -10,7 +10,7 @@ import pytest
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp_kernels import noisy_max
+from fastdp_kernels.streams import noisy_max
 from tests import stat
 from tests.oracles import scale_free as oracle
 

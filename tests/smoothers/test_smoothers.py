@@ -14,7 +14,7 @@ import fastdp
 from fastdp.errors import ParameterError
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.smoothers.smoothers import BINS
-from fastdp_kernels import running_median
+from fastdp_kernels.streams import running_median
 from tests.noise_values import bound_key
 from tests.oracles import smoothers as oracle
 

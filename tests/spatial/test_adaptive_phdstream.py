@@ -25,7 +25,7 @@ from fastdp.spatial.count_only import (
     periods,
 )
 from fastdp.spatial.phdstream import PHDStream
-from fastdp_kernels import adaptive_tree
+from fastdp_kernels.points import adaptive_tree
 from fastdp_lab.planning.tree_loss import tree_step_loss
 from fastdp_lab.queries.boxes import PointIndex, random_boxes, relative_error
 from tests import stat

@@ -34,7 +34,7 @@ from fastdp.state import codec, journal, seal
 from fastdp.state.publisher import Publisher
 from fastdp.state.sealed_file import StateFile
 from fastdp.thresholds import Fixed
-from fastdp_kernels import block_lengths
+from fastdp_kernels.streams import block_lengths
 from tests.state.saved_objects import (
     CASES,
     KEY,

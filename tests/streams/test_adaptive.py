@@ -18,7 +18,7 @@ from fastdp.perturbers import Blocks
 from fastdp.streams import adaptive_blocks
 from fastdp.streams.adaptive import Adaptive
 from fastdp.thresholds import Fixed, ScaleFree
-from fastdp_kernels import block_lengths as b
+from fastdp_kernels.streams import block_lengths as b
 from tests.grid import exhaustive
 from tests.noise_values import bound_key, chain_draws, chain_noise
 from tests.oracles import adaptive

@@ -16,7 +16,7 @@ from fastdp.smoothers import Mean, Recent
 from fastdp.streams.adaptive import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
-from fastdp_kernels import block_lengths as b
+from fastdp_kernels.streams import block_lengths as b
 from tests.grid import exhaustive
 
 

@@ -15,8 +15,8 @@ import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.integer_grid import MAX_STEPS, make_event_grid
 from fastdp.streams import adaptive_blocks
-from fastdp_kernels import block_lengths as b
-from fastdp_kernels import event_lengths
+from fastdp_kernels.streams import block_lengths as b
+from fastdp_kernels.streams import event_lengths
 from tests.noise_values import chain_noise
 from tests.oracles import adaptive
 
@@ -124,7 +124,7 @@ def test_halves_are_rounded_up(value: float) -> None:
 
 def steps_of(grid: Any, values: np.ndarray) -> int:
     """The open sum of a publisher's pass, without noise in it."""
-    from fastdp_kernels import adaptive_pass
+    from fastdp_kernels.streams import adaptive_pass
     from tests.kernels.adaptive_runs import sum_adaptive
 
     shape, memory = np.zeros(b.SHAPE), np.zeros(b.MEMORY)

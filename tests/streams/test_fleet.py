@@ -24,7 +24,7 @@ from fastdp.state.machine import Machine, Transition
 from fastdp.streams.adaptive_rows import AdaptiveRows, MachineRows
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.ids import Places
-from fastdp_kernels import block_lengths as b
+from fastdp_kernels.streams import block_lengths as b
 
 SECRET = fastdp.Key.from_seed("fleet")
 

@@ -14,8 +14,8 @@ from fastdp.errors import ParameterError
 from fastdp.streams.adaptive import Adaptive
 from fastdp.streams.parameters import StreamParameters
 from fastdp.streams.stages import Schedule
-from fastdp_kernels import block_lengths as b
-from fastdp_kernels import seasons
+from fastdp_kernels.streams import block_lengths as b
+from fastdp_kernels.streams import seasons
 
 KEY = bytes(range(32))
 DAY = 96

@@ -11,7 +11,7 @@ import pytest
 import fastdp
 from fastdp.errors import DataError
 from fastdp.streams import adaptive_blocks, fixed_blocks, short
-from fastdp_kernels import short_chunks
+from fastdp_kernels.streams import short_chunks
 
 HOLDOUT, SIZE = 300, 1500
 OPTIONS: dict[str, Any] = {"epsilon": 1.0, "holdout": HOLDOUT, "max_range": 256, "seed": 3}

@@ -16,7 +16,7 @@ from fastdp.data.column import as_reals, entry_at, is_number
 from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.spatial.boxes import BoxTree, as_boxes, as_corners, as_points
-from fastdp_kernels import box_queries
+from fastdp_kernels.points import box_queries
 from fastdp_lab.queries import metrics
 
 #: Name, number of boxes, least and greatest part of the volume: PHDStream section 5.4.

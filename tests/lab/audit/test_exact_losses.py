@@ -15,7 +15,7 @@ from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.thresholds import PAKQuantile
 from fastdp.thresholds.smooth_noise import calibrate
-from fastdp_kernels import noisy_max
+from fastdp_kernels.streams import noisy_max
 from fastdp_lab.audit import exact
 from fastdp_lab.audit.exact import RULES, WIDE, small_task, split_plan
 from tests import stat

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.privtree import append_parts
-from fastdp_kernels.tree_maps import add_up
+from fastdp_kernels.points.privtree import append_parts
+from fastdp_kernels.points.tree_maps import add_up
 
 
 @inline

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import chacha_rounds, inline, kernel
-from fastdp_kernels.double_double import draw_refined
-from fastdp_kernels.guarded_log import DOUBTFUL, draw_one
+from fastdp_kernels.noise.double_double import draw_refined
+from fastdp_kernels.noise.guarded_log import DOUBTFUL, draw_one
 
 #: Words of a chain key, and of the random words that come with the next one.
 CHAIN = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import kernel
-from fastdp_kernels.online_pass import finite_flag
+from fastdp_kernels.streams.online_pass import finite_flag
 
 
 @kernel

@@ -2,12 +2,12 @@
 
 The state is x = (level, coefficients of the waves of a period and of seven): a block's sum is  row @ x  plus its
 noise, the row being the integrals of 1 and of the waves over the block.  One update of a Kalman filter a block,
-whatever its length.  The signal about the waves is estimated as :mod:`fastdp_kernels.block_lengths` does, from sums
+whatever its length.  The signal about the waves is estimated as ``block_lengths`` does, from sums
 less what the waves foresaw; how much the waves may explain is a public share of the squared level.  Whether they are
 used follows from how much better than the plain level they foresaw the sums so far.  Lengths of blocks stay as they
 are.
 
-Memory: that of :mod:`fastdp_kernels.block_lengths`, then another one, of which the differences and the signal are
+Memory: that of ``block_lengths``, then another one, of which the differences and the signal are
 used, for what the waves leave; then single numbers, the state, and the lower triangle of its covariance row by row.
 """
 
@@ -18,8 +18,8 @@ import math
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.adaptive_pass import ROSE, sum_bound
-from fastdp_kernels.block_lengths import (
+from fastdp_kernels.streams.adaptive_pass import ROSE, sum_bound
+from fastdp_kernels.streams.block_lengths import (
     BEFORE,
     DECIDED,
     DRIFT,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import kernel
-from fastdp_kernels.guarded_log import DOUBTFUL, draw_one
+from fastdp_kernels.noise.guarded_log import DOUBTFUL, draw_one
 
 #: The highest bit of a question about words, and of no other.
 WORDS = np.uint64(1 << 63)

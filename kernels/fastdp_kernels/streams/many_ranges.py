@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import kernel
-from fastdp_kernels.ranges import prefix_blocks, sum_before
+from fastdp_kernels.streams.ranges import prefix_blocks, sum_before
 
 
 @kernel

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.block_lengths import DRIFT, EXPONENT, LENGTHS, NOISE, UNIT, VARIANCE, WHITE, close_block
+from fastdp_kernels.streams.block_lengths import DRIFT, EXPONENT, LENGTHS, NOISE, UNIT, VARIANCE, WHITE, close_block
 
 #: Share of mu (1 - mu) that a rate has at least.
 MIN_SHARE = 0.5
@@ -64,7 +64,7 @@ def hidden_rates(
     shape : float64[SHAPE]
         Public parameters.
     lengths : float64[5] or None
-        What :func:`fastdp_kernels.block_lengths.lengths_of_events` says of ``shape``.
+        What ``block_lengths.lengths_of_events`` says of ``shape``.
     exponents, totals : float64[J]
         Lengths 2^k and released sums.
     levels : float64[max(J, 1)]

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel, plus
-from fastdp_kernels.block_lengths import CATCH, EXPONENT, EXTRA, PREDICTION, UNIT, close_block
-from fastdp_kernels.chacha import CHAIN, block_words, draw_words
-from fastdp_kernels.guarded_log import DOUBTFUL
-from fastdp_kernels.online_pass import sum_part, sum_signed
+from fastdp_kernels.noise.chacha import CHAIN, block_words, draw_words
+from fastdp_kernels.noise.guarded_log import DOUBTFUL
+from fastdp_kernels.streams.block_lengths import CATCH, EXPONENT, EXTRA, PREDICTION, UNIT, close_block
+from fastdp_kernels.streams.online_pass import sum_part, sum_signed
 
 #: Why the pass stopped early: a doubtful draw, or a threshold that rose.
 UNSETTLED, ROSE = 1, 2
@@ -57,18 +57,18 @@ def sum_bound(
     theta_steps : float
         The first threshold in steps, in which sums are measured.
     shape : float64[SHAPE]
-        Public parameters, see :mod:`fastdp_kernels.block_lengths`.
+        Public parameters, see ``block_lengths``.
     lengths : float64[5] or None
-        What :func:`fastdp_kernels.block_lengths.lengths_of_events` says of ``shape``.
+        What ``block_lengths.lengths_of_events`` says of ``shape``.
     noise : int64[any]
         Receives the noise of the blocks that close; the pass stops where there is no more room.
     chain : uint64[4]
-        The chain key that the next block's noise comes from (:mod:`fastdp_kernels.chacha`); moved on in place.
+        The chain key that the next block's noise comes from (``chacha``); moved on in place.
         uint64[0]: all of ``noise`` is given (a stream that began before noise was bound).
     first : int
         Index of the first block that this call may close.
     law : float64[4]
-        The law of noise, as :func:`fastdp_kernels.chacha.draw_words` takes it.
+        The law of noise, as ``chacha.draw_words`` takes it.
     settled : int
         So many of the first entries of ``noise`` are given: the caller has settled a doubtful draw.
     counters : int64[4]

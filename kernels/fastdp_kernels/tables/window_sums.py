@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import bits_of, kernel, minus, plus
-from fastdp_kernels.online_pass import ROUNDER, ROUNDER_BITS, finite_flag
+from fastdp_kernels.streams.online_pass import ROUNDER, ROUNDER_BITS, finite_flag
 
 
 @kernel

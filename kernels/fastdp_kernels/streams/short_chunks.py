@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import kernel, plus
-from fastdp_kernels.block_lengths import CATCH, EXPONENT, EXTRA, PREDICTION
-from fastdp_kernels.online_pass import ROUNDER_BITS, finite_flag, step_bits, sum_part, sum_signed
+from fastdp_kernels.streams.block_lengths import CATCH, EXPONENT, EXTRA, PREDICTION
+from fastdp_kernels.streams.online_pass import ROUNDER_BITS, finite_flag, step_bits, sum_part, sum_signed
 
 
 @kernel
@@ -23,14 +23,14 @@ def publish_short(
 ) -> tuple[int, float]:
     """The online pass for any number of values, where a block's mean predicts the next block.
 
-    What :func:`fastdp_kernels.online_pass.sum_blocks`, ``add_noise`` and ``emit_blocks`` do array by array.
+    What ``online_pass.sum_blocks``, ``add_noise`` and ``emit_blocks`` do array by array.
 
     Parameters
     ----------
     values : float64[n]
         In units of the input.
     public : float64[4]
-        Steps per unit, top and resolution, as :func:`fastdp_kernels.online_pass.publish_blocks` takes them, and g,
+        Steps per unit, top and resolution, as ``online_pass.publish_blocks`` takes them, and g,
         the length of a block.  One array: each argument costs as much as a dozen values.
     noise : int64[any]
         A tree's, in steps.
@@ -84,12 +84,12 @@ def publish_open(
     theta: float,
     out: np.ndarray,
 ) -> tuple[int, float]:
-    """What :func:`fastdp_kernels.adaptive_pass.sum_bound` and ``emit_adaptive`` do where no block closes.
+    """What ``adaptive_pass.sum_bound`` and ``emit_adaptive`` do where no block closes.
 
     Parameters
     ----------
     values, steps_per_unit, top, memory
-        As for :func:`fastdp_kernels.adaptive_pass.sum_bound`; the memory stays as it is.
+        As for ``adaptive_pass.sum_bound``; the memory stays as it is.
     filled, open_sum : int
         Values that the open block already holds, and their sum in steps.
     theta : float

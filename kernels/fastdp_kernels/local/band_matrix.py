@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.double_double import two_sum
+from fastdp_kernels.noise.double_double import two_sum
 
 #: Rows of ``Band.places``.
 LEFT, CORE, RIGHT, STOP = 0, 1, 2, 3

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.block_lengths import (
+from fastdp_kernels.streams.block_lengths import (
     DRIFT,
     EXPONENT,
     LAST,
@@ -55,7 +55,7 @@ def revise_blocks(
     shape : float64[SHAPE]
         Public parameters.
     lengths : float64[5] or None
-        What :func:`fastdp_kernels.block_lengths.lengths_of_events` says of ``shape``.
+        What ``block_lengths.lengths_of_events`` says of ``shape``.
     exponents, totals : float64[J]
         Lengths 2^k and released sums.
     pattern : float64[J] or float64[0]

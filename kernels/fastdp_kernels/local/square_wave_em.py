@@ -8,7 +8,7 @@ Letters: theta_i the share of input bin i (d bins), n_k the reports in output ce
     p_k = flat_k sum(theta) + peak_k (F theta)_k,      L = sum of n_k log p_k  (natural logarithm),
     EM:  theta_i <- theta_i (sum_k flat_k n_k / p_k + (F' (peak n / p))_i), divided by its sum,
 
-F the band matrix of :mod:`fastdp_kernels.band_matrix`, F' its transpose.  Everything is positive: no step cancels.
+F the band matrix of ``band_matrix``, F' its transpose.  Everything is positive: no step cancels.
 
 Stopping: when a plain step from one estimate to the next gains less than ``tolerance`` in L (in absolute value for
 EMS, whose L may fall).  The accelerated iteration measures the same gain, of its plain steps.
@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.band_matrix import Band, apply_band
-from fastdp_kernels.guarded_log import natural_log
+from fastdp_kernels.local.band_matrix import Band, apply_band
+from fastdp_kernels.noise.guarded_log import natural_log
 
 #: An extrapolated share is at least this part of the plain step's: it stays positive.
 MIN_PART = 0.1

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import few_zeros, inline, kernel
-from fastdp_kernels.event_lengths import choose_event_exponent
+from fastdp_kernels.streams.event_lengths import choose_event_exponent
 
 SCALES = 40
 COUNTS = 0
@@ -62,7 +62,7 @@ MEMORY = POSITION + 21
 
 #: Public parameters, float64[SHAPE]: variance of a block's noise, the prior signal, bounds of the exponent, the
 #: scale of the prior, where blocks must end once (0: nowhere), 1 if a block makes up for the one before, or 0, and 1
-#: if values are counts of events without a bound (:mod:`fastdp_kernels.event_lengths`), or 0.
+#: if values are counts of events without a bound (``event_lengths``), or 0.
 NOISE = 0
 PRIOR_WHITE = 1
 PRIOR_DRIFT = 2

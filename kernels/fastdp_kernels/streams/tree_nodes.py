@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import kernel
-from fastdp_kernels.online_pass import add_noise, round_values
-from fastdp_kernels.ranges import sum_children
+from fastdp_kernels.streams.online_pass import add_noise, round_values
+from fastdp_kernels.streams.ranges import sum_children
 
 #: Leaves of a piece at most, unless a node has more children.
 PIECE = 1024
@@ -36,7 +36,7 @@ def release_tree(
     values : float64[<= leaves]
         Of the tree's first leaves, finite.
     steps_per_unit, top
-        As for :func:`fastdp_kernels.online_pass.sum_blocks`.
+        As for ``online_pass.sum_blocks``.
     noise : int64[nodes]
         Of every node, the leaf level first; ``out`` may lie in its memory.
     fan_out, levels, leaves : int

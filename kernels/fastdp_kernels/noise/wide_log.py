@@ -1,9 +1,9 @@
 """The guarded sampler above one word's reach: draws of two words, certain in all but some millionths of cases.
 
-As in :mod:`fastdp_kernels.guarded_log` a draw is floor(Y), Y = scale * (offset - ln U), here with U in
+As in ``guarded_log`` a draw is floor(Y), Y = scale * (offset - ln U), here with U in
 [u + v / 2^63, u + (v + 1) / 2^63) / 2^63 for u from the first word and v from the second.  The logarithm has an error
 below 2^-71 and the product with the scale one below 2^-100 of itself (``docs/noise.md``, section 4); what that leaves
-open goes to :mod:`fastdp_kernels.double_double`.  The loop has no branch, so that it is vectorised.
+open goes to ``double_double``.  The loop has no branch, so that it is vectorised.
 
 ln m of m in [0.70, 1.42): f = m r - 1 with r a multiple of 2^-9 near 1 / m, so that m r is exact in pieces; then
 ln m = ln(1 + f) - ln r with |f| < 2^-7 and the Taylor series to f^10.
@@ -16,8 +16,8 @@ from decimal import Context, Decimal
 import numpy as np
 
 from fastdp_kernels._jit import bits_of, double_of, inline, kernel
-from fastdp_kernels.double_double import MARGIN, SMALLEST, TABLE_FIRST, TABLE_LAST, two_sum
-from fastdp_kernels.guarded_log import BLOCK, DOUBTFUL, LOWEST, MANTISSA, RECIPROCAL, SHIFT, list_doubtful
+from fastdp_kernels.noise.double_double import MARGIN, SMALLEST, TABLE_FIRST, TABLE_LAST, two_sum
+from fastdp_kernels.noise.guarded_log import BLOCK, DOUBTFUL, LOWEST, MANTISSA, RECIPROCAL, SHIFT, list_doubtful
 
 #: Bounds of the logarithm's error, and of the product's relative one.
 ERROR_LOG = 2.0**-71

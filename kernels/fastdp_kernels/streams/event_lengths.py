@@ -1,6 +1,6 @@
 """How long the next block should be where values are counts of events: blocks of one value are a choice like others.
 
-As :mod:`fastdp_kernels.block_lengths` in everything but what is known beforehand.  Values have no bound, so nothing
+As ``block_lengths`` in everything but what is known beforehand.  Values have no bound, so nothing
 limits the variance of independent ones but the level: independent events that move a value by one step each have the
 variance of a Poisson law, their mean.  What exceeds it is structure within blocks.  Queries may span one value,
 and noise and hidden energy are those of whole positions, because a query of one value is no limit of long ones.  The

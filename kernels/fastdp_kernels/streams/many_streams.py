@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels import online_pass
 from fastdp_kernels._jit import kernel
-from fastdp_kernels.online_pass import add_noise, emit_blocks, finite_flag, sum_blocks
-from fastdp_kernels.tree_nodes import release_tree
+from fastdp_kernels.streams import online_pass
+from fastdp_kernels.streams.online_pass import add_noise, emit_blocks, finite_flag, sum_blocks
+from fastdp_kernels.streams.tree_nodes import release_tree
 
 
 @kernel
@@ -195,7 +195,7 @@ def release_nodes(
     fan_out, levels, leaves : int
         Shape of a tree.
     scratch
-        As for :func:`fastdp_kernels.tree_nodes.release_tree`.
+        As for ``tree_nodes.release_tree``.
     out : float64[trees, nodes]
         Receives the trees, those of row i from ``out_trees[i]`` on; nodes that are not complete are NaN.
     """

@@ -15,7 +15,7 @@ from decimal import Context, Decimal
 import numpy as np
 
 from fastdp_kernels._jit import bits_of, double_of, inline, kernel
-from fastdp_kernels.guarded_log import DOUBTFUL, SHIFT
+from fastdp_kernels.noise.guarded_log import DOUBTFUL, SHIFT
 
 TABLE_FIRST = 89
 TABLE_LAST = 183

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import bits_of, inline, kernel
-from fastdp_kernels.online_pass import finite_flag
+from fastdp_kernels.streams.online_pass import finite_flag
 
 #: The same bits of 1.0.
 EIGHTHS = np.int64(1023 << 3)

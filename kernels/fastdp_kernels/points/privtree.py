@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.tree_maps import share_levels
+from fastdp_kernels.points.tree_maps import share_levels
 
 #: Public scores are cut off here, so that K times a score fits an int64 (2^40 points, K <= 2^20).
 MOST = 2.0**40

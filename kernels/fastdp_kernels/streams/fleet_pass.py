@@ -1,6 +1,6 @@
 """One value each of many streams whose blocks follow what was released, in any order, in one pass.
 
-Rows carry what :mod:`fastdp_kernels.adaptive_pass` carries for one stream, without the scales that no block has
+Rows carry what ``adaptive_pass`` carries for one stream, without the scales that no block has
 reached: a stream's first values need a twentieth of the memory.
 """
 
@@ -9,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import kernel, plus
-from fastdp_kernels.block_lengths import (
+from fastdp_kernels.noise.chacha import CHAIN, block_words, draw_words
+from fastdp_kernels.noise.guarded_log import DOUBTFUL
+from fastdp_kernels.streams.block_lengths import (
     CATCH,
     EXPONENT,
     EXTRA,
@@ -22,9 +24,7 @@ from fastdp_kernels.block_lengths import (
     UNIT,
     close_block,
 )
-from fastdp_kernels.chacha import CHAIN, block_words, draw_words
-from fastdp_kernels.guarded_log import DOUBTFUL
-from fastdp_kernels.online_pass import sum_part, sum_signed
+from fastdp_kernels.streams.online_pass import sum_part, sum_signed
 
 #: Single numbers of a memory (but those of a threshold that rises: a fleet's is public), and entries that there is
 #: one a scale of.
@@ -93,9 +93,9 @@ def publish_rows(
         1 / resolution, the largest step that a value counts as (negative: in size), theta in steps and in units of
         the input.
     spikes, events : bool
-        As ``spikes`` and ``singles`` of :func:`fastdp_kernels.adaptive_pass.emit_adaptive`.
+        As ``spikes`` and ``singles`` of ``adaptive_pass.emit_adaptive``.
     shape, lengths, law : float64[SHAPE], float64[5] or None, float64[4]
-        As for :func:`fastdp_kernels.adaptive_pass.sum_bound`.
+        As for ``adaptive_pass.sum_bound``.
     settled : int64[0 or 1]
         The noise of the block that row ``begin`` closes, if the caller has settled it.
     counters : int64[n, COUNTERS]

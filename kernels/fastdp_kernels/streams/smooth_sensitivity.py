@@ -44,7 +44,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.double_double import two_product
+from fastdp_kernels.noise.double_double import two_product
 
 LEAST = 2.0**-800
 #: Bounds the product of two entries of the table by the entry of their sum.

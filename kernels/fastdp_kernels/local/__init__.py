@@ -1,0 +1,1 @@
+"""Reports of the local model, and the estimate of a distribution from them."""

@@ -1,0 +1,1 @@
+"""Draws of noise from random words, and the keyed functions that make words."""

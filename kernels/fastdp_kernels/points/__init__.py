@@ -1,0 +1,1 @@
+"""Cells, trees of cells and points in them."""

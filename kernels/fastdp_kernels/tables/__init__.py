@@ -1,0 +1,1 @@
+"""Rows of tables: which of a person count, and their sums."""
