@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastdp import StreamPublisher
-from fastdp.data.kinds import Integers
+from fastdp.kinds import Integers
 from fastdp.noise import sampler
 from fastdp.noise.given import Name, given
 from fastdp.noise.key import Binding, Key

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from fastdp.auditing.mechanisms import Feature
+from fastdp.kinds import Floats, Integers
 
 # From counts to a lower bound on epsilon: Clopper and Pearson 1934, exact whatever the probabilities.
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 def at_least(hits: Integers, trials: int, alpha: float) -> Floats:

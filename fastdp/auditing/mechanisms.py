@@ -15,9 +15,8 @@ from fastdp import validation
 from fastdp.data.column import as_array, kind_of
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats
 from fastdp.noise.key import Key
-
-Floats = NDArray[np.float64]
 
 #: Runs in one call of ``draw_trials``, and runs in one batch of other mechanisms.
 BATCH, SLOW_BATCH = 2**17, 256

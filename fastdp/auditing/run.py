@@ -22,6 +22,7 @@ from fastdp.auditing.events import Event, choose_events, epsilon_at_least
 from fastdp.auditing.mechanisms import Statistic, check_mechanism, draws_trials, make_features, runs, wants_seed
 from fastdp.errors import ParameterError, warn
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats
 from fastdp.noise.key import Key
 
 # What an audit found.
@@ -104,8 +105,6 @@ class AuditResult:
             )
         )
 
-
-Floats = NDArray[np.float64]
 
 MIN_TRIALS, MAX_TRIALS = 100, 10**12
 #: Runs that train features, and as many that choose events: 1/LEARNING_SHARE of all, at least LEARNING, at most 1/4.

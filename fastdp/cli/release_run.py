@@ -17,6 +17,7 @@ from fastdp.cli.errors import legible
 from fastdp.cli.writers import Write, open_target
 from fastdp.data.readers import Source, open_source
 from fastdp.errors import DataError
+from fastdp.kinds import Floats
 from fastdp.streams.adaptive import Adaptive, WholeStream
 from fastdp.streams.pak_publisher import PAK
 from fastdp.streams.publisher import StreamPublisher
@@ -81,7 +82,6 @@ if TYPE_CHECKING:
 
     Publisher = StreamPublisher | ToPL | PAK
 
-Floats = NDArray[np.float64]
 #: What ``--values`` publishes, by the columns of the output.
 VALUES = {"published": ("value",), "revised": ("revised",), "both": ("value", "revised")}
 #: Inputs that say how many values they hold.

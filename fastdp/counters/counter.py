@@ -9,8 +9,8 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.kinds import Integers
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Integers
 
 
 class Counter(Protocol):

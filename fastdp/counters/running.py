@@ -12,9 +12,9 @@ import numpy as np
 from fastdp import validation
 from fastdp.counters.counter import BinaryTree, Block, Counter, Simple, check_rows, counter_guarantee, noise_scale
 from fastdp.data.column import as_array, as_column, entry_at
-from fastdp.data.kinds import Integers
 from fastdp.errors import DataError, StateError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Integers
 from fastdp.noise import sampler
 from fastdp.noise.binding import check_chain, step_key
 from fastdp.noise.key import Key

@@ -12,9 +12,9 @@ import numpy as np
 from fastdp import validation
 from fastdp.counters.counter import Counter, counter_guarantee
 from fastdp.counters.running import COUNTERS, CountMachine, CountState, as_increments
-from fastdp.data.kinds import Integers
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, sequential
+from fastdp.kinds import Integers
 from fastdp.noise.key import Key
 from fastdp.state import codec
 from fastdp.state.codec import expect

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.kinds import Floats, Integers
 
 #: What a publisher does with NaN and infinity: refuse them, or count them as 0.
 Nonfinite = Literal["raise", "zero"]

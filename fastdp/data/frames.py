@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.data.column import as_column, as_floats, kind_of
-from fastdp.data.kinds import Indices
 from fastdp.data.rows import StreamRows, as_rows
 from fastdp.data.source import import_tables, open_source
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Indices
 
 #: Where the classes of frames are defined, and what their families are called.
 FAMILIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "pyarrow", "duckdb": "duckdb", "_duckdb": "duckdb"}

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.data.column import as_array, as_column, as_floats, is_number, kind_of
-from fastdp.data.kinds import Floats, Indices
 from fastdp.errors import DataError
+from fastdp.kinds import Floats, Indices
 
 ACCEPTED = (
     "a two-dimensional array (a row is a stream), a one-dimensional one with offsets, a list of columns, or an Array "

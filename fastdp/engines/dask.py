@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.source import Source, open_dataset, open_source
 from fastdp.engines.job import Job, engine, publish
-from fastdp.engines.shards import Floats, Indices, Shard, Shards
+from fastdp.engines.shards import Shard, Shards
 from fastdp.errors import ParameterError
+from fastdp.kinds import Floats, Indices, Integers
 from fastdp.tables import functions
 from fastdp.tables.columns import KeyTable
 from fastdp.tables.persons import Reader
@@ -103,7 +103,6 @@ def _partition(frame: Any, job: Job, name: str, order: str, value: str, into: st
 #
 # Source: :mod:`fastdp.tables`, whose plan, kernels and noise these are.
 
-Integers = NDArray[np.int64]
 #: Partial sums that one task adds up.
 FAN_IN = 8
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats
 from fastdp.ledger import Ledger
 from fastdp.noise.key import KEY_BYTES, Key, is_secret, read_key
 from fastdp.perturbers.base import bound_law
@@ -28,7 +29,6 @@ from fastdp.streams.fleet import Fleet
 from fastdp.streams.fleet_streams import MACHINES, Streams
 from fastdp.streams.stages import Schedule
 
-Floats = NDArray[np.float64]
 #: Fleets that a worker holds open, so that a state which comes back is not read again.
 OPEN_FLEETS = 1024
 

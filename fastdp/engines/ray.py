@@ -6,8 +6,9 @@ import os
 from typing import Any
 
 from fastdp.engines.job import Job, engine
-from fastdp.engines.shards import Floats, Indices, Shard, Shards
+from fastdp.engines.shards import Shard, Shards
 from fastdp.errors import StateError
+from fastdp.kinds import Floats, Indices
 
 
 class RayShards(Shards):

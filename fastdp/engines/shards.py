@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data import durable
@@ -19,11 +18,9 @@ from fastdp.data.column import NOT_FINITE, as_column, as_floats, entry_at
 from fastdp.data.durable import atomic_file
 from fastdp.engines.job import Job, publish
 from fastdp.errors import DataError, StateError
+from fastdp.kinds import Floats, Indices
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.ids import as_ids
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 class Shard:

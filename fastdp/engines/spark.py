@@ -11,11 +11,11 @@ from operator import and_
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.data.source import Source, check_names, import_tables
 from fastdp.engines.job import Job, engine, publish
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Integers
 from fastdp.streams.fleet import Fleet
 from fastdp.tables import functions
 from fastdp.tables.persons import NOT_FINITE, Reader
@@ -129,7 +129,6 @@ def release_stream(
 #
 # Source: :mod:`fastdp.tables`, whose plan, grid and noise these are.
 
-Integers = NDArray[np.int64]
 #: Columns that a table may not have.
 BIN, KEY, WRONG = "fastdp_bin", "fastdp_key", "fastdp_wrong"
 EPOCH = "1970-01-01 00:00:00"

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data import column as columns
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats, Integers
 from fastdp.local.laws import Estimator, Law, estimator
 from fastdp.noise.canonical import encode, identity
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import exact_sum
-from fastdp.data.kinds import Integers
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Integers
 from fastdp.local.base import MeanMechanism, Mechanism
 from fastdp.local.encoding import as_bytes, mechanism_named
 from fastdp.local.mechanisms import SquareWave

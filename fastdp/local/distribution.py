@@ -15,8 +15,8 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data import column
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Floats, Integers
 from fastdp.local.laws import WindowLaw
 from fastdp.local.mechanisms import octave, ratios_at
 

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.data.kinds import Floats
+from fastdp.kinds import Floats
 
 WORDS = 2**64
 #: Digits for e^epsilon <= 2^47 and for weights below 2^64, with room.

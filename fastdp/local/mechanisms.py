@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.data.kinds import Floats
 from fastdp.errors import ParameterError
+from fastdp.kinds import Floats
 from fastdp.local.base import MeanMechanism, Mechanism
 from fastdp.local.laws import CONTEXT, WORDS, Law, MixtureLaw, WindowLaw, bit_law, exp_below, window_law
 

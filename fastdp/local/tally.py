@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data import column as columns
-from fastdp.data.kinds import Integers
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Integers
 from fastdp.local.encoding import as_bytes, read_messages
 from fastdp.local.mechanisms import Hybrid, LogSquareWave, Piecewise, SquareWave, StochasticRounding
 from fastdp.noise.key import Key

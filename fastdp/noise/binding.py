@@ -21,7 +21,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from fastdp.data.kinds import Integers
+from fastdp.kinds import Integers
 from fastdp.noise import gaussian, sampler
 from fastdp.noise.gaussian import AnyLaw, GaussianLaw, fill_noise
 from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, round_up, zcdp_loss
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import Law, discrete_laplace_law

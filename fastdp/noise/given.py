@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.data.kinds import Integers
+from fastdp.kinds import Integers
 from fastdp.noise.gaussian import AnyLaw
 from fastdp.noise.key import KEY_BYTES, Key
 from fastdp.noise.words import Purpose, StreamId

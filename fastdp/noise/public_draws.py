@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.kinds import Integers
 from fastdp.errors import ParameterError
+from fastdp.kinds import Integers
 from fastdp.noise import gaussian, sampler
 from fastdp.noise.gaussian import discrete_gaussian_law
 from fastdp.noise.key import KEY_BYTES, Binding, Key

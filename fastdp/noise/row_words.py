@@ -15,6 +15,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import CipherContext
 from numpy.typing import NDArray
 
+from fastdp.kinds import Indices
 from fastdp.noise.key import Key
 from fastdp.noise.words import (
     BLOCK_BITS,
@@ -27,7 +28,6 @@ from fastdp.noise.words import (
 )
 from fastdp_kernels.noise import row_counters
 
-Indices = NDArray[np.int64]
 #: The cipher wants this much room behind its output, though it fills whole blocks only.
 _TAIL_WORDS = 2
 

@@ -16,8 +16,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.data.kinds import Integers
 from fastdp.errors import ParameterError
+from fastdp.kinds import Integers
 from fastdp.noise import exact
 from fastdp.noise.key import Key
 from fastdp.noise.row_words import RowWords, distinct_of, joined_words, located

@@ -10,8 +10,8 @@ from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from fastdp.data.kinds import Floats, Integers
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.gaussian import AnyLaw
 from fastdp.noise.key import Key
 from fastdp.noise.row_words import RowWords, distinct_of

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fastdp.data.kinds import Integers
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Integers
 from fastdp.noise import gaussian, sampler
 from fastdp.noise.gaussian import AnyLaw, GaussianLaw, NoiseName, checked_noise, concentrated, noise_law
 from fastdp.noise.key import Key

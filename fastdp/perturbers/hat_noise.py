@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastdp.data.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.perturbers.base import HierarchyShape
 from fastdp_kernels.noise import hats
 

@@ -20,9 +20,9 @@ from typing import ClassVar
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.gaussian import GaussianLaw, NoiseName, concentrated, discrete_gaussian_law
 from fastdp.noise.key import Key
 from fastdp.perturbers.base import HierarchyShape

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.frames import FrameSource
-from fastdp.data.kinds import Floats, Indices
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats, Indices
 from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import PREFIX_BLOCK, Release, ReleasedNodes, as_indices, check_ranges, preview
 from fastdp.releases.revised import RevisedStream

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from fastdp.data.kinds import Floats, Indices
+from fastdp.kinds import Floats, Indices
 from fastdp.releases.intervals import DrawnNoise, checked_confidence
 from fastdp_kernels.streams import hidden
 

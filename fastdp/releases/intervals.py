@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastdp import validation
-from fastdp.data.kinds import Floats, Indices, Integers
 from fastdp.errors import ParameterError
+from fastdp.kinds import Floats, Indices, Integers
 from fastdp_kernels.noise import laplace_sums
 from fastdp_kernels.streams import hidden
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastdp.data.kinds import Floats, Indices
+from fastdp.kinds import Floats, Indices
 from fastdp_kernels.streams import patterns
 
 #: Below so many blocks nothing is looked for; and at least so many periods must have been seen.

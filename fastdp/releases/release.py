@@ -12,9 +12,9 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import as_array, kind_of
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats, Integers
 from fastdp.releases import intervals
 from fastdp.releases.intervals import (
     ErrorBars,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastdp.data.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.releases import patterns
 from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_of_ends
 from fastdp_kernels.streams import block_lengths, hidden, revision

@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from fastdp.data.kinds import Floats
+from fastdp.kinds import Floats
 from fastdp.record import Real, Whole, parameter, record
 from fastdp_kernels.streams import moving_window, running_median
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.counters.counter import Simple, event_guarantee, noise_scale
-from fastdp.data.kinds import Integers
 from fastdp.guarantee import Guarantee, parallel, sequential
+from fastdp.kinds import Integers
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import laplace_variance

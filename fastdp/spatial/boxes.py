@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
 from fastdp.data.column import as_array, as_column, as_floats, as_reals, entry_at, kind_of
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Floats, Integers
 from fastdp_kernels.points import box_queries, cell_sampling
 
 #: More points in one batch would not fit the integers of a split test.

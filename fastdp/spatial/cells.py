@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.counters.counter import Counter, noise_scale
 from fastdp.data.column import entry_at
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.spatial.boxes import Box
 from fastdp_kernels.points import cell_codes

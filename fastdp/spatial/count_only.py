@@ -17,7 +17,7 @@ from functools import cache
 
 import numpy as np
 
-from fastdp.data.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId

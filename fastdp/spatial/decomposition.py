@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fastdp.data.kinds import Integers
 from fastdp.errors import ParameterError
+from fastdp.kinds import Integers
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fastdp._lazy import imported
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
+from fastdp.kinds import Floats, Integers
 from fastdp.validation import shown
 
 #: Mean radius of the Earth in kilometres (IUGG).

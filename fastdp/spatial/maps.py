@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
-from fastdp.data.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.spatial.boxes import as_boxes, as_points
 from fastdp.spatial.geometry import as_corners, as_geometries, draw_pieces, keep_in_cells, load, plane_scales
 from fastdp.state import codec

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal
 
 from fastdp import validation
 from fastdp.counters.counter import BinaryTree, Block, Counter, Simple, counter_guarantee, event_guarantee
-from fastdp.data.kinds import Integers
 from fastdp.guarantee import Guarantee, remainder, round_up, sequential
+from fastdp.kinds import Integers
 from fastdp.noise.binding import step_key
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import laplace_variance

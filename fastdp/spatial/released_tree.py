@@ -16,9 +16,9 @@ import numpy as np
 from fastdp import validation
 from fastdp.counters.counter import Simple, counter_guarantee, event_guarantee
 from fastdp.data.column import entry_at
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError, StateError
 from fastdp.guarantee import Guarantee, sequential
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.binding import step_key
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import MODEL_WIDTH, checked_confidence, wider_quantile

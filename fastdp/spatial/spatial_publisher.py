@@ -28,9 +28,9 @@ from fastdp.counters.counter import (
     noise_scale,
 )
 from fastdp.counters.running import COUNTERS
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, remainder, sequential
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.binding import check_chain, step_key
 from fastdp.noise.key import Key

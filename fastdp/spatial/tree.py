@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.counters.counter import check_rows
-from fastdp.data.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.spatial.cells import CellParameters, measures
 from fastdp.state import codec
 from fastdp.state.codec import expect

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastdp.data.kinds import Floats, Integers
 from fastdp.integer_grid import EventGrid, Grid
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import binding
 from fastdp.noise.binding import Chain
 from fastdp.noise.gaussian import AnyLaw

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.data.column import as_column
-from fastdp.data.kinds import Floats, Indices
 from fastdp.errors import DataError
+from fastdp.kinds import Floats, Indices
 from fastdp.noise import binding
 from fastdp.noise.key import DrawnTwiceError, Key
 from fastdp.noise.row_words import RowWords

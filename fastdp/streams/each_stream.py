@@ -12,10 +12,10 @@ import numpy as np
 
 from fastdp.data.column import as_floats
 from fastdp.data.frames import FrameSource
-from fastdp.data.kinds import Floats, Indices
 from fastdp.data.rows import StreamRows
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
+from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import Key
 from fastdp.releases.batch import ReleasedMany
 from fastdp.releases.release import ReleasedNodes

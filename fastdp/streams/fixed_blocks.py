@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fastdp.data.column import as_floats, exact_sum
 from fastdp.integer_grid import Grid
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.binding import Chain, PrefixNoise
 from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import HierarchyShape, Perturber
@@ -28,8 +29,6 @@ from fastdp.state.machine import record
 from fastdp.streams.stream_state import NO_FLOATS, Progress, TreeNoise, next_chain
 from fastdp_kernels.streams import online_pass, tree_nodes
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 #: Chunks of fewer blocks are not worth a pass of their own.
 MIN_BLOCKS = 4
 

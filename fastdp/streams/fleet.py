@@ -13,9 +13,9 @@ import numpy as np
 from fastdp import validation
 from fastdp.counters import RunningCounts
 from fastdp.data.column import as_column, as_finite, as_floats, entry_at
-from fastdp.data.kinds import Floats, Indices
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import Key
 from fastdp.state.machine import CallGuard, Machine, single_caller
 from fastdp.state.publisher import Publisher

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp._version import __version__
 from fastdp.counters.running import CountMachine
-from fastdp.data.kinds import Indices
 from fastdp.errors import StateError
+from fastdp.kinds import Indices
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Binding, Key
 from fastdp.state.codec import as_text, trusting

@@ -10,8 +10,8 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import as_array, as_column, kind_of
-from fastdp.data.kinds import Indices
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Indices
 from fastdp.noise.key import MAX_STREAMS
 
 Id = int | str

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fastdp.data.column import NOT_FINITE, as_floats, entry_at
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import DataError
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastdp.data.column import as_whole
-from fastdp.data.kinds import Floats
 from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats
 from fastdp.noise.key import Key
 from fastdp.record import constructor
 from fastdp.releases.intervals import SumNoise

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.column import FLOAT64, Nonfinite, as_column, as_floats, as_whole
-from fastdp.data.kinds import Floats
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats
 from fastdp.noise.key import Key
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.releases.release import Release, ReleasedNodes

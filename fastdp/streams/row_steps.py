@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
+from fastdp.kinds import Floats, Indices
 from fastdp.noise import binding
 from fastdp.noise.binding import PrefixNoise
 from fastdp.noise.key import Key, repeating
@@ -24,8 +25,6 @@ from fastdp.streams.fixed_blocks import nodes_scratch
 from fastdp.streams.parameters import StreamParameters
 from fastdp_kernels.streams import many_streams, online_pass
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 #: Draws of a slab (4 MiB): enough that a slab's calls cost little a stream.
 SLAB_WORDS = 2**19
 #: Values of a slab, so that converted input stays small too.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastdp.data.kinds import Floats
+from fastdp.kinds import Floats
 from fastdp.smoothers import Recent
 from fastdp.state.machine import record
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.data.column import FLOAT64, INT64, NOT_FINITE, as_floats, convert, is_in_order, pieces, read_only
-from fastdp.data.kinds import Floats
 from fastdp.errors import DataError
+from fastdp.kinds import Floats
 from fastdp.noise.binding import CHAIN_WORDS
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks

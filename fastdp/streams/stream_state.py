@@ -7,8 +7,8 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import StateError
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import binding
 from fastdp.noise.binding import Chain
 from fastdp.noise.key import Key

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.column import as_finite, as_floats
-from fastdp.data.kinds import Floats
 from fastdp.errors import StateError
+from fastdp.kinds import Floats
 from fastdp.local import Hybrid, SquareWave
 from fastdp.local.base import MAX_START
 from fastdp.local.collectors import HistogramCollector

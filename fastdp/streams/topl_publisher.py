@@ -14,9 +14,9 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_whole, is_number
-from fastdp.data.kinds import Floats, Indices
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, parallel
+from fastdp.kinds import Floats, Indices
 from fastdp.local import Hybrid
 from fastdp.local.base import local_epsilon
 from fastdp.local.client import Announcement

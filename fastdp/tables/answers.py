@@ -16,10 +16,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft
 from scipy.stats import norm
 
+from fastdp.kinds import Floats, Integers
 from fastdp.tables.calendar import zone_of
 from fastdp.tables.sums import NoisySums, WindowSums
 
@@ -36,8 +36,6 @@ from fastdp.tables.sums import NoisySums, WindowSums
 # Post-processing: no further privacy loss.  The standard error is model-based (Morris 1983, for the same
 # shrinkage): it counts what shrinking may have cost, as far as the released values show it.
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 #: Blocks of frequencies: at least so many, and this share of the frequencies below them.
 LEAST, GROWTH = 8, 0.5

@@ -14,14 +14,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
+from fastdp.kinds import Integers
 from fastdp.units import Period
 from fastdp.validation import DAY, FIXED, split_duration
 
-Integers = NDArray[np.int64]
 MICROSECOND = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1)
 _AWARE_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

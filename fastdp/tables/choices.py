@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import AccuracyWarning, warn
+from fastdp.kinds import Integers
 from fastdp.noise.binding import PrefixNoise, start_chain
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import discrete_laplace_law
@@ -24,7 +25,6 @@ from fastdp.tables.sums import WindowSums
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
 
-Integers = NDArray[np.int64]
 #: Counts of the choice stay below this, so that its scores fit; more rows count as so many.
 MAX_ROWS = 2**39
 #: A clip among so many candidates, the lowest ones, is warned of.

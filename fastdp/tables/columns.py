@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fastdp.data.column import as_floats
 from fastdp.data.source import import_tables
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Integers
 from fastdp.tables.calendar import FIRST, LAST, localised
 from fastdp.validation import DAY
 from fastdp_kernels.noise import blake2b
@@ -27,7 +28,6 @@ from fastdp_kernels.noise import blake2b
 # A person is a text: numbers as Python writes them, UUIDs in small letters, times as instants, texts in Unicode's
 # normal form C.  Arrow makes the texts, and a kernel their digests, both in bulk.
 
-Integers = NDArray[np.int64]
 #: RFC 7693: 16 bytes, no key, one node; and what the digests are for.
 _BLOCK = np.frombuffer(struct.pack("<BBBBIQBB14x16s16s", 16, 0, 1, 1, 0, 0, 0, 0, b"", b"fastdp person"), np.uint64)
 _UUID = "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"

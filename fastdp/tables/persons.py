@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from fastdp.data.source import Source
 from fastdp.errors import DataError
+from fastdp.kinds import Integers
 from fastdp.noise.key import Key
 from fastdp.tables.columns import KeyTable, digests_of, floats_of, times_of
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import Quantity
 from fastdp_kernels.tables import person_rows
 
-Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
 #: A hash table has at least so many slots, and at most three pairs for four slots.
 MIN_SLOTS = 1024

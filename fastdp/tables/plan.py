@@ -17,6 +17,7 @@ from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, remainder, square_remainder, zcdp_loss
 from fastdp.integer_grid import make_grid
+from fastdp.kinds import Integers
 from fastdp.noise.gaussian import NoiseName, l2_square
 from fastdp.tables import sums
 from fastdp.tables.calendar import Calendar, zone_rules
@@ -24,7 +25,6 @@ from fastdp.tables.columns import KeyRow
 from fastdp.tables.sums import Kind, Quantity
 from fastdp.validation import DAY
 
-Integers = NDArray[np.int64]
 KINDS = ("totals", "counts", "means")
 #: Windows times keys of one release: 8 bytes each, and as much again for the noise.
 MAX_CELLS = 2 * 10**8

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.kinds import Integers
 from fastdp.noise import binding
 from fastdp.noise.gaussian import AnyLaw, GaussianLaw, NoiseName, noise_law
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.sums import NoisySums
 from fastdp_kernels.tables import window_sums
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

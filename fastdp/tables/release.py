@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.data.source import Source
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Integers
 from fastdp.noise.key import Key
 from fastdp.tables import choices
 from fastdp.tables.choices import choose_clip, choose_keys, clip_counter, count_rows
@@ -18,7 +18,6 @@ from fastdp.tables.persons import NOT_FINITE, Kept, PersonRows, Reader, Rows, ex
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import WindowSums, release
 
-Integers = NDArray[np.int64]
 NO_ROWS = "frame has no rows: expected start= and stop=, because it has no first and last window"
 
 

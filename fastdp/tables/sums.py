@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.guarantee import Guarantee, parallel, sequential
+from fastdp.kinds import Integers
 from fastdp.noise import binding
 from fastdp.noise.gaussian import AnyLaw, GaussianLaw, NoiseName, concentrated, noise_law
 from fastdp.noise.key import Key
@@ -101,9 +102,6 @@ class WindowSums:
     centre: float = 0.0
     clipped_rows: float | None = None
     kept_persons: float | None = None
-
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.frames import in_family
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats, Integers
 from fastdp.releases.intervals import checked_confidence
 from fastdp.releases.release import as_indices, preview
 from fastdp.tables import choices, output
@@ -24,8 +24,6 @@ from fastdp.tables.calendar import zone_of
 from fastdp.tables.output import METADATA, readable
 from fastdp.tables.sums import WindowSums
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 #: Rows that a notebook shows.
 SHOWN_ROWS = 8
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.kinds import Integers
 from fastdp_kernels.tables import person_rows
 
-Integers = NDArray[np.int64]
 #: Columns of what a row says: two halves of the person's digest, instant, key, bits of the value.
 COLUMNS = 5
 #: Rows of closed windows stay as long as they are no more than the others, or than these.

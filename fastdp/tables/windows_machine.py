@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastdp.data.column import Nonfinite, as_column, as_floats
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Integers
 from fastdp.noise.key import Key
 from fastdp.state import codec
 from fastdp.state.codec import Packed, expect
@@ -27,7 +28,6 @@ from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import Kind, NoisySums, Quantity, WindowSums, release
 from fastdp.tables.waiting import COLUMNS, Waiting
 
-Integers = NDArray[np.int64]
 #: Rows that wait, in one part of a state file's log.
 PART_ROWS = 2**20
 log = logging.getLogger("fastdp")

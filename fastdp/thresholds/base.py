@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.key import Key
 
 

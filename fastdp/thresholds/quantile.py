@@ -23,10 +23,10 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import as_column, as_floats
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate

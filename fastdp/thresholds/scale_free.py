@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from fastdp import local, validation
 from fastdp.data.column import as_column, as_floats
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee, remainder, sequential
 from fastdp.integer_grid import Grid
+from fastdp.kinds import Floats, Integers
 from fastdp.local.distribution import TOLERANCE, Distribution, in_cells
 from fastdp.local.laws import WindowLaw
 from fastdp.noise.key import Key

@@ -12,9 +12,9 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from fastdp import local, validation
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats, Integers
 from fastdp.local import Hybrid
 from fastdp.local.base import MIN_WIDTH, local_epsilon
 from fastdp.local.distribution import Distribution, in_cells, transition

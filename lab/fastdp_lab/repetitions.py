@@ -14,8 +14,8 @@ from tqdm import tqdm
 
 from fastdp import Key, ReleasedMany, StreamPublisher, validation
 from fastdp.data.column import as_floats, as_whole
-from fastdp.data.kinds import Floats, Indices
 from fastdp.errors import ParameterError
+from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import MAX_STREAMS
 from fastdp.streams.each_stream import Room, concurrently, even, snapped, worth
 from fastdp.streams.parameters import StreamParameters

@@ -16,8 +16,8 @@ import numpy as np
 from fastdp import Guarantee, Key, validation
 from fastdp.counters import Counter, Simple, event_guarantee
 from fastdp.counters.counter import check_rows, counter_guarantee, noise_scale
-from fastdp.data.kinds import Integers
 from fastdp.guarantee import parallel
+from fastdp.kinds import Integers
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Domain, decomposition

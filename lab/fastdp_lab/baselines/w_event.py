@@ -16,9 +16,9 @@ import numpy as np
 
 from fastdp import Guarantee, Key, Release, validation
 from fastdp.data.column import as_finite, as_floats, as_whole
-from fastdp.data.kinds import Floats, Integers
 from fastdp.guarantee import fraction_of
 from fastdp.integer_grid import MAX_SCALE, Grid, make_grid
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import binding, sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.state import Machine, Publisher, Transition

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastdp import Guarantee, Release, validation
 from fastdp.data.column import as_column, as_whole
-from fastdp.data.kinds import Floats
+from fastdp.kinds import Floats
 
 
 class Zeros:

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 
 from fastdp import validation
 from fastdp.data.column import as_reals, entry_at, is_number
-from fastdp.data.kinds import Floats, Integers
 from fastdp.errors import ParameterError
+from fastdp.kinds import Floats, Integers
 from fastdp.spatial.boxes import BoxTree, as_boxes, as_corners, as_points
 from fastdp_kernels.points import box_queries
 from fastdp_lab.queries import metrics

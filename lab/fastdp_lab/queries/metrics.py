@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from fastdp import validation
 from fastdp.data.column import NOT_FINITE, as_array, entry_at, kind_of
-from fastdp.data.kinds import Floats
 from fastdp.errors import ParameterError
+from fastdp.kinds import Floats
 
 
 def _reals(name: str, values: ArrayLike) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.kinds import Integers
+from fastdp.kinds import Integers
 
 #: Twice the length of the longest stream still fits int64.
 MAX_STREAM_LENGTH = 2**62
