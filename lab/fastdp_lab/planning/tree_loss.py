@@ -11,13 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.kinds import Floats, Integers
 from fastdp.spatial.cells import CellParameters
 from fastdp.spatial.tree import Tree
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
