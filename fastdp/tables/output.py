@@ -13,7 +13,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp._version import __version__
-from fastdp.data.durable import atomic_file
+from fastdp.state.durable import atomic_file
 from fastdp.data.source import import_tables
 from fastdp.errors import ParameterError
 from fastdp.kinds import Integers

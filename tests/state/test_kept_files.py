@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.data import durable
+from fastdp.state import durable
 from fastdp.errors import ParameterError, StateError
 from fastdp.local import Piecewise, SumCollector, encode
 from fastdp.state import codec, journal, seal, sealed_file

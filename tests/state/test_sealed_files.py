@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fastdp.data import durable
+from fastdp.state import durable
 from fastdp.errors import StateError
 from fastdp.state import seal
 from fastdp.state.sealed_file import StateFile

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp._lazy import imported
-from fastdp.data.durable import atomic_file
+from fastdp.state.durable import atomic_file
 from fastdp.errors import DataError, StateError
 from fastdp_lab.datasets import files
 
