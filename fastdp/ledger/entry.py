@@ -204,9 +204,8 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
     if not isinstance(guarantee, Guarantee):
         wanted = "expected a fastdp.Guarantee, or a publisher that has one"
         raise ParameterError(f"guarantee = {validation.shown(guarantee)}: {wanted}")
-    amounts = {
-        one: _not_less(one, getattr(guarantee, one)) for one in ("epsilon", "delta", "numeric_distance", "rho")
-    }
+    limited = ("epsilon", "delta", "numeric_distance", "rho")
+    amounts: Json = {field: _not_less(field, getattr(guarantee, field)) for field in limited}
     for said in ("rho", "epsilon", "numeric_distance"):
         if amounts[said] < 0.0:
             raise ParameterError(f"{said} = {amounts[said]!r}: expected at least 0")
@@ -219,7 +218,8 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
         rows = Rows.read(guarantee.rows)
     except (TypeError, ValueError):
         raise ParameterError(f"rows = {validation.shown(guarantee.rows)}: expected None or Rows") from None
-    texts = {one: NAME.check(one, getattr(guarantee, one)) for one in ("unit", "adjacency", "model", "arithmetic")}
+    named = ("unit", "adjacency", "model", "arithmetic")
+    texts: Json = {field: NAME.check(field, getattr(guarantee, field)) for field in named}
     simulated = validation.flag("simulated", guarantee.simulated)
     return Guarantee(**amounts, **texts, simulated=simulated, derivation=tuple(steps), rows=rows)
 

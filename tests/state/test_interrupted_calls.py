@@ -17,12 +17,11 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.state import durable
 from fastdp.errors import StateError
 from fastdp.local import Piecewise, SumCollector, collectors, tally
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.state import sealed_file
+from fastdp.state import durable, sealed_file
 from fastdp.state.publisher import Publisher
 from fastdp.streams import stages, stream_state
 from fastdp.thresholds import NoisyMax, noisy_max
