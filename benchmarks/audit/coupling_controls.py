@@ -32,10 +32,8 @@ from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels.streams import block_lengths
 from fastdp_lab.audit.couplings.check import Draw, Generator, Instance, pick
-from fastdp_lab.audit.couplings.point_cases import of_points, running_counts, selective_counting
-from fastdp_lab.audit.couplings.points import Event
-from fastdp_lab.audit.couplings.stream_cases import events, of_pair, of_stream, publisher, whole, windows
-from fastdp_lab.audit.couplings.streams import Make
+from fastdp_lab.audit.couplings.points import Event, of_points, running_counts, selective_counting
+from fastdp_lab.audit.couplings.streams import Make, events, of_pair, of_stream, publisher, whole, windows
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -15,7 +15,7 @@ from benchmarks import shared
 from benchmarks.shared import DATA, Floats, item_counts
 from fastdp import PHDStream, local
 from fastdp.guarantee import Guarantee
-from fastdp.ledger import Entry, Ledger, entry
+from fastdp.ledger import Entry, Ledger
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp.spatial import Box
@@ -176,6 +176,6 @@ def fill(ledger: Ledger, first: int, stop: int) -> None:
     with ledger._store.transaction(write=True) as state:
         for _ in range(first, stop):
             release = Entry(0, "", "meter", GUARANTEE, None, None, None, None, "", "spent")
-            state.append({"kind": "spend", **entry.to_line(release)})
+            state.append({"kind": "spend", **release.to_line()})
     # Moves them from the log to the file.
     ledger.close()

@@ -17,8 +17,8 @@ from fastdp.noise.key import Key
 from fastdp.spatial import Box
 from fastdp_lab import sweeps
 from fastdp_lab.datasets import concentric_circles, made_up_check_ins, made_up_pickups
-from fastdp_lab.sweeps.cells import parts, query_seed
 from fastdp_lab.sweeps.runner import check_data
+from fastdp_lab.sweeps.specification import parts, query_seed
 from fastdp_lab.sweeps.study import load_truth
 
 SPATIAL: dict[str, Any] = {

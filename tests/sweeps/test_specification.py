@@ -13,8 +13,8 @@ import pytest
 import fastdp
 from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp_lab import sweeps
-from fastdp_lab.sweeps.cells import Group, count_cells, parts
 from fastdp_lab.sweeps.runner import check_data
+from fastdp_lab.sweeps.specification import Group, count_cells, parts
 
 PAPER = Path(__file__).parents[2] / "benchmarks" / "paper"
 

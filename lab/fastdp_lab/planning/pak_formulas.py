@@ -431,8 +431,8 @@ def light_tail_error(
     return noise + outlier_error(quantile, n, p, r, beta_out)
 
 
-# How many values to hold out for the threshold.  The third criterion is ours: Eq. 19 knows nothing of the bound, which
-# smooth sensitivity reaches if too few values lie above the quantile.
+# Values to hold out for the threshold.  The third criterion is ours: Eq. 19 knows nothing of the bound, which smooth
+# sensitivity reaches if too few values lie above the quantile.
 
 
 @checked()

@@ -27,8 +27,7 @@ from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.errors import StateError
 from fastdp_lab.sweeps import results
-from fastdp_lab.sweeps.cells import Group, Part, count_cells, parts, run_part
-from fastdp_lab.sweeps.specification import Specification
+from fastdp_lab.sweeps.specification import Group, Part, Specification, count_cells, parts, run_part
 from fastdp_lab.sweeps.study import forget, load_truth
 
 #: Attempts to run parts whose worker died or whose file is damaged.
