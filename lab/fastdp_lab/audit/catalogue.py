@@ -14,6 +14,7 @@ import numpy as np
 import fastdp
 from fastdp import AdaptivePHDStream, Guarantee, Key, PHDStream, StreamPublisher, local, validation
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, SelectiveCounting, Simple, event_guarantee
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Perturber, Toeplitz
@@ -27,7 +28,7 @@ from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_lab import repetitions
 from fastdp_lab.audit import runs
 from fastdp_lab.audit.exact import DELTA, LOCAL, RULES, observed, small_task
-from fastdp_lab.audit.runs import Batches, Case, Floats, Integers, ManyRuns, OneRun, See, one_run, pieces
+from fastdp_lab.audit.runs import Batches, Case, ManyRuns, OneRun, See, one_run, pieces
 from fastdp_lab.baselines.w_event import SCHEMES, WEvent
 
 FAST, MEDIUM, REPEATED, MANY, SLOW = 10_000_000, 1_000_000, 300_000, 60_000, 20_000

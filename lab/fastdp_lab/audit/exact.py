@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import Key, local
 from fastdp.counters import Simple
 from fastdp.errors import AccuracyWarning
+from fastdp.kinds import Floats, Integers
 from fastdp.local.base import Mechanism
 from fastdp.local.laws import CONTEXT, BitLaw, Law, MixtureLaw, WindowLaw
 from fastdp.spatial import Box, decomposition
@@ -27,9 +27,6 @@ from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_max import CountedHoldout
 from fastdp.thresholds.smooth_noise import SmoothNoise
 from fastdp_lab.planning.tree_loss import tree_step_loss
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 #: Beyond this many scales noise has probability below e^-60.
 REACH = 60

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.errors import DataError, StateError
+from fastdp.kinds import Floats
 from fastdp.state.durable import atomic_file
 from fastdp_lab.datasets import files
 
@@ -150,7 +148,7 @@ def parse(name: str, path: Path) -> files.Table:
     return table
 
 
-def load(name: str, column: str | None = None, folder: Path | None = None) -> NDArray[np.float64]:
+def load(name: str, column: str | None = None, folder: Path | None = None) -> Floats:
     """A column of a catalogue entry that was downloaded: float64[n]."""
     path = path_of(name, folder)
     if not path.exists():

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fastdp import validation
 from fastdp.cli.point_files import Batch, cuts_of
@@ -24,9 +24,9 @@ from fastdp.data.column import entry_at
 from fastdp.data.event_reader import Columns, read_events
 from fastdp.data.readers import import_pyarrow, read_table
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Array, Floats, Integers
 from fastdp.spatial.boxes import as_box, as_corners, as_points
 
-Floats = NDArray[np.float64]
 #: Columns of numbers, in file order.
 Table = dict[str, Floats]
 #: Longitude and latitude of the whole Earth, of the five boroughs of New York, and the square around the circles.
@@ -257,7 +257,7 @@ def _in_box(moments: Floats, places: Floats, box: Any, max_points: int | None, s
     return moments[kept], places[kept]
 
 
-def with_removals(moments: Floats, places: Floats, lifetime: float) -> tuple[Floats, Floats, NDArray[np.int64]]:
+def with_removals(moments: Floats, places: Floats, lifetime: float) -> tuple[Floats, Floats, Integers]:
     """Additions, and removals a lifetime later, in one order of time; at equal times removals come first.
 
     Parameters
@@ -374,12 +374,12 @@ class SpatialStream:
     """
 
     name: str
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-    points: NDArray[np.float64]
-    cancels: NDArray[np.int64]
-    times: NDArray[np.float64]
-    cuts: NDArray[np.int64]
+    lower: Floats
+    upper: Floats
+    points: Floats
+    cancels: Integers
+    times: Floats
+    cuts: Integers
 
     def __repr__(self) -> str:
         kind = "additions and removals" if self.has_deletions else "additions"
@@ -396,7 +396,7 @@ class SpatialStream:
         return bool(np.any(self.cancels >= 0))
 
     @property
-    def initial(self) -> NDArray[np.float64]:
+    def initial(self) -> Floats:
         """Points present before the first batch, float64[m, d]: PHDStream's first step (section 5.2)."""
         return self.present(0)
 
@@ -407,7 +407,7 @@ class SpatialStream:
             points, removal = self.points[begin:end], self.cancels[begin:end] >= 0
             yield points[~removal], points[removal]
 
-    def present(self, t: int) -> NDArray[np.float64]:
+    def present(self, t: int) -> Floats:
         """Points present after batch t, float64[m, d], in the order of their addition; t = 0 is the initial set.
 
         The truth that releases are compared with: for evaluation, never for release.
@@ -489,7 +489,7 @@ def cut_events(
     return SpatialStream(name, low, high, table, taken, moments, cuts_of(moments, batch, period, origin, initial))
 
 
-def _converted(values: ArrayLike, dtype: type[Any]) -> NDArray[Any]:
+def _converted(values: ArrayLike, dtype: type[Any]) -> Array:
     """A copy as numbers of a type, empty where that fails: NumPy's error would quote an entry."""
     try:
         with np.errstate(invalid="ignore"):
@@ -498,7 +498,7 @@ def _converted(values: ArrayLike, dtype: type[Any]) -> NDArray[Any]:
         return np.empty((0, 0), dtype)
 
 
-def _check_removals(cancels: NDArray[np.int64], points: NDArray[np.float64]) -> None:
+def _check_removals(cancels: Integers, points: Floats) -> None:
     removals = np.flatnonzero(cancels >= 0)
     if cancels.shape != (len(points),) or np.any(cancels < -1) or np.any(cancels[removals] >= removals):
         raise DataError(f"cancels: expected {len(points)} whole numbers, -1 or the number of an earlier event")

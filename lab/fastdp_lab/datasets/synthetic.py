@@ -1,8 +1,7 @@
 """Synthetic streams: values with the quantiles and means of ToPS Table 1, circles, pickups and check-ins.
 
-Values of Table 1 are a stratified sample of a distribution with the row's quantiles and mean, so every stream has them
-in any order; the order is that of a score with the wanted course over time.  Points gather at places that are busy at
-some times, as the real ones do.
+Values of Table 1 are a stratified sample of a distribution with the row's quantiles and mean; their order is that of
+a score with the wanted course over time.  Points gather at places that are busy at some times, as the real ones do.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from fastdp import validation
 from fastdp.data.column import as_column
 from fastdp.errors import DataError
+from fastdp.kinds import Floats, Integers
 from fastdp.spatial import Network
 from fastdp.spatial.geometry import load
 from fastdp_lab.datasets.catalogue import TABLE1, Row
 from fastdp_lab.datasets.files import DAY, EARTH, NEW_YORK, SpatialStream, cut_events, seeded, with_removals
 
-Floats = NDArray[np.float64]
 ORDERS = ("iid", "diurnal", "bursty", "drifting")
 #: DNS was recorded for 14 days.
 DAYS = 14
@@ -32,7 +31,7 @@ _KNOTS = (0.85, 0.95, 0.995, 1.0)
 _FINE = 2**16
 
 
-def table1(stream: str, n: int | None = None, order: str = "iid", seed: int = 7) -> NDArray[np.int64]:
+def table1(stream: str, n: int | None = None, order: str = "iid", seed: int = 7) -> Integers:
     """A stream with the quantiles and the mean of a row of ToPS Table 1.
 
     Parameters
@@ -69,12 +68,12 @@ def table1(stream: str, n: int | None = None, order: str = "iid", seed: int = 7)
     generator = np.random.default_rng(validation.integer("seed", seed, 0))
     values = _rounded((np.arange(n) + 0.5) / n, row, _exponent(row))
     values[-1] = row.quantiles[-1]
-    arranged: NDArray[np.int64] = np.empty(n, np.int64)
+    arranged: Integers = np.empty(n, np.int64)
     arranged[np.argsort(_score(order, n, generator), kind="stable")] = values
     return arranged
 
 
-def _rounded(u: Floats, row: Row, exponent: float) -> NDArray[np.int64]:
+def _rounded(u: Floats, row: Row, exponent: float) -> Integers:
     """The law's values at u in (0, 1)."""
     first = row.quantiles[0]
     values = row.least + (first - row.least) * (np.minimum(u, _KNOTS[0]) / _KNOTS[0]) ** exponent
@@ -153,7 +152,6 @@ def hold_out_and_extend(values: Floats, holdout: int, published: int) -> Floats:
     return np.concatenate([values[:holdout], extend_by_reflection(values[holdout:], published)])
 
 
-Floats = NDArray[np.float64]
 #: Radius of the inner circle (the outer one's is 1), standard deviation of both coordinates: the published code.
 INNER, SPREAD = 0.667, 0.05
 #: Half the side of the square around both circles: five standard deviations beyond the outer one.
@@ -227,7 +225,7 @@ def concentric_circles(
     return cut_events(name, -corner, corner, points, cancels=cancels, batch=batch, initial=initial)
 
 
-def _ring(radius: float, count: int, generator: np.random.Generator) -> NDArray[np.float64]:
+def _ring(radius: float, count: int, generator: np.random.Generator) -> Floats:
     angles = generator.uniform(0.0, 2.0 * np.pi, count)
     centres = radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     points = centres + generator.normal(0.0, SPREAD, (count, 2))

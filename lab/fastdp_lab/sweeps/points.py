@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from fastdp import validation
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Floats
 from fastdp.spatial import Box, Domain, Network
 from fastdp.spatial.map_files import read_domain
 from fastdp_lab import datasets
@@ -38,7 +39,6 @@ from fastdp_lab.sweeps.study import (
     text,
 )
 from fastdp_lab.sweeps.systems import SPATIAL_SYSTEMS as SYSTEMS
-from fastdp_lab.sweeps.systems import Floats
 
 Corners = tuple[tuple[float, float], tuple[float, float]]
 METRICS, FLOOR = ("mse", "mae", "relative_error"), boxes.FLOOR

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, StreamPublisher, ToPL, ToPS, validation
 from fastdp.errors import ParameterError
+from fastdp.kinds import Floats, Indices
 from fastdp.perturbers import Blocks
 from fastdp.record import values_of
 from fastdp.smoothers import Smoother
@@ -23,9 +23,6 @@ from fastdp.thresholds.base import held_out
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent, Zeros
 from fastdp_lab.baselines.w_event import SCHEMES
 from fastdp_lab.sweeps.study import System, build_parts, parameter_names
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from fastdp.cli.day import DNS_BOUND
 from fastdp.data.column import as_floats
 from fastdp.data.readers import open_source
 from fastdp.errors import DataError, FastDPError, ParameterError
+from fastdp.kinds import Floats, Indices
 from fastdp.smoothers import Smoother
 from fastdp_lab import datasets
 from fastdp_lab.datasets import CATALOGUE, TABLE1, catalogue
@@ -38,7 +39,7 @@ from fastdp_lab.queries.workloads import MAX_RANGES, random_ranges
 from fastdp_lab.sweeps import study
 from fastdp_lab.sweeps.points import SPATIAL_GENERATORS
 from fastdp_lab.sweeps.study import KINDS, Count, DataSet, Maker, Name, Positive, Table, check_keys, placed, read
-from fastdp_lab.sweeps.systems import SYSTEMS, Floats, Indices, RunResult, Setting
+from fastdp_lab.sweeps.systems import SYSTEMS, RunResult, Setting
 
 ERRORS, PARTS = ("mse", "mae", "mmse", "mmae", "relative_error"), ("noise", "truncation", "smoothing")
 METRICS, FLOOR, KEYS = (*ERRORS, "parts"), 1.0, ("holdout", "max_range", "truth")

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import Key
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.gaussian import AnyLaw, GaussianLaw
 from fastdp.noise.given import Name, given, name_of
 from fastdp.noise.words import Purpose, StreamId
@@ -37,7 +37,6 @@ from fastdp.noise.words import Purpose, StreamId
 #: Names of draws, for those who shift them.
 __all__ = ["Name", "name_of"]
 
-Integers = NDArray[np.int64]
 #: Exact and noisy sum of each name and position.
 BoundSums = dict[Name, dict[int, tuple[int, int]]]
 #: Draws of a table, in spreads; and the spreads, in scales of the distribution.
@@ -106,7 +105,7 @@ class Table:
         self.bound: BoundSums = defaultdict(dict)
         #: Shifts that made noisy sums equal to those wanted.
         self._moved: dict[Name, dict[int, int]] = defaultdict(dict)
-        self._random: dict[Name, NDArray[np.float64]] = {}
+        self._random: dict[Name, Floats] = {}
         self._drawn: dict[Name, int] = defaultdict(int)
         self._gaussian: set[Name] = set()
 
@@ -136,7 +135,7 @@ class Table:
         self._gaussian |= {name} if gaussian else set()
         self.last = name
 
-    def _draws(self, name: Name, count: int) -> NDArray[np.float64]:
+    def _draws(self, name: Name, count: int) -> Floats:
         """The first draws of a name, in spreads."""
         if name not in self._random or self._random[name].size < count:
             digest = hashlib.blake2b(repr((self.seed, name)).encode(), digest_size=8).digest()

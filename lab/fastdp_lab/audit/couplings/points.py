@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fastdp import AdaptivePHDStream, Key, PHDStream
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, SelectiveCounting, Simple
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree, count_only, decomposition
 from fastdp.spatial.cells import CellParameters, encode
@@ -32,7 +33,6 @@ from fastdp_lab.audit.couplings.check import (
     Draw,
     Generator,
     Instance,
-    Integers,
     Name,
     Outputs,
     Shifts,
@@ -44,7 +44,6 @@ from fastdp_lab.audit.couplings.check import (
 from fastdp_lab.baselines.points import FixedTree, OfflineOnBatch
 from fastdp_lab.planning.tree_loss import log_above, log_at_most
 
-Floats = NDArray[np.float64]
 #: A new publisher with this ``key``.
 Make = Callable[..., Any]
 #: A batch of points added and removed, and by how much the size that all know differs from theirs.
@@ -283,7 +282,7 @@ def running_counts(rng: Generator, counter: Counter | None = None) -> Instance:
     there[step, row] += effect
     saved = int(rng.integers(count)) if saves else -1
 
-    def publish(key: Key, values: check.Integers) -> Outputs:
+    def publish(key: Key, values: Integers) -> Outputs:
         counts = make(key=key)
         for number, increments in enumerate(values):
             yield "sums", counts.step(increments)
@@ -309,7 +308,7 @@ class FlippedCoin(Coin):
 
     flipped: int = -1
 
-    def select(self, values: check.Integers, step: int, last: Any) -> int:
+    def select(self, values: Integers, step: int, last: Any) -> int:
         """The coin's."""
         choice = super().select(values, step, last)
         return 1 - choice if step == self.flipped else choice
@@ -329,7 +328,7 @@ def selective_counting(rng: Generator, key_of: Callable[[Key], Key] = lambda key
     def make(key: Key, coin: FlippedCoin) -> SelectiveCounting:
         return SelectiveCounting(counters, coin, epsilon, key=key_of(key))
 
-    def publish(key: Key, data: tuple[check.Integers, int]) -> Outputs:
+    def publish(key: Key, data: tuple[Integers, int]) -> Outputs:
         coin = FlippedCoin(epsilon, seed, data[1])
         counting = make(key, coin)
         for number, value in enumerate(data[0].tolist()):
@@ -340,7 +339,7 @@ def selective_counting(rng: Generator, key_of: Callable[[Key], Key] = lambda key
             yield "place", counting.n_steps, counting.guarantee
 
     def shifts(table: Table, found: Shifts) -> None:
-        def choices(values: check.Integers, flips: int, follower: Follower) -> list[int]:
+        def choices(values: Integers, flips: int, follower: Follower) -> list[int]:
             counting = make(table.key, FlippedCoin(epsilon, seed, flips))
             with follower.on(table):
                 return [counting.step(value).counter for value in values.tolist()]

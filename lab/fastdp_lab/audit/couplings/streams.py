@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import fastdp
 from fastdp import Key, Release
+from fastdp.kinds import Floats
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.perturbers.base import bound_law, theta_key
@@ -38,7 +38,6 @@ from fastdp_lab.audit.couplings.check import (
 )
 from fastdp_lab.baselines.w_event import DISSIMILARITY, SCHEMES, VALUE, WEvent
 
-Floats = NDArray[np.float64]
 #: A new publisher with this ``key``.
 Make = Callable[..., Any]
 
