@@ -272,7 +272,7 @@ def _summary(
 ) -> str:
     from fastdp.cli.release_run import as_table, rate, seconds
     from fastdp.streams.pak_publisher import PAK
-    from fastdp.streams.topl_publisher import ToPL
+    from fastdp.streams.topl import ToPL
 
     if isinstance(publisher, ToPL):
         error = math.sqrt(publisher.server.value_variance)

@@ -78,7 +78,7 @@ def _bar(name: str, total: int | None, unit: str, *, quiet: bool) -> tqdm[NoRetu
 if TYPE_CHECKING:
     from fastdp.cli.options import LedgerOptions
     from fastdp.cli.resume import Resume
-    from fastdp.streams.topl_publisher import ToPL
+    from fastdp.streams.topl import ToPL
 
     Publisher = StreamPublisher | ToPL | PAK
 

@@ -24,8 +24,8 @@ import fastdp
 from fastdp.counters import SelectiveCounting, Simple
 from fastdp.counters.running import CountState
 from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.local.collectors import MECHANISMS
 from fastdp.local.encoding import KINDS
-from fastdp.local.tally import MECHANISMS
 from fastdp.noise.key import Binding
 from fastdp.perturbers import Hierarchy
 from fastdp.spatial import decomposition, tree
