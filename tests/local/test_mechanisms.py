@@ -233,9 +233,9 @@ def test_bad_values_reports_and_positions() -> None:
             (np.array(3), " is"),
         )
         for sent, named in cases:
-            with pytest.raises(DataError, match=rf"^sent{named}.*expected"):
+            with pytest.raises(DataError, match=rf"^reports{named}.*expected"):
                 server.estimate(sent)
-    with pytest.raises(DataError, match=r"^sent\[0\]: out of range .*expected whole numbers"):
+    with pytest.raises(DataError, match=r"^reports\[0\]: out of range .*expected whole numbers"):
         mechanism.estimate(mechanism.n_outputs)
     n = mechanism.n_outputs
     for x, output in ((-1, 0), (2**20 + 1, 0), (0, n), (0.5, 0)):

@@ -123,6 +123,7 @@ ONLINE = ("fastdp.streams.", "fastdp.spatial.", "fastdp.counters.", "fastdp.loca
 
 def online_objects(kind: type = Publisher) -> set[type]:
     abstract = any(getattr(getattr(kind, name), "__isabstractmethod__", False) for name in dir(kind))
+    abstract |= kind._MACHINE is None
     found = set() if abstract or not kind.__module__.startswith(ONLINE) else {kind}
     return found.union(*map(online_objects, kind.__subclasses__()))
 
