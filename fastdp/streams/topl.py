@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast, get_args
 
 import numpy as np
 
@@ -46,7 +46,7 @@ from fastdp.state.publisher import Publisher
 from fastdp.streams.parameters import DEFAULT_HOLDOUT
 from fastdp.thresholds import Fixed, SquareWave, ThresholdTask
 from fastdp.thresholds.base import as_rule
-from fastdp.thresholds.square_wave import SCALES, Scale
+from fastdp.thresholds.square_wave import Scale
 
 #: What ToPL takes unless it is told otherwise.
 LOGARITHMIC = SquareWave(scale="logarithmic", method="concave")
@@ -98,14 +98,15 @@ class ServerMachine(Machine[ServerState]):
     holdout: int = parameter(Kind(), default=DEFAULT_HOLDOUT)
     max_range: int = parameter(Whole(1, 2**40), default=2**20)
     threshold: Any = parameter(Kind(), default=None)
-    threshold_epsilon: float | None = parameter(Real(above=0.0, optional=True), default=None)
-    publish_epsilon: float | None = parameter(replace(LOCAL_EPSILON, optional=True), default=None)
+    threshold_epsilon: float | None = parameter(Real(above=0.0), default=None)
+    publish_epsilon: float | None = parameter(LOCAL_EPSILON, default=None)
 
     def _check(self) -> None:
-        rule = as_rule("logarithmic" if self.threshold is None else self.threshold)
+        rule = "logarithmic" if self.threshold is None else self.threshold
         if isinstance(rule, str):
-            validation.choice("threshold", rule, SCALES)
-            rule = LOGARITHMIC if rule == "logarithmic" else SquareWave()
+            linear = validation.choice("threshold", rule, get_args(Scale)) == "linear"
+            rule = SquareWave() if linear else LOGARITHMIC
+        rule = as_rule("threshold", rule)
         if not isinstance(rule, (SquareWave, Fixed)):
             raise ParameterError(
                 f"threshold = {validation.shown(rule)}: expected 'linear', 'logarithmic', "
