@@ -521,7 +521,7 @@ def test_running_sums_give_what_the_library_releases(chunk_size, write_input, ru
 
 
 def test_running_sums_without_a_holdout(values):
-    from fastdp.cli.release_run import _publish_values
+    from fastdp.cli.release_command import _publish_values
 
     parts = {"threshold": fastdp.thresholds.Fixed(90.0), "seed": 5}
     pak = fastdp.PAK(0.5, 1e-6, 200.0, 5000, holdout=0, **parts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastdp.cli.errors import plain_errors
+from fastdp.cli.terminal import plain_errors
 from fastdp.data.durable import atomic_file
 
 if TYPE_CHECKING:
