@@ -283,10 +283,9 @@ class Run:
             bad = np.flatnonzero(~np.isfinite(chunk))
             if not bad.size:
                 raise
-            central = isinstance(system, (StreamPublisher, WholeStream))
             raise DataError(
                 f"{opened.name}: value {before + bad[0] + 1:,} is missing, NaN or infinite; expected finite numbers"
-                + " (or --nonfinite zero, which counts such values as 0)" * central
+                + " (or --nonfinite zero, which counts such values as 0)" * (not isinstance(system, PAK))
             ) from None
 
     def _facts(self, system: Publisher | WholeStream, publisher: Publisher) -> Json:

@@ -58,8 +58,9 @@ OPTIONS = """
 --epsilon  Privacy loss of all files together.
 --box :float  Public region of the points: lower left and upper right corner (longitude first). Take it from what is
     known of the region, never from the data.
---domain FILE:file  In place of --box: a public GeoJSON file in longitude and latitude. Polygons: synthetic points lie
-    in their area (land, a city). Lines: on them (streets). Needs shapely: pip install 'fastdp-streams[geo]'.
+--domain FILE:file as map_file  In place of --box: a public GeoJSON file in longitude and latitude. Polygons:
+    synthetic points lie in their area (land, a city). Lines: on them (streets). Needs shapely: pip install
+    'fastdp-streams[geo]'.
 --batch N:from1  Events in a batch, in the file's order. Which batch an event is in counts as public: the guarantee is
     for one event of a batch, while all others stay in theirs.
 --every LENGTH  Length of time of a batch: 90s, 15min, 6h, 1d, 1w, or a plain number in the unit of a numeric column
@@ -126,7 +127,7 @@ def synthesize(ctx: click.Context, /, **given: Any) -> None:
     cuts = Cuts(given["batch"], given["every"], given["initial"])
     if (cuts.batch is None) == (cuts.period is None):
         raise click.UsageError("Expected exactly one of --batch and --every.")
-    if (given["box"] is None) == (given["domain"] is None):
+    if (given["box"] is None) == (given["map_file"] is None):
         raise click.UsageError("Expected exactly one of --box and --domain.")
     with plain_errors(), terminated_cleanly():
         begin = time.perf_counter()
@@ -138,7 +139,7 @@ def synthesize(ctx: click.Context, /, **given: Any) -> None:
         # All that does not depend on the events is checked before a ledger is charged for reading them.
         cuts.check()
         names = heading_of(source, columns)
-        region, file = _region(given["box"], given["domain"])
+        region, file = _region(given["box"], given["map_file"])
         settings = [*SETTINGS, *parameters_of(ctx, METHODS)]
         resume, key = noise_of(ctx, "fastdp synthesize", settings, columns=[*names], **file)
         method: Any = METHODS[given["method"]]

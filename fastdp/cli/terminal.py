@@ -116,7 +116,7 @@ def progress(name: str, total: int | None, unit: str, *, quiet: bool) -> tqdm[No
 #: Options and arguments that are paths; the output last, so that it is the one complained about.
 PATHS = {
     "input": "source",
-    "domain's file": "domain",
+    "domain's file": "map_file",
     "state file": "state",
     "ledger": "ledger",
     "key file": "key_file",

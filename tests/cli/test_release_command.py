@@ -570,15 +570,12 @@ def test_the_local_model_gives_what_the_library_gives(
         ("adaptive", "--fan-out=16"),
         ("adaptive", "--prune=optimal"),
         ("adaptive", "--length=5000"),
-        ("tops", "--delta=0.1"),
         ("pak", "--max-range=9"),
         ("pak", "--prune=1"),
         ("pak", "--nonfinite=zero"),
         ("topl", "--fan-out=16"),
         ("topl", "--prune=optimal"),
         ("topl", "--resolution=0.5"),
-        ("topl", "--nonfinite=zero"),
-        ("topl", "--nonfinite=raise"),
     ],
 )
 def test_options_of_another_method_are_refused(method, option, write_input, run, values, tmp_path):
@@ -624,3 +621,9 @@ def test_within_the_holdout_options_of_the_method_are_named(method, ways, refuse
 
 def test_the_local_model_has_limits_of_epsilon(refused, write_input, values):
     assert "epsilon = 40.0: expected" in refused(write_input(".npy", values), "--method", "topl", "--epsilon", 40)
+
+
+def test_gaussian_noise_needs_delta_alone(write_input, run, publish, values, tmp_path):
+    out = tmp_path / "out.npy"
+    assert run(write_input(".npy", values), "-o", out, "--method", "tops", "--delta", "1e-6").exit_code == 0
+    np.testing.assert_array_equal(np.load(out), publish(values, "tops", delta=1e-6))
