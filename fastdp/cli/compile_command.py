@@ -86,7 +86,7 @@ def first_calls() -> dict[str, Callable[[], object]]:
     def release(system: Literal["adaptive", "tops", "pak", "topl"]) -> None:
         released = fastdp.release(values, 1.0, bound, system, seed=1)
         released.interval(0, 5)
-        released.range_sum(0, 5, revised=True)
+        released.sum(0, 5, revised=True)
 
     def adaptive() -> None:
         release("adaptive")
@@ -94,7 +94,7 @@ def first_calls() -> dict[str, Callable[[], object]]:
         # Counts of events, which nothing bounds, have a pass of their own.
         released = fastdp.release(np.arange(n) % 5, 1.0, sensitivity=1.0, seed=1)
         released.interval(0, 5)
-        released.range_sum(0, 5, revised=True)
+        released.sum(0, 5, revised=True)
 
     def tops() -> None:
         release("tops")

@@ -102,9 +102,9 @@ def _errors(truth: Floats, private: Release, paper: Release) -> list[tuple[str, 
 
     def errors(starts: Indices, stops: Indices) -> list[float]:
         answers = (
-            private.range_sum(starts, stops),
-            private.range_sum(starts, stops, revised=True),
-            paper.range_sum(starts, stops),
+            private.sum(starts, stops),
+            private.sum(starts, stops, revised=True),
+            paper.sum(starts, stops),
             np.zeros(starts.size),
         )
         return [float(np.mean((before[stops] - before[starts] - answer) ** 2)) ** 0.5 for answer in answers]

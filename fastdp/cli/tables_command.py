@@ -31,11 +31,11 @@ from fastdp.cli.terminal import (
     seconds,
     terminated_cleanly,
 )
-from fastdp.data.durable import check_target
 from fastdp.data.source import import_tables, open_dataset, open_source
 from fastdp.engines.job import engine
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Json
+from fastdp.state.durable import check_target
 from fastdp.tables.output import description_of, kind_of
 from fastdp.tables.table import Table
 

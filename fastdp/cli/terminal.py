@@ -17,7 +17,6 @@ from typing import NoReturn, TextIO
 import click
 from tqdm import tqdm
 
-from fastdp.data.durable import check_target
 from fastdp.errors import AccuracyWarning, FastDPError, ParameterError, StateError
 
 
@@ -146,6 +145,7 @@ def paths(options: Mapping[str, object]) -> list[tuple[str, Path]]:
 def check_picture(path: Path, *, overwrite: bool) -> None:
     """Refuse, before anything is paid for, a picture that could not be drawn or written."""
     from fastdp.releases import intervals
+    from fastdp.state.durable import check_target
 
     try:
         intervals.check_picture(path)

@@ -23,10 +23,10 @@ from typing import IO, Any, BinaryIO, cast
 import numpy as np
 
 from fastdp.cli.terminal import STANDARD, paths
-from fastdp.data.durable import atomic_file, check_target, name_target, remove_parts, sync_folder
 from fastdp.data.readers import import_pyarrow
 from fastdp.errors import ParameterError
 from fastdp.kinds import Array, Floats, Json
+from fastdp.state.durable import atomic_file, check_target, name_target, remove_parts, sync_folder
 
 #: Appends rows, of each column as many.
 Write = Callable[..., None]

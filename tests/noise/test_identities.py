@@ -71,10 +71,7 @@ UNKNOWN: dict[str, dict[str, str]] = {
     "ToPS": PACE,
     **dict.fromkeys(("StreamPublisher", "Adaptive"), PACE | {"sensitivity": "takes the place of the bound"}),
     "totals": {"kind": "has a row of its own", "stop": "windows before it keep their noise, which is bound to them"},
-    "Windows": {
-        "lateness": "says which rows still count: noise is bound to their sums",
-        "means": "excludes counts",
-    },
+    "Windows": {"lateness": "says which rows still count: noise is bound to their sums", "means": "excludes counts"},
 }
 SPATIAL: dict[str, Any] = {"domain": SQUARE, "epsilon": 1.0, "max_depth": 5}
 SPATIAL_OTHERS: dict[str, list[Any]] = {
@@ -340,15 +337,7 @@ def test_no_parameter_is_left_out(name: str) -> None:
 
 
 PARTS = [
-    *(
-        Hierarchy(prune=0),
-        Toeplitz(),
-        Flat(),
-        Blocks(),
-        smoothers.Mean(),
-        smoothers.Recent(),
-        smoothers.Median(),
-    ),
+    *(Hierarchy(prune=0), Toeplitz(), Flat(), Blocks(), smoothers.Mean(), smoothers.Recent(), smoothers.Median()),
     *(smoothers.MovingAverage(), smoothers.Exponential(), NoisyMax(), ScaleFree(), SmoothQuantile(), PAKQuantile()),
     *(
         SquareWave(),
