@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from fastdp.auditing.run import audit
     from fastdp.guarantee import Guarantee
     from fastdp.ledger.ledger import Ledger
+    from fastdp.noise.draws import discrete_gaussian, discrete_laplace
     from fastdp.noise.key import Key
-    from fastdp.noise.public_draws import discrete_gaussian, discrete_laplace
     from fastdp.releases.batch import ReleasedMany
     from fastdp.releases.plan import Plan, plan
     from fastdp.releases.release import Release
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fastdp.streams.publisher import StreamPublisher
     from fastdp.streams.release import release
     from fastdp.streams.release_many import release_many
-    from fastdp.streams.topl_publisher import ToPL, ToPLServer
+    from fastdp.streams.topl import ToPL, ToPLServer
     from fastdp.streams.tops import ToPS
     from fastdp.tables.functions import counts, means, totals
     from fastdp.tables.windows import Windows
@@ -55,7 +55,7 @@ _HOMES = {
     "fastdp.guarantee": ("Guarantee",),
     "fastdp.ledger.ledger": ("Ledger",),
     "fastdp.noise.key": ("Key",),
-    "fastdp.noise.public_draws": ("discrete_gaussian", "discrete_laplace"),
+    "fastdp.noise.draws": ("discrete_gaussian", "discrete_laplace"),
     "fastdp.releases.batch": ("ReleasedMany",),
     "fastdp.releases.plan": ("Plan", "plan"),
     "fastdp.releases.release": ("Release",),
@@ -68,7 +68,7 @@ _HOMES = {
     "fastdp.streams.adaptive": ("Adaptive",),
     "fastdp.streams.publisher": ("StreamPublisher",),
     "fastdp.streams.tops": ("ToPS",),
-    "fastdp.streams.topl_publisher": ("ToPL", "ToPLServer"),
+    "fastdp.streams.topl": ("ToPL", "ToPLServer"),
     "fastdp.tables.functions": ("counts", "means", "totals"),
     "fastdp.tables.windows": ("Windows",),
 }

@@ -13,7 +13,7 @@ from fastdp.data.source import Source, arrow_type, check_types, open_source
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import charge, stream_key
-from fastdp.noise.gaussian import NoiseName
+from fastdp.noise.draws import NoiseName
 from fastdp.noise.key import Key
 from fastdp.tables.columns import KeyTable
 from fastdp.tables.parameters import make_plan, names_of
