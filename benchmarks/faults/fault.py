@@ -22,19 +22,7 @@ OTHER_USER = 65_534
 
 @dataclass(frozen=True)
 class Fault:
-    """What became of one case.
-
-    Attributes
-    ----------
-    name, who : str
-        The case.
-    said : str
-        The error, or why the case could not be made here.
-    intact : bool
-        Whether what was on disk before is unchanged, and nothing else is there.
-    goes_on : bool
-        Whether the run, once the fault is gone, gives what an undisturbed one gives.
-    """
+    """What became of one case."""
 
     name: str
     who: str

@@ -37,17 +37,7 @@ def counters(output: Path) -> list[Path]:
 
 
 def points(name: str, data: Path | None, output: Path) -> list[Path]:
-    """Figures 6 to 9: true and synthetic points at four times, and the cells; as PNG, for there are many.
-
-    Parameters
-    ----------
-    name : str
-        Which stream, one of ``SCENES``.
-    data : Path, optional
-        Folder of real streams; synthetic ones without it.
-    output : Path
-        Folder of the pictures.
-    """
+    """Figures 6 to 9: true and synthetic points at four times, and the cells; as PNG, for there are many."""
     scene = SCENES[name](data, output)
     path = output / f"points_{name}.png"
     _points(scene, WINDOWS.get(name), path)

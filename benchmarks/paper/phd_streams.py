@@ -40,19 +40,7 @@ GROUND = "#cccccc"
 
 @dataclass(frozen=True)
 class Scene:
-    """A stream on its domain.
-
-    Attributes
-    ----------
-    name : str
-        For titles; says what of it is synthetic.
-    stream : SpatialStream
-        Its initial set ends at t0.
-    domain : Domain
-        Where the points are.
-    first : int
-        The batch that the initial set ends with.
-    """
+    """A stream on its domain."""
 
     name: str
     stream: SpatialStream
@@ -98,13 +86,7 @@ def on(scene: Scene, domain: Domain, where: str) -> Scene:
 
 
 def land(data: Path | None, output: Path) -> Path:
-    """GeoJSON of the Earth's land without Antarctica: of the folder, or Natural Earth's that geopandas brings along.
-
-    Raises
-    ------
-    ImportError
-        If geopandas and its reader are not installed.
-    """
+    """GeoJSON of the Earth's land without Antarctica: of the folder, or Natural Earth's in geopandas."""
     if data is not None and (data / LAND).exists():
         return data / LAND
     geopandas, found = load("geopandas"), find_spec("pyogrio")

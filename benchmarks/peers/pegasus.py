@@ -18,17 +18,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PeGaSus:
-    """The system with the constants that its experiments recommend.
-
-    Attributes
-    ----------
-    epsilon : float
-        Of the whole.
-    share : float
-        The perturber's part.
-    spread : float
-        The grouper's threshold, in 1 / (its part of epsilon).
-    """
+    """The system with the constants that its experiments recommend."""
 
     epsilon: float
     share: float = 0.8

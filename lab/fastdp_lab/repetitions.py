@@ -83,12 +83,6 @@ def repeat(
     Repetitions
         Repetition k is bit for bit what a publisher with the same parameters and
         ``key=Key.from_seed(seed).of_stream(k)`` releases.
-
-    Raises
-    ------
-    ParameterError
-        Also if the publisher has no seed: repetitions of a real release would each cost epsilon again; and
-        if it renews its threshold.
     """
     if not isinstance(publisher, StreamPublisher):
         raise ParameterError(
@@ -102,19 +96,7 @@ def repeat(
 
 @dataclass(frozen=True)
 class _Repeater:
-    """One call of :func:`repeat`.
-
-    Attributes
-    ----------
-    pipeline : RowPipeline
-        StreamParameters and key.
-    numbers : int64[repetitions]
-        Which repetitions.
-    threads : int
-        How many work at once.
-    progress : bool
-        Whether a bar shows on standard error.
-    """
+    """One call of :func:`repeat`."""
 
     pipeline: RowPipeline
     numbers: Indices

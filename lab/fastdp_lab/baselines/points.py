@@ -33,21 +33,7 @@ def _none() -> Integers:
 
 @dataclass(frozen=True)
 class BaselineState:
-    """State of a baseline.
-
-    Attributes
-    ----------
-    n_steps : int
-        Batches consumed.
-    tree : Tree or None
-        Released by the last step.
-    added, removed : int64[n]
-        Codes of all points so far, ascending, for the baseline that keeps them.  Secret.
-    size : int
-        |f|: additions less removals so far.
-    rows : int64[leaves, width]
-        The leaves' counters, for the baseline that has them.
-    """
+    """State of a baseline."""
 
     n_steps: int = 0
     tree: Tree | None = None
@@ -60,13 +46,7 @@ class BaselineState:
 
 @dataclass(frozen=True, kw_only=True)
 class OfflineMachine(PointMachine):
-    """PrivTree at a threshold; half of epsilon is for the cells, half for their counts.
-
-    Attributes
-    ----------
-    threshold
-        As of :class:`fastdp.PHDStream`.
-    """
+    """PrivTree at a threshold; half of epsilon is for the cells, half for their counts."""
 
     REPAIRED: ClassVar[bool] = True
 
@@ -128,13 +108,7 @@ class OnBatchMachine(OfflineMachine):
 
 @dataclass(frozen=True, kw_only=True)
 class FixedTreeMachine(OfflineMachine):
-    """PrivTree on the first batch, then counters.
-
-    Attributes
-    ----------
-    counter
-        As of :class:`FixedTree`.
-    """
+    """PrivTree on the first batch, then counters."""
 
     counter: Counter
     rule: ClassVar[int] = 1

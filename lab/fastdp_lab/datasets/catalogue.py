@@ -60,21 +60,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of Table 1.
-
-    Attributes
-    ----------
-    length : int
-        n of the real stream.
-    bound : int
-        The public bound ("max").
-    quantiles : (int, int, int, int)
-        The 85, 95, 99.5 and 100 % quantiles.
-    mean : float
-        "avg".
-    least : int
-        The least value, which Table 1 does not give.
-    """
+    """A row of Table 1."""
 
     length: int
     bound: int
@@ -115,12 +101,6 @@ def fetch(name: str, folder: Path | None = None) -> Path:
         A name of ``CATALOGUE``.
     folder : Path, optional
         By default :func:`cache_folder`.
-
-    Raises
-    ------
-    DataError
-        If the download fails, or the terms forbid it; the message says how to get the file by hand.  If a file
-        differs from the first download.
 
     Notes
     -----

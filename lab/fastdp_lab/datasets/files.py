@@ -81,19 +81,6 @@ def load_gowalla(
         What to do with a file that is not in the order of time (SNAP's is ordered by user): sort it, equal times
         in the file's order, or raise DataError.
 
-    Returns
-    -------
-    SpatialStream
-
-    Raises
-    ------
-    DataError
-        If the file is not as described; the message names its line.
-    ParameterError
-        If an argument is out of its range.
-    FileNotFoundError
-        If there is no such file.
-
     Notes
     -----
     Source: PHDStream section 5.1 and Appendix G.
@@ -142,15 +129,6 @@ def load_pickups(
     unsorted : {"sort", "raise"}
         As for :func:`load_gowalla`.
 
-    Returns
-    -------
-    SpatialStream
-
-    Raises
-    ------
-    DataError, ParameterError, FileNotFoundError
-        As for :func:`load_gowalla`.
-
     Notes
     -----
     Source: PHDStream section 5.1 and Appendix G.
@@ -188,13 +166,6 @@ def load_circles(
     -------
     SpatialStream
         Of points at one place the earliest is removed first.
-
-    Raises
-    ------
-    DataError
-        If the file is not as described, or a point is removed that is not there.
-    ParameterError, FileNotFoundError
-        As for :func:`load_gowalla`.
     """
     events = read_events(_existing(path), {"x": "x", "y": "y", "event": "move"}, ragged=True)
     places, cancels = events.points, np.full(len(events.points), -1)
@@ -258,22 +229,7 @@ def _in_box(moments: Floats, places: Floats, box: Any, max_points: int | None, s
 
 
 def with_removals(moments: Floats, places: Floats, lifetime: float) -> tuple[Floats, Floats, Integers]:
-    """Additions, and removals a lifetime later, in one order of time; at equal times removals come first.
-
-    Parameters
-    ----------
-    moments : float64[n]
-        When points appear, in seconds, ascending.
-    places : float64[n, d]
-        The points.
-    lifetime : float
-        In seconds; a point whose lifetime ends after the last addition stays.
-
-    Returns
-    -------
-    times, points, cancels
-        Of all events, as :func:`fastdp_lab.datasets.cut_events` takes them.
-    """
+    """Additions, and removals a lifetime later, in one order of time; at equal times removals come first."""
     ended = np.flatnonzero(moments + lifetime <= moments[-1:])
     times, source = np.concatenate([moments[ended] + lifetime, moments]), np.append(ended, np.arange(moments.size))
     order = np.argsort(times, kind="stable")
@@ -283,17 +239,7 @@ def with_removals(moments: Floats, places: Floats, lifetime: float) -> tuple[Flo
 
 
 def transaction_lengths(path: Path) -> Table:
-    """Items per transaction of a file with one transaction a line (FIMI).
-
-    Parameters
-    ----------
-    path : Path
-        Items are whole numbers separated by spaces or commas; a comma at the end is ignored.
-
-    Returns
-    -------
-    {"values": float64[lines]}
-    """
+    """Items per transaction of a file with one transaction a line (FIMI)."""
     lengths, opened = [], gzip.open if path.suffix == ".gz" else open
     try:
         # Bytes that are no text are no number either.
@@ -310,13 +256,7 @@ def transaction_lengths(path: Path) -> Table:
 
 
 def trip_columns(path: Path) -> Table:
-    """Distances and fares of a Parquet file of New York taxi trips, in order of pickup.
-
-    Returns
-    -------
-    {"distance": float64[n], "fare": float64[n]}
-        In 0.01 mile and in cents; trips without one of the two, or with a negative one, are left out.
-    """
+    """Distances and fares of a Parquet file of New York taxi trips, in order of pickup."""
     arrow, names = import_pyarrow(), ["tpep_pickup_datetime", "trip_distance", "fare_amount"]
     try:
         table = read_table(path, names)
@@ -335,18 +275,7 @@ def trip_columns(path: Path) -> Table:
 
 
 def check_ins(path: Path) -> Table:
-    """Check-ins of SNAP's location networks, in order of time.
-
-    Parameters
-    ----------
-    path : Path
-        User, time (2010-10-19T23:55:27Z), latitude, longitude and place, separated by tabs.
-
-    Returns
-    -------
-    {"t": float64[n], "lat": float64[n], "lon": float64[n]}
-        Seconds since 1970, and degrees.
-    """
+    """Check-ins of SNAP's location networks, in order of time."""
     moments, places = _read_all([path], SNAP, "sort")
     return {"t": moments, "lat": places[:, 1], "lon": places[:, 0]}
 
@@ -461,17 +390,6 @@ def cut_events(
     initial : float
         Share of the events before the first batch, in [0, 1): the paper's t0 for a batch size.  Rounded down to
         whole events, or up to whole periods.
-
-    Returns
-    -------
-    SpatialStream
-
-    Raises
-    ------
-    DataError
-        If points are not numbers or leave the box, times descend, or a removal has no addition of its own before it.
-    ParameterError
-        If batch, period or initial is not as said.
     """
     low, high = as_corners(lower, upper)
     table = as_points(points, "points", low.size)

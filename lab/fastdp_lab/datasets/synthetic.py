@@ -335,11 +335,6 @@ def made_up_streets() -> Network:
     -------
     fastdp.spatial.Network
         In degrees; the busy places of :func:`made_up_pickups` lie on it.
-
-    Raises
-    ------
-    ParameterError
-        If shapely is not installed.
     """
     shapely = load("shapely")
 

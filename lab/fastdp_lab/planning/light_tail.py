@@ -72,11 +72,6 @@ def check_light_tail(values: ArrayLike, p: float = 0.005, tolerance: float | Non
         The violation that is accepted, a probability.  0 is Definition 12 to the letter, which the steps of an
         empirical F violate at once, by up to 1 / m, if any value lies above x_p.  None allows for the sampling
         error of the p m values of the tail: 1.86 sqrt(p / m), their one-sided 99.9 % Kolmogorov point.
-
-    Raises
-    ------
-    ParameterError
-        For a sample or number that is not accepted, or a p-quantile of 0 (which has no gamma).
     """
     ascending = sorted_sample("values", values)
     slack = KOLMOGOROV * math.sqrt(p / ascending.size) if tolerance is None else tolerance
@@ -144,11 +139,6 @@ def search_p_max(
         Accepted relative shortfall of r x_p, at least 0.
     least_tail : int
         Shares p^r go down by halves to the one with this many values of the sample above it; at least 1.
-
-    Raises
-    ------
-    ParameterError
-        For a parameter that is not accepted, or a sample too small or too often 0 for the shares.
     """
     ascending = sorted_sample("values", values)
     tried = sorted_sample("shares", shares)[::-1]

@@ -249,11 +249,6 @@ def kappa(epsilon: float, delta: float, beta: float, noise: Noise = "laplace") -
         beta_lt, the chance that noise pulls the threshold below the quantile; in (0, 1/2).
     noise : {"laplace", "gaussian"}
         On the quantile.
-
-    Raises
-    ------
-    ParameterError
-        For a parameter outside its range, and where Eq. 11 gives no positive factor.
     """
     scale, offset = noise_scale(epsilon, delta, noise), noise_quantile(beta, noise)
     return 1.0 / _positive_inverse(epsilon, delta, beta, scale, offset)
@@ -451,11 +446,6 @@ def quantile_criterion(beta: float, p_max: float = 0.005, lambda_: float = 0.5) 
     int
         The smallest m such that g < beta for it and every larger one; g has small steps up where lambda p m reaches
         a whole number, so single smaller m may do.
-
-    Raises
-    ------
-    ParameterError
-        For a parameter outside its range, or an m above 2^62.
     """
 
     def fails(m: int) -> bool:

@@ -197,11 +197,6 @@ def optimise_pak(
     Optimum
         The same for the same arguments; the plain tree where it is better or m is too small for any lambda.
         ``fastdp.PAK(**optimum.arguments())`` is the publisher.
-
-    Raises
-    ------
-    ParameterError
-        For a parameter that is not accepted.
     """
     if m is not None:
         size = validation.integer("m", m, 1, n - 2)

@@ -76,15 +76,6 @@ def random_boxes(
     name : str
         The set's name.
 
-    Returns
-    -------
-    BoxQueries
-
-    Raises
-    ------
-    ParameterError
-        If an argument is out of its range.
-
     Notes
     -----
     The paper gives the areas only.  As in the published code, sides are independent and uniform: each is the
@@ -146,15 +137,6 @@ def relative_error(truth: ArrayLike, answers: ArrayLike, total: float) -> float:
     total : float
         Number of true points, ``|f|``.
 
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ParameterError
-        If shapes differ, a true count is negative or the total is not above 0 (no points, no relative error).
-
     Notes
     -----
     Source: the formula of PHDStream section 5.4 (the text beside it says 1 % for the same floor).  It compares with
@@ -198,10 +180,6 @@ class PointIndex:
         ----------
         lower, upper : array-like[q, d]
             The boxes; infinite bounds are allowed.
-
-        Returns
-        -------
-        int64[q]
         """
         tree = self._tree
         low, high = as_boxes(lower, upper, tree.lower.shape[1])

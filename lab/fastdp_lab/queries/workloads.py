@@ -33,11 +33,6 @@ def random_ranges(
     starts, stops : int64[count]
         0 <= start < stop <= n, stop - start <= max_range.  Source: ToPS section 3.3 (a range of length j
         has n - j + 1 places, so short ranges are more frequent).
-
-    Raises
-    ------
-    ParameterError
-        If an argument is no whole number in its range.
     """
     n = validation.integer("n", n, 1, MAX_STREAM_LENGTH)
     count = validation.integer("count", count, 0, MAX_RANGES)

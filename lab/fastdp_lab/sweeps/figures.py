@@ -57,13 +57,6 @@ def draw(
     list of Path
         Errors against epsilon (a picture for each metric), thresholds, the parts of the error, and streams over time;
         for points errors over time and against epsilon, totals over time, and maps.
-
-    Raises
-    ------
-    DataError
-        If there are no results, or no such group.
-    ModuleNotFoundError
-        If matplotlib is not installed.
     """
     for each in formats:
         validation.choice("format", each, ("png", "svg"))

@@ -73,19 +73,7 @@ DOWNLOADS = ("gowalla",)
 
 @dataclass(frozen=True, kw_only=True)
 class PointSet(DataSet):
-    """A stream of points to publish.
-
-    Attributes
-    ----------
-    format : str
-        Of the file; empty for synthetic data.
-    box : two (float, float)
-        Lower and upper corner of the public domain, or of the points that are read if there is another domain.
-    domain : str
-        A name of ``DOMAINS``, a GeoJSON file in degrees (lines make a network, polygons areas), or empty: the box.
-    start : int
-        Batches that belong to the initial set: the paper's initialisation time t0.
-    """
+    """A stream of points to publish."""
 
     format: str
     box: Corners
@@ -188,33 +176,7 @@ _QUERIES: dict[str, tuple[tuple[str, ...], int, int]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class BoxWorkload:
-    """A kind of box queries.
-
-    Attributes
-    ----------
-    name : str
-        The label in results.
-    kind : "boxes" or "map"
-        Random boxes, each class of size a group; or a grid of boxes that covers the domain, each its own group, in
-        the first repetition only, for pictures.
-    times : int or tuple of int
-        The batches after which queries are asked, 0 for the initial set; or how many such times, evenly spaced, first
-        and last included.
-    classes : tuple of str
-        Among "small" (0.01 to 0.1 % of the domain), "medium" (to 1 %) and "large" (to 10 %).
-    count : int or None
-        Boxes of each class, by default the paper's 10,000, 5,000 and 1,000; or of a map along each axis.
-    placement : "inside" or "clipped"
-        See :func:`fastdp_lab.boxes.random_boxes`.
-    answers : "points" or "cells"
-        Whether synthetic points are counted, as in the paper, or the released tree is asked.
-    fixed : bool
-        The same boxes in every repetition; else each repetition draws its own, and all mechanisms share them.
-    box : two (float, float) or None
-        The part that a map shows; by default the domain.
-    place : str
-        Its path in the TOML file, for messages.
-    """
+    """A kind of box queries."""
 
     name: Name = "boxes"
     kind: str = "boxes"

@@ -93,13 +93,7 @@ def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
-    """The manifest of a sweep's folder: specification, versions, data and sessions.
-
-    Raises
-    ------
-    DataError
-        If it is not a sweep's folder.
-    """
+    """The manifest of a sweep's folder: specification, versions, data and sessions."""
     path = Path(validation.path("folder", folder)) / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -125,16 +119,7 @@ def _versions() -> dict[str, str]:
 
 @contextmanager
 def opened(folder: Path, specification: Specification, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The manifest of this sweep in its folder, new or of an earlier run, under the folder's lock.
-
-    Raises
-    ------
-    StateError
-        If another runner holds the lock.
-    DataError
-        If the folder holds another sweep or other files, the data have changed since it began, or an unfinished
-        one is of another version of fastdp.
-    """
+    """The manifest of this sweep in its folder, new or of an earlier run, under the folder's lock."""
     folder.mkdir(parents=True, exist_ok=True)
     others = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
     # Before a lock file is created in a folder of other files.
@@ -229,11 +214,6 @@ def load(folder: str | Path) -> Any:
         of the input), ``workload``, ``group`` ("all", a length class, or a stretch's number), ``queries`` (how many),
         ``truth`` and ``answer`` (means over the queries), metrics of the specification, and ``error`` (None unless
         the cell failed, which then has no queries).
-
-    Raises
-    ------
-    DataError
-        If it is not a sweep's folder, or has no results, or damaged ones.
     """
     imported("pandas", StateError("results need pandas, which is not installed: pip install 'fastdp-streams[lab]'"))
     manifest, folder = read_manifest(folder), Path(folder)

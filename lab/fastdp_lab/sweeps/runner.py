@@ -41,13 +41,7 @@ TIMEOUT_SECONDS, RAY = 30, "ray:"
 
 
 def check_data(specification: Specification, folder: Path) -> dict[str, dict[str, Any]]:
-    """Load every data set and build every mechanism once; length and digest of each data set.
-
-    Raises
-    ------
-    ParameterError, DataError
-        Naming what cannot run.
-    """
+    """Load every data set and build every mechanism once; length and digest of each data set."""
     forget()
     data = {}
     for data_set in specification.datasets:
@@ -91,11 +85,6 @@ def run(
     Path
         The folder, for :func:`fastdp_lab.sweeps.load`.  ``results.parquet`` in it is byte for byte the same for any
         number and kind of workers, interrupted or not.
-
-    Raises
-    ------
-    ParameterError, DataError, StateError
-        Before anything runs, naming what cannot run; StateError if workers die repeatedly.
     """
     validation.integer("workers", workers, 1, 4096)
     validation.choice("mode", mode, ("threads", "processes"))
@@ -225,11 +214,6 @@ def cluster(address: str) -> Iterator[Executor]:
     address : str
         ``ray:HOST:6379`` or ``ray:auto`` for Ray, on a machine of its cluster; others are a Dask scheduler's,
         ``tcp://HOST:8786``.  Workers need fastdp, and see data files at the same paths.
-
-    Raises
-    ------
-    StateError
-        If the library is not installed, or there is no answer.
     """
     ray, dask = address.removeprefix(RAY), not address.startswith(RAY)
     extra, expected = (
@@ -290,11 +274,6 @@ def estimate(specification: Specification, data: str | Path = ".") -> dict[str, 
     dict
         ``cells``, ``rows`` (if no cell fails) and ``parts``; ``seconds`` of one worker; upper bounds of the size of
         the final table, ``table_bytes``, and of all files while the sweep runs, ``most_bytes``.
-
-    Raises
-    ------
-    ParameterError, DataError
-        As :func:`fastdp_lab.sweeps.run` would.
     """
     base = Path(data).absolute()
     check_data(specification, base)

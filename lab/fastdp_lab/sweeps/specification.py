@@ -46,21 +46,7 @@ Budgets = Annotated[tuple[Positive, ...], Meta(min_length=1)]
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """One mechanism with its parameters.
-
-    Attributes
-    ----------
-    name : str
-        The label in results.
-    system : str
-        A name of :data:`fastdp_lab.sweeps.SYSTEMS`, or of ``SPATIAL_SYSTEMS`` in a sweep of points.
-    parameters : dict
-        Its parameters; parts are tables with their name at ``part``.
-    epsilons : tuple of float or None
-        Its own budgets, in place of the sweep's.
-    place : str
-        Its path in the TOML file, for messages.
-    """
+    """One mechanism with its parameters."""
 
     name: str
     system: str
@@ -182,13 +168,7 @@ def _place_of(name: str, mechanism: Mechanism, data_set: DataSet) -> str:
 
 
 def read_specification(path: str | Path) -> Specification:
-    """A specification from a TOML file.
-
-    Raises
-    ------
-    ParameterError, DataError
-        Naming the file and the key, its value and what is accepted; tables are counted from 0.
-    """
+    """A specification from a TOML file."""
     try:
         table = tomllib.loads(Path(validation.path("path", path)).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -336,27 +316,7 @@ def query_seed(root: Key, workload: Any, data_set: DataSet, repetition: int) -> 
 def run_part(
     specification: Specification, part: Part, folder: Path, digest: str | None = None
 ) -> list[tuple[Any, ...]]:
-    """The rows of a part, a pure function of the specification.
-
-    Parameters
-    ----------
-    specification : Specification
-        The sweep.
-    part : Part
-        Which cells.
-    folder : Path
-        Where the data sets' files are.
-    digest : str, optional
-        Of the part's data set, as the runner has it.
-
-    Raises
-    ------
-    DataError
-        If the data are missing here, or differ from the runner's.
-    StateError
-        If there is not enough memory, or a file cannot be read.  Any other error of a mechanism does not end the
-        part: it is the cell's result.
-    """
+    """The rows of a part, a pure function of the specification."""
     data_set = part.cells[0][0].data_set
     truth, root = load_truth(data_set, folder, digest), Key.from_seed(specification.seed)
     if digest not in (None, truth.facts["sha256"]):

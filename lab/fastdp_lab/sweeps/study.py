@@ -141,19 +141,7 @@ def plain(record: Any, *without: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet(ABC):
-    """A named source of a stream.
-
-    Attributes
-    ----------
-    name : str
-        The label in results.
-    kind, source : str
-        One of ``KINDS``; the generator's name, the file's path, or the catalogue's name.
-    parameters : dict
-        Of the generator or loader.
-    place : str
-        The path of its table in the file, for messages.
-    """
+    """A named source of a stream."""
 
     name: str
     kind: str

@@ -71,23 +71,7 @@ _FIELDS = ("bound", "published", "holdout", "max_range", "overlap")
 
 @dataclass(frozen=True, kw_only=True)
 class ValueSet(DataSet):
-    """A stream of values to publish.
-
-    Attributes
-    ----------
-    bound : float
-        Public bound of a value.
-    holdout, max_range : int
-        m and r.
-    column : str or None
-        Of the file.
-    published : int or None
-        Length of the published part: a shorter stream is extended by reflection, a longer one is cut.  None: all
-        values after the hold-out.
-    overlap : bool
-        Whether the published part begins with the hold-out again, as in ToPS section 5.4, which is not private; a
-        stream shorter than the hold-out is extended by reflection then.
-    """
+    """A stream of values to publish."""
 
     bound: Positive
     holdout: Annotated[int, Meta(ge=0)]
@@ -146,24 +130,7 @@ def read_data_set(table: Table, place: str, name: str, top: Table) -> ValueSet:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A kind of queries.
-
-    Attributes
-    ----------
-    name : str
-        The label in results.
-    kind : "random_ranges" or "timeline"
-        Uniform over all ranges up to ``max_range`` (ToPS section 3.3); or ``count`` consecutive ranges that cover the
-        stream, each its own group, for pictures over time.
-    count : int
-        How many.
-    max_range : int or None
-        The longest; by default the data set's.
-    classes : tuple of int
-        Lengths that separate classes of queries: (100, 10000) makes [1, 100), [100, 10000) and [10000, ...).
-    fixed : bool
-        The same ranges in every repetition; else each repetition draws its own, and all mechanisms share them.
-    """
+    """A kind of queries."""
 
     name: Name = "random_ranges"
     kind: str = "random_ranges"

@@ -51,17 +51,7 @@ KEYS = Name(("keys",), 0, StreamId(Purpose.CHAIN))
 
 
 class Shifts:
-    """By how much each draw is shifted, and what else the adjacent run costs (decisions, by exact tails).
-
-    Attributes
-    ----------
-    by : dict
-        Position to shift, of each name.
-    fixed : dict
-        Position to noise, of each name; the cost of these draws is in ``loss``.
-    loss : float
-        Cost of decisions.
-    """
+    """By how much each draw is shifted, and what else the adjacent run costs (decisions, by exact tails)."""
 
     def __init__(self, fixed: dict[Name, dict[int, int]] | None = None) -> None:
         self.by: dict[Name, dict[int, int]] = defaultdict(lambda: defaultdict(int))
@@ -74,27 +64,7 @@ class Shifts:
 
 
 class Table:
-    """Noise of all draws under :attr:`key`.
-
-    Parameters
-    ----------
-    seed : int
-        Determines the noise.
-    shifts : Shifts, optional
-        Added to it.
-    wanted : dict, optional
-        Of the first input's table, after its run, :attr:`bound`: noise that is bound to sums is shifted so that noisy
-        sums are the same.
-
-    Attributes
-    ----------
-    scales : dict
-        Scales that each name was asked for.
-    bound : dict
-        Sums that noise was bound to, and the noisy sums.
-    last : Name
-        Of the last draws.
-    """
+    """Noise of all draws under :attr:`key`."""
 
     last: Name
 
@@ -230,17 +200,7 @@ def reloaded(publisher: Any, **own: Any) -> Any:
 
 
 class Finding(NamedTuple):
-    """Result of one instance.
-
-    Attributes
-    ----------
-    compared : int
-        Outputs compared.
-    ratio : float
-        Cost of the coupling over the claim.
-    unequal : tuple of str
-        Names of the outputs that were not equal; ``scales`` where the scale of noise depends on the input.
-    """
+    """Result of one instance."""
 
     compared: int
     ratio: float

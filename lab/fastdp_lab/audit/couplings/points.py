@@ -53,19 +53,7 @@ COORDINATES = np.array([0.0, 0.1, 0.1, 0.12, 0.25, 0.5, 0.7, 0.99, 1.0])
 
 
 class Event(NamedTuple):
-    """One event more, in the first stream or in the adjacent one.
-
-    Attributes
-    ----------
-    batch : int
-        Number of its batch.
-    point : float64[1, d]
-        Its place.
-    removal : bool
-        A removal, or an addition.
-    here : bool
-        Whether the first stream has it.
-    """
+    """One event more, in the first stream or in the adjacent one."""
 
     batch: int
     point: Floats
@@ -96,15 +84,6 @@ class Follower:
     """Notes the errors of all counters in a first run, and shifts noise of the adjacent run until they are as wanted.
 
     In the adjacent run errors differ by the events alone.
-
-    Attributes
-    ----------
-    errors : list
-        Outputs of each call of a counter in the first run.
-    shifts : Shifts or None
-        Of the adjacent run; None in the first one.
-    events : dict
-        The draws of the events by name: the row, and by how much the input differs there.
     """
 
     errors: list[Integers]
