@@ -17,10 +17,10 @@ import fastdp
 from benchmarks.shared import table
 from benchmarks.speed.measure import keep
 from fastdp.engines import Job, spark
+from fastdp.kinds import Integers
 from fastdp.tables.parameters import make_plan
 from fastdp.tables.persons import Reader
 
-Integers = NDArray[np.int64]
 #: Of the generated rows: 1,000 hours, 1,000 keys; streams of the second table.
 HOURS, KEYS, STREAMS = 1000, 1000, 5000
 HOUR, BEGIN = 3_600_000_000, 1_704_067_200_000_000

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.accuracy import plans, report, streams
 from benchmarks.accuracy.adaptive import mechanisms
-from benchmarks.peers import w_event
+from benchmarks.peers import online
 from benchmarks.speed import __main__ as speed
 from benchmarks.speed import batch, measure, summary
 from benchmarks.speed import streams as timed
@@ -68,7 +68,7 @@ def test_fast_w_event_schemes_publish_what_the_slow_ones_do(scheme, w) -> None:
     generator = np.random.default_rng(w)
     values = np.repeat(generator.integers(0, 101, 40), 5)
     noises = generator.laplace(size=(2, values.size))
-    found = w_event.release(scheme, values.astype(float), 100.0, 50.0, w, tuple(noises))
+    found = online.w_event(scheme, values.astype(float), 100.0, 50.0, w, tuple(noises))
     noise = lambda scale, draw, seen: float(scale) * noises[draw - 1][len(seen) - 1]  # noqa: E731
     expected, _ = oracle.release(scheme, values.tolist(), 50.0, 100, w, noise)
     assert found == pytest.approx(np.array(expected, float), rel=1e-9, abs=1e-9)

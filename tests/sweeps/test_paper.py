@@ -14,17 +14,8 @@ import pytest
 from benchmarks import shared
 from benchmarks.accuracy.scenes import STREAMS
 from benchmarks.paper import __main__ as paper
-from benchmarks.paper import (
-    pak_figures,
-    pak_laws,
-    pak_runs,
-    pak_tables,
-    phd_pictures,
-    phd_streams,
-    phd_sweeps,
-    tops,
-)
-from benchmarks.paper.real import STAND_INS, with_real_streams
+from benchmarks.paper import pak_figures, pak_laws, pak_runs, pak_tables, phd_streams, tops
+from benchmarks.paper.tops import STAND_INS, with_real_streams
 from fastdp.spatial import Box
 from fastdp_lab.datasets import concentric_circles, made_up_check_ins, made_up_pickups
 from fastdp_lab.sweeps import figures, from_table, load, read_manifest, run
@@ -84,8 +75,8 @@ def test_the_streams_characteristics_and_counters(capsys, monkeypatch, tmp_path)
     said = capsys.readouterr().out
     assert "| dns     | ToPS      | 1,141,961 | 2,000  | 63  | 85" in said
     assert "| pos     | synthetic | 1,000     | 1,657  | 850 | 950   | 995   | 1,000" in said
-    monkeypatch.setattr(phd_pictures, "HORIZONS", (16,))
-    assert all(path.stat().st_size > 5000 for path in phd_pictures.counters(tmp_path))
+    monkeypatch.setattr(phd_streams, "HORIZONS", (16,))
+    assert all(path.stat().st_size > 5000 for path in phd_streams.counters(tmp_path))
 
 
 @pytest.fixture
@@ -281,7 +272,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     for name, change in changes.items():
         monkeypatch.setattr(phd_streams, name, change)
-    monkeypatch.setattr(phd_pictures, "EPSILONS", (2.0,))
+    monkeypatch.setattr(phd_streams, "EPSILONS", (2.0,))
 
 
 @pytest.mark.parametrize("name", [f"phd_figure_{k}" for k in (3, 4, 5, 6, 7, 8, 9)])
@@ -325,14 +316,14 @@ def test_sweeps_on_real_points(places) -> None:
         {"name": "Circles", "generator": "circles", "deletion": True},
     ]
     table = {**TINY, "datasets": data}
-    found = from_table(phd_sweeps.with_real_points(table, places)).datasets
+    found = from_table(phd_streams.with_real_points(table, places)).datasets
     names = ["Gowalla with deletion, start=150", "Gowalla with deletion, start=200", "Gowalla"]
     assert [each.name for each in found] == [*names, "Uber pickups on synthetic streets", "Circles"]
     assert [each.start for each in found] == [150, 200, 107, 2, 0]
     assert [each.kind for each in found] == ["file", "file", "file", "file", "generator"]
     assert found[0].parameters["deletion"] is True
     # Without the files nothing changes.
-    assert phd_sweeps.with_real_points(table, places.parent)["datasets"] == data
+    assert phd_streams.with_real_points(table, places.parent)["datasets"] == data
 
 
 @pytest.mark.parametrize("parameter", ["sensitivity", "batch"])
@@ -340,7 +331,7 @@ def test_errors_against_a_parameter(parameter, titles, tmp_path) -> None:
     key = "mechanisms" if parameter == "sensitivity" else "datasets"
     table = {**TINY, "epsilons": [1.0, 2.0], "repetitions": 2, key: [{**TINY[key][0], parameter: [10, 40]}]}
     folder = run(from_table(table), tmp_path / "out")
-    phd_sweeps.draw_against(folder, parameter)
+    phd_streams.draw_against(folder, parameter)
     sizes = ("small", "medium", "large")
     assert titles == [f"tiny | circles (synthetic), {size} boxes" for size in sizes]
 
