@@ -14,7 +14,7 @@ import numpy as np
 import fastdp
 from fastdp import Guarantee, Key
 from fastdp.errors import AccuracyWarning
-from fastdp.kinds import Array, Floats, Integers
+from fastdp.kinds import Array, Floats, Integers, Json
 
 #: A new object, with the key of the run.
 Fresh = Callable[..., Any]
@@ -191,7 +191,7 @@ def windows_of(*, values: bool = True, who: bool = False) -> See:
 
 def keys_of_table(epsilon: float) -> OneRun:
     """How many keys are released, and the first day's count of the last one: rows are pairs of person and key."""
-    options: dict[str, Any] = {"who": "who", "by": "key", "start": START, "stop": STOP, "period": "1w"}
+    options: Json = {"who": "who", "by": "key", "start": START, "stop": STOP, "period": "1w"}
 
     def counts(rows: Sequence[tuple[str, str]], key: Key) -> Any:
         import pyarrow

@@ -17,7 +17,7 @@ from fastdp import Guarantee, Key, validation
 from fastdp.counters import Counter, Simple, event_guarantee
 from fastdp.counters.counter import check_rows, counter_guarantee, noise_scale
 from fastdp.guarantee import parallel
-from fastdp.kinds import Integers
+from fastdp.kinds import Integers, Json
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Domain, decomposition
@@ -168,7 +168,7 @@ class _Baseline(SpatialPublisher):
         given = {"domain": domain, "epsilon": epsilon, "max_depth": max_depth, "fan_out": fan_out, "outside": outside}
         self._open(given, threshold, seed, key)
 
-    def _open(self, given: dict[str, Any], threshold: float, seed: int | str | None, key: Key | bytes | None) -> None:
+    def _open(self, given: Json, threshold: float, seed: int | str | None, key: Key | bytes | None) -> None:
         self._start(self._MACHINE(**given, threshold=validation.real("threshold", threshold)), seed, key)
 
 

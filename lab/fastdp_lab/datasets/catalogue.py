@@ -11,11 +11,11 @@ from typing import Any
 from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.errors import DataError, StateError
-from fastdp.kinds import Floats
+from fastdp.kinds import Floats, Json
 from fastdp.state.durable import atomic_file
 from fastdp_lab.datasets import files
 
-LISTED: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+LISTED: Json = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from scipy import optimize
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.kinds import Floats
+from fastdp.kinds import Floats, Json
 from fastdp.record import Real, Whole
 from fastdp.thresholds import PAKQuantile
 from fastdp_lab.planning.pak_formulas import (
@@ -104,7 +104,7 @@ class Optimum:
     delta: float
     noise: Noise
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> Json:
         """Arguments of :class:`fastdp.PAK` for these parameters; the plain binary tree's for a fallback.
 
         All of them are public, so the search must use public information alone: a distribution, or public or

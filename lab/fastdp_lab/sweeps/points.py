@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from fastdp import validation
 from fastdp.errors import DataError, ParameterError
-from fastdp.kinds import Floats
+from fastdp.kinds import Floats, Json
 from fastdp.spatial import Box, Domain, Network
 from fastdp.spatial.map_files import read_domain
 from fastdp_lab import datasets
@@ -265,7 +265,7 @@ class Points:
         return [self.domain.lower.tolist(), self.domain.upper.tolist()]
 
     @cached_property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Json:
         """Length and digest, for the manifest."""
         found = hashlib.sha256(self.domain_digest.encode())
         for array in (self.stream.points, self.stream.cancels, self.stream.cuts):

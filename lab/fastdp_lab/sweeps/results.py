@@ -26,6 +26,7 @@ from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.data.readers import read_table
 from fastdp.errors import DataError, StateError, warn
+from fastdp.kinds import Json
 from fastdp.state.durable import atomic_file
 from fastdp_lab.sweeps.specification import Specification, count_cells, parts
 from fastdp_lab.sweeps.study import canonical
@@ -36,7 +37,7 @@ _LABELS = ("cell", "dataset", "mechanism", "epsilon", "repetition", "threshold",
 _KINDS = {"cell": "int64", "repetition": "int32", "queries": "int32"}
 _KINDS |= dict.fromkeys(("dataset", "mechanism", "workload", "group", "error"), "string")
 #: A changed bit is detected when the file is read.
-_WRITE: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+_WRITE: Json = {"compression": "zstd", "write_page_checksum": True}
 _LIBRARIES = ("numpy", "numba", "scipy", "pyarrow", "cryptography")
 
 
@@ -86,17 +87,17 @@ def merge_parts(folder: Path, names: Sequence[str], schema: Any) -> None:
         path.unlink()
 
 
-def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+def _write_manifest(folder: Path, manifest: Json) -> None:
     """Write the manifest atomically."""
     with atomic_file(folder / MANIFEST, overwrite=True) as file:
         file.write((json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode())
 
 
-def read_manifest(folder: str | Path) -> dict[str, Any]:
+def read_manifest(folder: str | Path) -> Json:
     """The manifest of a sweep's folder: specification, versions, data and sessions."""
     path = Path(validation.path("folder", folder)) / MANIFEST
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        manifest: Json = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"{folder}: no {MANIFEST} there; expected the folder of a sweep (fastdp sweep -o)") from None
     except ValueError as error:
@@ -118,7 +119,7 @@ def _versions() -> dict[str, str]:
 
 
 @contextmanager
-def opened(folder: Path, specification: Specification, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def opened(folder: Path, specification: Specification, data: Json) -> Iterator[Json]:
     """The manifest of this sweep in its folder, new or of an earlier run, under the folder's lock."""
     folder.mkdir(parents=True, exist_ok=True)
     others = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
@@ -148,12 +149,12 @@ def _lock(lock: Any, folder: Path) -> None:
         ) from error
 
 
-def _manifest(folder: Path, specification: Specification, data: dict[str, Any]) -> dict[str, Any]:
+def _manifest(folder: Path, specification: Specification, data: Json) -> Json:
     """The manifest that is there, if it is of this sweep; or the first one."""
     table = specification.table()
     digest = hashlib.sha256(canonical(table).encode()).hexdigest()
     if not (folder / MANIFEST).exists():
-        manifest: dict[str, Any] = {
+        manifest: Json = {
             "name": specification.name,
             "seed": specification.seed,
             "specification": table,
@@ -180,7 +181,7 @@ def _manifest(folder: Path, specification: Specification, data: dict[str, Any]) 
 
 
 @contextmanager
-def session(folder: Path, manifest: dict[str, Any], facts: dict[str, Any]) -> Iterator[None]:
+def session(folder: Path, manifest: Json, facts: Json) -> Iterator[None]:
     """A record of who runs what, and how long: a killed session has no ``seconds``."""
     record, begin = {**facts, "started": _now(), "versions": _versions(), "seconds": None}, time.perf_counter()
     manifest["sessions"].append(record)
@@ -190,7 +191,7 @@ def session(folder: Path, manifest: dict[str, Any], facts: dict[str, Any]) -> It
     _write_manifest(folder, manifest)
 
 
-def finish(folder: Path, manifest: dict[str, Any]) -> None:
+def finish(folder: Path, manifest: Json) -> None:
     """Remove the parts, which the final table contains; may be repeated."""
     if manifest["finished"] is None:
         manifest["finished"] = _now()

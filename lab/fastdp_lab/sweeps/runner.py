@@ -26,6 +26,7 @@ from tqdm import tqdm
 from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.errors import StateError
+from fastdp.kinds import Json
 from fastdp_lab.sweeps import results
 from fastdp_lab.sweeps.specification import Group, Part, Specification, count_cells, parts, run_part
 from fastdp_lab.sweeps.study import forget, load_truth
@@ -40,7 +41,7 @@ LABEL_BYTES, PART_BYTES = 12, 12_000
 TIMEOUT_SECONDS, RAY = 30, "ray:"
 
 
-def check_data(specification: Specification, folder: Path) -> dict[str, dict[str, Any]]:
+def check_data(specification: Specification, folder: Path) -> dict[str, Json]:
     """Load every data set and build every mechanism once; length and digest of each data set."""
     forget()
     data = {}
@@ -101,7 +102,7 @@ def run(
             waiting = {name: part for name, part in every.items() if not results.part_path(folder, name).exists()}
             tasks = {name: _task(specification, part, base, found) for name, part in waiting.items()}
             cells = sum(len(part.cells) for part in waiting.values())
-            options: dict[str, Any] = {"unit": " cells", "file": sys.stderr, "disable": not progress}
+            options: Json = {"unit": " cells", "file": sys.stderr, "disable": not progress}
             with (
                 results.session(folder, manifest, {**how, "cells": cells}),
                 tqdm(total=manifest["cells"], initial=manifest["cells"] - cells, **options) as bar,
@@ -118,7 +119,7 @@ def run(
     return folder
 
 
-def _task(specification: Specification, part: Part, folder: Path, data: dict[str, Any]) -> tuple[Any, ...]:
+def _task(specification: Specification, part: Part, folder: Path, data: Json) -> tuple[Any, ...]:
     """The arguments of :func:`run_part`, without the other parts' mechanisms: a sweep may have ten thousand."""
     group = part.cells[0][0]
     slim = replace(specification, datasets=(group.data_set,), mechanisms=(group.mechanism,))
@@ -170,7 +171,7 @@ def _attempt(*arguments: Any) -> list[tuple[Any, ...]] | Exception:
 def _pool(mode: str, workers: int) -> Iterator[Executor]:
     """New workers, which end with the sweep, without the parts that have not begun."""
     # Not forked: a fork of a process with threads may hang.
-    spawn: dict[str, Any] = {"mp_context": multiprocessing.get_context("spawn"), "initializer": _end_with_parent}
+    spawn: Json = {"mp_context": multiprocessing.get_context("spawn"), "initializer": _end_with_parent}
     processes, threads = futures.ProcessPoolExecutor, futures.ThreadPoolExecutor
     pool: Executor = threads(workers) if mode == "threads" else processes(workers, **spawn)
     try:

@@ -22,6 +22,7 @@ from msgspec import Meta
 
 from fastdp import Key, validation
 from fastdp.errors import DataError, FastDPError, ParameterError, StateError
+from fastdp.kinds import Json
 from fastdp_lab.sweeps import points
 from fastdp_lab.sweeps import values as streams
 from fastdp_lab.sweeps.study import (
@@ -40,7 +41,7 @@ from fastdp_lab.sweeps.study import (
 )
 
 #: Studies by the name of their streams; the first that claims a table reads it.
-STUDIES: dict[str, Any] = {"points": points, "values": streams}
+STUDIES: Json = {"points": points, "values": streams}
 Budgets = Annotated[tuple[Positive, ...], Meta(min_length=1)]
 
 
@@ -50,7 +51,7 @@ class Mechanism:
 
     name: str
     system: str
-    parameters: dict[str, Any] = field(default_factory=dict)
+    parameters: Json = field(default_factory=dict)
     epsilons: Budgets | None = None
     place: str = field(default="mechanisms", compare=False)
 
@@ -141,7 +142,7 @@ class Specification:
         for workload in self.workloads:
             workload.check(truth.size)
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> Json:
         """Everything as plain values, for the manifest."""
         records = {
             key: [plain(each) for each in getattr(self, key)] for key in ("datasets", "mechanisms", "workloads")
@@ -222,7 +223,7 @@ def _mechanisms(top: Table, study: Any) -> Iterator[Mechanism]:
             yield read(Mechanism, {**given, "name": name + suffix, "parameters": chosen}, place)
 
 
-def _expand(table: Table, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _expand(table: Table, place: str) -> Iterator[tuple[str, Json]]:
     """Every choice of one entry from each list, the last list changing fastest, and a suffix for its label.
 
     Suffixes name what distinguishes the choice, ", prune=2, smoother=MovingAverage/window=3"; without lists nothing.
@@ -232,7 +233,7 @@ def _expand(table: Table, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from ((", ".join(["", *said]), chosen) for said, chosen in found)
 
 
-def _choices(table: Table, path: str) -> Iterator[tuple[list[str], dict[str, Any]]]:
+def _choices(table: Table, path: str) -> Iterator[tuple[list[str], Json]]:
     options: list[list[tuple[list[str], Any]]] = []
     for name, value in table.items():
         if isinstance(value, list):

@@ -33,6 +33,7 @@ from msgspec import Meta
 
 from fastdp import counters, perturbers, smoothers, thresholds, validation
 from fastdp.errors import FastDPError, ParameterError
+from fastdp.kinds import Json
 from fastdp.thresholds import renewals
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ KINDS = ("generator", "file", "download")
 MAX_LOADED = 4
 _NOUNS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false", "array": "a list"}
 _SIGNS = {" of length >= 1": ", not empty", ">=": "of at least", "<=": "of at most", ">": "above"}
-_ROLES: dict[str, Any] = {"threshold": thresholds, "perturber": perturbers, "smoother": smoothers}
+_ROLES: Json = {"threshold": thresholds, "perturber": perturbers, "smoother": smoothers}
 _ROLES |= {"renewal": renewals, "counter": counters}
 #: Parameters of publishers that the cell gives.
 _OF_THE_CELL = {"self", "epsilon", "bound", "holdout", "max_range", "length", "domain", "seed", "key", "sensitivity"}
@@ -66,7 +67,7 @@ def check_keys(table: object, place: str, accepted: Sequence[str] | None, requir
             raise ParameterError(f"{dot}{key} is missing: expected a value for it")
 
 
-def tables(table: Table, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def tables(table: Table, key: str) -> Iterator[tuple[str, Json]]:
     """The entries of an array of tables, with their paths."""
     check_keys(table, "", None, (key,))
     if not isinstance(table[key], list) or not table[key]:
@@ -132,7 +133,7 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def plain(record: Any, *without: str) -> dict[str, Any]:
+def plain(record: Any, *without: str) -> Json:
     """The fields of a record that identify it."""
     return {
         each.name: getattr(record, each.name) for each in fields(record) if each.compare and each.name not in without
@@ -146,7 +147,7 @@ class DataSet(ABC):
     name: str
     kind: str
     source: str
-    parameters: dict[str, Any] = field(default_factory=dict, hash=False)
+    parameters: Json = field(default_factory=dict, hash=False)
     place: str = field(default="datasets", compare=False)
 
     @abstractmethod
@@ -159,7 +160,7 @@ class Maker:
     """A generator or loader: a function with keywords, and the fields of its data set that follow from these."""
 
     make: Callable[..., Any]
-    defaults: Callable[[Table], dict[str, Any]] = lambda parameters: {}
+    defaults: Callable[[Table], Json] = lambda parameters: {}
 
     @property
     def accepted(self) -> list[str]:
@@ -230,7 +231,7 @@ def parameter_names(system: Callable[..., Any], *further: str) -> tuple[str, ...
     return (*(name for name in inspect.signature(system).parameters if name not in _OF_THE_CELL), *further)
 
 
-def build_parts(parameters: Table) -> dict[str, Any]:
+def build_parts(parameters: Table) -> Json:
     """The parameters with every part's table replaced by the part."""
     return {
         name: _build_part(name, value) if name in _ROLES and isinstance(value, Mapping) else value

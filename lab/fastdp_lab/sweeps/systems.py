@@ -12,7 +12,7 @@ import numpy as np
 
 from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, StreamPublisher, ToPL, ToPS, validation
 from fastdp.errors import ParameterError
-from fastdp.kinds import Floats, Indices
+from fastdp.kinds import Floats, Indices, Json
 from fastdp.perturbers import Blocks
 from fastdp.record import values_of
 from fastdp.smoothers import Smoother
@@ -94,7 +94,7 @@ def _composed(publisher: Callable[..., StreamPublisher], setting: Setting, **par
     for name in ("threshold", "perturber"):
         if publisher is StreamPublisher and name not in arguments:
             raise ParameterError(f"{name} is missing: expected a table with its part")
-    public: dict[str, Any] = {"epsilon": setting.epsilon, "bound": setting.bound, "max_range": setting.max_range}
+    public: Json = {"epsilon": setting.epsilon, "bound": setting.bound, "max_range": setting.max_range}
     composition = publisher(**public, holdout=setting.holdout, seed=0, **arguments).composition
     each, r = composition.unit_epsilon, setting.max_range
     first, second = (each if value is None else validation.positive(name, value) for name, value in given.items())

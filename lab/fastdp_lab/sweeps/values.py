@@ -30,7 +30,7 @@ from fastdp.cli.demo_command import DNS_BOUND
 from fastdp.data.column import as_floats
 from fastdp.data.readers import open_source
 from fastdp.errors import DataError, FastDPError, ParameterError
-from fastdp.kinds import Floats, Indices
+from fastdp.kinds import Floats, Indices, Json
 from fastdp.smoothers import Smoother
 from fastdp_lab import datasets
 from fastdp_lab.datasets import CATALOGUE, TABLE1, catalogue
@@ -56,7 +56,7 @@ def claims(table: Table) -> bool:
     return True
 
 
-def _table1_bound(parameters: Table) -> dict[str, Any]:
+def _table1_bound(parameters: Table) -> Json:
     stream = validation.choice("stream", parameters.get("stream"), tuple(TABLE1))
     return {"bound": float(TABLE1[stream].bound)}
 
@@ -117,7 +117,7 @@ def read_data_set(table: Table, place: str, name: str, top: Table) -> ValueSet:
     accepted, own = (maker.accepted, _FIELDS) if maker else ([], ("column", *_FIELDS))
     check_keys(table, place, ("name", *KINDS, *own, *accepted))
     parameters = {key: table[key] for key in accepted if key in table}
-    chosen: dict[str, Any] = {"holdout": top.get("holdout", 65_536), "max_range": top.get("max_range", 2**20)}
+    chosen: Json = {"holdout": top.get("holdout", 65_536), "max_range": top.get("max_range", 2**20)}
     if maker:
         with placed(place):
             chosen |= maker.defaults(parameters)
@@ -180,7 +180,7 @@ class Values:
     values: Floats
 
     @cached_property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Json:
         """Length and digest, for the manifest."""
         return {"values": self.values.size, "sha256": hashlib.sha256(self.values.data).hexdigest()[:32]}
 
@@ -281,7 +281,7 @@ def measure(specification: Any, stream: Values, workload: Workload, seed: int, r
     elif clipped:
         raise ParameterError("truth = 'clipped': expected 'raw', because there is no one threshold to clip at")
     lengths = (stops - starts).astype(np.float64)
-    further: dict[str, Any] = {"mmse": lengths, "mmae": lengths}
+    further: Json = {"mmse": lengths, "mmae": lengths}
     for label, which in groups:
         exact, private = truth[which], answers[which]
         row = [float(exact.mean()), float(private.mean())]

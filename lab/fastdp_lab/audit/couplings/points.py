@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fastdp import AdaptivePHDStream, Key, PHDStream
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, SelectiveCounting, Simple
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers, Json
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree, count_only, decomposition
 from fastdp.spatial.cells import CellParameters, encode
@@ -363,7 +363,7 @@ def of_points(
     return Instance(stream.guarantee.epsilon, partial(see_points, make, saved), x, there, shifts)
 
 
-def shape_of(rng: Generator) -> dict[str, Any]:
+def shape_of(rng: Generator) -> Json:
     """Parameters of all publishers of points, on the unit interval or the unit square."""
     return {
         "domain": pick(rng, Box(0, 1), Box((0, 0), (1, 1))),
@@ -386,7 +386,7 @@ def phdstream_adaptive(rng: Generator) -> Instance:
     return with_whole(rng, options, AdaptivePHDStream, int(rng.integers(1, 14)))
 
 
-def with_whole(rng: Generator, options: dict[str, Any], kind: Make, count: int) -> Instance:
+def with_whole(rng: Generator, options: Json, kind: Make, count: int) -> Instance:
     """With a count of the whole in every other instance, of which a block may end."""
     share = pick(rng, 0.0, 0.0, 0.05, 0.5)
     make = partial(kind, **options, total_share=share)

@@ -10,7 +10,7 @@ import numpy as np
 
 import fastdp
 from fastdp import Key, Release
-from fastdp.kinds import Floats
+from fastdp.kinds import Floats, Json
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.perturbers.base import bound_law, theta_key
@@ -227,7 +227,7 @@ def see_whole(make: Make, key: Key, values: Floats) -> Outputs:
     yield "share", whole.share
 
 
-def see_many(composition: dict[str, Any], key: Key, values: Floats) -> Outputs:
+def see_many(composition: Json, key: Key, values: Floats) -> Outputs:
     """Rows through ``release_many``."""
     many = fastdp.release_many(values, **composition, key=key)
     yield "values", many.values, many.thresholds, many.guarantee, many.ids, repr(many)
@@ -261,7 +261,7 @@ def noisy_choice(rng: Generator) -> NoisyMax | ScaleFree:
     return pick(rng, NoisyMax(step=1.0, fan_out=2, noise=noise), ScaleFree(noise))  # type: ignore[no-any-return]
 
 
-def parameters_of(rng: Generator, **options: Any) -> dict[str, Any]:
+def parameters_of(rng: Generator, **options: Any) -> Json:
     """Of ``StreamPublisher`` and ``release_many``; ``options`` replace the random ones."""
     rule = noisy_choice(rng)
     if "renewal" not in options:
@@ -279,7 +279,7 @@ def parameters_of(rng: Generator, **options: Any) -> dict[str, Any]:
     }
 
 
-def pruned(rng: Generator, fan_out: int, *levels: int) -> dict[str, Any]:
+def pruned(rng: Generator, fan_out: int, *levels: int) -> Json:
     """A hierarchy that leaves out one of these numbers of levels, and a smoother where there are any."""
     prune = pick(rng, *levels)
     smoother = pick(rng, *SMOOTHERS.values())() if prune else None
@@ -346,7 +346,7 @@ def whole(rng: Generator, kind: type[WholeStream] = WholeStream) -> Instance:
     size = int(rng.integers(1, 120))
     rule, closing = noisy_choice(rng), pick(rng, *CLOSINGS)
     epsilon, resolution = pick(rng, *EPSILONS), pick(rng, *RESOLUTIONS)
-    options: dict[str, Any] = {"threshold": rule, "resolution": resolution}
+    options: Json = {"threshold": rule, "resolution": resolution}
     make = partial(kind, size, epsilon, BOUND, pick(rng, *RANGES), closing, **options)
     x = values_of(rng, size)
     there = altered(rng, x, place_of(rng, size, 0, 16))
@@ -442,7 +442,7 @@ def w_event(rng: Generator) -> Instance:
     return of_pair(rng, make, x, there, places, partial(baseline_shifts, make, x, there, places))
 
 
-def row_parameters(rng: Generator) -> dict[str, Any]:
+def row_parameters(rng: Generator) -> Json:
     """Of ``release_many``."""
     perturber = pick(rng, {"perturber": NODES}, {"perturber": Flat()}, pruned(rng, 2, 0, 1))
     return parameters_of(rng, max_range=pick(rng, 5, 8), **perturber)
