@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from fastdp import validation
 from fastdp.engines.job import Foreign, Job, engine, publish
 from fastdp.streams.fleet import Fleet
@@ -61,4 +63,4 @@ def release(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
 
     keyed = operators.flat_map_batch(f"{step_id}_shard", up, route)
     published = operators.stateful_batch(f"{step_id}_publish", keyed, Shard)
-    return operators.key_rm(f"{step_id}_rows", published)
+    return operators.map(f"{step_id}_rows", published, itemgetter(1))

@@ -70,7 +70,8 @@ class Job:
     ) -> None:
         if type(name) is not str or not name:
             raise ParameterError(f"name = {validation.shown(name)}: expected a text that no other job has")
-        if not (callable(secret) or str(secret).partition(":")[0] in ("file", "env")):
+        known = isinstance(secret, str) and secret.partition(":")[0] in ("file", "env")
+        if not (known or callable(secret)):
             raise ParameterError(
                 "secret: expected 'file:PATH', 'env:NAME' or a function that gives 32 bytes (what was given is not "
                 "shown); the bytes themselves would be shipped and logged with the job"
