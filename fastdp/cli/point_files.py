@@ -24,7 +24,7 @@ from fastdp.data.durable import atomic_file, remove_parts, sync_folder
 from fastdp.data.event_reader import Events
 from fastdp.errors import DataError, ParameterError
 from fastdp.spatial import Box, Domain
-from fastdp.spatial.spatial_publisher import SpatialPublisher
+from fastdp.spatial.phdstream import SpatialPublisher
 
 FORMATS = ("csv", "npy", "parquet", "geojson")
 #: Batches in a picture.
@@ -73,8 +73,7 @@ def cut(
     initial : float
         Share of the events before the first batch.
     clip : bool
-        Whether points outside will be moved, as :func:`fastdp.spatial.cells.inside` does; they are an error
-        otherwise.
+        Whether points outside will be moved to the domain's bounding box; they are an error otherwise.
 
     Raises
     ------
@@ -256,7 +255,7 @@ class PointPicture:
         if path is not None:
             check_picture(path, overwrite=overwrite)
 
-    def add(self, number: int, count: int, points: Points, publisher: SpatialPublisher) -> None:
+    def add(self, number: int, count: int, points: Points, publisher: SpatialPublisher[Any]) -> None:
         """Keep what batch ``number`` of ``count`` released, if it is one of those that are shown."""
         if self._path is not None and number in {round((count - 1) * k / (SHOWN - 1)) for k in range(SHOWN)}:
             self._clouds[f"batch {number:,}"] = points

@@ -28,7 +28,7 @@ from fastdp.cli.options import (
 if TYPE_CHECKING:
     from fastdp.cli.point_files import Batch, PointFolder, PointPicture
     from fastdp.spatial import Domain
-    from fastdp.spatial.spatial_publisher import SpatialPublisher
+    from fastdp.spatial.phdstream import SpatialPublisher
 
 METHODS = ("phdstream", "adaptive")
 #: Options that not every method has, and the methods that have them.
@@ -195,7 +195,7 @@ def _region(box: tuple[float, float, float, float] | None, path: Path | None) ->
 
 
 def _publish(
-    publisher: SpatialPublisher, batches: list[Batch], folder: PointFolder, drawn: PointPicture, *, quiet: bool
+    publisher: SpatialPublisher[Any], batches: list[Batch], folder: PointFolder, drawn: PointPicture, *, quiet: bool
 ) -> int:
     """Write a file for each batch; how many points they hold.  Files of earlier batches stay if a later one fails."""
     from fastdp.cli.release_run import counted
@@ -212,7 +212,7 @@ def _publish(
 
 
 def _summary(
-    stream: SpatialPublisher, files: str, picture: Path | None, points: int, duration: float, spent: list[Any]
+    stream: SpatialPublisher[Any], files: str, picture: Path | None, points: int, duration: float, spent: list[Any]
 ) -> str:
     from fastdp.cli.release_run import as_table, seconds
 
