@@ -210,7 +210,7 @@ class CountParameters:
     ----------
     cells : CellParameters
         The domain and its cuts.
-    law : Law
+    law : LaplaceDistribution
         Noise of the counts.
     noise : float
         Its variance, in points^2.
@@ -221,7 +221,7 @@ class CountParameters:
     """
 
     cells: CellParameters
-    law: sampler.Law
+    law: sampler.LaplaceDistribution
     noise: float
     first: int
     shrink: bool
@@ -234,7 +234,7 @@ class CountParameters:
         # must not grow with a later noise that vanishes, or nothing would ever be cut.
         least, noise = MIN_DEVIATION**2, laplace_variance(scale)
         first = round(max(laplace_variance(2 * scale), least) / max(noise, least))
-        return cls(cells, sampler.discrete_laplace_law(scale), noise, first, shrink)
+        return cls(cells, sampler.laplace_distribution(scale), noise, first, shrink)
 
     @property
     def deviation(self) -> float:
@@ -411,7 +411,7 @@ class AdaptiveMachine(PointMachine[AdaptiveState]):
 
     _: KW_ONLY
     sensitivity: int = parameter(Whole(1, MAX_EVENTS), default=1)
-    period: int | None = parameter(Whole(1, MAX_PERIOD, optional=True), default=None)
+    period: int | None = parameter(Whole(1, MAX_PERIOD), default=None)
     max_period: int = parameter(Whole(1, MAX_PERIOD), default=64)
     shrink: bool = parameter(Flag(), default=True)
     total_share: float = parameter(Real(least=0.0, most=MAX_SHARE), default=0.0)

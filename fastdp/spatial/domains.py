@@ -240,7 +240,7 @@ class CellParameters:
         Steps for which cells that are not split keep the counts of their children.
     unit, bias, threshold : int
         K; Delta, at least K delta; K theta.
-    split_law, cell_law : Law
+    split_law, cell_law : LaplaceDistribution
         Noise of the decisions, in units of 1 / K, and of the counts.
     uniform : bool
         Whether all children of a cell have the same measure.
@@ -258,8 +258,8 @@ class CellParameters:
     unit: int = field(init=False)
     bias: int = field(init=False)
     threshold: int = field(init=False)
-    split_law: sampler.Law = field(init=False, repr=False)
-    cell_law: sampler.Law = field(init=False, repr=False)
+    split_law: sampler.LaplaceDistribution = field(init=False, repr=False)
+    cell_law: sampler.LaplaceDistribution = field(init=False, repr=False)
     uniform: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -292,8 +292,8 @@ class CellParameters:
             unit=unit,
             bias=bias,
             threshold=round(self.theta * unit),
-            split_law=sampler.discrete_laplace_law(scale * unit),
-            cell_law=sampler.discrete_laplace_law(of_counts),
+            split_law=sampler.laplace_distribution(scale * unit),
+            cell_law=sampler.laplace_distribution(of_counts),
             uniform=isinstance(self.domain, Box),
         )
 

@@ -107,9 +107,9 @@ class TotalCounter:
         return made
 
     @cached_property
-    def law(self) -> sampler.Law:
+    def law(self) -> sampler.LaplaceDistribution:
         """Distribution of the counter's noise."""
-        return sampler.discrete_laplace_law(noise_scale(COUNTER, self.epsilon))
+        return sampler.laplace_distribution(noise_scale(COUNTER, self.epsilon))
 
     def step(self, total: TotalCount, net: int, step: int, key: Key) -> TotalCount:
         """The count after so many additions less removals."""
@@ -310,16 +310,16 @@ class SpatialPublisher(Publisher[S]):
         """Counts of boxes straight from the released tree: see :meth:`ReleasedTree.count`."""
         return self.tree.count(lower, upper)
 
-    def count_interval(self, lower: Values, upper: Values, confidence: float = 0.95) -> tuple[Counts, Counts]:
-        """Intervals for true counts of boxes, (low, high), by a model: see :meth:`ReleasedTree.count_interval`.
+    def interval(self, lower: Values, upper: Values, confidence: float = 0.95) -> tuple[Counts, Counts]:
+        """Intervals for true counts of boxes, (low, high), by a model: see :meth:`ReleasedTree.interval`.
 
         StateError where points may wait to be counted (:class:`fastdp.AdaptivePHDStream`).
         """
-        return self.tree.count_interval(lower, upper, confidence)
+        return self.tree.interval(lower, upper, confidence)
 
-    def count_std_error(self, lower: Values, upper: Values) -> Counts:
-        """Standard errors of :meth:`count`, by a model: see :meth:`ReleasedTree.count_std_error`."""
-        return self.tree.count_std_error(lower, upper)
+    def std_error(self, lower: Values, upper: Values) -> Counts:
+        """Standard errors of :meth:`count`, by a model: see :meth:`ReleasedTree.std_error`."""
+        return self.tree.std_error(lower, upper)
 
     def _variances(self) -> float | None:
         """Variance of the noise of each cell of :attr:`tree`, in points^2; None where it is not known."""
