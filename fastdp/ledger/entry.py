@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
-from fastdp.units import Rows
+from fastdp.units import UnitRows
 
 LONGEST_NAME, LONGEST_NOTE = 200, 2000
 #: Bytes of an entry, and how deeply its mechanism may be nested.
@@ -30,7 +30,7 @@ class Kind(NamedTuple):
 
     unit: str
     adjacency: str
-    rows: Rows | None = None
+    rows: UnitRows | None = None
 
     def __str__(self) -> str:
         return f"{self.unit} ({self.adjacency}{'' if self.rows is None else f'; {self.rows}'})"
@@ -176,7 +176,7 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
         raise ParameterError(f"derivation = {validation.shown(steps)}: expected a tuple of texts")
     simulated = validation.flag("simulated", guarantee.simulated)
     try:
-        rows = Rows.read(guarantee.rows)
+        rows = UnitRows.read(guarantee.rows)
     except (TypeError, ValueError):
         raise ParameterError(f"rows = {validation.shown(guarantee.rows)}: expected None or Rows") from None
     for said in ("unit", "adjacency", "model", "arithmetic"):
@@ -279,7 +279,7 @@ def to_line(entry: Entry) -> dict[str, Any]:
 def from_line(line: dict[str, Any], state: str) -> Entry:
     """The entry that :func:`to_line` described; LookupError, TypeError or ValueError if it is none."""
     said = dict(line["guarantee"])
-    said["derivation"], said["rows"] = tuple(said["derivation"]), Rows.read(said["rows"])
+    said["derivation"], said["rows"] = tuple(said["derivation"]), UnitRows.read(said["rows"])
     part, (start, stop) = line["part"], _positions(line["start"], line["stop"])
     fingerprint = line["fingerprint"]
     return Entry(

@@ -43,7 +43,7 @@ from fastdp.ledger.composition import (
     written,
 )
 from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
-from fastdp.units import Rows
+from fastdp.units import UnitRows
 
 # Releases with a rho and pure ones together: Renyi divergences of one order add up.
 #
@@ -319,7 +319,7 @@ class Odometer:
 
 def _kind(text: str) -> Kind:
     unit, adjacency, rows = json.loads(text)
-    return Kind(unit, adjacency, Rows.read(rows))
+    return Kind(unit, adjacency, UnitRows.read(rows))
 
 
 def _where(entry: Entry) -> tuple[int, Region]:
