@@ -122,9 +122,9 @@ def _errors(truth: NDArray[np.float64], private: Release, paper: Release) -> lis
 
     def errors(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> list[float]:
         answers = (
-            private.range_sum(starts, stops),
-            private.range_sum(starts, stops, revised=True),
-            paper.range_sum(starts, stops),
+            private.sum(starts, stops),
+            private.sum(starts, stops, revised=True),
+            paper.sum(starts, stops),
             np.zeros(starts.size),
         )
         return [float(np.mean((before[stops] - before[starts] - answer) ** 2)) ** 0.5 for answer in answers]

@@ -23,7 +23,7 @@ def _stream(system: Literal["adaptive", "tops", "pak", "topl"]) -> Callable[[], 
         values = np.arange(LENGTH) % BOUND
         release = fastdp.release(values, 1.0, BOUND, system, seed=1)
         release.interval(0, 5)
-        return release.range_sum(0, 5, revised=True)
+        return release.sum(0, 5, revised=True)
 
     return run
 
@@ -34,7 +34,7 @@ def _adaptive() -> None:
     # Counts of events, which nothing bounds, have a pass of their own.
     release = fastdp.release(np.arange(LENGTH) % 5, 1.0, sensitivity=1.0, seed=1)
     release.interval(0, 5)
-    release.range_sum(0, 5, revised=True)
+    release.sum(0, 5, revised=True)
 
 
 def _tops() -> None:

@@ -343,16 +343,16 @@ class SpatialPublisher(Publisher[Any]):
         """Counts of boxes straight from the released tree: see :meth:`ReleasedTree.count`."""
         return self.tree.count(lower, upper)
 
-    def count_interval(self, lower: Any, upper: Any, confidence: float = 0.95) -> Any:
-        """Intervals for true counts of boxes, (low, high), by a model: see :meth:`ReleasedTree.count_interval`.
+    def interval(self, lower: Any, upper: Any, confidence: float = 0.95) -> Any:
+        """Intervals for true counts of boxes, (low, high), by a model: see :meth:`ReleasedTree.interval`.
 
         StateError where points may wait to be counted (:class:`fastdp.AdaptivePHDStream`).
         """
-        return self.tree.count_interval(lower, upper, confidence)
+        return self.tree.interval(lower, upper, confidence)
 
-    def count_std_error(self, lower: Any, upper: Any) -> Any:
-        """Standard errors of :meth:`count`, by a model: see :meth:`ReleasedTree.count_std_error`."""
-        return self.tree.count_std_error(lower, upper)
+    def std_error(self, lower: Any, upper: Any) -> Any:
+        """Standard errors of :meth:`count`, by a model: see :meth:`ReleasedTree.std_error`."""
+        return self.tree.std_error(lower, upper)
 
     def _variances(self) -> float | None:
         """Variance of the noise of each cell of :attr:`tree`, in points^2; None where it is not known."""

@@ -93,7 +93,7 @@ class Adaptive(StreamPublisher):
     before it began; whatever it is, a value enters one sum.  ``guarantee`` names the unit: one value, one event, or
     several.
 
-    Error: published values answer a range at once; ``release(...).range_sum(..., revised=True)`` and
+    Error: published values answer a range at once; ``release(...).sum(..., revised=True)`` and
     ``.revised`` use everything released by then, and are several times better for ranges up to 10^5 values.
 
     Examples

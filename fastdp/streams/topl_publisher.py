@@ -249,26 +249,6 @@ class LocalRelease(Release):
 
     value_variance: float = math.nan
 
-    def standard_error(self, starts: Any, stops: Any) -> Floats:
-        """Standard error of :meth:`range_sum` around the sum of clipped values, at most; as :meth:`std_error`.
-
-        Reports are independent, so it is the root of (stop - start) times the largest variance.  What clipping at
-        theta removes is added to it, and is unknown.
-
-        Parameters
-        ----------
-        starts, stops
-            As for :meth:`range_sum`.
-
-        Returns
-        -------
-        float64[q]
-            In units of the input.
-        """
-        first, last = self._ranges(starts, stops)
-        errors: Floats = np.sqrt((last - first) * self.value_variance)
-        return errors
-
     def _scaled(self, shift: int) -> LocalRelease:
         scaled = cast("LocalRelease", super()._scaled(shift))
         return replace(scaled, value_variance=math.ldexp(self.value_variance, 2 * shift))
@@ -277,7 +257,7 @@ class LocalRelease(Release):
         """Independent reports: the largest variance, with the wider quantile of the normal and the Laplace law."""
         none = np.zeros(first.size, np.int64)
         variances: Floats = np.multiply(last - first, self.value_variance)
-        sums, ones = self.range_sum(first, last), np.ones(first.size)
+        sums, ones = self.sum(first, last), np.ones(first.size)
         return ErrorBars(sums, DrawnNoise(1.0), 1.0, none, ones, variances, width=1.0)
 
 

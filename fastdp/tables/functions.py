@@ -266,7 +266,7 @@ def means() -> None:
     >>> import pandas as pd, fastdp
     >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=2000, freq="1min"), "kwh": 0.4})
     >>> table = fastdp.means(frame, "kwh", "at", "1d", epsilon=1.0, clip=2.0, seed=1)
-    >>> abs(float(table.estimate(0, 1)[0]) - 0.4) < 0.1
+    >>> abs(float(table.mean(0, 1)[0]) - 0.4) < 0.1
     True
     """
 

@@ -61,9 +61,9 @@ def assert_same(many: fastdp.ReleasedMany, streams: Any, key: Key, **parts: Any)
         assert np.array_equal(one.values, of_many.values)
         assert (one.threshold, one.offset, one.block) == (of_many.threshold, of_many.offset, of_many.block)
         bounds = np.sort(queries.integers(0, one.values.size + 1, (2, 7)), axis=0)
-        answers = one.range_sum(*bounds)
-        assert np.array_equal(answers, of_many.range_sum(*bounds))
-        assert np.array_equal(answers, many.range_sum(i, *bounds))
+        answers = one.sum(*bounds)
+        assert np.array_equal(answers, of_many.sum(*bounds))
+        assert np.array_equal(answers, many.sum(i, *bounds))
         if one.nodes is not None:
             assert np.array_equal(one.nodes.sums, of_many.nodes.sums, equal_nan=True)
 
@@ -342,7 +342,7 @@ def test_queries_that_are_not_accepted() -> None:
         ((0.5, 0, 1), "streams has shape"),
     ):
         with pytest.raises(ParameterError, match=told):
-            many.range_sum(*query)
+            many.sum(*query)
     with pytest.raises(ParameterError, match="streams of one length"):
         _ = many.matrix
     with pytest.raises(IndexError):
