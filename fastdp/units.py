@@ -120,6 +120,7 @@ class Person:
 
 #: The unit of privacy of a table.
 Unit = Rows | Person
+ONE_ROW = Rows()
 
 
 class Period(NamedTuple):

@@ -26,7 +26,9 @@ from fastdp.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from fastdp.tables.calendar import Time
     from fastdp.tables.table import Table
+    from fastdp.units import Unit
 
 EPILOG = """
 \b
@@ -124,23 +126,7 @@ def table_command(values: bool) -> Callable[[Callable[..., None]], click.Command
 
 
 #: Arguments of the functions that have the option's name.
-PASSED = (
-    "every",
-    "epsilon",
-    "start",
-    "stop",
-    "origin",
-    "time_zone",
-    "contributions",
-    "period",
-    "per_window",
-    "who",
-    "delta",
-    "missing",
-    "confidence",
-    "stream",
-)
-OF_VALUES = ("value", "resolution", "nonfinite")
+PASSED = ("epsilon", "delta", "stream")
 
 
 @table_command(values=True)
@@ -176,28 +162,30 @@ def _run(kind: str, options: dict[str, Any]) -> None:
         )
     check_engine(options)
     with plain_errors(), terminated_cleanly():
+        import fastdp
         from fastdp.cli.errors import STANDARD, check_separate
         from fastdp.noise.key import read_key
+        from fastdp.releases.intervals import checked_confidence
 
         check_separate(options)
         _check_outputs(options)
         frame = _frame(options["source"])
-        given = {name: options[name] for name in PASSED}
+        confidence = checked_confidence(options["confidence"])
+        given = {name: options[name] for name in PASSED} | {"time": _time(options), "unit": _unit(options)}
         if kind != "counts":
-            given |= {name: options[name] for name in OF_VALUES}
+            given["value"] = fastdp.Value(*(options[name] for name in ("value", "resolution", "nonfinite")))
             given |= {name: _ends(name, options[name]) for name in ("bound", "clip")}
         given["key"] = None if options["key_file"] is None else read_key(options["key_file"])
         keys = _keys(frame, options)
         with budget.opened() as ledger, adding_engine(options) as (module, opened):
             table: Table = getattr(module, kind)(
                 opened or frame,
-                time=options["time"],
                 by=list(options["by"]) or None,
                 keys=keys,
                 seed=options["seed"],
                 ledger=ledger,
                 **given,
-            )
+            ).with_confidence(confidence)
         if options["output"] == STANDARD:
             _to_standard_output(table)
         else:
@@ -206,6 +194,27 @@ def _run(kind: str, options: dict[str, Any]) -> None:
             table.plot(options["picture"])
         if not options["quiet"]:
             click.echo(_summary(table, options, budget, clock.perf_counter() - begin), err=True)
+
+
+def _time(options: dict[str, Any]) -> Time:
+    """The times and windows that the options say."""
+    from fastdp import Time
+
+    ends = {name: options[name] for name in ("start", "stop", "origin", "missing")}
+    return Time(options["time"], options["every"], zone=options["time_zone"], **ends)
+
+
+def _unit(options: dict[str, Any]) -> Unit:
+    """The unit of privacy that the options say."""
+    from fastdp import Person, Rows
+    from fastdp.errors import ParameterError
+
+    who, rows, per, per_window = (options[name] for name in ("who", "contributions", "period", "per_window"))
+    if who is not None:
+        return Person(who, rows, per, per_window)
+    if per_window is not None:
+        raise ParameterError("--per-window: expected --who, the column of persons whose rows it bounds")
+    return Rows(rows, per)
 
 
 def _check_keys(options: dict[str, Any]) -> None:

@@ -143,7 +143,7 @@ def _exact_sums(
 ) -> list[Integers]:
     """The sums of every window and key, without noise: the cluster's part."""
     delayed = engine("dask", "dask").delayed
-    work = partial(_part_sums, columns, dictionary, plan, quantities, reader)
+    work = partial(_part_sums, columns, dictionary, plan, quantities)
     sums = [delayed(work)(part) for part in parts]
     while len(sums) > 1:
         sums = [delayed(_added)(sums[k : k + FAN_IN]) for k in range(0, len(sums), FAN_IN)]

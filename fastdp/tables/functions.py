@@ -27,7 +27,7 @@ from fastdp.tables.persons import NOT_FINITE, BatchRows, Kept, PersonRows, exact
 from fastdp.tables.plan import TablePlan, Value, make_plan, names_of
 from fastdp.tables.sums import Kind, WindowSums, release
 from fastdp.tables.table import Table
-from fastdp.units import Column, Person, Rows, Unit
+from fastdp.units import ONE_ROW, Column, Person, Unit
 
 P = ParamSpec("P")
 NO_ROWS = "frame has no rows: expected start= and stop=, because it has no first and last window"
@@ -43,7 +43,7 @@ def totals(
     keys: Keys | None = None,
     *,
     epsilon: float,
-    unit: Unit = Rows(),
+    unit: Unit = ONE_ROW,
     bound: Bounds | None = None,
     clip: Bounds | None = None,
     delta: float = 0.0,
@@ -150,7 +150,7 @@ def counts(
     keys: Keys | None = None,
     *,
     epsilon: float,
-    unit: Unit = Rows(),
+    unit: Unit = ONE_ROW,
     delta: float = 0.0,
     noise: NoiseName | None = None,
     seed: int | str | None = None,
@@ -353,7 +353,7 @@ class TableRelease:
         """What is known without reading a row: an engine adds, and nothing else; an empty table has no windows."""
         if self.source.add is not None and not (self._is_settled() and self.plan.who is None):
             raise ParameterError(
-                "expected start=, stop=, keys= where there is by=, clip= (or two bounds), and no fastdp.Person: on an engine "
+                "expected start=, stop=, keys= where there is by=, clip= (or two bounds), no Person: on an engine "
                 "windows, keys and the clip are public"
             )
         if self.source.rows == 0 and (self.plan.start is None or self.plan.stop is None):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastdp.data.source import Source
 from fastdp.errors import DataError
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Array, Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.tables.columns import KeyTable, digests_of, floats_of, times_of
 from fastdp.tables.plan import TablePlan
@@ -160,7 +160,7 @@ class BatchRows(NamedTuple):
 
     windows: Integers
     times: Integers
-    codes: Integers
+    codes: Array
     values: Floats
     keys: list[Any]
     persons: Integers | None
@@ -214,9 +214,7 @@ def read_rows(
         yield BatchRows(windows, times, codes, values, by, digests)
 
 
-def table_sums(
-    source: Source, plan: TablePlan, quantities: Sequence[Quantity], table: KeyTable
-) -> list[Integers]:
+def table_sums(source: Source, plan: TablePlan, quantities: Sequence[Quantity], table: KeyTable) -> list[Integers]:
     """The exact sums of every window and key of a settled plan without persons: int64[W, K] for each quantity."""
     rows = read_rows(source, plan, table=table)
     return exact_sums(((each.windows, each.codes, each.values) for each in rows), plan, quantities, table.size)

@@ -26,7 +26,7 @@ from fastdp.tables import sums
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.sums import Kind, Quantity
-from fastdp.units import Column, Person, Rows, Unit
+from fastdp.units import ONE_ROW, Column, Person, Rows, Unit
 from fastdp.validation import DAY
 
 KINDS = ("totals", "counts", "means")
@@ -509,7 +509,7 @@ def make_plan(
     value: Value | None,
     *,
     epsilon: float,
-    unit: Unit = Rows(),
+    unit: Unit = ONE_ROW,
     bound: Bounds | None = None,
     clip: Bounds | None = None,
     by: str | Sequence[str] | None = None,

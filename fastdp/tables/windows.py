@@ -28,7 +28,7 @@ from fastdp.tables.persons import NOT_FINITE, PersonRows
 from fastdp.tables.plan import KINDS, TablePlan, Value, check_online, make_plan, names_of
 from fastdp.tables.sums import Kind, NoisySums, Quantity, WindowSums, release
 from fastdp.tables.table import Table
-from fastdp.units import Person, Rows, Unit, parse_length
+from fastdp.units import ONE_ROW, Person, Rows, Unit, parse_length
 from fastdp_kernels.tables import person_rows
 
 #: Columns of what a row says: two halves of the person's digest, instant, key, bits of the value.
@@ -38,164 +38,6 @@ SPARE = 1024
 #: Rows that wait, in one part of a state file's log.
 PART_ROWS = 2**20
 log = logging.getLogger("fastdp")
-
-
-class Windows(Publisher[WindowsState]):
-    """Totals, counts or means of windows online: a window is released when the clock passes its end.
-
-    Parameters
-    ----------
-    every : str or timedelta
-        Length of the windows, as for :func:`fastdp.totals`.
-    epsilon : float
-        Privacy loss for one unit (by default one row) over everything that is ever released.
-    start : datetime, date or ISO text
-        Where the first window begins; rows before it are late.
-    bound : float or (float, float), optional
-        What values are clipped to, public: from 0, or from a lower end.
-    kind : "totals", "counts" or "means"
-        What is released; counts have no bound.
-    by : str or list of str, optional
-        Names of the key columns.
-    keys : list or mapping
-        The keys that are released: texts, whole numbers or bools.  Rows with other keys are dropped.
-    lateness : str or timedelta, optional
-        A fixed length ("10min"): the clock stands at the latest time seen, less this.  By default :meth:`advance`
-        alone moves it.  The latest time seen is then public knowledge, and whether a row is late depends on it.
-    unit : Rows or Person
-        As for :func:`fastdp.totals`.  With a :class:`fastdp.Person` each row comes with its person, and waits until
-        its window closes; then the rows of least keyed hash count.  It needs ``per``; where that has rows in several
-        windows, also ``per_window``, and ``rows`` of at least ``per_window`` times these windows.
-    origin, zone
-        As for :class:`fastdp.Time`.
-    resolution, nonfinite
-        As for :class:`fastdp.Value`.
-    seed, key
-        As for :func:`fastdp.totals`.
-
-    Notes
-    -----
-    Privacy: as of :func:`fastdp.totals`; a late row changes nothing that is released.  Rows cut into other batches
-    give the same output, bit for bit, and so does ``fastdp.totals`` with the same key and parameters on a table of
-    rows that are not late.  The shares of rows beyond the clip and of persons with dropped rows are not released;
-    their two hundredths of epsilon are left unspent.  State files, copies, replays: ``docs/state.md``.
-
-    Examples
-    --------
-    >>> import numpy as np, fastdp
-    >>> windows = fastdp.Windows("1h", epsilon=1.0, bound=10.0, start="2024-05-01", seed=1)
-    >>> times = np.arange("2024-05-01T00:00", "2024-05-01T03:00", 60, "datetime64[s]")
-    >>> windows.add(times, np.full(times.size, 2.0)).sums.edges.size
-    1
-    >>> windows.advance("2024-05-01T02:30").sums.edges.size
-    3
-    """
-
-    _MACHINE: ClassVar[Any] = WindowsMachine
-    _machine: WindowsMachine
-    #: The library that the last rows came from.
-    _family = "pyarrow"
-
-    @validation.plain
-    def __init__(
-        self,
-        every: Duration,
-        epsilon: float,
-        start: Instant,
-        bound: Bounds | None = None,
-        *,
-        kind: Kind = "totals",
-        by: str | Sequence[str] | None = None,
-        keys: Keys | None = None,
-        unit: Unit = Rows(),
-        lateness: Duration | None = None,
-        origin: Instant | None = None,
-        zone: str | None = None,
-        resolution: float | None = None,
-        nonfinite: Nonfinite = "raise",
-        seed: int | str | None = None,
-        key: Key | bytes | None = None,
-    ) -> None:
-        validation.choice("kind", kind, KINDS)
-        if kind == "counts" and bound is not None:
-            raise ParameterError("kind = 'counts': expected no bound, because rows are counted")
-        if (keys is None and by is not None) or isinstance(keys, str):
-            raise ParameterError("keys: expected the list of keys, because windows close before all rows are there")
-        if start is None:
-            raise ParameterError("start = None: expected where the first window begins, such as '2024-05-01'")
-        time = Time("times", every, start=_text(start), origin=_text(origin), zone=zone)
-        value = None if kind == "counts" else Value("values", resolution, nonfinite)
-        ends = list(bound) if isinstance(bound, tuple) else bound
-        machine = WindowsMachine(kind, time, value, unit, epsilon, ends, by, keys, _fixed(lateness))
-        plan = machine.plan
-        # As a state file holds them.
-        listed = [list(row) if len(plan.by) > 1 else row[0] for row in plan.keys] if plan.by else None
-        named = list(names_of("by", by)) if plan.by else None
-        machine = replace(machine, by=named, keys=listed)
-        self._begin(machine, Key.choose(seed, key).bind(machine.plan))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Of everything that is ever released."""
-        return self._machine.guarantee(self._key)
-
-    @property
-    def n_seen(self) -> int:
-        """Calls so far that added rows or moved the clock: after a restart, where the input goes on."""
-        return self._state.n_seen
-
-    @property
-    def late(self) -> int:
-        """Rows so far that came after their window was closed: for the operator, never to be published."""
-        return self._state.late
-
-    @single_caller
-    def add(self, times: Any, values: Values | None = None, keys: Any = None, persons: Any = None) -> Table:
-        """Add rows; gives the windows that they close (with ``lateness``), with no rows if there are none.
-
-        Parameters
-        ----------
-        times : array-like of datetimes or dates, [n]
-            In any order.
-        values : array-like of numbers, [n], optional
-            What is summed; None for counts.
-        keys : array-like, [n], or mapping of column names to them, optional
-            With ``by``.
-        persons : array-like, [n], optional
-            With a :class:`fastdp.Person`.
-
-        Raises
-        ------
-        DataError
-            For rows that are not accepted; nothing is consumed then.
-        """
-        home = type(times).__module__.partition(".")[0]
-        self._family = home if home in ("pandas", "polars") else "pyarrow"
-        return self._table(self._machine.read(times, values, keys, persons, None))
-
-    @single_caller
-    def advance(self, to: Instant) -> Table:
-        """Move the public clock to a datetime, date or ISO text, and release the windows that end up to there."""
-        return self._table(self._machine.read(None, None, None, None, to))
-
-    def _table(self, batch: Batch) -> Table:
-        sums: WindowSums = self._call(batch)
-        return Table(replace(sums, family=self._family))
-
-
-def _text(value: Instant | None) -> Any:
-    """A public point in time as text that a state file holds; anything else as it is."""
-    if isinstance(value, (datetime, date)):
-        return value.isoformat()
-    return str(value) if isinstance(value, np.datetime64) else value
-
-
-def _fixed(lateness: Duration | None) -> str | None:
-    """A lateness as text that a state file holds."""
-    text, microseconds = (None, 1) if lateness is None else parse_length("lateness", lateness)[:2]
-    if not microseconds:
-        raise ParameterError(f"lateness = {validation.shown(lateness)}: expected a fixed length such as '10min'")
-    return text
 
 
 @dataclass(frozen=True, eq=False)
@@ -609,3 +451,161 @@ def _no_persons() -> Integers:
 def _same_length(name: str, found: int, n: int) -> None:
     if found != n:
         raise DataError(f"{name} has {found} entries: expected {n}, one for each of times")
+
+
+class Windows(Publisher[WindowsState]):
+    """Totals, counts or means of windows online: a window is released when the clock passes its end.
+
+    Parameters
+    ----------
+    every : str or timedelta
+        Length of the windows, as for :func:`fastdp.totals`.
+    epsilon : float
+        Privacy loss for one unit (by default one row) over everything that is ever released.
+    start : datetime, date or ISO text
+        Where the first window begins; rows before it are late.
+    bound : float or (float, float), optional
+        What values are clipped to, public: from 0, or from a lower end.
+    kind : "totals", "counts" or "means"
+        What is released; counts have no bound.
+    by : str or list of str, optional
+        Names of the key columns.
+    keys : list or mapping
+        The keys that are released: texts, whole numbers or bools.  Rows with other keys are dropped.
+    lateness : str or timedelta, optional
+        A fixed length ("10min"): the clock stands at the latest time seen, less this.  By default :meth:`advance`
+        alone moves it.  The latest time seen is then public knowledge, and whether a row is late depends on it.
+    unit : Rows or Person
+        As for :func:`fastdp.totals`.  With a :class:`fastdp.Person` each row comes with its person, and waits until
+        its window closes; then the rows of least keyed hash count.  It needs ``per``; where that has rows in several
+        windows, also ``per_window``, and ``rows`` of at least ``per_window`` times these windows.
+    origin, zone
+        As for :class:`fastdp.Time`.
+    resolution, nonfinite
+        As for :class:`fastdp.Value`.
+    seed, key
+        As for :func:`fastdp.totals`.
+
+    Notes
+    -----
+    Privacy: as of :func:`fastdp.totals`; a late row changes nothing that is released.  Rows cut into other batches
+    give the same output, bit for bit, and so does ``fastdp.totals`` with the same key and parameters on a table of
+    rows that are not late.  The shares of rows beyond the clip and of persons with dropped rows are not released;
+    their two hundredths of epsilon are left unspent.  State files, copies, replays: ``docs/state.md``.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> windows = fastdp.Windows("1h", epsilon=1.0, bound=10.0, start="2024-05-01", seed=1)
+    >>> times = np.arange("2024-05-01T00:00", "2024-05-01T03:00", 60, "datetime64[s]")
+    >>> windows.add(times, np.full(times.size, 2.0)).sums.edges.size
+    1
+    >>> windows.advance("2024-05-01T02:30").sums.edges.size
+    3
+    """
+
+    _MACHINE: ClassVar[Any] = WindowsMachine
+    _machine: WindowsMachine
+    #: The library that the last rows came from.
+    _family = "pyarrow"
+
+    @validation.plain
+    def __init__(
+        self,
+        every: Duration,
+        epsilon: float,
+        start: Instant,
+        bound: Bounds | None = None,
+        *,
+        kind: Kind = "totals",
+        by: str | Sequence[str] | None = None,
+        keys: Keys | None = None,
+        unit: Unit = ONE_ROW,
+        lateness: Duration | None = None,
+        origin: Instant | None = None,
+        zone: str | None = None,
+        resolution: float | None = None,
+        nonfinite: Nonfinite = "raise",
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        validation.choice("kind", kind, KINDS)
+        if kind == "counts" and bound is not None:
+            raise ParameterError("kind = 'counts': expected no bound, because rows are counted")
+        if (keys is None and by is not None) or isinstance(keys, str):
+            raise ParameterError("keys: expected the list of keys, because windows close before all rows are there")
+        if start is None:
+            raise ParameterError("start = None: expected where the first window begins, such as '2024-05-01'")
+        time = Time("times", every, start=_text(start), origin=_text(origin), zone=zone)
+        value = None if kind == "counts" else Value("values", resolution, nonfinite)
+        ends = list(bound) if isinstance(bound, tuple) else bound
+        machine = WindowsMachine(kind, time, value, unit, epsilon, ends, by, keys, _fixed(lateness))
+        plan = machine.plan
+        # As a state file holds them.
+        listed = [list(row) if len(plan.by) > 1 else row[0] for row in plan.keys] if plan.by else None
+        named = list(names_of("by", by)) if plan.by else None
+        machine = replace(machine, by=named, keys=listed)
+        self._begin(machine, Key.choose(seed, key).bind(machine.plan))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of everything that is ever released."""
+        return self._machine.guarantee(self._key)
+
+    @property
+    def n_seen(self) -> int:
+        """Calls so far that added rows or moved the clock: after a restart, where the input goes on."""
+        return self._state.n_seen
+
+    @property
+    def late(self) -> int:
+        """Rows so far that came after their window was closed: for the operator, never to be published."""
+        return self._state.late
+
+    @single_caller
+    def add(self, times: Any, values: Values | None = None, keys: Any = None, persons: Any = None) -> Table:
+        """Add rows; gives the windows that they close (with ``lateness``), with no rows if there are none.
+
+        Parameters
+        ----------
+        times : array-like of datetimes or dates, [n]
+            In any order.
+        values : array-like of numbers, [n], optional
+            What is summed; None for counts.
+        keys : array-like, [n], or mapping of column names to them, optional
+            With ``by``.
+        persons : array-like, [n], optional
+            With a :class:`fastdp.Person`.
+
+        Raises
+        ------
+        DataError
+            For rows that are not accepted; nothing is consumed then.
+        """
+        home = type(times).__module__.partition(".")[0]
+        self._family = home if home in ("pandas", "polars") else "pyarrow"
+        return self._table(self._machine.read(times, values, keys, persons, None))
+
+    @single_caller
+    def advance(self, to: Instant) -> Table:
+        """Move the public clock to a datetime, date or ISO text, and release the windows that end up to there."""
+        return self._table(self._machine.read(None, None, None, None, to))
+
+    def _table(self, batch: Batch) -> Table:
+        sums: WindowSums = self._call(batch)
+        return Table(replace(sums, family=self._family))
+
+
+def _text(value: Instant | None) -> Any:
+    """A public point in time as text that a state file holds; anything else as it is."""
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    return str(value) if isinstance(value, np.datetime64) else value
+
+
+def _fixed(lateness: Duration | None) -> str | None:
+    """A lateness as text that a state file holds."""
+    text, microseconds = (None, 1) if lateness is None else parse_length("lateness", lateness)[:2]
+    if not microseconds:
+        raise ParameterError(f"lateness = {validation.shown(lateness)}: expected a fixed length such as '10min'")
+    return text

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fastdp
 from fastdp import Guarantee, Ledger
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.ledger import Entry, compose
@@ -21,6 +20,7 @@ from fastdp.tables.calendar import Calendar
 from fastdp.tables.table import Table
 from fastdp.units import Period, UnitRows
 from tests.oracles import ledger as oracle
+from tests.tables import flat
 
 #: Four days over the end of a month; the first of February is a Sunday.
 DAYS = [date(2026, 1, 30), date(2026, 1, 31), date(2026, 2, 1), date(2026, 2, 2)]
@@ -223,7 +223,7 @@ class TestTables:
 
     def count(self, ledger: Ledger, every: str = "1d", **said) -> Table:
         said = {"who": "person", "contributions": 2, **said}
-        return fastdp.counts(
+        return flat.counts(
             FRAME, "at", every, epsilon=0.5, start="2026-01-01", stop="2026-03-01", ledger=ledger, stream="s", **said
         )
 
@@ -248,7 +248,7 @@ class TestTables:
         [
             ({"who": "person"}, {"who": "device"}),
             ({"period": "1mo"}, {"period": "1w"}),
-            ({"period": "1d"}, {"period": "1d", "time_zone": "Asia/Tokyo"}),
+            ({"period": "1d"}, {"period": "1d", "zone": "Asia/Tokyo"}),
             ({"period": "1w"}, {"period": "1w", "origin": "2026-01-01"}),
             ({"who": None}, {"who": None, "contributions": 3, "period": "1mo"}),
         ],
