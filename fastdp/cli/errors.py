@@ -15,8 +15,8 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
-from fastdp.data.durable import check_target
 from fastdp.errors import AccuracyWarning, FastDPError, ParameterError, StateError
+from fastdp.state.durable import check_target
 
 
 @contextmanager

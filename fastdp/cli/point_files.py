@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.cli.errors import check_picture, places
-from fastdp.data.durable import atomic_file, remove_parts, sync_folder
 from fastdp.data.event_reader import Events
 from fastdp.errors import DataError, ParameterError
 from fastdp.spatial import Box, Domain
 from fastdp.spatial.spatial_publisher import SpatialPublisher
+from fastdp.state.durable import atomic_file, remove_parts, sync_folder
 
 FORMATS = ("csv", "npy", "parquet", "geojson")
 #: Batches in a picture.

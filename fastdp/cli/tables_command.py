@@ -234,7 +234,7 @@ def _check_keys(options: dict[str, Any]) -> None:
 def _check_outputs(options: dict[str, Any]) -> None:
     """Refuse what could not be written, before anything is paid for."""
     from fastdp.cli.errors import STANDARD, check_picture
-    from fastdp.data.durable import check_target
+    from fastdp.state.durable import check_target
     from fastdp.tables.output import description_of, kind_of
 
     if options["output"] != STANDARD:

@@ -17,8 +17,8 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.data.durable import atomic_file, check_target, name_target
 from fastdp.errors import ParameterError
+from fastdp.state.durable import atomic_file, check_target, name_target
 
 Column = NDArray[Any]
 #: Appends rows, of each column as many.

@@ -295,12 +295,7 @@ LONG_ROW = 4 * CHUNK
 
 
 def fill_rows(
-    out: Integers,
-    laws: Sequence[Law],
-    which: Integers,
-    words: RowWords,
-    streams: Integers,
-    numbers: Integers,
+    out: Integers, laws: Sequence[Law], which: Integers, words: RowWords, streams: Integers, numbers: Integers
 ) -> None:
     """Overwrite the rows of ``out`` with draws for many streams, each those that ``sampler.fill`` gives for its key.
 
@@ -378,11 +373,7 @@ def _settle_rows(
 
 
 def draw_rows(
-    words: RowWords,
-    scales: Integers,
-    law_of: Callable[[int], Law],
-    streams: Integers,
-    numbers: Integers,
+    words: RowWords, scales: Integers, law_of: Callable[[int], Law], streams: Integers, numbers: Integers
 ) -> Integers:
     """Draws for many streams, int64[n, words.width], the law of row i being ``law_of(scales[i])``."""
     rows: Integers = np.empty((streams.size, words.width), np.int64)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import numpy as np
 
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Integers
 from fastdp.noise import gaussian, sampler
-from fastdp.noise.gaussian import AnyLaw, GaussianLaw, NoiseName, checked_noise, concentrated, noise_law
+from fastdp.noise.gaussian import AnyLaw, GaussianLaw, NoiseName, concentrated, noise_law
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers.base import HierarchyShape, independent_constant
+from fastdp.record import Choice, parameter, record
 
 #: Noise is drawn for so many values at a time.
 BATCH = 2**16
 
 
-@dataclass(frozen=True)
+@record
 class Flat:
     """Exact noise on each value: discrete Laplace of scale theta / epsilon, or discrete Gaussian.
 
@@ -35,13 +35,9 @@ class Flat:
     root of its length.  w values of one unit cost Laplace noise w times, Gaussian noise sqrt(w) times its scale.
     """
 
-    noise: NoiseName = field(default="laplace", kw_only=True)
+    noise: NoiseName = parameter(Choice(get_args(NoiseName)), default="laplace", kw_only=True)
     released_nodes: ClassVar[bool] = False
     rule: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        checked_noise(self.noise)
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """One level, one value a block, noise in batches."""

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.column import as_column, as_floats
-from fastdp.data.durable import identity, token
 from fastdp.errors import ParameterError, StateError
 from fastdp.noise.key import ENABLED, Key
 from fastdp.state import codec
+from fastdp.state.durable import identity, token
 
 S = TypeVar("S")
 

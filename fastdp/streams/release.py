@@ -185,7 +185,7 @@ def release(
     if sensitivity is not None:
         withheld = 0
     elif system is Adaptive and holdout is None:
-        withheld, rule = 0, as_rule(ScaleFree() if threshold is None else threshold)
+        withheld, rule = 0, as_rule("threshold", ScaleFree() if threshold is None else threshold)
     options.setdefault("holdout", withheld)
     if system is PAK:
         options.setdefault("length", max(1, size))

@@ -148,7 +148,7 @@ def release_many(
     if threshold is None:
         rule: Any = ScaleFree(lengths="all") if follows else NoisyMax(fan_out=getattr(perturber, "fan_out", 16))
     else:
-        rule = as_rule(threshold)
+        rule = as_rule("threshold", threshold)
     threads = validation.threads(threads)
     found = as_streams(streams, offsets, value, by, time)
     rows = found.rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, cast, get_args
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from fastdp.streams.parameters import DEFAULT_HOLDOUT
 from fastdp.streams.topl_machine import Op, ServerMachine, ServerState, SimulationMachine, SimulationState
 from fastdp.thresholds import Fixed, SquareWave
 from fastdp.thresholds.base import as_rule
-from fastdp.thresholds.square_wave import SCALES, Scale
+from fastdp.thresholds.square_wave import Scale
 
 #: What ToPL takes unless it is told otherwise.
 LOGARITHMIC = SquareWave(scale="logarithmic", method="concave")
@@ -93,10 +93,11 @@ class ToPLServer(Publisher[ServerState]):
         threshold_epsilon: float | None = None,
         publish_epsilon: float | None = None,
     ) -> None:
-        rule = as_rule("logarithmic" if threshold is None else threshold)
-        if isinstance(rule, str):
-            validation.choice("threshold", rule, SCALES)
-            rule = LOGARITHMIC if rule == "logarithmic" else SquareWave()
+        given = "logarithmic" if threshold is None else threshold
+        if isinstance(given, str):
+            linear = validation.choice("threshold", given, get_args(Scale)) == "linear"
+            given = SquareWave() if linear else LOGARITHMIC
+        rule = as_rule("threshold", given)
         if not isinstance(rule, (SquareWave, Fixed)):
             raise ParameterError(
                 f"threshold = {validation.shown(rule)}: expected 'linear', 'logarithmic', "

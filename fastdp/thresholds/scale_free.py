@@ -6,7 +6,7 @@ Source: ours, in place of ToPS Eq. 6, whose constant c has the unit of a value; 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Literal, get_args
@@ -24,10 +24,10 @@ from fastdp.local.distribution import TOLERANCE, Distribution, in_cells
 from fastdp.local.laws import WindowLaw
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import Law, discrete_laplace_law
+from fastdp.record import Choice, parameter, record
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_max import (
     MAX_PENALTY,
-    NOISE_KINDS,
     CountedHoldout,
     NoiseKind,
     draw_noise,
@@ -64,7 +64,7 @@ COUNT_LEVEL = 1
 Lengths = Literal["longest", "all"]
 
 
-@dataclass(frozen=True)
+@record
 class ScaleFree:
     """Theta at which about m p* values lie above it, p* the share that the noise in use is worth; by noisy max.
 
@@ -123,15 +123,10 @@ class ScaleFree:
     True
     """
 
-    noise: NoiseKind = "exponential"
-    lengths: Lengths = "longest"
+    noise: NoiseKind = parameter(Choice(get_args(NoiseKind)), default="exponential")
+    lengths: Lengths = parameter(Choice(get_args(Lengths)), default="longest")
     uses_holdout: ClassVar[bool] = True
     rule: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validation.choice("noise", self.noise, NOISE_KINDS)
-        validation.choice("lengths", self.lengths, get_args(Lengths))
 
     def start(self, task: ThresholdTask) -> _ScaleFreeChooser:
         """An empty histogram over the candidates; warns of a hold-out that is too short."""

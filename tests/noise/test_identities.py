@@ -349,15 +349,7 @@ def test_no_parameter_is_left_out(name: str) -> None:
 
 
 PARTS = [
-    *(
-        Hierarchy(prune=0),
-        Toeplitz(),
-        Flat(),
-        Blocks(),
-        smoothers.Mean(),
-        smoothers.Recent(),
-        smoothers.Median(),
-    ),
+    *(Hierarchy(prune=0), Toeplitz(), Flat(), Blocks(), smoothers.Mean(), smoothers.Recent(), smoothers.Median()),
     *(smoothers.MovingAverage(), smoothers.Exponential(), NoisyMax(), ScaleFree(), SmoothQuantile(), PAKQuantile()),
     *(
         SquareWave(),

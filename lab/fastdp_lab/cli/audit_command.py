@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastdp.cli.errors import plain_errors
-from fastdp.data.durable import atomic_file
+from fastdp.state.durable import atomic_file
 
 if TYPE_CHECKING:
     from fastdp_lab.audit.lines import Jobs, Line
