@@ -8,8 +8,9 @@ A class decorated with :func:`record` is a frozen dataclass whose fields are :fu
 
 From these declarations follow the checks on construction, the constructor of the publisher that has these parameters
 (:func:`constructor`), JSON in state files (:mod:`fastdp.state.codec`), the identity that noise keys are derived from
-(:mod:`fastdp.noise.canonical`), options of the command line and the test of refusals (``tests/test_records.py``).
-Meaning, unit and source stand once too: in the docstring of the public class, from which :func:`meanings` reads them.
+(:mod:`fastdp.noise.canonical`), options of the command line and the test of refusals
+(``tests/packaging/test_refusals.py``).  Meaning, unit and source stand once too, in the docstring of the public
+class, from which :func:`meanings` reads them.
 
 Kinds: :class:`Real`, :class:`Whole`, :class:`Flag`, :class:`Text`, :class:`Choice`, :class:`Numbers` (several
 reals), :class:`PartOf` (an object with a protocol), :class:`Checked` (any check of :mod:`fastdp.validation`, or of
@@ -221,8 +222,8 @@ def parameters(kind: type) -> dict[str, Kind]:
     }
 
 
-def meanings(public: type) -> dict[str, str]:
-    """Meaning of each parameter, from the section "Parameters" of a class's docstring."""
+def meanings(public: Callable[..., object]) -> dict[str, str]:
+    """Meaning of each parameter, from the section "Parameters" of a docstring."""
     _, _, rest = inspect.cleandoc(public.__doc__ or "").partition("Parameters\n----------\n")
     section = re.split(r"^\w[\w ]*\n-{3,}$", rest, maxsplit=1, flags=re.MULTILINE)[0]
     return {
@@ -253,6 +254,7 @@ def constructor(
         def construct(self: Any, *args: Any, seed: Any = None, key: Any = None, **options: Any) -> None:
             start(self, shared(made, *args, **options), seed, key)
 
+        construct.record = made  # type: ignore[attr-defined]
         construct.__signature__ = inspect.signature(cast("Any", made).__init__)  # type: ignore[attr-defined]
         return cast("Callable[Concatenate[S, P], None]", construct)
 

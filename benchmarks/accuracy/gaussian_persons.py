@@ -14,7 +14,7 @@ import numpy as np
 
 import fastdp
 from benchmarks.shared import Floats
-from fastdp.noise.gaussian import NoiseName
+from fastdp.noise.draws import NoiseName
 
 DELTAS = (1e-6, 1e-9)
 #: Wh in half an hour, and pence in a line and in a day's basket: 99.5 % of each are below.

@@ -18,7 +18,7 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats
-from fastdp.noise.gaussian import concentrated
+from fastdp.noise.draws import concentrated
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.flat import Flat
 from fastdp.perturbers.hierarchy import Hierarchy

@@ -17,7 +17,7 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
-from fastdp.noise.gaussian import NoiseName, concentrated, noise_law
+from fastdp.noise.draws import NoiseName, concentrated, noise_distribution
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import base, hat_noise
@@ -222,7 +222,7 @@ class Hierarchy:
         start = 0
         for level, width in enumerate(widths):
             weight = plan.fan_out**level if self.basis == "hats" else 1
-            law = noise_law(self.noise, weight * theta_steps, plan.levels, epsilon)
+            law = noise_distribution(self.noise, weight * theta_steps, plan.levels, epsilon)
             fill(nodes[start : start + width], law, key, StreamId(Purpose.TREE, level + 1, tree))
             start += width
         return nodes
@@ -241,9 +241,9 @@ class Hierarchy:
         return noise
 
 
-def _laplace(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.Law:
+def _laplace(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.LaplaceDistribution:
     """The law of a node's noise, of boxes with Laplace noise."""
-    return cast("sampler.Law", noise_law("laplace", theta_steps, plan.levels, epsilon))
+    return cast("sampler.LaplaceDistribution", noise_distribution("laplace", theta_steps, plan.levels, epsilon))
 
 
 @lru_cache(maxsize=64)

@@ -21,7 +21,8 @@ import numpy as np
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
-from fastdp.noise.gaussian import GaussianLaw, NoiseName, concentrated, discrete_gaussian_law
+from fastdp.noise.draws import NoiseName, concentrated
+from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.record import Numbers, Real, Whole, parameter, record
@@ -289,9 +290,9 @@ class Toeplitz:
         """Draws whose z depends on ``size`` values: those of the epochs that they lie in."""
         return self.epoch * (2 if size > 1 else 1) + size
 
-    def leaf_law(self, theta_steps: int, epsilon: float) -> GaussianLaw:
+    def leaf_law(self, theta_steps: int, epsilon: float) -> GaussianDistribution:
         """Of each z."""
-        return discrete_gaussian_law(Fraction(_sigma(self, theta_steps, epsilon)))
+        return gaussian_distribution(Fraction(_sigma(self, theta_steps, epsilon)))
 
     def sum_noise(self, epsilon: float, resolution: float) -> SumNoise | None:
         """What sums of published values carry, for intervals; None for a factor of one's own whose sums swing."""

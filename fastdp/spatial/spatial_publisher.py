@@ -127,9 +127,9 @@ class WholeParameters:
         return counter_guarantee(COUNTER, epsilon).of("count of the whole")
 
     @cached_property
-    def law(self) -> sampler.Law:
+    def law(self) -> sampler.LaplaceDistribution:
         """Of the counter's noise."""
-        return sampler.discrete_laplace_law(noise_scale(self.counter, self.epsilon))
+        return sampler.laplace_distribution(noise_scale(self.counter, self.epsilon))
 
     def step(self, whole: WholeCount, net: int, step: int, key: Key) -> WholeCount:
         """The count after so many additions less removals."""

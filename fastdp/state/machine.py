@@ -259,7 +259,7 @@ def single_caller(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenat
                 return method(self, *args, **kwargs)
             mark = drawn.mark
             result = method(self, *args, **kwargs)
-            drawn.settle()
+            drawn.keep()
             return result
         except BaseException:
             # What a failed call drew, the next one may draw: nothing was released.

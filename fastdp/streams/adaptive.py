@@ -16,7 +16,7 @@ from fastdp import validation
 from fastdp.data.column import Nonfinite, as_floats, as_whole
 from fastdp.errors import AccuracyWarning, ParameterError, StateError, warn
 from fastdp.guarantee import Guarantee, remainder, sequential, square_remainder
-from fastdp.noise.gaussian import NoiseName
+from fastdp.noise.draws import NoiseName
 from fastdp.noise.key import Key
 from fastdp.perturbers.block_noise import Blocks, Closing, Focus
 from fastdp.releases.release import Release

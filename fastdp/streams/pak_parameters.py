@@ -75,7 +75,7 @@ class PAKParameters(Keyed):
             )
         object.__setattr__(self, "resolution", self.grid.resolution)
         # The thinnest noise of all must be one that can be drawn, now and not at the end of the hold-out.
-        sampler.discrete_laplace_law(Fraction(1) / Fraction(self.epsilon))
+        sampler.laplace_distribution(Fraction(1) / Fraction(self.epsilon))
         chosen = rule.guarantee(self.task)
         if chosen is not None and chosen.delta > self.delta:
             raise ParameterError(

@@ -23,7 +23,7 @@ from fastdp.guarantee import (
     zcdp_loss,
 )
 from fastdp.integer_grid import Grid, make_event_grid, make_grid
-from fastdp.noise.gaussian import draw_scale, group_share, noise_law
+from fastdp.noise.draws import draw_scale, group_share, noise_distribution
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
 from fastdp.record import Checked, Choice, Kind, PartOf, Real, Whole, parameter, record, shared, values_of
@@ -129,7 +129,7 @@ class StreamParameters:
             if hasattr(self.perturber, "leaf_law"):
                 self.perturber.leaf_law(steps, self.publish_epsilon)
             else:
-                noise_law("gaussian", steps, self.plan.levels, self.publish_epsilon)
+                noise_distribution("gaussian", steps, self.plan.levels, self.publish_epsilon)
         except ParameterError:
             wanted = f"a larger epsilon, or a coarser resolution= than {self.resolution!r}"
             raise ParameterError(

@@ -17,7 +17,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Bounds, Duration, Frame, Integers, Keys
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import charge, stream_key
-from fastdp.noise.gaussian import NoiseName
+from fastdp.noise.draws import NoiseName
 from fastdp.noise.key import Key
 from fastdp.tables import choices
 from fastdp.tables.calendar import Time

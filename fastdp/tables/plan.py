@@ -20,7 +20,7 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, remainder, square_remainder, zcdp_loss
 from fastdp.integer_grid import make_grid
 from fastdp.kinds import Bounds, Integers
-from fastdp.noise.gaussian import NoiseName, better_noise, checked_noise, l2_square
+from fastdp.noise.draws import NoiseName, better_noise, checked_noise, l2_square
 from fastdp.record import Choice, Real, parameter, record
 from fastdp.tables import sums
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules

@@ -19,8 +19,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
-from fastdp.noise.row_words import RowWords
-from fastdp.noise.words import Purpose, StreamId
+from fastdp.noise.words import Purpose, RowWords, StreamId
 from fastdp.record import Choice, Real, Whole, parameter, record
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp_kernels.streams import noisy_max
@@ -55,13 +54,13 @@ def score_unit(task: ThresholdTask, counts: int = 1) -> int:
 
 
 @lru_cache(maxsize=256)
-def noise_law(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.Law:
+def noise_distribution(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.LaplaceDistribution:
     """The law of one candidate's noise."""
     scale = Fraction(sensitivity) / Fraction(epsilon)
-    return sampler.discrete_laplace_law(scale) if kind == "laplace" else sampler.geometric_law(scale)
+    return sampler.laplace_distribution(scale) if kind == "laplace" else sampler.geometric_distribution(scale)
 
 
-def draw_noise(law: sampler.Law, choices: int, candidates: int, key: Key, level: int = 0) -> Integers:
+def draw_noise(law: sampler.LaplaceDistribution, choices: int, candidates: int, key: Key, level: int = 0) -> Integers:
     """Independent noise of all candidates, for several choices: int64[choices, candidates]."""
     noise: Integers = np.empty((choices, candidates), np.int64)
     sampler.fill_pieces(noise.reshape(-1), law, key, ((StreamId(Purpose.THRESHOLD, level), noise.size),), 0)
@@ -92,9 +91,9 @@ class CountedHoldout(ABC):
         return self._counts
 
     @property
-    def law(self) -> sampler.Law:
+    def law(self) -> sampler.LaplaceDistribution:
         """Of one candidate's noise."""
-        return noise_law(self._noise, self.sensitivity, self._task.epsilon)
+        return noise_distribution(self._noise, self.sensitivity, self._task.epsilon)
 
     @property
     @abstractmethod

@@ -23,7 +23,7 @@ from fastdp.kinds import Floats, Integers
 from fastdp.local.distribution import TOLERANCE, Distribution, in_cells
 from fastdp.local.laws import WindowLaw
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import Law, discrete_laplace_law
+from fastdp.noise.sampler import LaplaceDistribution, laplace_distribution
 from fastdp.record import Choice, parameter, record
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_max import (
@@ -32,7 +32,7 @@ from fastdp.thresholds.noisy_max import (
     NoiseKind,
     draw_noise,
     exact_guarantee,
-    noise_law,
+    noise_distribution,
     score_unit,
 )
 from fastdp_kernels.streams import noisy_max, online_pass
@@ -258,7 +258,7 @@ class _ScaleFreeChooser(CountedHoldout):
         if not self.count_epsilon:
             return np.full(count, float(self._above))
         scale = 1 / Fraction(self.count_epsilon)
-        noise = draw_noise(discrete_laplace_law(scale), count, 1, key, COUNT_LEVEL)[:, 0]
+        noise = draw_noise(laplace_distribution(scale), count, 1, key, COUNT_LEVEL)[:, 0]
         found: Floats = np.maximum(self.above_lowest + noise, 0) + float(scale)
         return np.minimum(found, self._task.holdout)
 
@@ -281,9 +281,9 @@ class _ScaleFreeChooser(CountedHoldout):
         return 2 * self.unit
 
     @property
-    def law(self) -> Law:
+    def law(self) -> LaplaceDistribution:
         """Of one candidate's noise, with the epsilon that the number of values above the lowest one leaves."""
-        return noise_law(self._noise, self.sensitivity, self._epsilon)
+        return noise_distribution(self._noise, self.sensitivity, self._epsilon)
 
     def choices(self, key: Key, count: int) -> Floats:
         """Thetas of independent choices: the largest noisy score, the lowest of several, in units of the input."""

@@ -15,7 +15,7 @@ import fastdp
 from fastdp import counters, local, perturbers, smoothers, spatial, thresholds
 from fastdp import record as sharing
 from fastdp.counters import BinaryTree, Block, RunningCounts, SelectiveCounting, Simple
-from fastdp.noise import canonical, public_draws
+from fastdp.noise import canonical, draws
 from fastdp.noise import key as keys
 from fastdp.noise.canonical import encode, identity
 from fastdp.noise.key import Binding, Key
@@ -312,7 +312,7 @@ MECHANISMS: dict[str, Mechanism] = {
         {"sensitivity": [2.0], "epsilon": [2.0], "size": [4], "integers": [], "wanted": [None, 0.25]},
     ),
     "draws": Mechanism(
-        public_draws._Draws,
+        draws._Draws,
         {"name": "discrete_laplace", "numerator": 5, "denominator": 2},
         {"name": ["geometric", "discrete_gaussian"], "numerator": [7], "denominator": [3]},
     ),

@@ -13,7 +13,7 @@ from tests.shared import run_python
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels" / "fastdp_kernels"
 #: The laboratory may use all of these: error classes, and the noise table of couplings.
-OPEN = {"fastdp.errors", "fastdp.noise.given"}
+OPEN = {"fastdp.errors", "fastdp.noise.binding"}
 
 
 def run(program: str, *flags: str) -> str:

@@ -17,7 +17,7 @@ import shapely
 import fastdp
 import fastdp_lab
 from fastdp import counters, local, spatial
-from fastdp.noise.gaussian import concentrated
+from fastdp.noise.draws import concentrated
 from tests.privacy import public_names
 from tests.privacy.canary import CANARY, TEXT, Quoting
 from tests.privacy.canary_calls import BOUND, COLLECTORS, LOCAL, PUBLISHERS, SPATIAL, SQUARE, _maps, _Telling

@@ -34,7 +34,7 @@ def make(**options) -> fastdp.PAK:
 
 def node_noise(key: Key, levels: int, theta_steps: int, epsilon: float, length: int):
     """Of the tree behind the hold-out, from the publisher's key."""
-    law = sampler.discrete_laplace_law(Fraction(theta_steps * levels) / Fraction(epsilon))
+    law = sampler.laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
     draws = []
     for height in range(levels):
         draws.append(np.empty((length >> height) + 1, np.int64))

@@ -22,7 +22,7 @@ import numpy as np
 import fastdp
 from fastdp import Key
 from fastdp.guarantee import zcdp_loss
-from fastdp.noise.gaussian import NoiseName
+from fastdp.noise.draws import NoiseName
 from fastdp.noise.words import Purpose
 from fastdp_lab.audit.couplings import check
 from fastdp_lab.audit.couplings.check import BoundSums, Finding, Generator, Instance, Outputs, Shifts, Table, pick
