@@ -15,14 +15,13 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 import fastdp
 from fastdp import Key
 from fastdp.guarantee import zcdp_loss
-from fastdp.noise.draws import NoiseName
 from fastdp.noise.words import Purpose
 from fastdp_lab.audit.couplings import check
 from fastdp_lab.audit.couplings.check import BoundSums, Finding, Generator, Instance, Outputs, Shifts, Table, pick
@@ -280,7 +279,7 @@ def tables_of(rng: Generator, choice: Choice, contributions: int) -> tuple[list[
 def options_of(rng: Generator, choice: Choice) -> dict[str, Any]:
     """The parameters of a call."""
     options: dict[str, Any] = {"epsilon": pick(rng, 0.5, 1.0, 6.0)}
-    noise: NoiseName | None = "gaussian" if choice.noise == "gaussian" else None
+    noise: Literal["gaussian"] | None = "gaussian" if choice.noise == "gaussian" else None
     if choice.kind != "counts":
         resolution = pick(rng, None, 0.5)
         # On a coarse grid several candidates are one clip, which does not tell the winner.
