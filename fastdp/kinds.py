@@ -18,6 +18,16 @@ Indices = NDArray[np.int64]
 Array = NDArray[Any]
 #: A column of numbers as users have it: a list, NumPy array, pandas or polars series, Arrow array.
 Values: TypeAlias = ArrayLike
+
+
+class SupportsArray(Protocol):
+    """A series of pandas or polars, or an array of Arrow or NumPy."""
+
+    def __array__(self) -> Array: ...
+
+
+#: The same, but never a single number, which :data:`Values` may be.
+NumberColumn: TypeAlias = Sequence[float] | SupportsArray
 #: An object of a JSON text.
 Json: TypeAlias = dict[str, Any]
 #: A length of time: a timedelta, or a text such as "90s", "15min", "1h", "1d", "1w", "1mo", "1y".

@@ -24,8 +24,8 @@ import fastdp
 from fastdp.counters import SelectiveCounting, Simple
 from fastdp.counters.running import CountState
 from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.local.collectors import MECHANISMS
 from fastdp.local.encoding import KINDS
-from fastdp.local.tally import MECHANISMS
 from fastdp.noise.key import Binding
 from fastdp.perturbers import Hierarchy
 from fastdp.spatial import decomposition, tree
@@ -115,6 +115,7 @@ ONLINE = ("fastdp.streams.", "fastdp.spatial.", "fastdp.counters.", "fastdp.loca
 
 def online_objects(kind: type = Publisher) -> set[type]:
     abstract = any(getattr(getattr(kind, name), "__isabstractmethod__", False) for name in dir(kind))
+    abstract |= kind._MACHINE is None
     found = set() if abstract or not kind.__module__.startswith(ONLINE) else {kind}
     return found.union(*map(online_objects, kind.__subclasses__()))
 

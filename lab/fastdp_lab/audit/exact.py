@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from fastdp import Key, local
 from fastdp.counters import Simple
 from fastdp.errors import AccuracyWarning
-from fastdp.local.base import Mechanism
-from fastdp.local.laws import CONTEXT, BitLaw, Law, MixtureLaw, WindowLaw
+from fastdp.local.mechanisms import Mechanism
+from fastdp.local.reports import CONTEXT, BitDistribution, MixtureDistribution, ReportDistribution, WindowDistribution
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.cells import CellParameters, encode, make_plan
 from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
@@ -91,8 +91,8 @@ def local_report_loss(mechanism: Mechanism) -> ExactLoss:
     """
     inputs = (0, 1, mechanism.STEPS // 2, mechanism.STEPS - 1, mechanism.STEPS)
     worst, cases = Fraction(1), 0
-    for output in sorted(_borders(mechanism.law, inputs)):
-        weights = [mechanism.law.weight(x, output) for x in inputs]
+    for output in sorted(_borders(mechanism.distribution, inputs)):
+        weights = [mechanism.distribution.weight(x, output) for x in inputs]
         worst = max(worst, Fraction(max(weights), min(weights)))
         cases += len(inputs) * (len(inputs) - 1)
     ratio = CONTEXT.divide(Decimal(worst.numerator), Decimal(worst.denominator))
@@ -106,13 +106,13 @@ def local_report_loss(mechanism: Mechanism) -> ExactLoss:
     return ExactLoss(mechanism.epsilon, shown, cases)
 
 
-def _borders(law: Law, inputs: Iterable[int]) -> set[int]:
+def _borders(law: ReportDistribution, inputs: Iterable[int]) -> set[int]:
     """Reports on either side of every place where a weight changes."""
-    if isinstance(law, MixtureLaw):
+    if isinstance(law, MixtureDistribution):
         return _borders(law.window, inputs) | {law.window.outputs, law.window.outputs + 1}
-    if isinstance(law, BitLaw):
+    if isinstance(law, BitDistribution):
         return {0, 1}
-    assert isinstance(law, WindowLaw)  # noqa: S101 - there are no other laws
+    assert isinstance(law, WindowDistribution)  # noqa: S101 - there are no other laws
     places = {0, law.outputs, law.left_over % law.outputs}
     for x in inputs:
         places |= {x, x + law.near}
