@@ -26,7 +26,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.base import HierarchyShape
-from fastdp.spatial import cells
+from fastdp.spatial import domains
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.pak_machine import RunningSum
 from fastdp.streams.stream_state import Progress
@@ -269,7 +269,7 @@ def splits(epsilon: float, max_depth: int, *, repaired: bool = True) -> ManyRuns
 
     def draw(data: Points, trials: int, key: Key) -> Integers:
         added, removed, target = (
-            cells.encode(plan, np.asarray(points, np.float64).reshape(-1, 1)) for points in (*data, [0.0])
+            domains.encode(plan, np.asarray(points, np.float64).reshape(-1, 1)) for points in (*data, [0.0])
         )
         out: Integers = np.full((trials, 2), -1, np.int64)
         for number, begin in enumerate(range(0, trials, ROWS)):

@@ -19,8 +19,8 @@ from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, Simple
 from fastdp.kinds import Floats
 from fastdp.plots import counters_compared, points_and_cells
 from fastdp.spatial import Box, Domain, Network, Polygons
-from fastdp.spatial.geometry import load
 from fastdp.spatial.map_files import read_domain
+from fastdp.spatial.maps import load
 from fastdp_lab.datasets import (
     SpatialStream,
     concentric_circles,

@@ -25,7 +25,7 @@ from fastdp.data.event_reader import Columns, read_events
 from fastdp.data.readers import import_pyarrow, read_table
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Floats, Integers
-from fastdp.spatial.boxes import as_box, as_corners, as_points
+from fastdp.spatial.domains import as_box, as_corners, as_points
 
 #: Columns of numbers, in file order.
 Table = dict[str, Floats]

@@ -16,7 +16,7 @@ from fastdp.data.column import as_column
 from fastdp.errors import DataError
 from fastdp.kinds import Floats, Integers
 from fastdp.spatial import Network
-from fastdp.spatial.geometry import load
+from fastdp.spatial.maps import load
 from fastdp_lab.datasets.catalogue import TABLE1, Row
 from fastdp_lab.datasets.files import DAY, EARTH, NEW_YORK, SpatialStream, cut_events, seeded, with_removals
 

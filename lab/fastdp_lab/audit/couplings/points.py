@@ -22,9 +22,9 @@ from fastdp import AdaptivePHDStream, Key, PHDStream
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, SelectiveCounting, Simple
 from fastdp.kinds import Floats, Integers, Json
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.spatial import Box, PrivTree, count_only, decomposition
-from fastdp.spatial.cells import CellParameters, encode
-from fastdp.spatial.spatial_publisher import LEVEL
+from fastdp.spatial import Box, PrivTree
+from fastdp.spatial.domains import CellParameters, encode
+from fastdp.spatial.phdstream import LEVEL
 from fastdp.spatial.tree import Tree
 from fastdp_lab.audit.catalogue import Coin
 from fastdp_lab.audit.couplings import check
@@ -42,7 +42,7 @@ from fastdp_lab.audit.couplings.check import (
     reloaded,
 )
 from fastdp_lab.baselines.points import FixedTree, OfflineOnBatch
-from fastdp_lab.planning.tree_loss import log_above, log_at_most
+from fastdp_lab.planning.tree_loss import Steps, log_above, log_at_most, noted_steps
 
 #: A new publisher with this ``key``.
 Make = Callable[..., Any]
@@ -122,25 +122,6 @@ def _as_method(counter: Counter, follow: Any, work: Any, state: Integers, noise:
 
 
 # Split decisions.
-
-#: Number of a step, and its tree with the scores of its decisions.
-Steps = dict[int, Tree]
-
-
-@contextlib.contextmanager
-def noted_steps() -> Iterator[Steps]:
-    """PrivTree's decisions, step by step, while entered."""
-    steps: Steps = {}
-    real = decomposition.take_step
-
-    def noting(plan: CellParameters, kept: Any, added: Any, removed: Any, step: int, *others: Any) -> Any:
-        found = real(plan, kept, added, removed, step, *others)
-        steps[step] = found[2]
-        return found
-
-    # Both modules have the function under a name of their own.
-    with mock.patch.object(decomposition, "take_step", noting), mock.patch.object(count_only, "take_step", noting):
-        yield steps
 
 
 def on_path(plan: CellParameters, tree: Tree, code: int) -> NDArray[np.bool_]:
