@@ -93,7 +93,10 @@ def path_of(name: str, folder: Path | None = None) -> Path:
 
 
 def fetch(name: str, folder: Path | None = None) -> Path:
-    """The file of a catalogue entry, downloaded unless it is there.
+    """The file of a catalogue entry, downloaded unless it is there; DataError says how to get it by hand.
+
+    The publishers state no digests.  That of the first download (over https, or with a known SHA-256) is kept beside
+    the file, and the file is compared with it from then on.
 
     Parameters
     ----------
@@ -101,11 +104,6 @@ def fetch(name: str, folder: Path | None = None) -> Path:
         A name of ``CATALOGUE``.
     folder : Path, optional
         By default :func:`cache_folder`.
-
-    Notes
-    -----
-    The publishers state no digests.  That of the first download (over https, or with a known SHA-256) is kept beside
-    the file, and the file is compared with it from then on.
     """
     path = path_of(name, folder)
     if not path.exists():
@@ -115,15 +113,7 @@ def fetch(name: str, folder: Path | None = None) -> Path:
 
 
 def parse(name: str, path: Path) -> files.Table:
-    """The columns of a catalogue entry's file, in order of time where it has one.
-
-    Parameters
-    ----------
-    name : str
-        A name of ``CATALOGUE``.
-    path : Path
-        From :func:`fetch`, or downloaded by hand.
-    """
+    """The columns of a catalogue entry's file from :func:`fetch`, in order of time where it has one."""
     table: files.Table = getattr(files, CATALOGUE[validation.choice("name", name, tuple(CATALOGUE))].reader)(path)
     return table
 

@@ -1,8 +1,16 @@
-"""Files of real data sets: transactions, taxi trips, Gowalla check-ins, New York pickups, circles.
+"""Files of real data sets, and streams of points that appear and disappear, cut into batches.
 
-Coordinates are x = longitude and y = latitude, in degrees.  The boxes are fixed here, not taken from the data, which
-would tell something about them; points outside are left out, as the paper does.  Files end in .csv, .txt or
-either with .gz.
+Coordinates are x = longitude and y = latitude, in degrees.  Boxes are fixed here, not taken from the data, which
+would tell something about them; points outside are left out, as the paper does.  Files end in .csv, .txt or either
+with .gz. Options of the loaders:
+
+* ``batch`` or ``period``: events in a batch (the last one may have fewer), or its length in seconds, counted from the
+  first event; batches may be empty;
+* ``initial``: share of the events before the first batch, in [0, 1), the paper's t0: rounded down to whole events, or
+  up to whole periods;
+* ``max_points``, ``seed``: a random sample of at most so many points in the box; equal seeds give equal samples;
+* ``box``: south-west and north-east corner;
+* ``unsorted``: "sort" a file that is not in the order of time, or "raise" DataError.
 """
 
 from __future__ import annotations
@@ -53,37 +61,19 @@ def load_gowalla(
     box: tuple[ArrayLike, ArrayLike] = EARTH,
     unsorted: str = "sort",
 ) -> SpatialStream:
-    """Gowalla check-ins.
+    """Gowalla check-ins (PHDStream section 5.1 and Appendix G).
 
     Parameters
     ----------
     path : str or Path
-        The file of the Stanford Network Analysis Project, tab-separated without header (user, check-in time,
-        latitude, longitude, location id), or any with a header that :func:`load_pickups` accepts.
-    deletion : bool
-        Whether each check-in is taken back when its lifetime is over.
-    lifetime : float
-        In seconds, 30 days in the paper.  A check-in whose lifetime ends after the last check-in stays.
-    batch : int, optional
-        Events in a batch.  Either this or ``period``.
-    period : float, optional
-        Seconds in a batch; a day (86,400) in the paper.
-    initial : float
-        Share of the events before the first batch, in [0, 1); for the paper's initialisation times after 100 or 150
-        days call :meth:`SpatialStream.starting_at` instead.
-    max_points : int, optional
-        Keep at most this many check-ins, a random sample of those in the box (the paper: about 200,000).
-    seed : int, optional
-        For a reproducible sample.
-    box : two array-like[2]
-        South-west and north-east corner.  Check-ins outside are left out.
-    unsorted : {"sort", "raise"}
-        What to do with a file that is not in the order of time (SNAP's is ordered by user): sort it, equal times
-        in the file's order, or raise DataError.
-
-    Notes
-    -----
-    Source: PHDStream section 5.1 and Appendix G.
+        SNAP's file, tab-separated without header (user, check-in time, latitude, longitude, location id), or any with
+        a header that :func:`load_pickups` accepts.
+    deletion, lifetime
+        Whether each check-in is taken back when its lifetime in seconds is over, 30 days in the paper.  One whose
+        lifetime ends after the last check-in stays.
+    batch, period, initial, max_points, seed, box, unsorted
+        See the module.  The paper: a day, about 200,000 points; for its initialisation times after 100 or 150 days
+        call :meth:`SpatialStream.starting_at`.
     """
     moments, places = _in_box(*_read_all([path], SNAP, unsorted), box, max_points, seed)
     name, cancels = "Gowalla", np.full(moments.size, -1)
@@ -104,34 +94,17 @@ def load_pickups(
     box: tuple[ArrayLike, ArrayLike] = NEW_YORK,
     unsorted: str = "sort",
 ) -> SpatialStream:
-    """Pickups of New York taxis or hired cars: places and times where rides begin.
+    """Pickups of New York taxis or hired cars: places and times where rides begin (section 5.1).
 
     Parameters
     ----------
     path : str, Path or a sequence of these
         Comma-separated with a header; several files make one stream.  Columns are found by name, in any case: time
         ``t`` (seconds since 1970), ``Date/Time``, ``pickup_datetime``, ``tpep_pickup_datetime`` and the like; place
-        ``Lat``, ``Lon``, ``pickup_latitude``, ``pickup_longitude``, ``Start_Lat``, ``Start_Lon`` and the like.  Those
-        are the columns of Uber's files of 2014, of the Taxi and Limousine Commission's up to June 2016 (later
-        ones have zones instead of places) and of Donovan and Work's.
-    batch : int, optional
-        Events in a batch.  Either this or ``period``.
-    period : float, optional
-        Seconds in a batch; six hours (21,600) in the paper.
-    initial : float
-        Share of the events before the first batch, in [0, 1).
-    max_points : int, optional
-        Keep at most this many pickups, a random sample of those in the box (the paper: about 100,000).
-    seed : int, optional
-        For a reproducible sample.
-    box : two array-like[2]
-        South-west and north-east corner.  Pickups outside, among them the zeros of broken receivers, are left out.
-    unsorted : {"sort", "raise"}
-        As for :func:`load_gowalla`.
-
-    Notes
-    -----
-    Source: PHDStream section 5.1 and Appendix G.
+        ``Lat``, ``Lon``, ``pickup_latitude``, ``Start_Lat`` and the like: those of Uber's files of 2014, of the Taxi
+        and Limousine Commission's up to June 2016 (later ones have zones) and of Donovan and Work's.
+    batch, period, initial, max_points, seed, box, unsorted
+        See the module.  The paper: six hours, about 100,000 points.
     """
     paths: list[Any] = list(path) if isinstance(path, (list, tuple)) else [path]
     if not all(isinstance(each, (str, Path)) for each in paths):
@@ -153,19 +126,10 @@ def load_circles(
     Parameters
     ----------
     path : str or Path
-        Comma-separated with the columns x, y, move: 1 adds a point, -1 removes an earlier one at the same place.
-        In event order.
-    batch : int
-        Events in a batch.
-    initial : float
-        Share of the events before the first batch (t0), in [0, 1).
-    box : two array-like[2]
-        Lower and upper corner; points outside are an error.
-
-    Returns
-    -------
-    SpatialStream
-        Of points at one place the earliest is removed first.
+        Comma-separated with the columns x, y, move, in event order: 1 adds a point, -1 removes the earliest one at
+        the same place.
+    batch, initial, box
+        See the module; points outside the box are an error.
     """
     events = read_events(_existing(path), {"x": "x", "y": "y", "event": "move"}, ragged=True)
     places, cancels = events.points, np.full(len(events.points), -1)
@@ -229,7 +193,10 @@ def _in_box(moments: Floats, places: Floats, box: Any, max_points: int | None, s
 
 
 def with_removals(moments: Floats, places: Floats, lifetime: float) -> tuple[Floats, Floats, Integers]:
-    """Additions, and removals a lifetime later, in one order of time; at equal times removals come first."""
+    """Times, points and cancels of additions, and of removals a lifetime later; at equal times removals come first.
+
+    A point whose lifetime ends after the last addition stays.
+    """
     ended = np.flatnonzero(moments + lifetime <= moments[-1:])
     times, source = np.concatenate([moments[ended] + lifetime, moments]), np.append(ended, np.arange(moments.size))
     order = np.argsort(times, kind="stable")
@@ -239,7 +206,10 @@ def with_removals(moments: Floats, places: Floats, lifetime: float) -> tuple[Flo
 
 
 def transaction_lengths(path: Path) -> Table:
-    """Items per transaction of a file with one transaction a line (FIMI)."""
+    """Items per transaction of a file with one transaction a line (FIMI): "values".
+
+    Items are whole numbers separated by spaces or commas; a comma at the end is ignored.
+    """
     lengths, opened = [], gzip.open if path.suffix == ".gz" else open
     try:
         # Bytes that are no text are no number either.
@@ -256,7 +226,10 @@ def transaction_lengths(path: Path) -> Table:
 
 
 def trip_columns(path: Path) -> Table:
-    """Distances and fares of a Parquet file of New York taxi trips, in order of pickup."""
+    """Distances in 0.01 mile and fares in cents of a Parquet file of New York taxi trips, in order of pickup.
+
+    Trips without one of the two, or with a negative one, are left out.
+    """
     arrow, names = import_pyarrow(), ["tpep_pickup_datetime", "trip_distance", "fare_amount"]
     try:
         table = read_table(path, names)
@@ -275,7 +248,7 @@ def trip_columns(path: Path) -> Table:
 
 
 def check_ins(path: Path) -> Table:
-    """Check-ins of SNAP's location networks, in order of time."""
+    """Check-ins of SNAP's location networks, in order of time: "t" in seconds since 1970, "lat" and "lon"."""
     moments, places = _read_all([path], SNAP, "sort")
     return {"t": moments, "lat": places[:, 1], "lon": places[:, 0]}
 
@@ -376,20 +349,13 @@ def cut_events(
         A public box that holds all points.
     points : array-like[n, d]
         The point of each event, in order.
-    cancels : array-like[n], optional
-        See :class:`SpatialStream`; by default all events are additions.
-    times : array-like[n], optional
-        Ascending; by default the events' numbers.
-    batch : int, optional
-        Events in a batch (the last one may have fewer).  Either this or ``period``.
-    period : float, optional
-        Length of time of a batch, in the unit of the times, counted from the first event; batches may be empty.
+    cancels, times : array-like[n], optional
+        See :class:`SpatialStream`; by default all events are additions, and times the events' numbers.
+    batch, period, initial
+        See the module.
     origin : float, optional
         With ``period``: a public time from which periods are counted, forwards and backwards, in place of the first
         event, which otherwise moves all borders: no release of private points should let it do that.
-    initial : float
-        Share of the events before the first batch, in [0, 1): the paper's t0 for a batch size.  Rounded down to
-        whole events, or up to whole periods.
     """
     low, high = as_corners(lower, upper)
     table = as_points(points, "points", low.size)

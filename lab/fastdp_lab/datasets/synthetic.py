@@ -121,15 +121,7 @@ def _in_burst(n: int, generator: np.random.Generator) -> NDArray[np.bool_]:
 
 @validation.plain
 def extend_by_reflection(values: Floats, n: int) -> Floats:
-    """The first n of: values forward, backward, forward, ...
-
-    Parameters
-    ----------
-    values : float64[k]
-        At least one.
-    n : int
-        Length of the result; less than k cuts the values off.
-    """
+    """The first n of: values forward, backward, forward, ..."""
     values = as_column(values, "values")
     if values.size == 0:
         raise DataError("values is empty: expected at least one to extend")
@@ -139,15 +131,7 @@ def extend_by_reflection(values: Floats, n: int) -> Floats:
 
 @validation.plain
 def hold_out_and_extend(values: Floats, holdout: int, published: int) -> Floats:
-    """The hold-out, then the rest extended: no value of the hold-out reappears in the published part.
-
-    Parameters
-    ----------
-    values : float64[k]
-        Longer than the hold-out.
-    holdout, published : int
-        Lengths of the two parts of the result.
-    """
+    """The hold-out, then ``published`` values of the rest extended: none of the hold-out reappears there."""
     values, holdout = as_column(values, "values"), validation.integer("holdout", holdout, 0)
     return np.concatenate([values[:holdout], extend_by_reflection(values[holdout:], published)])
 
@@ -183,30 +167,18 @@ def concentric_circles(
 ) -> SpatialStream:
     """Points on two circles around (0, 0) with radii 1 and 0.667, in the square from -1.25 to 1.25.
 
+    Radii, spread and order are the published code's, whose data set has 50,000 points (PHDStream section 5.1, Figure
+    3).
+
     Parameters
     ----------
     n_points : int
         Points that are ever added; the outer circle has half of them, rounded down.
     deletion : bool
-        With: first the outer circle's points appear; then they disappear in the same order, each followed by one
-        of the inner circle.  Without: points of both circles appear in random order.
-    batch : int
-        Events in a batch.
-    initial : float
-        Share of the events before the first batch (t0), in [0, 1).
-    seed : int, optional
-        Equal seeds give equal streams.
-
-    Returns
-    -------
-    SpatialStream
-        n_points additions, and with deletion as many removals as the outer circle has points: 75,000 events by
-        default.
-
-    Notes
-    -----
-    Source: PHDStream section 5.1, Appendix G and Figure 3.  Radii, spread and order are the published code's, whose
-    data set has 50,000 points.  Noise is drawn again for the rare points outside the square.
+        With: first the outer circle's points appear; then they disappear in the same order, each followed by one of
+        the inner circle.  Without: points of both circles appear in random order.
+    batch, initial, seed
+        As for :func:`load_circles`; equal seeds give equal streams.
     """
     n_points = validation.integer("n_points", n_points, 1, 2**32)
     generator = seeded(seed)
@@ -246,21 +218,10 @@ def made_up_pickups(
 
     Parameters
     ----------
-    n_points : int
-        Pickups in all.
-    days : int
-        Length of the stream; nights and weekends are quiet, and by day other places are busy than by night.
-    period : float
-        Seconds in a batch; six hours by default, as in PHDStream's paper.
-    initial : float
-        Share of the events before the first batch, in [0, 1).
-    seed : int, optional
-        Equal seeds give equal streams.
-
-    Returns
-    -------
-    SpatialStream
-        Additions only, longitude and latitude in the box of New York.
+    n_points, days : int
+        Pickups in all; nights and weekends are quiet, and by day other places are busy than by night.
+    period, initial, seed
+        As for :func:`load_pickups`, six hours by default; equal seeds give equal streams.
     """
     n_points, days = validation.integer("n_points", n_points, 1, 2**32), validation.integer("days", days, 1, 10_000)
     generator = seeded(seed)
@@ -290,25 +251,10 @@ def made_up_check_ins(
 
     Parameters
     ----------
-    n_points : int
-        Check-ins in all.
-    days : int
-        Length of the stream; the number until day t grows with the square of t.
-    deletion : bool
-        Whether each check-in is taken back when its lifetime is over.
-    lifetime : float
-        In seconds, 30 days by default.
-    period : float
-        Seconds in a batch; a day by default.
-    initial : float
-        Share of the events before the first batch, in [0, 1).
-    seed : int, optional
-        Equal seeds give equal streams.
-
-    Returns
-    -------
-    SpatialStream
-        Longitude and latitude in the box of the whole Earth.
+    n_points, days : int
+        Check-ins in all; the number until day t grows with the square of t.
+    deletion, lifetime, period, initial, seed
+        As for :func:`load_gowalla`; equal seeds give equal streams.
     """
     n_points, days = validation.integer("n_points", n_points, 1, 2**32), validation.integer("days", days, 1, 10_000)
     generator = seeded(seed)
@@ -331,10 +277,7 @@ def made_up_check_ins(
 def made_up_streets() -> Network:
     """Streets like those of a long island in New York: avenues, and streets at right angles to them.
 
-    Returns
-    -------
-    fastdp.spatial.Network
-        In degrees; the busy places of :func:`made_up_pickups` lie on it.
+    In degrees; the busy places of :func:`made_up_pickups` lie on them.  Needs shapely.
     """
     shapely = load("shapely")
 

@@ -1,10 +1,20 @@
 """The formulas of PAK's analysis: upper quantiles, constants of the noise on a quantile, error bounds, lengths m.
 
-Source: PAK Eq. 1, 3, 5, 11, 13, 14, 16 to 19, sections IV-C and VI-B.  An upper quantile is a function from the share
-q of values above it to the value (Definition 11).  The threshold is x + kappa SS / a (Z + G^-1(1 - beta)) with Z from
-the standard Laplace or Gaussian distribution function G, and SS the b-smooth sensitivity of x.  Errors, bounds,
-quantiles and sensitivities share the unit of a value; budgets, probabilities, a, b, G^-1 and kappa have none.  The
-constants are the paper's; docs/pak.md lists where they are loose, and the claims that they do not prove.
+Source: PAK Eq. 1, 3, 5, 11, 13, 14, 16 to 19, sections IV-C and VI-B.  The threshold is
+x + kappa SS / a (Z + G^-1(1 - beta)) with Z from the standard Laplace or Gaussian distribution function G (``noise``)
+and SS the b-smooth sensitivity of x.  The constants are the paper's; docs/pak.md lists where they are loose, and the
+claims that they do not prove.  Names are the paper's, and their ranges stand in ``RANGES``:
+
+* ``epsilon``, ``delta``: budget of the threshold (eps1), or of the tree; ``bound``: B; ``n``, ``m``: lengths of the
+  stream and of its first part, the hold-out;
+* ``quantile``: x_q, or the function from the share q of values above it to x_q (Definition 11); ``p``, ``p_max``,
+  ``lambda_``: that share, its most, and the part of p at which the sample's quantile is taken; ``spread``: B / x;
+* ``scale``, ``smooth``, ``offset``: a, b and G^-1(1 - beta); ``tau``, ``r``: the threshold and its factor;
+* ``beta``: probability of a larger error, of the noise (``beta_lap``), of the clipping (``beta_out``), that the
+  threshold lies below the quantile (``beta_lt``) or above tau_max (``beta_rt``).
+
+Errors, bounds, quantiles and sensitivities share the unit of a value; the others have none.  ParameterError says
+which argument is outside its range.
 """
 
 from __future__ import annotations
@@ -107,15 +117,7 @@ def sorted_sample(name: str, values: ArrayLike) -> Floats:
 def exponential_quantile(scale: float, bound: float) -> Quantile:
     """Upper quantiles of an exponential distribution (Eq. 1), cut off at the bound.
 
-    Parameters
-    ----------
-    scale, bound : float
-        The mean 1 / gamma, and B, in units of a value; above 0.
-
-    Returns
-    -------
-    callable
-        q -> min(-scale ln q, bound), for q in (0, 1).
+    Returns q -> min(-scale ln q, bound), for q in (0, 1).
     """
 
     @checked()
@@ -128,15 +130,7 @@ def exponential_quantile(scale: float, bound: float) -> Quantile:
 def sample_quantile(values: ArrayLike) -> Quantile:
     """Upper quantiles of a sample, interpolated between neighbours: not private, for public or simulated data.
 
-    Parameters
-    ----------
-    values : float64[m]
-        The sample in any order: finite, from 0.
-
-    Returns
-    -------
-    callable
-        q -> the value of rank (1 - q) m, counted from 1; between ranks on the line through both neighbours.
+    Returns q -> the value of rank (1 - q) m, counted from 1; between ranks on the line through both neighbours.
     """
     ascending = sorted_sample("values", values)
     ranks = np.arange(1.0, ascending.size + 1.0)
@@ -157,21 +151,7 @@ def spacing_smooth_sensitivity(quantile: float, q: float, m: int, smooth: float)
     1 / value, and the paper's own second criterion for m follows from 1 / (e b d) only.  An estimate, not a bound: it
     knows nothing of B, of ties, or of the tail thinning out.
 
-    Parameters
-    ----------
-    quantile : float
-        x, at least 0.
-    q : float
-        Share of values above x.
-    m : int
-        Size of the sample.
-    smooth : float
-        b.
-
-    Returns
-    -------
-    float
-        x / (e b m q ln(1 / q)), in units of a value.
+    Returns x / (e b m q ln(1 / q)), in units of a value.
     """
     return quantile / (math.e * smooth * m * q * -math.log(q))
 
@@ -181,15 +161,7 @@ def spacing_smooth_sensitivity(quantile: float, q: float, m: int, smooth: float)
 
 @checked()
 def noise_quantile(beta: float, noise: Noise = "laplace") -> float:
-    """G^-1(1 - beta): the bound that the standard noise exceeds with probability beta.
-
-    Parameters
-    ----------
-    beta : float
-        In (0, 1); the result is positive for beta < 1/2.
-    noise : {"laplace", "gaussian"}
-        Laplace of scale 1 or Gaussian of variance 1.
-    """
+    """G^-1(1 - beta): the bound that the standard noise exceeds with probability beta."""
     if noise == "gaussian":
         return -float(special.ndtri(beta))
     return -math.log(2.0 * beta) if beta <= 0.5 else math.log(2.0 * (1.0 - beta))
@@ -197,27 +169,13 @@ def noise_quantile(beta: float, noise: Noise = "laplace") -> float:
 
 @checked()
 def noise_scale(epsilon: float, delta: float, noise: Noise = "laplace") -> float:
-    """a: the noise is multiplied by SS / a (section IV-C).
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Budget of the threshold (the paper's eps1).
-    noise : {"laplace", "gaussian"}
-        a = epsilon / 2, or epsilon / sqrt(ln(1 / delta)).
-    """
+    """a: the noise is multiplied by SS / a (section IV-C)."""
     return epsilon / (math.sqrt(-math.log(delta)) if noise == "gaussian" else 2.0)
 
 
 @checked()
 def smoothing(epsilon: float, delta: float) -> float:
-    """b = epsilon / (2 ln(1 / delta)), the same for both noises (section IV-C).
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Budget of the threshold.
-    """
+    """b = epsilon / (2 ln(1 / delta)), the same for both noises (section IV-C)."""
     return epsilon / (-2.0 * math.log(delta))
 
 
@@ -239,17 +197,7 @@ def _positive_inverse(epsilon: float, delta: float, beta: float, scale: float, o
 
 @checked(beta=BELOW_HALF)
 def kappa(epsilon: float, delta: float, beta: float, noise: Noise = "laplace") -> float:
-    """Factor on the smooth sensitivity that also hides the offset G^-1(1 - beta) (Eq. 11), at least 1.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Budget of the threshold.
-    beta : float
-        beta_lt, the chance that noise pulls the threshold below the quantile; in (0, 1/2).
-    noise : {"laplace", "gaussian"}
-        On the quantile.
-    """
+    """Factor on the smooth sensitivity that also hides the offset G^-1(1 - beta) (Eq. 11), at least 1."""
     scale, offset = noise_scale(epsilon, delta, noise), noise_quantile(beta, noise)
     return 1.0 / _positive_inverse(epsilon, delta, beta, scale, offset)
 
@@ -261,19 +209,7 @@ def kappa(epsilon: float, delta: float, beta: float, noise: Noise = "laplace") -
 def tree_error(sensitivity: float, n: int, epsilon: float, beta: float) -> float:
     """Error of the binary tree after n values (Eq. 3, with the constant that is printed).
 
-    Parameters
-    ----------
-    sensitivity : float
-        To one value: B for the plain tree.
-    n : int
-        Length of the stream.
-    epsilon, beta : float
-        Budget; probability of a larger error.
-
-    Returns
-    -------
-    float
-        sensitivity / epsilon * sqrt(8 ln(1 / beta)) * log2(n)^1.5, in units of a value.
+    Returns sensitivity / epsilon * sqrt(8 ln(1 / beta)) * log2(n)^1.5, in units of a value.
     """
     levels = math.log2(n)
     return sensitivity / epsilon * math.sqrt(-8.0 * math.log(beta)) * levels * math.sqrt(levels)
@@ -294,19 +230,7 @@ def binomial_cdf(count: float, m: int, p: float) -> float:
 def underestimate_probability(lambda_: float, p: float, m: int) -> float:
     """g: the chance that the sample's lambda p-quantile lies below the true p-quantile (Eq. 5).
 
-    Parameters
-    ----------
-    lambda_ : float
-        In (0, 1]; the sum of Eq. 5 ends at the floor of lambda p m, which rounding does not lower.
-    p : float
-        Share of values above the quantile.
-    m : int
-        Size of the sample; tested to 1e7.
-
-    Returns
-    -------
-    float
-        Pr[Binomial(m, p) <= lambda p m], to nearly full relative precision also deep in the tail.
+    Pr[Binomial(m, p) <= lambda p m], to nearly full relative precision also deep in the tail.
     """
     return binomial_cdf(math.floor(lambda_ * p * m * (1.0 + 1e-14)), m, p)
 
@@ -323,21 +247,7 @@ def tau_max(
 ) -> float:
     """Bound that the threshold exceeds with probability at most beta_rt (Eq. 13).
 
-    Parameters
-    ----------
-    quantile, smooth_sensitivity : float
-        The sample's lambda p-quantile and its b-smooth sensitivity.
-    epsilon, delta : float
-        Budget of the threshold (eps1, delta).
-    beta_lt, beta_rt : float
-        Chances that the threshold lies below the quantile, above tau_max; in (0, 1/2).
-    noise : {"laplace", "gaussian"}
-        On the quantile.
-
-    Returns
-    -------
-    float
-        quantile + kappa SS / a * (G^-1(1 - beta_lt) + G^-1(1 - beta_rt)); not cut off at the bound B.
+    Returns quantile + kappa SS / a * (G^-1(1 - beta_lt) + G^-1(1 - beta_rt)); not cut off at the bound B.
     """
     unit = kappa(epsilon, delta, beta_lt, noise) * smooth_sensitivity / noise_scale(epsilon, delta, noise)
     return quantile + unit * (noise_quantile(beta_lt, noise) + noise_quantile(beta_rt, noise))
@@ -349,23 +259,7 @@ def worst_case_error(
 ) -> float:
     """Error of PAK where every value above the p-quantile is the bound (Eq. 14).
 
-    Parameters
-    ----------
-    tau, bound : float
-        The threshold, or tau_max, at most B; and B.
-    n, m : int
-        Length of the stream and of its first part; n > m.
-    p : float
-        Share of values above the threshold.
-    epsilon : float
-        Budget of the tree.
-    beta_lap, beta_out : float
-        Probabilities of a larger error of the noise, of the clipping.
-
-    Returns
-    -------
-    float
-        tree_error(tau, n - m) + (B - tau) p n (ln(1 / beta_out) + 1), in units of a value.
+    Returns tree_error(tau, n - m) + (B - tau) p n (ln(1 / beta_out) + 1), in units of a value.
     """
     if tau > bound:
         raise ParameterError(f"tau = {tau!r}: expected at most bound = {bound:g}")
@@ -377,21 +271,7 @@ def worst_case_error(
 def outlier_error(quantile: float, n: int, p: float, r: float, beta_out: float) -> float:
     """Error of clipping a light-tailed stream at r times its p-quantile (second term of Eq. 16).
 
-    Parameters
-    ----------
-    quantile : float
-        x_p or an estimate not below it.
-    n : int
-        Length of the stream.
-    p, beta_out : float
-        Share of values above the quantile, probability of a larger error.
-    r : float
-        Factor on the threshold, at least 1.
-
-    Returns
-    -------
-    float
-        quantile / ln(1 / p) * (sqrt(p^r n) + sqrt(ln(1 / beta_out)))^2, in units of a value.
+    Returns quantile / ln(1 / p) * (sqrt(p^r n) + sqrt(ln(1 / beta_out)))^2, in units of a value.
     """
     return -quantile / math.log(p) * (math.sqrt(p**r * n) + math.sqrt(-math.log(beta_out))) ** 2
 
@@ -402,25 +282,7 @@ def light_tail_error(
 ) -> float:
     """Error of PAK on a stream that is light-tailed beyond its p-quantile (Eq. 16).
 
-    Parameters
-    ----------
-    tau : float
-        The threshold, or tau_max, before it is multiplied by r.
-    quantile : float
-        The sample's lambda p-quantile.
-    n, m : int
-        Length of the stream and of its first part; n > m.
-    p, r : float
-        Share of values above the quantile; factor on the threshold, at least 1.
-    epsilon : float
-        Budget of the tree.
-    beta_lap, beta_out : float
-        Probabilities of a larger error of the noise, of the clipping.
-
-    Returns
-    -------
-    float
-        tree_error(r tau, n - m) + outlier_error(quantile, n), in units of a value.
+    Returns tree_error(r tau, n - m) + outlier_error(quantile, n), in units of a value.
     """
     noise = tree_error(tau * r, n - validation.integer("m", m, 1, n - 1), epsilon, beta_lap)
     return noise + outlier_error(quantile, n, p, r, beta_out)
@@ -434,18 +296,8 @@ def light_tail_error(
 def quantile_criterion(beta: float, p_max: float = 0.005, lambda_: float = 0.5) -> int:
     """The first criterion: from which m on g(lambda, p_max, m) < beta.
 
-    Parameters
-    ----------
-    beta : float
-        Probability that the error bound fails.
-    p_max, lambda_ : float
-        Share of values above the quantile; lambda.
-
-    Returns
-    -------
-    int
-        The smallest m such that g < beta for it and every larger one; g has small steps up where lambda p m reaches
-        a whole number, so single smaller m may do.
+    The smallest m such that g < beta for it and every larger one; g has small steps up where lambda p m reaches a
+    whole number, so single smaller m may do.
     """
 
     def fails(m: int) -> bool:
@@ -481,25 +333,7 @@ def sensitivity_criterion(
 ) -> int:
     """The second criterion: the m from which the threshold's noise is a tenth of B (Eq. 17 solved for m).
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Budget of the threshold.
-    beta : float
-        In (0, 1/2): the noise is measured at its quantile 1 - beta.
-    p_max : float
-        Share of values above the quantile.
-    noise : {"laplace", "gaussian"}
-        On the quantile.
-    as_printed : bool
-        The paper's mixture: G^-1 of ``noise`` with the Gaussian's a, whatever the noise.
-    share_of_bound : float
-        Of B, in (0, 1]; the paper takes 1/10.
-
-    Returns
-    -------
-    int
-        kappa G^-1(1 - beta) / (share_of_bound e a b p_max ln(1 / p_max)), rounded up.
+    Returns kappa G^-1(1 - beta) / (share_of_bound e a b p_max ln(1 / p_max)), rounded up.
     """
     smooth, offset = smoothing(epsilon, delta), noise_quantile(beta, noise)
     scale = noise_scale(epsilon, delta, "gaussian" if as_printed else noise)
@@ -516,19 +350,7 @@ def reach_criterion(epsilon: float, delta: float, spread: float, p_max: float = 
     ln ln(1 / q) on, with u = b m q.  Below, sensitivity is a part of B, and PAK is soon no better than the plain
     binary tree.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Budget of the threshold.
-    spread : float
-        B / x, at least 1.
-    p_max, lambda_ : float
-        Lambda as near to 1 as the optimum's.
-
-    Returns
-    -------
-    int
-        u / (b q), rounded up.
+    Returns u / (b q), rounded up.
     """
     q, smooth = lambda_ * p_max, smoothing(epsilon, delta)
     target = max(1.0, 1.0 + math.log(spread) + math.log(-math.log(q)))
@@ -550,21 +372,6 @@ def recommended_lag(
 
     The threshold is taken to have 0.85 of the budget, as in :class:`fastdp.PAK`, and lambda to be 0.8.  More values
     give a better threshold and a longer wait; fewer, mostly the plain binary tree.
-
-    Parameters
-    ----------
-    quantile : callable
-        q -> x_q, of the distribution or of public data; see :func:`exponential_quantile`.
-    bound : float
-        B.
-    epsilon, delta : float
-        Budget.
-    beta : float
-        Probability that the error bound fails, in (0, 1/2).
-    p_max : float
-        Share of values above the quantile.
-    noise : {"laplace", "gaussian"}
-        On the quantile.
     """
     budget, centre = SHARE * epsilon, float(quantile(LAMBDA * p_max))
     if not centre > 0.0:
