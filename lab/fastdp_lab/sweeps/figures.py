@@ -43,26 +43,21 @@ def draw(
     group: str = "all",
     formats: Sequence[str] = ("png", "svg"),
 ) -> list[Path]:
-    """Every picture that the results allow.
+    """Every picture that the results of a sweep allow, finished or not; their paths.
+
+    Errors against epsilon (a picture for each metric), thresholds, the parts of the error, and streams over time; for
+    points errors over time and against epsilon, totals over time, and maps.
 
     Parameters
     ----------
-    folder : str or Path
-        Of the sweep, finished or not.
-    output : str or Path
-        The folder of the pictures; created if absent.
+    folder, output : str or Path
+        Of the sweep, and of the pictures; created if absent.
     metrics : sequence of str, optional
         Which errors; by default all that were measured.
     group : str
-        Which group of queries: "all", or a length class; for points a class of size, "all" for each.
+        Of queries: "all", or a length class; for points a class of size, "all" for each.
     formats : sequence of str
         Suffixes.
-
-    Returns
-    -------
-    list of Path
-        Errors against epsilon (a picture for each metric), thresholds, the parts of the error, and streams over time;
-        for points errors over time and against epsilon, totals over time, and maps.
     """
     for each in formats:
         validation.choice("format", each, ("png", "svg"))

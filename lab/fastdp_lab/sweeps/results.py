@@ -53,10 +53,7 @@ def part_path(folder: Path, name: str) -> Path:
 
 
 def write_part(folder: Path, name: str, schema: Any, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Write a part's file, which appears complete or not at all; equal rows give equal bytes.
-
-    The folder is not synced: after a power cut the file may be missing, and the part is run again.
-    """
+    """Write a part's file, complete or not at all, unsynced: equal rows give equal bytes."""
     columns: Any = zip(*rows, strict=True) if rows else [()] * len(schema)
     # Databases take NaN for a number, the largest: NaN is null, as None is.
     arrays = [pa.array(column, each.type, from_pandas=True) for column, each in zip(columns, schema, strict=True)]
@@ -120,7 +117,11 @@ def _versions() -> dict[str, str]:
 
 @contextmanager
 def opened(folder: Path, specification: Specification, data: Json) -> Iterator[Json]:
-    """The manifest of this sweep in its folder, new or of an earlier run, under the folder's lock."""
+    """The manifest of this sweep in its folder, new or of an earlier run, under the folder's lock.
+
+    DataError if the folder holds another sweep or other files, the data have changed since it began, or an unfinished
+    one is of another version of fastdp; StateError if another runner holds the lock.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     others = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
     # Before a lock file is created in a folder of other files.
@@ -201,20 +202,12 @@ def finish(folder: Path, manifest: Json) -> None:
 
 
 def load(folder: str | Path) -> Any:
-    """The results in a sweep's folder, in the order of cells.
+    """The results in a sweep's folder, finished or not, in the order of cells: a pandas.DataFrame.
 
-    Parameters
-    ----------
-    folder : str or Path
-        As given to ``fastdp sweep -o``; the sweep need not be finished.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns ``cell`` (number), ``dataset``, ``mechanism``, ``epsilon``, ``repetition``, ``threshold`` (in units
-        of the input), ``workload``, ``group`` ("all", a length class, or a stretch's number), ``queries`` (how many),
-        ``truth`` and ``answer`` (means over the queries), metrics of the specification, and ``error`` (None unless
-        the cell failed, which then has no queries).
+    Columns are ``cell`` (number), ``dataset``, ``mechanism``, ``epsilon``, ``repetition``, ``threshold`` (in units of
+    the input), ``workload``, ``group`` ("all", a length class, or a stretch's number), ``queries`` (how many),
+    ``truth`` and ``answer`` (means over the queries), metrics, and ``error`` (None unless the cell failed, which then
+    has no queries).
     """
     imported("pandas", StateError("results need pandas, which is not installed: pip install 'fastdp-streams[lab]'"))
     manifest, folder = read_manifest(folder), Path(folder)

@@ -62,14 +62,16 @@ def run(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Path:
-    """Run a sweep, or the rest of an interrupted one.
+    """Run a sweep, or the rest of an interrupted one; the folder, for :func:`fastdp_lab.sweeps.load`.
+
+    ``results.parquet`` in it is byte for byte the same for any number and kind of workers, interrupted or not.
 
     Parameters
     ----------
     specification : Specification
         What to run.
     output : str or Path
-        The folder of results; created if absent.  The folder of an interrupted run of the same sweep is completed.
+        The folder of results; created if absent.  That of an interrupted run of the same sweep is completed.
     data : str or Path
         The folder of data sets' files without an absolute path; workers must see it too.
     workers : int
@@ -81,11 +83,10 @@ def run(
     progress : bool
         A bar with the time left, on standard error.
 
-    Returns
-    -------
-    Path
-        The folder, for :func:`fastdp_lab.sweeps.load`.  ``results.parquet`` in it is byte for byte the same for any
-        number and kind of workers, interrupted or not.
+    Raises
+    ------
+    ParameterError, DataError, StateError
+        Before anything runs, naming what cannot run; StateError if workers die repeatedly.
     """
     validation.integer("workers", workers, 1, 4096)
     validation.choice("mode", mode, ("threads", "processes"))
@@ -210,11 +211,9 @@ def lost_errors() -> tuple[type[Exception], ...]:
 def cluster(address: str) -> Iterator[Executor]:
     """An executor on a running cluster; tasks of a worker that dies are run by another.
 
-    Parameters
-    ----------
-    address : str
-        ``ray:HOST:6379`` or ``ray:auto`` for Ray, on a machine of its cluster; others are a Dask scheduler's,
-        ``tcp://HOST:8786``.  Workers need fastdp, and see data files at the same paths.
+    ``ray:HOST:6379`` or ``ray:auto`` is Ray's, on a machine of its cluster; others are a Dask scheduler's address,
+    ``tcp://HOST:8786``.  Workers need fastdp, and see data files at the same paths.  StateError if there is no
+    answer.
     """
     ray, dask = address.removeprefix(RAY), not address.startswith(RAY)
     extra, expected = (
@@ -263,18 +262,8 @@ class _RayExecutor(Executor):
 def estimate(specification: Specification, data: str | Path = ".") -> dict[str, float]:
     """Check a sweep and time some of its cells; nothing is written.
 
-    Parameters
-    ----------
-    specification : Specification
-        The sweep.
-    data : str or Path
-        Where the data sets' files are.
-
-    Returns
-    -------
-    dict
-        ``cells``, ``rows`` (if no cell fails) and ``parts``; ``seconds`` of one worker; upper bounds of the size of
-        the final table, ``table_bytes``, and of all files while the sweep runs, ``most_bytes``.
+    Returns ``cells``, ``rows`` (if no cell fails) and ``parts``; ``seconds`` of one worker; upper bounds of the size
+    of the final table, ``table_bytes``, and of all files while the sweep runs, ``most_bytes``.
     """
     base = Path(data).absolute()
     check_data(specification, base)

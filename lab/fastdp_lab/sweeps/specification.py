@@ -169,7 +169,7 @@ def _place_of(name: str, mechanism: Mechanism, data_set: DataSet) -> str:
 
 
 def read_specification(path: str | Path) -> Specification:
-    """A specification from a TOML file."""
+    """A specification from a TOML file; errors name the file and the key, tables counted from 0."""
     try:
         table = tomllib.loads(Path(validation.path("path", path)).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -317,7 +317,11 @@ def query_seed(root: Key, workload: Any, data_set: DataSet, repetition: int) -> 
 def run_part(
     specification: Specification, part: Part, folder: Path, digest: str | None = None
 ) -> list[tuple[Any, ...]]:
-    """The rows of a part, a pure function of the specification."""
+    """The rows of a part, a pure function of the specification.
+
+    DataError if the data are missing here, or differ from the runner's, by their ``digest``; StateError if there is
+    not enough memory, or a file cannot be read.  Any other error of a mechanism is the cell's result.
+    """
     data_set = part.cells[0][0].data_set
     truth, root = load_truth(data_set, folder, digest), Key.from_seed(specification.seed)
     if digest not in (None, truth.facts["sha256"]):

@@ -2,14 +2,13 @@
 
 A study is a module, ``values`` or ``points``.  Its names, which the rest of a sweep uses:
 
-* ``METRICS``, ``FLOOR``, ``WORKLOADS``: all metrics; relative errors divide at least by this; queries by default;
-* ``KEYS``: keys at the top of a specification that the other study does not have;
-* ``SYSTEMS`` by name;
-* ``claims(table)``: whether a ``[[datasets]]`` table is of this study;
-* ``read_data_set(table, place, name, top)`` and ``read_workload(table, place)``: records from tables;
+* ``METRICS``, ``FLOOR``, ``WORKLOADS``, ``SYSTEMS``: all metrics; relative errors divide at least by this; queries by
+  default; systems by name; ``KEYS``: keys at the top of a specification that the other study does not have;
+* ``claims(table)``, ``read_data_set(table, place, name, top)``, ``read_workload(table, place)``: whether a
+  ``[[datasets]]`` table is of this study; records from tables;
 * ``build(specification, mechanism, truth, epsilon)``: a mechanism, checked, as a function without arguments, which
-  does the work that repetitions share and returns the run of a cell.  A run takes repetition, key and the seeds of
-  workloads (a function), and returns the threshold and rows: workload, group, number of queries, and numbers;
+  does the work that repetitions share and returns the run of a cell: from repetition, key and the seeds of workloads
+  (a function) to the threshold and rows: workload, group, number of queries, and numbers;
 * ``columns(metrics)``: the columns of these numbers.
 """
 
@@ -210,10 +209,9 @@ class System:
     ----------
     build : callable
         Takes a :class:`Setting` (or domain and epsilon, for points) and the parameters of a ``[[mechanisms]]`` table
-        as keywords, looks at no data, and raises ParameterError, beginning with the parameter's name.
-        For values it returns a function of the stream, float64[holdout + published], which does what repetitions
-        share and returns a function from a :class:`fastdp.Key` to a :class:`RunResult`; for points a function from
-        the key to a publisher.
+        as keywords, looks at no data, and raises ParameterError.  For values it returns a function of the stream,
+        float64[holdout + published], which does what repetitions share and returns a function from a
+        :class:`fastdp.Key` to a :class:`RunResult`; for points a function from the key to a publisher.
     accepted : tuple of str
         The parameters.
     merges : bool
