@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from msgspec import Meta
 
-from fastdp import validation
+from fastdp import Key, validation
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Json
 from fastdp.spatial import Box, Domain, Network
@@ -30,6 +30,7 @@ from fastdp_lab.sweeps.study import (
     DataSet,
     Maker,
     Name,
+    Row,
     Table,
     check_different,
     check_keys,
@@ -39,6 +40,9 @@ from fastdp_lab.sweeps.study import (
     text,
 )
 from fastdp_lab.sweeps.systems import SPATIAL_SYSTEMS as SYSTEMS
+
+if TYPE_CHECKING:
+    from fastdp_lab.sweeps.specification import Mechanism, Specification
 
 Corners = tuple[tuple[float, float], tuple[float, float]]
 METRICS, FLOOR = ("mse", "mae", "relative_error"), boxes.FLOOR
@@ -292,7 +296,9 @@ class Points:
         return ask
 
 
-def _follow(specification: Any, truth: Points, publisher: Any, asked: list[Any], *, merges: bool) -> Iterator[Any]:
+def _follow(
+    specification: Specification, truth: Points, publisher: Any, asked: list[Any], *, merges: bool
+) -> Iterator[Row]:
     """Rows of a run: queries are asked between batches; with ``merges`` the batches between are sent as one."""
     looks, stream = {t for _, _, counts in asked for t in counts}, truth.stream
     waiting: list[tuple[Floats, Floats]] = [(stream.initial, np.empty((0, stream.lower.size)))]
@@ -308,7 +314,7 @@ def _follow(specification: Any, truth: Points, publisher: Any, asked: list[Any],
             yield from _look(specification, truth, publisher, t, [each for each in asked if t in each[2]])
 
 
-def _look(specification: Any, truth: Points, publisher: Any, t: int, asked: list[Any]) -> Iterator[Any]:
+def _look(specification: Specification, truth: Points, publisher: Any, t: int, asked: list[Any]) -> Iterator[Row]:
     """Rows at one time; each box of a map is a group, with truth and answer only."""
     present, counted = len(truth.stream.present(t)), {"cells": publisher.tree}
     common = [float(truth.data_set.start + t), float(present), publisher.total, float(publisher.tree.n_leaves)]
@@ -340,12 +346,12 @@ def columns(chosen: Sequence[str]) -> tuple[str, ...]:
     return ("time", "points", "total", "leaves", "truth", "answer", *(name for name in METRICS if name in chosen))
 
 
-def build(specification: Any, mechanism: Any, truth: Points, epsilon: float) -> Callable[[], Any]:
+def build(specification: Specification, mechanism: Mechanism, truth: Points, epsilon: float) -> Callable[[], Any]:
     """Repetitions share nothing but the truth."""
     system = SYSTEMS[mechanism.system]
     run = system.build(truth.domain, epsilon, **mechanism.parameters)
 
-    def run_cell(repetition: int, key: Any, seed: Callable[[Any], int]) -> tuple[float, list[Any]]:
+    def run_cell(repetition: int, key: Key, seed: Callable[[Any], int]) -> tuple[float, list[Row]]:
         # A map is for pictures, which show one run.
         workloads = [each for each in specification.workloads if each.kind == "boxes" or repetition == 0]
         asked = [(each, *truth.asked(each, seed(each))) for each in workloads]

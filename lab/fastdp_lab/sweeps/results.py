@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,7 +29,7 @@ from fastdp.errors import DataError, StateError, warn
 from fastdp.kinds import Json
 from fastdp.state.durable import atomic_file
 from fastdp_lab.sweeps.specification import Specification, count_cells, parts
-from fastdp_lab.sweeps.study import canonical
+from fastdp_lab.sweeps.study import Row, canonical
 
 RESULTS, MANIFEST, PARTS = "results.parquet", "manifest.json", "parts"
 #: Columns before the measured numbers, and the Arrow types of those that are no float64.
@@ -52,7 +52,7 @@ def part_path(folder: Path, name: str) -> Path:
     return folder / PARTS / f"{name}.parquet"
 
 
-def write_part(folder: Path, name: str, schema: Any, rows: Sequence[tuple[Any, ...]]) -> None:
+def write_part(folder: Path, name: str, schema: Any, rows: Sequence[Row]) -> None:
     """Write a part's file, complete or not at all, unsynced: equal rows give equal bytes."""
     columns: Any = zip(*rows, strict=True) if rows else [()] * len(schema)
     # Databases take NaN for a number, the largest: NaN is null, as None is.
@@ -137,7 +137,7 @@ def opened(folder: Path, specification: Specification, data: Json) -> Iterator[J
         yield manifest
 
 
-def _lock(lock: Any, folder: Path) -> None:
+def _lock(lock: IO[str], folder: Path) -> None:
     import fcntl
 
     try:

@@ -29,7 +29,7 @@ from fastdp.errors import StateError
 from fastdp.kinds import Json
 from fastdp_lab.sweeps import results
 from fastdp_lab.sweeps.specification import Group, Part, Specification, count_cells, parts, run_part
-from fastdp_lab.sweeps.study import forget, load_truth
+from fastdp_lab.sweeps.study import Row, forget, load_truth
 
 #: Attempts to run parts whose worker died or whose file is damaged.
 MAX_ATTEMPTS = 3
@@ -120,7 +120,7 @@ def run(
     return folder
 
 
-def _task(specification: Specification, part: Part, folder: Path, data: Json) -> tuple[Any, ...]:
+def _task(specification: Specification, part: Part, folder: Path, data: Json) -> Row:
     """The arguments of :func:`run_part`, without the other parts' mechanisms: a sweep may have ten thousand."""
     group = part.cells[0][0]
     slim = replace(specification, datasets=(group.data_set,), mechanisms=(group.mechanism,))
@@ -128,8 +128,8 @@ def _task(specification: Specification, part: Part, folder: Path, data: Json) ->
 
 
 def _run(
-    tasks: dict[str, tuple[Any, ...]], mode: str, workers: int, executor: Executor | None
-) -> Generator[tuple[str, list[Any]]]:
+    tasks: dict[str, Row], mode: str, workers: int, executor: Executor | None
+) -> Generator[tuple[str, list[Row]]]:
     """Names of parts with their rows as they are done; those of workers that died are run again."""
     if executor is None and workers == 1:
         yield from ((name, run_part(*task)) for name, task in tasks.items())
@@ -160,7 +160,7 @@ def _run(
     )
 
 
-def _attempt(*arguments: Any) -> list[tuple[Any, ...]] | Exception:
+def _attempt(*arguments: Any) -> list[Row] | Exception:
     """The rows of a part, or its error: a cluster may wrap errors in texts of its own."""
     try:
         return run_part(*arguments)

@@ -28,6 +28,7 @@ from fastdp_lab.sweeps import values as streams
 from fastdp_lab.sweeps.study import (
     DataSet,
     Positive,
+    Row,
     Table,
     canonical,
     check_different,
@@ -247,7 +248,7 @@ def _choices(table: Table, path: str) -> Iterator[tuple[list[str], Json]]:
         yield [each for said, _ in choice for each in said], dict(zip(table, values, strict=True))
 
 
-def _summary(value: Any) -> str:
+def _summary(value: object) -> str:
     """A value in one word: of a part its name, and its other fields with theirs."""
     if not isinstance(value, Mapping):
         return str(value)
@@ -314,9 +315,7 @@ def query_seed(root: Key, workload: Any, data_set: DataSet, repetition: int) -> 
     return int.from_bytes(root.derive("queries", labels, number).reveal()[:8], "big")
 
 
-def run_part(
-    specification: Specification, part: Part, folder: Path, digest: str | None = None
-) -> list[tuple[Any, ...]]:
+def run_part(specification: Specification, part: Part, folder: Path, digest: str | None = None) -> list[Row]:
     """The rows of a part, a pure function of the specification.
 
     DataError if the data are missing here, or differ from the runner's, by their ``digest``; StateError if there is
@@ -326,7 +325,7 @@ def run_part(
     truth, root = load_truth(data_set, folder, digest), Key.from_seed(specification.seed)
     if digest not in (None, truth.facts["sha256"]):
         raise DataError(f"{data_set.name}: a worker has other values; expected those of the runner")
-    rows: list[tuple[Any, ...]] = []
+    rows: list[Row] = []
     width = len(specification.study.columns(specification.metrics))
     numbers = itertools.count(part.first)
     for group, cells in itertools.groupby(part.cells, key=itemgetter(0)):

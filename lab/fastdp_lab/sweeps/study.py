@@ -37,6 +37,9 @@ from fastdp.thresholds import renewals
 
 T = TypeVar("T")
 Table = Mapping[str, Any]
+#: A row of results; what builds a system, a generator or a publisher from options.
+Row = tuple[Any, ...]
+Make = Callable[..., Any]
 Name = Annotated[str, Meta(min_length=1)]
 Positive = Annotated[float, Meta(gt=0, le=1e300)]
 Count = Annotated[int, Meta(ge=1)]
@@ -127,7 +130,7 @@ def check_different(name: str, values: Sequence[Any], *, rising: bool = False) -
         raise ParameterError(f"{name} = {list(values)}: expected rising numbers")
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """The one text of plain values, on which keys and hashes stand."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
@@ -158,7 +161,7 @@ class DataSet(ABC):
 class Maker:
     """A generator or loader: a function with keywords, and the fields of its data set that follow from these."""
 
-    make: Callable[..., Any]
+    make: Make
     defaults: Callable[[Table], Json] = lambda parameters: {}
 
     @property
@@ -219,12 +222,12 @@ class System:
         queries can be sent as one.
     """
 
-    build: Callable[..., Any]
+    build: Make
     accepted: tuple[str, ...] = ()
     merges: bool = False
 
 
-def parameter_names(system: Callable[..., Any], *further: str) -> tuple[str, ...]:
+def parameter_names(system: Make, *further: str) -> tuple[str, ...]:
     """A publisher's parameters without those that the cell gives."""
     return (*(name for name in inspect.signature(system).parameters if name not in _OF_THE_CELL), *further)
 

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from msgspec import Meta
 
-from fastdp import validation
+from fastdp import Key, validation
 from fastdp.cli.demo_command import DNS_BOUND
 from fastdp.data.column import as_floats
 from fastdp.data.readers import open_source
@@ -38,8 +38,11 @@ from fastdp_lab.queries import metrics
 from fastdp_lab.queries.workloads import MAX_RANGES, random_ranges
 from fastdp_lab.sweeps import study
 from fastdp_lab.sweeps.points import SPATIAL_GENERATORS
-from fastdp_lab.sweeps.study import KINDS, Count, DataSet, Maker, Name, Positive, Table, check_keys, placed, read
+from fastdp_lab.sweeps.study import KINDS, Count, DataSet, Maker, Name, Positive, Row, Table, check_keys, placed, read
 from fastdp_lab.sweeps.systems import SYSTEMS, RunResult, Setting
+
+if TYPE_CHECKING:
+    from fastdp_lab.sweeps.specification import Mechanism, Specification
 
 ERRORS, PARTS = ("mse", "mae", "mmse", "mmae", "relative_error"), ("noise", "truncation", "smoothing")
 METRICS, FLOOR, KEYS = (*ERRORS, "parts"), 1.0, ("holdout", "max_range", "truth")
@@ -261,7 +264,9 @@ def split_errors(
     return {"noise": errors - truncation - smoothing, "truncation": truncation, "smoothing": smoothing}
 
 
-def measure(specification: Any, stream: Values, workload: Workload, seed: int, result: RunResult) -> Iterator[Any]:
+def measure(
+    specification: Specification, stream: Values, workload: Workload, seed: int, result: RunResult
+) -> Iterator[Row]:
     """Rows of a run: workload, group, number of queries, and the numbers of :func:`columns`.
 
     ``truth`` and ``answer`` are means over the group.  Parts are NaN if theta changed during the run; the clipped
@@ -302,7 +307,7 @@ def columns(chosen: Sequence[str]) -> tuple[str, ...]:
     return ("truth", "answer", *(name for name in ERRORS if name in chosen), *parts)
 
 
-def build(specification: Any, mechanism: Any, stream: Values, epsilon: float) -> Callable[[], Any]:
+def build(specification: Specification, mechanism: Mechanism, stream: Values, epsilon: float) -> Callable[[], Any]:
     """A clipped truth needs a threshold that does not change."""
     parameters, data_set = mechanism.parameters, stream.data_set
     if specification.truth == "clipped" and "renewal" in parameters:
@@ -316,7 +321,7 @@ def build(specification: Any, mechanism: Any, stream: Values, epsilon: float) ->
     def prepare() -> Any:
         run = system(stream.values)
 
-        def run_cell(repetition: int, key: Any, seed: Callable[[Any], int]) -> tuple[float, list[Any]]:
+        def run_cell(repetition: int, key: Key, seed: Callable[[Any], int]) -> tuple[float, list[Row]]:
             result = run(key)
             asked = ((each, seed(each)) for each in specification.workloads)
             return result.theta, [
