@@ -198,7 +198,7 @@ class ErrorBars:
     def variances(self) -> Floats:
         """In squared units of the input: float64[q]."""
         drawn = self.noise.variance * self.resolution**2
-        total: Floats = self.draws * self.weight**2 * drawn + self.model
+        total: Floats = np.multiply(self.draws, np.square(self.weight)) * drawn + self.model
         return total
 
 

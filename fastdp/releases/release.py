@@ -298,7 +298,7 @@ class Release:
         if self.nodes is not None:
             return ErrorBars(self.nodes.sum(first, last), draw, resolution, self.nodes.draws(first, last))
         if noise.kind == "reports":
-            model: Floats = (last - first) * (noise.report_variance * resolution**2)
+            model: Floats = np.multiply(last - first, noise.report_variance * resolution**2)
             return ErrorBars(self.sum(first, last), DrawnNoise(1.0), 1.0, np.zeros_like(first), 1.0, model, width=1.0)
         if noise.kind == "counter":
             return ErrorBars(self.sum(first, last), draw, resolution, counter_draws(first, last))
