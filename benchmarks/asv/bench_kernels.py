@@ -25,7 +25,7 @@ from fastdp import local
 from fastdp.local import distribution
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Mean, Median, MovingAverage, Recent
-from fastdp.spatial.boxes import CellIndex
+from fastdp.spatial.released_tree import CellIndex
 from fastdp.thresholds import NoisyMax, SmoothQuantile
 from fastdp_lab.queries.boxes import PointIndex
 from fastdp_lab.queries.workloads import random_ranges
