@@ -35,6 +35,7 @@ from fastdp.noise import sampler
 from fastdp.noise.binding import check_chain, step_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
+from fastdp.record import values_of
 from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import decomposition
 from fastdp.spatial.boxes import Box, as_points
@@ -44,7 +45,7 @@ from fastdp.spatial.released_tree import ReleasedTree, sampling_generator
 from fastdp.spatial.tree import MAX_COUNT, RELEASED, Tree, TreeVersion, describe_tree, restore_tree
 from fastdp.state import codec
 from fastdp.state.codec import expect
-from fastdp.state.machine import Machine, Transition, parameters_of, single_caller
+from fastdp.state.machine import Machine, Transition, single_caller
 from fastdp.state.publisher import Publisher
 
 #: Steps have 40 bits in the words' stream id.
@@ -246,7 +247,7 @@ class PointMachine(Machine[Any]):
         if state.n_steps < 0 or (state.tree is None) != (state.n_steps == 0):
             raise ValueError("a release out of range")
         check_chain(state.chain)
-        if state.n_steps != codec.whole(packed["n_seen"]):
+        if state.n_steps != codec.require_int(packed["n_seen"]):
             raise ValueError("a position out of range")
         return state
 
@@ -273,7 +274,7 @@ class SpatialPublisher(Publisher[Any]):
 
     def _begin(self, machine: PointMachine, key: Key) -> None:
         super()._begin(machine, key)
-        self.__dict__.update(parameters_of(machine))
+        self.__dict__.update(values_of(machine))
         self._made: tuple[Tree, ReleasedTree] | None = None
 
     @property

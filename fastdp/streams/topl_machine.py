@@ -134,7 +134,7 @@ class ServerMachine(Machine[ServerState]):
             return counted + 1
         return counted + self.sought().consumed(state.tally) + int(state.theta is not None)
 
-    def news(self, before: ServerState, after: ServerState) -> Iterator[tuple[int, str]]:
+    def log_messages(self, before: ServerState, after: ServerState) -> Iterator[tuple[int, str]]:
         """The threshold, once it is chosen."""
         if before.theta is None and after.theta is not None:
             yield logging.INFO, f"threshold chosen: {after.theta:g}"
@@ -211,7 +211,7 @@ class ServerMachine(Machine[ServerState]):
 
     def unpack(self, packed: Packed, key: Key) -> ServerState:
         """The state that was packed."""
-        refused, n_published = codec.restore(Refused, packed["refused"]), codec.whole(packed["n_published"])
+        refused, n_published = codec.restore(Refused, packed["refused"]), codec.require_int(packed["n_published"])
         state = self.start(key)
         if state.tally is not None:
             tally = self.sought().unpack(packed["collector"], key)
@@ -282,9 +282,9 @@ class SimulationMachine(Machine[SimulationState]):
         """Users so far."""
         return state.n_held + state.n_published
 
-    def news(self, before: SimulationState, after: SimulationState) -> Iterator[tuple[int, str]]:
+    def log_messages(self, before: SimulationState, after: SimulationState) -> Iterator[tuple[int, str]]:
         """Messages of the server's log."""
-        return self.server.news(before.server, after.server)
+        return self.server.log_messages(before.server, after.server)
 
     def step(self, state: SimulationState, batch: Column, key: Key) -> Transition[SimulationState]:
         """Ask the users, and let the server collect and publish."""
@@ -341,7 +341,7 @@ class SimulationMachine(Machine[SimulationState]):
 
     def unpack(self, packed: Packed, key: Key) -> SimulationState:
         """The state that was packed."""
-        counts = codec.whole(packed["n_held"]), codec.whole(packed["n_published"])
+        counts = codec.require_int(packed["n_held"]), codec.require_int(packed["n_published"])
         if min(counts) < 0 or packed["n_seen"] != sum(counts):
             raise ValueError("counts out of range")
         return SimulationState(*counts, self.server.unpack(packed["server"], key))
