@@ -46,8 +46,11 @@ if TYPE_CHECKING:
     from fastdp.streams.release_many import release_many
     from fastdp.streams.topl import ToPL, ToPLServer
     from fastdp.streams.tops import ToPS
+    from fastdp.tables.calendar import Time
     from fastdp.tables.functions import counts, means, totals
+    from fastdp.tables.plan import Value
     from fastdp.tables.windows import Windows
+    from fastdp.units import Person, Rows
 
 _HOMES = {
     "fastdp.auditing.run": ("audit",),
@@ -69,8 +72,11 @@ _HOMES = {
     "fastdp.streams.publisher": ("StreamPublisher",),
     "fastdp.streams.tops": ("ToPS",),
     "fastdp.streams.topl": ("ToPL", "ToPLServer"),
+    "fastdp.tables.calendar": ("Time",),
     "fastdp.tables.functions": ("counts", "means", "totals"),
+    "fastdp.tables.plan": ("Value",),
     "fastdp.tables.windows": ("Windows",),
+    "fastdp.units": ("Person", "Rows"),
 }
 
 __all__ = [
@@ -82,13 +88,17 @@ __all__ = [
     "Key",
     "Ledger",
     "PHDStream",
+    "Person",
     "Plan",
     "Release",
     "ReleasedMany",
+    "Rows",
     "StreamPublisher",
+    "Time",
     "ToPL",
     "ToPLServer",
     "ToPS",
+    "Value",
     "Windows",
     "__version__",
     "add_noise",
