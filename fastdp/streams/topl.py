@@ -170,7 +170,7 @@ class ServerMachine(Machine[ServerState]):
             return counted + 1
         return counted + self.sought().consumed(state.tally) + int(state.theta is not None)
 
-    def news(self, before: ServerState, after: ServerState) -> Iterator[tuple[int, str]]:
+    def log_messages(self, before: ServerState, after: ServerState) -> Iterator[tuple[int, str]]:
         """The threshold, once it is chosen."""
         if before.theta is None and after.theta is not None:
             yield logging.INFO, f"threshold chosen: {after.theta:g}"
@@ -290,9 +290,9 @@ class SimulationMachine(Machine[SimulationState]):
         """Users so far."""
         return state.n_held + state.n_published
 
-    def news(self, before: SimulationState, after: SimulationState) -> Iterator[tuple[int, str]]:
+    def log_messages(self, before: SimulationState, after: SimulationState) -> Iterator[tuple[int, str]]:
         """Messages of the server's log."""
-        return self.server.news(before.server, after.server)
+        return self.server.log_messages(before.server, after.server)
 
     def step(self, state: SimulationState, batch: Column, key: Key) -> Transition[SimulationState]:
         """Ask the users, and let the server collect and publish."""
