@@ -19,7 +19,7 @@ from fastdp.kinds import Floats, Indices
 from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import PREFIX_BLOCK, Release, ReleasedNodes, as_indices, check_ranges, preview
 from fastdp.releases.revised import RevisedStream
-from fastdp_kernels.streams import many_ranges
+from fastdp_kernels.streams import ranges
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -188,9 +188,7 @@ class ReleasedMany:
                 out[own] = release.range_sum(first[own], last[own], revised)
             return out
         places, prefix = self._prefix
-        many_ranges.sum_stream_ranges(
-            self.values, self.borders, prefix, places, PREFIX_BLOCK, whose, first, last, out
-        )
+        ranges.sum_stream_ranges(self.values, self.borders, prefix, places, PREFIX_BLOCK, whose, first, last, out)
         return out
 
     def interval(
@@ -260,7 +258,7 @@ class ReleasedMany:
         places: Indices = np.zeros(len(self) + 1, np.int64)
         np.cumsum(np.diff(self.borders) // PREFIX_BLOCK + 1, out=places[1:])
         prefix = np.empty(int(places[-1]))
-        many_ranges.prefix_streams(self.values, self.borders, PREFIX_BLOCK, places, prefix)
+        ranges.prefix_streams(self.values, self.borders, PREFIX_BLOCK, places, prefix)
         return places, prefix
 
 

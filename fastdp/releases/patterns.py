@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastdp.kinds import Floats, Indices
-from fastdp_kernels.streams import patterns
+from fastdp_kernels.streams import wave_filter
 
 #: Below so many blocks nothing is looked for; and at least so many periods must have been seen.
 MIN_BLOCKS, MIN_PERIODS = 48, 6
@@ -255,7 +255,7 @@ class _Model:
 
     def likelihood(self, variances: Floats, gains: Floats | None = None) -> float:
         """Its logarithm; ``gains`` receives those of the filter."""
-        return patterns.filter_waves(
+        return wave_filter.filter_waves(
             *(self._sums.totals, self._rows, self._sums.noises + variances[0] * self._lengths, self._gaps),
             *(*self._laws(variances), self._errors),
             np.empty((0, self._rows.shape[1])) if gains is None else gains,
@@ -293,7 +293,7 @@ class _Model:
         """Given all sums, up to ``end``."""
         gains, states = np.empty_like(self._rows), np.empty_like(self._rows)
         self.likelihood(variances, gains)
-        patterns.smooth_waves(self._rows, self._errors, gains, self._gaps, *self._laws(variances), states)
+        wave_filter.smooth_waves(self._rows, self._errors, gains, self._gaps, *self._laws(variances), states)
         # Coefficients stay as they are within a sum, and behind the last one.
         edges = np.append(self._sums.edges, end).astype(np.float64)
         states = np.vstack([states, states[-1:]])[:, 1:]
