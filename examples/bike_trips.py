@@ -26,7 +26,7 @@ def main() -> None:
     counts = fastdp.counts(trips, time="time", every="1h", by="start_station", keys=stations, epsilon=0.5)
     print(counts)
     counts.plot(options.output / "trips.png")
-    busiest = counts.estimate(0, len(counts))[0].argmax()
+    busiest = counts.sum(0, len(counts))[0].argmax()
     print(f"most trips began at {stations[busiest]}\n")
 
     # Durations go up to 200 days, where a bike was lost: a clip is chosen privately below the public bound of a day.

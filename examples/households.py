@@ -55,9 +55,7 @@ def main() -> None:
     # A sum over the first week, with its interval.
     week = min(168, len(total))
     low, high = total.interval(0, week)
-    print(
-        f"first {week} hours: {total.estimate(0, week)[0]:,.0f} kWh, 95 % interval {low[0]:,.0f} to {high[0]:,.0f}\n"
-    )
+    print(f"first {week} hours: {total.sum(0, week)[0]:,.0f} kWh, 95 % interval {low[0]:,.0f} to {high[0]:,.0f}\n")
 
     # Each household by the day, from the data frame. Which households there are is public.
     houses = sorted(frame["household_id"].unique())

@@ -23,7 +23,7 @@ def main() -> None:
     unit = {"who": "customer", "period": "1d", "missing": "drop"}
     for k in (5, 20, 100):
         orders = fastdp.counts(lines, "time", "1d", epsilon=1.0, contributions=k, **unit)
-        error, all_days = orders.std_error(0, 1)[0], orders.estimate(0, len(orders))[0]
+        error, all_days = orders.std_error(0, 1)[0], orders.sum(0, len(orders))[0]
         print(f"k = {k:3}: {all_days:9,.0f} lines counted, standard error of a day {error:.0f}")
     print(f"{orders.guarantee}\n")
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from fastdp.auditing.run import audit
     from fastdp.guarantee import Guarantee
     from fastdp.ledger.ledger import Ledger
+    from fastdp.noise.draws import discrete_gaussian, discrete_laplace
     from fastdp.noise.key import Key
-    from fastdp.noise.public_draws import discrete_gaussian, discrete_laplace
     from fastdp.releases.batch import ReleasedMany
     from fastdp.releases.plan import Plan, plan
     from fastdp.releases.release import Release
@@ -55,7 +55,7 @@ _HOMES = {
     "fastdp.guarantee": ("Guarantee",),
     "fastdp.ledger.ledger": ("Ledger",),
     "fastdp.noise.key": ("Key",),
-    "fastdp.noise.public_draws": ("discrete_gaussian", "discrete_laplace"),
+    "fastdp.noise.draws": ("discrete_gaussian", "discrete_laplace"),
     "fastdp.releases.batch": ("ReleasedMany",),
     "fastdp.releases.plan": ("Plan", "plan"),
     "fastdp.releases.release": ("Release",),

@@ -1,10 +1,21 @@
 """Parameters as records: type, range and default of each are declared once, on a field.
 
-A class decorated with :func:`record` is a frozen dataclass whose fields are :func:`parameter` calls.  From these
-declarations follow the checks on construction, the constructor of the publisher that has these parameters
+A class decorated with :func:`record` is a frozen dataclass whose fields are :func:`parameter` calls::
+
+    @record
+    class Exponential:
+        alpha: float = parameter(Real(above=0.0, most=1.0), default=0.5)
+
+From these declarations follow the checks on construction, the constructor of the publisher that has these parameters
 (:func:`constructor`), JSON in state files (:mod:`fastdp.state.codec`), the identity that noise keys are derived from
-(:mod:`fastdp.noise.canonical`), options of the command line and the tests of refusals.  Meaning, unit and source
-stand once too: in the docstring of the public class, from which :func:`meanings` reads them.
+(:mod:`fastdp.noise.canonical`), options of the command line and the test of refusals
+(``tests/packaging/test_refusals.py``).  Meaning, unit and source stand once too, in the docstring of the public
+class, from which :func:`meanings` reads them.
+
+Kinds: :class:`Real`, :class:`Whole`, :class:`Flag`, :class:`Text`, :class:`Choice`, :class:`Numbers` (several
+reals), :class:`PartOf` (an object with a protocol), :class:`Checked` (any check of :mod:`fastdp.validation`, or of
+one's own), and :class:`Kind` (the record's method ``_check`` decides).  A field whose annotation names None is
+optional; ``words=("optimal",)`` accepts these texts besides.  Relations between fields: the record's ``_check``.
 """
 
 from __future__ import annotations
@@ -34,10 +45,13 @@ class Kind:
 
     Attributes
     ----------
+    words : tuple of str
+        Texts that are accepted besides.
     optional : bool
-        Whether None is accepted too.
+        Whether None is accepted too: so says the annotation.
     """
 
+    words: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
     optional: bool = dataclasses.field(default=False, kw_only=True)
 
     def check(self, name: str, value: Any) -> Any:
@@ -47,8 +61,12 @@ class Kind:
     def checker(self, annotation: str) -> Callable[[str, Any], Any]:
         """The check of a field with this annotation."""
         if type(self) is not Kind:
-            return self.check
+            return functools.partial(_or_word, self) if self.words else self.check
         return functools.partial(_checked_kind, validation.accepted(annotation))
+
+
+def _or_word(kind: Kind, name: str, value: Any) -> Any:
+    return value if isinstance(value, str) and value in kind.words else kind.check(name, value)
 
 
 def _checked_kind(accepted: Accepted, name: str, value: Any) -> Any:
@@ -60,7 +78,7 @@ def _checked_kind(accepted: Accepted, name: str, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Real(Kind):
-    """A finite real number, above or at least, and below or at most, some ends."""
+    """A finite real number above or at least, and below or at most, some ends."""
 
     above: float | None = None
     least: float | None = None
@@ -78,7 +96,7 @@ class Real(Kind):
     @property
     def accepted(self) -> str:
         """The range in words."""
-        named = (("above", self.above), ("at least", self.least), ("below", self.below), ("at most", self.most))
+        named = (("above", self.above), ("of at least", self.least), ("below", self.below), ("at most", self.most))
         return "a number " + " and ".join(f"{word} {end:g}" for word, end in named if end is not None)
 
 
@@ -104,6 +122,17 @@ class Flag(Kind):
 
 
 @dataclass(frozen=True)
+class Text(Kind):
+    """A text of Unicode characters, which files and columns can hold."""
+
+    def check(self, name: str, value: Any) -> str:
+        """The text."""
+        if not isinstance(value, str) or not validation.encodes(value):
+            raise ParameterError(f"{name} = {validation.shown(value)}: expected a text of Unicode characters")
+        return value
+
+
+@dataclass(frozen=True)
 class Choice(Kind):
     """One of a few names."""
 
@@ -112,6 +141,24 @@ class Choice(Kind):
     def check(self, name: str, value: Any) -> str:
         """The name."""
         return validation.choice(name, value, self.accepted)
+
+
+@dataclass(frozen=True)
+class Numbers(Kind):
+    """So many real numbers of one kind, in a list or tuple."""
+
+    each: Real
+    count: int
+
+    def check(self, name: str, value: Any) -> tuple[float, ...]:
+        """The numbers as floats."""
+        if isinstance(value, (list, tuple)) and len(value) == self.count:
+            try:
+                return tuple(self.each.check(name, entry) for entry in value)
+            except ParameterError:  # which shows an entry
+                pass
+        each = self.each.accepted.removeprefix("a number ")
+        raise ParameterError(f"{name} = {validation.shown(value)}: expected {self.count} numbers, each {each}")
 
 
 @dataclass(frozen=True)
@@ -127,9 +174,20 @@ class PartOf(Kind):
         return value
 
 
-def parameter(kind: Kind, *, default: Any = MISSING) -> Any:
+@dataclass(frozen=True)
+class Checked(Kind):
+    """A value that a function of its name and itself accepts; it returns the value as the record holds it."""
+
+    function: Callable[[str, Any], Any]
+
+    def check(self, name: str, value: Any) -> Any:
+        """The function's value."""
+        return self.function(name, value)
+
+
+def parameter(kind: Kind, *, default: Any = MISSING, kw_only: bool = False) -> Any:
     """A field of a record."""
-    return dataclasses.field(default=default, metadata={_METADATA: kind})
+    return dataclasses.field(default=default, kw_only=kw_only, metadata={_METADATA: kind})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(parameter, dataclasses.field))
@@ -149,21 +207,23 @@ def record(made: type[T]) -> type[T]:
 
     made.__post_init__ = check  # type: ignore[attr-defined]
     kind = dataclass(frozen=True)(made)
-    annotations = {field.name: field.type for field in dataclasses.fields(cast("Any", kind))}
-    checks = [
-        (name, each.checker(cast("str", annotations[name])), each.optional) for name, each in parameters(kind).items()
-    ]
+    annotations = {field.name: cast("str", field.type) for field in dataclasses.fields(cast("Any", kind))}
+    checks = [(name, each.checker(annotations[name]), each.optional) for name, each in parameters(kind).items()]
     return kind
 
 
 def parameters(kind: type) -> dict[str, Kind]:
     """Declarations of a record's parameters, by name."""
     fields = dataclasses.fields(cast("Any", kind))
-    return {field.name: field.metadata[_METADATA] for field in fields if _METADATA in field.metadata}
+    return {
+        field.name: dataclasses.replace(field.metadata[_METADATA], optional="None" in field.type.split(" | "))
+        for field in fields
+        if _METADATA in field.metadata
+    }
 
 
-def meanings(public: type) -> dict[str, str]:
-    """Meaning of each parameter, from the section "Parameters" of a class's docstring."""
+def meanings(public: Callable[..., object]) -> dict[str, str]:
+    """Meaning of each parameter, from the section "Parameters" of a docstring."""
     _, _, rest = inspect.cleandoc(public.__doc__ or "").partition("Parameters\n----------\n")
     section = re.split(r"^\w[\w ]*\n-{3,}$", rest, maxsplit=1, flags=re.MULTILINE)[0]
     return {
@@ -194,6 +254,7 @@ def constructor(
         def construct(self: Any, *args: Any, seed: Any = None, key: Any = None, **options: Any) -> None:
             start(self, shared(made, *args, **options), seed, key)
 
+        construct.record = made  # type: ignore[attr-defined]
         construct.__signature__ = inspect.signature(cast("Any", made).__init__)  # type: ignore[attr-defined]
         return cast("Callable[Concatenate[S, P], None]", construct)
 

@@ -116,7 +116,7 @@ def stream() -> np.ndarray:
 @pytest.fixture
 def forked_at_sync(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The child that is forked when something is synced for the first time, and lives until the test's end."""
-    from fastdp.data import durable
+    from fastdp.state import durable
 
     if not hasattr(os, "fork") or not durable.has_locks():
         pytest.skip("needs fork and flock")

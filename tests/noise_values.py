@@ -14,9 +14,9 @@ import numpy as np
 from fastdp import StreamPublisher
 from fastdp.kinds import Integers
 from fastdp.noise import sampler
-from fastdp.noise.given import Name, given
+from fastdp.noise.binding import Name, given
 from fastdp.noise.key import Binding, Key
-from fastdp.noise.sampler import Law
+from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.spatial.cells import encode
 from fastdp.spatial.spatial_publisher import SpatialPublisher
@@ -36,7 +36,7 @@ def unbound_key(seed: int | str) -> Key:
     are drawn as under any other key.
     """
 
-    def table(name: Name, law: Law, start: int, out: Integers, sums: Integers | None) -> None:
+    def table(name: Name, law: LaplaceDistribution, start: int, out: Integers, sums: Integers | None) -> None:
         sampler.fill(out, law, Key.from_seed(f"{seed} {name}"), StreamId(Purpose.TREE), start)
 
     return given(table)

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastdp.noise.gaussian import discrete_gaussian_law
-from fastdp.noise.row_words import _layout
-from fastdp.noise.sampler import discrete_laplace_law
-from fastdp.noise.words import Purpose, StreamId
+from fastdp.noise.gaussian import gaussian_distribution
+from fastdp.noise.sampler import laplace_distribution
+from fastdp.noise.words import Purpose, StreamId, _layout
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.hierarchy import consistency_weights
 from fastdp.tables.calendar import _changes
@@ -27,10 +26,10 @@ CACHED: dict[str, Callable[[], Any]] = {
     "penalties": lambda: [_penalties(NoisyMax(), TASK, 1.0, 64)],
     "candidates": lambda: _candidates(2**20),
     "changes of a clock": lambda: _changes(0, 3, UTC),
-    "a law": lambda: [discrete_laplace_law(Fraction(7, 2)).constants],
+    "a law": lambda: [laplace_distribution(Fraction(7, 2)).constants],
     "counters of rows": lambda: _layout(((StreamId(Purpose.TREE), 3),)),
     "a Gaussian law": lambda: [
-        getattr(discrete_gaussian_law(Fraction(9)), each) for each in ("table", "inverses", "constants")
+        getattr(gaussian_distribution(Fraction(9)), each) for each in ("table", "inverses", "constants")
     ],
 }
 

@@ -514,7 +514,7 @@ def test_range_sum_refuses(make, stream, name: str) -> None:
     release = make().release(stream)
     for wrong in NO_INDICES:
         with pytest.raises(ParameterError, match=f"^{name} .*expected .*whole numbers"):
-            release.range_sum(**({"starts": 0, "stops": 171} | {name: wrong}))
+            release.sum(**({"starts": 0, "stops": 171} | {name: wrong}))
 
 
 @pytest.mark.parametrize("revised", [False, True])
@@ -532,14 +532,14 @@ def test_range_sum_out_of_range(make, stream, revised: bool) -> None:
         (-(2**63), 2**63 - 1, r"starts\[0\] = -9223372036854775808"),
     ):
         with pytest.raises(ParameterError, match=rf"^{where}.*: expected 0 <= start <= stop <= 171"):
-            release.range_sum(starts, stops, revised)
+            release.sum(starts, stops, revised)
 
 
 def test_range_sum_of_different_lengths(make, stream) -> None:
     release = make().release(stream)
     for starts, stops in (([0, 1], [2, 3, 4]), ([0, 1, 2], [3, 4]), ([0, 1], []), ([], [0, 1]), ([0, 1, 2], [])):
         with pytest.raises(ParameterError, match=rf"^stops has {len(stops)} entries: expected {len(starts)}"):
-            release.range_sum(starts, stops)
+            release.sum(starts, stops)
 
 
 def test_errors_are_also_the_usual_ones() -> None:

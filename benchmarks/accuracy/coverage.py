@@ -129,7 +129,7 @@ def any_place(folder: Path, repetitions: int, methods: tuple[str, ...]) -> Itera
                         for column, revised in enumerate((False, True)):
                             found[row, column] += covered(release, truth, starts, stops, revised)
                         low, high = release.interval(starts, stops, revised=True)
-                        errors = release.range_sum(starts, stops, revised=True) - truth
+                        errors = release.sum(starts, stops, revised=True) - truth
                         found[row, 2:] += [np.mean((high - low) ** 2) / 4.0, np.mean(errors**2)]
                 for longest, (published, revised, squared, error) in zip(LENGTHS, found, strict=True):
                     yield {

@@ -124,7 +124,7 @@ def run_once(scene: Scene, rule: SquareWave | None, epsilon: float, stream_epsil
     if rule is None:
         return Errors(0.0, mse(truth, np.zeros(truth.size)))
     release = simulate(scene, rule, epsilon, stream_epsilon, seed)
-    return Errors(release.threshold, mse(truth, release.range_sum(starts, stops)))
+    return Errors(release.threshold, mse(truth, release.sum(starts, stops)))
 
 
 def repeat(scene: Scene, rule: SquareWave | None, epsilon: float, stream_epsilon: float, runs: int) -> Floats:

@@ -185,7 +185,7 @@ def run(scene: Scene, method: Method, epsilon: float, seed: int) -> Errors:
         release = scene.release(theta, method.perturber, method.smoother, budget, seed)
     seconds = perf_counter() - begin
     prefix = scene.prefix(theta if method.truncated else np.inf)
-    truth, answers, lengths = prefix[stops] - prefix[starts], release.range_sum(starts, stops), stops - starts
+    truth, answers, lengths = prefix[stops] - prefix[starts], release.sum(starts, stops), stops - starts
     return Errors(
         theta,
         mse(truth, answers),

@@ -53,7 +53,7 @@ class Scene:
         squares, thetas = np.zeros(len(CLASSES)), []
         for seed in range(repetitions):
             release = make(seed)
-            answers = release.range_sum(self.starts - release.offset, self.stops - release.offset, revised=True)
+            answers = release.sum(self.starts - release.offset, self.stops - release.offset, revised=True)
             squares += ((answers - self.sums) ** 2).reshape(len(CLASSES), -1).mean(1) / repetitions
             thetas.append(release.threshold)
         return float(np.exp(np.mean(np.log(np.sqrt(squares) / self.means)))), float(np.median(thetas))

@@ -107,7 +107,7 @@ def _cell(
             assert publisher.threshold is not None
             thetas[seed] = publisher.threshold
             for number, (starts, stops) in enumerate(RANGES.values()):
-                wrong = release.range_sum(starts, stops, revised=True) - (prefix[stops] - prefix[starts])
+                wrong = release.sum(starts, stops, revised=True) - (prefix[stops] - prefix[starts])
                 found[seed, number] = np.mean(wrong**2)
         return found, thetas
 

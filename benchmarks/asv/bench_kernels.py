@@ -55,11 +55,11 @@ def _streams() -> None:
         release = RELEASES[name](values)
         if isinstance(release, fastdp.Release):
             starts, stops = random_ranges(len(release), shared.QUERIES, 2**16, seed=1)
-            release.range_sum(starts, stops, revised=True)
+            release.sum(starts, stops, revised=True)
             release.interval(starts, stops)
     fastdp.release(values, 1.0, shared.BOUND, "topl", seed=1)
     events = fastdp.release(values[:100_000] % 5, 0.5, sensitivity=1.0, seed=1)
-    events.range_sum(0, 50, revised=True)
+    events.sum(0, 50, revised=True)
     for smoother in (Mean(), Median(), MovingAverage()):
         composed(NoisyMax(), Hierarchy(16, prune=1), smoother)(values)
     composed(SmoothQuantile(), Flat())(values)
@@ -83,7 +83,7 @@ def _many() -> None:
     for perturber, smoother in composed_of:
         parts: dict[str, Any] = {"perturber": perturber, "smoother": smoother, "threshold": 20.0, "max_range": 1024}
         many = fastdp.release_many(rows, 1.0, float(shared.BOUND), seed=1, **parts)
-        many.range_sum(0, 0, 500)
+        many.sum(0, 0, 500)
     chosen: dict[str, Any] = {"threshold": NoisyMax(), "holdout": 500, "max_range": 256}
     fastdp.release_many(rows, 1.0, float(shared.BOUND), seed=1, perturber=Flat(), smoother=None, **chosen)
     fleet = fastdp.Fleet(fastdp.Adaptive(1.0, shared.BOUND, threshold=20.0), key=bytes(32))

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from fastdp.guarantee import Guarantee
-from fastdp.ledger import Entry, Ledger, entry
+from fastdp.ledger import Entry, Ledger
 from fastdp.ledger.odometer import Odometer
 
 GUARANTEE = Guarantee(epsilon=1e-6)
@@ -27,7 +27,7 @@ def fill(ledger: Ledger, first: int, stop: int, shape: str = SHAPES[0]) -> None:
     """Record releases in one transaction."""
     with ledger._store.transaction(write=True) as state:
         for number in range(first, stop):
-            state.append({"kind": "spend", **entry.to_line(release(number, shape))})
+            state.append({"kind": "spend", **release(number, shape).to_line()})
     # Moves them from the log to the file.
     ledger.close()
 

@@ -166,4 +166,4 @@ class Revised:
 
     def time_200_queries(self, epsilon: float) -> None:
         """On a stream that was revised before."""
-        self.release.range_sum(*self.queries, revised=True)
+        self.release.sum(*self.queries, revised=True)

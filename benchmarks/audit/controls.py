@@ -19,10 +19,10 @@ from benchmarks.audit.parts import THETA, binary_tree
 from fastdp.counters import Counter, SelectiveCounting
 from fastdp.guarantee import Guarantee
 from fastdp.noise import sampler
-from fastdp.noise.gaussian import AnyLaw
-from fastdp.noise.given import Name, given
+from fastdp.noise.binding import Name, given
+from fastdp.noise.draws import Distribution
 from fastdp.noise.key import Binding, Key
-from fastdp.noise.sampler import Law
+from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.base import BoundLaws, HierarchyShape
@@ -74,7 +74,7 @@ def tied_to_position(make: Callable[..., Any]) -> Callable[[Key], Any]:
     """Noise that follows from the key and the position alone."""
 
     def in_place(key: Key) -> Any:
-        def table(name: Name, law: Law, start: int, out: Integers, sums: Integers | None) -> None:
+        def table(name: Name, law: LaplaceDistribution, start: int, out: Integers, sums: Integers | None) -> None:
             own = Key(key.reveal(), simulated=True).within(repr(name))
             sampler.fill(out, law, own, StreamId(Purpose.TREE), start)
 
@@ -141,7 +141,7 @@ class FirstLaw:
     def __init__(self, laws: BoundLaws) -> None:
         self._laws, self._first = laws, 0
 
-    def __getitem__(self, theta_steps: int) -> AnyLaw | None:
+    def __getitem__(self, theta_steps: int) -> Distribution | None:
         self._first = self._first or theta_steps
         return self._laws[self._first]
 

@@ -15,7 +15,7 @@ from benchmarks.audit.splits import attack
 from benchmarks.audit.table_controls import TABLE_CONTROLS
 from fastdp.counters import BinaryTree, Block
 from fastdp.data.column import as_floats
-from fastdp.noise.given import GivenKey
+from fastdp.noise.binding import GivenKey
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
 from fastdp.record import values_of

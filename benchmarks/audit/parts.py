@@ -37,7 +37,9 @@ LEFT: Any = ([1, 0, None, 0], [0, 0, None, 0])
 LEFT_LATE: Any = ([1, 0, 0, 0, 0, None], [0, 0, 0, 0, 0, None])
 
 
-def draw_noise(law: sampler.Law, rows: int, columns: int, key: Key, *, level: int = 0, number: int = 0) -> Integers:
+def draw_noise(
+    law: sampler.LaplaceDistribution, rows: int, columns: int, key: Key, *, level: int = 0, number: int = 0
+) -> Integers:
     """Independent draws: int64[rows, columns]."""
     noise: Integers = np.empty((rows, columns), np.int64)
     sampler.fill(noise.reshape(-1), law, key, StreamId(Purpose.DRAWS, level, number))
@@ -107,7 +109,7 @@ def settling_counter(
     counter: Counter, epsilon: float, settle: Callable[[Counter, Integers, Integers], Integers] = own_settling
 ) -> ManyRuns:
     """A counter that settles where it is left (None in the data), as PHDStream's cells do; a row a run."""
-    law = sampler.discrete_laplace_law(noise_scale(counter, Fraction(epsilon)))
+    law = sampler.laplace_distribution(noise_scale(counter, Fraction(epsilon)))
 
     def draw(data: Sequence[int | None], trials: int, key: Key) -> Integers:
         noise = draw_noise(law, trials, len(data), key)

@@ -21,7 +21,7 @@ import numpy as np
 
 import fastdp
 from fastdp import local
-from fastdp.cli.point_files import in_order
+from fastdp.cli.synthesize_command import in_order
 from fastdp.data.event_reader import read_events
 from fastdp.data.readers import open_source
 from fastdp.errors import DataError, FastDPError

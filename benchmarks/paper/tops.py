@@ -103,5 +103,5 @@ def _measure(body: Floats, theta: float, bound: float, runs: int) -> float:
             bound=bound, max_range=shared.MAX_RANGE, seed=seed,
         )  # fmt: skip
         starts, stops = random_ranges(body.size, shared.QUERIES, shared.MAX_RANGE, seed)
-        errors.append(mse(prefix[stops] - prefix[starts], publisher.release(body).range_sum(starts, stops)))
+        errors.append(mse(prefix[stops] - prefix[starts], publisher.release(body).sum(starts, stops)))
     return math.sqrt(float(np.median(errors)))

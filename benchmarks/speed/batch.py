@@ -78,7 +78,7 @@ def repetition_tasks(length: int, prune: int, repetitions: int) -> dict[str, Tas
 
     def plain() -> None:
         for k in range(repetitions):
-            tops(key=root.of_stream(k)).release(values).range_sum(*queries)
+            tops(key=root.of_stream(k)).release(values).sum(*queries)
 
     return {
         "loop": plain,

@@ -23,7 +23,7 @@ IMPORT = _TIMED.format(before="", work="import fastdp")
 FIRST_NAME = _TIMED.format(before="", work="import fastdp\nfastdp.ToPS")
 FIRST_RELEASE = _TIMED.format(
     before="import fastdp\nvalues = np.arange(4096.0) % 50",
-    work="fastdp.release(values, epsilon=0.5, bound=100, method='{method}').range_sum([0], [1000])",
+    work="fastdp.release(values, epsilon=0.5, bound=100, method='{method}').sum([0], [1000])",
 )
 _PEAK = """
 import resource, sys

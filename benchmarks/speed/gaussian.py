@@ -12,9 +12,9 @@ import fastdp
 from benchmarks.peers import open_dp
 from benchmarks.speed.measure import Group
 from fastdp.noise.binding import PrefixNoise, draw_cells
+from fastdp.noise.draws import discrete_gaussian
 from fastdp.noise.key import Key
-from fastdp.noise.public_draws import discrete_gaussian
-from fastdp.noise.sampler import discrete_laplace_law
+from fastdp.noise.sampler import laplace_distribution
 from fastdp.perturbers import Flat, Toeplitz
 
 SIGMAS = {"1": 1.0, "10": 10.0, "10^3": 1e3, "2^22": 2.0**22, "2^36": 2.0**36}
@@ -71,7 +71,7 @@ def gaussian_publishers() -> Group:
     law = part.leaf_law(c.grid.snap(THETA), c.publish_epsilon)
     key = Key.random()
     sums, chain, memory = np.full(PUBLISHED, 10**9), np.arange(4, dtype=np.uint64), np.zeros(part.memory)
-    bound, laplace, rows = PrefixNoise(key), discrete_laplace_law(2**40), np.arange(2**9, dtype=np.uint64)
+    bound, laplace, rows = PrefixNoise(key), laplace_distribution(2**40), np.arange(2**9, dtype=np.uint64)
     cells = np.full((2, PUBLISHED >> 8, 2**8), 10**9)
     noise, copied = discrete_gaussian(float(law.sigma), PUBLISHED), np.empty(PUBLISHED)
 

@@ -43,6 +43,6 @@ starts = rng.integers(0, people.size - 60, 4000)
 true = np.concatenate([[0.0], np.cumsum(people)])
 true = true[starts + 60] - true[starts]
 for name, answers in (("revised", release), ("revised, with the day", daily)):
-    errors = answers.range_sum(starts, starts + 60, revised=True) - true
+    errors = answers.sum(starts, starts + 60, revised=True) - true
     print(f"{name}: root mean square error {np.sqrt(np.mean(errors**2)):.1f} people")
 plt.show()

@@ -40,4 +40,4 @@ for step, radius in enumerate((0.15, 0.3, 0.45)):
 
 corner = (0.5, 0.5), (1.0, 1.0)
 print("present:", int(np.all(present >= 0.5, axis=1).sum()))
-print("private:", stream.count(*corner), stream.count_interval(*corner))
+print("private:", stream.count(*corner), stream.interval(*corner))

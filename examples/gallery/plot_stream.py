@@ -40,8 +40,8 @@ for length in lengths:
     exact = truth[stops] - truth[starts]
     answers = (
         noisy[stops] - noisy[starts],
-        tops.range_sum(starts, stops),
-        adaptive.range_sum(starts + first, stops + first, revised=True),
+        tops.sum(starts, stops),
+        adaptive.sum(starts + first, stops + first, revised=True),
     )
     for error, answer in zip(errors.values(), answers, strict=True):
         error.append(np.sqrt(np.mean((answer - exact) ** 2)))

@@ -194,11 +194,11 @@ def audit(
     if not 0.5 <= level < 1.0:
         raise ParameterError(f"confidence = {confidence!r}: expected a number of at least 0.5 and below 1")
     claim, at = _claim(mechanism, epsilon, delta)
-    given = _statistics(events)
+    given, shows = _statistics(events), validation.flag("progress", progress)
     key = Key.choose(seed, None).derive("audit")
     learning = min(runs_each // 4, max(LEARNING, runs_each // LEARNING_SHARE))
     with tqdm(
-        total=2 * runs_each, unit=" runs", delay=TIMEOUT_SECONDS, disable=None if progress else True, leave=False
+        total=2 * runs_each, unit=" runs", delay=TIMEOUT_SECONDS, disable=None if shows else True, leave=False
     ) as bar:
 
         def collect(purpose: str, count: int) -> tuple[Floats, Floats]:

@@ -86,9 +86,9 @@ class CountMachine(Machine[CountState]):
     rule: ClassVar[int] = 1
 
     @cached_property
-    def law(self) -> sampler.Law:
+    def law(self) -> sampler.LaplaceDistribution:
         """Of each node's noise."""
-        return sampler.discrete_laplace_law(noise_scale(self.counter, Fraction(self.epsilon)))
+        return sampler.laplace_distribution(noise_scale(self.counter, Fraction(self.epsilon)))
 
     def start(self, key: Key) -> CountState:
         """Before any step."""

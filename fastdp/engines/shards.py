@@ -13,12 +13,12 @@ from typing import Any, Self
 import numpy as np
 
 from fastdp import validation
-from fastdp.data import durable
 from fastdp.data.column import NOT_FINITE, as_column, as_floats, entry_at
-from fastdp.data.durable import atomic_file
 from fastdp.engines.job import Job, publish
 from fastdp.errors import DataError, StateError
 from fastdp.kinds import Floats, Indices
+from fastdp.state import durable
+from fastdp.state.durable import atomic_file
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.ids import as_ids
 

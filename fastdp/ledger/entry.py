@@ -1,4 +1,4 @@
-"""One release in a ledger: what it promised, on which stream, on which part of it; and its form in the file."""
+"""One release in a ledger: its guarantee, its stream and the part it looks at; and its line in the file."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import json
 import math
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
+from fastdp import record as records
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Json
+from fastdp.record import parameter, record, values_of
 from fastdp.units import Rows
 
 LONGEST_NAME, LONGEST_NOTE = 200, 2000
@@ -23,6 +26,8 @@ LONGEST_NAME, LONGEST_NOTE = 200, 2000
 LONGEST_ENTRY, DEEPEST = 2**16, 32
 #: The largest position that SQLite stores.
 LAST = 2**63 - 1
+#: Arguments of publishers that are secrets, or that the guarantee says already.
+_SECRET = ("seed", "key", "options")
 
 
 class Kind(NamedTuple):
@@ -42,11 +47,32 @@ ELEMENTS = (
     Kind("one event (one addition or one removal)", "add or remove one event"),
     Kind("one point", "add or remove one point"),
 )
-#: Arguments of publishers that are secrets, or that the guarantee says already.
-_SECRET = ("seed", "key", "options")
 
 
 @dataclass(frozen=True)
+class Text(records.Kind):
+    """A text that a line of the ledger can store."""
+
+    longest: int = LONGEST_NAME
+    least: int = 1
+
+    def check(self, name: str, value: object) -> str:
+        """The text."""
+        if not isinstance(value, str) or not self.least <= len(value) <= self.longest:
+            wanted = f"expected a text of {self.least} to {self.longest} characters"
+            raise ParameterError(f"{name} = {validation.shown(value)}: {wanted}")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            wanted = "expected a text that UTF-8 can encode"
+            raise ParameterError(f"{name} = {validation.shown(value)}: {wanted}") from None
+        return value
+
+
+NAME, NOTE = Text(), Text(LONGEST_NOTE, 0)
+
+
+@record
 class Entry:
     """A release, as a ledger stores it.
 
@@ -59,13 +85,13 @@ class Entry:
     stream : str
         Name of the stream.
     guarantee : Guarantee
-        What the release promises, whole.
+        Guarantee of the release.
     part : str or None
         Label of the part of the stream that the release looks at; None for all of it.
     start, stop : int or None
         Positions in the stream (or in the part): [start, stop), without end if stop is None; both None for all.
     mechanism : dict or str or None
-        What released: class and public parameters, or a description.
+        Class and public parameters of the mechanism, or a description.
     note : str
         Anything.
     state : str
@@ -79,16 +105,22 @@ class Entry:
 
     id: int
     time: str
-    stream: str
+    stream: str = parameter(NAME)
     guarantee: Guarantee
-    part: str | None
+    part: str | None = parameter(Text(optional=True))
     start: int | None
     stop: int | None
     mechanism: Any
-    note: str
+    note: str = parameter(NOTE)
     state: str
-    nonce: str = ""
-    fingerprint: str | None = None
+    nonce: str = parameter(Text(least=0), default="")
+    fingerprint: str | None = parameter(Text(optional=True), default=None)
+
+    def _check(self) -> None:
+        if (self.start, self.stop) != (None, None):
+            start = 0 if self.start is None else validation.integer("start", self.start, 0, LAST - 1)
+            stop = None if self.stop is None else validation.integer("stop", self.stop, start + 1, LAST)
+            vars(self).update(start=start, stop=stop)
 
     @property
     def counts(self) -> bool:
@@ -108,113 +140,43 @@ class Entry:
             where.append(f"[{self.start}, {'...' if self.stop is None else self.stop})")
         return " ".join(where) or "whole stream"
 
+    def to_line(self) -> Json:
+        """The fields but the state; floats as the shortest decimals that read back as the same float."""
+        fields = {**values_of(self), "guarantee": self.guarantee.to_dict()}
+        del fields["state"]
+        return fields
 
-def text(name: str, value: object, longest: int, *, empty: bool = False) -> str:
-    """A text that a line of the ledger can store."""
-    least = 0 if empty else 1
-    if not isinstance(value, str) or not least <= len(value) <= longest:
-        raise ParameterError(
-            f"{name} = {validation.shown(value)}: expected a text of {least} to {longest} characters"
-        )
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ParameterError(f"{name} = {validation.shown(value)}: expected a text that UTF-8 can encode") from None
-    return value
+    @classmethod
+    def from_line(cls, line: Json, state: str) -> Entry:
+        """The entry of a line; LookupError, TypeError or ValueError if it is none."""
+        said = dict(line["guarantee"])
+        said["derivation"], said["rows"] = tuple(said["derivation"]), Rows.read(said["rows"])
+        recorded = {**line, "guarantee": _recorded_guarantee(**said), "state": state}
+        return cls(**{field.name: recorded[field.name] for field in dataclasses.fields(cls)})
 
+    def checked(self) -> Entry:
+        """The entry as its line reads back, with a plain guarantee and names in Unicode's normal form C.
 
-def name(what: str, value: object) -> str:
-    """The name of a stream or part as the ledger knows it: two that look alike are one, or refused.
-
-    Returns
-    -------
-    str
-        In Unicode's normal form C.
-    """
-    given = unicodedata.normalize("NFC", text(what, value, LONGEST_NAME))
-    if not given.isprintable() or given != given.strip() or len(given) > LONGEST_NAME:
-        raise ParameterError(
-            f"{what} = {validation.shown(value)}: expected printable characters, without a blank at either end"
-        )
-    return given
-
-
-def checked(entry: Entry) -> Entry:
-    """The entry with plain, accepted values.
-
-    Raises
-    ------
-    ParameterError
-        Naming the argument, its value and what is accepted.
-    """
-    text("stream", entry.stream, LONGEST_NAME)
-    text("note", entry.note, LONGEST_NOTE, empty=True)
-    if entry.part is not None:
-        text("part", entry.part, LONGEST_NAME)
-    start, stop = _positions(entry.start, entry.stop)
-    return dataclasses.replace(entry, guarantee=_plain_guarantee(entry.guarantee), start=start, stop=stop)
-
-
-def _plain_guarantee(guarantee: object) -> Guarantee:
-    """A plain one with accepted values, whatever class of one's own it was."""
-    if not isinstance(guarantee, Guarantee):
-        raise ParameterError(
-            f"guarantee = {validation.shown(guarantee)}: expected a fastdp.Guarantee, or a publisher that has one"
-        )
-    # An infinite epsilon may be recorded: something was released without privacy.
-    epsilon = math.inf if guarantee.epsilon == math.inf else _not_less("epsilon", guarantee.epsilon)
-    delta = _not_less("delta", guarantee.delta)
-    distance = _not_less("numeric_distance", guarantee.numeric_distance)
-    rho = math.inf if guarantee.rho == math.inf else _not_less("rho", guarantee.rho)
-    for said, value in (("rho", rho), ("epsilon", epsilon), ("numeric_distance", distance)):
-        if value < 0.0:
-            raise ParameterError(f"{said} = {value!r}: expected at least 0")
-    if not 0.0 <= delta <= 1.0:
-        raise ParameterError(f"delta = {delta!r}: expected a number from 0 to 1")
-    steps: Any = guarantee.derivation
-    if not isinstance(steps, (tuple, list)) or not all(isinstance(step, str) for step in steps):
-        raise ParameterError(f"derivation = {validation.shown(steps)}: expected a tuple of texts")
-    simulated = validation.flag("simulated", guarantee.simulated)
-    try:
-        rows = Rows.read(guarantee.rows)
-    except (TypeError, ValueError):
-        raise ParameterError(f"rows = {validation.shown(guarantee.rows)}: expected None or Rows") from None
-    for said in ("unit", "adjacency", "model", "arithmetic"):
-        text(said, getattr(guarantee, said), LONGEST_NAME)
-    return Guarantee(
-        *(epsilon, delta, guarantee.unit, guarantee.adjacency, guarantee.model, guarantee.arithmetic),
-        *(distance, simulated, tuple(steps), rho, rows),
-    )
-
-
-def _not_less(name: str, value: Any) -> float:
-    """A number as a float that does not understate it: 1/3 as a fraction lies between two."""
-    number = validation.real(name, value)
-    return math.nextafter(number, math.inf) if number < value else number
-
-
-def new(entry: Entry) -> Entry:
-    """An entry as a line of the ledger returns it, or ParameterError: no entry may be unreadable later."""
-    entry = checked(entry)
-    entry = dataclasses.replace(
-        entry, stream=name("stream", entry.stream), part=None if entry.part is None else name("part", entry.part)
-    )
-    _refuse_parts(entry)
-    try:
-        line = json.dumps(to_line(entry), ensure_ascii=False, allow_nan=False)
-        size = len(line.encode())
-        if size > LONGEST_ENTRY or _depth(line) > DEEPEST:
-            raise ValueError(f"at most {LONGEST_ENTRY} bytes, {DEEPEST} levels deep")
-        return from_line({"id": entry.id, "time": entry.time, "nonce": "", **json.loads(line)}, entry.state)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ParameterError(
-            f"mechanism = {validation.shown(entry.mechanism)}, derivation of "
-            f"{len(entry.guarantee.derivation)} steps: expected a text, or what JSON can hold ({error})"
-        ) from None
+        ParameterError for names that look alike, parts that are not proved disjoint, and what no line could hold.
+        """
+        part = None if self.part is None else normal_name("part", self.part)
+        stream, guarantee = normal_name("stream", self.stream), _plain_guarantee(self.guarantee)
+        entry = replace(self, stream=stream, part=part, guarantee=guarantee)
+        _refuse_parts(entry)
+        try:
+            line = json.dumps(entry.to_line(), ensure_ascii=False, allow_nan=False)
+            if len(line.encode()) > LONGEST_ENTRY or _depth(line) > DEEPEST:
+                raise ValueError(f"at most {LONGEST_ENTRY} bytes, {DEEPEST} levels deep")
+            return Entry.from_line(json.loads(line), entry.state)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ParameterError(
+                f"mechanism = {validation.shown(entry.mechanism)}, derivation of "
+                f"{len(entry.guarantee.derivation)} steps: expected a text, or what JSON can hold ({error})"
+            ) from None
 
 
 def _depth(line: str) -> int:
-    """How deeply a JSON text is nested."""
+    """Depth of nesting of a JSON text."""
     deepest = level = 0
     for mark in re.sub(r'"(?:[^"\\]|\\.)*"|[^][{}"]', "", line):
         level += 1 if mark in "[{" else -1
@@ -223,7 +185,7 @@ def _depth(line: str) -> int:
 
 
 def _refuse_parts(entry: Entry) -> None:
-    """Which releases on parts of a stream are disjoint is proved for some units only (``docs/privacy.md``)."""
+    """Releases on parts of a stream are proved disjoint for some units only (``docs/privacy.md``)."""
     if entry.start is not None and entry.kind != VALUE:
         raise ParameterError(
             f"start = {entry.start!r}, stop = {entry.stop!r}: expected None for {entry.kind}: only "
@@ -237,14 +199,49 @@ def _refuse_parts(entry: Entry) -> None:
         )
 
 
-def _positions(start: object, stop: object) -> tuple[int | None, int | None]:
-    if start is None and stop is None:
-        return None, None
-    first = 0 if start is None else validation.integer("start", start, 0, LAST - 1)
-    return first, None if stop is None else validation.integer("stop", stop, first + 1, LAST)
+def _plain_guarantee(guarantee: object) -> Guarantee:
+    """A Guarantee itself, with accepted values, of whatever class derived from it."""
+    if not isinstance(guarantee, Guarantee):
+        wanted = "expected a fastdp.Guarantee, or a publisher that has one"
+        raise ParameterError(f"guarantee = {validation.shown(guarantee)}: {wanted}")
+    limited = ("epsilon", "delta", "numeric_distance", "rho")
+    amounts: Json = {field: _not_less(field, getattr(guarantee, field)) for field in limited}
+    for said in ("rho", "epsilon", "numeric_distance"):
+        if amounts[said] < 0.0:
+            raise ParameterError(f"{said} = {amounts[said]!r}: expected at least 0")
+    if not 0.0 <= amounts["delta"] <= 1.0:
+        raise ParameterError(f"delta = {amounts['delta']!r}: expected a number from 0 to 1")
+    steps: object = guarantee.derivation
+    if not isinstance(steps, (tuple, list)) or not all(isinstance(step, str) for step in steps):
+        raise ParameterError(f"derivation = {validation.shown(steps)}: expected a tuple of texts")
+    try:
+        rows = Rows.read(guarantee.rows)
+    except (TypeError, ValueError):
+        raise ParameterError(f"rows = {validation.shown(guarantee.rows)}: expected None or Rows") from None
+    named = ("unit", "adjacency", "model", "arithmetic")
+    texts: Json = {field: NAME.check(field, getattr(guarantee, field)) for field in named}
+    simulated = validation.flag("simulated", guarantee.simulated)
+    return Guarantee(**amounts, **texts, simulated=simulated, derivation=tuple(steps), rows=rows)
 
 
-def described(publisher: object) -> dict[str, Any]:
+@lru_cache(maxsize=256, typed=True)
+def _recorded_guarantee(**said: Any) -> Guarantee:
+    """Cached: most lines state the same guarantee.  By type too, because True is no epsilon, though it equals 1."""
+    return _plain_guarantee(Guarantee.from_dict(said))
+
+
+def _not_less(name: str, value: float) -> float:
+    """A number as a float that does not understate it: 1/3 as a fraction lies between two.
+
+    An infinite epsilon may be recorded: something was released without privacy.
+    """
+    if name in ("epsilon", "rho") and value == math.inf:
+        return math.inf
+    number = validation.real(name, value)
+    return math.nextafter(number, math.inf) if number < value else number
+
+
+def described(publisher: object) -> Json:
     """Class and public parameters of a publisher; never its key."""
     machine = getattr(publisher, "machine", None)
     composed = (getattr(machine, name, None) for name in ("composition", "plan"))
@@ -254,8 +251,7 @@ def described(publisher: object) -> dict[str, Any]:
             parameters = plan.describe()
         except StateError:
             # A part of one's own has no name that a state file could give back; here a text does.
-            fields = dataclasses.fields(plan) if dataclasses.is_dataclass(plan) else ()
-            parameters = {field.name: _plain(getattr(plan, field.name)) for field in fields}
+            parameters = {name: _plain(value) for name, value in values_of(plan).items()}
     else:
         # A simulation of the local model keeps the parameters with its server.
         holders = (publisher, getattr(publisher, "server", None))
@@ -265,46 +261,22 @@ def described(publisher: object) -> dict[str, Any]:
     return {"class": type(publisher).__name__, "parameters": parameters}
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     finite = not isinstance(value, float) or math.isfinite(value)
     return value if isinstance(value, (str, int, float, type(None))) and finite else validation.shown(value)
 
 
-def to_line(entry: Entry) -> dict[str, Any]:
-    """The content of an entry's line; floats as the shortest decimals that read back as the same float."""
-    named = ("stream", "part", "start", "stop", "mechanism", "note", "fingerprint")
-    return {**{field: getattr(entry, field) for field in named}, "guarantee": entry.guarantee.to_dict()}
+# Names: two that look alike are one, or refused.
 
 
-def from_line(line: dict[str, Any], state: str) -> Entry:
-    """The entry that :func:`to_line` described; LookupError, TypeError or ValueError if it is none."""
-    said = dict(line["guarantee"])
-    said["derivation"], said["rows"] = tuple(said["derivation"]), Rows.read(said["rows"])
-    part, (start, stop) = line["part"], _positions(line["start"], line["stop"])
-    fingerprint = line["fingerprint"]
-    return Entry(
-        id=line["id"],
-        time=line["time"],
-        stream=text("stream", line["stream"], LONGEST_NAME),
-        guarantee=_recorded_guarantee(**said),
-        part=None if part is None else text("part", part, LONGEST_NAME),
-        start=start,
-        stop=stop,
-        mechanism=line["mechanism"],
-        note=text("note", line["note"], LONGEST_NOTE, empty=True),
-        state=state,
-        nonce=text("nonce", line["nonce"], LONGEST_NAME, empty=True),
-        fingerprint=None if fingerprint is None else text("fingerprint", fingerprint, LONGEST_NAME),
-    )
+def normal_name(field: str, value: object) -> str:
+    """The name of a stream or part in Unicode's normal form C."""
+    given = unicodedata.normalize("NFC", NAME.check(field, value))
+    if not given.isprintable() or given != given.strip() or len(given) > LONGEST_NAME:
+        wanted = "expected printable characters, without a blank at either end"
+        raise ParameterError(f"{field} = {validation.shown(value)}: {wanted}")
+    return given
 
-
-@lru_cache(maxsize=256, typed=True)
-def _recorded_guarantee(**said: Any) -> Guarantee:
-    """Cached: most lines state the same guarantee.  By type too, because True is no epsilon, though it equals 1."""
-    return _plain_guarantee(Guarantee.from_dict(said))
-
-
-# Invisible characters: two names that differ in one look alike, and would have a budget each.
 
 #: Default_Ignorable_Code_Point of Unicode (DerivedCoreProperties.txt, 15.1): what displays leave out.
 _IGNORABLE = (
@@ -318,9 +290,9 @@ _BLANK = (range(0x2800, 0x2801), range(0x13441, 0x13443), range(0x16FE4, 0x16FE5
 UNSEEN = frozenset(chain(*_IGNORABLE, *_BLANK))
 
 
-def refuse_unseen(what: str, name: str) -> None:
-    """ParameterError if a name that is new to a ledger has such a character; older ledgers may have some."""
+def refuse_unseen(field: str, name: str) -> None:
+    """ParameterError if a name that is new to a ledger has an invisible character; older ledgers may have some."""
     for at, character in enumerate(name):
         if ord(character) in UNSEEN:
             shown, found = validation.shown(name), f"U+{ord(character):04X} at {at}"
-            raise ParameterError(f"{what} = {shown}: expected characters that can be seen, got {found}")
+            raise ParameterError(f"{field} = {shown}: expected characters that can be seen, got {found}")

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import math
+import os
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from types import EllipsisType, TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from fastdp import validation
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
-from fastdp.ledger import entry
-from fastdp.ledger.composition import DELTA, EPSILON, UNIT, Budget, Loss, cost, rounded
-from fastdp.ledger.entry import Entry
-from fastdp.ledger.reader import LedgerReader
-from fastdp.ledger.state import ENDS, ENTERS, LedgerState, budget, ending
-from fastdp.ledger.store import Verification
+from fastdp.kinds import Json
+from fastdp.ledger import composition
+from fastdp.ledger.composition import Budget, Loss, rounded
+from fastdp.ledger.entry import NOTE, Entry, Text, described, normal_name, refuse_unseen
+from fastdp.ledger.odometer import Region, compose
+from fastdp.ledger.store import ENDS, ENTERS, LedgerState, Store, Verification, budget, ending
 from fastdp.noise.key import Key
 
 __all__ = ["Ledger", "Reservation", "Verification"]
 
 
-class Ledger(LedgerReader):
+class Guaranteed(Protocol):
+    """A publisher or plan that states what it promises."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Guarantee of everything that it releases."""
+
+
+class Ledger:
     """An append-only record of what was released on which stream, under which guarantee, within which limit.
 
     Parameters
@@ -63,15 +73,100 @@ class Ledger(LedgerReader):
     >>> ledger.close()
     """
 
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        limit_epsilon: float | None = None,
+        limit_delta: float | None = None,
+        key: Key | bytes | None = None,
+        create: bool = True,
+    ) -> None:
+        self._path = Path(os.path.realpath(validation.path("path", path)))
+        self._limit = budget(limit_epsilon=limit_epsilon, limit_delta=limit_delta)
+        secret = Key.from_bytes(key) if isinstance(key, (bytes, bytearray)) else key
+        if secret is not None and not isinstance(secret, Key):
+            raise ParameterError(f"key: expected 32 bytes, a Key or None, got {type(key).__name__}")
+        self._store = Store(self._path, secret, create=validation.flag("create", create))
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self._path)!r})"
+
+    def close(self) -> None:
+        """Close the file, so that it can be moved or copied by itself; the next call opens it again."""
+        self._store.close()
+
+    def spent(self, stream: str) -> Guarantee:
+        """What all releases of a stream promise together; epsilon 0 where there are none."""
+        return compose(self.entries(stream), stream)
+
+    def remaining(
+        self, stream: str, *, start: int | None = None, stop: int | None = None, part: str | None = None
+    ) -> Budget:
+        """What one more release of a stream may cost, on these positions or this part of it.
+
+        Never overstated where epsilons add up.  Where rhos do (``spent`` has one), it is the limit less what was
+        spent, and a release is measured by its own rho: a pure one, whose rho is epsilon^2 / 2, may be refused below.
+        It is stated in the unit that the stream has already: where a first release for one value (replace) would make
+        the earlier ones for one element count twice, less is left.  Delta is what a release's delta and the distance
+        of its sampled noise may cost together (:func:`fastdp.ledger.compose`).
+        """
+        asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
+        with self._store.transaction(write=False) as state:
+            return self._left(state, asked)
+
+    def limit(self, stream: str) -> Budget:
+        """The limits of a stream: the ledger's and this object's, the lower of each."""
+        asked = normal_name("stream", stream)
+        with self._store.transaction(write=False) as state:
+            return self._lowest(state, asked)
+
+    def limits(self) -> dict[str | None, Budget]:
+        """The limits that hold for streams with one of their own, by stream; under None that of all others."""
+        with self._store.transaction(write=False) as state:
+            return state.limits()
+
+    def entries(self, stream: str | None = None) -> list[Entry]:
+        """The releases of a stream, or all, in the order in which they were recorded."""
+        asked = None if stream is None else normal_name("stream", stream)
+        with self._store.transaction(write=False) as state:
+            return state.entries(asked)
+
+    @property
+    def streams(self) -> list[str]:
+        """Names of the streams with entries, sorted."""
+        with self._store.transaction(write=False) as state:
+            return state.streams()
+
+    def verify(self, head: str | None = None) -> Verification:
+        """Check every line, every seal and every total, and that a line seen earlier is still there.
+
+        No other call looks for changes that were made to the file by other means.
+
+        Parameters
+        ----------
+        head : str, optional
+            A seal that an earlier call returned, or its beginning of at least 16 digits.  The chain alone cannot show
+            that its last lines are missing.
+
+        Raises
+        ------
+        StateError
+            Naming the line or table that is wrong, or that no line has the seal.
+        """
+        if head is not None and len(Text(64).check("head", head)) < 16:
+            raise ParameterError(f"head = {validation.shown(head)}: expected a seal, 16 to 64 hexadecimal digits")
+        return self._store.verify(None if head is None else head.lower())
+
     def spend(
         self,
-        guarantee: Any,
+        guarantee: Guarantee | Guaranteed,
         *,
         stream: str,
         start: int | None = None,
         stop: int | None = None,
         part: str | None = None,
-        mechanism: Any = None,
+        mechanism: object = None,
         note: str = "",
     ) -> Entry:
         """Record a release, before it happens: reserved and committed in one line.
@@ -113,17 +208,17 @@ class Ledger(LedgerReader):
         StateError
             If the file is damaged, locked or cannot be written; nothing is recorded then.
         """
-        return self._enter("spend", guarantee, stream, start, stop, part, mechanism, note)
+        return self._enter("spend", guarantee, mechanism, stream=stream, start=start, stop=stop, part=part, note=note)
 
     def reserve(
         self,
-        guarantee: Any,
+        guarantee: Guarantee | Guaranteed,
         *,
         stream: str,
         start: int | None = None,
         stop: int | None = None,
         part: str | None = None,
-        mechanism: Any = None,
+        mechanism: object = None,
         note: str = "",
         cancel_on: tuple[type[Exception], ...] = (),
     ) -> Reservation:
@@ -145,10 +240,12 @@ class Ledger(LedgerReader):
                 f"cancel_on = {validation.shown(cancel_on)}: expected a tuple of exception classes whose errors do "
                 "not depend on the data; a DataError does, so no class that it belongs to is accepted"
             )
-        made = self._enter("reserve", guarantee, stream, start, stop, part, mechanism, note)
+        made = self._enter(
+            "reserve", guarantee, mechanism, stream=stream, start=start, stop=stop, part=part, note=note
+        )
         return Reservation(self, made, cancel_on)
 
-    def resume(self, number: int, publisher: Any) -> Reservation:
+    def resume(self, number: int, publisher: Guaranteed) -> Reservation:
         """Go on with a release that was reserved but never ended, by a process that was killed for example.
 
         Nothing is recorded, and nothing is spent again: the publisher gives the very same values the very same
@@ -181,83 +278,11 @@ class Ledger(LedgerReader):
                 f"entry {number} is {state}: expected one that is still reserved (a finished release is repeated on "
                 "the very same values without the ledger)"
             )
-        if reserved.fingerprint is None or reserved.fingerprint != _fingerprint(publisher):
+        if reserved.fingerprint is None or reserved.fingerprint != getattr(publisher, "noise_fingerprint", None):
             raise ParameterError(
                 f"publisher: its noise is not that of entry {number}; expected the same key, parameters and stream"
             )
         return Reservation(self, reserved)
-
-    def _enter(
-        self,
-        kind: str,
-        guarantee: Any,
-        stream: str,
-        start: int | None,
-        stop: int | None,
-        part: str | None,
-        mechanism: Any,
-        note: str,
-    ) -> Entry:
-        fingerprint = None
-        if not isinstance(guarantee, Guarantee) and isinstance(getattr(guarantee, "guarantee", None), Guarantee):
-            if not (guarantee.guarantee.simulated or hasattr(guarantee, "noise_fingerprint")):
-                raise ParameterError(
-                    f"guarantee is a {type(guarantee).__name__} without a noise_fingerprint, so its noise could be "
-                    "used twice: expected a publisher that has one (None: it draws no noise from a key), or the "
-                    "fastdp.Guarantee of a release with noise of its own"
-                )
-            fingerprint = _fingerprint(guarantee)
-            mechanism = entry.described(guarantee) if mechanism is None else mechanism
-            guarantee = guarantee.guarantee
-        wanted = entry.new(
-            Entry(0, "", stream, guarantee, part, start, stop, mechanism, note, ENTERS[kind], fingerprint=fingerprint)
-        )
-        entry.refuse_unseen("stream", wanted.stream)
-        entry.refuse_unseen("part", wanted.part or "")
-        with self._store.transaction(write=True) as state:
-            _refuse_noise(state, wanted)
-            line = state.append({"kind": kind, **entry.to_line(wanted)})
-            if wanted.counts:
-                self._refuse(state, wanted)
-            return replace(wanted, id=line["id"], time=line["time"], nonce=line["nonce"])
-
-    def _refuse(self, state: LedgerState, wanted: Entry) -> None:
-        """BudgetError if a release that was added passes a limit; the error undoes the transaction."""
-        limit = self._lowest(state, wanted.stream)
-        after = state.odometer.total(wanted.stream, limit=limit)
-        if after.within(limit):
-            return
-        state.odometer.add(wanted, -1)
-        before = state.odometer.total(wanted.stream, limit=limit)
-        rest, needs = self._left(state, wanted), _alone(wanted)
-        over = before if not before.within(limit) else after
-        part = 1 if Loss(over.epsilon, Fraction(0)).within(limit) else 0
-        name = Budget._fields[part]
-        own = limit[part] < state.limit(wanted.stream)[part]
-        whose = f" (given as limit_{name}= or --limit{'-delta' if part else ''})" if own else ""
-        if over is before:
-            said = f"has spent {rounded(before)[part]!r} of {limit[part]!r} {name} already{whose}"
-        else:
-            said = f"has {rest[part]!r} of {limit[part]!r} {name} left{whose}, "
-            said += f"this release needs {rounded(needs)[part]!r}"
-            if after.epsilon > before.epsilon + needs.epsilon:
-                twice, by_rho = "beside a weaker unit a release counts twice", "not epsilons add up here but rhos"
-                why = twice if math.isinf(before.rho) else by_rho
-                said += f" (in total {rounded(after)[part]!r}: {why})"
-        raise BudgetError(f"Refused: stream {wanted.stream!r} {said}. Nothing was recorded")
-
-    def _end(self, reserved: Entry, kind: str, stop: int | None = None) -> Entry:
-        body: dict[str, Any] = {"kind": kind, "of": reserved.id}
-        where = ending(reserved, stop)
-        if stop is not None:
-            body["stop"] = where
-        with self._store.transaction(write=True) as state:
-            found = state.reserved(reserved.id)
-            if found != reserved:
-                what = state.state(reserved.id) if found is None else "another release"
-                raise StateError(f"{kind} of entry {reserved.id}: it is {what}; expected a reservation")
-            state.append(body)
-            return replace(reserved, state=ENDS[kind], stop=where)
 
     def set_limit(
         self,
@@ -279,44 +304,91 @@ class Ledger(LedgerReader):
         note : str
             Anything, such as who decided it.
         """
-        named = {
-            part: given
-            for part, given in (("epsilon", epsilon), ("delta", delta))
-            if not isinstance(given, EllipsisType)
-        }
-        limit = budget("epsilon", named.get("epsilon"), "delta", named.get("delta"))
-        name = None if stream is None else entry.name("stream", stream)
-        entry.refuse_unseen("stream", name or "")
-        body = {
-            "kind": "limit",
-            "stream": name,
-            **{part: None if math.isinf(getattr(limit, part)) else getattr(limit, part) for part in named},
-            "note": entry.text("note", note, entry.LONGEST_NOTE, empty=True),
-        }
+        given = (("epsilon", epsilon), ("delta", delta))
+        named = {field: amount for field, amount in given if not isinstance(amount, EllipsisType)}
+        limit = budget(epsilon=named.get("epsilon"), delta=named.get("delta"))._asdict()
+        own = None if stream is None else normal_name("stream", stream)
+        refuse_unseen("stream", own or "")
+        amounts = {field: None if math.isinf(limit[field]) else limit[field] for field in named}
+        body = {"kind": "limit", "stream": own, **amounts, "note": NOTE.check("note", note)}
         with self._store.transaction(write=True) as state:
             state.append(body)
 
+    def _enter(self, kind: str, given: Guarantee | Guaranteed, mechanism: object, **said: Any) -> Entry:
+        fingerprint, guarantee = None, given
+        promised = getattr(given, "guarantee", None)
+        if not isinstance(given, Guarantee) and isinstance(promised, Guarantee):
+            if not (promised.simulated or hasattr(given, "noise_fingerprint")):
+                raise ParameterError(
+                    f"guarantee is a {type(given).__name__} without a noise_fingerprint, so its noise could be "
+                    "used twice: expected a publisher that has one (None: it draws no noise from a key), or the "
+                    "fastdp.Guarantee of a release with noise of its own"
+                )
+            fingerprint = getattr(given, "noise_fingerprint", None)
+            mechanism, guarantee = described(given) if mechanism is None else mechanism, promised
+        plain: Json = {"guarantee": guarantee, "mechanism": mechanism, "fingerprint": fingerprint}
+        wanted = Entry(0, "", state=ENTERS[kind], **plain, **said).checked()
+        refuse_unseen("stream", wanted.stream)
+        refuse_unseen("part", wanted.part or "")
+        with self._store.transaction(write=True) as state:
+            _refuse_noise(state, wanted)
+            line = state.append({"kind": kind, **wanted.to_line()})
+            if wanted.counts:
+                self._refuse(state, wanted)
+            return replace(wanted, id=line["id"], time=line["time"], nonce=line["nonce"])
 
-def _depend_on_no_data(kinds: Any) -> bool:
+    def _refuse(self, state: LedgerState, wanted: Entry) -> None:
+        """BudgetError if a release that was added passes a limit; the error undoes the transaction."""
+        limit = self._lowest(state, wanted.stream)
+        after = state.odometer.total(wanted.stream, limit=limit)
+        if after.within(limit):
+            return
+        state.odometer.add(wanted, -1)
+        before = state.odometer.total(wanted.stream, limit=limit)
+        rest, needs = self._left(state, wanted), composition.alone(wanted.guarantee)
+        over = before if not before.within(limit) else after
+        part = 1 if Loss(over.epsilon, Fraction(0)).within(limit) else 0
+        name = Budget._fields[part]
+        own = limit[part] < state.limit(wanted.stream)[part]
+        whose = f" (given as limit_{name}= or --limit{'-delta' if part else ''})" if own else ""
+        if over is before:
+            said = f"has spent {rounded(before)[part]!r} of {limit[part]!r} {name} already{whose}"
+        else:
+            said = f"has {rest[part]!r} of {limit[part]!r} {name} left{whose}, "
+            said += f"this release needs {rounded(needs)[part]!r}"
+            if after.epsilon > before.epsilon + needs.epsilon:
+                twice, by_rho = "beside a weaker unit a release counts twice", "not epsilons add up here but rhos"
+                why = twice if math.isinf(before.rho) else by_rho
+                said += f" (in total {rounded(after)[part]!r}: {why})"
+        raise BudgetError(f"Refused: stream {wanted.stream!r} {said}. Nothing was recorded")
+
+    def _end(self, reserved: Entry, kind: str, stop: int | None = None) -> Entry:
+        where = ending(reserved, stop)
+        with self._store.transaction(write=True) as state:
+            found = state.reserved(reserved.id)
+            if found != reserved:
+                now = state.state(reserved.id) if found is None else "another release"
+                raise StateError(f"{kind} of entry {reserved.id}: it is {now}; expected a reservation")
+            state.append({"kind": kind, "of": reserved.id, **({} if stop is None else {"stop": where})})
+            return replace(reserved, state=ENDS[kind], stop=where)
+
+    def _lowest(self, state: LedgerState, stream: str) -> Budget:
+        own, recorded = self._limit, state.limit(stream)
+        return Budget(min(recorded.epsilon, own.epsilon), min(recorded.delta, own.delta))
+
+    def _left(self, state: LedgerState, wanted: Entry) -> Budget:
+        """Cost allowed to a release where this one looks."""
+        total, region = state.odometer.total, Region(wanted.part, wanted.start, wanted.stop)
+        limit = self._lowest(state, wanted.stream)
+        return composition.left(limit, total(wanted.stream, limit=limit), total(wanted.stream, region, limit))
+
+
+def _depend_on_no_data(kinds: object) -> bool:
     """Whether these are exception classes, none of them DataError or a base of it."""
     return isinstance(kinds, tuple) and all(
         isinstance(kind, type) and issubclass(kind, BaseException) and not issubclass(DataError, kind)
         for kind in kinds
     )
-
-
-def _fingerprint(publisher: Any) -> str | None:
-    """Fingerprint of a publisher's noise; None without a key, and of a simulation."""
-    fingerprint: str | None = getattr(publisher, "noise_fingerprint", None)
-    return fingerprint
-
-
-def _alone(wanted: Entry) -> Loss:
-    """What a release costs by itself."""
-    if math.isinf(wanted.guarantee.epsilon):
-        return Loss(math.inf, Fraction(wanted.guarantee.delta))
-    amounts = cost(wanted.guarantee)
-    return Loss(Fraction(amounts[EPSILON], UNIT), Fraction(amounts[DELTA], UNIT))
 
 
 def _refuse_noise(state: LedgerState, wanted: Entry) -> None:
@@ -393,16 +465,16 @@ class Reservation:
 
 def stream_key(secret: Key, stream: str | None) -> Key:
     """The key of the stream with this name; the secret itself without one."""
-    return secret if stream is None else secret.of_stream(entry.name("stream", stream))
+    return secret if stream is None else secret.of_stream(normal_name("stream", stream))
 
 
 def charge(
-    released: Any,
+    released: Guarantee | Guaranteed,
     ledger: Ledger | None,
     stream: str | None,
     *,
     part: str | None = None,
-    mechanism: Any = None,
+    mechanism: object = None,
 ) -> AbstractContextManager[object]:
     """Reserve the loss in a ledger, if there is one; the block that follows makes the release.
 

@@ -6,7 +6,7 @@ composition is a valid filter for budgets that are chosen adaptively); proofs in
 Releases with Gaussian noise also have a rho of concentrated DP.  Rhos are summed too: a pure epsilon counts as
 epsilon^2 / 2, a release with a delta and without a rho as one that has none.  Once a stream has a rho, epsilon is the
 least of the sum of epsilons, of what the sum of rhos gives for the sum of deltas, and of what sums of Renyi
-divergences give (:mod:`fastdp.ledger.odometer`).
+divergences give (:mod:`fastdp.ledger.composition`).
 
 A sum is stored as bytes that sort like the number: an index finds the largest of a million sums in one step.
 """
@@ -19,109 +19,35 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
+from typing import NamedTuple
 
-from fastdp.guarantee import Guarantee, zcdp_epsilon, zcdp_order, zcdp_rho
+from fastdp.guarantee import Guarantee, zcdp_epsilon
 from fastdp.ledger import composition
 from fastdp.ledger.composition import (
     DELTA,
     DOUBLE_DELTA,
     EPSILON,
-    EVERYWHERE,
     NO_RHO,
+    ORDERS,
     OWN_RHO,
     RHO,
     UNIT,
     Budget,
     Loss,
-    Region,
     common_kind,
-    cost,
+    epsilon_at,
     float_above,
-    rho_of,
+    largest,
     rounded,
+    size_class,
     written,
 )
 from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
 from fastdp.units import Rows
 
-# Releases with a rho and pure ones together: Renyi divergences of one order add up.
-#
-# A pure loss of epsilon has the divergence r(epsilon) at most, that of randomised response, which every mechanism
-# of this epsilon is a function of.  With a = order - 1/2:
-#
-# r(epsilon) = ln(cosh(a epsilon) / cosh(epsilon / 2)) / (order - 1),
-#
-# below epsilon, and below order epsilon^2 / 2.  A rho costs order times it.  The proof is in ``docs/gaussian.md``.
-#
-# Source: Kairouz, Oh and Viswanath 2015 (randomised response dominates); Mironov 2017 (divergences add up); Feldman
-# and Zrnic 2021 (also if releases are chosen adaptively, at one order); Canonne, Kamath and Steinke 2020,
-# Proposition 12.
-
-#: Pure losses are summed by size, in so many classes from one power of two to the next.
-CLASSES = 16
-#: Smaller losses count as so large.
-SMALLEST = 2.0**-100
-#: What is tried where no limit says which: neighbours differ by 2^(1/8) in order - 1, which costs .1 %.
-ORDERS = tuple(1.0 + 2.0 ** (k / 8.0) for k in range(-40, 161))
-#: Results are so far above what floats give, and rounding is far below.
-_ABOVE = 1.0 + 2.0**-40
-
-
-def size_class(epsilon: float) -> int:
-    """Which class a loss is of, by exact arithmetic, so that all machines agree."""
-    mantissa, exponent = math.frexp(max(epsilon, SMALLEST))
-    return CLASSES * exponent + math.ceil(2 * CLASSES * mantissa) - CLASSES
-
-
-def largest(index: int) -> float:
-    """The largest loss of a class."""
-    exponent, part = divmod(index, CLASSES)
-    return math.ldexp((CLASSES + part) / (2 * CLASSES), exponent)
-
-
-def pure_divergence(epsilon: float, order: float) -> float:
-    """Of a pure loss, or a little more."""
-    if not order * epsilon < 600.0:
-        # ln cosh x = x + ln(1 + e^(-2 x)) - ln 2.
-        lost = math.log1p(math.exp(-epsilon)) - math.log1p(math.exp(-(2.0 * order - 1.0) * epsilon))
-        return epsilon - lost / (order - 1.0) * (1.0 - 2.0**-40)
-    # cosh a = cosh b + 2 sinh((a + b) / 2) sinh((a - b) / 2).
-    grown = math.sinh(order * epsilon / 2.0) * math.sinh((order - 1.0) * epsilon / 2.0) / math.cosh(epsilon / 2.0)
-    return min(epsilon, math.log1p(2.0 * grown) / (order - 1.0) * _ABOVE)
-
-
-def epsilon_at(order: float, pure: Sequence[tuple[float, float]], rho: float, delta: float) -> float:
-    """An epsilon for which these releases together are (epsilon, delta)-DP, by their divergence of one order.
-
-    Parameters
-    ----------
-    order : float
-        Above 1.
-    pure : sequence of (float, float)
-        For each class its largest loss, and the sum of its losses: r(epsilon) / epsilon rises with epsilon.
-    rho : float
-        Sum of all others.
-    delta : float
-        In (0, 1).
-    """
-    spent = order * rho + sum(total * min(1.0, pure_divergence(top, order) / top) for top, total in pure)
-    # ln(1 - 1 / order), in a form that keeps its digits near order 1, where a delta near 1 leads.
-    rest = -math.log(delta) - order * math.log1p(1.0 / (order - 1.0)) - math.log(order - 1.0)
-    # A sum of terms of either sign: the margin is of their sizes.
-    return max(0.0, spent + (rest + 2.0**-40 * (1.0 - math.log(delta) + abs(rest))) / (order - 1.0)) * _ABOVE
-
-
-@lru_cache(maxsize=256)
-def orders_of(epsilon: float, delta: float) -> tuple[float, ...]:
-    """Public orders where the limit is (epsilon, delta): best for rhos that use up all, a half or a quarter of it."""
-    parts = (epsilon, epsilon / 2.0, epsilon / 4.0)
-    return tuple(zcdp_order(max(zcdp_rho(part, delta), 2.0**-1000), part) for part in parts)
-
-
 #: The sum of the pure epsilons of a class is measure PURE and the class, which lies above all others.
 PURE = 10**5
-#: Which elements a sum covers: all of the stream, positions of the stream, or (positions of) a labelled part.
+#: Scope of a sum: all of the stream, positions of the stream, or (positions of) a labelled part.
 WHOLE, RANGES, PARTS = range(3)
 
 SCHEMA = """
@@ -130,11 +56,35 @@ CREATE TABLE stream_account (
   releases INTEGER NOT NULL, without_epsilon INTEGER NOT NULL, their_delta BLOB NOT NULL,
   UNIQUE (stream, kind));
 CREATE TABLE level (
-  account INTEGER NOT NULL, measure INTEGER NOT NULL, place INTEGER NOT NULL, part TEXT NOT NULL,
+  account INTEGER NOT NULL, measure INTEGER NOT NULL, scope INTEGER NOT NULL, part TEXT NOT NULL,
   start INTEGER NOT NULL, sum BLOB NOT NULL,
-  PRIMARY KEY (account, measure, place, part, start)) WITHOUT ROWID;
-CREATE INDEX highest ON level (account, measure, place, sum);
+  PRIMARY KEY (account, measure, scope, part, start)) WITHOUT ROWID;
+CREATE INDEX highest ON level (account, measure, scope, sum);
 """
+_LEVELS = "account = ? AND measure = ? AND scope = ?"
+
+
+class Region(NamedTuple):
+    """The elements that a release looks at, as in an entry."""
+
+    part: str | None = None
+    start: int | None = None
+    stop: int | None = None
+
+    @classmethod
+    def of(cls, entry: Entry) -> Region:
+        """Region that counts as disjoint from others: where that is proved (``docs/privacy.md``)."""
+        if entry.kind == VALUE:
+            return cls(entry.part, entry.start, entry.stop)
+        return cls(entry.part if entry.kind in ELEMENTS else None)
+
+    @property
+    def scope(self) -> int:
+        """WHOLE, RANGES or PARTS."""
+        return PARTS if self.part is not None else WHOLE if self.start is None else RANGES
+
+
+EVERYWHERE = Region()
 
 
 def _pack(number: int) -> bytes:
@@ -151,7 +101,7 @@ ZERO = _pack(0)
 
 
 class Odometer:
-    """What the releases of each stream cost any one of its elements, or one of a region's, at most.
+    """The largest cost of the releases of each stream to any one of its elements, or to one of a region's.
 
     Releases on the whole stream add up.  Of those on ranges of positions, the most that cover one position counts; of
     labelled parts, the one with the largest sum, computed in the same way.  Ranges without a label may meet any part.
@@ -181,9 +131,8 @@ class Odometer:
         )
         if not entry.counts:
             return
-        account, their_delta = self._db.execute(
-            "SELECT id, their_delta FROM stream_account WHERE stream = ? AND kind = ?", kind
-        ).fetchone()
+        found = "SELECT id, their_delta FROM stream_account WHERE stream = ? AND kind = ?"
+        account, their_delta = self._db.execute(found, kind).fetchone()
         endless = math.isinf(said.epsilon)
         stated = _unpack(their_delta) + (times * int(written(said.delta) * UNIT) if endless else 0)
         self._db.execute(
@@ -194,51 +143,49 @@ class Odometer:
         if endless:
             # Not a cost that meets others somewhere: it may be cancelled, and their sum must then be what it was.
             return
-        place, region = _where(entry)
-        amounts = dict(enumerate(cost(said)))
+        amounts = dict(enumerate(composition.cost(said.epsilon, said.delta, said.numeric_distance)))
         if entry.kind not in ELEMENTS and (said.rows is None or said.rows.who is None):
             amounts[DOUBLE_DELTA] = 0
-        amounts[RHO] = rho_of(said)
+        amounts[RHO] = composition.rho_of(said)
         if math.isfinite(said.rho):
             amounts[OWN_RHO] = amounts[RHO]
         elif said.epsilon and amounts[RHO] < NO_RHO:
             amounts[PURE + size_class(said.epsilon)] = amounts[EPSILON]
         for measure, amount in amounts.items():
             if amount:
-                self._raise((account, measure, place, region.part or ""), region, times * amount)
+                self._raise(account, measure, Region.of(entry), times * amount)
 
-    def _raise(self, key: tuple[int, int, int, str], region: Region, amount: int) -> None:
+    def _raise(self, account: int, measure: int, region: Region, amount: int) -> None:
         """Change the sums of the positions of a region; a sum holds from its row's start to the next one's."""
+        key = account, measure, region.scope, region.part or ""
         start, stop = region.start or 0, region.stop
         for edge in (start, stop):
             if edge is not None:
                 self._db.execute(
                     "INSERT OR IGNORE INTO level SELECT ?1, ?2, ?3, ?4, ?5, coalesce((SELECT sum FROM level WHERE "
-                    "account = ?1 AND measure = ?2 AND place = ?3 AND part = ?4 AND start < ?5 "
+                    "account = ?1 AND measure = ?2 AND scope = ?3 AND part = ?4 AND start < ?5 "
                     "ORDER BY start DESC LIMIT 1), ?6)",
                     (*key, edge, ZERO),
                 )
-        covered = "account = ? AND measure = ? AND place = ? AND part = ? AND start >= ?"
+        covered = f"{_LEVELS} AND part = ? AND start >= ?"
         values: tuple[object, ...] = (*key, start)
         if stop is not None:
             covered, values = f"{covered} AND start < ?", (*values, stop)
         rows = self._db.execute(f"SELECT start, sum FROM level WHERE {covered}", values).fetchall()
         # Not by a function of SQLite's: an interrupt within one would become another error.
         self._db.executemany(
-            "UPDATE level SET sum = ? WHERE account = ? AND measure = ? AND place = ? AND part = ? AND start = ?",
+            f"UPDATE level SET sum = ? WHERE {_LEVELS} AND part = ? AND start = ?",
             [(_pack(_unpack(level) + amount), *key, edge) for edge, level in rows],
         )
 
     def total(self, stream: str, region: Region = EVERYWHERE, limit: Budget | None = None) -> Loss:
-        """What the releases of a stream add up to; ParameterError if units do not fit together.
+        """The cost of the releases of a stream together; ParameterError if units do not fit together.
 
         A limit that the amount is held against names the orders of divergences, because the best one of each history
         could follow from outputs.
         """
-        rows = self._db.execute(
-            "SELECT id, kind, without_epsilon, their_delta FROM stream_account WHERE stream = ? AND releases > 0",
-            (stream,),
-        ).fetchall()
+        asked = "SELECT id, kind, without_epsilon, their_delta FROM stream_account WHERE stream = ? AND releases > 0"
+        rows = self._db.execute(asked, (stream,)).fetchall()
         kinds = [_kind(text) for _, text, _, _ in rows]
         common = common_kind(kinds, stream)
         epsilon = delta = endless = 0
@@ -274,38 +221,34 @@ class Odometer:
             orders: Sequence[float] = ORDERS
             if limit is not None and 0.0 < limit.delta < 1.0:
                 # Any public orders do: beyond what floats hold, those of the nearest limit.
-                orders = orders_of(min(max(limit.epsilon, 2.0**-60), 2.0**60), limit.delta)
+                orders = composition.orders_of(min(max(limit.epsilon, 2.0**-60), 2.0**60), limit.delta)
             found.append(min(epsilon_at(order, pure, own, delta) for order in orders))
         return replace(loss, epsilon=min(loss.epsilon, *map(written, found)), rho=exact)
 
     def _classes(self, account: int) -> Iterator[int]:
-        """The measures of classes that pure releases are of."""
+        """The measures of classes that pure releases are of, by one step in the index each."""
         measure: int | None = OWN_RHO
-        while measure is not None:
-            measure = self._db.execute(
-                "SELECT min(measure) FROM level WHERE account = ? AND measure > ?", (account, measure)
-            ).fetchone()[0]
-            if measure is not None:
-                yield measure
+        asked = "SELECT min(measure) FROM level WHERE account = ? AND measure > ?"
+        while (measure := self._db.execute(asked, (account, measure)).fetchone()[0]) is not None:
+            yield measure
 
     def _most(self, account: int, measure: int, region: Region) -> int:
         """The largest sum of one measure that meets in one element of a region."""
         most = 0
         # Positions in a part are no positions in the stream.
         asked = RANGES if region.part is None else PARTS
-        for place in (WHOLE, RANGES, PARTS):
-            among, values = "account = ? AND measure = ? AND place = ?", (account, measure, place)
-            if place == asked and region != EVERYWHERE:
-                most += self._highest_in(among, values, region)
+        for scope in (WHOLE, RANGES, PARTS):
+            values = account, measure, scope
+            if scope == asked and region != EVERYWHERE:
+                most += self._highest_in(region, values)
             else:
-                most += self._highest(among, values)
+                most += self._highest(_LEVELS, values)
         return most
 
-    def _highest_in(self, among: str, values: tuple[object, ...], region: Region) -> int:
-        among, values = f"{among} AND part = ?", (*values, region.part or "")
-        start = self._db.execute(
-            f"SELECT max(start) FROM level WHERE {among} AND start <= ?", (*values, region.start or 0)
-        ).fetchone()[0]
+    def _highest_in(self, region: Region, values: tuple[object, ...]) -> int:
+        among, values = f"{_LEVELS} AND part = ?", (*values, region.part or "")
+        before = f"SELECT max(start) FROM level WHERE {among} AND start <= ?"
+        start = self._db.execute(before, (*values, region.start or 0)).fetchone()[0]
         among, values = f"{among} AND start >= ?", (*values, start or 0)
         if region.stop is not None:
             among, values = f"{among} AND start < ?", (*values, region.stop)
@@ -322,19 +265,8 @@ def _kind(text: str) -> Kind:
     return Kind(unit, adjacency, Rows.read(rows))
 
 
-def _where(entry: Entry) -> tuple[int, Region]:
-    """The part of the stream that counts as such: only those that are proved disjoint (``docs/privacy.md``)."""
-    if entry.part is not None and entry.kind == VALUE:
-        return PARTS, Region(entry.part, entry.start, entry.stop)
-    if entry.part is not None and entry.kind in ELEMENTS:
-        return PARTS, Region(entry.part)
-    if entry.start is not None and entry.kind == VALUE:
-        return RANGES, Region(None, entry.start, entry.stop)
-    return WHOLE, EVERYWHERE
-
-
 def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
-    """What all these releases of one stream promise together.
+    """The guarantee of all these releases of one stream together.
 
     Parameters
     ----------
@@ -346,9 +278,9 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
     Returns
     -------
     Guarantee
-        Epsilon and delta are exact sums of decimals, rounded up; distances of sampled noise from its law, each times
-        1 + e^epsilon, are part of delta.  The model is ``"local"`` only if all are: a central release of the same
-        values is seen by the curator.
+        Epsilon and delta are exact sums of decimals, rounded up; distances of sampled noise from its distribution,
+        each times 1 + e^epsilon, are part of delta.  The model is ``"local"`` only if all are: a central release of
+        the same values is seen by the curator.
 
     Raises
     ------
@@ -359,8 +291,8 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
     common = common_kind((entry.kind for entry in counted), stream)
     odometer = Odometer()
     for entry in counted:
-        odometer.add(replace(entry, stream=stream))
-    total = odometer.total(stream)
+        odometer.add(replace(entry, stream="one"))
+    total = odometer.total("one")
     loss = rounded(total)
     each = [entry.guarantee for entry in counted]
     lines = [f"entry {entry.id}, {entry.extent}: {entry.guarantee}" for entry in counted]

@@ -1,8 +1,8 @@
-"""The ledger's file: an SQLite database of sealed lines, and one transaction for each call.
+"""The ledger's file: an SQLite database of sealed lines, the tables that follow from them, one transaction a call.
 
-A line is a JSON object.  Its seal is SHA-256 (HMAC-SHA-256 with a key) of the seal before it and of its own text; the
-first line follows 32 zero bytes.  The journal is a rollback journal, so that the file alone holds every line between
-two calls (``docs/adr/0013-ledger-rollback-journal.md``).
+A line is a JSON object, recorded once and never changed.  Its seal is SHA-256 (HMAC-SHA-256 with a key) of the seal
+before it and of its own text; the first line follows 32 zero bytes.  The journal is a rollback journal, so that the
+file alone holds every line between two calls (``docs/adr/0013-ledger-rollback-journal.md``).
 """
 
 from __future__ import annotations
@@ -11,43 +11,230 @@ import contextlib
 import hashlib
 import hmac
 import json
+import math
 import os
 import secrets
 import sqlite3
 import stat
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
 from urllib.parse import quote
 
 from fastdp import validation
-from fastdp.data.durable import sync_folder
-from fastdp.errors import StateError
-from fastdp.ledger.state import DERIVED, SCHEMA, LedgerState, Line, Mac, sealed
+from fastdp.errors import ParameterError, StateError
+from fastdp.kinds import Json
+from fastdp.ledger import odometer
+from fastdp.ledger.composition import Budget
+from fastdp.ledger.entry import Entry
 from fastdp.noise.key import Key
-
-# Databases of sealed lines: checked line by line, and made new.
+from fastdp.state.durable import sync_folder
 
 FORMAT = 1
-START = bytes(32)
 #: "fdpL" marks the file as a ledger.
 APPLICATION = 0x6664704C
-#: Number, text and seal of a line.
+SCHEMA = (
+    """
+CREATE TABLE line (id INTEGER PRIMARY KEY, body TEXT NOT NULL, seal BLOB NOT NULL);
+CREATE TABLE release (
+  id INTEGER PRIMARY KEY, stream TEXT NOT NULL, state TEXT NOT NULL, stop INTEGER, fingerprint TEXT);
+CREATE INDEX releases ON release (stream, id);
+CREATE INDEX reserved ON release (id) WHERE state = 'reserved';
+CREATE UNIQUE INDEX noise ON release (fingerprint) WHERE fingerprint IS NOT NULL AND state <> 'cancelled';
+CREATE TABLE limits (stream TEXT PRIMARY KEY, epsilon REAL, delta REAL) WITHOUT ROWID;
+"""
+    + odometer.SCHEMA
+)
+#: Tables that follow from the lines.
+DERIVED = ("release", "limits", "stream_account", "level")
+#: States of a release: how a line begins it, and how a line ends a reservation.
+ENTERS = {"spend": "spent", "reserve": "reserved"}
+ENDS = {"commit": "spent", "cancel": "cancelled"}
+NONCE_BYTES = 8
+START = bytes(32)
+LOCK_SECONDS = 30.0
+_ROWS = "SELECT id, coalesce(CAST(body AS BLOB), x''), coalesce(CAST(seal AS BLOB), x'') FROM line"
+_REPAIR = "restore a backup, and record what was released since"
+
+#: Number, text and seal of a line; the function that seals one.
 Row = tuple[int, bytes, bytes]
+Mac = Callable[[bytes], bytes]
+
+
+class LedgerState:
+    """The tables of an open ledger, within a transaction of the caller's.
+
+    Each question is answered at once, by ``fetchall``: an open cursor in a traceback that is kept would hold a lock.
+    """
+
+    def __init__(self, db: sqlite3.Connection, mac: Mac) -> None:
+        self.db, self.mac = db, mac
+        self.odometer = odometer.Odometer(db)
+
+    def last(self) -> tuple[int, bytes]:
+        """Number and seal of the last line."""
+        # In a damaged file there may be another value in the place of a seal, or none.
+        asked = "SELECT id, coalesce(CAST(seal AS BLOB), x'') FROM line ORDER BY id DESC LIMIT 1"
+        found: tuple[int, bytes] = self.db.execute(asked).fetchone() or (-1, b"")
+        return found
+
+    def append(self, body: Json) -> Json:
+        """Add a line, sealed, and what follows from it."""
+        number, before = self.last()
+        line = {**body, "id": number + 1, "time": _now()}
+        # Random digits tell a line from an equal one in another copy of the ledger.
+        line["nonce"] = secrets.token_hex(NONCE_BYTES)
+        text = json.dumps(line, ensure_ascii=False, allow_nan=False)
+        self.insert(number + 1, text, sealed(before, text.encode(), self.mac))
+        self.take(line)
+        return line
+
+    def insert(self, number: int, text: str, seal: bytes) -> None:
+        """Add a line as it is, and its number to the file's first page."""
+        self.db.execute("INSERT INTO line VALUES (?, ?, ?)", (number, text, seal))
+        self.db.execute(f"PRAGMA user_version = {number}")
+
+    def take(self, line: Json) -> None:
+        """Bring all tables up to date; ArithmeticError, LookupError, TypeError or ValueError for a senseless line."""
+        kind = line["kind"]
+        if kind in ENTERS:
+            entry = Entry.from_line(line, ENTERS[kind])
+            row = (entry.id, entry.stream, entry.state, entry.stop, entry.fingerprint)
+            self.db.execute("INSERT INTO release VALUES (?, ?, ?, ?, ?)", row)
+            self.odometer.add(entry)
+        elif kind in ENDS:
+            self._end(line["of"], ENDS[kind], line.get("stop"))
+        elif kind == "limit":
+            named = budget(epsilon=line.get("epsilon"), delta=line.get("delta"))
+            # What a line does not name stays as it was; null is "no limit".
+            amounts = [getattr(named, name) if name in line else None for name in Budget._fields]
+            self.db.execute(
+                "INSERT INTO limits VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET "
+                "epsilon = coalesce(excluded.epsilon, epsilon), delta = coalesce(excluded.delta, delta)",
+                (line["stream"] or "", *amounts),
+            )
+        else:
+            raise ValueError(f"a line of kind {kind!r}")
+
+    def _end(self, number: int, state: str, stop: object) -> None:
+        before = self.reserved(number)
+        if before is None:
+            raise ValueError(f"it ends entry {number}, which is {self.state(number)}")
+        ended = replace(before, state=state, stop=ending(before, stop))
+        self.db.execute("UPDATE release SET state = ?, stop = ? WHERE id = ?", (state, ended.stop, number))
+        if (ended.counts, ended.stop) != (before.counts, before.stop):
+            self.odometer.add(before, -1)
+            self.odometer.add(ended)
+
+    def state(self, number: int) -> str:
+        """State of a release in words."""
+        found = self.db.execute("SELECT state FROM release WHERE id = ?", (number,)).fetchone()
+        return str(found[0]) if found else "not there"
+
+    def reserved(self, number: int) -> Entry | None:
+        """A release that is reserved; None if it is in another state, or none."""
+        found = self._entries("id = ? AND state = 'reserved'", number)
+        return found[0] if found else None
+
+    def all_reserved(self) -> list[int]:
+        """Numbers of the reservations that were never ended."""
+        asked = "SELECT id FROM release WHERE state = 'reserved' ORDER BY id"
+        return [number for (number,) in self.db.execute(asked).fetchall()]
+
+    def entries(self, stream: str | None) -> list[Entry]:
+        """The releases of a stream, or all, in the order in which they were recorded."""
+        return self._entries("1") if stream is None else self._entries("stream = ?", stream)
+
+    def _entries(self, which: str, *values: object) -> list[Entry]:
+        asked = f"SELECT id, body, state, stop FROM release JOIN line USING (id) WHERE {which} ORDER BY id"
+        return [_read(*row) for row in self.db.execute(asked, values).fetchall()]
+
+    def noise(self, fingerprint: str) -> tuple[int, str] | None:
+        """Number and stream of a release that has this noise, or some of it.
+
+        A fleet's fingerprint is that of its streams with a star in the place of a stream's own part.
+        """
+        fleet = fingerprint.partition(":")[0] + ":*"
+        # Two searches of the index; with OR it would be one of all entries.
+        which = "SELECT id, stream FROM release WHERE fingerprint {} ? AND state <> 'cancelled'"
+        both = f"{which.format('GLOB')} UNION ALL {which.format('=')}"
+        found = self.db.execute(both, (fingerprint, fleet)).fetchone()
+        return found and (int(found[0]), str(found[1]))
+
+    def streams(self) -> list[str]:
+        """Names of the streams with entries, sorted."""
+        found = self.db.execute("SELECT DISTINCT stream FROM stream_account").fetchall()
+        return sorted(stream for (stream,) in found)
+
+    def limit(self, stream: str | None) -> Budget:
+        """Limit of a stream: its own, and the general one for what that does not name."""
+        rows = self.db.execute("SELECT * FROM limits WHERE stream IN (?, '')", (stream or "",)).fetchall()
+        found = {name: amounts for name, *amounts in rows}
+        said = [found[name] for name in (stream or "", "") if name in found]
+        return Budget(*(next((each[i] for each in said if each[i] is not None), math.inf) for i in range(2)))
+
+    def limits(self) -> dict[str | None, Budget]:
+        """The limits of the streams that have one of their own; under None the general one."""
+        named = [name or None for (name,) in self.db.execute("SELECT stream FROM limits").fetchall()]
+        return {name: self.limit(name) for name in named}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _read(number: int, body: str, state: str, stop: int | None) -> Entry:
+    try:
+        return replace(Entry.from_line(json.loads(body), state), stop=stop)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise StateError(f"the ledger is damaged at line {number}: {error}; Ledger.verify looks for more") from error
+
+
+def ending(reserved: Entry, stop: object) -> int | None:
+    """End of a reserved release, within what was reserved; None leaves that as it was."""
+    if stop is None:
+        return reserved.stop
+    if reserved.start is None:
+        raise ParameterError(f"stop = {stop!r}: expected None, because the reservation has no start")
+    return validation.integer("stop", stop, reserved.start + 1, reserved.stop)
+
+
+def budget(**named: float | None) -> Budget:
+    """A limit of two amounts, by the names that messages give them; None for no limit."""
+    amounts = []
+    for name, value in named.items():
+        amount = math.inf if value is None else validation.real(name, value)
+        if amount < 0.0:
+            raise ParameterError(f"{name} = {value!r}: expected at least 0, or None for no limit")
+        amounts.append(amount)
+    return Budget(*amounts)
+
+
+# Seals, checked line by line.
+
+
+def sealed(before: bytes, text: bytes, mac: Mac) -> bytes:
+    """The seal of a line that follows one with that seal: of its text without the last bracket."""
+    return mac(before + text[:-1])
+
+
+def sealing(key: Key | None, name: str) -> Mac:
+    """SHA-256, or HMAC-SHA-256 with a key of the ledger's own."""
+    if key is None:
+        return lambda message: hashlib.sha256(message).digest()
+    secret = key.derive("ledger", name).reveal()
+    return lambda message: hmac.digest(secret, message, "sha256")
 
 
 def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connection:
     """A new database of these lines, in a temporary file, and of what follows from them.
 
-    Raises
-    ------
-    StateError
-        If lines were altered, reordered or cut out, or say what makes no sense; it names the line.
+    StateError if lines were altered, reordered or cut out, or say what makes no sense; it names the line.
     """
     db = sqlite3.connect("", isolation_level=None)
     db.executescript(f"PRAGMA application_id = {APPLICATION};{SCHEMA}BEGIN;")
@@ -56,18 +243,18 @@ def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connect
     for expected, (number, text, seal) in enumerate(rows):
         if state is None:
             state = LedgerState(db, header((number, text, seal), key, name))
-        line = _parsed(text, name, expected)
+        line, where = _parsed(text, name, expected), f"{name} is damaged at line {expected}"
         if not hmac.compare_digest(sealed(before, text, state.mac), seal):
             reason = "its lines were altered, reordered or cut out" + (", or the key is wrong" if key else "")
-            raise StateError(f"{name} is damaged at line {expected}: {reason} (the seal does not match)")
+            raise StateError(f"{where}: {reason} (the seal does not match)")
         if not number == line.get("id") == expected:
-            raise StateError(f"{name} is damaged at line {expected}: it says to be line {line.get('id')!r}")
+            raise StateError(f"{where}: it says to be line {line.get('id')!r}")
         try:
             state.insert(number, text.decode(), seal)
             if number:
                 state.take(line)
         except (ArithmeticError, LookupError, TypeError, ValueError, sqlite3.Error) as error:
-            raise StateError(f"{name} is damaged at line {expected}: {error}") from error
+            raise StateError(f"{where}: {error}") from error
         before = seal
     if state is None:
         raise StateError(f"{name} is no fastdp ledger, or was cut short")
@@ -76,7 +263,7 @@ def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connect
 
 
 def header(row: Row, key: Key | None, name: str) -> Mac:
-    """What seals the lines that follow this first one; StateError if it is none, or the key is another one."""
+    """The seal of the lines after this first one; StateError if it is none, or the key is another one."""
     _, text, seal = row
     said = _parsed(text, name, 0)
     if said.get("fastdp_ledger") != FORMAT:
@@ -92,36 +279,21 @@ def header(row: Row, key: Key | None, name: str) -> Mac:
     return mac
 
 
-def sealing(key: Key | None, name: str) -> Mac:
-    """SHA-256, or HMAC-SHA-256 with a key of the ledger's own."""
-    if key is None:
-        return lambda message: hashlib.sha256(message).digest()
-    secret = key.derive("ledger", name).reveal()
-    return lambda message: hmac.digest(secret, message, "sha256")
-
-
-def _parsed(text: bytes, name: str, number: int) -> Line:
+def _parsed(text: bytes, name: str, number: int) -> Json:
     try:
         line = json.loads(text.decode())
     except (ValueError, RecursionError):
         line = None
     if not isinstance(line, dict):
-        what = "is no fastdp ledger, or was cut short" if number == 0 else f"is damaged at line {number}: no entry"
-        raise StateError(f"{name} {what}")
+        found = "is no fastdp ledger, or was cut short" if number == 0 else f"is damaged at line {number}: no entry"
+        raise StateError(f"{name} {found}")
     return line
 
 
 def make_ledger(path: Path, key: Key | None) -> None:
     """Make a ledger without entries, owner-only, unless there is one."""
-    name = secrets.token_hex(16)
-    header = {
-        "id": 0,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "fastdp_ledger": FORMAT,
-        "name": name,
-        "seal": "sha256" if key is None else "hmac-sha256",
-    }
-    text = json.dumps(header).encode()
+    name, seal = secrets.token_hex(16), "sha256" if key is None else "hmac-sha256"
+    text = json.dumps({"id": 0, "time": _now(), "fastdp_ledger": FORMAT, "name": name, "seal": seal}).encode()
     made = replayed([(0, text, sealed(START, text, sealing(key, name)))], key, str(path))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
@@ -137,9 +309,7 @@ def make_ledger(path: Path, key: Key | None) -> None:
         temporary.unlink(missing_ok=True)
 
 
-LOCK_SECONDS = 30.0
-_ROWS = "SELECT id, coalesce(CAST(body AS BLOB), x''), coalesce(CAST(seal AS BLOB), x'') FROM line"
-_REPAIR = "restore a backup, and record what was released since"
+# The file.
 
 #: Held during every call.  A fork waits for it and closes all files, because SQLite's locks do not pass to a child.
 _LOCK = threading.RLock()
@@ -164,7 +334,7 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class Verification:
-    """What :meth:`Ledger.verify` found.
+    """Result of :meth:`Ledger.verify`.
 
     Attributes
     ----------
@@ -182,17 +352,7 @@ class Verification:
 
 
 class Store:
-    """The file of one ledger.
-
-    Parameters
-    ----------
-    path : Path
-        Its name, without links.
-    key : Key or None
-        Seals the lines.
-    create : bool
-        Whether a missing file is made.
-    """
+    """The file of one ledger: its name without links, and the key that seals the lines."""
 
     _db: sqlite3.Connection | None = None
     _opened_file: tuple[int, int]
@@ -222,30 +382,29 @@ class Store:
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[LedgerState]:
-        """The ledger's tables; what the block writes is on disk when it ends, or undone if it raises.
+        """The ledger's tables; changes made in the block are on disk when it ends, or undone if it raises.
 
-        Raises
-        ------
-        StateError
-            If the file is missing, readable by others, no ledger, damaged, locked for long, or cannot be written.
+        StateError if the file is missing, readable by others, no ledger, damaged, locked for long, or cannot be
+        written.
         """
         with _LOCK, self._readable_errors("opened"):
             db = self._opened()
             try:
                 db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 state = LedgerState(db, self._mac)
-                if state.is_torn():
+                if db.execute("PRAGMA user_version").fetchone() != state.last()[:1]:
                     raise StateError(
                         f"{self.name} is damaged: its last line is not the one that its first page names (a copy "
                         f"made during a call, or without its -journal); {_REPAIR}"
                     )
-                if self._seen is not None and not state.has(*self._seen):
+                seen = "SELECT 1 FROM line WHERE id = ? AND seal = ?"
+                if self._seen is not None and not db.execute(seen, self._seen).fetchone():
                     raise StateError(
                         f"{self.name} lacks lines that this object has seen: expected the same file, grown (was an "
                         "older copy put back?)"
                     )
                 yield state
-                seen = state.last()
+                last = state.last()
                 db.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
@@ -253,27 +412,27 @@ class Store:
                 raise
             if self._identity() != self._opened_file:
                 raise StateError(f"{self.name} was replaced by another file during the call: do not release")
-            self._seen = seen
+            self._seen = last
 
     def verify(self, head: str | None) -> Verification:
         """Check every line, every seal and every total; see :meth:`Ledger.verify`."""
-        found: list[int] = []
         # A copy is checked: a ledger of a million lines takes half a minute, in which no process could write.
         with contextlib.closing(sqlite3.connect("")) as db, self._readable_errors("read"):
             with self.transaction(write=False) as held:
-                held.copy_to(db)
+                held.db.backup(db)
             state = LedgerState(db, self._mac)
             if db.execute("PRAGMA integrity_check").fetchone() != ("ok",):
                 raise StateError(f"{self.name} is damaged: {_REPAIR}")
-            rows = db.execute(f"{_ROWS} ORDER BY id")
-            copy = replayed(_noting(rows, found, head), self._key, self.name)
-            for table in ("sqlite_schema", *DERIVED):
-                columns = "type, name, sql" if table == "sqlite_schema" else "*"
-                pairs = zip_longest(*(each.execute(f"SELECT {columns} FROM {table}") for each in (db, copy)))
-                if any(one != two for one, two in pairs):
-                    raise StateError(f"{self.name} is damaged: its table {table!r} does not follow from its lines")
-            copy.close()
-            if head is not None and not found:
+            with contextlib.closing(replayed(db.execute(f"{_ROWS} ORDER BY id"), self._key, self.name)) as copy:
+                for table in ("sqlite_schema", *DERIVED):
+                    columns = "type, name, sql" if table == "sqlite_schema" else "*"
+                    pairs = zip_longest(*(each.execute(f"SELECT {columns} FROM {table}") for each in (db, copy)))
+                    if any(one != two for one, two in pairs):
+                        raise StateError(
+                            f"{self.name} is damaged: its table {table!r} does not follow from its lines"
+                        )
+            begins = "SELECT 1 FROM line WHERE substr(lower(hex(seal)), 1, length(?1)) = ?1"
+            if head is not None and not db.execute(begins, (head,)).fetchone():
                 raise StateError(
                     f"{self.name}: no line has the seal {head}; expected the ledger that had it, grown (its last "
                     "lines are missing, or it is another one)"
@@ -312,24 +471,18 @@ class Store:
 
     def _connected(self) -> sqlite3.Connection:
         # Never opened in another way: closing any descriptor of the file would drop SQLite's locks on it.
-        return sqlite3.connect(
-            f"file:{quote(os.fsencode(self._path))}?mode=rw",
-            uri=True,
-            timeout=LOCK_SECONDS,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+        name = f"file:{quote(os.fsencode(self._path))}?mode=rw"
+        return sqlite3.connect(name, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
 
     def _checked(self, db: sqlite3.Connection) -> Mac:
-        """What seals the lines, if the file is a ledger and the key is its own."""
+        """The seal of the lines, if the file is a ledger and the key is its own."""
         # EXTRA: the folder too is synced once the journal is gone, or it could come back and undo the call.
         db.execute("PRAGMA synchronous = EXTRA")
         if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
             raise StateError(f"{self.name} is no fastdp ledger, or was cut short")
         if db.execute("PRAGMA journal_mode").fetchone() != ("delete",):
-            raise StateError(
-                f"{self.name}: expected a rollback journal (sqlite3 FILE 'PRAGMA journal_mode = DELETE')"
-            )
+            wanted = "expected a rollback journal (sqlite3 FILE 'PRAGMA journal_mode = DELETE')"
+            raise StateError(f"{self.name}: {wanted}")
         row = db.execute(f"{_ROWS} WHERE id = 0").fetchone()
         return header(row or (0, b"", b""), self._key, self.name)
 
@@ -355,11 +508,3 @@ def _reason(error: sqlite3.Error | UnicodeDecodeError) -> str:
     if code == sqlite3.SQLITE_CORRUPT:
         return f"it is damaged ({error}); {_REPAIR}"
     return f"it could not be read or written ({error})"
-
-
-def _noting(rows: Iterable[Row], found: list[int], head: str | None) -> Iterator[Row]:
-    """The same rows; the numbers of those whose seal begins with ``head`` are noted."""
-    for number, text, seal in rows:
-        if head is not None and seal.hex().startswith(head):
-            found.append(number)
-        yield number, text, seal

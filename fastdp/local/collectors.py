@@ -352,7 +352,7 @@ class SumCollector(Collector):
         unit = Fraction(m.high - m.low) / m.STEPS
         return float(Fraction(m.low) * _count_of(totals) + unit * steps)
 
-    def standard_error(self, start: int = 0, stop: int | None = None) -> float:
+    def std_error(self, start: int = 0, stop: int | None = None) -> float:
         """Standard error of :meth:`sum`, at most: every value may be the one with the largest variance."""
         return math.sqrt(_count_of(self._between(start, stop)) * self.mechanism.worst_variance)
 

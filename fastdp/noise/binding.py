@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -23,10 +24,10 @@ from numpy.typing import NDArray
 
 from fastdp.kinds import Integers
 from fastdp.noise import gaussian, sampler
-from fastdp.noise.gaussian import AnyLaw, GaussianLaw, fill_noise
+from fastdp.noise.draws import Distribution, fill_noise
+from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key
-from fastdp.noise.row_words import RowWords
-from fastdp.noise.words import Purpose, StreamId, WordStream
+from fastdp.noise.words import Purpose, RowWords, StreamId, WordStream
 from fastdp_kernels.noise import bound_sums, chacha
 
 # Noise that is bound to the prefix of sums that it protects, where a kernel draws as it goes.
@@ -86,7 +87,7 @@ def word_of(chain: Chain, index: int, total: int, k: int) -> int:
     return int(out[CHAIN_WORDS + place])
 
 
-def settle(law: AnyLaw, key: Key, chain: Chain, index: int, total: int) -> int:
+def resolve(law: Distribution, key: Key, chain: Chain, index: int, total: int) -> int:
     """The draw for one sum in exact arithmetic; the chain is not moved on."""
     if key.given is not None:
         return key.given.bound(total, law, chain, index)
@@ -94,7 +95,9 @@ def settle(law: AnyLaw, key: Key, chain: Chain, index: int, total: int) -> int:
     def word(k: int) -> int:
         return word_of(chain, index, total, k)
 
-    return gaussian.settle(law, word) if isinstance(law, GaussianLaw) else sampler.settle(word(0), law, word)
+    return (
+        gaussian.resolve(law, word) if isinstance(law, GaussianDistribution) else sampler.resolve(word(0), law, word)
+    )
 
 
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
@@ -164,14 +167,16 @@ class PrefixNoise:
         self._cipher: CipherContext
         self._room = _Room(1)
 
-    def draw(self, sums: Integers, law: AnyLaw, chain: Chain, first: int, member: int | None = None) -> Integers:
+    def draw(
+        self, sums: Integers, law: Distribution, chain: Chain, first: int, member: int | None = None
+    ) -> Integers:
         """Noise of sums that are known beforehand: int64[n].
 
         Parameters
         ----------
         sums : int64[n], C-contiguous
             Exact sums, in order.
-        law : Law or GaussianLaw
+        law : LaplaceDistribution or GaussianDistribution
             Of each; two-sided.
         chain : uint64[4]
             Begins with p; moved on in place.
@@ -211,14 +216,14 @@ class PrefixNoise:
         return noise
 
 
-def draw_cells(sums: Integers, laws: Sequence[AnyLaw], key: Key, first: int, rows: Blocks) -> Integers:
+def draw_cells(sums: Integers, laws: Sequence[Distribution], key: Key, first: int, rows: Blocks) -> Integers:
     """Noise of a table's cells, each bound to its key row, its window and the sums of all its statistics.
 
     Parameters
     ----------
     sums : int64[n, W, K], C-contiguous
         Exact sums of each statistic.
-    laws : sequence of Law or GaussianLaw
+    laws : sequence of LaplaceDistribution or GaussianDistribution
         Of each statistic.
     key : Key
         Of the composition, the statistics and their scales.
@@ -264,7 +269,9 @@ def draw_cells(sums: Integers, laws: Sequence[AnyLaw], key: Key, first: int, row
     return noise
 
 
-def _draw(cipher: CipherContext, room: _Room, laws: Sequence[AnyLaw], noise: Sequence[Integers] | Integers) -> None:
+def _draw(
+    cipher: CipherContext, room: _Room, laws: Sequence[Distribution], noise: Sequence[Integers] | Integers
+) -> None:
     """Noise from the answers to each p; word j of statistic i is word j n + i of them."""
     prefixes, answers = room.prefixes, room.words
     for i, law in enumerate(laws):
@@ -308,3 +315,112 @@ def _ask(cipher: CipherContext, blocks: tuple[memoryview, memoryview]) -> None:
     cipher.update_into(*blocks)
     for each in (asked, answers):
         each.byteswap(inplace=True)
+
+
+# Noise from a table in place of draws, for proofs by instances (couplings).
+#
+# A key carries the table to all code that draws, so that keys and chains of keys are as in a release.  Each draw has
+# a name that adjacent inputs share: the labels that its key was derived with, but digests of data, the number of the
+# stream, the id of its words, and its position.  Noise that is bound to a chain of sums is "sum i of the chain that
+# began here": the id is that of the chain's beginning, and the position the index of the sum.  Noise of a table's
+# cell has the statistic's id, and the cell's position from the first window on.
+
+
+class Name(NamedTuple):
+    """Name of a sequence of draws.
+
+    Attributes
+    ----------
+    labels : tuple
+        Of the key, from the one that was given; digests of data are left out.
+    member : int
+        Number of the key's stream (:attr:`fastdp.Key.member`).
+    stream : StreamId
+        Of the words; of a chain, that of its beginning.
+    """
+
+    labels: tuple[Any, ...]
+    member: int
+    stream: StreamId
+
+
+class NoiseTable(Protocol):
+    """Noise by name."""
+
+    def __call__(self, name: Name, law: Distribution, start: int, out: Integers, sums: Integers | None) -> None:
+        """Overwrite ``out`` with draws ``start``, ``start + 1``, ... of a name; ``sums``: what they are bound to."""
+
+
+class GivenNoise:
+    """A table, and the names of the chains that began under it."""
+
+    def __init__(self, table: NoiseTable) -> None:
+        self._table = table
+        self._chains: dict[bytes, Name] = {}
+        self._windows: dict[Name, int] = {}
+
+    def fill(self, out: Integers, law: Distribution, key: Key, stream: StreamId, start: int) -> None:
+        """In place of :func:`fastdp.noise.sampler.fill`."""
+        self._table(name_of(key, stream), law, start, out, None)
+
+    def begin(self, chain: NDArray[np.uint64], key: Key, stream: StreamId) -> None:
+        """A chain begins."""
+        self._chains[chain.tobytes()] = name_of(key, stream)
+
+    def bound(self, total: int, law: Distribution, chain: NDArray[np.uint64], index: int) -> int:
+        """Noise of the sum that moves a chain key on, in place of :func:`fastdp.noise.binding.resolve`."""
+        words, noise = np.empty(2 * chacha.CHAIN, np.uint64), np.empty(1, np.int64)
+        chacha.further_words(chain, index, np.int64(total), 0, words)
+        self.follow(chain.tobytes(), words[: chacha.CHAIN], law, index, noise, np.array([total]))
+        return int(noise[0])
+
+    def follow(
+        self, before: bytes, after: NDArray[np.uint64], law: Distribution, first: int, noise: Integers, sums: Integers
+    ) -> None:
+        """Overwrite the noise of sums that moved a chain key on."""
+        name = self._chains[after.tobytes()] = self._chains[before]
+        self._table(name, law, first, noise, sums)
+
+    def cells(self, noise: Integers, laws: Sequence[Distribution], key: Key, first: int, sums: Integers) -> None:
+        """Overwrite the noise of a table's cells: int64[n, W, K], of each statistic a name of its own."""
+        for i, (law, out, exact) in enumerate(zip(laws, noise, sums, strict=True)):
+            name = name_of(key, StreamId(Purpose.CELL, i))
+            # Positions count from the first window of a name on.
+            place = (first - self._windows.setdefault(name, first)) * out.shape[1]
+            self._table(name, law, place, out.reshape(-1), exact.reshape(-1))
+
+
+class GivenKey(Key):
+    """A key whose noise is a table's."""
+
+    __slots__ = ("given", "labels")
+    given: GivenNoise  # type: ignore[misc]
+    labels: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, key: Key, noise: GivenNoise, labels: tuple[Any, ...]) -> Self:
+        """A key with this table."""
+        own = cls(key.reveal(), simulated=key.simulated, member=key.member, binding=key.binding, drawn=key.drawn)
+        object.__setattr__(own, "given", noise)
+        object.__setattr__(own, "labels", labels)
+        return own
+
+    def _derived(self, secret: bytes, labels: tuple[Any, ...] = (), **changes: Any) -> Key:
+        key = super()._derived(secret, labels, **changes)
+        more = labels if "member" not in changes or not self.member else (self.member, *labels)
+        more = tuple(label for label in more if not isinstance(label, bytes))
+        return self.of(key, self.given, (*self.labels, *more))
+
+
+def given(table: NoiseTable) -> Key:
+    """A key for audits: whatever a publisher draws with it is taken from the table instead.
+
+    Local reports, samples of synthetic points and smooth sensitivity are drawn as under any other key.
+    """
+    return GivenKey.of(Key(bytes(KEY_BYTES), simulated=True), GivenNoise(table), ())
+
+
+def name_of(key: Key, stream: StreamId) -> Name:
+    """The name of a stream of draws under a key that was given, or derived of it."""
+    assert isinstance(key, GivenKey)  # noqa: S101 - the only keys with a table
+    return Name(key.labels, key.member, stream)

@@ -16,18 +16,13 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, round_up, zcdp_loss
 from fastdp.kinds import Floats, Integers
-from fastdp.noise import sampler
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import Law, discrete_laplace_law
 from fastdp.noise.words import CHUNK, StreamId, WordStream, words_at
 from fastdp_kernels.noise import gaussian
 
@@ -44,8 +39,8 @@ _NO_CONSTANTS.flags.writeable = False
 
 
 @dataclass(frozen=True)
-class GaussianLaw:
-    """The law of integer noise, and the strips that cover it.  Use :func:`discrete_gaussian_law`.
+class GaussianDistribution:
+    """The law of integer noise, and the strips that cover it.  Use :func:`gaussian_distribution`.
 
     Attributes
     ----------
@@ -70,7 +65,7 @@ class GaussianLaw:
 
     @property
     def constants(self) -> Floats:
-        """None: kernels that draw as they go leave every draw to :func:`settle`."""
+        """None: kernels that draw as they go leave every draw to :func:`resolve`."""
         return _NO_CONSTANTS
 
     def below(self, k: int, height: Fraction) -> bool:
@@ -92,7 +87,7 @@ class GaussianLaw:
 
 
 @lru_cache(maxsize=256)
-def discrete_gaussian_law(sigma: Fraction) -> GaussianLaw:
+def gaussian_distribution(sigma: Fraction) -> GaussianDistribution:
     """The law with this sigma, in [2^-10, 2^44]."""
     if not MIN_SIGMA <= sigma <= MAX_SIGMA:
         raise ParameterError(
@@ -115,7 +110,7 @@ def discrete_gaussian_law(sigma: Fraction) -> GaussianLaw:
     inverses: Floats = 1.0 / table[gaussian.HEIGHT]
     for array in (table, inverses):
         array.flags.writeable = False
-    return GaussianLaw(sigma, table, inverses, cells, covered, 2**64 % cells, heights, edge)
+    return GaussianDistribution(sigma, table, inverses, cells, covered, 2**64 % cells, heights, edge)
 
 
 def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int]]:
@@ -150,14 +145,14 @@ def _tail_cells(edge: int, sigma: Fraction) -> int:
     return math.ceil(1.0 / -math.expm1(-float(edge / (sigma * sigma))) * (1.0 + 1e-9)) + 1
 
 
-def fill(out: Integers, law: GaussianLaw, key: Key, stream: StreamId, start: int = 0) -> None:
+def fill(out: Integers, law: GaussianDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
     """Overwrite ``out`` with independent draws; draw i is a function of (key, stream, i) alone.
 
     Parameters
     ----------
     out : int64[n], C-contiguous
         Receives the draws.
-    law : GaussianLaw
+    law : GaussianDistribution
         The law to draw from.
     key : Key
         The secret.
@@ -182,7 +177,10 @@ def fill(out: Integers, law: GaussianLaw, key: Key, stream: StreamId, start: int
 
 
 def fill_from(
-    out: Integers, law: GaussianLaw, words: NDArray[np.uint64], further: Callable[[int, Integers], NDArray[np.uint64]]
+    out: Integers,
+    law: GaussianDistribution,
+    words: NDArray[np.uint64],
+    further: Callable[[int, Integers], NDArray[np.uint64]],
 ) -> None:
     """Overwrite ``out`` with draws that begin with one word each.
 
@@ -190,7 +188,7 @@ def fill_from(
     ----------
     out : int64[n], C-contiguous
         Receives the draws.
-    law : GaussianLaw
+    law : GaussianDistribution
         The law to draw from.
     words : uint64[>= n]
         The first word of each draw.
@@ -211,14 +209,14 @@ def fill_from(
             def word(k: int, at: int = position) -> int:
                 return int(further(k, np.array([at]))[0] if k else words[at])
 
-            out[position] = settle(law, word, attempt)
+            out[position] = resolve(law, word, attempt)
         attempt += 1
         if count:
             _check_attempt(attempt)
             drawn = further(attempt, where[:count])
 
 
-def settle(law: GaussianLaw, word: Callable[[int], int], attempt: int = 0) -> int:
+def resolve(law: GaussianDistribution, word: Callable[[int], int], attempt: int = 0) -> int:
     """One draw in exact arithmetic, from an attempt on; ``word(k)`` is its word k, from 0 on."""
     while True:
         _check_attempt(attempt)
@@ -252,7 +250,7 @@ class _Bits:
         return Fraction(self.number, 2**self.bits), Fraction(self.number + 1, 2**self.bits)
 
 
-def _attempt(law: GaussianLaw, word: int, bits: _Bits) -> int | None:
+def _attempt(law: GaussianDistribution, word: int, bits: _Bits) -> int | None:
     """The draw that a word gives, or None if it is rejected."""
     cell, lower = divmod(word * law.cells, 2**WORD_BITS)
     if lower < law.unfair:
@@ -275,7 +273,7 @@ def _attempt(law: GaussianLaw, word: int, bits: _Bits) -> int | None:
         bits.extend()
 
 
-def _tail(law: GaussianLaw, cell: int, bits: _Bits) -> int | None:
+def _tail(law: GaussianDistribution, cell: int, bits: _Bits) -> int | None:
     """How far behind the edge, from a point under a geometric envelope; None where it lies above the curve."""
     while True:
         low, high = (_behind(law, cell + end, bits.bits) for end in bits.interval())
@@ -285,7 +283,7 @@ def _tail(law: GaussianLaw, cell: int, bits: _Bits) -> int | None:
         bits.extend()
 
 
-def _behind(law: GaussianLaw, place: Fraction, bits: int) -> tuple[int, bool] | None:
+def _behind(law: GaussianDistribution, place: Fraction, bits: int) -> tuple[int, bool] | None:
     """Which step of the envelope a place lies in, and whether below the curve there; None behind all steps.
 
     To enough digits for ``bits``.
@@ -311,78 +309,3 @@ def _behind(law: GaussianLaw, place: Fraction, bits: int) -> tuple[int, bool] | 
         context.exp(context.minus(decimal(Fraction(k * k) / (2 * square)))), Decimal(law.heights)
     )
     return j, bool(inside < curve)
-
-
-# Which noise a perturber draws, and what its budget buys.
-#
-# A perturber's ``epsilon`` is its pure loss where noise is discrete Laplace.  Where noise is discrete Gaussian it
-# stands for rho = epsilon^2 / 2, which is also what a pure loss of epsilon costs in concentrated DP (Bun and
-# Steinke 2016, Proposition 1.4): budgets of thresholds and of perturbers are one kind of number.  An integer that a
-# unit moves by theta, released on h levels, then has noise of scale theta h / epsilon, or of sigma theta sqrt(h) /
-# epsilon.
-
-NoiseName = Literal["laplace", "gaussian"]
-AnyLaw = Law | GaussianLaw
-
-
-def checked_noise(noise: object) -> NoiseName:
-    """The name of a noise, or ParameterError."""
-    return cast("NoiseName", validation.choice("noise", noise, get_args(NoiseName)))
-
-
-@lru_cache(maxsize=256)
-def noise_law(noise: NoiseName, theta_steps: int, levels: int, epsilon: float) -> AnyLaw:
-    """The law of noise on an integer that a unit moves by ``theta_steps``, on each of so many levels."""
-    if noise == "laplace":
-        return discrete_laplace_law(Fraction(theta_steps * levels) / Fraction(epsilon))
-    return discrete_gaussian_law(sigma_above(theta_steps * theta_steps * levels, epsilon))
-
-
-def sigma_above(square: int, epsilon: float) -> Fraction:
-    """A sigma for which integers of this squared L2 sensitivity have rho = epsilon^2 / 2: a float, rounded up."""
-    wanted = Fraction(square) / Fraction(epsilon) ** 2
-    sigma = math.sqrt(wanted)
-    while Fraction(sigma) ** 2 < wanted:
-        sigma = math.nextafter(sigma, math.inf)
-    return Fraction(sigma)
-
-
-def fill_noise(
-    out: Integers, law: AnyLaw, words: NDArray[np.uint64], further: Callable[[int, Integers], NDArray[np.uint64]]
-) -> None:
-    """:func:`fastdp.noise.gaussian.fill_from` for draws of either law."""
-    if isinstance(law, GaussianLaw):
-        fill_from(out, law, words, further)
-    else:
-        sampler.fill_from(out, law, words, further)
-
-
-def draw_scale(noise: NoiseName, levels: int, epsilon: float) -> float:
-    """Scale, or sigma, of a draw over theta."""
-    return float(Fraction(levels) / Fraction(epsilon)) if noise == "laplace" else math.sqrt(levels) / epsilon
-
-
-def concentrated(epsilon: float, *derivation: str) -> Guarantee:
-    """What Gaussian noise of this budget promises: rho, and no epsilon before a delta is chosen."""
-    rho = round_up(Fraction(epsilon) ** 2 / 2)
-    return Guarantee(math.inf, rho=rho, arithmetic="exact", derivation=derivation)
-
-
-def group_share(epsilon: float, square: int | Fraction) -> float:
-    """The largest float found that, times the root of ``square``, does not exceed epsilon."""
-    share = epsilon / math.sqrt(square)
-    while square * Fraction(share) ** 2 > Fraction(epsilon) ** 2:
-        share = math.nextafter(share, 0.0)
-    return share
-
-
-def l2_square(contributions: int, per_window: int | None) -> int:
-    """Squared L2 norm of what k rows of one unit change, at most j of them in one sum, in squares of one row's."""
-    k, j = contributions, per_window or contributions
-    return k // j * j**2 + (k % j) ** 2
-
-
-def better_noise(epsilon: float, delta: float, contributions: int, per_window: int | None) -> NoiseName:
-    """The noise of less variance for sums to which one unit adds so many rows, at equal (epsilon, delta)."""
-    gaussian = l2_square(contributions, per_window) / zcdp_loss(epsilon, delta) ** 2
-    return "gaussian" if gaussian < 2.0 * (contributions / epsilon) ** 2 else "laplace"

@@ -27,7 +27,7 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.noise.canonical import NOISE_FORMAT, PLAIN, Part, encode, identity, parameters_of, part_name, rule_of
 
 if TYPE_CHECKING:
-    from fastdp.noise.given import GivenNoise
+    from fastdp.noise.binding import GivenNoise
 
 
 # A check that a publisher draws no word twice, for tests and with ``FASTDP_DEBUG=1`` in the environment.
@@ -85,7 +85,7 @@ class DrawnWords:
             runs[at - joins_before : at + joins_behind] = [joined]
             self._calls.append((where, start, stop))
 
-    def settle(self) -> None:
+    def keep(self) -> None:
         """A call was completed: nothing before now will be forgotten."""
         with self._lock:
             self._calls.clear()
@@ -152,7 +152,7 @@ class Key:
     family : bytes
         Of the key of one stream: a digest that all streams of its secret, and composition, have; else empty.
     given : GivenNoise or None
-        A table that noise is taken from in place of draws (:mod:`fastdp.noise.given`).
+        A table that noise is taken from in place of draws (:mod:`fastdp.noise.binding`).
 
     Examples
     --------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
@@ -18,10 +18,19 @@ from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
 from fastdp.kinds import Integers
-from fastdp.noise import exact
 from fastdp.noise.key import Key
-from fastdp.noise.row_words import RowWords, distinct_of, joined_words, located
-from fastdp.noise.words import CHUNK, Purpose, StreamId, WordStream, node_words, word_at
+from fastdp.noise.words import (
+    CHUNK,
+    Purpose,
+    RowWords,
+    StreamId,
+    WordStream,
+    distinct_of,
+    joined_words,
+    located,
+    node_words,
+    word_at,
+)
 from fastdp_kernels.noise import double_double, guarded_log, wide_log
 
 MIN_SCALE = Fraction(1, 2**40)
@@ -37,10 +46,10 @@ NO_WORDS: NDArray[np.uint64] = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
-class Law:
+class LaplaceDistribution:
     """The law of integer noise, with its constants as doubles and double-doubles.
 
-    Use :func:`discrete_laplace_law` or :func:`geometric_law`.
+    Use :func:`laplace_distribution` or :func:`geometric_distribution`.
 
     Attributes
     ----------
@@ -74,7 +83,7 @@ def _pair(value: Decimal, context: Context) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=1024)
-def _law(scale: Fraction, one_sided: bool) -> Law:
+def _law(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
     if not MIN_SCALE <= scale <= MAX_SCALE:
         raise ParameterError(
             f"scale = {Decimal(scale.numerator) / Decimal(scale.denominator):.3g}: expected a noise scale in "
@@ -82,32 +91,32 @@ def _law(scale: Fraction, one_sided: bool) -> Law:
         )
     context = Context(prec=80)
     ratio = context.divide(Decimal(scale.numerator), Decimal(scale.denominator))
-    return Law(
+    return LaplaceDistribution(
         scale,
         one_sided,
         scale_pair=_pair(ratio, context),
-        offset_pair=_pair(exact.offset(scale, one_sided, context), context),
+        offset_pair=_pair(offset(scale, one_sided, context), context),
     )
 
 
-def discrete_laplace_law(scale: Fraction | int) -> Law:
+def laplace_distribution(scale: Fraction | int) -> LaplaceDistribution:
     """Two-sided noise: P[X = k] proportional to exp(-|k| / scale)."""
     return _law(Fraction(scale), False)
 
 
-def geometric_law(scale: Fraction | int) -> Law:
+def geometric_distribution(scale: Fraction | int) -> LaplaceDistribution:
     """One-sided noise: P[X = k] proportional to exp(-k / scale), k = 0, 1, 2, ..."""
     return _law(Fraction(scale), True)
 
 
-def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: int = 0) -> None:
+def fill(out: NDArray[np.int64], law: LaplaceDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
     """Overwrite ``out`` with independent draws; draw i is a function of (key, stream, i) alone.
 
     Parameters
     ----------
     out : int64[n], C-contiguous
         Receives the draws, modulo 2^64 (a draw that does not fit has probability below e^-64).
-    law : Law
+    law : LaplaceDistribution
         The law to draw from.
     key : Key
         The secret.
@@ -132,12 +141,12 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: in
         if second is not None:
             second.fill(further[:count])
         for i in _draw_certain(law, words[:count], further[:count], part, positions):
-            part[i] = settle_at(int(words[i]), law, key, stream, start + begin + i)
+            part[i] = resolve_at(int(words[i]), law, key, stream, start + begin + i)
 
 
 def fill_from(
     out: NDArray[np.int64],
-    law: Law,
+    law: LaplaceDistribution,
     words: NDArray[np.uint64],
     further: Callable[[int, NDArray[np.int64]], NDArray[np.uint64]],
 ) -> None:
@@ -149,10 +158,10 @@ def fill_from(
         def word(k: int, at: int = i) -> int:
             return int(further(k, np.array([at]))[0])
 
-        out[i] = settle(int(words[i]), law, word)
+        out[i] = resolve(int(words[i]), law, word)
 
 
-def draws(count: int, law: Law, key: Key, stream: StreamId) -> NDArray[np.int64]:
+def draws(count: int, law: LaplaceDistribution, key: Key, stream: StreamId) -> NDArray[np.int64]:
     """The first draws of a stream, in new memory: int64[count]; as :func:`fill`."""
     out: NDArray[np.int64] = np.empty(count, np.int64)
     fill(out, law, key, stream)
@@ -160,7 +169,7 @@ def draws(count: int, law: Law, key: Key, stream: StreamId) -> NDArray[np.int64]
 
 
 def _draw_certain(
-    law: Law,
+    law: LaplaceDistribution,
     words: NDArray[np.uint64],
     further: NDArray[np.uint64],
     out: NDArray[np.int64],
@@ -183,7 +192,7 @@ def _draw_certain(
 Pieces = tuple[tuple[StreamId, int], ...]
 
 
-def fill_one_by_one(out: NDArray[np.int64], law: Law, key: Key, pieces: Pieces, number: int) -> None:
+def fill_one_by_one(out: NDArray[np.int64], law: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
     """:func:`fill_pieces` by a call of :func:`fill` for each stream."""
     begin = 0
     for stream, count in pieces:
@@ -191,7 +200,7 @@ def fill_one_by_one(out: NDArray[np.int64], law: Law, key: Key, pieces: Pieces, 
         begin += count
 
 
-def fill_pieces(out: NDArray[np.int64], law: Law, key: Key, pieces: Pieces, number: int) -> None:
+def fill_pieces(out: NDArray[np.int64], law: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
     """Overwrite ``out`` with the first draws of a few streams, one after the other, each those of :func:`fill`.
 
     Parameters
@@ -212,10 +221,12 @@ def fill_pieces(out: NDArray[np.int64], law: Law, key: Key, pieces: Pieces, numb
     positions: NDArray[np.int64] = np.empty(out.size, np.int64)
     for i in _draw_certain(law, words, NO_WORDS, out, positions):
         stream, place = located(pieces, i)
-        out[i] = settle_at(int(words[i]), law, key, stream._replace(number=number), place)
+        out[i] = resolve_at(int(words[i]), law, key, stream._replace(number=number), place)
 
 
-def draw_nodes_by_height(law: Law, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
+def draw_nodes_by_height(
+    law: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int
+) -> Nodes:
     """:func:`draw_nodes` by a call of :func:`fill` for each height."""
     offsets: NDArray[np.int64] = np.empty(levels, np.int64)
     noise: NDArray[np.int64] = np.empty(sum((after >> j) - (seen >> j) for j in range(levels)), np.int64)
@@ -230,12 +241,12 @@ def draw_nodes_by_height(law: Law, key: Key, number: int, seen: int, after: int,
     return noise, offsets
 
 
-def draw_nodes(law: Law, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
+def draw_nodes(law: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
     """Noise of the nodes that values ``seen`` to ``after`` of a binary counter complete.
 
     Parameters
     ----------
-    law : Law
+    law : LaplaceDistribution
         The law to draw from.
     key : Key
         The secret.
@@ -262,28 +273,28 @@ def draw_nodes(law: Law, key: Key, number: int, seen: int, after: int, levels: i
         for height, offset in enumerate(offsets.tolist()):
             if seen >> height <= i - offset < after >> height:
                 stream = StreamId(Purpose.COUNTER, height, number)
-                noise[i] = settle_at(int(words[i]), law, key, stream, i - offset)
+                noise[i] = resolve_at(int(words[i]), law, key, stream, i - offset)
     return noise, offsets
 
 
-def settle_at(word: int, law: Law, key: Key, stream: StreamId, position: int) -> int:
+def resolve_at(word: int, law: LaplaceDistribution, key: Key, stream: StreamId, position: int) -> int:
     """One draw in exact arithmetic, wrapped to int64."""
-    return settle(word, law, lambda k: word_at(key, stream._replace(refinement=k), position))
+    return resolve(word, law, lambda k: word_at(key, stream._replace(refinement=k), position))
 
 
-def settle(word: int, law: Law, further: Callable[[int], int]) -> int:
+def resolve(word: int, law: LaplaceDistribution, further: Callable[[int], int]) -> int:
     """The draw that a word begins, in exact arithmetic with as many further words as it takes, wrapped to int64.
 
     Parameters
     ----------
     word : int
         Its sign, unless noise is one-sided, and leading bits.
-    law : Law
+    law : LaplaceDistribution
         The law to draw from.
     further : callable
         ``further(k)`` gives the k-th further word, k = 1, 2, ...
     """
-    magnitude = exact.draw_exactly(word >> 1, WORD_BITS, law.scale, law.one_sided, further)
+    magnitude = draw_exactly(word >> 1, WORD_BITS, law.scale, law.one_sided, further)
     value = -magnitude if not law.one_sided and word & 1 else magnitude
     return (value + 2**63) % 2**64 - 2**63
 
@@ -296,7 +307,7 @@ LONG_ROW = 4 * CHUNK
 
 def fill_rows(
     out: Integers,
-    laws: Sequence[Law],
+    laws: Sequence[LaplaceDistribution],
     which: Integers,
     words: RowWords,
     streams: Integers,
@@ -308,7 +319,7 @@ def fill_rows(
     ----------
     out : int64[n, width], C-contiguous
         Receives the draws.
-    laws : sequence of Law
+    laws : sequence of LaplaceDistribution
         Distinct laws, one-sided all or none.
     which : int64[n]
         The law of each row.
@@ -345,14 +356,14 @@ def fill_rows(
             doubtful.append((positions[:waiting] + first * words.width, flat[positions[:waiting]]))
     if doubtful:
         places, open_words = map(np.concatenate, zip(*doubtful, strict=True))
-        _settle_rows(out.reshape(-1), places, open_words, laws, which, words, streams, numbers)
+        _resolve_rows(out.reshape(-1), places, open_words, laws, which, words, streams, numbers)
 
 
-def _settle_rows(
+def _resolve_rows(
     drawn: Integers,
     places: Integers,
     raw: NDArray[np.uint64],
-    laws: Sequence[Law],
+    laws: Sequence[LaplaceDistribution],
     which: Integers,
     words: RowWords,
     streams: Integers,
@@ -373,14 +384,14 @@ def _settle_rows(
             row, column = divmod(int(places[i]), words.width)
             stream, position = words.locate(column)
             own = words.key_of(row, int(streams[row]))
-            settled[i] = settle_at(int(raw[i]), law, own, stream._replace(number=int(numbers[row])), position)
+            settled[i] = resolve_at(int(raw[i]), law, own, stream._replace(number=int(numbers[row])), position)
     drawn[places] = settled
 
 
 def draw_rows(
     words: RowWords,
     scales: Integers,
-    law_of: Callable[[int], Law],
+    law_of: Callable[[int], LaplaceDistribution],
     streams: Integers,
     numbers: Integers,
 ) -> Integers:
@@ -389,3 +400,68 @@ def draw_rows(
     distinct, which = distinct_of(scales)
     fill_rows(rows, [law_of(each) for each in distinct.tolist()], which, words, streams, numbers)
     return rows
+
+
+# The last stage: exact arithmetic with as many further bits as it takes.
+#
+# ``decimal`` computes ln correctly rounded, so intervals with a proven width follow from plain calls.
+
+#: Digits by which the slack exceeds the rounding errors of the six operations in :func:`resolve`.
+GUARD = 6
+
+
+def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
+    """ln(2 / (1 + exp(-1/scale))) for the magnitude of a two-sided draw, 0 for a one-sided one."""
+    if one_sided:
+        return Decimal(0)
+    inverse = context.divide(Decimal(scale.denominator), Decimal(scale.numerator))
+    q = context.exp(context.minus(inverse))
+    return context.ln(context.divide(Decimal(2), context.add(Decimal(1), q)))
+
+
+def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: Callable[[int], int]) -> int:
+    """Floor of scale * (offset - ln U) for U in [u, u + 1) / 2^bits, by narrowing U until it is certain.
+
+    Parameters
+    ----------
+    u, bits : int
+        The leading bits of U.
+    scale : Fraction
+        The exact scale.
+    one_sided : bool
+        Geometric noise (no offset) instead of the magnitude of discrete Laplace noise.
+    further : callable
+        ``further(k)`` gives the k-th further 64 bits of U, k = 1, 2, ...
+
+    Returns
+    -------
+    int
+        The magnitude of the draw; unbounded.
+    """
+    k = 0
+    while True:
+        if u > 0:
+            # Enough digits for U itself and for the whole part of the result.
+            precision = 30 + bits // 3 + scale.numerator.bit_length() // 3
+            low, high = _bounds(u, bits, scale, one_sided, precision)
+            if low == high:
+                return low
+        k += 1
+        u = u << 64 | further(k)
+        bits += 64
+
+
+def _bounds(u: int, bits: int, scale: Fraction, one_sided: bool, precision: int) -> tuple[int, int]:
+    """Floors of a lower and an upper bound of scale * (offset - ln U)."""
+    context = Context(prec=precision)
+    shift = context.multiply(Decimal(bits), context.ln(Decimal(2)))
+    base = context.add(offset(scale, one_sided, context), shift)
+    factor = context.divide(Decimal(scale.numerator), Decimal(scale.denominator))
+    # Every operation errs by at most half a unit of the last digit of a number below base + 1.
+    slack = context.multiply(context.multiply(factor, base), Decimal(10) ** (GUARD - precision))
+    ends = []
+    for end, sign in ((u + 1, -1), (u, 1)):
+        value = context.multiply(factor, context.subtract(base, context.ln(Decimal(end))))
+        bounded = context.add(value, context.multiply(slack, Decimal(sign)))
+        ends.append(max(0, int(bounded.to_integral_value(rounding=ROUND_FLOOR))))
+    return ends[0], ends[1]

@@ -12,10 +12,9 @@ import numpy as np
 
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
-from fastdp.noise.gaussian import AnyLaw
+from fastdp.noise.draws import Distribution
 from fastdp.noise.key import Key
-from fastdp.noise.row_words import RowWords, distinct_of
-from fastdp.noise.words import StreamId
+from fastdp.noise.words import RowWords, StreamId, distinct_of
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class Perturber(Protocol):
 class BoundPerturber(Protocol):
     """A perturber of independent sums, each released once: their noise can be bound to the prefix of sums."""
 
-    def leaf_law(self, theta_steps: int, epsilon: float) -> AnyLaw | None:
+    def leaf_law(self, theta_steps: int, epsilon: float) -> Distribution | None:
         """The law of each sum's noise; None if noise is not to be bound after all."""
 
 
@@ -133,7 +132,7 @@ def correlation(perturber: Perturber) -> CorrelatedPerturber | None:
     return cast("CorrelatedPerturber", perturber) if hasattr(perturber, "correlate") else None
 
 
-def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> AnyLaw | None:
+def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> Distribution | None:
     """The law of noise that is bound to the prefix; None for noise of trees."""
     # By name: isinstance with a protocol costs more than a short chunk.
     if not hasattr(perturber, "leaf_law"):
@@ -141,14 +140,14 @@ def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) 
     return cast("BoundPerturber", perturber).leaf_law(theta_steps, epsilon)
 
 
-class BoundLaws(dict[int, AnyLaw | None]):
+class BoundLaws(dict[int, Distribution | None]):
     """What :func:`bound_law` says of each theta in grid steps, asked once: short calls would notice."""
 
     def __init__(self, perturber: Perturber, key: Key, epsilon: float) -> None:
         super().__init__()
         self._asked = perturber, key, epsilon
 
-    def __missing__(self, theta_steps: int) -> AnyLaw | None:
+    def __missing__(self, theta_steps: int) -> Distribution | None:
         perturber, key, epsilon = self._asked
         law = self[theta_steps] = bound_law(perturber, key, theta_steps, epsilon)
         return law

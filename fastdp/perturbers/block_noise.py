@@ -10,18 +10,19 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from numbers import Integral
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.noise.gaussian import concentrated
+from fastdp.kinds import Floats
+from fastdp.noise.draws import concentrated
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.flat import Flat
 from fastdp.perturbers.hierarchy import Hierarchy
+from fastdp.record import Checked, Choice, Flag, parameter, record
 from fastdp.releases.intervals import SumNoise, tree_variances
 from fastdp_kernels.streams import block_lengths as b
 from fastdp_kernels.streams import event_lengths
@@ -70,7 +71,21 @@ class BlocksShape(HierarchyShape):
     usual: int
 
 
-@dataclass(frozen=True)
+def _checked_focus(name: str, focus: object) -> Focus:
+    """The focus with plain numbers, or the error that says what is wrong."""
+    if not isinstance(focus, (tuple, list)):
+        return validation.integer(name, focus, 1, 2**40)
+    if len(focus) != 2:
+        raise ParameterError(f"{name} has {len(focus)} entries: expected a length, or (shortest, longest)")
+    if not all(isinstance(length, Integral) for length in focus):
+        raise ParameterError(f"{name} = {validation.shown(focus)}: expected two whole numbers, (shortest, longest)")
+    low, high = (validation.integer(f"{name}[{i}]", length, 1, 2**40) for i, length in enumerate(focus))
+    if low > high:
+        raise ParameterError(f"{name} = ({low}, {high}): expected the shortest length first")
+    return low, high
+
+
+@record
 class Blocks(Flat):
     """Exact noise on the sum of each block, of the scale that :class:`Flat` has; sums choose the next length.
 
@@ -99,20 +114,11 @@ class Blocks(Flat):
     they are, a value lies in one block, whose sum it moves by at most theta (``docs/adaptive.md``).
     """
 
-    closing: Closing = "spread"
-    focus: Focus | None = None
-    rising: bool = True
-    season: float | None = None
+    closing: Closing = parameter(Choice(get_args(Closing)), default="spread")
+    focus: Focus | None = parameter(Checked(_checked_focus, words=("longest",)), default=None)
+    rising: bool = parameter(Flag(), default=True)
+    season: float | None = parameter(Checked(validation.period), default=None)
     rule: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        super().__post_init__()
-        validation.choice("closing", self.closing, get_args(Closing))
-        validation.flag("rising", self.rising)
-        object.__setattr__(self, "focus", _checked_focus(self.focus))
-        if self.season is not None:
-            object.__setattr__(self, "season", validation.period("season", self.season))
 
     def _focused(self, max_range: int) -> tuple[int, int]:
         """The shortest and the longest range that matters."""
@@ -121,10 +127,10 @@ class Blocks(Flat):
         length = self.focus if isinstance(self.focus, int) else max_range
         return length, length
 
-    def query_lengths(self, max_range: int, *, events: bool = False) -> NDArray[np.float64]:
+    def query_lengths(self, max_range: int, *, events: bool = False) -> Floats:
         """Lengths of the queries that block lengths are chosen for: float64[4], or float64[5] of events."""
         count = event_lengths.CLASSES if events else b.CLASSES
-        lengths: NDArray[np.float64]
+        lengths: Floats
         if self.focus is not None:
             lengths = np.geomspace(*self._focused(max_range), count)
         elif events:
@@ -177,7 +183,7 @@ class Blocks(Flat):
         """
         return 0 if holdout < 2 * WARM_UP else 1 << ((holdout // WARM_UP).bit_length() - 1)
 
-    def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> NDArray[np.float64]:
+    def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> Floats:
         """Public parameters of the kernels: float64[SHAPE]; ``events``: values are counts of events, unbounded."""
         shape = np.zeros(b.SHAPE)
         # Of the real law; a discrete one on a fine grid differs by a sixth of a squared grid step.
@@ -202,24 +208,6 @@ class Blocks(Flat):
             shape[b.EVENTS], shape[b.FIRST] = 1.0, 0.0
             shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT] = PRIOR_EVENTS, 0.0
         return shape
-
-
-def _checked_focus(focus: Any) -> Focus | None:
-    """The focus with plain numbers, or the error that says what is wrong."""
-    if focus is None:
-        return None
-    if isinstance(focus, str) and focus == "longest":
-        return "longest"
-    if not isinstance(focus, (tuple, list)):
-        return validation.integer("focus", focus, 1, 2**40)
-    if len(focus) != 2:
-        raise ParameterError(f"focus has {len(focus)} entries: expected a length, or (shortest, longest)")
-    if not all(isinstance(length, Integral) for length in focus):
-        raise ParameterError(f"focus = {validation.shown(focus)}: expected two whole numbers, (shortest, longest)")
-    low, high = (validation.integer(f"focus[{i}]", length, 1, 2**40) for i, length in enumerate(focus))
-    if low > high:
-        raise ParameterError(f"focus = ({low}, {high}): expected the shortest length first")
-    return low, high
 
 
 # A tree whose size fits one length of window: noise of sums over the last w values.

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import numpy as np
 
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Integers
 from fastdp.noise import gaussian, sampler
-from fastdp.noise.gaussian import AnyLaw, GaussianLaw, NoiseName, checked_noise, concentrated, noise_law
+from fastdp.noise.draws import Distribution, NoiseName, concentrated, noise_distribution
+from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers.base import HierarchyShape, independent_constant
+from fastdp.record import Choice, parameter, record
 
 #: Noise is drawn for so many values at a time.
 BATCH = 2**16
 
 
-@dataclass(frozen=True)
+@record
 class Flat:
     """Exact noise on each value: discrete Laplace of scale theta / epsilon, or discrete Gaussian.
 
@@ -35,13 +36,9 @@ class Flat:
     root of its length.  w values of one unit cost Laplace noise w times, Gaussian noise sqrt(w) times its scale.
     """
 
-    noise: NoiseName = field(default="laplace", kw_only=True)
+    noise: NoiseName = parameter(Choice(get_args(NoiseName)), default="laplace", kw_only=True)
     released_nodes: ClassVar[bool] = False
     rule: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        checked_noise(self.noise)
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """One level, one value a block, noise in batches."""
@@ -74,14 +71,14 @@ class Flat:
         """Draws of the sums that ``size`` values enter."""
         return plan.levels * size
 
-    def leaf_law(self, theta_steps: int, epsilon: float) -> AnyLaw | None:
+    def leaf_law(self, theta_steps: int, epsilon: float) -> Distribution | None:
         """Of each released sum: noise is drawn when the sum is known, and bound to all sums so far.
 
         None for a subclass with noise of its own (``leaf_noise``, ``node_noise``), which is drawn as it says.
         """
         kind = type(self)
         own = kind.leaf_noise is not Flat.leaf_noise or kind.node_noise is not Flat.node_noise
-        return None if own else noise_law(self.noise, theta_steps, 1, epsilon)
+        return None if own else noise_distribution(self.noise, theta_steps, 1, epsilon)
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """Noise of one batch of values, drawn before they are known: for audits of the part alone."""
@@ -90,13 +87,13 @@ class Flat:
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """The same: leaves are all the nodes there are."""
         noise: Integers = np.empty(plan.leaves, np.int64)
-        fill(noise, noise_law(self.noise, theta_steps, 1, epsilon), key, StreamId(Purpose.TREE, 1, tree))
+        fill(noise, noise_distribution(self.noise, theta_steps, 1, epsilon), key, StreamId(Purpose.TREE, 1, tree))
         return noise
 
 
-def fill(out: Integers, law: AnyLaw, key: Key, stream: StreamId) -> None:
+def fill(out: Integers, law: Distribution, key: Key, stream: StreamId) -> None:
     """Overwrite ``out`` with draws of either law."""
-    if isinstance(law, GaussianLaw):
+    if isinstance(law, GaussianDistribution):
         gaussian.fill(out, law, key, stream)
     else:
         sampler.fill(out, law, key, stream)

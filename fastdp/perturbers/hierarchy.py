@@ -6,25 +6,25 @@ Source: ToPS section 3.4, section 3.5 (Eq. 7), Appendix C; readings in ``docs/to
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Literal, cast, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
-from fastdp.noise.gaussian import NoiseName, checked_noise, concentrated, noise_law
+from fastdp.noise.draws import NoiseName, concentrated, noise_distribution
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import base, hat_noise
 from fastdp.perturbers.base import HierarchyShape, TreeRows, noise_row_by_row
 from fastdp.perturbers.flat import fill
 from fastdp.perturbers.hat_noise import HatsShape
+from fastdp.record import Choice, Flag, Whole, parameter, record
 from fastdp_kernels.streams import hierarchy_nodes
 
 MAX_LEAVES = 2**28
@@ -50,7 +50,7 @@ def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int, noi
     return min(range(height), key=error)
 
 
-@dataclass(frozen=True)
+@record
 class Hierarchy:
     """Noisy block sums from one tree of noise for every ``max_range`` published values, for ever.
 
@@ -83,22 +83,14 @@ class Hierarchy:
     integer function of the noisy sums (post-processing, ``docs/noise.md`` section 6).
     """
 
-    fan_out: int = 16
-    consistent: bool = True
-    prune: int | Literal["optimal"] = "optimal"
-    basis: Basis = "boxes"
-    noise: NoiseName = field(default="laplace", kw_only=True)
+    fan_out: int = parameter(Whole(2, 1024), default=16)
+    consistent: bool = parameter(Flag(), default=True)
+    prune: int | Literal["optimal"] = parameter(Whole(0, words=("optimal",)), default="optimal")
+    basis: Basis = parameter(Choice(get_args(Basis)), default="boxes")
+    noise: NoiseName = parameter(Choice(get_args(NoiseName)), default="laplace", kw_only=True)
     rule: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        checked_noise(self.noise)
-        # Plain ints: NumPy's small integers would wrap in b**height and in the grid's proof.
-        object.__setattr__(self, "fan_out", validation.integer("fan_out", self.fan_out, 2, 1024))
-        if not (isinstance(self.prune, str) and self.prune == "optimal"):
-            object.__setattr__(self, "prune", validation.integer("prune", self.prune, 0))
-        object.__setattr__(self, "consistent", validation.flag("consistent", self.consistent))
-        validation.choice("basis", self.basis, get_args(Basis))
+    def _check(self) -> None:
         if self.basis == "hats" and not self.consistent:
             raise ParameterError("basis = 'hats': expected consistent = True, because hats do not tile a range")
         if self.basis == "hats" and self.noise != "laplace":
@@ -204,9 +196,7 @@ class Hierarchy:
         """Draws of the sums that ``size`` values enter."""
         return plan.levels * size
 
-    def leaf_noise(
-        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
-    ) -> NDArray[np.int64]:
+    def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """Noise of the released leaves of one tree, consistent with that of all nodes or independent of it."""
         if not self.consistent:
             return self._draw(plan, theta_steps, epsilon, key, tree, levels=1)
@@ -217,29 +207,27 @@ class Hierarchy:
             hierarchy_nodes.make_consistent(nodes, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
         return nodes[: plan.leaves]
 
-    def node_noise(
-        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
-    ) -> NDArray[np.int64]:
+    def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """Independent noise of every node, the leaf level first; of hats, of their sums times b^j."""
         return self._draw(plan, theta_steps, epsilon, key, tree, levels=plan.levels)
 
     def _draw(
         self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int, levels: int
-    ) -> NDArray[np.int64]:
+    ) -> Integers:
         widths = plan.widths[:levels]
-        nodes: NDArray[np.int64] = np.empty(sum(widths), np.int64)
+        nodes: Integers = np.empty(sum(widths), np.int64)
         if self.noise == "laplace" and self.basis == "boxes":
             sampler.fill_pieces(nodes, _laplace(plan, theta_steps, epsilon), key, _pieces(plan, levels), tree)
             return nodes
         start = 0
         for level, width in enumerate(widths):
             weight = plan.fan_out**level if self.basis == "hats" else 1
-            law = noise_law(self.noise, weight * theta_steps, plan.levels, epsilon)
+            law = noise_distribution(self.noise, weight * theta_steps, plan.levels, epsilon)
             fill(nodes[start : start + width], law, key, StreamId(Purpose.TREE, level + 1, tree))
             start += width
         return nodes
 
-    def noise_rows(self, rows: TreeRows) -> NDArray[np.int64]:
+    def noise_rows(self, rows: TreeRows) -> Integers:
         """Noise of one tree of each of many streams; whole trees where leaves depend on all nodes."""
         if self.noise == "gaussian" or self.basis == "hats":
             return noise_row_by_row(self, rows)
@@ -255,9 +243,9 @@ class Hierarchy:
         return noise
 
 
-def _laplace(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.Law:
+def _laplace(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.LaplaceDistribution:
     """The law of a node's noise, of boxes with Laplace noise."""
-    return cast("sampler.Law", noise_law("laplace", theta_steps, plan.levels, epsilon))
+    return cast("sampler.LaplaceDistribution", noise_distribution("laplace", theta_steps, plan.levels, epsilon))
 
 
 @lru_cache(maxsize=64)
@@ -267,7 +255,7 @@ def _pieces(plan: HierarchyShape, levels: int) -> tuple[tuple[StreamId, int], ..
 
 
 @lru_cache(maxsize=64)
-def consistency_weights(plan: HierarchyShape) -> NDArray[np.float64]:
+def consistency_weights(plan: HierarchyShape) -> Floats:
     """Weight of a node's own noise against its children's, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10."""
     b = plan.fan_out
     weights = np.zeros(plan.levels + 1)

@@ -12,20 +12,20 @@ Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024 (the matrices); 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
 
-from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
-from fastdp.noise.gaussian import GaussianLaw, NoiseName, concentrated, discrete_gaussian_law
+from fastdp.noise.draws import NoiseName, concentrated
+from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
 from fastdp.perturbers.base import HierarchyShape
+from fastdp.record import Numbers, Real, Whole, parameter, record
 from fastdp.releases.intervals import SumNoise
 from fastdp_kernels.noise import correlated_noise
 
@@ -162,7 +162,11 @@ MAX_DEVIATION = 4.0
 MAX_GROUP = 2**20
 
 
-@dataclass(frozen=True)
+def _factor(below: float) -> Numbers:
+    return Numbers(Real(least=2.0**-40, below=below), correlated_noise.BUFFERS)
+
+
+@record
 class Toeplitz:
     """Exact discrete Gaussian noise on each value, correlated so that sums of values err little.
 
@@ -194,21 +198,17 @@ class Toeplitz:
     1000
     """
 
-    length: int | None = None
-    window: int | None = None
-    rates: tuple[float, ...] | None = None
-    shares: tuple[float, ...] | None = None
+    length: int | None = parameter(Whole(2, MAX_LENGTH), default=None)
+    window: int | None = parameter(Whole(2, MAX_LENGTH), default=None)
+    rates: tuple[float, ...] | None = parameter(_factor(1.0), default=None)
+    shares: tuple[float, ...] | None = parameter(_factor(4.0), default=None)
 
     noise: ClassVar[NoiseName] = "gaussian"
     released_nodes: ClassVar[bool] = False
     rule: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        """Check the parameters, and fit the factor."""
-        put = object.__setattr__
-        for name in ("length", "window"):
-            if getattr(self, name) is not None:
-                put(self, name, validation.integer(name, getattr(self, name), 2, MAX_LENGTH))
+    def _check(self) -> None:
+        """Fit the factor where none is given."""
         if self.length is not None and self.window is not None:
             raise ParameterError(f"window = {self.window}: expected None with a length")
         if (self.rates is None) != (self.shares is None):
@@ -216,16 +216,8 @@ class Toeplitz:
         if self.rates is None:
             # Kept: a fit need not be the same to the last digit on another machine.
             rates, shares = fitted(self.length, self.window)
-            put(self, "rates", rates)
-            put(self, "shares", shares)
-        for name, high in (("rates", 1.0), ("shares", 4.0)):
-            given = getattr(self, name)
-            if not isinstance(given, (list, tuple)) or len(given) != correlated_noise.BUFFERS:
-                raise ParameterError(f"{name}: expected {correlated_noise.BUFFERS} numbers")
-            numbers = tuple(validation.positive(name, each) for each in given)
-            if max(numbers) >= high or min(numbers) < 2.0**-40:
-                raise ParameterError(f"{name}: expected numbers from 2^-40 to below {high:g}")
-            put(self, name, numbers)
+            for name, numbers, high in (("rates", rates, 1.0), ("shares", shares, 4.0)):
+                object.__setattr__(self, name, _factor(high).check(name, numbers))
         assert self.rates is not None  # noqa: S101 - given or fitted
         assert self.shares is not None  # noqa: S101
         if not deviation(self.rates, self.shares) <= MAX_DEVIATION:
@@ -298,9 +290,9 @@ class Toeplitz:
         """Draws whose z depends on ``size`` values: those of the epochs that they lie in."""
         return self.epoch * (2 if size > 1 else 1) + size
 
-    def leaf_law(self, theta_steps: int, epsilon: float) -> GaussianLaw:
+    def leaf_law(self, theta_steps: int, epsilon: float) -> GaussianDistribution:
         """Of each z."""
-        return discrete_gaussian_law(Fraction(_sigma(self, theta_steps, epsilon)))
+        return gaussian_distribution(Fraction(_sigma(self, theta_steps, epsilon)))
 
     def sum_noise(self, epsilon: float, resolution: float) -> SumNoise | None:
         """What sums of published values carry, for intervals; None for a factor of one's own whose sums swing."""

@@ -62,7 +62,7 @@ class ReleasedMany:
     >>> many = fastdp.release_many(np.full((3, 100), 2.0), 1.0, bound=5.0, threshold=4.0, ids=[7, 8, 9], seed=1)
     >>> many.matrix.shape
     (3, 100)
-    >>> many.range_sum([0, 2], [0, 50], [100, 100]).shape  # streams, starts, stops
+    >>> many.sum([0, 2], [0, 50], [100, 100]).shape  # streams, starts, stops
     (2,)
     """
 
@@ -156,7 +156,7 @@ class ReleasedMany:
         return self.values.reshape(len(self), -1 if self.values.size else 0)
 
     @validation.plain
-    def range_sum(self, streams: Any, starts: Any, stops: Any, revised: bool = False) -> Floats:
+    def sum(self, streams: Any, starts: Any, stops: Any, revised: bool = False) -> Floats:
         """Private answers to sums over [start, stop) of each query's stream.
 
         Parameters
@@ -165,12 +165,12 @@ class ReleasedMany:
             The stream's place in this object (or its name), and indices into its published values,
             0 <= start <= stop <= their number.
         revised : bool
-            As for :meth:`Release.range_sum`.
+            As for :meth:`Release.sum`.
 
         Returns
         -------
         float64[q]
-            Bit for bit what ``many[stream].range_sum(start, stop, revised)`` gives.  Post-processing: no further
+            Bit for bit what ``many[stream].sum(start, stop, revised)`` gives.  Post-processing: no further
             privacy loss.
 
         Raises
@@ -181,11 +181,11 @@ class ReleasedMany:
         whose, first, last = self.queries(streams, starts, stops)
         if self.nodes is not None:
             before = self.tree_borders[whose] * self.nodes.tree_values
-            return self.nodes.range_sum(before + first, before + last)
+            return self.nodes.sum(before + first, before + last)
         out = np.empty(whose.size)
         if revised:
             for release, own in self._asked(whose):
-                out[own] = release.range_sum(first[own], last[own], revised)
+                out[own] = release.sum(first[own], last[own], revised)
             return out
         places, prefix = self._prefix
         ranges.sum_stream_ranges(self.values, self.borders, prefix, places, PREFIX_BLOCK, whose, first, last, out)
@@ -199,7 +199,7 @@ class ReleasedMany:
         Parameters
         ----------
         streams, starts, stops : int or int[q]
-            As for :meth:`range_sum`.
+            As for :meth:`sum`.
         confidence, revised
             As for :meth:`Release.interval`.
 
@@ -227,7 +227,7 @@ class ReleasedMany:
         return ((self[stream], whose == stream) for stream in np.unique(whose).tolist())
 
     def queries(self, streams: Any, starts: Any, stops: Any) -> tuple[Indices, Indices, Indices]:
-        """Checked queries of :meth:`range_sum`, three arrays of one length; ParameterError as there."""
+        """Checked queries of :meth:`sum`, three arrays of one length; ParameterError as there."""
         if isinstance(streams, str):
             streams = self._place(streams)
         elif isinstance(streams, (list, tuple)) and any(isinstance(each, str) for each in streams):

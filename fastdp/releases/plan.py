@@ -14,7 +14,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import zcdp_loss
-from fastdp.noise.gaussian import NoiseName, better_noise, checked_noise, l2_square, sigma_above
+from fastdp.noise.draws import NoiseName, better_noise, checked_noise, l2_square, sigma_above
 from fastdp.releases.intervals import DrawnNoise, checked_confidence
 
 #: Grid steps of the bound, as a release chooses them by default.

@@ -53,7 +53,7 @@ class ReleasedNodes:
         """Sums of trees of this :class:`fastdp.perturbers.HierarchyShape`, each of whose leaves is one value."""
         return cls(sums, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
 
-    def range_sum(self, starts: Integers, stops: Integers) -> Floats:
+    def sum(self, starts: Integers, stops: Integers) -> Floats:
         """Answers from the fewest nodes that tile each range (ToPS section 3, the hierarchy approach)."""
         out = np.empty(starts.size)
         ranges.sum_nodes(self.sums, self.leaves, self.fan_out, self.levels, self.tree_values, starts, stops, out)
@@ -62,7 +62,7 @@ class ReleasedNodes:
     def draws(self, starts: Integers, stops: Integers) -> Integers:
         """How many nodes each answer adds up."""
         ones = replace(self, sums=np.broadcast_to(np.float64(1.0), self.sums.shape))
-        return ones.range_sum(starts, stops).astype(np.int64)
+        return ones.sum(starts, stops).astype(np.int64)
 
 
 PREFIX_BLOCK = 256
@@ -104,7 +104,7 @@ class Release:
     >>> len(released)
     4000
     >>> low, high = released.interval([0], [1000], revised=True)
-    >>> bool(low[0] < released.range_sum([0], [1000], revised=True)[0] < high[0])
+    >>> bool(low[0] < released.sum([0], [1000], revised=True)[0] < high[0])
     True
     """
 
@@ -133,7 +133,7 @@ class Release:
         )
 
     @validation.plain
-    def range_sum(self, starts: Any, stops: Any, revised: bool = False) -> Floats:
+    def sum(self, starts: Any, stops: Any, revised: bool = False) -> Floats:
         """Private answers to sums over [start, stop).
 
         Parameters
@@ -157,7 +157,7 @@ class Release:
         """
         first, last = self._ranges(starts, stops)
         if self.nodes is not None:
-            return self.nodes.range_sum(first, last)
+            return self.nodes.sum(first, last)
         if revised and self.revision is not None:
             return self.revision.sums_before(last) - self.revision.sums_before(first)
         if revised and self.block > 1:
@@ -174,19 +174,19 @@ class Release:
         Parameters
         ----------
         starts, stops, revised
-            As for :meth:`range_sum`.
+            As for :meth:`sum`.
         confidence : float
             Above 0, at most 1 - 10^-9.
 
         Returns
         -------
         low, high : float64[q]
-            In units of the input; the answer of :meth:`range_sum` lies between them.
+            In units of the input; the answer of :meth:`sum` lies between them.
 
         Raises
         ------
         ParameterError
-            For ranges as :meth:`range_sum`, and for a confidence out of range.
+            For ranges as :meth:`sum`, and for a confidence out of range.
         StateError
             If the release does not state its noise: its threshold was renewed, or its perturber is not fastdp's.
 
@@ -205,7 +205,7 @@ class Release:
         if shift := self._shift:
             low, high = self._scaled(-shift).interval(first, last, confidence, revised)
             return np.ldexp(low, shift), np.ldexp(high, shift)
-        bars, answers = self._error_bars(first, last), self.range_sum(first, last, revised)
+        bars, answers = self._error_bars(first, last), self.sum(first, last, revised)
         half = bars.half_widths(confidence)
         low, high = bars.centre - half, bars.centre + half
         if revised and self.noise is not None and self.noise.bounded:
@@ -213,7 +213,7 @@ class Release:
         return np.minimum(low, answers), np.maximum(high, answers)
 
     def std_error(self, starts: Any, stops: Any, revised: bool = False) -> Floats:
-        """Root mean square error of :meth:`range_sum` about the true sum of the clipped stream: float64[q].
+        """Root mean square error of :meth:`sum` about the true sum of the clipped stream: float64[q].
 
         In units of the input.  Of the released noise and of what cut blocks hide, as in :meth:`interval`, and the
         known distance between the answer and the released sums.  Post-processing.
@@ -222,7 +222,7 @@ class Release:
         if shift := self._shift:
             return np.ldexp(self._scaled(-shift).std_error(first, last, revised), shift)
         bars = self._error_bars(first, last)
-        return np.hypot(np.sqrt(bars.variances), self.range_sum(first, last, revised) - bars.centre)
+        return np.hypot(np.sqrt(bars.variances), self.sum(first, last, revised) - bars.centre)
 
     @validation.plain
     def plot(self, path: str | Path | None = None, ax: Any = None, *, revised: bool = True) -> Any:
@@ -258,9 +258,9 @@ class Release:
         middles = self.offset + (edges[:-1] + edges[1:]) / 2.0
         own = revised and (self.revision is not None or self.block > 1)
         low, high = (border / lengths for border in self.interval(*ranges_drawn, revised=own))
-        line = self.range_sum(*ranges_drawn, revised=True) / lengths if own else None
+        line = self.sum(*ranges_drawn, revised=True) / lengths if own else None
         axes = intervals.new_axes() if ax is None else ax
-        intervals.band(axes, middles, self.range_sum(*ranges_drawn) / lengths, low, high, line, label="published")
+        intervals.band(axes, middles, self.sum(*ranges_drawn) / lengths, low, high, line, label="published")
         axes.set_xlabel("position in the input")
         axes.set_ylabel("value" if lengths.max() == 1 else f"mean of about {round(float(lengths.mean())):,} values")
         axes.legend(frameon=False, loc="best")
@@ -301,17 +301,17 @@ class Release:
             return self.revision.error_bars(noise, first, last)
         if self.nodes is not None:
             draws = self.nodes.draws(first, last)
-            return ErrorBars(self.nodes.range_sum(first, last), draw, noise.resolution, draws, ones, none)
+            return ErrorBars(self.nodes.sum(first, last), draw, noise.resolution, draws, ones, none)
         if noise.kind == "counter":
             draws = counter_draws(first, last)
-            return ErrorBars(self.range_sum(first, last), draw, noise.resolution, draws, ones, none)
+            return ErrorBars(self.sum(first, last), draw, noise.resolution, draws, ones, none)
         if noise.kind == "correlated":
             variances = correlated_variances(noise, first, last)
             # Each value's noise is rounded by half a step: at most so much in a sum (Cauchy and Schwarz).
             rounded = 1.0 + np.sqrt(np.minimum(last, noise.epoch)) / float(draw.scale)
             draws = (last > first).astype(np.int64)
             return ErrorBars(
-                *(self.range_sum(first, last), draw, noise.resolution, draws, np.sqrt(variances) * rounded, none)
+                *(self.sum(first, last), draw, noise.resolution, draws, np.sqrt(variances) * rounded, none)
             )
         edges, rates, behind = self._hidden
         model, whole, shares = hidden_of_ends(first, last, edges, rates)

@@ -127,7 +127,7 @@ class AdaptiveMachine(PointMachine):
         least = count_only.MIN_DEVIATION**2
         noise = laplace_variance(scale)
         first = round(max(laplace_variance(2 * scale), least) / max(noise, least))
-        return CountParameters(self.plan, sampler.discrete_laplace_law(scale), noise, first, self.shrink)
+        return CountParameters(self.plan, sampler.laplace_distribution(scale), noise, first, self.shrink)
 
     def start(self, key: Key) -> AdaptiveState:
         """Before the first batch."""

@@ -129,8 +129,8 @@ class CellParameters:
     threshold: int
     repaired: bool
     retention: int
-    split_law: sampler.Law = field(repr=False)
-    cell_law: sampler.Law = field(repr=False)
+    split_law: sampler.LaplaceDistribution = field(repr=False)
+    cell_law: sampler.LaplaceDistribution = field(repr=False)
 
     @cached_property
     def uniform(self) -> bool:
@@ -187,7 +187,7 @@ def make_plan(
     bias = math.ceil(float(scale * unit) * math.log(fan_out) * (1.0 + 2.0**-40)) + 1
     if bias * max_depth > 2**61:
         raise ParameterError(f"max_depth = {max_depth}: expected less, or a larger epsilon")
-    split_law, cell_law = sampler.discrete_laplace_law(scale * unit), sampler.discrete_laplace_law(of_counts)
+    split_law, cell_law = sampler.laplace_distribution(scale * unit), sampler.laplace_distribution(of_counts)
     constants = unit, bias, round(threshold * unit), repaired, retention
     given = domain, fan_out, max_depth, epsilon_tree, epsilon_count, counter
     return CellParameters(*given, *constants, split_law, cell_law)

@@ -57,7 +57,7 @@ class CountParameters:
     ----------
     cells : CellParameters
         The domain and its cuts.
-    law : Law
+    law : LaplaceDistribution
         Noise of the counts.
     noise : float
         Its variance, in points^2.
@@ -68,7 +68,7 @@ class CountParameters:
     """
 
     cells: CellParameters
-    law: sampler.Law
+    law: sampler.LaplaceDistribution
     noise: float
     first: int
     shrink: bool

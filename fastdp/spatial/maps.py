@@ -61,7 +61,9 @@ class Polygons:
         shapely = load("shapely")
         union = shapely.union_all(as_geometries(geometry, "geometry", ("Polygon",)))
         lower, upper = (np.array(corner) for corner in (union.bounds[:2], union.bounds[2:]))
-        self._settle(_small_parts(shapely, union), lower, upper, bool(geographic), float(union.area))
+        self._settle(
+            _small_parts(shapely, union), lower, upper, validation.flag("geographic", geographic), float(union.area)
+        )
 
     def _settle(self, parts: Any, lower: Floats, upper: Floats, geographic: bool, plane_area: float) -> None:
         """Take small parts that tile the area."""
@@ -258,7 +260,7 @@ class Network:
         low, high = coordinates.min(axis=0), coordinates.max(axis=0)
         flat = high == low
         margin = np.where(flat, 0.5 * (high - low).max(), 0.0)
-        scales = plane_scales(low, high, bool(geographic))
+        scales = plane_scales(low, high, validation.flag("geographic", geographic))
         low, high = low - margin, high + margin
         if tolerance is None:
             tolerance = ROUNDING * float(((high - low) * scales).max())

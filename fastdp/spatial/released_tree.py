@@ -133,7 +133,7 @@ class ReleasedTree:
             out += np.bincount(query, self._counts[leaf] * inside, minlength=out.size)
         return float(out[0]) if one else out
 
-    def count_std_error(self, lower: Any, upper: Any) -> Any:
+    def std_error(self, lower: Any, upper: Any) -> Any:
         """Root mean square errors of :meth:`count` by a model: float, or float64[q].
 
         Every cell in the box, or cut by it, has the noise of all its counts.  A cut cell is taken to hold its points,
@@ -160,13 +160,13 @@ class ReleasedTree:
         errors: Floats = np.sqrt(out)
         return float(errors[0]) if one else errors
 
-    def count_interval(self, lower: Any, upper: Any, confidence: float = 0.95) -> Any:
-        """Intervals for true counts of boxes, by the model of :meth:`count_std_error`: (low, high).
+    def interval(self, lower: Any, upper: Any, confidence: float = 0.95) -> Any:
+        """Intervals for true counts of boxes, by the model of :meth:`std_error`: (low, high).
 
         Two floats, or two float64[q]; not below 0, and the answer of :meth:`count` lies between them.
         """
         level, answer = checked_confidence(confidence), self.count(lower, upper)
-        half = MODEL_WIDTH * wider_quantile(level) * self.count_std_error(lower, upper)
+        half = MODEL_WIDTH * wider_quantile(level) * self.std_error(lower, upper)
         return np.maximum(answer - half, 0.0), answer + half
 
     @cached_property

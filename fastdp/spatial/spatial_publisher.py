@@ -127,9 +127,9 @@ class WholeParameters:
         return counter_guarantee(COUNTER, epsilon).of("count of the whole")
 
     @cached_property
-    def law(self) -> sampler.Law:
+    def law(self) -> sampler.LaplaceDistribution:
         """Of the counter's noise."""
-        return sampler.discrete_laplace_law(noise_scale(self.counter, self.epsilon))
+        return sampler.laplace_distribution(noise_scale(self.counter, self.epsilon))
 
     def step(self, whole: WholeCount, net: int, step: int, key: Key) -> WholeCount:
         """The count after so many additions less removals."""
@@ -343,16 +343,16 @@ class SpatialPublisher(Publisher[Any]):
         """Counts of boxes straight from the released tree: see :meth:`ReleasedTree.count`."""
         return self.tree.count(lower, upper)
 
-    def count_interval(self, lower: Any, upper: Any, confidence: float = 0.95) -> Any:
-        """Intervals for true counts of boxes, (low, high), by a model: see :meth:`ReleasedTree.count_interval`.
+    def interval(self, lower: Any, upper: Any, confidence: float = 0.95) -> Any:
+        """Intervals for true counts of boxes, (low, high), by a model: see :meth:`ReleasedTree.interval`.
 
         StateError where points may wait to be counted (:class:`fastdp.AdaptivePHDStream`).
         """
-        return self.tree.count_interval(lower, upper, confidence)
+        return self.tree.interval(lower, upper, confidence)
 
-    def count_std_error(self, lower: Any, upper: Any) -> Any:
-        """Standard errors of :meth:`count`, by a model: see :meth:`ReleasedTree.count_std_error`."""
-        return self.tree.count_std_error(lower, upper)
+    def std_error(self, lower: Any, upper: Any) -> Any:
+        """Standard errors of :meth:`count`, by a model: see :meth:`ReleasedTree.std_error`."""
+        return self.tree.std_error(lower, upper)
 
     def _variances(self) -> float | None:
         """Variance of the noise of each cell of :attr:`tree`, in points^2; None where it is not known."""

@@ -10,10 +10,7 @@ if TYPE_CHECKING:
     from fastdp.state.machine import Machine, Transition
     from fastdp.state.publisher import Publisher
 
-_HOMES = {
-    "fastdp.state.machine": ("Machine", "Transition"),
-    "fastdp.state.publisher": ("Publisher",),
-}
+_HOMES = {"fastdp.state.machine": ("Machine", "Transition"), "fastdp.state.publisher": ("Publisher",)}
 
 __all__ = ["Machine", "Publisher", "Transition"]
 

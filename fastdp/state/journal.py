@@ -92,12 +92,7 @@ class Journal:
     """
 
     def __init__(
-        self,
-        file: StateFile | None = None,
-        stamp: bytes = b"",
-        last: Packed | None = None,
-        *,
-        kept: bool = False,
+        self, file: StateFile | None = None, stamp: bytes = b"", last: Packed | None = None, *, kept: bool = False
     ) -> None:
         #: How each file was left (:meth:`fastdp.state.sealed_file.StateFile.stamp`).
         self._stamps: dict[str, bytes] = {} if file is None else {file.real: stamp}

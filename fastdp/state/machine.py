@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.column import as_column, as_floats
-from fastdp.data.durable import identity, token
 from fastdp.errors import ParameterError, StateError
 from fastdp.noise.key import ENABLED, Key
 from fastdp.state import codec
+from fastdp.state.durable import identity, token
 
 S = TypeVar("S")
 
@@ -259,7 +259,7 @@ def single_caller(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenat
                 return method(self, *args, **kwargs)
             mark = drawn.mark
             result = method(self, *args, **kwargs)
-            drawn.settle()
+            drawn.keep()
             return result
         except BaseException:
             # What a failed call drew, the next one may draw: nothing was released.

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastdp import validation
-from fastdp.data import durable
 from fastdp.errors import StateError
+from fastdp.state import durable
 from fastdp.state.seal import HEADER, MIN_FILE_BYTES, Opened, Seal
 
 _TOKEN_BYTES = 6

@@ -16,7 +16,7 @@ from fastdp import validation
 from fastdp.data.column import Nonfinite, as_floats, as_whole
 from fastdp.errors import AccuracyWarning, ParameterError, StateError, warn
 from fastdp.guarantee import Guarantee, remainder, sequential, square_remainder
-from fastdp.noise.gaussian import NoiseName
+from fastdp.noise.draws import NoiseName
 from fastdp.noise.key import Key
 from fastdp.perturbers.block_noise import Blocks, Closing, Focus
 from fastdp.releases.release import Release
@@ -93,7 +93,7 @@ class Adaptive(StreamPublisher):
     before it began; whatever it is, a value enters one sum.  ``guarantee`` names the unit: one value, one event, or
     several.
 
-    Error: published values answer a range at once; ``release(...).range_sum(..., revised=True)`` and
+    Error: published values answer a range at once; ``release(...).sum(..., revised=True)`` and
     ``.revised`` use everything released by then, and are several times better for ranges up to 10^5 values.
 
     Examples

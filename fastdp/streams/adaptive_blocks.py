@@ -19,7 +19,7 @@ from fastdp.integer_grid import EventGrid, Grid
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import binding
 from fastdp.noise.binding import Chain
-from fastdp.noise.gaussian import AnyLaw
+from fastdp.noise.draws import Distribution
 from fastdp.noise.key import ENABLED, Key
 from fastdp.perturbers import Blocks, HierarchyShape
 from fastdp.perturbers.base import BoundLaws
@@ -220,7 +220,7 @@ class AdaptiveBlocks:
         self,
         values: Floats,
         public: tuple[float, float, float, Floats, Floats | None],
-        law: AnyLaw | None,
+        law: Distribution | None,
         chain: Chain,
         first: int,
         counters: Integers,
@@ -244,7 +244,7 @@ class AdaptiveBlocks:
                 counters[3] = 0
                 return at
             closed = int(counters[2])
-            noise[closed] = binding.settle(law, self.key, chain, first + closed, int(counters[1]))
+            noise[closed] = binding.resolve(law, self.key, chain, first + closed, int(counters[1]))
             settled, counters[3] = closed + 1, 0
 
     def revised(self, steps: Sequence[Step], theta_steps: int) -> RevisedStream:

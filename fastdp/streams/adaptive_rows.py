@@ -15,7 +15,7 @@ from fastdp.errors import DataError
 from fastdp.kinds import Floats, Indices
 from fastdp.noise import binding
 from fastdp.noise.key import DrawnTwiceError, Key
-from fastdp.noise.row_words import RowWords
+from fastdp.noise.words import RowWords
 from fastdp.perturbers.base import theta_key
 from fastdp.state.machine import Column, Machine, Transition
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
@@ -162,7 +162,7 @@ class AdaptiveRows:
             row, steps = int(rows[done]), int(fleet_pass.in_steps(values[done : done + 1], self._public))
             total = int(self._counters[row, fleet_pass.OPEN_SUM]) + steps
             index = int(self._counters[row, fleet_pass.BLOCKS])
-            settled = np.array([binding.settle(law, self._key, self._chains[row], index, total)])
+            settled = np.array([binding.resolve(law, self._key, self._chains[row], index, total)])
 
     def _check_moved(self, rows: Indices, counters: Indices, chains: NDArray[np.uint64]) -> None:
         """DrawnTwiceError for a stream that closed blocks, and has the same chain key as before."""

@@ -113,9 +113,9 @@ class VectorNoise:
         return self._steps(self.resolution) / Fraction(self.epsilon)
 
     @cached_property
-    def law(self) -> sampler.Law:
+    def law(self) -> sampler.LaplaceDistribution:
         """Of the noise, in steps."""
-        return sampler.discrete_laplace_law(self.scale)
+        return sampler.laplace_distribution(self.scale)
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
         """Pure epsilon for whatever moves the values by at most the sensitivity."""

@@ -13,7 +13,6 @@ from fastdp.perturbers import Blocks, Perturber
 from fastdp.smoothers import Smoother
 from fastdp.streams.parameters import DEFAULT_HOLDOUT, StreamParameters, composed
 from fastdp.thresholds import ScaleFree, Threshold
-from fastdp.thresholds.base import as_rule
 from fastdp.thresholds.scale_free import ENOUGH, MIN_COUNT
 from fastdp.validation import DAY, FIXED, split_duration
 
@@ -51,16 +50,14 @@ def paced(
     length = None if seconds is None else max(1, int(min(PLANNED / seconds, 2.0**50)))
     if expected_length is not None:
         length = validation.integer("expected_length", expected_length, 1, 2**50)
-    rule = as_rule(threshold)
     longest = max_range if max_range is not None else min(DEFAULT_RANGE, length or DEFAULT_RANGE)
 
     def make(held: int | None) -> StreamParameters:
-        return composed(rule, perturber, smoother, epsilon, bound, held, longest, *rest)
+        return composed(threshold, perturber, smoother, epsilon, bound, held, longest, *rest)
 
     made = make(holdout)
     if holdout is None and length is not None and made.threshold.uses_holdout:
         made = make(_holdout(make(1), length, seconds))
-    assert made.holdout is not None  # noqa: S101 - settled on construction
     if seconds is not None and made.holdout * seconds > LONG:
         warn(
             f"holdout = {made.holdout:,} values at one value every {_lasting(seconds)} last "

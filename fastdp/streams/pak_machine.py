@@ -57,7 +57,7 @@ class RunningSum(NamedTuple):
     length: int
     levels: int
     theta_steps: int
-    law: sampler.Law
+    law: sampler.LaplaceDistribution
     seen: int
     total: int
     above: Integers
@@ -70,7 +70,7 @@ class RunningSum(NamedTuple):
     def start(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> RunningSum:
         """A counter before its first value."""
         levels = length.bit_length()
-        law = sampler.discrete_laplace_law(Fraction(theta_steps * levels) / Fraction(epsilon))
+        law = sampler.laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
         return cls(key, number, length, levels, theta_steps, law, 0, base, np.zeros(levels + 1, np.int64))
 
     def advance(self, steps: Integers) -> tuple[RunningSum, Integers]:
@@ -259,7 +259,7 @@ class PAKMachine(Machine[PAKState]):
             if plan.lag_sums:
                 _, out = RunningSum.start(lag_key, 1, plan.holdout, theta_steps, rest, 0).advance(steps)
             else:
-                law = sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(rest))
+                law = sampler.laplace_distribution(Fraction(theta_steps) / Fraction(rest))
                 out = sampler.draws(1, law, lag_key, StreamId(Purpose.LAG)) + steps.sum()
             base = int(out[-1])
         return self._tree(theta_steps, base, key), out

@@ -50,7 +50,7 @@ class PAKParameters(Keyed):
     lag_sums: bool = parameter(Flag(), default=False)
     clip: bool = parameter(Flag(), default=True)
     average: int | Literal["all"] | None = parameter(Kind(), default=None)
-    resolution: float | None = parameter(Real(above=0.0, optional=True), default=None)
+    resolution: float | None = parameter(Real(above=0.0), default=None)
 
     rule: ClassVar[int] = 1
 
@@ -58,7 +58,7 @@ class PAKParameters(Keyed):
         """Check the parameters together, so that nothing can fail once data flow."""
         put = partial(object.__setattr__, self)
         given = self.threshold
-        put("threshold", usual_threshold(self.delta, self.clip) if given is None else as_rule(given))
+        put("threshold", usual_threshold(self.delta, self.clip) if given is None else as_rule("threshold", given))
         self._check_threshold(self.clip)
         rule = self.chosen_by
         holdout = self.holdout if rule.uses_holdout else 0
@@ -75,7 +75,7 @@ class PAKParameters(Keyed):
             )
         object.__setattr__(self, "resolution", self.grid.resolution)
         # The thinnest noise of all must be one that can be drawn, now and not at the end of the hold-out.
-        sampler.discrete_laplace_law(Fraction(1) / Fraction(self.epsilon))
+        sampler.laplace_distribution(Fraction(1) / Fraction(self.epsilon))
         chosen = rule.guarantee(self.task)
         if chosen is not None and chosen.delta > self.delta:
             raise ParameterError(

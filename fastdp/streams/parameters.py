@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, cast, get_args
 
 import numpy as np
 
@@ -23,16 +23,17 @@ from fastdp.guarantee import (
     zcdp_loss,
 )
 from fastdp.integer_grid import Grid, make_event_grid, make_grid
-from fastdp.noise.gaussian import draw_scale, group_share, noise_law
+from fastdp.noise.draws import draw_scale, group_share, noise_distribution
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
-from fastdp.record import shared, values_of
+from fastdp.record import Checked, Choice, Kind, PartOf, Real, Whole, parameter, record, shared, values_of
 from fastdp.releases.intervals import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
 from fastdp.streams import guarantees
 from fastdp.streams.guarantees import encoded, noise_key
 from fastdp.thresholds import Fixed, Threshold, ThresholdTask, renewals
+from fastdp.thresholds.base import as_rule
 from fastdp.thresholds.renewals import Renewal
 
 DEFAULT_HOLDOUT = 65_536
@@ -49,12 +50,12 @@ PARTS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class StreamParameters:
     """Threshold, perturber and smoother with the parameters they work under; fields as StreamPublisher's.
 
-    With Gaussian noise a ``budget`` x is the part of (epsilon, delta), as rho = x^2 / 2, that a whole stream's
-    threshold leaves.
+    With Gaussian noise a ``budget`` x is the share of (epsilon, delta), as rho = x^2 / 2, that the threshold of a
+    finished array leaves.
 
     Raises
     ------
@@ -62,44 +63,31 @@ class StreamParameters:
         If a parameter is not accepted, or the parts do not fit together.
     """
 
-    threshold: Threshold
-    perturber: Perturber
-    smoother: Smoother | None
-    epsilon: float
-    bound: float | None
-    holdout: int | None
-    max_range: int
-    resolution: float | None
-    nonfinite: Nonfinite
-    renewal: Renewal | None = None
-    contributions: int = 1
-    sensitivity: float | None = None
-    delta: float = 0.0
-    budget: float | None = None
+    threshold: Threshold = parameter(Checked(as_rule))
+    perturber: Perturber = parameter(PartOf(Perturber, "fastdp.perturbers"))
+    smoother: Smoother | None = parameter(PartOf(Smoother, "fastdp.smoothers"))
+    epsilon: float = parameter(Real(above=0.0))
+    bound: float | None = parameter(Real(above=0.0))
+    holdout: int = parameter(Kind())
+    max_range: int = parameter(Whole(1, 2**40))
+    resolution: float | None = parameter(Real(above=0.0))
+    nonfinite: Nonfinite = parameter(Choice(get_args(Nonfinite)))
+    renewal: Renewal | None = parameter(PartOf(Renewal, "fastdp.thresholds.renewals"), default=None)
+    contributions: int = parameter(Whole(1, MAX_CONTRIBUTIONS), default=1)
+    sensitivity: float | None = parameter(Real(above=0.0), default=None)
+    delta: float = parameter(Real(least=0.0, below=1.0), default=0.0)
+    budget: float | None = parameter(Real(above=0.0), default=None)
 
     rule: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        """Check everything, so that nothing can fail once data flow."""
-        checked: dict[str, Any] = {
-            "epsilon": validation.positive("epsilon", self.epsilon),
-            **self._checked_size(),
-            "contributions": validation.integer("contributions", self.contributions, 1, MAX_CONTRIBUTIONS),
-            "max_range": validation.integer("max_range", self.max_range, 1, 2**40),
-            "nonfinite": validation.choice("nonfinite", self.nonfinite, ("raise", "zero")),
-        }
-        validation.part("threshold", self.threshold, Threshold, "fastdp.thresholds")
-        validation.part("perturber", self.perturber, Perturber, "fastdp.perturbers")
-        checked["delta"] = self._checked_delta()
-        if self.smoother is not None:
-            validation.part("smoother", self.smoother, Smoother, "fastdp.smoothers")
-        if self.renewal is not None:
-            validation.part("renewal", self.renewal, Renewal, "fastdp.thresholds.renewals")
+    def _check(self) -> None:
+        """Check the parameters together, so that nothing can fail once data flow."""
+        self._check_size()
+        self._check_delta()
         least, usual = (1, DEFAULT_HOLDOUT) if self.threshold.uses_holdout else (0, 0)
-        holdout = usual if self.holdout is None else self.holdout
-        checked["holdout"] = validation.integer("holdout", holdout, least, 2**50)
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        given: object = self.holdout
+        holdout = validation.integer("holdout", usual if given is None else given, least, 2**50)
+        object.__setattr__(self, "holdout", holdout)
         if self.smoother is None and self.plan.block > 1:
             raise ParameterError(
                 f"smoother = None: expected a smoother, because the perturber releases blocks of {self.plan.block} "
@@ -141,7 +129,7 @@ class StreamParameters:
             if hasattr(self.perturber, "leaf_law"):
                 self.perturber.leaf_law(steps, self.publish_epsilon)
             else:
-                noise_law("gaussian", steps, self.plan.levels, self.publish_epsilon)
+                noise_distribution("gaussian", steps, self.plan.levels, self.publish_epsilon)
         except ParameterError:
             wanted = f"a larger epsilon, or a coarser resolution= than {self.resolution!r}"
             raise ParameterError(
@@ -154,44 +142,40 @@ class StreamParameters:
         """Whether the perturber draws Gaussian noise."""
         return getattr(self.perturber, "noise", "laplace") == "gaussian"
 
-    def _checked_delta(self) -> float:
-        if not self.gaussian:
-            if self.delta:
-                raise ParameterError(
-                    f"delta = {validation.shown(self.delta)}: expected 0, or a perturber with noise='gaussian', "
-                    "because Laplace noise needs none"
-                )
-            return 0.0
-        if not self.delta:
+    def _check_delta(self) -> None:
+        if not self.gaussian and self.delta:
             raise ParameterError(
-                f"delta = {validation.shown(self.delta)}: expected above 0, such as 1e-9, because Gaussian noise is "
+                f"delta = {self.delta!r}: expected 0, or a perturber with noise='gaussian', because Laplace noise "
+                "needs none"
+            )
+        if self.gaussian and not self.delta:
+            raise ParameterError(
+                f"delta = {self.delta!r}: expected above 0, such as 1e-9, because Gaussian noise is "
                 "(epsilon, delta)-DP"
             )
-        if self.renewal is not None:
+        if self.gaussian and self.renewal is not None:
             raise ParameterError(f"renewal = {self.renewal!r}: expected None with Gaussian noise")
-        return validation.probability("delta", self.delta)
 
-    def _checked_size(self) -> dict[str, Any]:
-        """What a value is limited by: its bound, or the sensitivity to an event."""
+    def _check_size(self) -> None:
+        """A value is limited by its bound, or by the sensitivity to an event."""
         if self.sensitivity is None:
             if self.bound is None:
                 raise ParameterError(
                     "bound = None: expected a number, the public upper bound of a value; counts of events need none "
                     "(sensitivity=1: an event moves one value by at most 1)"
                 )
-            return {"bound": validation.positive("bound", self.bound)}
+            return
         if self.bound is not None:
             raise ParameterError(
-                f"bound = {validation.shown(self.bound)} and sensitivity = {validation.shown(self.sensitivity)}: "
-                "expected one of them, because a value that an event moves by at most the sensitivity is not clipped"
+                f"bound = {self.bound!r} and sensitivity = {self.sensitivity!r}: expected one of them, because a "
+                "value that an event moves by at most the sensitivity is not clipped"
             )
-        sensitivity = validation.positive("sensitivity", self.sensitivity)
         if not isinstance(self.perturber, Blocks):
             raise ParameterError(
-                f"sensitivity = {sensitivity!r}: expected None, or fastdp.perturbers.Blocks as perturber, because "
-                "others measure values by a threshold"
+                f"sensitivity = {self.sensitivity!r}: expected None, or fastdp.perturbers.Blocks as perturber, "
+                "because others measure values by a threshold"
             )
-        if self.threshold != Fixed(sensitivity):
+        if self.threshold != Fixed(self.sensitivity):
             raise ParameterError(
                 f"threshold = {self.threshold!r}: expected None with a sensitivity, because nothing is clipped"
             )
@@ -200,7 +184,6 @@ class StreamParameters:
                 f"holdout = {validation.shown(self.holdout)}: expected None with a sensitivity, because there is no "
                 "threshold to choose"
             )
-        return {"sensitivity": sensitivity}
 
     def _check_renewal(self, renewal: Renewal) -> None:
         if not self.threshold.uses_holdout:
@@ -326,7 +309,6 @@ class StreamParameters:
     @cached_property
     def task(self) -> ThresholdTask:
         """What the threshold is told, first."""
-        assert self.holdout is not None  # noqa: S101 - settled on construction
         return ThresholdTask(
             self.unit_epsilon,
             self.grid.bound,
@@ -340,7 +322,6 @@ class StreamParameters:
     @cached_property
     def warm_up(self) -> int:
         """How many of the hold-out's last values are released as blocks, and not looked at by the threshold."""
-        assert self.holdout is not None  # noqa: S101 - settled on construction
         return self.perturber.warm_up(self.holdout) if isinstance(self.perturber, Blocks) else 0
 
     @cached_property

@@ -142,7 +142,7 @@ def release(
     Returns
     -------
     Release
-        The private stream and what belongs to it.  With "adaptive", ``range_sum(..., revised=True)`` and
+        The private stream and what belongs to it.  With "adaptive", ``sum(..., revised=True)`` and
         ``revised`` are the more accurate answers.
 
     Raises
@@ -165,7 +165,7 @@ def release(
     >>> released = fastdp.release(values, epsilon=1.0, bound=100, seed=1)
     >>> print(released.guarantee)  # doctest: +ELLIPSIS
     epsilon = 1 for one value of the stream (replace one value), central model, exact on this machine, SIMULATED...
-    >>> released.range_sum([0, 100], [4000, 300], revised=True).shape
+    >>> released.sum([0, 100], [4000, 300], revised=True).shape
     (2,)
     """
     # First of all, while nothing else has a name here.
@@ -185,7 +185,7 @@ def release(
     if sensitivity is not None:
         withheld = 0
     elif system is Adaptive and holdout is None:
-        withheld, rule = 0, as_rule(ScaleFree() if threshold is None else threshold)
+        withheld, rule = 0, as_rule("threshold", ScaleFree() if threshold is None else threshold)
     options.setdefault("holdout", withheld)
     if system is PAK:
         options.setdefault("length", max(1, size))

@@ -155,7 +155,7 @@ def release_many(
     if threshold is None:
         rule: Any = ScaleFree(lengths="all") if follows else NoisyMax(fan_out=getattr(perturber, "fan_out", 16))
     else:
-        rule = as_rule(threshold)
+        rule = as_rule("threshold", threshold)
     threads = validation.threads(threads)
     found = as_streams(streams, offsets, value, by, time)
     rows = found.rows
@@ -164,7 +164,7 @@ def release_many(
         uses_holdout = getattr(rule, "uses_holdout", False)
         holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if uses_holdout else 0
     # What is wrong with the streams comes before what their lengths would ask of the parts.
-    short = rows.lengths <= validation.integer("holdout", holdout, 0)
+    short = rows.lengths <= validation.integer("holdout", holdout, 0, 2**50)
     if short.any():
         check_size(int(rows.lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
     if max_range is None:

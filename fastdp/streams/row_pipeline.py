@@ -22,7 +22,7 @@ from fastdp.kinds import Floats, Indices, Integers
 from fastdp.noise import binding
 from fastdp.noise.binding import PrefixNoise
 from fastdp.noise.key import Key, repeating
-from fastdp.noise.row_words import RowWords, distinct_of
+from fastdp.noise.words import RowWords, distinct_of
 from fastdp.perturbers import Blocks
 from fastdp.perturbers.base import TreeRows, bound_law, correlation, noise_of_rows, theta_key
 from fastdp.releases.batch import ReleasedMany

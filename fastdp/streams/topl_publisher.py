@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, cast, get_args
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from fastdp.streams.parameters import DEFAULT_HOLDOUT
 from fastdp.streams.topl_machine import Op, ServerMachine, ServerState, SimulationMachine, SimulationState
 from fastdp.thresholds import Fixed, SquareWave
 from fastdp.thresholds.base import as_rule
-from fastdp.thresholds.square_wave import SCALES, Scale
+from fastdp.thresholds.square_wave import Scale
 
 #: What ToPL takes unless it is told otherwise.
 LOGARITHMIC = SquareWave(scale="logarithmic", method="concave")
@@ -93,10 +93,11 @@ class ToPLServer(Publisher[ServerState]):
         threshold_epsilon: float | None = None,
         publish_epsilon: float | None = None,
     ) -> None:
-        rule = as_rule("logarithmic" if threshold is None else threshold)
-        if isinstance(rule, str):
-            validation.choice("threshold", rule, SCALES)
-            rule = LOGARITHMIC if rule == "logarithmic" else SquareWave()
+        given = "logarithmic" if threshold is None else threshold
+        if isinstance(given, str):
+            linear = validation.choice("threshold", given, get_args(Scale)) == "linear"
+            given = SquareWave() if linear else LOGARITHMIC
+        rule = as_rule("threshold", given)
         if not isinstance(rule, (SquareWave, Fixed)):
             raise ParameterError(
                 f"threshold = {validation.shown(rule)}: expected 'linear', 'logarithmic', "
@@ -249,26 +250,6 @@ class LocalRelease(Release):
 
     value_variance: float = math.nan
 
-    def standard_error(self, starts: Any, stops: Any) -> Floats:
-        """Standard error of :meth:`range_sum` around the sum of clipped values, at most; as :meth:`std_error`.
-
-        Reports are independent, so it is the root of (stop - start) times the largest variance.  What clipping at
-        theta removes is added to it, and is unknown.
-
-        Parameters
-        ----------
-        starts, stops
-            As for :meth:`range_sum`.
-
-        Returns
-        -------
-        float64[q]
-            In units of the input.
-        """
-        first, last = self._ranges(starts, stops)
-        errors: Floats = np.sqrt((last - first) * self.value_variance)
-        return errors
-
     def _scaled(self, shift: int) -> LocalRelease:
         scaled = cast("LocalRelease", super()._scaled(shift))
         return replace(scaled, value_variance=math.ldexp(self.value_variance, 2 * shift))
@@ -277,7 +258,7 @@ class LocalRelease(Release):
         """Independent reports: the largest variance, with the wider quantile of the normal and the Laplace law."""
         none = np.zeros(first.size, np.int64)
         variances: Floats = np.multiply(last - first, self.value_variance)
-        sums, ones = self.range_sum(first, last), np.ones(first.size)
+        sums, ones = self.sum(first, last), np.ones(first.size)
         return ErrorBars(sums, DrawnNoise(1.0), 1.0, none, ones, variances, width=1.0)
 
 

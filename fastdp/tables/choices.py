@@ -18,7 +18,7 @@ from fastdp.errors import AccuracyWarning, warn
 from fastdp.kinds import Integers
 from fastdp.noise.binding import PrefixNoise, start_chain
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import discrete_laplace_law
+from fastdp.noise.sampler import laplace_distribution
 from fastdp.tables.columns import KeyRow, sorted_keys
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import WindowSums
@@ -36,7 +36,7 @@ _SLACK = Decimal(1) + Decimal(10) ** -40
 
 def noisy_counts(counts: Sequence[int], contributions: int, epsilon: float, key: Key, purpose: str) -> Integers:
     """Counts of which one unit changes ``contributions`` in all, with noise bound to them."""
-    law = discrete_laplace_law(Fraction(contributions) / Fraction(epsilon))
+    law = laplace_distribution(Fraction(contributions) / Fraction(epsilon))
     exact = np.array(counts, np.int64)
     own = key.within(purpose)
     return exact + PrefixNoise(own).draw(exact, law, start_chain(own), 0)

@@ -13,7 +13,7 @@ from fastdp.data.source import Source, arrow_type, check_types, open_source
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import charge, stream_key
-from fastdp.noise.gaussian import NoiseName
+from fastdp.noise.draws import NoiseName
 from fastdp.noise.key import Key
 from fastdp.tables.columns import KeyTable
 from fastdp.tables.parameters import make_plan, names_of
@@ -297,6 +297,6 @@ def means() -> None:
     >>> import pandas as pd, fastdp
     >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=2000, freq="1min"), "kwh": 0.4})
     >>> table = fastdp.means(frame, "kwh", "at", "1d", epsilon=1.0, clip=2.0, seed=1)
-    >>> abs(float(table.estimate(0, 1)[0]) - 0.4) < 0.1
+    >>> abs(float(table.mean(0, 1)[0]) - 0.4) < 0.1
     True
     """

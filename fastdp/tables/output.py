@@ -13,11 +13,11 @@ import numpy as np
 
 from fastdp import validation
 from fastdp._version import __version__
-from fastdp.data.durable import atomic_file
 from fastdp.data.source import import_tables
 from fastdp.errors import ParameterError
 from fastdp.kinds import Integers
 from fastdp.releases.intervals import band, check_axes, new_axes, save
+from fastdp.state.durable import atomic_file
 from fastdp.tables import choices
 from fastdp.tables.answers import DAY, Answer, Answers
 from fastdp.tables.calendar import OFFSET, zone_of

@@ -9,7 +9,7 @@ from typing import Any, cast
 from fastdp import validation
 from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
-from fastdp.noise.gaussian import NoiseName, better_noise, checked_noise
+from fastdp.noise.draws import NoiseName, better_noise, checked_noise
 from fastdp.tables.calendar import Calendar, most_spans
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.plan import KeyRule, TablePlan

@@ -18,7 +18,7 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, remainder, square_remainder, zcdp_loss
 from fastdp.integer_grid import make_grid
 from fastdp.kinds import Integers
-from fastdp.noise.gaussian import NoiseName, l2_square
+from fastdp.noise.draws import NoiseName, l2_square
 from fastdp.tables import sums
 from fastdp.tables.calendar import Calendar, zone_rules
 from fastdp.tables.columns import KeyRow

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from fastdp.guarantee import Guarantee, parallel, sequential
 from fastdp.kinds import Integers
 from fastdp.noise import binding
-from fastdp.noise.gaussian import AnyLaw, GaussianLaw, NoiseName, concentrated, noise_law
+from fastdp.noise.draws import Distribution, NoiseName, concentrated, noise_distribution
+from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.units import Rows
@@ -143,11 +144,11 @@ class Quantity:
         return 1 if self.name == "count" else max(abs(self.low - self.centre), abs(self.high - self.centre))
 
     @cached_property
-    def law(self) -> AnyLaw:
+    def law(self) -> Distribution:
         """Of the noise of each sum."""
         if self.noise == "laplace":
-            return noise_law("laplace", self.contributions * self.sensitivity, 1, self.epsilon)
-        return noise_law("gaussian", self.sensitivity, self.square, self.epsilon)
+            return noise_distribution("laplace", self.contributions * self.sensitivity, 1, self.epsilon)
+        return noise_distribution("gaussian", self.sensitivity, self.square, self.epsilon)
 
     def add(self, rows: tuple[Integers, NDArray[Any], NDArray[np.float64]], first: int, sums: Integers) -> int:
         """Add rows (windows, keys, values); the first that counts and is not finite, or -1."""
@@ -172,7 +173,7 @@ class Quantity:
     def described(self, noisy: Integers) -> NoisySums:
         """Noisy sums in steps, with the law of their noise."""
         law = self.law
-        drawn = DrawnNoise(law.sigma, True) if isinstance(law, GaussianLaw) else DrawnNoise(law.scale)
+        drawn = DrawnNoise(law.sigma, True) if isinstance(law, GaussianDistribution) else DrawnNoise(law.scale)
         return NoisySums(noisy, self.resolution, drawn)
 
 

@@ -107,8 +107,8 @@ class Table:
         steps: Integers = next(iter(self.sums.columns.values())).steps
         return int(steps.shape[1])
 
-    def estimate(self, starts: Any, stops: Any, *, revised: bool = False) -> Floats:
-        """Totals, counts or means over windows [start, stop) of each key.
+    def sum(self, starts: Any, stops: Any, *, revised: bool = False) -> Floats:
+        """Totals or counts over windows [start, stop) of each key; a table of means has :meth:`mean`.
 
         Parameters
         ----------
@@ -125,18 +125,22 @@ class Table:
         Raises
         ------
         ParameterError
-            If the numbers are no whole numbers in order and in range.
+            If the numbers are no whole numbers in order and in range, or the table has means.
         """
-        return self._shaped(self._ranges(starts, stops, revised, None).estimate)
+        return self._estimate("sum", starts, stops, revised)
+
+    def mean(self, starts: Any, stops: Any, *, revised: bool = False) -> Floats:
+        """Means over windows [start, stop) of each key of a table of means; parameters and errors as :meth:`sum`."""
+        return self._estimate("mean", starts, stops, revised)
 
     def std_error(self, starts: Any, stops: Any, *, revised: bool = False) -> Floats:
-        """Standard error of :meth:`estimate`: exact for sums, by the delta method for means, modelled if revised."""
+        """Standard errors of the answers: exact for sums, by the delta method for means, modelled if revised."""
         return self._shaped(self._ranges(starts, stops, revised, None).std_error)
 
     def interval(
         self, starts: Any, stops: Any, confidence: float | None = None, *, revised: bool = False
     ) -> tuple[Floats, Floats]:
-        """Interval that holds the true answer of :meth:`estimate` with the given probability.
+        """Interval that holds the true answer of :meth:`sum` or :meth:`mean` with the given probability.
 
         Parameters
         ----------
@@ -244,6 +248,12 @@ class Table:
             first = preview(self._answer(*self._first(), revised=False).estimate[:, 0])
         cut = choices.described(self.sums)
         return [("estimate", first), ("error", error), *cut, ("guarantee", str(self.guarantee))]
+
+    def _estimate(self, name: str, starts: Any, stops: Any, revised: bool) -> Floats:
+        own = "mean" if self.sums.kind == "means" else "sum"
+        if name != own:
+            raise ParameterError(f"{name} of a table of {self.sums.kind}: expected {own}(starts, stops)")
+        return self._shaped(self._ranges(starts, stops, revised, None).estimate)
 
     def _first(self) -> tuple[Integers, Integers]:
         starts = np.unique(np.minimum([0, 1, 2, 3, len(self) - 1], len(self) - 1))

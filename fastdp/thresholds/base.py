@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import numbers
 from dataclasses import dataclass
-from numbers import Real
-from typing import ClassVar, Protocol, TypeVar, cast, runtime_checkable
+from typing import ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Array, Floats, Integers
 from fastdp.noise.key import Key
+from fastdp.record import Real, parameter, record
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class RowChooser(Protocol):
         """
 
 
-def held_out(key: Key, values: NDArray[np.generic]) -> Key:
+def held_out(key: Key, values: Array) -> Key:
     """The key of a choice from this hold-out: another hold-out meets independent noise.
 
     ``values`` is the hold-out (contiguous), or what a chooser keeps of it (``Chooser.pack``).
@@ -125,10 +125,7 @@ class Threshold(Protocol):
         """What choosing theta costs; None if no data are looked at."""
 
 
-Rule = TypeVar("Rule")
-
-
-@dataclass(frozen=True)
+@record
 class Fixed:
     """Theta is public: no hold-out, no budget.
 
@@ -138,13 +135,9 @@ class Fixed:
         In units of the input, above 0 and at most the bound.  It must not come from the data.
     """
 
-    theta: float
+    theta: float = parameter(Real(above=0.0))
     uses_holdout: ClassVar[bool] = False
     rule: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Check the parameter."""
-        object.__setattr__(self, "theta", validation.positive("theta", self.theta))
 
     def start(self, task: ThresholdTask) -> _FixedChooser:
         """A chooser that returns theta."""
@@ -152,18 +145,19 @@ class Fixed:
             raise ParameterError(
                 f"theta = {self.theta!r} (the threshold): expected at most the bound, {task.bound!r}"
             )
-        return _FixedChooser(float(self.theta))
+        return _FixedChooser(self.theta)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee | None:
         """Nothing is looked at."""
         return None
 
 
-def as_rule(threshold: Rule | float) -> Rule | Fixed:
+def as_rule(name: str, threshold: object) -> Threshold:
     """The rule itself; for a number, the threshold known publicly."""
-    if isinstance(threshold, Real) and not isinstance(threshold, bool):
-        return Fixed(validation.positive("threshold", threshold))
-    return cast("Rule", threshold)
+    if type(threshold) is not bool and isinstance(threshold, numbers.Real):
+        return Fixed(validation.positive(name, threshold))
+    validation.part(name, threshold, Threshold, "fastdp.thresholds")
+    return cast("Threshold", threshold)
 
 
 @dataclass(frozen=True)
@@ -173,15 +167,15 @@ class _FixedChooser:
     def copy(self) -> _FixedChooser:
         return self
 
-    def observe(self, values: NDArray[np.float64]) -> None:
+    def observe(self, values: Floats) -> None:
         """Hold-out values, if the user asks for a hold-out, are dropped unseen."""
 
     def choose(self, key: Key) -> float:
         return self.theta
 
-    def pack(self) -> NDArray[np.int64]:
+    def pack(self) -> Integers:
         return np.empty(0, np.int64)
 
-    def unpack(self, packed: NDArray[np.int64]) -> None:
+    def unpack(self, packed: Integers) -> None:
         if packed.size:
             raise ValueError("a fixed threshold holds no data")

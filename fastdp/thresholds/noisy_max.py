@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastdp import validation
 from fastdp.data.column import as_column, as_floats
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
-from fastdp.noise.row_words import RowWords
-from fastdp.noise.words import Purpose, StreamId
+from fastdp.noise.words import Purpose, RowWords, StreamId
+from fastdp.record import Choice, Real, Whole, parameter, record
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp_kernels.streams import threshold_choice
 
@@ -34,7 +32,6 @@ from fastdp_kernels.streams import threshold_choice
 # without a factor of 2.  Ties go to the lowest index, a rule that does not depend on data.
 
 NoiseKind = Literal["laplace", "exponential"]
-NOISE_KINDS = ("laplace", "exponential")
 #: The noise's scale stays below this, so that scores and noise are far from the ends of int64.
 MAX_NOISE = 2**44
 MAX_SCORE = 2**61
@@ -57,15 +54,15 @@ def score_unit(task: ThresholdTask, counts: int = 1) -> int:
 
 
 @lru_cache(maxsize=256)
-def noise_law(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.Law:
+def noise_distribution(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.LaplaceDistribution:
     """The law of one candidate's noise."""
     scale = Fraction(sensitivity) / Fraction(epsilon)
-    return sampler.discrete_laplace_law(scale) if kind == "laplace" else sampler.geometric_law(scale)
+    return sampler.laplace_distribution(scale) if kind == "laplace" else sampler.geometric_distribution(scale)
 
 
-def draw_noise(law: sampler.Law, choices: int, candidates: int, key: Key, level: int = 0) -> NDArray[np.int64]:
+def draw_noise(law: sampler.LaplaceDistribution, choices: int, candidates: int, key: Key, level: int = 0) -> Integers:
     """Independent noise of all candidates, for several choices: int64[choices, candidates]."""
-    noise: NDArray[np.int64] = np.empty((choices, candidates), np.int64)
+    noise: Integers = np.empty((choices, candidates), np.int64)
     sampler.fill_pieces(noise.reshape(-1), law, key, ((StreamId(Purpose.THRESHOLD, level), noise.size),), 0)
     return noise
 
@@ -85,18 +82,18 @@ def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guaran
 class CountedHoldout(ABC):
     """A histogram of the hold-out, from which theta is chosen; the hold-out itself is not kept."""
 
-    def __init__(self, noise: NoiseKind, task: ThresholdTask, counts: NDArray[np.int64]) -> None:
+    def __init__(self, noise: NoiseKind, task: ThresholdTask, counts: Integers) -> None:
         self._noise, self._task, self._counts = noise, task, counts
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Integers:
         """The histogram."""
         return self._counts
 
     @property
-    def law(self) -> sampler.Law:
+    def law(self) -> sampler.LaplaceDistribution:
         """Of one candidate's noise."""
-        return noise_law(self._noise, self.sensitivity, self._task.epsilon)
+        return noise_distribution(self._noise, self.sensitivity, self._task.epsilon)
 
     @property
     @abstractmethod
@@ -104,11 +101,11 @@ class CountedHoldout(ABC):
         """Most that one value moves a score by."""
 
     @abstractmethod
-    def scores(self) -> NDArray[np.int64]:
+    def scores(self) -> Integers:
         """Of each candidate, before the noise."""
 
     @abstractmethod
-    def choices(self, key: Key, count: int) -> NDArray[np.float64]:
+    def choices(self, key: Key, count: int) -> Floats:
         """Thetas of independent choices, each of them private: more than one is for audits."""
 
     def choose(self, key: Key) -> float:
@@ -122,11 +119,11 @@ class CountedHoldout(ABC):
         twin._counts = self._counts.copy()
         return twin
 
-    def pack(self) -> NDArray[np.int64]:
+    def pack(self) -> Integers:
         """Bins that hold values, then how many they hold."""
         return pack_counts(self._counts)
 
-    def unpack(self, packed: NDArray[np.int64]) -> None:
+    def unpack(self, packed: Integers) -> None:
         """Take over what :meth:`pack` gave."""
         bins, counts = packed.reshape(2, -1)
         if min(bins.min(initial=0), counts.min(initial=0)) < 0:
@@ -135,7 +132,7 @@ class CountedHoldout(ABC):
         self._counts[bins] = counts
 
 
-def pack_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def pack_counts(counts: Integers) -> Integers:
     """Bins of a histogram that hold values, then how many they hold."""
     filled = counts.nonzero()[0]
     return np.concatenate([filled, counts[filled]])
@@ -148,7 +145,7 @@ MIN_WHOLE = 64
 MAX_WHOLE = 2**20
 
 
-@dataclass(frozen=True)
+@record
 class NoisyMax:
     """Theta maximises -#{v > theta} - (3 m theta) / (c r epsilon) sqrt(2 (b - 1) log_b(r)^3), noisily.
 
@@ -171,20 +168,12 @@ class NoisyMax:
     K times integers, noise has scale K / epsilon; the proof is in :mod:`fastdp.thresholds.noisy_max`.
     """
 
-    c: float = 60.0
-    noise: NoiseKind = "laplace"
-    step: float | None = None
-    fan_out: int = 16
+    c: float = parameter(Real(above=0.0), default=60.0)
+    noise: NoiseKind = parameter(Choice(get_args(NoiseKind)), default="laplace")
+    step: float | None = parameter(Real(above=0.0), default=None)
+    fan_out: int = parameter(Whole(2, 1024), default=16)
     uses_holdout: ClassVar[bool] = True
     rule: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        object.__setattr__(self, "c", validation.positive("c", self.c))
-        validation.choice("noise", self.noise, NOISE_KINDS)
-        object.__setattr__(self, "fan_out", validation.integer("fan_out", self.fan_out, 2, 1024))
-        if self.step is not None:
-            object.__setattr__(self, "step", validation.positive("step", self.step))
 
     def candidate_step(self, bound: float) -> float:
         """Distance of neighbouring candidates for this bound."""
@@ -196,7 +185,7 @@ class NoisyMax:
             raise ParameterError(
                 f"step = {self.step!r}: expected between bound / {MAX_CANDIDATES} and the bound, {bound!r}"
             )
-        return float(self.step)
+        return self.step
 
     def start(self, task: ThresholdTask) -> _NoisyMaxChooser:
         """An empty histogram over the candidates."""
@@ -214,21 +203,21 @@ class NoisyMax:
 class _NoisyMaxChooser(CountedHoldout):
     """Bin j counts values in ((j - 1) step, j step]."""
 
-    def __init__(self, rule: NoisyMax, task: ThresholdTask, step: float, counts: NDArray[np.int64]) -> None:
+    def __init__(self, rule: NoisyMax, task: ThresholdTask, step: float, counts: Integers) -> None:
         super().__init__(rule.noise, task, counts)
         self._rule, self._step = rule, step
 
-    def observe(self, values: NDArray[np.float64]) -> None:
+    def observe(self, values: Floats) -> None:
         self._bin(as_floats(as_column(values, "values")), self._counts)
 
-    def observe_unchecked(self, values: NDArray[np.float64]) -> bool:
+    def observe_unchecked(self, values: Floats) -> bool:
         """Add values as kernels read them, and say whether all are finite; if not, this chooser is of no use."""
         return not self._bin(values, self._counts)
 
-    def _bin(self, values: NDArray[np.float64], counts: NDArray[np.int64]) -> bool:
+    def _bin(self, values: Floats, counts: Integers) -> bool:
         if values.size < counts.size * threshold_choice.PARTED:
             return threshold_choice.bin_values(values, self._step, counts)
-        lanes: NDArray[np.int64] = np.zeros((3, counts.size), np.int64)
+        lanes: Integers = np.zeros((3, counts.size), np.int64)
         return threshold_choice.bin_pieces(
             values, self._step, np.empty(threshold_choice.PIECE, np.uint32), lanes, counts
         )
@@ -237,7 +226,7 @@ class _NoisyMaxChooser(CountedHoldout):
         """K: one count in the integers that scores are made of."""
         return score_unit(self._task)
 
-    def penalties(self) -> NDArray[np.int64]:
+    def penalties(self) -> Integers:
         """K times the public term of Eq. 6, of each candidate."""
         return _penalties(self._rule, self._task, self._step, self._counts.size - 1)
 
@@ -246,19 +235,19 @@ class _NoisyMaxChooser(CountedHoldout):
         """One count."""
         return self.unit()
 
-    def scores(self) -> NDArray[np.int64]:
+    def scores(self) -> Integers:
         """Of each candidate, as the kernel adds them up."""
         return self.unit() * np.cumsum(self._counts)[1:] - self.penalties()
 
-    def choices(self, key: Key, count: int) -> NDArray[np.float64]:
+    def choices(self, key: Key, count: int) -> Floats:
         """Thetas of independent choices."""
         return self._best(self._counts.reshape(1, -1), draw_noise(self.law, count, self._counts.size - 1, key))
 
-    def _best(self, histograms: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _best(self, histograms: Integers, noise: Integers) -> Floats:
         """Theta by each row of noise, in units of the input."""
-        best: NDArray[np.int64] = np.empty(noise.shape[0], np.int64)
+        best: Integers = np.empty(noise.shape[0], np.int64)
         threshold_choice.choose_rows(histograms, self.unit(), self.penalties(), noise, best)
-        thetas: NDArray[np.float64] = np.minimum(best * self._step, self._task.bound)
+        thetas: Floats = np.minimum(best * self._step, self._task.bound)
         return thetas
 
     @property
@@ -266,9 +255,9 @@ class _NoisyMaxChooser(CountedHoldout):
         """One draw a candidate."""
         return self._counts.size
 
-    def histograms(self, values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def histograms(self, values: Floats, starts: Integers) -> Integers:
         """Histograms of many hold-outs."""
-        rows: NDArray[np.int64] = np.zeros((starts.size, self._counts.size), np.int64)
+        rows: Integers = np.zeros((starts.size, self._counts.size), np.int64)
         count = self._task.holdout
         if count < self._counts.size * threshold_choice.PARTED:
             threshold_choice.bin_rows(values, starts, count, self._step, rows)
@@ -277,7 +266,7 @@ class _NoisyMaxChooser(CountedHoldout):
                 self._bin(values[start : start + count], row)
         return rows
 
-    def choose_rows(self, histograms: NDArray[np.int64], key: Key, streams: NDArray[np.int64]) -> NDArray[np.float64]:
+    def choose_rows(self, histograms: Integers, key: Key, streams: Integers) -> Floats:
         """Theta of many streams."""
         packed = [held_out(key, pack_counts(counts)) for counts in histograms]
         owners = np.arange(streams.size) if len(packed) > 1 else None
@@ -288,7 +277,7 @@ class _NoisyMaxChooser(CountedHoldout):
 
 
 @lru_cache(maxsize=4)
-def _penalties(rule: NoisyMax, task: ThresholdTask, step: float, candidates: int) -> NDArray[np.int64]:
+def _penalties(rule: NoisyMax, task: ThresholdTask, step: float, candidates: int) -> Integers:
     """Rounded, and cut off far below overflow."""
     b, unit = rule.fan_out, score_unit(task)
     depth = math.log(max(task.max_range, 2)) / math.log(b)
@@ -298,6 +287,6 @@ def _penalties(rule: NoisyMax, task: ThresholdTask, step: float, candidates: int
     logs += 0.5 * math.log(2.0 * (b - 1) * depth**3) + math.log(unit) + math.log(task.bound)
     slope = math.exp(min(logs, 700.0))
     parts = np.minimum(step / task.bound * np.arange(1, candidates + 1), 1.0)
-    penalties: NDArray[np.int64] = np.rint(np.minimum(slope * (parts - parts[0]), MAX_PENALTY)).astype(np.int64)
+    penalties: Integers = np.rint(np.minimum(slope * (parts - parts[0]), MAX_PENALTY)).astype(np.int64)
     penalties.flags.writeable = False
     return penalties

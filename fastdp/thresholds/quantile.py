@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
@@ -28,6 +27,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Integers
 from fastdp.noise.key import Key
+from fastdp.record import Choice, Flag, Kind, Real, parameter, record
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate
 from fastdp_kernels.streams import online_pass
@@ -101,11 +101,12 @@ def rank_of(p: float, m: int) -> int:
 MIN_GAMMA, MAX_GAMMA = 1.125, 16.0
 #: Theta is released in whole cells, bound / CELLS each or one grid step, which hides the spacing of floats.
 CELLS = 2**24
+FRACTION = Real(above=0.0, below=1.0)
 #: The stretch of the noise needs ln(1/delta) >= 1 (``smooth_noise``).
-MAX_DELTA = 0.25
+DELTA = Real(above=0.0, most=0.25)
 
 
-@dataclass(frozen=True)
+@record
 class SmoothQuantile:
     """S-P: theta = quantile + SS/a Z (ToPS Appendix B; PAK section IV-C, "Warm").
 
@@ -130,29 +131,23 @@ class SmoothQuantile:
     Half of all draws lie below the quantile: see :class:`PAKQuantile`.
     """
 
-    p: float = 0.995
-    delta: float | None = None
-    noise: Literal["laplace", "gaussian", "cauchy"] = "laplace"
-    gamma: float = 2.0
-    clip: bool = True
+    p: float = parameter(FRACTION, default=0.995)
+    delta: float | None = parameter(Kind(), default=None)
+    noise: Literal["laplace", "gaussian", "cauchy"] = parameter(
+        Choice(("laplace", "gaussian", "cauchy")), default="laplace"
+    )
+    gamma: float = parameter(Real(least=MIN_GAMMA, most=MAX_GAMMA), default=2.0)
+    clip: bool = parameter(Flag(), default=True)
     uses_holdout: ClassVar[bool] = True
     rule: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        object.__setattr__(self, "p", _fraction("p", self.p))
-        validation.choice("noise", self.noise, ("laplace", "gaussian", "cauchy"))
-        object.__setattr__(self, "gamma", validation.real("gamma", self.gamma))
-        if not MIN_GAMMA <= self.gamma <= MAX_GAMMA:
-            raise ParameterError(f"gamma = {self.gamma!r}: expected a number from {MIN_GAMMA} to {MAX_GAMMA}")
-        if self.noise == "cauchy":
-            if self.delta is not None and validation.real("delta", self.delta) != 0.0:
-                raise ParameterError(
-                    f"delta = {self.delta!r}: expected None or 0, because noise = 'cauchy' has no delta"
-                )
-        else:
-            object.__setattr__(self, "delta", _checked_delta(self.delta))
-        object.__setattr__(self, "clip", validation.flag("clip", self.clip))
+    def _check(self) -> None:
+        if self.delta is None:
+            return
+        if self.noise != "cauchy":
+            object.__setattr__(self, "delta", DELTA.check("delta", self.delta))
+        elif validation.real("delta", self.delta) != 0.0:
+            raise ParameterError(f"delta = {self.delta!r}: expected None or 0, because noise = 'cauchy' has no delta")
 
     def law(self, task: ThresholdTask) -> SmoothNoise:
         """The noise with its constants a and b."""
@@ -169,7 +164,7 @@ class SmoothQuantile:
         return _guarantee(self.p, task, law, delta, "smooth sensitivity", _distance(self.clip, 1.0, law))
 
 
-@dataclass(frozen=True)
+@record
 class PAKQuantile:
     """S-PAK: theta = quantile + kappa SS/a (Z + G^-1(1 - beta)), rarely below the quantile (PAK Eq. 12).
 
@@ -191,24 +186,13 @@ class PAKQuantile:
     Memory: the hold-out itself, m int64; sorted once, when theta is chosen.
     """
 
-    p: float = 0.99575
-    beta: float = 0.3 * 0.02
-    delta: float | None = None
-    noise: Literal["laplace", "gaussian"] = "laplace"
-    clip: bool = True
+    p: float = parameter(FRACTION, default=0.99575)
+    beta: float = parameter(Real(above=0.0, below=0.5), default=0.3 * 0.02)
+    delta: float | None = parameter(DELTA, default=None)
+    noise: Literal["laplace", "gaussian"] = parameter(Choice(("laplace", "gaussian")), default="laplace")
+    clip: bool = parameter(Flag(), default=True)
     uses_holdout: ClassVar[bool] = True
     rule: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        object.__setattr__(self, "p", _fraction("p", self.p))
-        beta = validation.positive("beta", self.beta)
-        if beta >= 0.5:
-            raise ParameterError(f"beta = {self.beta!r}: expected a number above 0 and below 1/2")
-        object.__setattr__(self, "beta", beta)
-        validation.choice("noise", self.noise, ("laplace", "gaussian"))
-        object.__setattr__(self, "delta", _checked_delta(self.delta))
-        object.__setattr__(self, "clip", validation.flag("clip", self.clip))
 
     def law(self, task: ThresholdTask) -> SmoothNoise:
         """The noise with its constants a and b."""
@@ -245,7 +229,7 @@ class PAKQuantile:
         return _guarantee(self.p, task, law, _delta_of(self.delta, task), scaled, distance)
 
 
-@dataclass(frozen=True)
+@record
 class TruePercentile:
     """The quantile itself, NOT PRIVATE: for comparisons on public data only (ToPS section 5.4, Figure 6).
 
@@ -260,13 +244,9 @@ class TruePercentile:
     [resolution, bound].  Memory: the hold-out itself, m int64.
     """
 
-    p: float
+    p: float = parameter(FRACTION)
     uses_holdout: ClassVar[bool] = True
     rule: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Check the parameter."""
-        object.__setattr__(self, "p", _fraction("p", self.p))
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
         """An empty collection."""
@@ -334,19 +314,3 @@ def _distance(clip: bool, kappa: float, law: SmoothNoise, offset: float = 0.0) -
 def _delta_of(delta: float | None, task: ThresholdTask) -> float:
     """1 / n^2 by default, n the hold-out and the longest query (ToPS Appendix B)."""
     return 1.0 / float(task.holdout + task.max_range) ** 2 if delta is None else delta
-
-
-def _fraction(name: str, value: object) -> float:
-    number = validation.real(name, value)
-    if not 0.0 < number < 1.0:
-        raise ParameterError(f"{name} = {validation.shown(value)}: expected a fraction above 0 and below 1")
-    return number
-
-
-def _checked_delta(delta: object) -> float | None:
-    if delta is None:
-        return None
-    number = validation.positive("delta", delta)
-    if number > MAX_DELTA:
-        raise ParameterError(f"delta = {validation.shown(delta)}: expected a number above 0 and at most {MAX_DELTA}")
-    return number

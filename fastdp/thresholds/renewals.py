@@ -6,11 +6,9 @@ every tree has one sensitivity.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from fastdp import validation
-from fastdp.errors import ParameterError
+from fastdp.record import Real, Whole, parameter, record
 
 
 class Renewal(Protocol):
@@ -29,7 +27,7 @@ class Renewal(Protocol):
         """Values withheld for each later theta; None: as many as for the first."""
 
 
-@dataclass(frozen=True)
+@record
 class RenewFromHoldout:
     """Theta comes from a fresh hold-out after every ``trees`` trees (ToPS section 7, "Update theta").
 
@@ -47,19 +45,13 @@ class RenewFromHoldout:
     of what the period before it released (post-processing), so positions in the output stay those of the input.
     """
 
-    trees: int = 1
-    holdout: int | None = None
+    trees: int = parameter(Whole(1, 2**30), default=1)
+    holdout: int | None = parameter(Whole(1, 2**50), default=None)
     share: ClassVar[float] = 0.0
     rule: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        object.__setattr__(self, "trees", validation.integer("trees", self.trees, 1, 2**30))
-        if self.holdout is not None:
-            object.__setattr__(self, "holdout", validation.integer("holdout", self.holdout, 1, 2**50))
 
-
-@dataclass(frozen=True)
+@record
 class RenewFromPublished:
     """Every value published also pays for the next theta (ToPS section 7, "Shorten the Holdout").
 
@@ -80,18 +72,10 @@ class RenewFromPublished:
     for the quantiles (and a kept state file holds them too).
     """
 
-    share: float = 0.1
-    trees: int = 1
+    share: float = parameter(Real(above=0.0, below=1.0), default=0.1)
+    trees: int = parameter(Whole(1, 2**30), default=1)
     holdout: ClassVar[int | None] = None
     rule: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        share = validation.positive("share", self.share)
-        if share >= 1.0:
-            raise ParameterError(f"share = {self.share!r}: expected a number above 0 and below 1")
-        object.__setattr__(self, "share", share)
-        object.__setattr__(self, "trees", validation.integer("trees", self.trees, 1, 2**30))
 
 
 __all__ = ["RenewFromHoldout", "RenewFromPublished", "Renewal"]

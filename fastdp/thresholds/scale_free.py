@@ -6,7 +6,7 @@ Source: ours, in place of ToPS Eq. 6, whose constant c has the unit of a value; 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Literal, get_args
@@ -23,16 +23,16 @@ from fastdp.kinds import Floats, Integers
 from fastdp.local.distribution import TOLERANCE, Distribution, in_cells
 from fastdp.local.laws import WindowLaw
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import Law, discrete_laplace_law
+from fastdp.noise.sampler import LaplaceDistribution, laplace_distribution
+from fastdp.record import Choice, parameter, record
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_max import (
     MAX_PENALTY,
-    NOISE_KINDS,
     CountedHoldout,
     NoiseKind,
     draw_noise,
     exact_guarantee,
-    noise_law,
+    noise_distribution,
     score_unit,
 )
 from fastdp_kernels.streams import online_pass, threshold_choice
@@ -64,7 +64,7 @@ COUNT_LEVEL = 1
 Lengths = Literal["longest", "all"]
 
 
-@dataclass(frozen=True)
+@record
 class ScaleFree:
     """Theta at which about m p* values lie above it, p* the share that the noise in use is worth; by noisy max.
 
@@ -123,15 +123,10 @@ class ScaleFree:
     True
     """
 
-    noise: NoiseKind = "exponential"
-    lengths: Lengths = "longest"
+    noise: NoiseKind = parameter(Choice(get_args(NoiseKind)), default="exponential")
+    lengths: Lengths = parameter(Choice(get_args(Lengths)), default="longest")
     uses_holdout: ClassVar[bool] = True
     rule: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validation.choice("noise", self.noise, NOISE_KINDS)
-        validation.choice("lengths", self.lengths, get_args(Lengths))
 
     def start(self, task: ThresholdTask) -> _ScaleFreeChooser:
         """An empty histogram over the candidates; warns of a hold-out that is too short."""
@@ -263,7 +258,7 @@ class _ScaleFreeChooser(CountedHoldout):
         if not self.count_epsilon:
             return np.full(count, float(self._above))
         scale = 1 / Fraction(self.count_epsilon)
-        noise = draw_noise(discrete_laplace_law(scale), count, 1, key, COUNT_LEVEL)[:, 0]
+        noise = draw_noise(laplace_distribution(scale), count, 1, key, COUNT_LEVEL)[:, 0]
         found: Floats = np.maximum(self.above_lowest + noise, 0) + float(scale)
         return np.minimum(found, self._task.holdout)
 
@@ -286,9 +281,9 @@ class _ScaleFreeChooser(CountedHoldout):
         return 2 * self.unit
 
     @property
-    def law(self) -> Law:
+    def law(self) -> LaplaceDistribution:
         """Of one candidate's noise, with the epsilon that the number of values above the lowest one leaves."""
-        return noise_law(self._noise, self.sensitivity, self._epsilon)
+        return noise_distribution(self._noise, self.sensitivity, self._epsilon)
 
     def choices(self, key: Key, count: int) -> Floats:
         """Thetas of independent choices: the largest noisy score, the lowest of several, in units of the input."""

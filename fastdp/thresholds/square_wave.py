@@ -5,7 +5,7 @@ Source: ToPS section 4.1, Eq. 8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar, Literal, get_args
 
@@ -20,6 +20,7 @@ from fastdp.local.base import MIN_WIDTH, local_epsilon
 from fastdp.local.distribution import Distribution, in_cells, transition
 from fastdp.local.laws import WindowLaw
 from fastdp.noise.key import Key
+from fastdp.record import Checked, Choice, Flag, Kind, Real, parameter, record
 from fastdp.thresholds import scale_free
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.quantile import QuantileChooser
@@ -29,7 +30,6 @@ from fastdp_kernels.local import band_matrix
 #
 # Source: ToPS section 4.1 and Eq. 8; the variance is Eq. 14, the largest of the hybrid mechanism on [-1, 1].
 
-OBJECTIVES = ("corrected", "paper")
 #: Candidates in a bin of a logarithmic scale, whose bins are wide.
 LOG_PARTS = 8
 #: SW-W: so many estimates in a row below this share end the distribution; of 1,024 bins, or in proportion of more.
@@ -243,12 +243,13 @@ def _solution(matrix: Floats, right: Floats) -> Floats | None:
 
 
 Scale = Literal["linear", "logarithmic"]
-SCALES = get_args(Scale)
+Objective = Literal["corrected", "paper"]
+Method = Literal["sw-w", "sw", "percentile", "concave"]
 DEFAULT_BINS = 1024
 MAX_BINS = 2**16
 
 
-@dataclass(frozen=True)
+@record
 class SquareWave:
     """Every hold-out value becomes one square-wave report; theta is chosen from their estimated distribution.
 
@@ -284,28 +285,18 @@ class SquareWave:
     before the grid of the reports' law, which holds for any two grid steps, whatever values they stand for.
     """
 
-    report_epsilon: float | None = None
-    objective: Literal["corrected", "paper"] = "corrected"
-    method: Literal["sw-w", "sw", "percentile", "concave"] = "sw-w"
-    percentile: float = 0.995
-    publish_epsilon: float | None = None
-    bins: int | None = None
-    accelerate: bool = False
-    scale: Scale = "linear"
+    report_epsilon: float | None = parameter(Checked(local_epsilon), default=None)
+    objective: Objective = parameter(Choice(get_args(Objective)), default="corrected")
+    method: Method = parameter(Choice(get_args(Method)), default="sw-w")
+    percentile: float = parameter(Real(above=0.0, below=1.0), default=0.995)
+    publish_epsilon: float | None = parameter(Checked(local_epsilon), default=None)
+    bins: int | None = parameter(Kind(), default=None)
+    accelerate: bool = parameter(Flag(), default=False)
+    scale: Scale = parameter(Choice(get_args(Scale)), default="linear")
     uses_holdout: ClassVar[bool] = True
     rule: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        for name in ("report_epsilon", "publish_epsilon"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, local_epsilon(name, getattr(self, name)))
-        validation.choice("objective", self.objective, OBJECTIVES)
-        validation.choice("method", self.method, ("sw-w", "sw", "percentile", "concave"))
-        object.__setattr__(self, "percentile", validation.real("percentile", self.percentile))
-        if not 0.0 < self.percentile < 1.0:
-            raise ParameterError(f"percentile = {self.percentile!r}: expected a fraction above 0 and below 1")
-        validation.choice("scale", self.scale, SCALES)
+    def _check(self) -> None:
         accepted = ("sw-w", "concave") if self.logarithmic else ("sw-w", "sw", "percentile")
         if self.method not in accepted:
             raise ParameterError(
@@ -315,7 +306,6 @@ class SquareWave:
             concave = self.method == "concave"
             least, most = (LEAST_BINS, MOST_BINS) if concave else (1, MAX_BINS)
             object.__setattr__(self, "bins", validation.integer("bins", self.bins, least, most))
-        object.__setattr__(self, "accelerate", validation.flag("accelerate", self.accelerate))
 
     @property
     def logarithmic(self) -> bool:

@@ -79,7 +79,7 @@ def repeat(
     repetitions : int
         How many, at least 1.
     queries : (starts, stops), optional
-        Ranges [start, stop) as :meth:`fastdp.Release.range_sum` takes them; then only their answers are kept.
+        Ranges [start, stop) as :meth:`fastdp.Release.sum` takes them; then only their answers are kept.
         Without queries all published values are: 8 bytes a value and repetition.
     first : int
         Number of the first repetition, to go on where a call before ended.
@@ -187,7 +187,7 @@ class _Repeater:
             fill(which, sums, scratch, rows)
             released = scratch.released(steps[which], simulated=True)
             firsts, lasts = np.tile(starts, rows.size), np.tile(stops, rows.size)
-            answers[which] = released.range_sum(np.repeat(rows, width), firsts, lasts).reshape(rows.size, width)
+            answers[which] = released.sum(np.repeat(rows, width), firsts, lasts).reshape(rows.size, width)
 
         self._each(values, steps, answer)
         return Repetitions(thetas, answers, None)

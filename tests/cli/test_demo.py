@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import fastdp
 import fastdp_lab
-from fastdp.cli import day, demo_command, main
+from fastdp.cli import demo_command, main
 from fastdp.errors import ParameterError
 from fastdp_lab.datasets import dns_like_day
 
@@ -19,7 +19,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 @pytest.fixture
 def run_demo(monkeypatch):
     """``fastdp demo`` on a day of 8,000 intervals."""
-    monkeypatch.setattr(day, "DAY_LENGTH", 8000)
+    monkeypatch.setattr(demo_command, "DAY_LENGTH", 8000)
     monkeypatch.setattr(demo_command, "MAX_LENGTH", 4096)
 
     def run_demo(*arguments: object):
@@ -42,18 +42,18 @@ def test_table_and_picture(run_demo, tmp_path):
     starts, stops = fastdp_lab.workloads.random_ranges(6000, 200, 4096, 1)
     truth = np.array([values[2000 + a : 2000 + b].sum() for a, b in zip(starts, stops, strict=True)])
     answers = {
-        "as published": release.range_sum(starts, stops),
-        "revised": release.range_sum(starts, stops, revised=True),
-        "ToPS": paper.range_sum(starts, stops),
+        "as published": release.sum(starts, stops),
+        "revised": release.sum(starts, stops, revised=True),
+        "ToPS": paper.sum(starts, stops),
         "zeros": 0.0 * truth,
     }
     errors = {name: fastdp_lab.metrics.mse(truth, answer) ** 0.5 for name, answer in answers.items()}
     edges = np.arange(0, 6001, 50)  # 120 stretches, as drawn
     parts = values[2000:].reshape(120, 50).sum(axis=1)
     drawn = {
-        "as published": release.range_sum(edges[:-1], edges[1:]),
-        "revised": release.range_sum(edges[:-1], edges[1:], revised=True),
-        "ToPS": paper.range_sum(edges[:-1], edges[1:]),
+        "as published": release.sum(edges[:-1], edges[1:]),
+        "revised": release.sum(edges[:-1], edges[1:], revised=True),
+        "ToPS": paper.sum(edges[:-1], edges[1:]),
         "zeros": 0.0 * parts,
     }
     size = fastdp_lab.metrics.mse(parts, drawn["zeros"])

@@ -156,7 +156,7 @@ def test_points_spend_too(account, budget: Path, tmp_path: Path) -> None:
     assert "for one event (one addition or one removal) (add or remove one event)" in account("spent").output
     # What was written before a failure stays written.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastdp.cli.point_files.PointFolder.write", _refuse)
+        patch.setattr("fastdp.cli.writers.PointFolder.write", _refuse)
         failed = synthesize("fourth", "--limit", "2")
     assert failed.exit_code == 1
     assert account("verify").output.endswith("Reserved and never committed, so counted as spent: 5\n")

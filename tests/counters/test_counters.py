@@ -169,7 +169,7 @@ class Parity:
     def select(self, values, step, last) -> int:
         self.seen.append(last)
         noise = np.empty(1, np.int64)
-        law = sampler.discrete_laplace_law(Fraction(2))
+        law = sampler.laplace_distribution(Fraction(2))
         sampler.fill(noise, law, self.key, StreamId(Purpose.SPLIT, number=step))
         return int(values[0] % 2 + noise[0] > 0)
 

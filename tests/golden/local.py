@@ -45,7 +45,7 @@ def _sums(folder: Path) -> Iterator[Any]:
     first.add(reports[:100], 1)
     second.receive(public("local.encode")(mechanism, reports[100:]), 2)
     merged = first.merge(second)
-    yield from (merged.totals, merged.sum(), merged.sum(1, 2), merged.mean(2), merged.standard_error())
+    yield from (merged.totals, merged.sum(), merged.sum(1, 2), merged.mean(2), merged.std_error())
 
 
 def _answers(folder: Path) -> Iterator[Any]:

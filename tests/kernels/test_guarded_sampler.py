@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from fastdp.noise import exact, sampler
+from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, word_at
 from fastdp_kernels.noise import double_double, guarded_log, wide_log
@@ -56,7 +56,7 @@ def further_words(seed: int):
 @pytest.mark.parametrize("scale", SCALES)
 def test_first_stage_is_certain_or_silent(scale: Fraction, one_sided: bool) -> None:
     words = hard_words(scale, 400, 1)
-    law = sampler.geometric_law(scale) if one_sided else sampler.discrete_laplace_law(scale)
+    law = sampler.geometric_distribution(scale) if one_sided else sampler.laplace_distribution(scale)
     out = np.empty(words.size, np.int64)
     positions = np.empty(words.size, np.int64)
     sign_bit = np.uint64(0 if one_sided else 1)
@@ -75,7 +75,7 @@ def test_first_stage_is_certain_or_silent(scale: Fraction, one_sided: bool) -> N
 @pytest.mark.parametrize("scale", SCALES + LARGE_SCALES)
 def test_second_stage_is_certain_or_silent(scale: Fraction, has_further: bool, one_sided: bool) -> None:
     words = hard_words(scale, 200, 2)
-    law = sampler.geometric_law(scale) if one_sided else sampler.discrete_laplace_law(scale)
+    law = sampler.geometric_distribution(scale) if one_sided else sampler.laplace_distribution(scale)
     source = random.Random(3)
     further = np.array([source.getrandbits(64) for _ in words], np.uint64) if has_further else NO_WORDS
     out = np.empty(words.size, np.int64)
@@ -108,7 +108,7 @@ def test_second_stage_is_certain_or_silent(scale: Fraction, has_further: bool, o
 @pytest.mark.parametrize("one_sided", [False, True])
 @pytest.mark.parametrize("scale", LARGE_SCALES)
 def test_the_stage_of_two_words_is_certain_or_silent(scale: Fraction, one_sided: bool) -> None:
-    law = sampler.geometric_law(scale) if one_sided else sampler.discrete_laplace_law(scale)
+    law = sampler.geometric_distribution(scale) if one_sided else sampler.laplace_distribution(scale)
     words, further = words_at_jumps(scale, 100, 12)
     uniform, source = hard_words(scale, 200, 2), random.Random(3)
     words = np.concatenate([uniform, words])
@@ -131,7 +131,7 @@ def test_the_margins_of_the_stage_of_two_words_matter() -> None:
     """Nothing nearer to a whole number than the error bound is settled, and not much that is farther is left."""
     scale = Fraction(2**56)
     words, further = words_at_jumps(scale, 150, 11)
-    law, out, positions = sampler.discrete_laplace_law(scale), *np.empty((2, words.size), np.int64)
+    law, out, positions = sampler.laplace_distribution(scale), *np.empty((2, words.size), np.int64)
     wide_log.draw_wide(words, further, *law.scale_pair, *law.offset_pair, np.uint64(1), out, positions)
     distances = {True: [1.0], False: [0.0]}
     with mpmath.workdps(80):
@@ -165,7 +165,7 @@ def test_the_logarithm_of_the_stage_of_two_words_to_73_bits() -> None:
 def test_last_stage_equals_the_formula(scale: Fraction, one_sided: bool) -> None:
     for number, word in enumerate(hard_words(scale, 40, 4).tolist()):
         further = further_words(number)
-        settled = exact.draw_exactly(word >> 1, 63, scale, one_sided, further)
+        settled = sampler.draw_exactly(word >> 1, 63, scale, one_sided, further)
         assert settled == abs(exact_noise.draw(word, further, scale, one_sided))
 
 
@@ -173,7 +173,7 @@ def test_last_stage_equals_the_formula(scale: Fraction, one_sided: bool) -> None
 def test_filled_draws_equal_the_formula(scale: Fraction) -> None:
     key, stream = Key.from_seed(5), StreamId(Purpose.TREE, 2, 7)
     out = np.empty(300, np.int64)
-    law = sampler.discrete_laplace_law(scale)
+    law = sampler.laplace_distribution(scale)
     sampler.fill(out, law, key, stream)
     for i in range(0, out.size, 3):
         expected = exact_noise.draw(
@@ -184,7 +184,7 @@ def test_filled_draws_equal_the_formula(scale: Fraction) -> None:
 
 def test_a_draw_does_not_depend_on_how_many_are_drawn() -> None:
     for scale in (Fraction(2**22), Fraction(2**39), Fraction(2**45)):
-        law, key, stream = sampler.discrete_laplace_law(scale), Key.from_seed(6), StreamId(Purpose.TREE)
+        law, key, stream = sampler.laplace_distribution(scale), Key.from_seed(6), StreamId(Purpose.TREE)
         long = np.empty(70_001, np.int64)
         sampler.fill(long, law, key, stream)
         for size in (0, 1, 2, 511, 513, 32_767, 32_769):
@@ -201,7 +201,7 @@ def left_over(words: np.ndarray, *arguments: np.ndarray) -> int:
 
 def test_the_last_stage_reads_on_where_its_draw_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """In every chunk, behind every start: further words are those of the draw's own position in the stream."""
-    law, key, stream = sampler.discrete_laplace_law(2**56), Key.from_seed(7), StreamId(Purpose.TREE, 2, 3)
+    law, key, stream = sampler.laplace_distribution(2**56), Key.from_seed(7), StreamId(Purpose.TREE, 2, 3)
     whole, part = np.empty(1000, np.int64), np.empty(700, np.int64)
     sampler.fill(whole, law, key, stream)
     read = []
@@ -235,11 +235,11 @@ def test_the_last_stage_takes_as_many_further_words_as_it_needs(
         u = int(mpmath.floor(jump * 2**bits))
     leading = u >> 64 * further << 1 | sign
     words = [leading, *(u >> 64 * (further - k) & 2**64 - 1 for k in range(1, further + 1))]
-    law, values = sampler.discrete_laplace_law(scale), []
+    law, values = sampler.laplace_distribution(scale), []
     for last in (words[-1] - 2**40, words[-1] + 2**40):
         given = [*words[:-1], last]
         monkeypatch.setattr(sampler, "word_at", lambda _key, stream, position, g=given: g[stream.refinement])
-        values.append(sampler.settle_at(leading, law, Key.from_seed(1), StreamId(Purpose.TREE), 0))
+        values.append(sampler.resolve_at(leading, law, Key.from_seed(1), StreamId(Purpose.TREE), 0))
         assert values[-1] == exact_noise.draw(leading, lambda k, g=given: g[k], scale, False)
     assert values == ([-12, -11] if sign else [12, 11])
 
@@ -248,7 +248,7 @@ def test_the_error_bound_has_slack_but_not_much() -> None:
     """The y that the first stage computes, redone in NumPy, errs by half of its bound at most."""
     worst = 0.0
     for scale in (Fraction(10), Fraction(2**22), Fraction(2**34), Fraction(2**40)):
-        law = sampler.discrete_laplace_law(scale)
+        law = sampler.laplace_distribution(scale)
         words = hard_words(scale, 500, 8)
         u = (words >> np.uint64(1)).astype(np.int64)
         u = u[u >= 2]
@@ -307,7 +307,7 @@ def words_at_jumps(scale: Fraction, count: int, seed: int) -> tuple[np.ndarray, 
 @pytest.mark.parametrize("scale", [Fraction(2**22), *exhaustive(Fraction(3), Fraction(2**40)), *LARGE_SCALES])
 def test_second_and_last_stage_next_to_the_jumps(scale: Fraction) -> None:
     words, further = words_at_jumps(scale, 150, 10)
-    law, out = sampler.discrete_laplace_law(scale), np.empty(words.size, np.int64)
+    law, out = sampler.laplace_distribution(scale), np.empty(words.size, np.int64)
     double_double.draw_double_double(
         words, further, *law.scale_pair, *law.offset_pair, np.uint64(1), np.arange(words.size), words.size, out
     )
@@ -322,14 +322,14 @@ def test_second_and_last_stage_next_to_the_jumps(scale: Fraction) -> None:
             return more if k == 1 else further_words(i)(k)
 
         expected = abs(exact_noise.draw(word, rest, scale, False))
-        assert exact.draw_exactly(word >> 1, 63, scale, False, rest) == expected
+        assert sampler.draw_exactly(word >> 1, 63, scale, False, rest) == expected
 
 
 def test_the_margins_of_the_second_stage_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Intervals around the whole numbers must be left to the last stage: none is settled within the error bound."""
     scale = Fraction(2**50)
     words, further = words_at_jumps(scale, 150, 11)
-    law, out = sampler.discrete_laplace_law(scale), np.empty(words.size, np.int64)
+    law, out = sampler.laplace_distribution(scale), np.empty(words.size, np.int64)
     double_double.draw_double_double(
         words, further, *law.scale_pair, *law.offset_pair, np.uint64(1), np.arange(words.size), words.size, out
     )
@@ -355,16 +355,16 @@ def test_double_double_log_to_96_bits() -> None:
 
 @pytest.mark.parametrize("scale", [*SCALES, *LARGE_SCALES])
 def test_constants_of_laws_are_right_to_a_hundred_bits(scale: Fraction) -> None:
-    law = sampler.discrete_laplace_law(scale)
+    law = sampler.laplace_distribution(scale)
     with mpmath.workdps(200):
         s = mpmath.mpf(scale.numerator) / scale.denominator
         offset = mpmath.log(2 / (1 + mpmath.exp(-1 / s)))
         for pair, true in ((law.scale_pair, s), (law.offset_pair, offset)):
             assert abs(mpmath.mpf(pair[0]) + mpmath.mpf(pair[1]) - true) <= abs(true) * mpmath.mpf(2) ** -100
-    assert sampler.geometric_law(scale).offset_pair == (0.0, 0.0)
+    assert sampler.geometric_distribution(scale).offset_pair == (0.0, 0.0)
 
 
 def test_laws_refuse_scales_out_of_range() -> None:
     for scale in (Fraction(1, 2**41), Fraction(2**56 + 1)):
         with pytest.raises(ValueError, match="scale"):
-            sampler.discrete_laplace_law(scale)
+            sampler.laplace_distribution(scale)

@@ -19,9 +19,9 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, sequential
 from fastdp.ledger import Budget, Entry, compose, composition
 from fastdp.ledger import odometer as odometers
-from fastdp.ledger.composition import EVERYWHERE, Loss, Region, left
+from fastdp.ledger.composition import Loss, left
 from fastdp.ledger.entry import ELEMENTS
-from fastdp.ledger.odometer import SCHEMA, Odometer
+from fastdp.ledger.odometer import EVERYWHERE, SCHEMA, Odometer, Region
 from tests.oracles import ledger as oracle
 from tests.oracles.ledger import written
 

@@ -21,9 +21,9 @@ from fastdp.cli import main
 from fastdp.errors import BudgetError
 from fastdp.ledger import Ledger
 from fastdp.noise import sampler
-from fastdp.noise.given import Name, given
+from fastdp.noise.binding import Name, given
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import Law
+from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId
 from tests.stat import accept, reject
 
@@ -113,7 +113,7 @@ def test_the_attack_recovers_all_values_where_noise_follows_from_the_secret_alon
 ) -> None:
     """As before noise was bound to the composition: the attack above can succeed."""
 
-    def table(name: Name, law: Law, start: int, out: np.ndarray, sums: np.ndarray | None) -> None:
+    def table(name: Name, law: LaplaceDistribution, start: int, out: np.ndarray, sums: np.ndarray | None) -> None:
         # Not by its labels, of which theta is one.
         sampler.fill(out, law, Key.from_seed(repr(name[1:])), StreamId(Purpose.TREE), start)
 

@@ -12,7 +12,7 @@ import pytest
 from fastdp import Ledger
 from fastdp.errors import BudgetError
 from fastdp.guarantee import Guarantee, gaussian_delta, zcdp_epsilon, zcdp_rho
-from fastdp.ledger import odometer as divergence
+from fastdp.ledger import composition as divergence
 from fastdp.ledger.composition import Budget
 from fastdp.ledger.entry import Entry
 from fastdp.ledger.odometer import Odometer

@@ -216,12 +216,7 @@ def test_a_refusal_for_noise_comes_before_one_for_budget(ledger) -> None:
 def test_what_draws_no_secret_noise_has_no_fingerprint(ledger, lines) -> None:
     account = ledger()
     plain: list[Any] = [
-        *(
-            tops(seed=1, key=None),
-            Guarantee(0.5),
-            fastdp_lab.baselines.Zeros(),
-            fastdp.ToPLServer(0.5, 100.0, 10, 64),
-        ),
+        *(tops(seed=1, key=None), Guarantee(0.5), fastdp_lab.baselines.Zeros(), fastdp.ToPLServer(0.5, 100.0, 10, 64))
     ]
     for _ in range(2):
         for each in plain:

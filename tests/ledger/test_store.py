@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from fastdp import Guarantee
 from fastdp.errors import ParameterError, StateError
 from fastdp.ledger import Ledger, store
-from fastdp.ledger.state import LedgerState, sealed
+from fastdp.ledger.store import LedgerState, sealed
 from fastdp.noise.key import Key
 
 KEY = bytes(range(32))
@@ -231,12 +231,12 @@ def test_verify_finds_an_index_that_differs_from_its_table(path: Path, filled: L
     """Totals are read from an index."""
     filled.close()
     with contextlib.closing(sqlite3.connect(path)) as db:
-        right = db.execute("SELECT sum, start, account, measure, place, part FROM level").fetchall()
+        right = db.execute("SELECT sum, start, account, measure, scope, part FROM level").fetchall()
         row = db.execute("SELECT rowid, * FROM sqlite_schema WHERE name = 'highest'").fetchone()
     hide = "DELETE FROM sqlite_schema WHERE name = 'highest'"
     edit(path, "UPDATE level SET sum = x'0000'", "PRAGMA writable_schema = ON", hide)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        where = "start = ? AND account = ? AND measure = ? AND place = ? AND part = ?"
+        where = "start = ? AND account = ? AND measure = ? AND scope = ? AND part = ?"
         db.executemany(f"UPDATE level SET sum = ? WHERE {where}", right)  # noqa: S608
         db.execute("PRAGMA writable_schema = ON")
         db.execute(

@@ -219,7 +219,7 @@ def test_sums_by_slot_are_those_of_the_estimates(mechanism) -> None:
     assert collector.sum() == pytest.approx(estimates.sum(), rel=1e-9, abs=1e-9)
     assert collector.sum(1, 3) == pytest.approx(estimates[100:300].sum(), rel=1e-9, abs=1e-9)
     assert collector.mean(4) == pytest.approx(estimates[400:].mean(), rel=1e-9, abs=1e-9)
-    assert collector.standard_error(1, 3) == pytest.approx(np.sqrt(200 * mechanism.worst_variance))
+    assert collector.std_error(1, 3) == pytest.approx(np.sqrt(200 * mechanism.worst_variance))
     assert np.isnan(collector.mean(2, 2))
     for wrong in (5, -1, 0.5, [0] * 3):
         with pytest.raises(ParameterError, match=r"^slot"):

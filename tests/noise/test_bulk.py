@@ -11,19 +11,19 @@ from scipy import stats
 
 from fastdp.noise import binding, gaussian, sampler
 from fastdp.noise.binding import PrefixNoise
-from fastdp.noise.gaussian import GaussianLaw, discrete_gaussian_law
+from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Binding, DrawnTwiceError, Key
 from fastdp.tables.columns import KeyTable
 from tests import stat
 from tests.oracles import bulk as oracle
 
-LAW = discrete_gaussian_law(Fraction(2**34))
+LAW = gaussian_distribution(Fraction(2**34))
 LAWS = {
     "large": LAW,
     # Draws of which many are rejected or doubtful, and ask for further words.
-    "small": discrete_gaussian_law(Fraction(3, 4)),
-    "laplace": sampler.discrete_laplace_law(Fraction(73, 10)),
-    "wide laplace": sampler.discrete_laplace_law(Fraction(2**55)),
+    "small": gaussian_distribution(Fraction(3, 4)),
+    "laplace": sampler.laplace_distribution(Fraction(73, 10)),
+    "wide laplace": sampler.laplace_distribution(Fraction(2**55)),
 }
 ROWS = [("a", 1), ("b", None), ("a", 2)]
 #: Cells of two windows before a new key, and two behind.
@@ -40,7 +40,7 @@ def whole(chain: np.ndarray) -> int:
 
 
 def naive_draw(law) -> oracle.Draw:
-    return partial(gaussian.settle, law) if isinstance(law, GaussianLaw) else oracle.laplace(law.scale)
+    return partial(gaussian.resolve, law) if isinstance(law, GaussianDistribution) else oracle.laplace(law.scale)
 
 
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)

@@ -11,10 +11,9 @@ import pytest
 
 import fastdp
 from fastdp.noise import key as drawn_once
-from fastdp.noise import row_words
+from fastdp.noise import words as key_words
 from fastdp.noise.key import Binding, DrawnTwiceError, DrawnWords, Key
-from fastdp.noise.row_words import joined_words
-from fastdp.noise.words import Purpose, StreamId, WordStream, node_words
+from fastdp.noise.words import Purpose, StreamId, WordStream, joined_words, node_words
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.thresholds import Fixed
 from fastdp_kernels.noise import binary_counter, bound_sums, row_counters
@@ -157,8 +156,8 @@ def test_a_buffer_of_words_that_is_not_filled_again_is_seen(monkeypatch: pytest.
         calls.append(None)
 
     calls: list[None] = []
-    encrypt = row_words.encrypt_blocks
-    monkeypatch.setattr(row_words, "encrypt_blocks", stale)
+    encrypt = key_words.encrypt_blocks
+    monkeypatch.setattr(key_words, "encrypt_blocks", stale)
     # More streams than one part has.
     with pytest.raises(DrawnTwiceError):
         fastdp.release_many(

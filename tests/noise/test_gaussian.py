@@ -17,8 +17,8 @@ from scipy import stats
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.noise import Key, gaussian
-from fastdp.noise.gaussian import GaussianLaw, discrete_gaussian_law
-from fastdp.noise.public_draws import discrete_gaussian
+from fastdp.noise.draws import discrete_gaussian
+from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.words import Purpose, StreamId, word_at, words_at
 from fastdp_kernels.noise import gaussian as kernel
 from tests.stat import accept, chi_square_p, reject
@@ -36,13 +36,13 @@ SIGMAS = [
 ]
 
 
-def drawn(law: GaussianLaw, count: int, start: int = 0) -> NDArray[np.int64]:
+def drawn(law: GaussianDistribution, count: int, start: int = 0) -> NDArray[np.int64]:
     out = np.empty(count, np.int64)
     gaussian.fill(out, law, KEY, STREAM, start)
     return out
 
 
-def curve(law: GaussianLaw, k: int) -> Any:
+def curve(law: GaussianDistribution, k: int) -> Any:
     with mpmath.workdps(60):
         exponent = mpmath.mpf(k) ** 2 / (2 * mpmath.mpf(law.sigma.numerator) ** 2 / law.sigma.denominator**2)
         return law.heights * mpmath.exp(-exponent)
@@ -50,7 +50,7 @@ def curve(law: GaussianLaw, k: int) -> Any:
 
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
 def test_strips_cover_the_curve_and_nothing_twice(sigma: Fraction) -> None:
-    law = discrete_gaussian_law(sigma)
+    law = gaussian_distribution(sigma)
     first, height, base, reach, sure = law.table.tolist()
     assert base == [0, *np.cumsum(height)[:-1].tolist()]
     assert base[-1] + height[-1] == law.heights
@@ -72,19 +72,19 @@ def test_strips_cover_the_curve_and_nothing_twice(sigma: Fraction) -> None:
 
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
 def test_doubles_and_exact_arithmetic_agree(sigma: Fraction) -> None:
-    law = discrete_gaussian_law(sigma)
+    law = gaussian_distribution(sigma)
     expected = [
-        gaussian.settle(law, lambda k, i=position: word_at(KEY, STREAM._replace(refinement=k), i))  # type: ignore[misc]
+        gaussian.resolve(law, lambda k, i=position: word_at(KEY, STREAM._replace(refinement=k), i))  # type: ignore[misc]
         for position in range(300)
     ]
     assert drawn(law, 300).tolist() == expected
 
 
 def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    law = discrete_gaussian_law(Fraction(5))
+    law = gaussian_distribution(Fraction(5))
     expected = drawn(law, 200)
     settled: list[int] = []
-    settle = gaussian.settle
+    settle = gaussian.resolve
 
     def doubting(words: Any, where: Any, count: int, *others: Any) -> tuple[int, int]:
         doubtful = others[-1]
@@ -96,13 +96,13 @@ def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
         return settle(*arguments)
 
     monkeypatch.setattr(kernel, "draw_strips", doubting)
-    monkeypatch.setattr(gaussian, "settle", counted)
+    monkeypatch.setattr(gaussian, "resolve", counted)
     np.testing.assert_array_equal(drawn(law, 200), expected)
     assert len(settled) == 200
 
 
 def test_a_draw_depends_on_its_position_alone() -> None:
-    law = discrete_gaussian_law(Fraction(3))
+    law = gaussian_distribution(Fraction(3))
     whole = drawn(law, 70_000)
     np.testing.assert_array_equal(drawn(law, 500, 69_000), whole[69_000:69_500])
     assert drawn(law, 1, 33_333).tolist() == [whole[33_333]]
@@ -121,9 +121,9 @@ def p_value(draws: NDArray[np.int64], sigma: float, most: int) -> float:
 def test_the_tail_behind_the_strips(monkeypatch: pytest.MonkeyPatch) -> None:
     # With 8 heights the strips end where the curve is at 1/8; what follows comes from exact arithmetic alone.
     monkeypatch.setattr(gaussian, "MAX_HEIGHT_BITS", 3)
-    discrete_gaussian_law.cache_clear()
-    law = discrete_gaussian_law(Fraction(2))
-    discrete_gaussian_law.cache_clear()
+    gaussian_distribution.cache_clear()
+    law = gaussian_distribution(Fraction(2))
+    gaussian_distribution.cache_clear()
     assert law.heights == 8
     draws = drawn(law, 20_000)
     assert np.count_nonzero(abs(draws) >= law.edge) > 300
@@ -134,7 +134,7 @@ def test_the_tail_behind_the_strips(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("sigma", [Fraction(8), Fraction(2**20), Fraction(2**44)], ids=str)
 def test_a_cell_of_the_tail_is_not_judged_by_its_ends(sigma: Fraction) -> None:
     """Both may lie above the curve, in different steps of the envelope, with places below it between them."""
-    law = discrete_gaussian_law(sigma)
+    law = gaussian_distribution(sigma)
     cells, generator = (law.cells - law.covered) // 2, np.random.default_rng(11)
     numbers = generator.integers(0, 2**64, (600, 3), np.uint64).tolist()
     with mpmath.workdps(90):

@@ -15,7 +15,7 @@ import fastdp
 from fastdp import counters, local, perturbers, smoothers, spatial, thresholds
 from fastdp import record as sharing
 from fastdp.counters import BinaryTree, Block, RunningCounts, SelectiveCounting, Simple
-from fastdp.noise import canonical, public_draws
+from fastdp.noise import canonical, draws
 from fastdp.noise import key as keys
 from fastdp.noise.canonical import encode, identity
 from fastdp.noise.key import Binding, Key
@@ -71,10 +71,7 @@ UNKNOWN: dict[str, dict[str, str]] = {
     "ToPS": PACE,
     **dict.fromkeys(("StreamPublisher", "Adaptive"), PACE | {"sensitivity": "takes the place of the bound"}),
     "totals": {"kind": "has a row of its own", "stop": "windows before it keep their noise, which is bound to them"},
-    "Windows": {
-        "lateness": "says which rows still count: noise is bound to their sums",
-        "means": "excludes counts",
-    },
+    "Windows": {"lateness": "says which rows still count: noise is bound to their sums", "means": "excludes counts"},
 }
 SPATIAL: dict[str, Any] = {"domain": SQUARE, "epsilon": 1.0, "max_depth": 5}
 SPATIAL_OTHERS: dict[str, list[Any]] = {
@@ -303,7 +300,7 @@ MECHANISMS: dict[str, Mechanism] = {
         {"sensitivity": [2.0], "epsilon": [2.0], "size": [4], "integers": [], "wanted": [None, 0.25]},
     ),
     "draws": Mechanism(
-        public_draws._Draws,
+        draws._Draws,
         {"name": "discrete_laplace", "numerator": 5, "denominator": 2},
         {"name": ["geometric", "discrete_gaussian"], "numerator": [7], "denominator": [3]},
     ),
@@ -340,15 +337,7 @@ def test_no_parameter_is_left_out(name: str) -> None:
 
 
 PARTS = [
-    *(
-        Hierarchy(prune=0),
-        Toeplitz(),
-        Flat(),
-        Blocks(),
-        smoothers.Mean(),
-        smoothers.Recent(),
-        smoothers.Median(),
-    ),
+    *(Hierarchy(prune=0), Toeplitz(), Flat(), Blocks(), smoothers.Mean(), smoothers.Recent(), smoothers.Median()),
     *(smoothers.MovingAverage(), smoothers.Exponential(), NoisyMax(), ScaleFree(), SmoothQuantile(), PAKQuantile()),
     *(
         SquareWave(),

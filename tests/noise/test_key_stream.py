@@ -19,9 +19,18 @@ from fastdp.noise import key as keys
 from fastdp.noise import sampler
 from fastdp.noise import words as key_stream
 from fastdp.noise.key import Key
-from fastdp.noise.row_words import RowWords, joined_words
 from fastdp.noise.sampler import Pieces
-from fastdp.noise.words import CHUNK, MIN_GCM, Purpose, StreamId, WordStream, word_at, words_at
+from fastdp.noise.words import (
+    CHUNK,
+    MIN_GCM,
+    Purpose,
+    RowWords,
+    StreamId,
+    WordStream,
+    joined_words,
+    word_at,
+    words_at,
+)
 
 
 def block_cipher_words(key: Key, stream: StreamId, count: int, member: int = 0) -> list[int]:
@@ -153,7 +162,7 @@ def test_a_stream_ends_before_the_next_one(key: Key) -> None:
         with pytest.raises(OverflowError):
             word_at(key, stream, beyond)
     with pytest.raises(OverflowError):
-        sampler.fill(np.empty(3, np.int64), sampler.discrete_laplace_law(2), key, stream, 2**33 - 2)
+        sampler.fill(np.empty(3, np.int64), sampler.laplace_distribution(2), key, stream, 2**33 - 2)
     with pytest.raises(OverflowError):
         RowWords(Key.from_seed(1), [(stream, 2**33 + 1)])
 
@@ -263,7 +272,7 @@ def test_nodes_drawn_together_are_those_drawn_height_by_height(
     scale: float, one_sided: bool, seen: int, after: int
 ) -> None:
     """From even and odd positions, to a stream's end, of no node and of many; with a number among streams too."""
-    law = (sampler.geometric_law if one_sided else sampler.discrete_laplace_law)(Fraction(scale))
+    law = (sampler.geometric_distribution if one_sided else sampler.laplace_distribution)(Fraction(scale))
     for key in (Key.from_seed(1), Key.from_seed(2).of_stream(2**32 - 2)):
         noise, offsets = sampler.draw_nodes(law, key, 3, seen, after, 34)
         for height in range(34):
@@ -276,7 +285,7 @@ def test_nodes_drawn_together_are_those_drawn_height_by_height(
 
 def test_doubtful_draws_of_nodes_are_settled_by_their_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where doubles and pairs of them settle nothing, exact arithmetic gives the draws of :func:`fill`."""
-    law, key = sampler.discrete_laplace_law(Fraction(1000)), Key.from_seed(5)
+    law, key = sampler.laplace_distribution(Fraction(1000)), Key.from_seed(5)
     expected, places = sampler.draw_nodes(law, key, 0, 5, 17, 6)
 
     def doubtful(words: np.ndarray, *rest: Any) -> int:
@@ -319,7 +328,7 @@ def test_joined_words_are_those_of_each_stream(key: Key, number: int) -> None:
 @pytest.mark.parametrize("one_sided", [False, True])
 @pytest.mark.parametrize("pieces", PIECES)
 def test_streams_drawn_together_are_those_drawn_one_by_one(scale: float, one_sided: bool, pieces: Pieces) -> None:
-    law = (sampler.geometric_law if one_sided else sampler.discrete_laplace_law)(Fraction(scale))
+    law = (sampler.geometric_distribution if one_sided else sampler.laplace_distribution)(Fraction(scale))
     together, apart = np.empty((2, sum(count for _, count in pieces)), np.int64)
     for key, number in ((Key.from_seed(1), 0), (Key.from_seed(2).of_stream(5), 3)):
         sampler.fill_pieces(together, law, key, pieces, number)
@@ -328,7 +337,7 @@ def test_streams_drawn_together_are_those_drawn_one_by_one(scale: float, one_sid
 
 
 def test_doubtful_draws_of_pieces_are_settled_by_their_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    law, key, pieces = sampler.discrete_laplace_law(Fraction(1000)), Key.from_seed(5), PIECES[0]
+    law, key, pieces = sampler.laplace_distribution(Fraction(1000)), Key.from_seed(5), PIECES[0]
     expected, settled = np.empty((2, 318), np.int64)
     sampler.fill_one_by_one(expected, law, key, pieces, 2)
 
@@ -343,7 +352,7 @@ def test_doubtful_draws_of_pieces_are_settled_by_their_own_words(monkeypatch: py
 
 
 def test_words_of_nodes_end_with_their_stream() -> None:
-    law = sampler.discrete_laplace_law(Fraction(3))
+    law = sampler.laplace_distribution(Fraction(3))
     for seen, after in ((-1, 1), (2**33 - 1, 2**33 + 1)):
         with pytest.raises(OverflowError, match="8589934592 words"):
             sampler.draw_nodes(law, Key.from_seed(1), 0, seen, after, 34)

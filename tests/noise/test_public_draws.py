@@ -10,8 +10,8 @@ import pytest
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.noise import discrete_laplace, geometric, sampler
+from fastdp.noise.draws import _Draws
 from fastdp.noise.key import Key
-from fastdp.noise.public_draws import _Draws
 from fastdp.noise.words import Purpose, StreamId
 from tests import stat
 from tests.oracles import laws
@@ -19,7 +19,9 @@ from tests.oracles import laws
 
 @pytest.mark.parametrize("draw", [discrete_laplace, geometric])
 def test_they_are_the_sampler(draw) -> None:
-    law = (sampler.discrete_laplace_law if draw is discrete_laplace else sampler.geometric_law)(Fraction(2.5))
+    law = (sampler.laplace_distribution if draw is discrete_laplace else sampler.geometric_distribution)(
+        Fraction(2.5)
+    )
     expected = np.empty(1000, np.int64)
     key = Key.from_seed(3).bind(_Draws(draw.__name__, 5, 2))
     sampler.fill(expected, law, key, StreamId(Purpose.DRAWS, number=4))

@@ -64,7 +64,7 @@ class Names(event.Listener):
 fastdp.ToPS
 event.register("numba:compile", Names())
 release = fastdp.release(np.arange(4096.0) % 50, epsilon=0.5, bound=100, method=METHOD, seed=1)
-release.range_sum([0], [1000])
+release.sum([0], [1000])
 print(json.dumps(names))
 """
 

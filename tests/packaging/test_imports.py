@@ -13,7 +13,7 @@ from tests.shared import run_python
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels" / "fastdp_kernels"
 #: The laboratory may use all of these: error classes, and the noise table of couplings.
-OPEN = {"fastdp.errors", "fastdp.noise.given"}
+OPEN = {"fastdp.errors", "fastdp.noise.binding"}
 
 
 def run(program: str, *flags: str) -> str:
@@ -31,7 +31,7 @@ def test_streams_import_no_package_of_an_extra() -> None:
     """Arrays, publishers, bytes of states and the command line on arrays do without what only extras install."""
     program = """
 import sys, numpy as np, fastdp
-fastdp.release(np.ones(2000), epsilon=1, bound=10).range_sum([0], [10])
+fastdp.release(np.ones(2000), epsilon=1, bound=10).sum([0], [10])
 publisher = fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0)
 publisher.publish(np.ones(10))
 fastdp.Adaptive.from_bytes(publisher.to_bytes(b"k" * 32), b"k" * 32)

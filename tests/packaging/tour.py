@@ -67,7 +67,7 @@ def streams() -> None:
         fastdp.release(values, 1, 50, "tops", seed=1, max_range=64, prune=0)
         adaptive = fastdp.release(values, 1, 50, seed=1, max_range=64)
         for first, last in ranges:
-            adaptive.range_sum(first, last, revised=True)
+            adaptive.sum(first, last, revised=True)
         assert adaptive.revised.size == len(adaptive)
         publisher = fastdp.ToPS(1.0, 50.0, holdout=40, max_range=64, fan_out=4, prune=1, seed=1)
         publisher.publish(values)
@@ -93,11 +93,11 @@ def streams() -> None:
         assert repeated.answers is not None
         release = publisher.release(numbers)
         for first, last in ranges:
-            release.range_sum(first, last)
-            release.range_sum(first, last, revised=True)
+            release.sum(first, last)
+            release.sum(first, last, revised=True)
         for rows in (numbers.reshape(5, -1), numbers.reshape(5, -1).astype(np.float32), [numbers, numbers[:99]]):
             many = fastdp.release_many(rows, 1.0, 50.0, seed=1, **options)
-            many.range_sum(0, 0, 5)
+            many.sum(0, 0, 5)
     for closing in ("spread", "spike", "none"):
         publisher = fastdp.Adaptive(1.0, 50.0, max_range=64, closing=closing, threshold=Fixed(20), seed=1)
         for part in (numbers.astype(np.float32), [], [3], numbers[::-1]):

@@ -121,7 +121,7 @@ def test_answers_come_from_nodes_and_are_better_than_sums_of_leaves() -> None:
     by_nodes, by_leaves = [], []
     for seed in range(10):
         release = compose(Hierarchy(2, consistent=False, prune=0), max_range=4096, seed=seed).release(values)
-        by_nodes.append(fastdp_lab.metrics.mse(truth, release.range_sum(starts, stops)))
+        by_nodes.append(fastdp_lab.metrics.mse(truth, release.sum(starts, stops)))
         sums = np.concatenate([[0.0], np.cumsum(release.values)])
         by_leaves.append(fastdp_lab.metrics.mse(truth, sums[stops] - sums[starts]))
     assert np.median(by_nodes) < np.median(by_leaves) / 10
@@ -140,7 +140,7 @@ def test_flat_gives_each_value_noise_of_its_own() -> None:
     assert not np.array_equal(out[:65_536], out[65_536:131_072])
     assert compose(Flat(), seed=None).guarantee.epsilon == 0.7
     release = compose(Flat()).release(values)
-    assert release.range_sum(10, 20)[0] == pytest.approx(out[10:20].sum())
+    assert release.sum(10, 20)[0] == pytest.approx(out[10:20].sum())
 
 
 def test_an_inconsistent_hierarchy_spends_its_epsilon_on_all_levels() -> None:
@@ -157,7 +157,7 @@ def test_zeros() -> None:
     assert zeros.publish([3, 4, 5]).tolist() == [0.0, 0.0]
     release = fastdp_lab.baselines.Zeros(2).release([1, 2, 3])
     assert (release.values.tolist(), release.offset, release.guarantee.epsilon) == ([0.0], 2, 0.0)
-    assert release.range_sum(0, 1).tolist() == [0.0]
+    assert release.sum(0, 1).tolist() == [0.0]
     with pytest.raises(DataError, match="hold-out"):
         fastdp_lab.baselines.Zeros(3).release([1, 2, 3])
     with pytest.raises(ParameterError, match="holdout"):

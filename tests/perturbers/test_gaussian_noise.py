@@ -14,7 +14,8 @@ import fastdp
 from fastdp.errors import ParameterError
 from fastdp.guarantee import square_remainder, zcdp_delta
 from fastdp.noise import binding, gaussian
-from fastdp.noise.gaussian import better_noise, discrete_gaussian_law, group_share, l2_square, noise_law, sigma_above
+from fastdp.noise.draws import better_noise, group_share, l2_square, noise_distribution, sigma_above
+from fastdp.noise.gaussian import gaussian_distribution
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
@@ -75,7 +76,7 @@ def test_the_guarantee_is_what_the_laws_give(part, group: int) -> None:
     promised = made.guarantee
     assert (promised.epsilon, promised.delta, promised.arithmetic) == (1.0, 1e-6, "exact")
     steps, levels = c.grid.snap(8.0), c.plan.levels
-    sigma = noise_law("gaussian", steps, levels, c.publish_epsilon).sigma
+    sigma = noise_distribution("gaussian", steps, levels, c.publish_epsilon).sigma
     rho = float(part.group_square(c.plan, group) * levels * steps**2 / (2 * Fraction(sigma) ** 2))
     assert rho <= promised.rho * (1.0 + 1e-12)
     assert rho == pytest.approx(promised.rho, rel=1e-6)
@@ -125,7 +126,7 @@ def test_gaussian_pays_from_some_contributions_on() -> None:
     ("options", "message"),
     [
         ({"delta": 0.0}, r"delta = 0\.0: expected above 0"),
-        ({"delta": 1.5}, r"delta = 1\.5: expected above 0 and below 1"),
+        ({"delta": 1.5}, r"delta = 1\.5: expected a number of at least 0 and below 1"),
         ({"threshold": SmoothQuantile(p=0.5, delta=1e-3), "holdout": 100}, "threshold = .*: expected one with pure"),
         ({"resolution": 2.0**-45, "epsilon": 0.01}, "sigma = |noise of scale"),
     ],
@@ -167,13 +168,13 @@ def test_chunks_states_and_fleets_give_the_same(part) -> None:
 @pytest.mark.parametrize("scale", [Fraction(1, 3), 3, 2**30])
 def test_settled_draws_of_a_chain_equal_those_of_the_oracle(scale: Fraction) -> None:
     """Words by hand; a law that rejects often reaches into further outputs of the block function."""
-    law, chain = discrete_gaussian_law(Fraction(scale)), np.arange(4, dtype=np.uint64)
+    law, chain = gaussian_distribution(Fraction(scale)), np.arange(4, dtype=np.uint64)
     for index, total in enumerate(np.random.default_rng(1).integers(-(2**40), 2**40, 100).tolist()):
 
         def word(k: int, index: int = index, total: int = total) -> int:
             return oracle.outputs(chain.tobytes(), index, total, k // 4)[1][k % 4]
 
-        assert binding.settle(law, SECRET, chain, index, total) == gaussian.settle(law, word)
+        assert binding.resolve(law, SECRET, chain, index, total) == gaussian.resolve(law, word)
 
 
 @pytest.mark.statistical
@@ -183,7 +184,7 @@ def test_each_sum_has_its_sigma(name: str) -> None:
     made = publisher(part, seed=stat.seed(17))
     c = made.composition
     noise = (made.publish(np.full(20_000, 4.0)) - 4.0) / c.grid.resolution
-    sigma = float(noise_law("gaussian", c.grid.snap(8.0), c.plan.levels, c.publish_epsilon).sigma)
+    sigma = float(noise_distribution("gaussian", c.grid.snap(8.0), c.plan.levels, c.publish_epsilon).sigma)
     stat.accept(stats.kstest(noise / sigma, "norm").pvalue)
     stat.reject(stats.kstest(noise / sigma * 1.1, "norm").pvalue)
 
@@ -192,7 +193,7 @@ def test_trees_draw_from_the_words_of_their_levels() -> None:
     part = Hierarchy(2, prune=0, consistent=False, noise="gaussian")
     plan, key = part.plan(0.2, 16), Key.from_seed(4)
     nodes = part.node_noise(plan, 100, 0.2, key, 3)
-    law, start = noise_law("gaussian", 100, plan.levels, 0.2), 0
+    law, start = noise_distribution("gaussian", 100, plan.levels, 0.2), 0
     for level, width in enumerate(plan.widths):
         expected = np.empty(width, np.int64)
         gaussian.fill(expected, law, key.again(), StreamId(Purpose.TREE, level + 1, 3))

@@ -130,7 +130,7 @@ def test_noise_is_that_of_the_key_tree_and_place() -> None:
     perturber, plan = made(4, 60)
     key, drawn = Key.from_seed(1), []
     for level, width in enumerate(plan.widths):
-        law = sampler.discrete_laplace_law(Fraction(4**level * 9 * plan.levels) / Fraction(0.3))
+        law = sampler.laplace_distribution(Fraction(4**level * 9 * plan.levels) / Fraction(0.3))
         part = np.empty(width, np.int64)
         sampler.fill(part, law, key.again(), StreamId(Purpose.TREE, level + 1, 7))
         drawn.append(part)

@@ -314,8 +314,8 @@ LAWS = (stats.chi2.cdf, stats.chi2.sf)
         ({"length": 2**29}, "at most 268435456"),
         ({"length": 8, "window": 8}, "window = 8: expected None with a length"),
         ({"rates": (0.5,) * 8}, "rates and shares: expected both or none"),
-        ({"rates": (0.5,) * 7, "shares": (0.5,) * 7}, "rates: expected 8 numbers"),
-        ({"rates": (1.5,) * 8, "shares": (0.5,) * 8}, "rates: expected numbers from"),
+        ({"rates": (0.5,) * 7, "shares": (0.5,) * 7}, "expected 8 numbers, each of at least"),
+        ({"rates": (1.5,) * 8, "shares": (0.5,) * 8}, "expected 8 numbers, each of at least"),
     ],
 )
 def test_parameters(arguments: dict, message: str) -> None:

@@ -17,7 +17,7 @@ import shapely
 import fastdp
 import fastdp_lab
 from fastdp import counters, local, spatial
-from fastdp.noise.gaussian import concentrated
+from fastdp.noise.draws import concentrated
 from tests.privacy import public_names
 from tests.privacy.canary import CANARY, TEXT, Quoting
 from tests.privacy.canary_calls import BOUND, COLLECTORS, LOCAL, PUBLISHERS, SPATIAL, SQUARE, _maps, _Telling
@@ -121,7 +121,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "baselines.Zeros": lambda: fastdp_lab.baselines.Zeros(1),
     **{f"local.{name}": make for name, make in COLLECTORS.items()},
     **{f"local.{name}": lambda made=made: made for name, made in LOCAL.items()},
-    **{f"AdaptivePHDStream.{name}": lambda: MAKERS["PHDStream"]() for name in ("count_interval", "count_std_error")},
+    **{f"AdaptivePHDStream.{name}": lambda: MAKERS["PHDStream"]() for name in ("interval", "std_error")},
     "Fleet": _fleet_of_one,
     "Guarantee": lambda: concentrated(1.0, "noise"),
     "Key": lambda: fastdp.Key.from_seed(1),
@@ -250,7 +250,7 @@ VALID: dict[str, dict[str, Any]] = {
     "counts": KEYED,
     "release_many": {"streams": _frame(), "value": "kwh", "by": "key", "time": "at", "threshold": 9.0},
     **{name: {"size": 3} for name in ("discrete_gaussian", "discrete_laplace", "noise.geometric")},
-    **{f"ReleasedMany.{name}": ONE_OF for name in ("interval", "queries", "range_sum", "std_error")},
+    **{f"ReleasedMany.{name}": ONE_OF for name in ("interval", "queries", "sum", "std_error")},
     **{name: {"m": 32} for name in ("planning.light_tail_error", "planning.worst_case_error")},
     **{f"spatial.{name}": BOXES for name in ("Box.measure", "CellIndex", "CellIndex.count", "Network.measure")},
     **dict.fromkeys(("boxes.PointIndex.count", "spatial.Polygons.measure", "spatial.write_cells"), BOXES),
@@ -313,7 +313,7 @@ NUMBERS = itertools.count()
 
 def names() -> Iterator[str]:
     """Public calls that a user makes, each function once."""
-    extra = [f"tables.table.Table.{name}" for name in ("estimate", "std_error", "interval", "plot", "write")]
+    extra = [f"tables.table.Table.{name}" for name in ("sum", "mean", "std_error", "interval", "plot", "write")]
     seen = set()
     for name in (*public_names.all_names(), *extra):
         owner, _, last = name.rpartition(".")

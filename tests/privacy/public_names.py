@@ -30,7 +30,7 @@ METHODS = {
     "from_description": "a domain, for state files",
     "open_draws": "a number of steps",
     "half_width_of epsilon_for": "parameters of a plan",
-    "count_interval count_std_error": "boxes, for the methods of ReleasedTree",
+    "interval std_error": "boxes, for the methods of ReleasedTree",
     "weight": "whole numbers of the law's grid",
 }
 #: Names, or classes as a whole.
@@ -66,7 +66,7 @@ WITHOUT_DATA = {
     "sweeps.draw sweeps.load sweeps.read_manifest": "by the command plot",
     "ledger.Budget ledger.Entry ledger.Reservation ledger.compose": "names and guarantees",
     "local.HistogramCollector.estimate local.HistogramCollector.to_bytes": "parameters",
-    "local.SumCollector.sum local.SumCollector.mean local.SumCollector.standard_error": "numbers of slots",
+    "local.SumCollector.sum local.SumCollector.mean local.SumCollector.std_error": "numbers of slots",
     "local.SumCollector.to_bytes local.Announcement.to_text local.Announcement": "parameters",
     "local.Client local.Hybrid local.Piecewise local.StochasticRounding": "parameters",
     "local.SquareWave local.LogSquareWave local.HistogramCollector local.SumCollector": "parameters",

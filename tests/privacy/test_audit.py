@@ -44,7 +44,7 @@ class Count:
     guarantee: ClassVar[Guarantee] = Guarantee(epsilon=1.0)
 
     def draw_trials(self, data: int, trials: int, key: Key) -> np.ndarray:
-        return data + sampler.draws(trials, sampler.discrete_laplace_law(1), key, StreamId(Purpose.DRAWS))
+        return data + sampler.draws(trials, sampler.laplace_distribution(1), key, StreamId(Purpose.DRAWS))
 
 
 def test_the_bound_is_above_the_truth_no_more_often_than_it_says() -> None:

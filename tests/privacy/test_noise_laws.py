@@ -29,7 +29,9 @@ def count_cells(draws, first_edge, width, cells):
         cells[cell] += 1
 
 
-def histogram(law: sampler.Law, total: int, first_edge: int, width: int, size: int, seed: int) -> np.ndarray:
+def histogram(
+    law: sampler.LaplaceDistribution, total: int, first_edge: int, width: int, size: int, seed: int
+) -> np.ndarray:
     cells = np.zeros(size, np.int64)
     key = Key.from_seed(seed)
     batch = np.empty(BATCH, np.int64)
@@ -56,7 +58,7 @@ def edges(first_edge: int, width: int, size: int) -> np.ndarray:
 )
 def test_discrete_laplace_over_a_hundred_million_draws(scale: int) -> None:
     layout = cell_layout(scale)
-    observed = histogram(sampler.discrete_laplace_law(scale), HUNDRED_MILLION, *layout, stat.seed(11))
+    observed = histogram(sampler.laplace_distribution(scale), HUNDRED_MILLION, *layout, stat.seed(11))
     assert observed.sum() == HUNDRED_MILLION
     stat.accept(stat.chi_square_p(observed, laws.laplace_cells(edges(*layout), scale)))
     for wrong in (scale * 1.02, scale / 1.02):
@@ -66,7 +68,7 @@ def test_discrete_laplace_over_a_hundred_million_draws(scale: int) -> None:
 @pytest.mark.parametrize("scale", [10, *(pytest.param(scale, marks=pytest.mark.statistical) for scale in (1, 2**22))])
 def test_geometric_over_ten_million_draws(scale: int) -> None:
     width = max(1, scale // 4)
-    observed = histogram(sampler.geometric_law(scale), 10**7, width, width, 60, stat.seed(12))
+    observed = histogram(sampler.geometric_distribution(scale), 10**7, width, width, 60, stat.seed(12))
     stat.accept(stat.chi_square_p(observed, laws.geometric_cells(edges(width, width, 60), scale)))
     stat.reject(stat.chi_square_p(observed, laws.geometric_cells(edges(width, width, 60), scale * 1.02)))
 
@@ -74,7 +76,7 @@ def test_geometric_over_ten_million_draws(scale: int) -> None:
 def test_two_word_draws_above_the_one_word_scale() -> None:
     scale = 2**44
     layout = cell_layout(scale)
-    observed = histogram(sampler.discrete_laplace_law(scale), 10**6, *layout, stat.seed(13))
+    observed = histogram(sampler.laplace_distribution(scale), 10**6, *layout, stat.seed(13))
     stat.accept(stat.chi_square_p(observed, laws.laplace_cells(edges(*layout), scale)))
     stat.reject(stat.chi_square_p(observed, laws.laplace_cells(edges(*layout), scale * 1.1)))
 
@@ -83,7 +85,7 @@ def test_low_digits_are_uniform_at_large_scales() -> None:
     """The lowest digits of a wide law are uniform: a sampler that rounds doubles would show here."""
     for scale in (2**40, 2**50):
         out = np.empty(2**20, np.int64)
-        sampler.fill(out, sampler.discrete_laplace_law(scale), Key.from_seed(stat.seed(14)), StreamId(Purpose.DRAWS))
+        sampler.fill(out, sampler.laplace_distribution(scale), Key.from_seed(stat.seed(14)), StreamId(Purpose.DRAWS))
         counts = np.bincount(out & 255, minlength=256)
         stat.accept(stat.chi_square_p(counts, np.full(256, 1 / 256)))
     # Power: multiples of two, as doubles beyond 2^53 are, fail.
@@ -92,7 +94,7 @@ def test_low_digits_are_uniform_at_large_scales() -> None:
 
 def test_draws_are_independent() -> None:
     """Neighbours, and equal positions of different streams: signs and magnitudes against independence."""
-    law, key = sampler.discrete_laplace_law(1000), Key.from_seed(stat.seed(15))
+    law, key = sampler.laplace_distribution(1000), Key.from_seed(stat.seed(15))
     streams = []
     for stream in (
         StreamId(Purpose.TREE, 1, 0),
@@ -120,11 +122,11 @@ def test_digit_sampler_agrees(scale: float) -> None:
     theirs = np.zeros(layout[2], np.int64)
     count_cells(digits, layout[0], layout[1], theirs)
     stat.accept(stat.chi_square_p(theirs, exact_cells))
-    ours = histogram(sampler.discrete_laplace_law(Fraction(scale)), 10**6, *layout, stat.seed(17))
+    ours = histogram(sampler.laplace_distribution(Fraction(scale)), 10**6, *layout, stat.seed(17))
     pooled = (ours + theirs) / (2 * 10**6)
     both = np.concatenate([ours, theirs])
     stat.accept(stat.chi_square_p(both, np.concatenate([pooled, pooled]) / 2))
-    wrong = histogram(sampler.discrete_laplace_law(Fraction(scale * 1.1)), 10**6, *layout, stat.seed(17))
+    wrong = histogram(sampler.laplace_distribution(Fraction(scale * 1.1)), 10**6, *layout, stat.seed(17))
     pooled = (wrong + theirs) / (2 * 10**6)
     stat.reject(stat.chi_square_p(np.concatenate([wrong, theirs]), np.concatenate([pooled, pooled]) / 2))
 

@@ -49,7 +49,7 @@ def test_the_kernel_follows_the_exact_law(noise: str) -> None:
     from fractions import Fraction
 
     scale = Fraction(UNIT) / Fraction(EPSILON)
-    law = sampler.discrete_laplace_law(scale) if noise == "laplace" else sampler.geometric_law(scale)
+    law = sampler.laplace_distribution(scale) if noise == "laplace" else sampler.geometric_distribution(scale)
     draws = np.empty(trials * CANDIDATES, np.int64)
     sampler.fill(draws, law, Key.from_seed(stat.seed(51)), StreamId(Purpose.DRAWS))
     winners = np.zeros(CANDIDATES, np.int64)

@@ -10,9 +10,9 @@ from scipy import stats
 
 import fastdp
 from fastdp.counters import BinaryTree, Block, RunningCounts, Simple
-from fastdp.noise.given import Name, given
+from fastdp.noise.binding import Name, given
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import Law
+from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose
 from fastdp.perturbers import Blocks, Flat
 from fastdp.spatial import Box
@@ -239,7 +239,7 @@ def test_bound_noise_enters_as_noise_from_a_table_does(closing: str) -> None:
     assert noise.size > 1024
     assert np.unique(noise).size > 30
 
-    def known(name: Name, law: Law, start: int, out: np.ndarray, sums: np.ndarray | None) -> None:
+    def known(name: Name, law: LaplaceDistribution, start: int, out: np.ndarray, sums: np.ndarray | None) -> None:
         assert name.stream.purpose is Purpose.CHAIN
         out[:] = noise[start : start + out.size]
 

@@ -90,7 +90,7 @@ def test_an_interval_holds_its_answer_and_grows_with_the_confidence(releases, ki
     release = releases[kind]
     starts, stops = pairs(release)
     low, high = release.interval(starts, stops, revised=revised)
-    answers = release.range_sum(starts, stops, revised=revised)
+    answers = release.sum(starts, stops, revised=revised)
     assert low.shape == high.shape == (300,)
     assert (low <= answers).all()
     assert (answers <= high).all()
@@ -128,7 +128,7 @@ def test_independent_values_have_one_draw_each(releases) -> None:
     starts, stops = pairs(release)
     scale = Fraction(steps(release)) / Fraction(EPSILON)
     low, high = release.interval(starts, stops)
-    wanted, answers = half(release, scale, stops - starts), release.range_sum(starts, stops)
+    wanted, answers = half(release, scale, stops - starts), release.sum(starts, stops)
     assert np.array_equal(high, answers + wanted)
     assert np.array_equal(low, answers - wanted)
     assert release.noise is not None
@@ -142,7 +142,7 @@ def test_nodes_have_one_draw_each_of_their_levels_scale(releases) -> None:
     ones = np.ones_like(release.nodes.sums)
     tiling = fastdp.releases.release.ReleasedNodes(
         ones, release.nodes.leaves, release.nodes.fan_out, release.nodes.levels, release.nodes.tree_values
-    ).range_sum(starts, stops)
+    ).sum(starts, stops)
     wanted = half(release, Fraction(steps(release) * release.nodes.levels) / Fraction(EPSILON), tiling.astype(int))
     low, high = release.interval(starts, stops)
     np.testing.assert_allclose(high - low, 2.0 * wanted, rtol=1e-12)
@@ -243,7 +243,7 @@ def test_no_revised_interval_leaves_what_values_can_sum_to(releases) -> None:
         release = releases[kind]
         starts, stops = pairs(release)
         low, high = release.interval(starts, stops, 0.999999, revised=True)
-        answers = release.range_sum(starts, stops, revised=True)
+        answers = release.sum(starts, stops, revised=True)
         assert (low >= np.minimum(answers, 0.0)).all()
         assert (high <= np.maximum(answers, (stops - starts) * THETA)).all()
 
@@ -269,13 +269,13 @@ def test_many_streams_have_each_its_intervals(kind: str) -> None:
     whose, starts = np.arange(6).repeat(5), np.tile(np.arange(5) * 100, 6)
     for revised in (False, True):
         low, high = many.interval(whose, starts, starts + 333, 0.9, revised)
-        answers = many.range_sum(whose, starts, starts + 333, revised)
+        answers = many.sum(whose, starts, starts + 333, revised)
         errors = many.std_error(whose, starts, starts + 333, revised)
         for i, stream in enumerate(whose.tolist()):
             own = many[stream].interval(starts[i], starts[i] + 333, 0.9, revised)
             assert (low[i], high[i]) == (own[0][0], own[1][0])
             assert errors[i] == many[stream].std_error(starts[i], starts[i] + 333, revised)[0]
-            assert answers[i] == many[stream].range_sum(starts[i], starts[i] + 333, revised)[0]
+            assert answers[i] == many[stream].sum(starts[i], starts[i] + 333, revised)[0]
 
 
 def test_local_reports_use_the_largest_variance(releases) -> None:

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from fastdp.errors import ParameterError
-from fastdp.noise.public_draws import discrete_laplace
+from fastdp.noise.draws import discrete_laplace
 from fastdp.releases.intervals import laplace_sum_quantile, laplace_sum_quantiles, laplace_variance
 from tests import stat
 from tests.oracles.laplace_sums import inside_exact, real_tail

@@ -281,8 +281,8 @@ def test_the_guarantee_is_epsilon_once() -> None:
     assert four.guarantee.epsilon == 2.0
     stream = make(epsilon=0.25)
     # Scale 1 / epsilon after the first batch, where half of epsilon chooses cells.
-    assert stream._machine.counting.law == sampler.discrete_laplace_law(Simple().draws / 0.25)
-    assert stream._plan.cell_law == sampler.discrete_laplace_law(2 / 0.25)
+    assert stream._machine.counting.law == sampler.laplace_distribution(Simple().draws / 0.25)
+    assert stream._plan.cell_law == sampler.laplace_distribution(2 / 0.25)
 
 
 def test_the_noise_is_that_of_the_key_step_and_place() -> None:

@@ -36,20 +36,20 @@ def test_whole_cells_have_their_noise() -> None:
     made = stream()
     cells = made.tree
     variance = 3 * laplace_variance(made._plan.cell_law.scale)
-    alone = made.count_std_error(cells.lower[:9], cells.upper[:9])
+    alone = made.std_error(cells.lower[:9], cells.upper[:9])
     np.testing.assert_allclose(alone, np.sqrt(variance))
-    everything = made.count_std_error([0.0, 0.0], [1.0, 1.0])
+    everything = made.std_error([0.0, 0.0], [1.0, 1.0])
     assert everything == pytest.approx(np.sqrt(cells.n_leaves * variance))
-    nothing = made.count_interval([0.5, 0.5], [0.5, 0.7])
+    nothing = made.interval([0.5, 0.5], [0.5, 0.7])
     assert nothing == (0.0, 0.0)
 
 
 def test_cut_cells_hide_their_points() -> None:
     made = stream(max_depth=0)
     variance, count = 3 * laplace_variance(made._plan.cell_law.scale), made.total
-    found = made.count_std_error([0.0, 0.0], [0.5, 0.5])
+    found = made.std_error([0.0, 0.0], [0.5, 0.5])
     assert found**2 == pytest.approx(variance / 16 + (count + np.sqrt(variance)) ** 2 * 3 / 16)
-    low, high = made.count_interval([0.0, 0.0], [0.5, 0.5], 0.8)
+    low, high = made.interval([0.0, 0.0], [0.5, 0.5], 0.8)
     half = MODEL_WIDTH * wider_quantile(0.8) * found
     assert high == pytest.approx(count / 4 + half)
     assert low == max(0.0, count / 4 - half)
@@ -58,7 +58,7 @@ def test_cut_cells_hide_their_points() -> None:
 def test_intervals_hold_their_answers_and_most_of_the_truth() -> None:
     made = stream()
     corners = np.sort(np.random.default_rng(2).random((2, 200, 2)), axis=0)
-    low, high = made.count_interval(*corners)
+    low, high = made.interval(*corners)
     answers = made.count(*corners)
     assert (low <= answers).all()
     assert (answers <= high).all()
@@ -68,12 +68,12 @@ def test_intervals_hold_their_answers_and_most_of_the_truth() -> None:
 
 def test_what_has_no_interval_says_why() -> None:
     with pytest.raises(ParameterError, match="confidence"):
-        stream().count_interval([0.0, 0.0], [0.5, 0.5], 2.0)
+        stream().interval([0.0, 0.0], [0.5, 0.5], 2.0)
     adaptive = fastdp.AdaptivePHDStream(Box([0.0, 0.0], [1.0, 1.0]), 1.0, seed=1)
     adaptive.advance(POINTS)
     # Points that wait for the next count are in no released number.
     with pytest.raises(StateError, match="does not state the noise"):
-        adaptive.count_interval([0.0, 0.0], [0.5, 0.5])
+        adaptive.interval([0.0, 0.0], [0.5, 0.5])
     tree = PrivTree(Box([0.0, 0.0], [1.0, 1.0]), epsilon=1.0, seed=1).fit(POINTS)
     with pytest.raises(StateError, match="does not state the noise"):
-        tree.count_std_error([0.0, 0.0], [0.5, 0.5])
+        tree.std_error([0.0, 0.0], [0.5, 0.5])

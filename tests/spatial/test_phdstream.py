@@ -52,7 +52,7 @@ def batches(steps: int, dim: int, seed: int, size: int = 40) -> list[tuple[np.nd
     return out
 
 
-def draws(keys: list[Key], law: sampler.Law, purpose: Purpose, count: int, level: int = 0):
+def draws(keys: list[Key], law: sampler.LaplaceDistribution, purpose: Purpose, count: int, level: int = 0):
     """Noise i of step t, as the naive version asks for it, from each step's key."""
     rows: dict[int, np.ndarray] = {}
 

@@ -191,12 +191,12 @@ def test_the_parts_make_up_epsilon(kind: Any, epsilon: float) -> None:
 def test_noise_scales_are_those_of_the_guarantee(kind: Any) -> None:
     stream = make(kind, epsilon=1.0, total_share=0.25, sensitivity=2)
     plan, machine = stream._plan, stream._machine
-    assert machine.whole.law == sampler.discrete_laplace_law(Fraction(2 * 2, 1) / Fraction(0.25))
+    assert machine.whole.law == sampler.laplace_distribution(Fraction(2 * 2, 1) / Fraction(0.25))
     spent = plan.epsilon_tree + plan.epsilon_count + machine.whole.epsilon
     assert float(2 * spent) == pytest.approx(1.0, rel=1e-15)
     assert 2 * spent <= 1
     if kind is AdaptivePHDStream:
-        assert machine.counting.law == sampler.discrete_laplace_law(Fraction(2) / Fraction(0.75))
+        assert machine.counting.law == sampler.laplace_distribution(Fraction(2) / Fraction(0.75))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -143,10 +143,7 @@ def _network() -> Any:
 
 def _adaptive(**options: Any) -> Case:
     # The hold-out's first part, 56 values, the warm-up in the middle of a block, then blocks of changing lengths.
-    return Case(
-        lambda: Adaptive(**{**ADAPTIVE, **options}),
-        _chunks(30, 29, 150, 900, 0, 3000, 1),
-    )
+    return Case(lambda: Adaptive(**{**ADAPTIVE, **options}), _chunks(30, 29, 150, 900, 0, 3000, 1))
 
 
 def _counts(counter: Any) -> Case:
@@ -239,8 +236,7 @@ CASES: dict[str, Case] = {
     "adaptive_spike": _adaptive(closing="spike", epsilon=0.05),
     "adaptive_fixed": _adaptive(closing="none", threshold=Fixed(20.0), holdout=0),
     "adaptive_events": Case(
-        lambda: Adaptive(1.0, sensitivity=1.0, max_range=4096, seed=1),
-        _chunks(1, 29, 150, 0, 800, 3),
+        lambda: Adaptive(1.0, sensitivity=1.0, max_range=4096, seed=1), _chunks(1, 29, 150, 0, 800, 3)
     ),
     "windows": _adaptive(contributions=3),
     "w_event_distribution": Case(lambda: WEvent("distribution", 9.0, 64, 5, seed=1), _chunks(1, 12, 60, 0, 40)),

@@ -17,12 +17,11 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.data import durable
 from fastdp.errors import StateError
 from fastdp.local import Piecewise, SumCollector, collectors, tally
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.state import sealed_file
+from fastdp.state import durable, sealed_file
 from fastdp.state.publisher import Publisher
 from fastdp.streams import stages, stream_state
 from fastdp.thresholds import NoisyMax, noisy_max
@@ -32,16 +31,7 @@ from tests.state.saved_objects import CASES, golden_cut
 SOURCES = str(Path(fastdp.__file__).parent)
 #: The last steps of the first are interrupted on purpose elsewhere; the second is a debugging check.
 SPARED = ("alone.py", "drawn_once.py")
-NAMES = [
-    "tops",
-    "stream_publisher",
-    "pak",
-    "topl",
-    "topl_server",
-    "sums",
-    "tree_counts",
-    "selective_counting",
-]
+NAMES = ["tops", "stream_publisher", "pak", "topl", "topl_server", "sums", "tree_counts", "selective_counting"]
 
 
 class Interrupt:

@@ -18,10 +18,9 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.data import durable
 from fastdp.errors import ParameterError, StateError
 from fastdp.local import Piecewise, SumCollector, encode
-from fastdp.state import codec, journal, seal, sealed_file
+from fastdp.state import codec, durable, journal, seal, sealed_file
 from tests.state.saved_objects import CASES, KEY, golden_cut, is_empty
 
 KIND = type(CASES["tops"].make())

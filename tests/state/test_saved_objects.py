@@ -35,15 +35,7 @@ from fastdp.state.publisher import Publisher
 from fastdp.state.sealed_file import StateFile
 from fastdp.thresholds import Fixed
 from fastdp_kernels.streams import block_lengths
-from tests.state.saved_objects import (
-    CASES,
-    KEY,
-    Alternating,
-    Case,
-    golden_cut,
-    is_empty,
-    stream,
-)
+from tests.state.saved_objects import CASES, KEY, Alternating, Case, golden_cut, is_empty, stream
 
 pytest.importorskip("shapely")
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fastdp.data import durable
 from fastdp.errors import StateError
-from fastdp.state import seal
+from fastdp.state import durable, seal
 from fastdp.state.sealed_file import StateFile
 
 KEY = bytes(range(32))

@@ -109,7 +109,7 @@ FORKS = """
 import ctypes, os, sys
 from fastdp.state.machine import CallGuard, single_caller
 from fastdp.errors import StateError
-from fastdp.data import durable
+from fastdp.state import durable
 
 class Thing:
     def __init__(self):

@@ -108,7 +108,7 @@ def test_revised_sums_of_many_blocks_stay_near_released_ones() -> None:
     starts = np.random.default_rng(3).integers(0, n - n // 8, 300)
     true = np.diff(np.concatenate([[0.0], np.cumsum(values)])[[starts, starts + n // 8]], axis=0)[0]
     answers = (
-        release.range_sum(starts, starts + n // 8, revised=True),
+        release.sum(starts, starts + n // 8, revised=True),
         release._error_bars(starts, starts + n // 8).centre,
     )
     revised, plain = (np.sqrt(np.mean(np.square(answer - true))) for answer in answers)
@@ -178,7 +178,7 @@ def test_units_change_nothing(closing: str, power: int) -> None:
     assert np.array_equal(two.revised, one.revised * unit)
     assert two.threshold == one.threshold * unit
     starts = np.arange(0, 3000, 7)
-    answers = [r.range_sum(starts, starts + 500, revised=True) for r in (one, two)]
+    answers = [r.sum(starts, starts + 500, revised=True) for r in (one, two)]
     assert np.array_equal(answers[1], answers[0] * unit)
 
 
@@ -484,11 +484,11 @@ def test_the_stream_seen_again(holdout: int, n: int) -> None:
     starts = generator.integers(0, count + 1, 300)
     stops = generator.integers(starts, count + 1)
     sums = np.concatenate([[0.0], np.cumsum(revised)])
-    answers = release.range_sum(starts, stops, revised=True)
+    answers = release.sum(starts, stops, revised=True)
     assert answers == pytest.approx(sums[stops] - sums[starts], rel=1e-9, abs=1e-7)
     flat = np.concatenate([[0.0], np.cumsum(release.values)])
-    assert release.range_sum(starts, stops) == pytest.approx(flat[stops] - flat[starts], rel=1e-9, abs=1e-7)
-    assert release.range_sum(0, 0, revised=True) == 0.0
+    assert release.sum(starts, stops) == pytest.approx(flat[stops] - flat[starts], rel=1e-9, abs=1e-7)
+    assert release.sum(0, 0, revised=True) == 0.0
 
 
 def test_looking_back_is_nearer_to_the_truth() -> None:
@@ -500,7 +500,7 @@ def test_looking_back_is_nearer_to_the_truth() -> None:
         truth = np.concatenate([[0.0], np.cumsum(np.minimum(values[600:], release.threshold))])
         starts = np.arange(0, 19_000, 83)
         true = truth[starts + 1000] - truth[starts]
-        now, later = (release.range_sum(starts, starts + 1000, revised=r) for r in (False, True))
+        now, later = (release.sum(starts, starts + 1000, revised=r) for r in (False, True))
         better += np.mean((later - true) ** 2) < np.mean((now - true) ** 2)
     assert better == 8
 

@@ -26,7 +26,7 @@ def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndar
     assert release.values.size == release.revised.size == values.size - publisher.holdout
     assert np.isfinite(release.values).all()
     assert np.isfinite(release.revised).all()
-    assert np.isfinite(release.range_sum(0, len(release), revised=True)).all()
+    assert np.isfinite(release.sum(0, len(release), revised=True)).all()
     assert np.isfinite(publisher._progress.smoother).all()
     return release.values
 
@@ -188,7 +188,7 @@ def test_streams_of_nothing_and_of_one_value() -> None:
         release = fresh.release(np.full(n, 3.0))
         assert release.values.tolist() == [4.0]
         assert release.revised.tolist() == [4.0]
-        assert release.range_sum(0, 1, revised=True).tolist() == [4.0]
+        assert release.sum(0, 1, revised=True).tolist() == [4.0]
         assert release.revision.means.size == 0
         assert release.revision.edges.tolist() == [0]
     held = Adaptive(1.0, 10.0, 100, seed=1, threshold=NoisyMax())
@@ -199,7 +199,7 @@ def test_ranges_are_checked_looking_back_too() -> None:
     release = Adaptive(1.0, 10.0, 16, seed=1, threshold=NoisyMax()).release(np.ones(116))
     for start, stop in ((-1, 5), (5, 4), (0, 101)):
         with pytest.raises(ParameterError, match="expected 0 <= start <= stop <= 100"):
-            release.range_sum(start, stop, revised=True)
+            release.sum(start, stop, revised=True)
 
 
 def test_out_is_checked_before_anything_happens() -> None:

@@ -61,9 +61,9 @@ def assert_same(many: fastdp.ReleasedMany, streams: Any, key: Key, **parts: Any)
         assert np.array_equal(one.values, of_many.values)
         assert (one.threshold, one.offset, one.block) == (of_many.threshold, of_many.offset, of_many.block)
         bounds = np.sort(queries.integers(0, one.values.size + 1, (2, 7)), axis=0)
-        answers = one.range_sum(*bounds)
-        assert np.array_equal(answers, of_many.range_sum(*bounds))
-        assert np.array_equal(answers, many.range_sum(i, *bounds))
+        answers = one.sum(*bounds)
+        assert np.array_equal(answers, of_many.sum(*bounds))
+        assert np.array_equal(answers, many.sum(i, *bounds))
         if one.nodes is not None:
             assert np.array_equal(one.nodes.sums, of_many.nodes.sums, equal_nan=True)
 
@@ -134,8 +134,8 @@ def test_doubtful_draws_are_settled_as_for_one_stream(chunk: int, monkeypatch) -
     for each in (sampler, sampler):
         monkeypatch.setattr(each, "CHUNK", chunk)
     found = []
-    settle = sampler._settle_rows
-    monkeypatch.setattr(sampler, "_settle_rows", lambda *of: found.extend(of[1].tolist()) or settle(*of))
+    settle = sampler._resolve_rows
+    monkeypatch.setattr(sampler, "_resolve_rows", lambda *of: found.extend(of[1].tolist()) or settle(*of))
     streams, key = [np.full(200, 50.0 + 5 * (i % 8)) for i in range(40)], Key.from_seed(4)
     parts = {"perturber": Hierarchy(5, prune=0), "smoother": None, "resolution": BOUND / 2**38, "holdout": 80}
     parts |= {"threshold": NoisyMax(), "max_range": 120}
@@ -151,7 +151,7 @@ def test_draws_of_the_last_stage_are_those_of_one_stream(monkeypatch) -> None:
     for each in (sampler, sampler):
         monkeypatch.setattr(each, "double_double", idle)
     drawn = []
-    monkeypatch.setattr(sampler, "settle_at", lambda *of, settle=sampler.settle_at: drawn.append(of) or settle(*of))
+    monkeypatch.setattr(sampler, "resolve_at", lambda *of, settle=sampler.resolve_at: drawn.append(of) or settle(*of))
     streams, key = [np.full(200, 40.0 + i) for i in range(50)], Key.from_seed(7)
     parts = {"perturber": Hierarchy(3, prune=0), "smoother": None, "resolution": BOUND / 2**38, "holdout": 20}
     parts |= {"threshold": NoisyMax(), "max_range": 15}
@@ -342,7 +342,7 @@ def test_queries_that_are_not_accepted() -> None:
         ((0.5, 0, 1), "streams has shape"),
     ):
         with pytest.raises(ParameterError, match=told):
-            many.range_sum(*query)
+            many.sum(*query)
     with pytest.raises(ParameterError, match="streams of one length"):
         _ = many.matrix
     with pytest.raises(IndexError):

@@ -96,8 +96,8 @@ def test_each_stream_is_what_its_own_publisher_releases(parts: dict[str, Any], i
             assert np.array_equal(one.revised, of_many.revised)
             asked = ([0, 3, 0], [1, 5, one.values.size])
             for revised in (False, True):
-                assert np.array_equal(one.range_sum(*asked, revised), of_many.range_sum(*asked, revised))
-            assert np.array_equal(many.range_sum(place, *asked), one.range_sum(*asked))
+                assert np.array_equal(one.sum(*asked, revised), of_many.sum(*asked, revised))
+            assert np.array_equal(many.sum(place, *asked), one.sum(*asked))
             assert of_many.noise == one.noise
             if one.nodes is not None:
                 assert of_many.nodes is not None
@@ -244,15 +244,15 @@ def test_frames_show_revised_values_of_blocks() -> None:
 
 def test_queries_by_name() -> None:
     many = fastdp.release_many(ragged(), EPSILON, BOUND, ids=NAMES, seed=1, **COMMON)
-    expected = many.range_sum([1, 3], [0, 2], [5, 9])
-    assert np.array_equal(many.range_sum(["7", "b"], [0, 2], [5, 9]), expected)
-    assert np.array_equal(many.range_sum("7", 0, 5), expected[:1])
+    expected = many.sum([1, 3], [0, 2], [5, 9])
+    assert np.array_equal(many.sum(["7", "b"], [0, 2], [5, 9]), expected)
+    assert np.array_equal(many.sum("7", 0, 5), expected[:1])
     for revised in (False, True):
         assert np.array_equal(many.interval("b", 2, 9, revised=revised), many[3].interval(2, 9, revised=revised))
     with pytest.raises(ParameterError, match=r"^stream = 'c': expected a whole number, .* or the name of a stream"):
         many["c"]
     with pytest.raises(ParameterError, match=r"^streams\[1\] names no stream of this release"):
-        many.range_sum(["b", "c"], 0, 1)
+        many.sum(["b", "c"], 0, 1)
 
 
 FRAME = long_table(ragged(), NAMES)

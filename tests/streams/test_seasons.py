@@ -117,7 +117,7 @@ def test_a_release_in_one_call_knows_it_too(kind: dict[str, Any]) -> None:
     assert np.array_equal(release.revised, release.with_season(DAY).revised)
     assert not np.array_equal(release.values, fastdp.release(values, 0.8, seed=3, **kind).values)
     low, high = release.interval([0, 100], [100, 5000])
-    inside = release.range_sum([0, 100], [100, 5000])
+    inside = release.sum([0, 100], [100, 5000])
     assert ((low <= inside) & (inside <= high)).all()
 
 

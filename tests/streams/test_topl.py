@@ -83,8 +83,8 @@ def test_range_sums_come_with_their_standard_error() -> None:
     release = make(threshold=Fixed(40.0), holdout=0).release(values)
     assert release.offset == 0
     starts = np.arange(0, 60_000, 100)
-    errors = release.range_sum(starts, starts + 100) - 2000.0
-    spread = release.standard_error(starts, starts + 100)
+    errors = release.sum(starts, starts + 100) - 2000.0
+    spread = release.std_error(starts, starts + 100)
     assert spread == pytest.approx(10.0 * np.sqrt(Hybrid(1.0, 0.0, 40.0).worst_variance))
     # The hybrid's variance is the same for every value at this epsilon.
     scaled = errors / spread
@@ -94,9 +94,9 @@ def test_range_sums_come_with_their_standard_error() -> None:
     stat.accept(float(2 * min(stats.chi2.sf(chi, scaled.size), stats.chi2.cdf(chi, scaled.size))))
     wrong = chi * 1.3**2
     stat.reject(float(2 * min(stats.chi2.sf(wrong, scaled.size), stats.chi2.cdf(wrong, scaled.size))))
-    assert release.standard_error(5, 5).tolist() == [0.0]
+    assert release.std_error(5, 5).tolist() == [0.0]
     with pytest.raises(ParameterError, match="starts"):
-        release.standard_error(5, 4)
+        release.std_error(5, 4)
 
 
 def test_separate_budgets_and_the_guarantee() -> None:

@@ -34,7 +34,7 @@ def make(**options) -> fastdp.ToPS:
 def oracle_noise(publisher: fastdp.ToPS, theta_steps: int):
     """The tree's leaves from the sampler's raw draws and the oracle's consistency."""
     plan = publisher.plan
-    law = sampler.discrete_laplace_law(Fraction(theta_steps * plan.levels) / Fraction(publisher.epsilon))
+    law = sampler.laplace_distribution(Fraction(theta_steps * plan.levels) / Fraction(publisher.epsilon))
 
     def leaves(tree: int) -> list[int]:
         levels = []
@@ -63,7 +63,7 @@ def test_release_equals_the_oracle(fan_out: int, prune: int, max_range: int) -> 
     noise = np.empty(200, np.int64)
     sampler.fill(
         noise,
-        sampler.discrete_laplace_law(Fraction(2**21)),
+        sampler.laplace_distribution(Fraction(2**21)),
         threshold_key(publisher, values[:300]),
         StreamId(Purpose.THRESHOLD),
     )
@@ -347,7 +347,7 @@ def test_both_noises_of_the_threshold(noise: str) -> None:
     scores = tops.threshold_scores(values.tolist(), candidates, 2**20, 60.0, 0.05, 256, 4)
     draws = np.empty(200, np.int64)
     scale = Fraction(2**20) / Fraction(0.05)
-    law = sampler.discrete_laplace_law(scale) if noise == "laplace" else sampler.geometric_law(scale)
+    law = sampler.laplace_distribution(scale) if noise == "laplace" else sampler.geometric_distribution(scale)
     sampler.fill(draws, law, threshold_key(publisher, values), StreamId(Purpose.THRESHOLD))
     best = tops.argmax_first([s + int(z) for s, z in zip(scores, draws, strict=True)])
     publisher.publish(values)

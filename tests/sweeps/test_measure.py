@@ -44,8 +44,8 @@ def test_parts_are_as_defined_and_sum_to_the_error(scene, name) -> None:
     assert scene.body.size % release.block, "the last block must be open"
     starts = np.array([0, 0, 5, 16, 17, 100, 2490, 2495, 0])
     stops = np.array([1, 16, 9, 32, 31, 2300, 2499, 2500, 2500])
-    outcome = RunResult(release.range_sum, release.threshold, release.block, smoother)
-    errors = release.range_sum(starts, stops) - (scene.prefix[stops] - scene.prefix[starts])
+    outcome = RunResult(release.sum, release.threshold, release.block, smoother)
+    errors = release.sum(starts, stops) - (scene.prefix[stops] - scene.prefix[starts])
     split = split_errors(scene, outcome, starts, stops, errors)
     np.testing.assert_allclose(
         split["noise"] + split["truncation"] + split["smoothing"], errors, rtol=1e-12, atol=1e-9
@@ -85,7 +85,7 @@ def test_rows_are_the_metrics_of_their_queries(small, scene) -> None:
     asked = found.workloads[0]
     range_starts, range_stops, _ = asked.draw(scene.size, 2048, 9)
     release = fastdp.ToPS(0.5, 1657, 500, 2048, seed=2).release(scene.values)
-    outcome = RunResult(release.range_sum, release.threshold, release.block, Recent())
+    outcome = RunResult(release.sum, release.threshold, release.block, Recent())
     names = columns(found.metrics)
     rows = {label: (count, dict(zip(names, row, strict=True))) for label, count, row in
             (row[1:] for row in measure(found, scene, asked, 9, outcome))}  # fmt: skip
@@ -101,7 +101,7 @@ def test_rows_are_the_metrics_of_their_queries(small, scene) -> None:
             continue
         starts, stops = range_starts[which], range_stops[which]
         truth = np.array([scene.body[a:b].sum() for a, b in zip(starts, stops, strict=True)])
-        answers = release.range_sum(starts, stops)
+        answers = release.sum(starts, stops)
         count, row = rows[label]
         assert count == which.sum()
         assert row["mse"] == pytest.approx(metrics.mse(truth, answers))
@@ -120,13 +120,13 @@ def test_clipped_truth_leaves_no_truncation(small, scene) -> None:
     asked = Workload(name="w", count=40)
     starts, stops, _ = asked.draw(scene.size, 2048, 9)
     release = fastdp.ToPS(0.5, 1657, 500, 2048, seed=2).release(scene.values)
-    outcome = RunResult(release.range_sum, release.threshold, release.block, Recent())
+    outcome = RunResult(release.sum, release.threshold, release.block, Recent())
     ((*_, row),) = measure(found, scene, asked, 9, outcome)
     by_name = dict(zip(columns(found.metrics), row, strict=True))
     clipped = np.minimum(scene.body, release.threshold)
     truth = np.array([clipped[a:b].sum() for a, b in zip(starts, stops, strict=True)])
     assert by_name["truncation_mse"] == 0.0
-    assert by_name["mse"] == pytest.approx(metrics.mse(truth, release.range_sum(starts, stops)))
+    assert by_name["mse"] == pytest.approx(metrics.mse(truth, release.sum(starts, stops)))
 
 
 def test_a_timeline_covers_the_stream_once() -> None:
@@ -177,7 +177,7 @@ def test_a_cell_is_what_the_publisher_releases_under_its_key(small, scene) -> No
             if group.mechanism.name in publishers:
                 kind, arguments = publishers[group.mechanism.name]
                 release = kind(**arguments).release(scene.values)
-                np.testing.assert_array_equal(outcome.answer(starts, stops), release.range_sum(starts, stops))
+                np.testing.assert_array_equal(outcome.answer(starts, stops), release.sum(starts, stops))
                 assert outcome.theta == release.threshold
                 seen.add(group.mechanism.name)
     assert len(seen) == 5
@@ -212,7 +212,7 @@ def test_a_threshold_above_the_bound_is_what_the_publisher_releases(small, scene
     asked = Workload(name="w", count=40)
     starts, stops, _ = asked.draw(scene.size, 2048, 9)
     assert outcome.theta == release.threshold > bound
-    np.testing.assert_array_equal(outcome.answer(starts, stops), release.range_sum(starts, stops))
+    np.testing.assert_array_equal(outcome.answer(starts, stops), release.sum(starts, stops))
     exact = {**parameters, "publish_epsilon": 1e6}
     run, ratios = SYSTEMS["publisher"].build(setting, **exact)(scene.values), []
     for seed in range(12):
@@ -315,6 +315,6 @@ def test_values_protected_together_share_epsilon_in_sweeps(scene, name) -> None:
     ends = np.array([0]), np.array([900])
     assert outcome.theta == release.threshold
     revised = {"revised": True} if name == "adaptive" else {}
-    assert outcome.answer(*ends) == release.range_sum(*ends, **revised)
+    assert outcome.answer(*ends) == release.sum(*ends, **revised)
     with pytest.raises(ParameterError, match="contributions = 4: expected no threshold_epsilon"):
         SYSTEMS["tops"].build(setting, contributions=4, publish_epsilon=0.5)

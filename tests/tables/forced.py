@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from fastdp.noise import binding
-from fastdp.noise.gaussian import AnyLaw
-from fastdp.noise.sampler import Law
+from fastdp.noise.draws import Distribution
+from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.tables import choices, release
 from fastdp.tables.columns import KeyRow, sorted_keys
 from fastdp.thresholds import scale_free
@@ -52,14 +52,14 @@ class Integers(NamedTuple):
 
     exact: np.ndarray
     released: np.ndarray
-    law: AnyLaw
+    law: Distribution
 
 
 class Choice(NamedTuple):
     """Exact scores, the law of the noise of each, and the candidate that won."""
 
     scores: np.ndarray
-    law: Law
+    law: LaplaceDistribution
     winner: int
 
 
@@ -67,7 +67,7 @@ class Keys(NamedTuple):
     """Rows of each candidate, the law of the noise of each, the threshold, and the keys that passed it."""
 
     counts: dict[KeyRow, int]
-    law: Law
+    law: LaplaceDistribution
     threshold: int
     passed: tuple[KeyRow, ...]
 
@@ -88,7 +88,7 @@ def forced(script: Script) -> Iterator[Hidden]:
         scale_free._ScaleFreeChooser.scores,
     )
 
-    def draw(exact: np.ndarray, law: AnyLaw, *_: Any) -> np.ndarray:
+    def draw(exact: np.ndarray, law: Distribution, *_: Any) -> np.ndarray:
         nonlocal drawn
         if candidates is not None:
             hidden.append(Keys(dict(zip(candidates, exact.tolist(), strict=True)), law, 0, ()))
@@ -98,7 +98,7 @@ def forced(script: Script) -> Iterator[Hidden]:
         drawn += 1
         return released - exact
 
-    def draw_cells(sums: np.ndarray, laws: Sequence[AnyLaw], *_: Any) -> np.ndarray:
+    def draw_cells(sums: np.ndarray, laws: Sequence[Distribution], *_: Any) -> np.ndarray:
         each = [draw(exact.reshape(-1), law).reshape(exact.shape) for exact, law in zip(sums, laws, strict=True)]
         return np.stack(each)
 
@@ -124,7 +124,7 @@ def forced(script: Script) -> Iterator[Hidden]:
         # Noisy scores, of which one is the largest: their noise is drawn as zeros.
         return np.where(np.arange(exact.size) == winner, 0, -1)
 
-    def draw_noise(law: Law, count: int, size: int, *_: Any) -> np.ndarray:
+    def draw_noise(law: LaplaceDistribution, count: int, size: int, *_: Any) -> np.ndarray:
         return np.zeros((count, size), np.int64)
 
     with pytest.MonkeyPatch.context() as patch:

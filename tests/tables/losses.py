@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastdp.noise.gaussian import GaussianLaw
+from fastdp.noise.gaussian import GaussianDistribution
 from tests.tables.forced import Choice, Hidden, Integers, Keys
 
 #: Logarithms of probabilities are computed to so much.
@@ -39,7 +39,7 @@ class Loss(NamedTuple):
 def loss(here: Hidden, there: Hidden) -> Loss:
     """The loss between two runs; an assertion unless the laws of all draws are equal, which are public."""
     free, steered, rho, alone = Fraction(0), Fraction(0), Fraction(0), 0.0
-    gaussian = any(isinstance(each, Integers) and isinstance(each.law, GaussianLaw) for each in here)
+    gaussian = any(isinstance(each, Integers) and isinstance(each.law, GaussianDistribution) for each in here)
     steering = max((i for i, each in enumerate(here) if isinstance(each, Choice)), default=-1)
     for i, (one, other) in enumerate(zip(here, there, strict=True)):
         assert type(one) is type(other)
@@ -47,7 +47,7 @@ def loss(here: Hidden, there: Hidden) -> Loss:
         if isinstance(one, Integers):
             assert one.exact.shape == other.exact.shape
             moved = [a - b for a, b in zip(one.exact.tolist(), other.exact.tolist(), strict=True)]
-            if isinstance(one.law, GaussianLaw):
+            if isinstance(one.law, GaussianDistribution):
                 rho += Fraction(sum(d * d for d in moved)) / (2 * one.law.sigma**2)
                 continue
             most = Fraction(sum(map(abs, moved))) / one.law.scale

@@ -20,7 +20,7 @@ import pytest
 import fastdp
 from fastdp import guarantee
 from fastdp.guarantee import Guarantee, zcdp_delta
-from fastdp.noise.gaussian import GaussianLaw
+from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.tables import plan
 from fastdp.tables.sums import WindowSums
 from tests.tables.forced import Hidden, Integers, Script, forced
@@ -348,7 +348,7 @@ def tail_of(here: Run, there: Run) -> float:
     pairs = [
         (one, (one.exact - other.exact).tolist())
         for one, other in zip(here.hidden, there.hidden, strict=True)
-        if isinstance(one, Integers) and isinstance(one.law, GaussianLaw)
+        if isinstance(one, Integers) and isinstance(one.law, GaussianDistribution)
     ]
     if not pairs:
         return -1.0

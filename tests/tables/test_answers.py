@@ -15,8 +15,8 @@ def test_totals_are_the_noisy_sums_with_the_exact_law():
     true = np.arange(60.0).reshape(20, 3)
     t = table("totals", true, scale=4.0, keys={"k": ["a", "b", "c"]})
     values = t.sums.columns["total"].values
-    np.testing.assert_array_equal(t.estimate(np.arange(20), np.arange(1, 21)), values)
-    np.testing.assert_allclose(t.estimate(2, 9), values[2:9].sum(axis=0, keepdims=True))
+    np.testing.assert_array_equal(t.sum(np.arange(20), np.arange(1, 21)), values)
+    np.testing.assert_allclose(t.sum(2, 9), values[2:9].sum(axis=0, keepdims=True))
     scale = Fraction(4) / Fraction(STEP)
     np.testing.assert_allclose(
         t.std_error(0, [1, 7])[:, 0], np.sqrt([1, 7] * np.array(laplace_variance(scale))) * STEP
@@ -24,14 +24,14 @@ def test_totals_are_the_noisy_sums_with_the_exact_law():
     for m in (1, 2, 20):
         low, high = t.interval(0, m)
         half = laplace_sum_quantile(scale, m, 0.95) * STEP
-        np.testing.assert_allclose((low + high) / 2.0, t.estimate(0, m))
+        np.testing.assert_allclose((low + high) / 2.0, t.sum(0, m))
         np.testing.assert_allclose((high - low) / 2.0, half)
     assert np.all(t.interval(0, 1, 0.5)[0] > t.interval(0, 1, 0.99)[0])
 
 
 def test_shapes_without_keys():
     t = table("counts", np.full((5, 1), 7.0))
-    assert t.estimate(0, 1).shape == (1,)
+    assert t.sum(0, 1).shape == (1,)
     assert t.std_error([0, 1], 5).shape == (2,)
     assert t.interval([0, 1, 2], 5)[0].shape == (3,)
 
@@ -41,9 +41,11 @@ def test_shapes_without_keys():
 )
 def test_windows_that_are_not_there(starts, stops):
     t = table("counts", np.full((5, 1), 7.0))
-    for ask in (t.estimate, t.std_error, t.interval):
+    for ask in (t.sum, t.std_error, t.interval):
         with pytest.raises(ParameterError, match=r"starts|stops"):
             ask(starts, stops)
+    with pytest.raises(ParameterError, match=r"mean of a table of counts: expected sum"):
+        t.mean(0, 1)
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, float("nan"), "much"])
@@ -74,7 +76,7 @@ def test_intervals_of_means_hold_the_true_mean(rows, mean, m, confidence):
     t = table("means", ((mean - 5.0) * counts, counts), scale=4.0, keys={"k": list(range(2000))})
     low, high = t.interval(0, m, confidence)
     assert np.mean((low <= mean + 1e-9) & (mean - 1e-9 <= high)) >= confidence - 0.02
-    assert np.all((low >= 0.0) & (high <= 10.0) & (low <= t.estimate(0, m)) & (t.estimate(0, m) <= high))
+    assert np.all((low >= 0.0) & (high <= 10.0) & (low <= t.mean(0, m)) & (t.mean(0, m) <= high))
     if rows * m >= 5000.0:
         assert np.all(high - low < 0.2)
     if rows * m <= 2.0:
@@ -85,7 +87,7 @@ def test_the_error_of_a_mean_counts_that_of_the_number_of_rows():
     """Far from the middle of the clip most of it comes from there."""
     counts = np.full((1, 20_000), 400.0)
     t = table("means", (4.5 * counts, counts), scale=4.0, keys={"k": list(range(20_000))})
-    np.testing.assert_allclose(np.mean(t.std_error(0, 1)), np.std(t.estimate(0, 1)), rtol=0.03)
+    np.testing.assert_allclose(np.mean(t.std_error(0, 1)), np.std(t.mean(0, 1)), rtol=0.03)
 
 
 def test_fieller_quantile_bounds_the_mixture():

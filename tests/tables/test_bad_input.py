@@ -305,4 +305,4 @@ def test_a_column_for_a_name_shows_no_entry(argument: str, kind: str, ledger: fa
     assert spent(ledger) == 0.0
     table = fastdp.counts(GOOD, "at", "1h", epsilon=1.0, seed=1)
     with pytest.raises(ParameterError, match=f"^revised = <{type(column).__name__}>: expected True or False"):
-        table.estimate(0, 1, revised=column)
+        table.sum(0, 1, revised=column)

@@ -127,7 +127,7 @@ def test_persons_in_categories_are_their_names_in_every_batch() -> None:
         *(reader, "at", "1d"), epsilon=1e4, who="who", contributions=2, period="1d", start="2024-01-01", seed=1
     )
     # Ann, Bob, and two of Cid's three rows.
-    assert found.estimate(0, 1) == pytest.approx(4.0, abs=0.1)
+    assert found.sum(0, 1) == pytest.approx(4.0, abs=0.1)
 
 
 def test_a_person_is_one_whatever_type_a_batch_has() -> None:
@@ -138,7 +138,7 @@ def test_a_person_is_one_whatever_type_a_batch_has() -> None:
         windows.add(at, persons=[name])
     for name in (7.5, "07", "seven"):
         windows.add(at, persons=[name])
-    assert windows.advance("2024-01-01T01:00").estimate(0, 1) == pytest.approx(4.0, abs=0.1)
+    assert windows.advance("2024-01-01T01:00").sum(0, 1) == pytest.approx(4.0, abs=0.1)
 
 
 def test_what_names_nobody_is_refused() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fastdp.guarantee import gaussian_delta
-from fastdp.noise.sampler import discrete_laplace_law, geometric_law
+from fastdp.noise.sampler import geometric_distribution, laplace_distribution
 from tests.grid import exhaustive
 from tests.oracles import scale_free as oracle
 from tests.tables.forced import Choice, Integers, Keys
@@ -140,7 +140,7 @@ def test_persons_in_categories_are_compared_by_name(online: bool) -> None:
 
 @pytest.mark.parametrize("scores", [[0, 3, 3, 1], [40, 0, 7, 7], [5, 5, 5, 5]])
 def test_winners_have_the_probabilities_of_an_enumeration(scores: list[int]) -> None:
-    law = geometric_law(Fraction(300))
+    law = geometric_distribution(Fraction(300))
     enumerated = oracle.winner_probabilities(scores, "exponential", 300.0, 300 * 60)
     choice = Choice(np.array(scores, np.int64), law, 0)
     found = [math.exp(log_winner(choice, i)) for i in range(4)]
@@ -160,7 +160,7 @@ def test_exact_tails_of_gaussian_counts() -> None:
 
 def test_losses_add_up() -> None:
     """Two sums move by 3 steps in all, one key by one row; a key of one table alone passes rarely."""
-    law = discrete_laplace_law(Fraction(5))
+    law = laplace_distribution(Fraction(5))
     sums = [Integers(np.array(exact), np.zeros(2, np.int64), law) for exact in ([7, 1], [5, 2])]
     keys = [Keys(counts, law, 60, (("a",),)) for counts in ({("a",): 4, ("b",): 1}, {("a",): 3})]
     found = loss([keys[0], sums[0]], [keys[1], sums[1]])
@@ -170,4 +170,4 @@ def test_losses_add_up() -> None:
     assert float(found.rho) == pytest.approx(((3 / 5) ** 2 + (1 / 5) ** 2) / 2)
     # Another law is a loss without end.
     with pytest.raises(AssertionError):
-        loss([sums[0]], [sums[1]._replace(law=discrete_laplace_law(Fraction(6)))])
+        loss([sums[0]], [sums[1]._replace(law=laplace_distribution(Fraction(6)))])

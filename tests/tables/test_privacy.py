@@ -17,7 +17,7 @@ import pytest
 
 import fastdp
 from fastdp.noise import binding
-from fastdp.noise.sampler import Law
+from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.tables import choices
 from fastdp.tables.choices import key_threshold
 from fastdp.tables.columns import KeyTable, count_keys, sorted_keys
@@ -43,10 +43,10 @@ class Coupled:
     def repeat(self) -> None:
         self.again, self._calls = True, iter(self.sums)
 
-    def draw_cells(self, sums: np.ndarray, laws: list[Law], *_: Any) -> np.ndarray:
+    def draw_cells(self, sums: np.ndarray, laws: list[LaplaceDistribution], *_: Any) -> np.ndarray:
         return np.stack([self.draw(each, law) for each, law in zip(sums, laws, strict=True)])
 
-    def draw(self, sums: np.ndarray, law: Law, *_: Any) -> np.ndarray:
+    def draw(self, sums: np.ndarray, law: LaplaceDistribution, *_: Any) -> np.ndarray:
         if not self.again:
             noise = np.rint(self._generator.laplace(0.0, float(law.scale), sums.shape)).astype(np.int64)
             self.sums.append((sums.copy(), noise, law.scale))
@@ -57,7 +57,7 @@ class Coupled:
         self.cost += Fraction(int(np.abs(moved - noise).sum())) / scale
         return moved
 
-    def draw_noise(self, law: Law, count: int, candidates: int, key: Any) -> np.ndarray:
+    def draw_noise(self, law: LaplaceDistribution, count: int, candidates: int, key: Any) -> np.ndarray:
         if not self.again:
             self.noise = self._generator.geometric(-math.expm1(-1 / float(law.scale)), (count, candidates)) - 1
             return self.noise.copy()
@@ -262,7 +262,7 @@ def test_choices_with_other_scales_share_no_noise(monkeypatch: pytest.MonkeyPatc
     """The same rows and secret, windows that end later: other scales of the clip's choice, so other keys."""
     drawn, real = {}, scale_free.draw_noise
 
-    def draw_noise(law: Law, count: int, candidates: int, key: Any) -> np.ndarray:
+    def draw_noise(law: LaplaceDistribution, count: int, candidates: int, key: Any) -> np.ndarray:
         drawn[law.scale] = key.fingerprint()
         return real(law, count, candidates, key)
 
@@ -278,7 +278,7 @@ def test_choices_from_other_rows_share_no_noise(monkeypatch: pytest.MonkeyPatch)
     """One row more in the same windows: the clip's choice has noise under another key, and the same rows the same."""
     drawn, real = [], scale_free.draw_noise
 
-    def draw_noise(law: Law, count: int, candidates: int, key: Any, *more: Any) -> np.ndarray:
+    def draw_noise(law: LaplaceDistribution, count: int, candidates: int, key: Any, *more: Any) -> np.ndarray:
         drawn.append((law.scale, key.reveal()))
         return real(law, count, candidates, key, *more)
 

@@ -40,12 +40,12 @@ def test_the_frame_is_of_the_family_that_came_in(family):
     found = columns(t.frame, family)
     assert list(found) == COLUMNS
     starts = np.arange(120)
-    for name, answer in (("estimate", t.estimate), ("std_error", t.std_error)):
+    for name, answer in (("estimate", t.sum), ("std_error", t.std_error)):
         np.testing.assert_allclose(found[name], answer(starts, starts + 1).ravel())
     low, high = t.interval(starts, starts + 1)
     np.testing.assert_allclose([found["low"], found["high"]], [low.ravel(), high.ravel()])
     low, high = t.interval(starts, starts + 1, revised=True)
-    np.testing.assert_allclose(found["revised"], t.estimate(starts, starts + 1, revised=True).ravel())
+    np.testing.assert_allclose(found["revised"], t.sum(starts, starts + 1, revised=True).ravel())
     np.testing.assert_allclose([found["revised_low"], found["revised_high"]], [low.ravel(), high.ravel()])
     assert found["meter"] == ["a", "b<i>"] * 120
     # Seconds since 1970, in whatever zone the family shows them.
@@ -172,7 +172,7 @@ def test_a_picture_of_many_windows_shows_days():
     t = table("counts", np.full((24 * 100, 1), 50.0))
     ax = t.plot()
     assert ax.get_lines()[0].get_ydata().size == 100
-    np.testing.assert_allclose(ax.get_lines()[0].get_ydata()[3], t.estimate(72, 96)[0] / 24)
+    np.testing.assert_allclose(ax.get_lines()[0].get_ydata()[3], t.sum(72, 96)[0] / 24)
     with pytest.raises(ParameterError, match="expected at least one"):
         table("counts", np.zeros((0, 1))).plot()
 
@@ -212,7 +212,7 @@ def test_zones_that_are_offsets(family, offset, tmp_path):
     assert t.title() == f"Counts of 2 windows of 1d, 2024-03-30 00:00 to 2024-04-01 00:00 {offset}"
     assert len(t.frame["window"]) == 2
     assert t.arrow["window"][0].as_py() == at[0].to_pydatetime()
-    assert t.estimate(0, 2, revised=True) == pytest.approx(96.0, abs=1.0)
+    assert t.sum(0, 2, revised=True) == pytest.approx(96.0, abs=1.0)
     t.plot(tmp_path / "counts.png")
     options["time_zone"] = "UTC" + offset
     windows = fastdp.Windows("1d", start="2024-03-30", counts=True, **options)

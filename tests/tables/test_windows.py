@@ -177,7 +177,7 @@ def test_a_call_copies_no_persons(tmp_path: Path) -> None:
         assert windows.state.waiting.rows is before.rows
         assert (tmp_path / "kept").stat().st_size - size < 4096
     again = fastdp.Windows.load(tmp_path / "kept")
-    assert again.advance("2024-01-01T01:00").estimate(0, 1) == pytest.approx(3003, abs=0.1)
+    assert again.advance("2024-01-01T01:00").sum(0, 1) == pytest.approx(3003, abs=0.1)
 
 
 def test_rows_of_closed_windows_leave_memory_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_rows_of_closed_windows_leave_memory_and_file(tmp_path: Path, monkeypatc
     windows.add([datetime(2024, 1, 1, 1, 40)], persons=["third"])
     assert path.stat().st_size < 15_000
     found = windows.advance("2024-01-01T03:00")
-    assert np.rint(found.estimate([0, 1], [1, 2])).ravel().tolist() == [2, 2]
+    assert np.rint(found.sum([0, 1], [1, 2])).ravel().tolist() == [2, 2]
 
 
 def test_files_in_use_leave_out_rows_of_closed_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +219,7 @@ def test_files_in_use_leave_out_rows_of_closed_windows(tmp_path: Path, monkeypat
     with pytest.raises(DataError, match="differs from what"):
         again.add([datetime(2024, 1, 1, 1, 30)], persons=["nobody"])
     again.add([datetime(2024, 1, 1, 1, 30)], persons=["other"])
-    assert np.rint(again.advance("2024-01-01T03:00").estimate([0, 1], [1, 2])).ravel().tolist() == [1, 1]
+    assert np.rint(again.advance("2024-01-01T03:00").sum([0, 1], [1, 2])).ravel().tolist() == [1, 1]
 
 
 def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +249,7 @@ def test_copies_share_no_rows() -> None:
     twin, third = copy.copy(windows), fastdp.Windows.from_bytes(windows.to_bytes())
     for each, persons in ((windows, ["a"]), (twin, ["b", "c"]), (third, ["d", "e", "f"]), (windows, ["a", "0", "g"])):
         each.add([datetime(2024, 1, 1, 0, 20)] * len(persons), persons=persons)
-    counts = [round(each.advance("2024-01-01T01:00").estimate(0, 1).item()) for each in (windows, twin, third)]
+    counts = [round(each.advance("2024-01-01T01:00").sum(0, 1).item()) for each in (windows, twin, third)]
     assert counts == [52, 52, 53]
 
 

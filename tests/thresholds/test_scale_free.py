@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import discrete_laplace_law
+from fastdp.noise.sampler import laplace_distribution
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask, scale_free
 from fastdp.thresholds.noisy_max import draw_noise
@@ -165,7 +165,7 @@ def test_the_number_above_the_lowest_candidate_has_the_noise_of_its_share(epsilo
     assert Fraction(chooser.count_epsilon) + 2 * chooser.unit / chooser.law.scale <= Fraction(epsilon)
     scale = 1 / chooser.count_epsilon
     found = chooser.released_above(Key.from_seed(3), 4000)
-    noise = draw_noise(discrete_laplace_law(1 / Fraction(chooser.count_epsilon)), 4000, 1, Key.from_seed(3), 1)
+    noise = draw_noise(laplace_distribution(1 / Fraction(chooser.count_epsilon)), 4000, 1, Key.from_seed(3), 1)
     expected = [oracle.filled(100, float(x), scale, 500) for x in noise[:, 0]]
     assert found.tolist() == pytest.approx(expected)
     assert np.mean(np.abs(noise)) == pytest.approx(scale, rel=0.1)

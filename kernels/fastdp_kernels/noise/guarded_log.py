@@ -83,12 +83,7 @@ def list_doubtful(out: np.ndarray, begin: int, doubtful: np.ndarray, found: int)
 
 @kernel
 def draw_double(
-    words: np.ndarray,
-    scale: float,
-    offset: float,
-    sign_bit: np.uint64,
-    out: np.ndarray,
-    doubtful: np.ndarray,
+    words: np.ndarray, scale: float, offset: float, sign_bit: np.uint64, out: np.ndarray, doubtful: np.ndarray
 ) -> int:
     """Fill ``out`` with the certain draws and list the positions of the others.
 

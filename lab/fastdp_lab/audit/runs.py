@@ -112,7 +112,7 @@ def revised(fresh: Fresh, data: Sequence[float]) -> Floats:
 def revised_sums(fresh: Fresh, data: Sequence[float]) -> Floats:
     """Published values, and sums of all prefixes estimated from all released sums."""
     release = fresh().release(data)
-    return np.concatenate([release.values, release.range_sum(0, np.arange(1, len(release) + 1), revised=True)])
+    return np.concatenate([release.values, release.sum(0, np.arange(1, len(release) + 1), revised=True)])
 
 
 def replay(fresh: Fresh, data: tuple[Sequence[float], Sequence[float]]) -> Floats:

@@ -140,9 +140,9 @@ class FixedTreeMachine(OfflineMachine):
     rule: ClassVar[int] = 1
 
     @cached_property
-    def law(self) -> sampler.Law:
+    def law(self) -> sampler.LaplaceDistribution:
         """Of the counters' noise."""
-        return sampler.discrete_laplace_law(noise_scale(self.counter, Fraction(self.epsilon)))
+        return sampler.laplace_distribution(noise_scale(self.counter, Fraction(self.epsilon)))
 
     def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
         """Count in the first batch's cells."""

@@ -174,7 +174,7 @@ class WEventMachine(Machine[WEventState]):
 
 
 def _noise(scale: Fraction, key: Key, draw: int, step: int) -> int:
-    return int(sampler.draws(1, sampler.discrete_laplace_law(scale), key, StreamId(Purpose.TREE, draw, step))[0])
+    return int(sampler.draws(1, sampler.laplace_distribution(scale), key, StreamId(Purpose.TREE, draw, step))[0])
 
 
 class WEvent(Publisher[WEventState]):

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp._lazy import imported
-from fastdp.data.durable import atomic_file
 from fastdp.errors import DataError, StateError
+from fastdp.state.durable import atomic_file
 from fastdp_lab.datasets import files
 
 LISTED: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())

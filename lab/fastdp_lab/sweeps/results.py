@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 import fastdp
 from fastdp import validation
 from fastdp._lazy import imported
-from fastdp.data.durable import atomic_file
 from fastdp.data.readers import read_table
 from fastdp.errors import DataError, StateError, warn
+from fastdp.state.durable import atomic_file
 from fastdp_lab.sweeps.cells import count_cells, parts
 from fastdp_lab.sweeps.specification import Specification
 from fastdp_lab.sweeps.study import canonical

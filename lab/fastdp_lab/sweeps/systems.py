@@ -139,7 +139,7 @@ def _composed(publisher: Callable[..., StreamPublisher], setting: Setting, **par
             ).release(body)
             # Blocks that follow the stream would have other borders without noise.
             splits = not isinstance(perturber, Blocks)
-            return RunResult(release.range_sum, release.threshold, release.block, composition.smoother, splits=splits)
+            return RunResult(release.sum, release.threshold, release.block, composition.smoother, splits=splits)
 
         return run
 
@@ -150,7 +150,7 @@ def _renewed(composition: StreamParameters, values: Floats) -> Run:
     """Thresholds that change have no single theta."""
     # A budget of its own belongs to whole streams.
     fields = {name: value for name, value in values_of(composition).items() if name != "budget"}
-    return lambda key: RunResult(StreamPublisher(**fields, key=key).release(values).range_sum, math.nan)
+    return lambda key: RunResult(StreamPublisher(**fields, key=key).release(values).sum, math.nan)
 
 
 class _Chosen(Fixed):
@@ -161,7 +161,7 @@ class _Chosen(Fixed):
 
 
 def _published(setting: Setting, release: Release) -> RunResult:
-    return RunResult(release.range_sum, release.threshold)
+    return RunResult(release.sum, release.threshold)
 
 
 def _whole(
@@ -191,7 +191,7 @@ def _revised(setting: Setting, release: Any) -> RunResult:
 
     It is a function of the blocks' sums, so exact sums give its noiseless counterpart, with the same blocks.
     """
-    answer, revision = partial(release.range_sum, revised=True), release.revision
+    answer, revision = partial(release.sum, revised=True), release.revision
     if revision is None or revision.threshold != release.threshold:
         # Without noise theta would rise elsewhere.
         return RunResult(answer, release.threshold, splits=False)
@@ -213,7 +213,7 @@ def _w_event(scheme: Any, setting: Setting, contributions: Any = 1, **arguments:
 def _behind(setting: Setting, release: Release) -> RunResult:
     published = Release(release.values[setting.holdout :], setting.holdout, setting.bound, release.guarantee)
     # Which values are released depends on the noise of earlier ones.
-    return RunResult(published.range_sum, setting.bound, splits=False)
+    return RunResult(published.sum, setting.bound, splits=False)
 
 
 def _zeros(setting: Setting, **parameters: Any) -> Prepare:
@@ -221,7 +221,7 @@ def _zeros(setting: Setting, **parameters: Any) -> Prepare:
     clipping = _composed(StreamPublisher, setting, **parameters, perturber={"part": "Flat"}) if parameters else None
 
     def prepare(values: Floats) -> Run:
-        answer = Zeros(setting.holdout).release(values).range_sum
+        answer = Zeros(setting.holdout).release(values).sum
         if clipping is None:
             return lambda key: RunResult(answer, 0.0)
         clip = clipping(values)

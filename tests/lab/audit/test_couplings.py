@@ -14,7 +14,8 @@ from benchmarks.audit.coupling_controls import CONTROLS
 from fastdp.errors import ParameterError
 from fastdp.noise import binding, sampler
 from fastdp.noise.binding import PrefixNoise
-from fastdp.noise.gaussian import AnyLaw, GaussianLaw, discrete_gaussian_law
+from fastdp.noise.draws import Distribution
+from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp_lab.audit import lines
@@ -68,7 +69,7 @@ def test_negative_controls_are_caught(name: str) -> None:
 
 def counted(claim: float, scale: int, shift: int, publish: Callable[[int, int], object]) -> Instance:
     """One count of 3 or 4 with a draw of this scale; the adjacent one's draw is shifted."""
-    law = sampler.discrete_laplace_law(scale)
+    law = sampler.laplace_distribution(scale)
 
     def seen(key: Key, count: int) -> Outputs:
         yield "count", publish(count, int(sampler.draws(1, law, key, COUNT)[0]))
@@ -89,21 +90,21 @@ def test_a_check_sees_outputs_costs_and_scales() -> None:
     assert shown.failed
 
     def scaled(key: Key, count: int) -> Outputs:
-        sampler.draws(1, sampler.discrete_laplace_law(count), key, COUNT)
+        sampler.draws(1, sampler.laplace_distribution(count), key, COUNT)
         return []
 
     secret = Instance(1.0, scaled, 4, 3).check(1)
     assert secret.unequal == ("scales",)
 
 
-@pytest.mark.parametrize(("law", "claim"), [(sampler.discrete_laplace_law(5), 1.2), (discrete_gaussian_law(5), 0.72)])
-def test_noise_of_sums_is_shifted_to_the_same_noisy_sums(law: AnyLaw, claim: float) -> None:
+@pytest.mark.parametrize(("law", "claim"), [(sampler.laplace_distribution(5), 1.2), (gaussian_distribution(5), 0.72)])
+def test_noise_of_sums_is_shifted_to_the_same_noisy_sums(law: Distribution, claim: float) -> None:
     """By 1 and 5: six fifths of epsilon, or squares of 1 and 5 over twice that of sigma, 26 / 50."""
 
     def seen(key: Key, sums: list[int]) -> Outputs:
         yield "sums", sums + PrefixNoise(key).draw(np.array(sums), law, binding.start_chain(key), 0)
 
-    gaussian = isinstance(law, GaussianLaw)
+    gaussian = isinstance(law, GaussianDistribution)
     exact = 26.0 / 50.0 if gaussian else 6.0 / 5.0
     for seed in range(8):
         found = Instance(claim, seen, [3, 9, 4], [4, 9, -1], concentrated=gaussian).check(seed)
@@ -112,7 +113,7 @@ def test_noise_of_sums_is_shifted_to_the_same_noisy_sums(law: AnyLaw, claim: flo
 
 
 def test_draws_are_the_tables_wherever_they_are_asked_for() -> None:
-    law = sampler.discrete_laplace_law(8)
+    law = sampler.laplace_distribution(8)
     shifts = Shifts()
     shifts.add(KEY, COUNT, 5, 100)
     whole, moved, part, silent = (np.zeros(8, np.int64) for _ in range(4))
@@ -131,7 +132,7 @@ def test_shifts_of_draws_that_are_not_asked_for_cost_nothing() -> None:
     shifts = Shifts()
     shifts.add(KEY, COUNT, 8, 100)
     table = Table(0, shifts)
-    sampler.fill(np.empty(8, np.int64), sampler.discrete_laplace_law(1), table.key, COUNT)
+    sampler.fill(np.empty(8, np.int64), sampler.laplace_distribution(1), table.key, COUNT)
     assert table.losses()[0] == 0.0
 
 

@@ -26,7 +26,9 @@ def test_exact_winners_are_those_of_the_kernel(one_sided: bool) -> None:
     """Ties, which are frequent at this scale, included: they go to the lowest index."""
     counts, unit, penalties, runs = np.array([0, 1, 0, 1]), 1, np.array([0, 1, 1]), 200_000
     scores, scale = unit * np.cumsum(counts)[1:] - penalties, 1.5
-    law = sampler.geometric_law(Fraction(3, 2)) if one_sided else sampler.discrete_laplace_law(Fraction(3, 2))
+    law = (
+        sampler.geometric_distribution(Fraction(3, 2)) if one_sided else sampler.laplace_distribution(Fraction(3, 2))
+    )
     winners = np.empty(runs, np.int64)
     noise = draw_noise(law, runs, 3, Key.from_seed(stat.seed(307)))
     threshold_choice.choose_rows(counts.reshape(1, -1), unit, penalties, noise, winners)
@@ -77,7 +79,7 @@ def test_kappa_hides_the_offset_and_costs_nothing(noise: str, beta: float) -> No
 
 def test_exact_loss_of_a_step_with_half_of_its_noise() -> None:
     plan, data = split_plan(1.0, 12), (np.zeros(5), np.zeros(0))
-    less = replace(plan, split_law=sampler.discrete_laplace_law(plan.split_law.scale / 2))
+    less = replace(plan, split_law=sampler.laplace_distribution(plan.split_law.scale / 2))
     assert not exact.split_loss(plan, 1.0, data, 300, Key.from_seed(1)).violated
     assert exact.split_loss(less, 1.0, data, 300, Key.from_seed(1)).violated
 

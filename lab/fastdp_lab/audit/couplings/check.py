@@ -30,8 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import Key
-from fastdp.noise.gaussian import AnyLaw, GaussianLaw
-from fastdp.noise.given import Name, given, name_of
+from fastdp.noise.binding import Name, given, name_of
+from fastdp.noise.draws import Distribution
+from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.words import Purpose, StreamId
 
 #: Names of draws, for those who shift them.
@@ -47,7 +48,7 @@ SPREADS = (0.0, 0.05, 0.3, 1.0)
 KEYS = Name(("keys",), 0, StreamId(Purpose.CHAIN))
 
 
-# Noise from a table: all of the laboratory that reads ``fastdp.noise.given``.
+# Noise from a table: all of the laboratory that reads ``fastdp.noise.binding``.
 
 
 class Shifts:
@@ -110,12 +111,12 @@ class Table:
         self._drawn: dict[Name, int] = defaultdict(int)
         self._gaussian: set[Name] = set()
 
-    def __call__(self, name: Name, law: AnyLaw, start: int, out: Integers, sums: Integers | None) -> None:
-        """As :class:`fastdp.noise.given.NoiseTable`."""
-        end, gaussian = start + out.size, isinstance(law, GaussianLaw)
-        scale = law.sigma if isinstance(law, GaussianLaw) else law.scale
+    def __call__(self, name: Name, law: Distribution, start: int, out: Integers, sums: Integers | None) -> None:
+        """As :class:`fastdp.noise.binding.NoiseTable`."""
+        end, gaussian = start + out.size, isinstance(law, GaussianDistribution)
+        scale = law.sigma if isinstance(law, GaussianDistribution) else law.scale
         drawn = np.rint(self._draws(name, end)[start:] * (self._spread * float(scale))).astype(np.int64)
-        out[:] = np.abs(drawn) if not isinstance(law, GaussianLaw) and law.one_sided else drawn
+        out[:] = np.abs(drawn) if not isinstance(law, GaussianDistribution) and law.one_sided else drawn
         for position, shift in self._shifts.by[name].items() if name in self._shifts.by else ():
             if start <= position < end:
                 out[position - start] += shift

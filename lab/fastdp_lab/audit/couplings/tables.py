@@ -94,7 +94,8 @@ def see_table(table: Any) -> Outputs:
     yield "print", repr(table), str(table), table._repr_html_(), len(table)
     if len(table):
         width = len(sums.edges) - 1
-        yield "ranges", table.estimate([0], [width]), *table.interval([0], [width], revised=True)
+        answer = table.mean if sums.kind == "means" else table.sum
+        yield "ranges", answer([0], [width]), *table.interval([0], [width], revised=True)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "table.csv"
             table.write(path)

@@ -1,4 +1,4 @@
-"""Arrays of exact draws, for noise that users add themselves."""
+"""Noise by name: the distribution that a budget buys, and arrays of exact draws for users."""
 
 from __future__ import annotations
 
@@ -7,18 +7,100 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
+from fastdp.guarantee import Guarantee, round_up, zcdp_loss
 from fastdp.kinds import Integers
 from fastdp.noise import gaussian, sampler
-from fastdp.noise.gaussian import discrete_gaussian_law
+from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import KEY_BYTES, Binding, Key
-from fastdp.noise.sampler import discrete_laplace_law, geometric_law
+from fastdp.noise.sampler import LaplaceDistribution, geometric_distribution, laplace_distribution
 from fastdp.noise.words import MAX_WORDS, Purpose, StreamId
+
+# Noise of perturbers, and the distribution that a budget buys.
+#
+# A perturber's ``epsilon`` is its pure loss where noise is discrete Laplace.  Where noise is discrete Gaussian it
+# stands for rho = epsilon^2 / 2, which is also what a pure loss of epsilon costs in concentrated DP (Bun and
+# Steinke 2016, Proposition 1.4): budgets of thresholds and of perturbers are one kind of number.  An integer that a
+# unit moves by theta, released on h levels, then has noise of scale theta h / epsilon, or of sigma theta sqrt(h) /
+# epsilon.
+
+NoiseName = Literal["laplace", "gaussian"]
+Distribution = LaplaceDistribution | GaussianDistribution
+
+
+def checked_noise(noise: object) -> NoiseName:
+    """The name of a noise, or ParameterError."""
+    return cast("NoiseName", validation.choice("noise", noise, get_args(NoiseName)))
+
+
+@lru_cache(maxsize=256)
+def noise_distribution(noise: NoiseName, theta_steps: int, levels: int, epsilon: float) -> Distribution:
+    """The law of noise on an integer that a unit moves by ``theta_steps``, on each of so many levels."""
+    if noise == "laplace":
+        return laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
+    return gaussian_distribution(sigma_above(theta_steps * theta_steps * levels, epsilon))
+
+
+def sigma_above(square: int, epsilon: float) -> Fraction:
+    """A sigma for which integers of this squared L2 sensitivity have rho = epsilon^2 / 2: a float, rounded up."""
+    wanted = Fraction(square) / Fraction(epsilon) ** 2
+    sigma = math.sqrt(wanted)
+    while Fraction(sigma) ** 2 < wanted:
+        sigma = math.nextafter(sigma, math.inf)
+    return Fraction(sigma)
+
+
+def fill_noise(
+    out: Integers,
+    law: Distribution,
+    words: NDArray[np.uint64],
+    further: Callable[[int, Integers], NDArray[np.uint64]],
+) -> None:
+    """:func:`fastdp.noise.gaussian.fill_from` for draws of either law."""
+    if isinstance(law, GaussianDistribution):
+        gaussian.fill_from(out, law, words, further)
+    else:
+        sampler.fill_from(out, law, words, further)
+
+
+def draw_scale(noise: NoiseName, levels: int, epsilon: float) -> float:
+    """Scale, or sigma, of a draw over theta."""
+    return float(Fraction(levels) / Fraction(epsilon)) if noise == "laplace" else math.sqrt(levels) / epsilon
+
+
+def concentrated(epsilon: float, *derivation: str) -> Guarantee:
+    """What Gaussian noise of this budget promises: rho, and no epsilon before a delta is chosen."""
+    rho = round_up(Fraction(epsilon) ** 2 / 2)
+    return Guarantee(math.inf, rho=rho, arithmetic="exact", derivation=derivation)
+
+
+def group_share(epsilon: float, square: int | Fraction) -> float:
+    """The largest float found that, times the root of ``square``, does not exceed epsilon."""
+    share = epsilon / math.sqrt(square)
+    while square * Fraction(share) ** 2 > Fraction(epsilon) ** 2:
+        share = math.nextafter(share, 0.0)
+    return share
+
+
+def l2_square(contributions: int, per_window: int | None) -> int:
+    """Squared L2 norm of what k rows of one unit change, at most j of them in one sum, in squares of one row's."""
+    k, j = contributions, per_window or contributions
+    return k // j * j**2 + (k % j) ** 2
+
+
+def better_noise(epsilon: float, delta: float, contributions: int, per_window: int | None) -> NoiseName:
+    """The noise of less variance for sums to which one unit adds so many rows, at equal (epsilon, delta)."""
+    square = l2_square(contributions, per_window) / zcdp_loss(epsilon, delta) ** 2
+    return "gaussian" if square < 2.0 * (contributions / epsilon) ** 2 else "laplace"
+
+
+# Arrays of draws, for noise that users add themselves.
 
 
 def discrete_laplace(
@@ -71,7 +153,7 @@ def discrete_laplace(
     >>> fastdp.discrete_laplace(2.0, 3, rng=np.random.default_rng(1)).dtype
     dtype('int64')
     """
-    of = _rational("scale", scale), discrete_laplace_law, sampler.fill
+    of = _rational("scale", scale), laplace_distribution, sampler.fill
     return _draw("discrete_laplace", *of, size, out, stream, (rng, seed, key))
 
 
@@ -89,7 +171,7 @@ def geometric(
 
     Parameters and errors as :func:`discrete_laplace`.
     """
-    of = _rational("scale", scale), geometric_law, sampler.fill
+    of = _rational("scale", scale), geometric_distribution, sampler.fill
     return _draw("geometric", *of, size, out, stream, (rng, seed, key))
 
 
@@ -129,7 +211,7 @@ def discrete_gaussian(
     >>> fastdp.discrete_gaussian(10.0, (2, 3), seed=1).shape
     (2, 3)
     """
-    of = _rational("sigma", sigma), discrete_gaussian_law, gaussian.fill
+    of = _rational("sigma", sigma), gaussian_distribution, gaussian.fill
     return _draw("discrete_gaussian", *of, size, out, stream, (rng, seed, key))
 
 
