@@ -78,7 +78,7 @@ def test_any_memory_of_floats(name: str) -> None:
     # Each further layout would be compiled for seconds.
     for kernel, most in ((online_pass.publish, 3), (adaptive_pass.publish_open, 1)):
         assert all(values.layout == "C" for values, *_ in kernel.signatures)
-        assert len(kernel.signatures) <= most
+        assert len({values for values, *_ in kernel.signatures}) <= most
 
 
 @pytest.mark.parametrize("name", ["tops 0", "tops 2", "adaptive"])
