@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fastdp.streams.publisher import StreamPublisher
     from fastdp.streams.release import release
     from fastdp.streams.release_many import release_many
-    from fastdp.streams.topl_publisher import ToPL, ToPLServer
+    from fastdp.streams.topl import ToPL, ToPLServer
     from fastdp.streams.tops import ToPS
     from fastdp.tables.functions import counts, means, totals
     from fastdp.tables.windows import Windows
@@ -68,7 +68,7 @@ _HOMES = {
     "fastdp.streams.adaptive": ("Adaptive",),
     "fastdp.streams.publisher": ("StreamPublisher",),
     "fastdp.streams.tops": ("ToPS",),
-    "fastdp.streams.topl_publisher": ("ToPL", "ToPLServer"),
+    "fastdp.streams.topl": ("ToPL", "ToPLServer"),
     "fastdp.tables.functions": ("counts", "means", "totals"),
     "fastdp.tables.windows": ("Windows",),
 }

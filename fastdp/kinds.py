@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,5 +16,15 @@ Indices = NDArray[np.int64]
 Array = NDArray[Any]
 #: A column of numbers as users have it: a list, NumPy array, pandas or polars series, Arrow array.
 Values: TypeAlias = ArrayLike
+
+
+class SupportsArray(Protocol):
+    """A series of pandas or polars, or an array of Arrow or NumPy."""
+
+    def __array__(self) -> Array: ...
+
+
+#: The same, but never a single number, which :data:`Values` may be.
+NumberColumn: TypeAlias = Sequence[float] | SupportsArray
 #: An object of a JSON text.
 Json: TypeAlias = dict[str, Any]

@@ -185,7 +185,7 @@ class Checked(Kind):
         return self.function(name, value)
 
 
-def parameter(kind: Kind, *, default: Any = MISSING, kw_only: bool = False) -> Any:
+def parameter(kind: Kind, *, default: Any = MISSING, kw_only: Any = MISSING) -> Any:
     """A field of a record."""
     return dataclasses.field(default=default, kw_only=kw_only, metadata={_METADATA: kind})
 

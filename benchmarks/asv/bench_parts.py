@@ -125,8 +125,8 @@ class Estimate:
         self.time_estimate(epsilon, accelerate)
 
     def time_estimate(self, epsilon: float, accelerate: bool) -> None:
-        estimate(client(epsilon).law, epsilon, self.counts, accelerate=accelerate)
+        estimate(client(epsilon).distribution, epsilon, self.counts, accelerate=accelerate)
 
     def track_steps(self, epsilon: float, accelerate: bool) -> float:
-        found = estimate(client(epsilon).law, epsilon, self.counts, accelerate=accelerate)
+        found = estimate(client(epsilon).distribution, epsilon, self.counts, accelerate=accelerate)
         return found.iterations if found.converged else math.nan

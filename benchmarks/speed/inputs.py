@@ -114,7 +114,7 @@ def client(epsilon: float) -> local.SquareWave:
 def output_counts(epsilon: float) -> NDArray[np.int64]:
     """How often the users of a hold-out reported each output of the square wave."""
     users = client(epsilon)
-    return np.bincount(users.perturb(pos_holdout(), seed=1), minlength=users.law.outputs)
+    return np.bincount(users.perturb(pos_holdout(), seed=1), minlength=users.distribution.outputs)
 
 
 def endless_pak(holdout: int = shared.HOLDOUT) -> fastdp.PAK:

@@ -41,7 +41,7 @@ from fastdp.streams.pace import DEFAULT_RANGE
 from fastdp.streams.pak_publisher import PAK
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release import METHODS
-from fastdp.streams.topl_publisher import ToPL
+from fastdp.streams.topl import ToPL
 from fastdp.thresholds import ScaleFree
 
 Publisher = StreamPublisher | ToPL | PAK

@@ -32,7 +32,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Indices
 from fastdp.spatial import Box, Domain
 from fastdp.spatial.map_files import read_domain
-from fastdp.spatial.spatial_publisher import SpatialPublisher
+from fastdp.spatial.phdstream import SpatialPublisher
 from fastdp.validation import DAY, FIXED, split_duration
 
 METHODS = {"phdstream": PHDStream, "adaptive": AdaptivePHDStream}
@@ -293,7 +293,7 @@ class _Picture:
         if path is not None:
             check_picture(path, overwrite=overwrite)
 
-    def add(self, number: int, count: int, points: Floats, publisher: SpatialPublisher) -> None:
+    def add(self, number: int, count: int, points: Floats, publisher: SpatialPublisher[Any]) -> None:
         """Keep the points of batch ``number`` of ``count``, if it is one of those that are shown."""
         if self.path is not None and number in {round((count - 1) * k / (SHOWN - 1)) for k in range(SHOWN)}:
             self._clouds[f"batch {number:,}"] = points

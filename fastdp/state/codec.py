@@ -92,7 +92,7 @@ def describe(record: Any) -> Any:
     """A record as JSON: numbers, texts, None, int64 and float64 arrays, and tuples and dataclasses of these."""
     if isinstance(record, np.ndarray):
         return {"shape": list(record.shape), "data": pack(record, _KINDS[record.dtype.type])}
-    if isinstance(record, tuple):
+    if isinstance(record, (list, tuple)):
         return [describe(entry) for entry in record]
     if dataclasses.is_dataclass(record):
         return {field.name: describe(getattr(record, field.name)) for field in dataclasses.fields(record)}
@@ -108,6 +108,8 @@ def restore(kind: Any, described: Any) -> Any:
         scalar = typing.get_args(inner[1])[0]
         array = unpack(described["data"], _KINDS[scalar]).astype(scalar)
         return array.reshape([whole(side) for side in described["shape"]])
+    if origin is list:
+        return [restore(inner[0], entry) for entry in described]
     if origin is tuple:
         kinds = (inner[0],) * len(described) if inner[-1] is Ellipsis else inner
         return tuple(restore(k, entry) for k, entry in zip(kinds, described, strict=True))

@@ -22,7 +22,7 @@ from fastdp.streams.adaptive import Adaptive, WholeStream, Workload
 from fastdp.streams.pace import DEFAULT_RANGE
 from fastdp.streams.pak_publisher import PAK
 from fastdp.streams.parameters import DEFAULT_HOLDOUT
-from fastdp.streams.topl_publisher import ToPL
+from fastdp.streams.topl import ToPL
 from fastdp.streams.tops import SmootherName, ToPS
 from fastdp.thresholds import ScaleFree, Threshold
 from fastdp.thresholds.base import as_rule

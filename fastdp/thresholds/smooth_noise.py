@@ -34,7 +34,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastdp.kinds import Floats, Integers
-from fastdp.local.laws import exp_below
+from fastdp.local.reports import exp_below
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, word_at
 from fastdp_kernels.streams import threshold_choice

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,7 @@ def test_a_publisher_refuses_a_resident_tree_that_no_step_leaves() -> None:
     place = publisher._machine.pack(publisher._state)
     publisher._state = publisher._machine.unpack(place, publisher._key)
     kept = publisher._state.kept.tree
-    wrong = replace(kept, released=kept.released + 2**62)
+    wrong = kept._replace(released=kept.released + 2**62)
     state = {**place["state"], "kept": describe_tree(wrong, KEPT)}
     with pytest.raises(ValueError, match="out of range"):
         publisher._state = publisher._machine.unpack({**place, "state": state}, publisher._key)

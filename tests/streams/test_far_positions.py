@@ -18,7 +18,7 @@ from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.counters import BinaryTree, RunningCounts, Simple
 from fastdp.errors import ParameterError, StateError
 from fastdp.local import Hybrid, Piecewise, SquareWave
-from fastdp.local.base import Words
+from fastdp.local.reports import Words
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.perturbers.base import TreeRows, theta_key

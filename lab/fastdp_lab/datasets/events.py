@@ -13,7 +13,7 @@ from fastdp import validation
 from fastdp.cli.synthesize_command import Batch, Cuts
 from fastdp.data.column import entry_at
 from fastdp.errors import DataError
-from fastdp.spatial.boxes import as_corners, as_points
+from fastdp.spatial.domains import as_corners, as_points
 
 
 @dataclass(frozen=True)
