@@ -89,9 +89,9 @@ import warnings
 import numpy as np
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
-    from fastdp_kernels.streams import ranges, threshold_choice
+    from fastdp_kernels.streams import online_pass, ranges
     counts = np.zeros(3, np.int64)
-    threshold_choice.bin_values(np.ones(4), 1.0, counts)
+    online_pass.round_values(np.array([0.0, 4.0, 0.0]), 1.0, 10.0, counts)
     ranges.sum_children(counts, 3, np.zeros(1, np.int64))
 assert counts.tolist() == [0, 4, 0]
 print([(str(each.message), each.filename) for each in told if each.category is RuntimeWarning])
@@ -117,7 +117,7 @@ def places(tmp_path: Path) -> dict[str, str]:
 def test_a_read_only_installation_caches_with_the_user(tmp_path: Path, installation: Path) -> None:
     done = run(USE_A_KERNEL, home=installation, **places(tmp_path))
     assert (done.stdout, done.stderr) == ("[]\n", "")
-    assert list((tmp_path / "cache").rglob("*bin_values*.nbc"))
+    assert list((tmp_path / "cache").rglob("*round_values*.nbc"))
 
 
 @pytest.mark.slow
@@ -125,7 +125,7 @@ def test_a_folder_of_the_users_choice(tmp_path: Path, installation: Path) -> Non
     chosen = tmp_path / "chosen"
     done = run(USE_A_KERNEL, home=installation, **{**places(tmp_path), "NUMBA_CACHE_DIR": str(chosen)})
     assert (done.stdout, done.stderr) == ("[]\n", "")
-    assert list(chosen.rglob("*bin_values*.nbc"))
+    assert list(chosen.rglob("*round_values*.nbc"))
     assert not (tmp_path / "cache").exists()
 
 
