@@ -25,8 +25,7 @@ from fastdp.noise.key import Key, repeating
 from fastdp.noise.words import RowWords, distinct_of
 from fastdp.perturbers import Blocks
 from fastdp.perturbers.base import TreeRows, bound_law, correlation, noise_of_rows, theta_key
-from fastdp.releases.batch import ReleasedMany
-from fastdp.releases.release import ReleasedNodes
+from fastdp.releases.release import ReleasedMany, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.smoothers import Recent
 from fastdp.smoothers.smoothers import predict_rows
@@ -166,6 +165,7 @@ class RowOutput:
     ) -> ReleasedMany:
         """The values written into it, under thresholds in grid steps, as one release."""
         composition, plan = self.composition, self.composition.plan
+        shape = plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks
         self.values.flags.writeable = False
         thetas: Floats = np.multiply(steps, composition.grid.resolution)
         return ReleasedMany(
@@ -176,7 +176,7 @@ class RowOutput:
             guarantee=guarantee_of_many(composition.guarantee(simulated=simulated)),
             ids=self.ids,
             block=plan.block,
-            nodes=None if self.nodes is None else ReleasedNodes.of(self.nodes, plan),
+            nodes=None if self.nodes is None else ReleasedNodes(self.nodes, *shape),
             tree_borders=np.zeros(self.counts.size + 1, np.int64) if self.trees is None else self.trees,
             revisions=revisions,
             source=self.source,
