@@ -133,7 +133,7 @@ class CountMachine(Machine[CountState]):
     def unpack(self, packed: dict[str, Any], key: Key) -> CountState:
         """The state that was packed."""
         state = self.unpacked(packed["state"], key)
-        if state.n_seen != codec.whole(packed["n_seen"]):
+        if state.n_seen != codec.require_int(packed["n_seen"]):
             raise ValueError("a position out of range")
         return state
 

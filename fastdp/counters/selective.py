@@ -156,7 +156,7 @@ class SelectiveMachine(Machine[SelectiveState]):
         step, last, counts = packed["state"]
         parts = tuple(machine.unpacked(each, key) for machine, each in zip(self.machines, counts, strict=True))
         shown = codec.restore(Selected | None, last)
-        if codec.whole(step) != packed["n_seen"] or (shown is None) != (step == 0):
+        if codec.require_int(step) != packed["n_seen"] or (shown is None) != (step == 0):
             raise ValueError("a release out of range")
         if shown is not None:
             expect(shown.counts, parts[range(len(parts))[shown.counter]].released)
