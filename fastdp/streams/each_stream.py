@@ -17,8 +17,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import Key
-from fastdp.releases.batch import ReleasedMany
-from fastdp.releases.release import ReleasedNodes
+from fastdp.releases.release import ReleasedMany, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.state.machine import Column
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
@@ -172,6 +171,7 @@ class Room:
         composition, plan = self.composition, self.composition.plan
         self.values.flags.writeable = False
         thetas: Floats = np.multiply(steps, composition.grid.resolution)
+        shape = plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks
         return ReleasedMany(
             values=self.values,
             borders=self.borders,
@@ -180,7 +180,7 @@ class Room:
             guarantee=guarantee_of_many(composition.guarantee(simulated=simulated)),
             ids=self.ids,
             block=plan.block,
-            nodes=None if self.nodes is None else ReleasedNodes.of(self.nodes, plan),
+            nodes=None if self.nodes is None else ReleasedNodes(self.nodes, *shape),
             tree_borders=np.zeros(self.counts.size + 1, np.int64) if self.trees is None else self.trees,
             revisions=revisions,
             source=self.source,

@@ -348,7 +348,7 @@ class FixedBlocks:
                 out,
             )
             released = out.reshape(1, -1) if trees == 1 else released
-        return ReleasedNodes.of(released, plan)
+        return ReleasedNodes(released, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
 
     def _add_noise(
         self, progress: Progress, noise: TreeNoise | None, sums: NDArray[np.int64]

@@ -15,7 +15,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import Blocks, Hierarchy, Perturber
-from fastdp.releases.batch import ReleasedMany
+from fastdp.releases.release import ReleasedMany
 from fastdp.smoothers import Smoother
 from fastdp.streams.each_stream import (
     EachStream,

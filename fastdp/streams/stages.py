@@ -159,7 +159,7 @@ class Schedule(Machine[StreamState]):
         """Values consumed."""
         return state.progress.n_seen
 
-    def news(self, before: StreamState, after: StreamState) -> Iterator[tuple[int, str]]:
+    def log_messages(self, before: StreamState, after: StreamState) -> Iterator[tuple[int, str]]:
         """Thresholds as they are chosen; blocks as they close."""
         was, now = before.progress, after.progress
         if now.cycle > was.cycle:

@@ -29,7 +29,7 @@ from fastdp.noise.key import Binding
 from fastdp.perturbers import Hierarchy
 from fastdp.spatial import domains, tree
 from fastdp.spatial.tree import KEPT, describe_tree, restore_tree
-from fastdp.state import codec, journal, seal
+from fastdp.state import codec, journal, sealed_file
 from fastdp.state.publisher import Publisher
 from fastdp.state.sealed_file import StateFile
 from fastdp.thresholds import Fixed
@@ -67,7 +67,7 @@ def view(publisher) -> list:
 
 def ends_of_frames(raw: bytes) -> list[int]:
     """Where the state and each record end."""
-    ends, at = [], seal.HEADER.size
+    ends, at = [], sealed_file.HEADER.size
     while at < len(raw):
         at += 24 + int.from_bytes(raw[at : at + 8], "big")
         ends.append(at)
