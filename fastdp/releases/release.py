@@ -30,7 +30,7 @@ from fastdp.releases.intervals import (
     tree_variances,
 )
 from fastdp.releases.revised import RevisedStream
-from fastdp_kernels.streams import many_ranges, ranges
+from fastdp_kernels.streams import ranges
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -573,7 +573,7 @@ class ReleasedMany:
             return answers
         at, prefix = self._prefix
         out = np.empty(whose.size)
-        many_ranges.sum_stream_ranges(self.values, self.borders, prefix, at, PREFIX_BLOCK, whose, first, last, out)
+        ranges.sum_stream_ranges(self.values, self.borders, prefix, at, PREFIX_BLOCK, whose, first, last, out)
         return out
 
     def interval(
@@ -630,7 +630,7 @@ class ReleasedMany:
         at: Indices = np.zeros(len(self) + 1, np.int64)
         np.cumsum(np.diff(self.borders) // PREFIX_BLOCK + 1, out=at[1:])
         prefix = np.empty(int(at[-1]))
-        many_ranges.prefix_streams(self.values, self.borders, PREFIX_BLOCK, at, prefix)
+        ranges.prefix_streams(self.values, self.borders, PREFIX_BLOCK, at, prefix)
         return at, prefix
 
 

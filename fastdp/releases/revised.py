@@ -15,7 +15,7 @@ import numpy as np
 
 from fastdp.kinds import Floats, Indices, Integers
 from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_of_ends
-from fastdp_kernels.streams import block_lengths, hidden, patterns, revision
+from fastdp_kernels.streams import block_lengths, hidden, revision, wave_filter
 
 #: Revised sums of aligned groups of 32, 64, ... blocks stay within so many standard deviations of the noise of those
 #: released: what smoothing moves by more is a bias that adds up (``docs/adaptive.md``, "Looking back").
@@ -492,7 +492,7 @@ class _Model:
 
     def likelihood(self, variances: Floats, gains: Floats | None = None) -> float:
         """Its logarithm; ``gains`` receives those of the filter."""
-        return patterns.filter_waves(
+        return wave_filter.filter_waves(
             *(self._sums.totals, self._rows, self._sums.noises + variances[0] * self._lengths, self._gaps),
             *(*self._laws(variances), self._errors),
             np.empty((0, self._rows.shape[1])) if gains is None else gains,
@@ -530,7 +530,7 @@ class _Model:
         """Given all sums, up to ``end``."""
         gains, states = np.empty_like(self._rows), np.empty_like(self._rows)
         self.likelihood(variances, gains)
-        patterns.smooth_waves(self._rows, self._errors, gains, self._gaps, *self._laws(variances), states)
+        wave_filter.smooth_waves(self._rows, self._errors, gains, self._gaps, *self._laws(variances), states)
         # Coefficients stay as they are within a sum, and behind the last one.
         edges = np.append(self._sums.edges, end).astype(np.float64)
         states = np.vstack([states, states[-1:]])[:, 1:]
