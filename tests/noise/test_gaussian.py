@@ -20,7 +20,6 @@ from fastdp.noise import Key, gaussian
 from fastdp.noise.draws import discrete_gaussian
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.words import Purpose, StreamId, word_at, words_at
-from fastdp_kernels.noise import strips as kernel
 from tests.stat import accept, chi_square_p, reject
 
 KEY = Key.from_seed("gaussian")
