@@ -137,11 +137,11 @@ def paths(options: Mapping[str, object]) -> list[tuple[str, Path]]:
 
 def check_picture(path: Path, *, overwrite: bool) -> None:
     """Refuse, before anything is paid for, a picture that could not be drawn or written."""
-    from fastdp.releases import intervals
+    from fastdp.releases import pictures
     from fastdp.state.durable import check_target
 
     try:
-        intervals.check_picture(path)
+        pictures.check_picture(path)
     except ImportError as error:
         raise StateError(str(error)) from None
     check_target(path, overwrite=overwrite)
