@@ -22,7 +22,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.base import HierarchyShape
-from fastdp.streams.pak_machine import RunningSum
+from fastdp.streams.pak import RunningSum
 from fastdp_lab.audit.runs import ManyRuns
 
 Integers = NDArray[np.int64]

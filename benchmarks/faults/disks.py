@@ -28,7 +28,7 @@ from benchmarks.faults.fault import (
 from benchmarks.faults.online import CHUNK, SECRET, make_tops, values
 from benchmarks.faults.state_files import N, concurrent_writers, state_of_another_user, wrong_clock
 from benchmarks.faults.subjects import release, write_input, write_key
-from fastdp.streams.tops import ToPS
+from fastdp.streams.methods import ToPS
 
 #: Bytes of the small disk, and of the largest file under a limit.
 SMALL = 64 * 1024

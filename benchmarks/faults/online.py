@@ -16,7 +16,7 @@ from fastdp.counters import BinaryTree, RunningCounts
 from fastdp.errors import StateError
 from fastdp.local import encode
 from fastdp.spatial import Box
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 
 SECRET = bytes(range(32))
 HOLDOUT = 1000

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.faults import processes
 from benchmarks.faults.fault import Fault, complaint, contents, drop_root, folder
 from benchmarks.faults.online import CHUNK, SECRET, make_tops, values
-from fastdp.streams.tops import ToPS
+from fastdp.streams.methods import ToPS
 
 N = 20_000
 

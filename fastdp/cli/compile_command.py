@@ -10,8 +10,9 @@ import click
 
 import fastdp_kernels
 from fastdp.cli.errors import plain_errors
+from fastdp.streams import METHODS
 
-SYSTEMS = ("adaptive", "tops", "pak", "topl", "phdstream", "totals", "fleet")
+SYSTEMS = (*METHODS, "phdstream", "totals", "fleet")
 
 EPILOG = """
 \b

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastdp.releases.release import Release
-    from fastdp.streams.adaptive import Adaptive
-    from fastdp.streams.tops import ToPS
+    from fastdp.streams.methods import Adaptive, ToPS
 
 HOLDOUT = 65_536
 QUERIES = 200
@@ -69,8 +68,7 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
 
     from fastdp.cli.day import DAY_LENGTH, DNS_BOUND, dns_like_day
     from fastdp.cli.release_run import as_table, rate, seconds
-    from fastdp.streams.adaptive import Adaptive
-    from fastdp.streams.tops import ToPS
+    from fastdp.streams.methods import Adaptive, ToPS
 
     n = DAY_LENGTH if n is None else n
     values = dns_like_day(n).astype(np.float64)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 import fastdp
-from fastdp.perturbers import Hierarchy
+from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
 from fastdp.thresholds import NoisyMax
@@ -18,27 +18,22 @@ BOUND = 50.0
 SECRET = bytes(32)
 
 
-def _stream(system: Literal["adaptive", "tops", "pak", "topl"]) -> Callable[[], object]:
-    def run() -> object:
-        values = np.arange(LENGTH) % BOUND
-        release = fastdp.release(values, 1.0, BOUND, system, seed=1)
-        release.interval(0, 5)
-        return release.sum(0, 5, revised=True)
-
-    return run
-
-
-def _adaptive() -> None:
-    _stream("adaptive")()
-    fastdp.Adaptive(1.0, BOUND, threshold=20.0, season=16, seed=1).publish(np.arange(LENGTH) % BOUND)
-    # Counts of events, which nothing bounds, have a pass of their own.
-    release = fastdp.release(np.arange(LENGTH) % 5, 1.0, sensitivity=1.0, seed=1)
+def _answer(release: fastdp.Release) -> None:
     release.interval(0, 5)
     release.sum(0, 5, revised=True)
 
 
+def _adaptive() -> None:
+    _answer(fastdp.release(np.arange(LENGTH) % BOUND, 1.0, BOUND, seed=1))
+    seasonal = fastdp.Adaptive(1.0, BOUND, perturber=Blocks(season=16), threshold=20.0, seed=1)
+    seasonal.publish(np.arange(LENGTH) % BOUND)
+    # Counts of events, which nothing bounds, have a pass of their own.
+    _answer(fastdp.release(np.arange(LENGTH) % 5, 1.0, sensitivity=1.0, seed=1))
+
+
 def _tops() -> None:
-    _stream("tops")()
+    tops = fastdp.ToPS(1.0, BOUND, holdout=LENGTH // 4, max_range=3 * LENGTH // 4, seed=1)
+    _answer(tops.release(np.arange(LENGTH) % BOUND))
     # Into the caller's memory it writes by other kernels.
     parts: dict[str, Any] = {"threshold": 20.0, "perturber": Hierarchy(prune=1), "smoother": Recent()}
     publisher = fastdp.StreamPublisher(**parts, epsilon=1.0, bound=BOUND, max_range=256, seed=1)
@@ -49,6 +44,16 @@ def _tops() -> None:
     parts["threshold"] = NoisyMax(step=BOUND / 8)
     coarse = fastdp.StreamPublisher(**parts, epsilon=1.0, bound=BOUND, max_range=256, holdout=LENGTH, seed=1)
     coarse.publish(np.arange(LENGTH) % BOUND)
+
+
+def _pak() -> None:
+    pak = fastdp.PAK(1.0, 1.0 / LENGTH**2, BOUND, LENGTH, holdout=LENGTH // 4, seed=1)
+    _answer(pak.release(np.arange(LENGTH) % BOUND))
+
+
+def _topl() -> None:
+    topl = fastdp.ToPL(1.0, BOUND, LENGTH // 4, 3 * LENGTH // 4, seed=1)
+    _answer(topl.release(np.arange(LENGTH) % BOUND))
 
 
 def _phdstream() -> None:
@@ -80,8 +85,8 @@ def _fleet() -> None:
 CALLS: dict[str, Callable[[], object]] = {
     "adaptive": _adaptive,
     "tops": _tops,
-    "pak": _stream("pak"),
-    "topl": _stream("topl"),
+    "pak": _pak,
+    "topl": _topl,
     "phdstream": _phdstream,
     "totals": _totals,
     "fleet": _fleet,

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from fastdp.guarantee import Guarantee
     from fastdp.streams.publisher import StreamPublisher
 
-METHODS = ("adaptive", "tops", "pak", "topl")
 #: Options that not every method has, and the methods that have them.
 USERS = {
     "threshold": ("adaptive", "pak", "topl"),
@@ -177,11 +176,12 @@ def release(
     _check_follow(source, output, state, values, follow=follow)
     budget = LedgerOptions(**{name: value for name, value in others.items() if name not in USERS})
     with plain_errors(), terminated_cleanly():
+        import fastdp
         from fastdp.cli.errors import check_separate
         from fastdp.cli.release_run import Run
         from fastdp.cli.resume import noise_of
         from fastdp.cli.writers import check_suffix, description_of
-        from fastdp.streams.release import METHODS as SYSTEMS
+        from fastdp.streams import METHODS
 
         check_separate({**ctx.params, "description": description_of(output)})
         check_suffix(output)
@@ -201,7 +201,9 @@ def release(
         else:
             resume, key = noise_of(ctx, "fastdp release", SETTINGS)
             given = options if holdout is None else {**options, "holdout": holdout}
-            kind: Any = SYSTEMS[method]
+            if "season" in given:
+                given = {**given, "perturber": _blocks(given.pop("season"))}
+            kind: Any = getattr(fastdp, METHODS[method])
             system = kind(epsilon=epsilon, bound=bound, key=key, **given)
         begin = time.perf_counter()
         publisher = run.publish(system, resume, budget)
@@ -226,15 +228,21 @@ def _check_follow(source: str, output: str, state: Path | None, values: str, *, 
 def _whole(size: int, key: Any, epsilon: float, bound: float, options: dict[str, Any], name: str) -> Any:
     """The release of an input of known length, of which nothing is withheld."""
     from fastdp.errors import DataError
-    from fastdp.streams.adaptive import WholeStream
-    from fastdp.streams.pace import DEFAULT_RANGE
-    from fastdp.thresholds import ScaleFree
+    from fastdp.streams.parameters import DEFAULT_RANGE
+    from fastdp.streams.release import WholeStream
 
     if not size:
         raise DataError(f"{name}: empty, holds no values")
     longest = options["max_range"] or min(DEFAULT_RANGE, size)
-    given = {each: options[each] for each in ("contributions", "resolution", "nonfinite", "season")}
-    return WholeStream(size, epsilon, bound, longest, threshold=ScaleFree(), key=key, **given)
+    given = {each: options[each] for each in ("contributions", "resolution", "nonfinite")}
+    return WholeStream(size, epsilon, bound, longest, perturber=_blocks(options["season"]), key=key, **given)
+
+
+def _blocks(season: float | None) -> Any:
+    """The perturber of Adaptive."""
+    from fastdp.perturbers import Blocks
+
+    return Blocks(season=season)
 
 
 def _options(ctx: click.Context, method: str) -> dict[str, Any]:
@@ -271,7 +279,7 @@ def _summary(
     publisher: Publisher, guarantee: Guarantee, output: str, duration: float, spent: list[tuple[str, str]]
 ) -> str:
     from fastdp.cli.release_run import as_table, rate, seconds
-    from fastdp.streams.pak_publisher import PAK
+    from fastdp.streams.pak import PAK
     from fastdp.streams.topl_publisher import ToPL
 
     if isinstance(publisher, ToPL):

@@ -18,9 +18,10 @@ from fastdp.cli.writers import Write, open_target
 from fastdp.data.readers import Source, open_source
 from fastdp.errors import DataError
 from fastdp.kinds import Floats
-from fastdp.streams.adaptive import Adaptive, WholeStream
-from fastdp.streams.pak_publisher import PAK
+from fastdp.streams.methods import Adaptive
+from fastdp.streams.pak import PAK
 from fastdp.streams.publisher import StreamPublisher
+from fastdp.streams.release import WholeStream
 
 # Tables, durations and progress on a terminal.
 

@@ -29,10 +29,9 @@ from fastdp.streams.each_stream import (
     worth,
 )
 from fastdp.streams.ids import as_row_ids
-from fastdp.streams.pace import DEFAULT_RANGE
-from fastdp.streams.parameters import DEFAULT_HOLDOUT, StreamParameters
+from fastdp.streams.methods import SMOOTHERS, SmootherName
+from fastdp.streams.parameters import DEFAULT_HOLDOUT, DEFAULT_RANGE, StreamParameters
 from fastdp.streams.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline
-from fastdp.streams.tops import SMOOTHERS, SmootherName
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold
 from fastdp.thresholds.base import RowChooser, as_rule
 from fastdp_kernels.streams import many_streams

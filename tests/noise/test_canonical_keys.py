@@ -20,7 +20,7 @@ from fastdp.noise.canonical import encode
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile, SquareWave
 from fastdp_lab.baselines import FixedTree, OfflineOnStream
 from tests.noise.test_identities import MECHANISMS, SECRET, SQUARE, key_of, mechanisms

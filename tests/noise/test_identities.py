@@ -21,8 +21,9 @@ from fastdp.noise.canonical import encode, identity
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Toeplitz
 from fastdp.spatial import Box, PrivTree
-from fastdp.streams.adaptive import Adaptive, WholeStream
 from fastdp.streams.add_noise import VectorNoise
+from fastdp.streams.methods import Adaptive
+from fastdp.streams.release import WholeStream
 from fastdp.tables.parameters import make_plan
 from fastdp.thresholds import (
     Fixed,

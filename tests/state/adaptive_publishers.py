@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
 
 CLOSINGS = ("spread", "spike", "none")

@@ -25,7 +25,7 @@ from fastdp.noise.key import Key
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Median, MovingAverage
 from fastdp.spatial import Box
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds import SquareWave as SquareWaveThreshold
 from fastdp.thresholds.renewals import RenewFromHoldout

@@ -11,8 +11,8 @@ import pytest
 from fastdp.errors import DataError, StateError
 from fastdp.state import codec, journal
 from fastdp.state.sealed_file import StateFile
-from fastdp.streams.adaptive import Adaptive
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
+from fastdp.streams.methods import Adaptive
 from fastdp_kernels.streams import block_lengths as b
 from tests.noise_values import bound_key
 from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream

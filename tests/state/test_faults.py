@@ -20,7 +20,7 @@ import fastdp
 from fastdp.errors import FastDPError
 from fastdp.state import journal
 from fastdp.state.sealed_file import StateFile
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
 from tests.grid import exhaustive
 from tests.shared import python

@@ -16,7 +16,7 @@ import fastdp
 from fastdp.errors import AccuracyWarning, DataError, ParameterError
 from fastdp.perturbers import Blocks
 from fastdp.streams import adaptive_blocks
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp_kernels.streams import block_lengths as b
 from tests.grid import exhaustive

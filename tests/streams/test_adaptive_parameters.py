@@ -13,7 +13,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks
 from fastdp.smoothers import Mean, Recent
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels.streams import block_lengths as b

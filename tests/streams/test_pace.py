@@ -12,7 +12,7 @@ import pytest
 import fastdp
 from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.perturbers import Flat
-from fastdp.streams import pace
+from fastdp.streams import methods
 from fastdp.thresholds import ScaleFree
 
 YEAR = 365 * 24 * 3600
@@ -83,7 +83,7 @@ def test_a_long_holdout_says_when_publishing_begins_and_what_would_be_sooner(mon
         def now(cls, tz: Any = None) -> datetime:
             return datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
-    monkeypatch.setattr(pace, "datetime", Noon)
+    monkeypatch.setattr(methods, "datetime", Noon)
     with pytest.warns(AccuracyWarning) as seen:
         fastdp.Adaptive(1.0, 1000.0, 48 * 20, 1000, every="30min", seed=1)
     (said,) = [str(each.message) for each in seen]

@@ -158,7 +158,7 @@ def test_the_holdout_is_forgotten_and_delta_is_the_users() -> None:
 
 
 def test_an_interrupt_leaves_the_chunk_consumed_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastdp.streams.pak_machine import RunningSum
+    from fastdp.streams.pak import RunningSum
 
     values = stream(700)
     whole = make(threshold=NoisyMax()).publish(values)

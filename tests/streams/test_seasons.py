@@ -11,7 +11,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.streams.parameters import StreamParameters
 from fastdp.streams.stages import Schedule
 from fastdp_kernels.streams import block_lengths as b

@@ -17,7 +17,7 @@ import fastdp
 from fastdp.errors import AccuracyWarning, BudgetError, DataError, ParameterError, StateError
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, WordStream
-from fastdp.streams.adaptive import MAX_SHARE, WholeStream
+from fastdp.streams.release import MAX_SHARE, WholeStream
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree
 from tests.oracles import exact_noise
 from tests.oracles import scale_free as oracle
