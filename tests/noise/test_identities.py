@@ -66,11 +66,12 @@ OTHERS: dict[str, list[Any]] = {
     "contributions": [2],
 }
 #: Parameters that no key knows by themselves, and why.
-PACE = dict.fromkeys(("expected_length", "rate", "every"), "chooses the default hold-out and max_range, which join")
+PACE = dict.fromkeys(("expected_length", "every"), "chooses the default hold-out and max_range, which join")
 SECRETS = dict.fromkeys(("seed", "key"), "is the secret")
 UNKNOWN: dict[str, dict[str, str]] = {
     "ToPS": PACE,
-    **dict.fromkeys(("StreamPublisher", "Adaptive"), PACE | {"sensitivity": "takes the place of the bound"}),
+    "StreamPublisher": {"sensitivity": "takes the place of the bound"},
+    "Adaptive": PACE | {"sensitivity": "takes the place of the bound"},
     "totals": {"kind": "has a row of its own", "stop": "windows before it keep their noise, which is bound to them"},
     "Windows": {"lateness": "says which rows still count: noise is bound to their sums", "means": "excludes counts"},
 }
@@ -112,10 +113,7 @@ MECHANISMS: dict[str, Mechanism] = {
             "prune": [0, 2],
             "fan_out": [2],
             "smoother": ["mean"],
-            "c": [59.0],
-            "noise": ["exponential"],
-            "renewal": RENEWALS,
-            "delta": [1e-6, 1e-9],
+            "threshold": [NoisyMax(c=59.0, fan_out=4), NoisyMax(noise="exponential", fan_out=4), 9.0],
         },
     ),
     "Adaptive": Mechanism(
@@ -123,14 +121,12 @@ MECHANISMS: dict[str, Mechanism] = {
         {**COMPOSED, "threshold": NoisyMax()},
         {
             **OTHERS,
-            "closing": ["spike", "none"],
+            "perturber": [
+                *(Blocks("spike"), Blocks("none"), Blocks(focus=8), Blocks(focus=(8, 16)), Blocks(rising=False)),
+                *(Blocks(season=8), Blocks(season=8.5)),
+            ],
             "threshold": [Fixed(9.0), NoisyMax(noise="exponential")],
             "delta": [1e-6, 1e-9],
-            "focus": [8, (8, 16)],
-            "workload": [],
-            "window": [],
-            "rising": [False],
-            "season": [8, 8.5],
         },
     ),
     "PAK": Mechanism(
@@ -236,14 +232,12 @@ MECHANISMS: dict[str, Mechanism] = {
             "epsilon": [2.0],
             "bound": [65.0],
             "max_range": [65],
-            "closing": ["spike", "none"],
+            "perturber": [
+                *(Blocks("spike"), Blocks("none"), Blocks(focus=8), Blocks(focus=(8, 16)), Blocks(rising=False)),
+                *(Blocks(season=8), Blocks(season=8.5)),
+            ],
             "threshold": [Fixed(9.0), NoisyMax(noise="exponential")],
             "contributions": [2],
-            "focus": [8, (8, 16)],
-            "workload": ["prefixes"],
-            "window": [],
-            "rising": [False],
-            "season": [8, 8.5],
             "delta": [1e-6, 1e-9],
             "resolution": [0.25],
             "nonfinite": ["zero"],

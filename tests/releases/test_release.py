@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastdp
+from tests.shared import finished
 
 KINDS = [{"prune": 0}, {"prune": 1}, {"prune": 2}]
 
@@ -77,7 +78,7 @@ def test_without_blocks_revised_is_the_same(releases) -> None:
 @pytest.mark.parametrize("method", ["adaptive", "tops", "topl", "pak"])
 @pytest.mark.parametrize("n", [1, 1000])
 def test_a_release_shows_what_was_published_in_five_lines(method: str, n: int) -> None:
-    release = fastdp.release(np.full(n + 20, 7.0), 1.0, 50, method, seed=1, holdout=20)
+    release = finished(method, n + 20, 1.0, 50, 20, seed=1).release(np.full(n + 20, 7.0))
     shown = repr(release).splitlines()
     assert str(release) == repr(release)
     assert shown[0].endswith(f"Release of {n:,} values after a hold-out of 20")
@@ -214,33 +215,7 @@ def test_what_a_release_says(make, stream, options) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
-@pytest.mark.parametrize(
-    ("method", "system", "options"),
-    [("adaptive", fastdp.Adaptive, {}), ("tops", fastdp.ToPS, {"fan_out": 4, "prune": 1})],
-)
-def test_one_call_is_the_publisher(method, system, options, stream) -> None:
-    options |= {"max_range": 64}
-    named = {"method": method, **options}
-    if method == "adaptive":
-        # Its own default withholds nothing (tests/streams/test_whole.py).
-        by_call = fastdp.release(stream, 1.0, 50, seed=3, holdout=stream.size // 4, **named)
-        by_hand = system(1.0, 50, holdout=stream.size // 4, seed=3, **options).release(stream)
-        assert by_call.offset == stream.size // 4
-        assert np.array_equal(by_call.values, by_hand.values)
-        return
-    by_call = fastdp.release(stream, 1.0, 50, seed=3, **named)
-    by_hand = system(1.0, 50, holdout=stream.size // 4, seed=3, **options).release(stream)
-    assert by_call.offset == stream.size // 4
-    assert np.array_equal(by_call.values, by_hand.values)
-    assert fastdp.release(stream, 1.0, 50, seed=3, holdout=7, **named).offset == 7
-    assert fastdp.release([1, 2], 1.0, 50, method, seed=3).offset == 1
-    assert fastdp.release(np.ones(300_000), 1.0, 50, method, seed=3).offset == 65_536
-    assert not fastdp.release(stream, 1.0, 50, **named).guarantee.simulated
-
-
-@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 def test_the_default_method_follows_the_stream(stream) -> None:
-    usual, named = (fastdp.release(stream, 1.0, 50, seed=3, **more) for more in ({}, {"method": "adaptive"}))
-    assert np.array_equal(usual.values, named.values)
+    usual = fastdp.release(stream, 1.0, 50, seed=3)
     assert usual.revised.size == len(usual)
     assert re.search(r"^RevisedStream\(\d+ blocks\)$", repr(usual.revision)), "not every released sum"

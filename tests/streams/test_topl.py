@@ -219,7 +219,7 @@ def test_refused_reports_keep_the_places_of_the_others() -> None:
 
 
 def test_one_call() -> None:
-    release = fastdp.release(stream(), 1.0, 200, method="topl", seed=4, holdout=2000, max_range=4096)
+    release = fastdp.ToPL(1.0, 200, 2000, 4096, seed=4).release(stream())
     assert np.array_equal(release.values, make().publish(stream()))
     assert release.guarantee.model == "local"
 
