@@ -57,7 +57,7 @@ def _streams() -> None:
             starts, stops = random_ranges(len(release), shared.QUERIES, 2**16, seed=1)
             release.sum(starts, stops, revised=True)
             release.interval(starts, stops)
-    fastdp.release(values, 1.0, shared.BOUND, "topl", seed=1)
+    fastdp.ToPL(1.0, shared.BOUND, len(values) // 4, 2**20, seed=1).release(values)
     events = fastdp.release(values[:100_000] % 5, 0.5, sensitivity=1.0, seed=1)
     events.sum(0, 50, revised=True)
     for smoother in (Mean(), Median(), MovingAverage()):

@@ -12,7 +12,7 @@ import fastdp
 from benchmarks import shared
 from benchmarks.shared import item_counts
 from benchmarks.speed.inputs import endless_pak
-from fastdp.perturbers import Flat, Hierarchy
+from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile
 from fastdp_lab.queries.workloads import random_ranges
@@ -29,7 +29,7 @@ PUBLISHERS: dict[str, Callable[[int], Any]] = {
     },
     **{
         f"Adaptive, {closing}": lambda r, closing=closing: fastdp.Adaptive(
-            shared.EPSILON, shared.BOUND, max_range=r, closing=closing, seed=1
+            shared.EPSILON, shared.BOUND, max_range=r, perturber=Blocks(closing), seed=1
         )
         for closing in ("spread", "spike", "none")
     },

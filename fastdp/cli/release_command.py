@@ -200,9 +200,9 @@ def release(
             system = _whole(size, key, epsilon, bound, options, opened.name)
         else:
             resume, key = noise_of(ctx, "fastdp release", SETTINGS)
-            given = options if holdout is None else {**options, "holdout": holdout}
+            given = {**options} if holdout is None else {**options, "holdout": holdout}
             if "season" in given:
-                given = {**given, "perturber": _blocks(given.pop("season"))}
+                given["perturber"] = _blocks(given.pop("season"))
             kind: Any = getattr(fastdp, METHODS[method])
             system = kind(epsilon=epsilon, bound=bound, key=key, **given)
         begin = time.perf_counter()

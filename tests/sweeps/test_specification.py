@@ -76,7 +76,11 @@ def put(tables, path, value) -> None:
             "NM",
             "mechanisms[1].threshold.part = 'NM': expected one of 'Fixed'",
         ),
-        (("mechanisms", 1, "threshold", "p"), 2.0, "mechanisms[1].threshold.p = 2.0: expected a fraction"),
+        (
+            ("mechanisms", 1, "threshold", "p"),
+            2.0,
+            "mechanisms[1].threshold.p = 2.0: expected a number above 0 and below 1",
+        ),
         (
             ("mechanisms", 1, "threshold", "q"),
             2.0,

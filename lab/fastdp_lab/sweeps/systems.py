@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, StreamPublisher, ToPL, ToPS, validation
+import fastdp
+from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, StreamPublisher, ToPS, validation
 from fastdp.errors import ParameterError
 from fastdp.perturbers import Blocks
 from fastdp.record import values_of
 from fastdp.smoothers import Smoother
 from fastdp.spatial.phdstream import NAMED_COUNTERS
+from fastdp.streams import METHODS
 from fastdp.streams.parameters import StreamParameters
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import held_out
@@ -234,6 +236,10 @@ def _system(make: Callable[..., Any], accepted: tuple[str, ...], result: Any = _
     return System(partial(_whole, make, result), accepted)
 
 
+def _ranged_system(kind: Callable[..., Any], result: Any = _published) -> System:
+    return _system(partial(_ranged, kind), parameter_names(kind), result)
+
+
 def _composition(publisher: Callable[..., StreamPublisher]) -> System:
     accepted = parameter_names(publisher, "threshold_epsilon", "publish_epsilon")
     return System(partial(_composed, publisher), accepted)
@@ -242,10 +248,10 @@ def _composition(publisher: Callable[..., StreamPublisher]) -> System:
 _W_EVENT = {name: f"budget-{name}" if name in ("distribution", "absorption") else name for name in SCHEMES}
 #: Systems of values by their name in a specification; add others here.
 SYSTEMS: dict[str, System] = {
-    "adaptive": _system(partial(_ranged, Adaptive), parameter_names(Adaptive), _revised),
+    **{name: _ranged_system(getattr(fastdp, public)) for name, public in METHODS.items()},
+    "adaptive": _ranged_system(Adaptive, _revised),
     "tops": _composition(ToPS),
     "publisher": _composition(StreamPublisher),
-    "topl": _system(partial(_ranged, ToPL), parameter_names(ToPL)),
     "pak": _system(_pak, tuple(name for name in parameter_names(PAK) if name not in ("average", "lag_sums"))),
     **{
         name: _system(partial(_w_event, scheme), ("contributions", "resolution"), _behind)
