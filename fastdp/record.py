@@ -185,7 +185,7 @@ class Checked(Kind):
         return self.function(name, value)
 
 
-def parameter(kind: Kind, *, default: Any = MISSING, kw_only: bool = False) -> Any:
+def parameter(kind: Kind, *, default: Any = MISSING, kw_only: Any = MISSING) -> Any:
     """A field of a record."""
     return dataclasses.field(default=default, kw_only=kw_only, metadata={_METADATA: kind})
 
@@ -222,8 +222,8 @@ def parameters(kind: type) -> dict[str, Kind]:
     }
 
 
-def meanings(public: type) -> dict[str, str]:
-    """Meaning of each parameter, from the section "Parameters" of a class's docstring."""
+def meanings(public: Callable[..., object]) -> dict[str, str]:
+    """Meaning of each parameter, from the section "Parameters" of a docstring."""
     _, _, rest = inspect.cleandoc(public.__doc__ or "").partition("Parameters\n----------\n")
     section = re.split(r"^\w[\w ]*\n-{3,}$", rest, maxsplit=1, flags=re.MULTILINE)[0]
     return {

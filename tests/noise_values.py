@@ -18,8 +18,8 @@ from fastdp.noise.binding import Name, given
 from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId, WordStream
-from fastdp.spatial.cells import encode
-from fastdp.spatial.spatial_publisher import SpatialPublisher
+from fastdp.spatial.domains import encode
+from fastdp.spatial.phdstream import SpatialPublisher
 from tests.oracles import bulk
 from tests.oracles.prefix import BoundNoise
 

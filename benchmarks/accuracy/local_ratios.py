@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from benchmarks.shared import table
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
-from fastdp.local.base import Mechanism
-from fastdp.local.laws import CONTEXT, Law, exp_below
+from fastdp.local.mechanisms import Mechanism
+from fastdp.local.reports import CONTEXT, ReportDistribution, exp_below
 
 MECHANISMS: tuple[type[Mechanism], ...] = (SquareWave, StochasticRounding, Piecewise, Hybrid)
 EPSILONS = (1e-6, 0.01, 0.2, 0.61, 1.0, 2.0, 5.0, 8.0, 32.0)
@@ -21,7 +21,7 @@ def small(mechanism: type[Mechanism]) -> type[Mechanism]:
     return type(mechanism.__name__, (mechanism,), {"STEPS": SMALL_GRID})
 
 
-def largest_ratio(law: Law, inputs: Iterable[int], outputs: Iterable[int]) -> Fraction:
+def largest_ratio(law: ReportDistribution, inputs: Iterable[int], outputs: Iterable[int]) -> Fraction:
     """Over every pair of the inputs and every one of the outputs."""
     inputs = list(inputs)
     worst = Fraction(1)
@@ -37,7 +37,7 @@ def extreme_outputs(client: Mechanism) -> set[int]:
     Input 0 has the last output of a window law far and input D has it near, and it gets the fewer of the left-over
     words, so no output is further apart; a bit is furthest apart between inputs 0 and D.
     """
-    ends = {term.last - 1 for term in client.law.terms()}
+    ends = {term.last - 1 for term in client.distribution.terms()}
     return ends | {max(end - 1, 0) for end in ends}
 
 
@@ -53,8 +53,8 @@ def show() -> None:
         for epsilon in EPSILONS:
             client, tiny = mechanism(epsilon), small(mechanism)(epsilon)
             steps = client.STEPS
-            all_pairs = largest_ratio(tiny.law, range(SMALL_GRID + 1), range(tiny.n_outputs))
-            real = largest_ratio(client.law, (0, steps), extreme_outputs(client))
+            all_pairs = largest_ratio(tiny.distribution, range(SMALL_GRID + 1), range(tiny.n_outputs))
+            real = largest_ratio(client.distribution, (0, steps), extreme_outputs(client))
             rows.append([
                 mechanism.__name__, f"{epsilon:g}",
                 *(f"{below(found, epsilon):.1e}" for found in (all_pairs, real)),

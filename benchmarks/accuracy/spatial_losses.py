@@ -11,7 +11,7 @@ from benchmarks.shared import Floats, table
 from fastdp import PHDStream
 from fastdp.spatial import Box
 from fastdp_lab.datasets import SpatialStream
-from fastdp_lab.planning.tree_loss import tree_step_loss
+from fastdp_lab.planning.tree_loss import noted_steps, tree_step_loss
 
 SCORES = ("repaired", "paper")
 ATTACKS = 200
@@ -20,10 +20,9 @@ ATTACK_DEPTH = 18
 
 def step_loss(system: PHDStream, added: Floats, removed: Floats | None) -> float:
     """Consume one batch; the worst log-likelihood ratio of its decisions, over what is claimed for them."""
-    machine = system._machine
-    following, scored = machine.scored(system._state, machine.read(added, removed), system._key)
-    system._state = following
-    return tree_step_loss(system._plan, scored).worst / (system.epsilon / 2)
+    with noted_steps() as steps:
+        system.advance(added, removed)
+    return tree_step_loss(system._plan, steps[system.n_steps - 1]).worst / (system.epsilon / 2)
 
 
 def run_losses(stream: SpatialStream, epsilon: float, score: str, seed: int, retention: int) -> Floats:

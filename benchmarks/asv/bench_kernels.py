@@ -25,7 +25,7 @@ from fastdp import local
 from fastdp.local import distribution
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Mean, Median, MovingAverage, Recent
-from fastdp.spatial.boxes import CellIndex
+from fastdp.spatial.released_tree import CellIndex
 from fastdp.thresholds import NoisyMax, SmoothQuantile
 from fastdp_lab.queries.boxes import PointIndex
 from fastdp_lab.queries.workloads import random_ranges
@@ -65,7 +65,7 @@ def _streams() -> None:
     composed(SmoothQuantile(), Flat())(values)
     fastdp.add_noise(values, 1.0, 1.0)
     local.StochasticRounding(1.0).perturb(values / shared.BOUND)
-    distribution.estimate(client(1.0).law, 1.0, output_counts(1.0), accelerate=True)
+    distribution.estimate(client(1.0).distribution, 1.0, output_counts(1.0), accelerate=True)
     for scale in (1e3, 2.0**45):
         fastdp.discrete_laplace(scale, 2**20)
     fastdp.discrete_gaussian(1e3, 2**20)

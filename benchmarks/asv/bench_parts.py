@@ -12,7 +12,7 @@ from fastdp import local
 from fastdp.local.distribution import estimate
 from fastdp.noise import Key, discrete_laplace
 from fastdp.thresholds import NoisyMax, ThresholdTask
-from fastdp_kernels.streams.smooth_sensitivity import divide_pairs
+from fastdp_kernels.streams.threshold_choice import divide_pairs
 
 DRAWS = 2**20
 
@@ -125,8 +125,8 @@ class Estimate:
         self.time_estimate(epsilon, accelerate)
 
     def time_estimate(self, epsilon: float, accelerate: bool) -> None:
-        estimate(client(epsilon).law, epsilon, self.counts, accelerate=accelerate)
+        estimate(client(epsilon).distribution, epsilon, self.counts, accelerate=accelerate)
 
     def track_steps(self, epsilon: float, accelerate: bool) -> float:
-        found = estimate(client(epsilon).law, epsilon, self.counts, accelerate=accelerate)
+        found = estimate(client(epsilon).distribution, epsilon, self.counts, accelerate=accelerate)
         return found.iterations if found.converged else math.nan

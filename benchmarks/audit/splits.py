@@ -11,7 +11,7 @@ from benchmarks.audit import row_kernels as kernel
 from benchmarks.audit.parts import draw_noise
 from fastdp.counters.counter import event_guarantee
 from fastdp.noise.key import Key
-from fastdp.spatial import cells
+from fastdp.spatial import domains
 from fastdp_lab.audit.exact import split_plan
 from fastdp_lab.audit.runs import ManyRuns
 
@@ -33,7 +33,7 @@ def splits(epsilon: float, max_depth: int, *, repaired: bool = True) -> ManyRuns
 
     def draw(data: Points, trials: int, key: Key) -> Integers:
         added, removed, target = (
-            cells.encode(plan, np.asarray(points, np.float64).reshape(-1, 1)) for points in (*data, [0.0])
+            domains.encode(plan, np.asarray(points, np.float64).reshape(-1, 1)) for points in (*data, [0.0])
         )
         out: Integers = np.full((trials, 2), -1, np.int64)
         for number, begin in enumerate(range(0, trials, ROWS)):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.faults import processes
 from benchmarks.faults.subjects import Subject
-from fastdp.cli.point_files import is_batch
+from fastdp.cli.writers import is_batch
 from fastdp.ledger import Ledger
 
 #: Kills of one run at most, before it is left to end.

@@ -21,17 +21,16 @@ import numpy as np
 
 import fastdp
 from fastdp import local
-from fastdp.cli.point_files import in_order
+from fastdp.cli.synthesize_command import in_order
 from fastdp.data.event_reader import read_events
 from fastdp.data.readers import open_source
-from fastdp.errors import DataError, FastDPError
+from fastdp.errors import DataError, FastDPError, StateError
 from fastdp.local import encoding
-from fastdp.local.base import Mechanism
+from fastdp.local.mechanisms import Mechanism
 from fastdp.noise.key import Key, read_key
 from fastdp.state import journal
 from fastdp.state.codec import as_text
-from fastdp.state.seal import MAGIC
-from fastdp.state.sealed_file import StateFile
+from fastdp.state.sealed_file import MAGIC, StateFile
 from fastdp_lab.sweeps.specification import read_specification
 
 #: Ends that are meant to be read: one line each.
@@ -229,7 +228,7 @@ def _reports(data: bytes) -> None:
     before = collector.n_reports
     if collector.receive(buffer) != collector.n_reports - before:
         raise LawBrokenError("reports counted and reports collected differ")
-    with contextlib.suppress(DataError):
+    with contextlib.suppress(StateError):
         again = type(collector).from_bytes(buffer)
         if again.n_reports < 0 or type(again).from_bytes(again.to_bytes()).n_reports != again.n_reports:
             raise LawBrokenError("a collector that does not survive its own bytes")
@@ -248,7 +247,7 @@ def _report_seeds() -> list[bytes]:
         collector = _collector(mechanism)
         collector.receive(message)
         texts += [bytes([number << 1 | 1]) + message[:-4], bytes([number << 1]) + message + message]
-        texts.append(bytes([number << 1 | 1]) + collector.to_bytes()[:-4])
+        texts.append(bytes([number << 1]) + collector.to_bytes())
     return texts
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from fastdp.spatial import Box, Domain, Network, Polygons
-from fastdp.spatial.geometry import load
 from fastdp.spatial.map_files import read_domain
+from fastdp.spatial.maps import load
 from fastdp_lab.datasets import (
     SpatialStream,
     concentric_circles,

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.local.distribution import cell_edges
-from fastdp.local.laws import WindowLaw
+from fastdp.local.reports import WindowDistribution
 
 Floats = NDArray[np.float64]
 Product = Callable[[Floats], Floats]
 
 
-def dense_matrix(law: WindowLaw, bins: int) -> Floats:
+def dense_matrix(law: WindowDistribution, bins: int) -> Floats:
     """P[cell | bin] as float64[bins, bins], by the second integral of a step in doubles."""
     cells = cell_edges(law, bins).astype(np.float64)[:, None]
     inputs = np.linspace(0.0, law.steps, bins + 1)[None, :]
@@ -48,7 +48,7 @@ class SecondIntegral:
         return bend
 
 
-def products(law: WindowLaw, bins: int) -> tuple[Product, Product]:
+def products(law: WindowDistribution, bins: int) -> tuple[Product, Product]:
     """The matrix of :func:`dense_matrix` and its transpose, in time O(bins)."""
     cells, inputs = cell_edges(law, bins).astype(np.float64), np.linspace(0.0, law.steps, bins + 1)
     into = SecondIntegral(inputs, np.concatenate([cells, cells - law.near]))

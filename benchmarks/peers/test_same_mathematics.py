@@ -61,10 +61,10 @@ def test_hybrid_reports() -> None:
 
 def test_square_wave_em() -> None:
     matrix, cells = dense(2.0)
-    same = estimate(client(2.0).law, 2.0, output_counts(2.0), accelerate=False)
+    same = estimate(client(2.0).distribution, 2.0, output_counts(2.0), accelerate=False)
     for products in (
         numpy_square_wave.dense_products(matrix),
-        numpy_square_wave.products(client(2.0).law, cells.size),
+        numpy_square_wave.products(client(2.0).distribution, cells.size),
     ):
         theta, steps = numpy_square_wave.estimate(*products, cells, 1e-3 * math.exp(2.0), 10_000)
         assert abs(same.iterations - steps) <= 1

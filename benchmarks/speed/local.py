@@ -38,11 +38,12 @@ def square_wave(epsilon: float) -> Group:
     """From counts of 65,536 reports to the distribution, the same stopping rule everywhere; items are EM steps."""
     counts = output_counts(epsilon)
     tasks = {
-        name: partial(estimate, client(epsilon).law, epsilon, counts, **options) for name, options in VARIANTS.items()
+        name: partial(estimate, client(epsilon).distribution, epsilon, counts, **options)
+        for name, options in VARIANTS.items()
     }
     matrix, cells = dense(epsilon)
     stop = cells, TOLERANCE * math.exp(epsilon), MAX_ITERATIONS
-    by_sums = numpy_square_wave.products(client(epsilon).law, BINS)
+    by_sums = numpy_square_wave.products(client(epsilon).distribution, BINS)
     by_matrix = numpy_square_wave.dense_products(matrix)
     peers = {
         "careful NumPy": partial(numpy_square_wave.estimate, *by_sums, *stop),
@@ -56,7 +57,7 @@ def square_wave(epsilon: float) -> Group:
 
 def dense(epsilon: float) -> tuple[Floats, Floats]:
     """The matrix and the counts of cells that NumPy works with."""
-    law = client(epsilon).law
+    law = client(epsilon).distribution
     counts = np.add.reduceat(output_counts(epsilon), cell_edges(law, BINS)[:-1])
     return numpy_square_wave.dense_matrix(law, BINS), counts.astype(np.float64)
 
@@ -64,7 +65,7 @@ def dense(epsilon: float) -> tuple[Floats, Floats]:
 def plain_steps(sizes: Sequence[int] = (256, 1024, 4096, 16_384)) -> Group:
     """``STEPS`` plain steps by the number of bins; their time must be linear in it."""
     tasks: dict[str, Task] = {}
-    law = client(1.0).law
+    law = client(1.0).distribution
     for bins in sizes:
         reports = transition(law, bins, np.add.reduceat(output_counts(1.0), cell_edges(law, bins)[:-1]))
 
@@ -146,7 +147,7 @@ def more(data: Path) -> None:
     del data
     rows = []
     for epsilon in EPSILONS:
-        law, counts = client(epsilon).law, output_counts(epsilon)
+        law, counts = client(epsilon).distribution, output_counts(epsilon)
         found = {name: estimate(law, epsilon, counts, **options) for name, options in VARIANTS.items()}
         matrix, cells = dense(epsilon)
         steps = found[PLAIN].iterations

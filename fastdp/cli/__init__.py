@@ -1,8 +1,106 @@
-"""The command line: ``fastdp release``, ``fastdp synthesize``, ``fastdp demo``.
+"""The command line: ``fastdp``, the command that holds the others, each a module that is loaded when it is called."""
 
-Importing this package is cheap; each command imports what it needs when it runs, so ``--help`` is instant.
-"""
+from __future__ import annotations
 
-from fastdp.cli.group import main
+import sys
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+import click
+
+import fastdp_kernels
+from fastdp._version import __version__
 
 __all__ = ["main"]
+
+#: Module and first sentence of each command.
+COMMANDS = {
+    "compile": ("compile_command", "Compile kernels now, so that no later call has to wait."),
+    "counts": ("tables_command", "Private numbers of rows by window of time, and by key."),
+    "demo": ("demo_command", "Release a synthetic day of DNS queries and compare it with the truth."),
+    "ledger": ("ledger_command", "Account for privacy budgets: releases of each stream, and the budget left."),
+    "means": ("tables_command", "Private means of a column by window of time, and by key."),
+    "release": ("release_command", "Release a column of numbers under differential privacy."),
+    "synthesize": ("synthesize_command", "Release synthetic points that follow a set of points through time."),
+    "totals": ("tables_command", "Private totals of a column by window of time, and by key."),
+}
+EPILOG = """
+\b
+Example: the column "fare" of a file, no fare above 500, privacy loss 0.1 a trip
+  fastdp release trips.parquet --column fare -o private.csv --epsilon 0.1 --bound 500
+
+\b
+Example: hourly totals of a table, with intervals and a picture
+  fastdp totals meters.parquet --time time --every 1h --value kwh --epsilon 1 --bound 10 -o out.parquet --plot out.png
+
+\b
+Example: synthetic pickups for every six hours, in a public box of longitudes and latitudes
+  fastdp synthesize pickups.csv.gz -o private --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 6h
+
+\b
+See it at work on synthetic data, no file needed:
+  fastdp demo
+
+"fastdp COMMAND --help" explains a command.
+"""
+
+
+class _Group(click.Group):
+    """The commands of this package, and those that others add as entry points: the laboratory's."""
+
+    @cached_property
+    def _added(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group="fastdp.commands")}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in order."""
+        return sorted({*COMMANDS, *self._added})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name; fastdp's come first, so that an entry point cannot replace one."""
+        command: click.Command | None = None
+        if cmd_name in COMMANDS:
+            command = getattr(import_module(f"fastdp.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
+        elif cmd_name in self._added:
+            command = self._added[cmd_name].load()
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Names and first sentences, without loading the commands of this package."""
+        added = {name: self.get_command(ctx, name) for name in self._added if name not in COMMANDS}
+        told = {name: sentence for name, (_, sentence) in COMMANDS.items()}
+        told |= {name: command.get_short_help_str(80) for name, command in added.items() if command is not None}
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(told.items()))
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; one of the laboratory's whose libraries are missing names the extra."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if error.name is None or ctx.invoked_subcommand not in self._added:
+                raise
+            told = f"fastdp {ctx.invoked_subcommand} needs {error.name}, which is not installed"
+            raise click.ClickException(f"{told}: pip install 'fastdp-streams[lab]'") from None
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+@click.version_option(__version__, prog_name="fastdp")
+def main() -> None:
+    """Publish data streams under differential privacy.
+
+    fastdp reads a stream of numbers and writes a private stream: sums over ranges of it are close to the
+    true sums, yet it reveals next to nothing about any single value. A table with times and keys
+    becomes private totals, counts or means of windows, with error bars. Points in a plane that come and go become
+    synthetic points that follow them.
+    """
+    if sys.stderr.isatty():
+        fastdp_kernels.on_compile = _say_once
+
+
+def _say_once(name: str, folder: str) -> None:
+    """A line on the terminal before the first kernel is compiled."""
+    fastdp_kernels.on_compile = None
+    kept = "once on this machine" if folder else "in every process, for want of a folder that can be written"
+    click.echo(f"fastdp compiles its kernels, {kept}; some seconds (fastdp compile does it beforehand).", err=True)

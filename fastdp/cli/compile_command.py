@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
 
 import fastdp_kernels
-from fastdp.cli.errors import plain_errors
+from fastdp.cli.options import with_options
+from fastdp.cli.terminal import plain_errors
 from fastdp.streams import METHODS
-
-SYSTEMS = (*METHODS, "phdstream", "totals", "fleet")
 
 EPILOG = """
 \b
@@ -24,18 +25,16 @@ Examples
 A cache belongs to one kind of processor, one version of fastdp and one of Numba. For an image that runs on several
 kinds, set NUMBA_CPU_NAME=generic while compiling and while running.
 """
+SYSTEMS = (*METHODS, "phdstream", "totals", "fleet")
 
 
 @click.command("compile", epilog=EPILOG)
 @click.argument("systems", nargs=-1, type=click.Choice(SYSTEMS), metavar="[SYSTEM]...")
-@click.option(
-    "--cache-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Where compiled kernels are kept, as the variable NUMBA_CACHE_DIR says it. Set the variable to DIR wherever "
-    "fastdp is to find them.  [default: beside the installed sources, else the user's cache]",
-)
-def compile_kernels(systems: tuple[str, ...], cache_dir: Path | None) -> None:
+@with_options("""
+--cache-dir DIR:path  Folder of compiled kernels, as the variable NUMBA_CACHE_DIR says it. Set the variable to DIR
+    wherever fastdp is to find them.  [default: beside the installed sources, else the user's cache]
+""")
+def compile(systems: tuple[str, ...], cache_dir: Path | None) -> None:
     """Compile the kernels of SYSTEMs (all by default) now, so that no later call has to wait.
 
     SYSTEM is adaptive, tops, pak, topl, phdstream, totals or fleet. Each runs once on generated values.
@@ -43,7 +42,7 @@ def compile_kernels(systems: tuple[str, ...], cache_dir: Path | None) -> None:
     if cache_dir is not None:
         # Numba reads it when it is imported, which nothing has done yet.
         os.environ["NUMBA_CACHE_DIR"] = str(cache_dir.absolute())
-    from fastdp.cli import first_calls
+    calls = first_calls()
 
     compiled: list[str] = []
     folders: set[str] = set()
@@ -57,7 +56,7 @@ def compile_kernels(systems: tuple[str, ...], cache_dir: Path | None) -> None:
         begin, before = time.perf_counter(), len(compiled)
         try:
             with plain_errors():
-                first_calls.CALLS[name]()
+                calls[name]()
         except ImportError:
             # Tables alone need an extra.
             click.echo(f"{name:10} left out; it needs: pip install 'fastdp-streams[tables]'")
@@ -69,3 +68,71 @@ def compile_kernels(systems: tuple[str, ...], cache_dir: Path | None) -> None:
         )
     for folder in sorted(folders):
         click.echo(f"Kept in {folder}")
+
+
+def first_calls() -> dict[str, Callable[[], object]]:
+    """Calls of each system that need all of its kernels."""
+    import numpy as np
+
+    import fastdp
+    from fastdp.perturbers import Blocks, Hierarchy
+    from fastdp.smoothers import Recent
+    from fastdp.spatial import Box
+    from fastdp.thresholds import NoisyMax
+
+    n, bound, secret = 2_000, 50.0, bytes(32)
+    values = np.arange(n) % bound
+
+    sizes = n // 4, n - n // 4
+
+    def ask(released: fastdp.Release) -> None:
+        released.interval(0, 5)
+        released.sum(0, 5, revised=True)
+
+    def adaptive() -> None:
+        ask(fastdp.release(values, 1.0, bound, seed=1))
+        fastdp.Adaptive(1.0, bound, threshold=20.0, perturber=Blocks(season=16), seed=1).publish(values)
+        # Counts of events, which nothing bounds, have a pass of their own.
+        ask(fastdp.release(np.arange(n) % 5, 1.0, sensitivity=1.0, seed=1))
+
+    def tops() -> None:
+        ask(fastdp.ToPS(1.0, bound, *sizes, seed=1).release(values))
+        make = partial(fastdp.StreamPublisher, perturber=Hierarchy(prune=1), smoother=Recent(), epsilon=1.0)
+        make = partial(make, bound=bound, max_range=256, seed=1)
+        # Into the caller's memory it writes by other kernels.
+        make(threshold=20.0).publish(values, out=np.empty(n))
+        # Whole numbers are read as they are.
+        make(threshold=20.0).release(np.arange(n))
+        # A hold-out of many values a candidate has histograms of its own.
+        make(threshold=NoisyMax(step=bound / 8), holdout=n).publish(values)
+
+    def pak() -> None:
+        ask(fastdp.PAK(1.0, 1.0 / n**2, bound, n, holdout=n // 4, seed=1).release(values))
+
+    def topl() -> None:
+        ask(fastdp.ToPL(1.0, bound, *sizes, seed=1).release(values))
+
+    def phdstream() -> None:
+        points = [[0.1 * i, 0.1 * i] for i in range(10)] * 20
+        for system in (fastdp.PHDStream, fastdp.AdaptivePHDStream):
+            publisher = system(Box([0.0, 0.0], [1.0, 1.0]), epsilon=1.0, seed=1)
+            publisher.step(points, points[:5])
+            publisher.sample()
+            publisher.count([[0.1, 0.1]], [[0.5, 0.5]])
+
+    def totals() -> None:
+        import narwhals  # noqa: F401 - the command leaves tables out where one of the two is missing
+        import pyarrow
+
+        hours = np.arange("2026-01-01", "2026-01-03", dtype="datetime64[h]").astype("datetime64[us]")
+        table = pyarrow.table({"at": hours, "value": np.ones(hours.size)})
+        private = fastdp.totals(table, "value", "at", "1h", epsilon=1.0, bound=bound, clip=5.0, seed=1)
+        private.frame.validate()
+
+    def fleet() -> None:
+        clipped, counted = fastdp.Adaptive(1.0, bound, threshold=20.0), fastdp.Adaptive(1.0, sensitivity=1.0)
+        for publisher in (clipped, counted):
+            fastdp.Fleet(publisher, key=secret).publish(np.arange(100), np.ones(100))
+
+    found: tuple[Callable[[], object], ...] = (adaptive, tops, pak, topl, phdstream, totals, fleet)
+    return dict(zip(SYSTEMS, found, strict=True))

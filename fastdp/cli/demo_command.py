@@ -1,22 +1,20 @@
-"""``fastdp demo``: what a release is and how good, on synthetic data, without network or files."""
+"""``fastdp demo``: a release and its errors, on synthetic data, without network or files."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import median
 
 import click
+import numpy as np
 
-from fastdp.cli.errors import plain_errors
-from fastdp.cli.options import declared, with_options
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from fastdp.releases.release import Release
-    from fastdp.streams.methods import Adaptive, ToPS
+from fastdp import validation
+from fastdp.cli.options import with_options
+from fastdp.cli.terminal import as_table, plain_errors, rate, seconds
+from fastdp.kinds import Floats, Indices, Integers
+from fastdp.releases.release import Release
+from fastdp.streams.methods import Adaptive, ToPS
 
 HOLDOUT = 65_536
 QUERIES = 200
@@ -24,23 +22,18 @@ MAX_LENGTH = 2**20
 QUERY_SEED = 1
 BINS = 120
 WARM_RUNS = 9
-#: When the synthetic day begins and ends.
+#: Begin and end of the synthetic day.
 HOURS = (10.0, 34.0)
 
 
 @click.command()
-@with_options(
-    declared(
-        """
--o/--output PICTURE:path as picture  The picture (.png, .svg, .pdf); a picture of that name is
+@with_options("""
+-o/--output PICTURE:path as picture = fastdp-demo.png  The picture (.png, .svg, .pdf); a picture of that name is
     replaced.
 --epsilon :float = 0.05  Privacy loss for one value.
 --seed N:from0  For simulation only: reproducible noise.  [default: a fresh random key]
 --no-picture  Print the table only.
-""",
-        picture={"default": Path("fastdp-demo.png"), "show_default": True},
-    )
-)
+""")
 def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> None:
     """Release a synthetic day of DNS queries and compare it with the truth.
 
@@ -64,12 +57,6 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
     n : int, optional
         Length of the stream, the hold-out included; by default a whole day.
     """
-    import numpy as np
-
-    from fastdp.cli.day import DAY_LENGTH, DNS_BOUND, dns_like_day
-    from fastdp.cli.release_run import as_table, rate, seconds
-    from fastdp.streams.methods import Adaptive, ToPS
-
     n = DAY_LENGTH if n is None else n
     values = dns_like_day(n).astype(np.float64)
     holdout = min(HOLDOUT, n // 4)
@@ -96,13 +83,9 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
 
 
 def _release_and_time(
-    system: type[Adaptive | ToPS], values: NDArray[np.float64], epsilon: float, holdout: int, seed: int | None
+    system: type[Adaptive | ToPS], values: Floats, epsilon: float, holdout: int, seed: int | None
 ) -> tuple[Release, float]:
     """Release, then again and again to time it: the first run may compile, the others tell the lasting speed."""
-    from statistics import median
-
-    from fastdp.cli.day import DNS_BOUND
-
     durations = []
     for _ in range(1 + WARM_RUNS):
         publisher = system(epsilon, DNS_BOUND, holdout, MAX_LENGTH, seed=seed)
@@ -112,13 +95,11 @@ def _release_and_time(
     return released, median(durations[1:])
 
 
-def _errors(truth: NDArray[np.float64], private: Release, paper: Release) -> list[tuple[str, str]]:
+def _errors(truth: Floats, private: Release, paper: Release) -> list[tuple[str, str]]:
     """Root mean square errors, each beside that of zeros, whose error is the size of the answers."""
-    import numpy as np
-
     before = np.concatenate(([0.0], np.cumsum(truth)))
 
-    def errors(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> list[float]:
+    def errors(starts: Indices, stops: Indices) -> list[float]:
         answers = (
             private.sum(starts, stops),
             private.sum(starts, stops, revised=True),
@@ -150,7 +131,7 @@ def _errors(truth: NDArray[np.float64], private: Release, paper: Release) -> lis
     ]
 
 
-def _draw(truth: Any, private: Release, paper: Release, picture: Path, epsilon: float, n: int) -> str:
+def _draw(truth: Floats, private: Release, paper: Release, picture: Path, epsilon: float, n: int) -> str:
     """Draw the picture; what to say about it."""
     from fastdp.plots import truth_and_releases
 
@@ -175,3 +156,63 @@ def _draw(truth: Any, private: Release, paper: Release, picture: Path, epsilon: 
     except ImportError:
         return "No picture: matplotlib is not installed (pip install 'fastdp-streams[plot]')."
     return f"Picture: {picture}"
+
+
+# The synthetic day.
+
+#: Public bound of the DNS stream in ToPS Table 1.
+DNS_BOUND = 2000
+DAY_LENGTH = 2**20 + 65_536
+
+# Queries per interval at the quietest and the busiest time of day, and when the quietest is.
+_QUIET, _BUSY, _QUIET_HOUR = 18.0, 57.3, 4.0
+# The day begins in the morning's rise, where the first hour and a half looks like the whole day: a
+# hold-out taken at night would choose a threshold for the night.
+_FIRST_HOUR = 10.0
+# Gamma-distributed load makes the counts negative binomial; bursts multiply a few intervals.
+_LOAD_SHAPE = 4.4
+_BURST_SHARE, _BURST_SHAPE, _BURST_SCALE = 0.006, 3.0, 0.5
+
+
+def dns_like_day(n: int = DAY_LENGTH, seed: int = 7) -> Integers:
+    """Numbers of DNS queries in the intervals of one day, from 10 o'clock to 10 o'clock.
+
+    Parameters
+    ----------
+    n : int
+        Intervals in the day.
+    seed : int
+        Equal seeds give equal streams.
+
+    Returns
+    -------
+    int64[n]
+        Counts in [0, 2000].
+
+    Notes
+    -----
+    Modelled on the quantiles of the DNS stream in ToPS Table 1: a rate that follows the time of day, gamma
+    load (so counts are negative binomial), and rare bursts.  With the default arguments:
+
+    ========  =====  ===  ===  =====  ====
+    stream    mean   p85  p95  p99.5  max
+    ========  =====  ===  ===  =====  ====
+    Table 1   37.9   63   85   135    617
+    this      38.0   62   86   134    640
+    ========  =====  ===  ===  =====  ====
+
+    Examples
+    --------
+    >>> import fastdp.cli.demo_command
+    >>> fastdp.cli.demo_command.dns_like_day(1000).shape
+    (1000,)
+    """
+    n = validation.integer("n", n, 1)
+    generator = np.random.default_rng(validation.integer("seed", seed, 0))
+    hours = _FIRST_HOUR + 24.0 * np.arange(n) / n
+    wave = 0.5 - 0.5 * np.cos(2.0 * np.pi * (hours - _QUIET_HOUR) / 24.0)
+    load = (_QUIET + (_BUSY - _QUIET) * wave) * generator.gamma(_LOAD_SHAPE, 1.0 / _LOAD_SHAPE, n)
+    bursts = np.flatnonzero(generator.random(n) < _BURST_SHARE)
+    load[bursts] *= 1.0 + generator.gamma(_BURST_SHAPE, _BURST_SCALE, bursts.size)
+    counts: Integers = generator.poisson(load)
+    return np.minimum(counts, DNS_BOUND, out=counts)

@@ -1,20 +1,28 @@
-"""``fastdp ledger``: what was spent on which stream, and how much may be."""
+"""``fastdp ledger``: costs and limits of streams; and ``--ledger``, which reserves a release of another command."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
-from fastdp.cli.errors import plain_errors
-from fastdp.cli.options import in_words, ledger_key_option
+from fastdp.cli.options import with_options
+from fastdp.cli.terminal import plain_errors
+from fastdp.errors import ParameterError, StateError
+from fastdp.kinds import Json
+from fastdp.ledger import Budget, Entry, Ledger, Reservation
+from fastdp.noise.key import read_ledger_key
 
 if TYPE_CHECKING:
-    from fastdp.ledger import Ledger
+    from fastdp.cli.resume import Resume
 
+F = TypeVar("F", bound=Callable[..., object])
 EPILOG = """
 \b
 Examples
@@ -24,7 +32,10 @@ Examples
   fastdp ledger spent budget
 """
 _file = click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-_stream = click.option("--stream", metavar="NAME", help="This stream only.  [default: all]")
+_of_stream = with_options("""
+--stream NAME  This stream only.  [default: all]
+--ledger-key-file
+""")
 
 
 @click.group(epilog=EPILOG)
@@ -38,21 +49,21 @@ def ledger() -> None:
 
 @ledger.command()
 @_file
-@_stream
-@ledger_key_option
+@_of_stream
 def show(path: Path, stream: str | None, ledger_key_file: Path | None) -> None:
     """List the releases: number, time, state, stream, which part of it, and the guarantee."""
     with plain_errors():
         for entry in _opened(path, ledger_key_file).entries(stream):
             note = f"  # {entry.note}" if entry.note else ""
             said = f"{entry.id}  {entry.time}  {entry.state:<9}  {entry.stream!r}  {entry.extent}"
-            click.echo(f"{said}  {_mechanism(entry.mechanism)}{entry.guarantee}{note}")
+            mechanism = entry.mechanism.get("class") if isinstance(entry.mechanism, dict) else entry.mechanism
+            by = f"{mechanism}: " if isinstance(mechanism, str) else ""
+            click.echo(f"{said}  {by}{entry.guarantee}{note}")
 
 
 @ledger.command()
 @_file
-@_stream
-@ledger_key_option
+@_of_stream
 def spent(path: Path, stream: str | None, ledger_key_file: Path | None) -> None:
     """Print what each stream has cost, and what its limit leaves."""
     with plain_errors():
@@ -69,10 +80,10 @@ def spent(path: Path, stream: str | None, ledger_key_file: Path | None) -> None:
 
 @ledger.command()
 @_file
-@click.option(
-    "--head", metavar="SEAL", help="A seal that this command printed earlier: its line must still be there."
-)
-@ledger_key_option
+@with_options("""
+--head SEAL  A seal that this command printed earlier: its line must still be there.
+--ledger-key-file
+""")
 def verify(path: Path, head: str | None, ledger_key_file: Path | None) -> None:
     """Check every line and total, and print the last line's seal. No other command looks for changes to the file.
 
@@ -88,24 +99,15 @@ def verify(path: Path, head: str | None, ledger_key_file: Path | None) -> None:
 
 @ledger.command()
 @_file
-@click.option(
-    "--stream", metavar="NAME", help="For this stream only.  [default: each stream without a limit of its own]"
-)
-@click.option(
-    "--epsilon",
-    metavar="E|none",
-    help="Most that one stream may cost, or none for no limit.  [default: as it was]",
-)
-@click.option("--delta", metavar="D|none", help="The same for delta.  [default: as it was]")
-@click.option("--note", metavar="TEXT", default="", help="Such as who decided it.")
-@ledger_key_option
+@with_options("""
+--stream NAME  For this stream only.  [default: each stream without a limit of its own]
+--epsilon E|none  Most that one stream may cost, or none for no limit.  [default: as it was]
+--delta D|none  The same for delta.  [default: as it was]
+--note TEXT  Such as who decided it.
+--ledger-key-file
+""")
 def limit(
-    path: Path,
-    stream: str | None,
-    epsilon: str | None,
-    delta: str | None,
-    note: str,
-    ledger_key_file: Path | None,
+    path: Path, ledger_key_file: Path | None, stream: str | None, note: str | None, **amounts: str | None
 ) -> None:
     """Record a limit; the last one recorded holds. The ledger is made if it is not there.
 
@@ -113,38 +115,153 @@ def limit(
     """
     with plain_errors():
         account = _opened(path, ledger_key_file, create=True)
-        account.set_limit(_named(epsilon), _named(delta), stream=stream, note=note)
+        account.set_limit(_amount(amounts["epsilon"]), _amount(amounts["delta"]), stream=stream, note=note or "")
         whose = "each stream without a limit of its own" if stream is None else f"stream {stream!r}"
         click.echo(f"{path}: limit for {whose}: {_within(account.limits()[stream])}")
 
 
-def _named(amount: str | None) -> float | EllipsisType | None:
-    """A limit as the ledger takes it: none at all, or left as it was."""
-    if amount is None:
+def _amount(text: str | None) -> float | EllipsisType | None:
+    """A limit as the ledger takes it: a number, none, or as it was."""
+    if text is None:
         return ...
-    if amount == "none":
+    if text == "none":
         return None
     try:
-        return float(amount)
+        return float(text)
     except ValueError:
-        raise click.UsageError(f"{amount!r} is neither a number nor 'none'.") from None
+        raise click.UsageError(f"{text!r} is neither a number nor 'none'.") from None
 
 
 def _opened(path: Path, key_file: Path | None, *, create: bool = False) -> Ledger:
-    from fastdp.ledger import Ledger
-    from fastdp.noise.key import read_ledger_key
-
     return Ledger(path, key=read_ledger_key(key_file), create=create)
 
 
-def _within(budget: Any) -> str:
-    """The parts of a budget that have a limit."""
+def _within(budget: Budget) -> str:
+    """The limits in a budget."""
     named = (("epsilon", budget.epsilon), ("delta", budget.delta))
     return ", ".join(f"{name} = {amount!r}" for name, amount in named if amount < math.inf) or "none"
 
 
-def _mechanism(described: Any) -> str:
-    """The class of what released, or its description."""
-    if isinstance(described, dict):
-        described = described.get("class")
-    return f"{described}: " if isinstance(described, str) else ""
+def in_words(loss: Any) -> str:
+    """Epsilon with all its digits, and delta and rho if there are any."""
+    said = f"epsilon = {loss.epsilon!r}" + (f", delta = {loss.delta!r}" if loss.delta else "")
+    return said + (f", rho = {loss.rho!r}" if getattr(loss, "rho", math.inf) < math.inf else "")
+
+
+#: Longest note that a command writes.
+NOTE = 1000
+
+
+@dataclass(frozen=True)
+class Account:
+    """The options about a ledger: a command's release is reserved there before it begins."""
+
+    ledger: Path | None
+    stream: str | None
+    part: str | None
+    limit: float | None
+    limit_delta: float | None
+    ledger_key_file: Path | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Of a command's options; click.UsageError where one lacks another that it needs."""
+        made = cls(**{each.name: options.get(each.name) for each in fields(cls)})
+        if made.ledger is None:
+            for name in ("part", "limit", "limit_delta", "ledger_key_file"):
+                if getattr(made, name) is not None:
+                    raise click.UsageError(f"--{name.replace('_', '-')} needs --ledger.")
+        elif made.stream is None:
+            raise click.UsageError("--ledger needs --stream, the name of the stream whose budget is spent.")
+        return made
+
+    @contextmanager
+    def paid(self, publisher: Any, source: str, resume: Resume) -> Iterator[Json | None]:
+        """Set the publisher's epsilon aside before the data are read; the block's end commits it.
+
+        A release that continues does so under the reservation of its earlier run, or under a new one if that was
+        cancelled.  No error within the block gives anything back: it may depend on the data.
+
+        Yields
+        ------
+        dict or None
+            Identity of the ledger's entry, for a state file; None without a ledger.
+
+        Raises
+        ------
+        BudgetError
+            If the ledger refuses the release.
+        StateError
+            If the ledger is not there or does not hold the earlier run's reservation.
+        """
+        if self.ledger is None:
+            yield None
+            return
+        ledger = self._opened(new=resume.reservation is None)
+        earlier = self._earlier(ledger, resume) if resume.kept else None
+        if earlier is not None:
+            reservation = Reservation(ledger, earlier)
+        else:
+            if resume.new:
+                # Its name is on disk before the ledger knows it: a run killed in between is not charged again.
+                resume.begin()
+            with resume.unless_refused():
+                note = f"{_named(resume)}input {source}"[:NOTE]
+                reservation = ledger.reserve(publisher, stream=str(self.stream), part=self.part, note=note)
+        # A command that is killed from here on leaves the ledger as one file.
+        ledger.close()
+        with closing(ledger), reservation:
+            yield _described(reservation.entry)
+
+    @contextmanager
+    def opened(self) -> Iterator[Ledger | None]:
+        """The ledger for a release that reserves in it by itself; None without one."""
+        if self.ledger is None:
+            yield None
+            return
+        with closing(self._opened(new=True)) as ledger:
+            yield ledger
+
+    def _opened(self, *, new: bool) -> Ledger:
+        """The ledger; ``new`` says whether it may be made."""
+        path = Path(str(self.ledger))
+        if new and self.limit is None and not path.exists():
+            # A new one would have no limit at all, and the name may be a slip.
+            raise ParameterError(
+                f"--ledger {path}: no such file; expected a ledger (fastdp ledger limit makes one), or "
+                "--limit for a new one"
+            )
+        key, create = read_ledger_key(self.ledger_key_file), new and self.limit is not None
+        return Ledger(path, limit_epsilon=self.limit, limit_delta=self.limit_delta, key=key, create=create)
+
+    def _earlier(self, ledger: Ledger, resume: Resume) -> Entry | None:
+        """The reservation of this release's earlier run, if any; StateError if that is gone."""
+        noted, named = resume.reservation, _named(resume)
+        mine = [
+            each for each in ledger.entries(self.stream) if _described(each) == noted or each.note.startswith(named)
+        ]
+        if noted is not None and not any(_described(each) == noted for each in mine):
+            raise StateError(
+                f"ledger {str(self.ledger)!r}: the reservation {noted} of stream {self.stream!r}, under which "
+                "this release began, is not there; expected the ledger that holds it, or a new --state file"
+            )
+        live = [each for each in mine if each.state != "cancelled"]
+        return live[-1] if live else None
+
+    def summary(self, publisher: Any) -> list[tuple[str, str]]:
+        """The stream's cost so far, for the command's last words."""
+        if self.ledger is None or self.stream is None:
+            return []
+        cost = _opened(self.ledger, self.ledger_key_file).spent(self.stream)
+        free = " (a simulation costs nothing)" if publisher.guarantee.simulated else ""
+        return [("ledger", f"{self.ledger}: stream {self.stream!r} has cost {in_words(cost)}{free}")]
+
+
+def _named(resume: Resume) -> str:
+    """Beginning of the note by which a kept release's entry is found again."""
+    return f"release {resume.token}: " if resume.kept else ""
+
+
+def _described(entry: Entry) -> Json:
+    """Identity of an entry, even in a ledger that was made again."""
+    return {"id": entry.id, "time": entry.time, "nonce": entry.nonce}

@@ -1,27 +1,30 @@
-"""Options that commands share."""
+"""Options of commands: a command lists names; types, defaults and texts follow from the classes that it calls.
+
+A listed option that is a parameter of such a class, or one of :data:`SHARED`, needs its name alone.
+"""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, TypeVar
 
 import click
 from click.core import ParameterSource
 
-if TYPE_CHECKING:
-    from fastdp.cli.resume import Resume
-    from fastdp.ledger import Ledger
-    from fastdp.ledger.entry import Entry
+import fastdp
+from fastdp.kinds import Json
+from fastdp.record import meanings
 
-
-Decorator = Callable[[Any], Any]
-_TYPES: dict[str, Any] = {
+F = TypeVar("F", bound=Callable[..., object])
+#: The class or function behind each method of a command; "" stands for the only one.
+Methods = Mapping[str, Callable[..., Any]]
+_TYPES: Json = {
     "": str,
+    "str": str,
     "int": int,
     "float": float,
     "from0": click.IntRange(min=0),
@@ -29,58 +32,10 @@ _TYPES: dict[str, Any] = {
     "path": click.Path(path_type=Path),
     "file": click.Path(path_type=Path, exists=True, dir_okay=False),
 }
+_SAME = re.compile(r"As for :\w+:`(?:fastdp\.)?(\w+)`")
 
-
-def declared(text: str, **more: dict[str, Any]) -> tuple[Decorator, ...]:
-    """Options as they are listed: each begins a line with its flags, then two spaces and its help.
-
-    Between flags and help stand ``METAVAR:type`` or ``(a|b)``, ``as`` with the argument's name, ``required`` or
-    ``multiple``, and ``=`` with the default.  With flags alone it is on or off.
-
-    Parameters
-    ----------
-    text : str
-        The list.
-    more : dict
-        Further arguments of :func:`click.option`, by the argument's name.
-    """
-    options = []
-    for listed in re.split(r"\n(?=-)", text.strip()):
-        head, _, told = re.sub(r"\n +", " ", listed).partition("  ")
-        flags, *words = head.split()
-        names, rest = flags.split("/"), iter(words)
-        given: dict[str, Any] = {"help": re.sub(r" +(?=\[default)", "  ", told)}
-        if not words:
-            given["is_flag"] = True
-        for word in rest:
-            if word == "=":
-                given |= {"default": given.get("type", str)(next(rest)), "show_default": True}
-            elif word == "as":
-                names.append(next(rest))
-            elif word in ("required", "multiple"):
-                given[word] = True
-            elif word[0] == "(":
-                given["type"] = click.Choice(word[1:-1].split("|"))
-            else:
-                metavar, _, kind = word.partition(":")
-                given |= {"metavar": metavar or None, "type": _TYPES[kind]}
-        name = names[-1].lstrip("-").replace("-", "_")
-        options.append(click.option(*names, **{**given, **more.get(name, {})}))
-    return tuple(options)
-
-
-def with_options(options: Iterable[Decorator]) -> Decorator:
-    """All of them, in their order."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(list(options)):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-seed_option, key_file_option, state_option, quiet_option, force_option, ledger_key_option = declared("""
+#: Options of several commands.
+SHARED = """
 --seed N:from0  For simulation only: reproducible noise, which anyone who guesses N can subtract. NOT PRIVATE.
 --key-file FILE:path  A secret key of your own, 32 raw bytes or 64 hexadecimal digits in an owner-only file. Releases
     that differ in method, epsilon, any other parameter or --stream get independent noise under one key; the same
@@ -93,10 +48,6 @@ seed_option, key_file_option, state_option, quiet_option, force_option, ledger_k
     without, anyone who reads it can subtract the noise.
 --quiet  No progress bar and no summary.
 --force  Replace an existing output.
---ledger-key-file FILE:path  Key that seals the ledger, in the form of --key-file: 32 raw bytes or 64 hexadecimal
-    digits, owner-only.
-""")
-_LEDGER = declared("""
 --ledger FILE:path  Record the release in this ledger, before the values are read: an error about them costs epsilon
     too.  The file must be there, unless --limit is given.
 --stream NAME  Name of the stream: streams with different names get independent noise under one key, and in a ledger
@@ -106,178 +57,123 @@ _LEDGER = declared("""
 --limit E:float  Refuse, before anything is released, if the stream would then have cost more than this epsilon. A
     limit in the ledger (fastdp ledger limit) holds as well.
 --limit-delta D:float  The same for delta.
-""")
-#: The options of :class:`fastdp.cli.options.LedgerOptions`.
-ledger_options = (*_LEDGER, ledger_key_option)
-#: Without ``--part``: windows of a table are no parts of a stream.
-table_ledger_options = tuple(option for k, option in enumerate(ledger_options) if k != 2)
+--ledger-key-file FILE:path  Key that seals the ledger, in the form of --key-file: 32 raw bytes or 64 hexadecimal
+    digits, owner-only.
+"""
 
 
-def check_secrets(seed: int | None, key_file: Path | None) -> None:
-    """A seed and a key exclude each other."""
-    if seed is not None and key_file is not None:
-        raise click.UsageError("--seed and --key-file exclude each other: simulation or release.")
+class _Decorator(Protocol):
+    def __call__(self, function: F, /) -> F: ...
 
 
-def options_of(ctx: click.Context, method: str, users: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
-    """The options that a method has; others that were given although it has no use for them are refused.
+def with_options(listed: str, methods: Methods | None = None, **more: Json) -> _Decorator:
+    """A command's options as a text lists them; each begins a line with its flags, then two spaces and its help.
+
+    Between flags and help stand ``METAVAR:type`` or ``(a|b)``, ``as`` with the argument's name, ``required`` or
+    ``multiple``, and ``=`` with the default.  A line of flags alone has several options that are declared elsewhere;
+    with help alone an option that is not declared elsewhere is on or off.
 
     Parameters
     ----------
-    ctx : click.Context
-        Knows what was given.
-    method : str
-        Value of ``--method``.
-    users : mapping of str to tuple of str
-        Options that not every method has, and the methods that have them.
+    listed : str
+        The list.
+    methods : mapping, optional
+        Whose parameters options may be.  Those that not every method has say which have them.
+    more : dict
+        Further arguments of :func:`click.option`, by the argument's name.
     """
-    for name, methods in users.items():
-        if method not in methods and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+    entries = list(_entries(listed))
+    shared = {name: given for _, name, given in _entries(SHARED)} if listed is not SHARED else {}
+    names = {name for _, name, _ in entries}
+
+    def decorate(function: F) -> F:
+        for flags, name, own in reversed(entries):
+            declared, owners = ({}, "") if name in shared else _declared(name, methods or {}, names)
+            given = {**shared.get(name, {}), **declared, **own, **more.get(name, {})}
+            if not given.keys() - {"help"}:
+                given["is_flag"] = True
+            told, *default = re.split(r" +(?=\[default)", given["help"])
+            given["help"] = "  ".join([told, *([owners] if owners else []), *default])
+            function = click.option(*flags, name, **given)(function)
+        return function
+
+    return decorate
+
+
+def _entries(listed: str) -> Iterator[tuple[list[str], str, Json]]:
+    """Flags, argument's name and further arguments of each option of a list."""
+    for entry in re.split(r"\n(?=-)", listed.strip()):
+        head, _, told = re.sub(r"\n +", " ", entry).partition("  ")
+        flags, *words = head.split()
+        if not told and all(word.startswith("--") for word in words):
+            yield from (([flag], _name(flag), {}) for flag in (flags, *words))
+            continue
+        name, rest = flags.split("/")[-1], iter(words)
+        given: Json = {"help": told} if told else {}
+        for word in rest:
+            if word == "=":
+                given |= {"default": given.get("type", str)(next(rest)), "show_default": True}
+            elif word == "as":
+                name = next(rest)
+            elif word in ("required", "multiple"):
+                given[word] = True
+            elif word[0] == "(":
+                given["type"] = click.Choice(word[1:-1].split("|"))
+            else:
+                metavar, _, kind = word.partition(":")
+                given |= {"metavar": metavar or None, "type": _TYPES[kind]}
+        yield flags.split("/"), _name(name), given
+
+
+def _name(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
+
+
+@cache
+def _parameters(method: Callable[..., object]) -> Mapping[str, Parameter]:
+    return signature(method).parameters
+
+
+def _declared(name: str, methods: Methods, names: set[str]) -> tuple[Json, str]:
+    """Arguments of :func:`click.option` that follow from a parameter's declarations, and the methods that have it."""
+    owners = {each: found for each, m in methods.items() if (found := _parameters(m).get(name)) is not None}
+    if not owners:
+        return {}, ""
+    text = next(filter(None, (_meaning(methods[each], name) for each in owners)), "")
+    text = re.sub(r"^\w: ", "", re.sub(r":\w+:`(?:[\w.]+\.)?(\w+)`", r"\1", text))
+    # Parameters that are options too are called as such.
+    text = re.sub(r"``(\w+)``", lambda m: f"--{m[1].replace('_', '-')}" if m[1] in names else m[1], text)
+    first, *others = owners.values()
+    kind = next((kind for kind in ("int", "float") if str(first.annotation).startswith(kind)), "str")
+    given: Json = {"type": _TYPES[kind], "help": (text[:1].upper() + text[1:]).replace("``", "")}
+    everywhere = len(owners) == len(methods)
+    if all(each.default == first.default for each in others):
+        if first.default is Parameter.empty:
+            given["required"] = everywhere
+        elif first.default is not None:
+            given |= {"default": first.default, "show_default": True}
+    return given, "" if everywhere else f"({', '.join(owners)})"
+
+
+def _meaning(public: Callable[..., object], name: str) -> str:
+    """A parameter's meaning, be it that of another class."""
+    text = meanings(public).get(name, "")
+    same = _SAME.match(text)
+    return _meaning(getattr(fastdp, same[1]), name) if same else text
+
+
+def options_of(ctx: click.Context, methods: Methods) -> Json:
+    """The options that are parameters of the chosen method and have a value; refuses others that were given."""
+    method, given = ctx.params["method"], {}
+    for name in parameters_of(ctx, methods):
+        if name in _parameters(methods[method]):
+            given[name] = ctx.params[name]
+        elif ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise click.UsageError(f"--{name.replace('_', '-')} does not apply to --method {method}.")
-    return {name: ctx.params[name] for name, methods in users.items() if method in methods}
+    return {name: value for name, value in given.items() if value is not None}
 
 
-# ``--ledger``: a command's release is reserved in a ledger before it begins.
-
-
-@dataclass(frozen=True)
-class LedgerOptions:
-    """The options that tell a ledger, as they were given."""
-
-    ledger: Path | None
-    stream: str | None
-    part: str | None
-    limit: float | None
-    limit_delta: float | None
-    ledger_key_file: Path | None
-
-    def __post_init__(self) -> None:
-        """Some need each other; click.UsageError otherwise."""
-        if self.ledger is None:
-            for name in ("part", "limit", "limit_delta", "ledger_key_file"):
-                if getattr(self, name) is not None:
-                    raise click.UsageError(f"--{name.replace('_', '-')} needs --ledger.")
-        elif self.stream is None:
-            raise click.UsageError("--ledger needs --stream, the name of the stream whose budget is spent.")
-
-    @contextmanager
-    def paid(self, publisher: Any, source: str, resume: Resume | None = None) -> Iterator[dict[str, Any] | None]:
-        """Set the publisher's epsilon aside before the data are read; the block's end commits it.
-
-        A release that goes on does so under the reservation that an earlier run made; one that was cancelled was for
-        nothing, there is a new one then.  No error within the block gives anything back: it may depend on the data,
-        and then it says something about them.
-
-        Parameters
-        ----------
-        publisher : publisher
-            Whose guarantee is spent.
-        source : str
-            The input, for the ledger's note.
-        resume : Resume, optional
-            The release over all runs of its command.
-
-        Yields
-        ------
-        dict or None
-            What identifies the ledger's entry, for a state file; None without a ledger.
-
-        Raises
-        ------
-        BudgetError
-            If the ledger refuses the release.
-        StateError
-            If the ledger is not there or does not hold the earlier run's reservation.
-        """
-        if self.ledger is None or self.stream is None:
-            yield None
-            return
-        from fastdp.ledger.ledger import Reservation
-
-        ledger = self._opened(new=resume is None or resume.reservation is None)
-        earlier = None if resume is None else self._earlier(ledger, resume)
-        if earlier is not None:
-            reservation = Reservation(ledger, earlier)
-        else:
-            if resume is not None and resume.new:
-                # Its name is on disk before the ledger knows it: a run killed in between is not charged again.
-                resume.begin()
-            named = "" if resume is None else _named(resume)
-            note = f"{named}input {source}"[:NOTE]
-            reservation = ledger.reserve(publisher, stream=self.stream, part=self.part, note=note)
-        # A command that is killed from here on leaves the ledger as one file.
-        ledger.close()
-        with closing(ledger), reservation:
-            yield _described(reservation.entry)
-
-    @contextmanager
-    def opened(self) -> Iterator[Ledger | None]:
-        """The ledger for a release that reserves in it by itself; None without one."""
-        if self.ledger is None:
-            yield None
-            return
-        with closing(self._opened(new=True)) as ledger:
-            yield ledger
-
-    def _opened(self, *, new: bool) -> Ledger:
-        """The ledger; ``new`` says whether it may be made."""
-        from fastdp.errors import ParameterError
-        from fastdp.ledger import Ledger
-        from fastdp.noise.key import read_ledger_key
-
-        path = cast("Path", self.ledger)
-        if new and self.limit is None and not path.exists():
-            # A new one would have no limit at all, and the name may be a slip.
-            raise ParameterError(
-                f"--ledger {path}: no such file; expected a ledger (fastdp ledger limit makes one), or "
-                "--limit for a new one"
-            )
-        key, create = read_ledger_key(self.ledger_key_file), new and self.limit is not None
-        return Ledger(path, limit_epsilon=self.limit, limit_delta=self.limit_delta, key=key, create=create)
-
-    def _earlier(self, ledger: Ledger, resume: Resume) -> Entry | None:
-        """What an earlier run has reserved for this release, if anything; StateError if that is gone."""
-        from fastdp.errors import StateError
-
-        noted, named = resume.reservation, _named(resume)
-        mine = [
-            each for each in ledger.entries(self.stream) if _described(each) == noted or each.note.startswith(named)
-        ]
-        if noted is not None and not any(_described(each) == noted for each in mine):
-            raise StateError(
-                f"ledger {str(self.ledger)!r}: the reservation {noted} of stream {self.stream!r}, under which "
-                "this release began, is not there; expected the ledger that holds it, or a new --state file"
-            )
-        live = [each for each in mine if each.state != "cancelled"]
-        return live[-1] if live else None
-
-    def summary(self, publisher: Any) -> list[tuple[str, str]]:
-        """What the stream has cost so far, for the command's last words."""
-        if self.ledger is None or self.stream is None:
-            return []
-        from fastdp.ledger import Ledger
-        from fastdp.noise.key import read_ledger_key
-
-        spent = Ledger(self.ledger, key=read_ledger_key(self.ledger_key_file), create=False).spent(self.stream)
-        free = " (a simulation costs nothing)" if publisher.guarantee.simulated else ""
-        return [("ledger", f"{self.ledger}: stream {self.stream!r} has cost {in_words(spent)}{free}")]
-
-
-#: Longest note that a command writes.
-NOTE = 1000
-
-
-def _named(resume: Resume) -> str:
-    """How a release's entry can be found again."""
-    return f"release {resume.token}: "
-
-
-def _described(entry: Entry) -> dict[str, Any]:
-    """Enough to recognise an entry, even in a ledger that was made again."""
-    return {"id": entry.id, "time": entry.time, "nonce": entry.nonce}
-
-
-def in_words(loss: Any) -> str:
-    """Epsilon with all its digits, and delta and rho if there are any."""
-    said = f"epsilon = {loss.epsilon!r}" + (f", delta = {loss.delta!r}" if loss.delta else "")
-    return said + (f", rho = {loss.rho!r}" if getattr(loss, "rho", math.inf) < math.inf else "")
+def parameters_of(ctx: click.Context, methods: Methods) -> list[str]:
+    """A command's options that are parameters of any of its methods, but for secrets."""
+    known = {name for method in methods.values() for name in _parameters(method)} - {"seed", "key"}
+    return sorted(known & ctx.params.keys())

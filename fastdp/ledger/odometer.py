@@ -43,7 +43,7 @@ from fastdp.ledger.composition import (
     written,
 )
 from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
-from fastdp.units import Rows
+from fastdp.units import UnitRows
 
 #: The sum of the pure epsilons of a class is measure PURE and the class, which lies above all others.
 PURE = 10**5
@@ -262,7 +262,7 @@ class Odometer:
 
 def _kind(text: str) -> Kind:
     unit, adjacency, rows = json.loads(text)
-    return Kind(unit, adjacency, Rows.read(rows))
+    return Kind(unit, adjacency, UnitRows.read(rows))
 
 
 def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:

@@ -21,7 +21,7 @@ from fastdp.state.machine import Machine, Transition, single_caller
 from fastdp.state.publisher import Publisher
 
 if TYPE_CHECKING:
-    from fastdp.local.base import Mechanism
+    from fastdp.local.mechanisms import Mechanism
 
 VERSION = 1
 MAX_LENGTH = 4096
@@ -41,7 +41,7 @@ class Announcement:
 
     def __post_init__(self) -> None:
         """Check the parameter."""
-        from fastdp.local.base import Mechanism
+        from fastdp.local.mechanisms import Mechanism
 
         validation.part("mechanism", self.mechanism, Mechanism, "fastdp.local")
 

@@ -1,114 +1,275 @@
 """The server's side: mergeable integer statistics of reports.
 
-A collector holds whole numbers only and adds them up, so collecting on many machines and merging in any order gives
-the same as collecting on one.  Reports come from clients that are not trusted: what is malformed or out of range is
+A collector holds integers only and adds them up, so collecting on many machines and merging in any order gives the
+same as collecting on one.  Reports come from clients that are not trusted: anything malformed or out of range is
 counted and left out, and collecting goes on.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import struct
-import zlib
+import operator
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack
 
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.column import exact_sum
+from fastdp.data import column as columns
 from fastdp.errors import DataError, ParameterError
-from fastdp.kinds import Integers
-from fastdp.local.base import MeanMechanism, Mechanism
-from fastdp.local.encoding import as_bytes, mechanism_named
-from fastdp.local.mechanisms import SquareWave
-from fastdp.local.tally import CollectorMachine, Refused, Tally, as_most_reports
+from fastdp.kinds import Array, Integers, Json, NumberColumn
+from fastdp.local.encoding import as_bytes, read_messages
+from fastdp.local.mechanisms import (
+    Hybrid,
+    LogSquareWave,
+    MeanMechanism,
+    Mechanism,
+    Piecewise,
+    SquareWave,
+    StochasticRounding,
+)
 from fastdp.noise.key import Key
-from fastdp.state.machine import single_caller
+from fastdp.record import Kind, Whole, parameter, record
+from fastdp.state import codec
+from fastdp.state.machine import Machine, Transition, single_caller
 from fastdp.state.publisher import Publisher
 
 if TYPE_CHECKING:
     from fastdp.local.distribution import Distribution, EstimateOptions, Method
 
-MAGIC = b"fdpC"
-VERSION = 1
-#: zlib makes no more of a byte than this.
-MAX_INFLATION = 1032
-#: Magic, version, bytes of the description.
-_HEADER = struct.Struct("<4sBI")
+#: Mechanisms that a state file may name.
+MECHANISMS: codec.Parts = {
+    kind.__name__: kind for kind in (SquareWave, LogSquareWave, StochasticRounding, Piecewise, Hybrid)
+}
 #: In one cell or slot: sums of reports, below 2^22 each, stay below 2^62.
 MAX_REPORTS = 2**40
+MAX_SLOTS = 2**30
+
+M = TypeVar("M", bound=Mechanism)
 
 
-class Collector(Publisher[Tally]):
-    """What both kinds of collectors share.
+@dataclass(frozen=True)
+class Refused:
+    """Reports and messages that a collector has left out.
 
-    Parameters
+    Attributes
     ----------
-    mechanism : Mechanism
-        The mechanism announced to the clients.
+    reports : int
+        Reports that no client with the announced mechanism can have made.
+    messages : int
+        Messages that are malformed, or of another mechanism, epsilon or domain.
     """
 
-    _MACHINE: ClassVar[Any] = CollectorMachine
-    #: Reports are private already.
-    _PUBLIC: ClassVar[bool] = True
-    slots: int = 1
+    reports: int = 0
+    messages: int = 0
 
-    def __init__(self, mechanism: Mechanism, **parameters: int) -> None:
-        self._begin(CollectorMachine(type(self), mechanism, parameters), Key.choose(None, None))
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Both numbers."""
+        return self.reports, self.messages
 
-    def _begin(self, machine: CollectorMachine, key: Key) -> None:
-        self.__dict__.update(machine.parameters)
-        super()._begin(machine, key)
+    def plus(self, reports: int, messages: int) -> Refused:
+        """The counts after so many more."""
+        return Refused(self.reports + reports, self.messages + messages)
 
-    @staticmethod
+
+NONE_REFUSED = Refused()
+
+
+def as_given(raw: Sequence[object]) -> tuple[Array | bytes, ...]:
+    """Input of fingerprints: reports may be given again as another kind of numbers."""
+    return tuple(
+        bytes(each) if isinstance(each, (bytes, bytearray, memoryview)) else np.asarray(each, np.float64)
+        for each in raw
+    )
+
+
+def as_most_reports(most_reports: object) -> int | None:
+    """Number of reports that a message may have: ParameterError unless it is a whole number or None."""
+    return None if most_reports is None else validation.integer("most_reports", most_reports, 0)
+
+
+class Counted(NamedTuple):
+    """A batch: reports that are in range with their slots, numbers of those left out, and input of fingerprints."""
+
+    reports: list[tuple[Integers, Integers]]
+    refused_reports: int
+    refused_messages: int
+    raw: tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """State of a collector.
+
+    Attributes
+    ----------
+    totals : int64[any]
+        Sums, advanced in place; they have yet to get ``pending``.
+    refused : Refused
+        Reports and messages left out.
+    pending : list of (reports, slots)
+        Not copied into the totals before they are recorded, as slots may be many.
+    """
+
+    totals: Integers
+    refused: Refused = NONE_REFUSED
+    pending: list[tuple[Integers, Integers]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class CollectorMachine(Machine[Tally], Generic[M]):
+    """A collector as a machine."""
+
+    PARTS: ClassVar[codec.Parts] = MECHANISMS
+    mechanism: M
+
+    @property
+    def slots(self) -> int:
+        """Number of slots that reports may belong to."""
+        return 1
+
     @abstractmethod
-    def _zeros(mechanism: Any, **parameters: int) -> Integers:
-        """Totals of nothing."""
+    def zeros(self) -> Integers:
+        """Totals of no reports."""
 
-    @staticmethod
     @abstractmethod
-    def _n_reports(totals: Integers) -> int:
-        """Reports collected."""
+    def count(self, totals: Integers) -> int:
+        """Reports in the totals."""
 
-    @staticmethod
     @abstractmethod
-    def _check_totals(mechanism: Any, totals: Integers) -> None:
+    def check_totals(self, totals: Integers) -> None:
         """ParameterError unless reports can have made the totals."""
 
-    @staticmethod
     @abstractmethod
-    def _adds(mechanism: Any, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
-        """What adds reports that are in range, in place: calls that no interrupt stops, as none is of Python code."""
+    def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
+        """Calls that add reports in place; no interrupt stops one, as none is of Python code."""
+
+    def start(self, key: Key) -> Tally:
+        """State before the first report."""
+        return Tally(self.zeros())
+
+    def read(self, *batch: object) -> Counted:
+        """Reports and their slots, checked."""
+        reports, slot = batch
+        column = columns.as_column([reports] if columns.is_number(reports) else reports, "reports")
+        if column.dtype.kind == "b":
+            raise DataError("reports holds bool entries: expected whole numbers")
+        slots = columns.as_array(slot)
+        if slots is None or slots.dtype.kind not in "iu" or slots.shape not in ((), column.shape):
+            raise ParameterError(f"slot is a {type(slot).__name__}: expected a whole number, or one for each report")
+        wrong = (slots < 0) | (slots >= self.slots)
+        if wrong.any():
+            place = columns.entry_at("slot", np.atleast_1d(wrong), "out of range")
+            raise ParameterError(f"{place}; expected 0 to {self.slots - 1}")
+        good = self._good(column, slots)
+        return Counted([good], column.size - good[0].size, 0, (column, slots))
+
+    def read_messages(self, data: bytes | bytearray | memoryview, slot: int, most_reports: int | None) -> Counted:
+        """The messages of a buffer, checked."""
+        reports, refused = read_messages(data, self.mechanism, most_reports)
+        good = self._good(reports, np.asarray(slot))
+        raw = as_bytes(data), str((slot, most_reports)).encode()
+        return Counted([good], reports.size - good[0].size, refused, raw)
+
+    def _good(self, column: Array, slots: Array) -> tuple[Integers, Integers]:
+        good = (column >= 0) & (column < self.mechanism.n_outputs)
+        if column.dtype.kind == "f":
+            # Numbers too long for 64 bits came as floats; so did NaN, which compares as False.
+            good &= column == np.floor(column)
+        return column[good].astype(np.int64), np.broadcast_to(slots, column.shape)[good].astype(np.int64)
+
+    def parts(self, batch: Counted) -> tuple[Array | bytes, ...]:
+        """Reports or messages as they were given."""
+        return as_given(batch.raw)
+
+    def step(self, state: Tally, batch: Counted, key: Key) -> Transition[Tally]:
+        """Collect."""
+        count = sum([reports.size for reports, _ in batch.reports])
+        refused = state.refused.plus(batch.refused_reports, batch.refused_messages)
+        after = Tally(state.totals, refused, [*state.pending, *batch.reports])
+        return Transition(after, lambda: count, partial(self.finish, after))
+
+    def finish(self, state: Tally) -> None:
+        """Add what is pending, in place; after an interrupt all of it is added, or all of it is still pending."""
+        adds = [add for waiting in state.pending for add in self.adds(state.totals, *waiting)]
+        # In one call of the interpreter, between whose parts no interrupt can occur.
+        list(map(operator.call, [*adds, state.pending.clear]))
+
+    def settled(self, state: Tally) -> Tally:
+        """The state with nothing pending; a copy, if anything is."""
+        if not state.pending:
+            return state
+        complete = Tally(state.totals.copy(), state.refused, state.pending.copy())
+        self.finish(complete)
+        return complete
+
+    def n_reports(self, state: Tally) -> int:
+        """Reports collected."""
+        return self.count(state.totals) + sum([reports.size for reports, _ in state.pending])
+
+    def consumed(self, state: Tally) -> int:
+        """Reports and messages seen."""
+        return self.n_reports(state) + state.refused.reports + state.refused.messages
+
+    def rekeyed(self, state: Tally, key: Key) -> Tally:
+        """State of a copy."""
+        complete = self.settled(state)
+        return Tally(complete.totals.copy(), complete.refused)
+
+    def pack(self, state: Tally) -> Json:
+        """The state as JSON."""
+        return super().pack(self.settled(state))
+
+    def check_indices(self, state: Tally) -> None:
+        """ValueError unless reports can have led to the state."""
+        codec.expect(state.totals, self.zeros())
+        self.check_totals(state.totals)
+        if min(state.refused.counts) < 0 or state.pending:
+            raise ValueError("counts out of range")
+
+
+K = TypeVar("K", bound=CollectorMachine[Any])
+
+
+class Collector(Publisher[Tally], Generic[K]):
+    """Publisher of both kinds of collectors."""
+
+    #: Reports are private already.
+    _PUBLIC: ClassVar[bool] = True
+    _machine: K
 
     @property
     def mechanism(self) -> Any:
-        """What the clients were told to use."""
+        """The mechanism announced to the clients."""
         return self._machine.mechanism
 
     @property
     def totals(self) -> Integers:
-        """What was added up: whole numbers."""
-        totals: Integers = self._machine.settled(self._state).totals
-        return totals
+        """The sums, in integers."""
+        return self._machine.settled(self._state).totals
 
     @property
     def refused(self) -> Refused:
-        """What was left out."""
+        """Reports and messages left out."""
         return self._state.refused
 
     @property
     def n_reports(self) -> int:
         """Reports collected."""
-        count: int = self._machine.n_reports(self._state)
-        return count
+        return self._machine.n_reports(self._state)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """All that it has collected, for fingerprints."""
+        return repr((self._machine, self.refused)).encode() + self.totals.tobytes()
 
     @single_caller
-    def add(self, reports: Any, slot: Any = 0) -> int:
+    def add(self, reports: int | NumberColumn, slot: int | NumberColumn = 0) -> int:
         """Collect reports of the announced mechanism.
 
         Parameters
@@ -116,12 +277,12 @@ class Collector(Publisher[Tally]):
         reports : whole number, or one column of them
             Those out of range are counted in ``refused.reports`` and left out.
         slot : int or int[n]
-            Where they belong, in 0..slots - 1: one for all, or one a report.
+            Slots that they belong to, in 0..slots - 1: one for all, or one a report.
 
         Returns
         -------
         int
-            How many were collected.
+            Number of reports that were collected.
         """
         count: int = self._call(self._machine.read(reports, slot))
         return count
@@ -138,22 +299,18 @@ class Collector(Publisher[Tally]):
         data : bytes
             The buffer.
         slot : int
-            Where its reports belong.
+            Slot that its reports belong to.
         most_reports : int, optional
             A message with more reports is refused too: 1 where every message comes from one user.
 
         Returns
         -------
         int
-            How many reports were collected.
+            Number of reports that were collected.
         """
-        place = validation.integer("slot", slot, 0, self.slots - 1)
-        count: int = self._call(self._machine.read_messages(data, place, as_most_reports(most_reports)))
+        checked = validation.integer("slot", slot, 0, self._machine.slots - 1)
+        count: int = self._call(self._machine.read_messages(data, checked, as_most_reports(most_reports)))
         return count
-
-    def take(self, state: Tally) -> None:
-        """Go on from a state of a collector with the same parameters."""
-        self._state = Tally(state.totals.copy(), state.refused)
 
     def merge(self, *others: Self) -> Self:
         """A collector that has collected what this one and the others have; none of them changes.
@@ -163,81 +320,59 @@ class Collector(Publisher[Tally]):
         ParameterError
             If another one collects something else.
         """
-        whole = type(self)(self.mechanism, **self._machine.parameters)
-        refused = Refused()
-        for part in (self, *others):
-            if type(part) is not type(self) or part._described() != self._described():
-                raise ParameterError(f"others holds another {type(part).__name__}: expected collectors like {self!r}")
-            whole.totals[...] += part.totals
-            refused = refused.plus(part.refused.reports, part.refused.messages)
-        self._check_totals(self.mechanism, whole.totals)
-        whole._state = Tally(whole.totals, refused)
-        return whole
-
-    def to_bytes(self, key: bytes | str | None = None) -> bytes:
-        """Everything, for another machine; not secret, as reports are private by themselves: a key only seals it."""
-        if key is not None:
-            return super().to_bytes(key)
-        refused = {"reports": self.refused.reports, "messages": self.refused.messages}
-        text = json.dumps({**self._described(), "refused": refused}).encode()
-        body = _HEADER.pack(MAGIC, VERSION, len(text)) + text + zlib.compress(self.totals.astype("<i8").tobytes(), 1)
-        return body + struct.pack("<I", zlib.crc32(body))
-
-    @classmethod
-    def from_bytes(cls, state: bytes, key: bytes | str | None = None, *, moved: bool = False, **own: Any) -> Self:
-        """The collector that was written.
-
-        Raises
-        ------
-        DataError
-            If the bytes are cut short, altered, of another version, or of another kind of collector.
-        """
-        if key is not None:
-            return super().from_bytes(state, key, moved=moved, **own)
-        data = as_bytes(state).tobytes()
-        if len(data) < _HEADER.size + 4 or struct.unpack("<I", data[-4:])[0] != zlib.crc32(data[:-4]):
-            raise DataError("collector: cut short or altered (its checksum does not match)")
-        magic, version, size = _HEADER.unpack_from(data)
-        if magic != MAGIC or version != VERSION:
-            raise DataError(f"collector: no {MAGIC!r} of format {VERSION}, which is what this fastdp reads")
-        try:
-            described = json.loads(data[_HEADER.size : _HEADER.size + size])
-            if described.pop("collector") != cls.__name__:
-                raise ValueError(f"no {cls.__name__}")
-            refused = Refused(**described.pop("refused"))
-            if not all(type(number) is int and number >= 0 for number in (refused.reports, refused.messages)):
-                raise ValueError("refused is no pair of counts")
-            mechanism = mechanism_named(**described.pop("mechanism"))
-            # Before anything is allocated: compressed numbers take no less than this.
-            if described.get("slots", 1) > 2 * MAX_INFLATION * len(data):
-                raise ValueError("more slots than the bytes can hold")
-            whole = cls(mechanism, **described)
-            unpacker = zlib.decompressobj()
-            raw = unpacker.decompress(data[_HEADER.size + size : -4], whole.totals.nbytes + 1)
-            if len(raw) != whole.totals.nbytes or not unpacker.eof or unpacker.unused_data:
-                raise ValueError("totals of another size")
-            whole.totals[...] = np.frombuffer(raw, "<i8").reshape(whole.totals.shape)
-            cls._check_totals(mechanism, whole.totals)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, MemoryError, zlib.error) as error:
-            raise DataError(f"collector: damaged ({error})") from None
-        whole._state = Tally(whole.totals, refused)
-        return whole
-
-    @classmethod
-    def _from_content(cls, content: dict[str, Any], name: str, *, replay: bool, own: Mapping[str, Any]) -> Self:
-        return super()._from_content(content, name, replay=replay, own={**own, "kind": cls})
-
-    def _described(self) -> dict[str, Any]:
-        m = self.mechanism
-        named = {"name": type(m).__name__, "epsilon": m.epsilon, "low": m.low, "high": m.high}
-        return {"collector": type(self).__name__, "mechanism": named, **self._machine.parameters}
+        machine = self._machine
+        merged = self._of(machine, Key.choose(None, None))
+        totals, refused = machine.zeros(), Refused()
+        for each in (self, *others):
+            if type(each) is not type(self) or each._machine != machine:
+                raise ParameterError(f"others holds another {type(each).__name__}: expected collectors like {self!r}")
+            totals += each.totals
+            refused = refused.plus(each.refused.reports, each.refused.messages)
+        machine.check_totals(totals)
+        merged._state = Tally(totals, refused)
+        return merged
 
     def __repr__(self) -> str:
-        parameters = ", ".join(f"{name}={value}" for name, value in self._machine.parameters.items())
-        return f"{type(self).__name__}({self.mechanism!r}, {parameters}, n_reports={self.n_reports})"
+        machine = repr(self._machine).partition("(")[2][:-1]
+        return f"{type(self).__name__}({machine}, n_reports={self.n_reports})"
 
 
-class HistogramCollector(Collector):
+@record
+class HistogramMachine(CollectorMachine[SquareWave]):
+    """Counts of square-wave reports in cells."""
+
+    rule: ClassVar[int] = 1
+
+    mechanism: SquareWave = parameter(Kind())
+    bins: int = parameter(Whole(1, SquareWave.STEPS), default=1024)
+
+    def _check(self) -> None:
+        if not isinstance(self.mechanism, SquareWave):
+            raise ParameterError(
+                f"mechanism = {validation.shown(self.mechanism)}: expected a fastdp.local.SquareWave"
+            )
+
+    def zeros(self) -> Integers:
+        """Totals of no reports."""
+        return np.zeros(self.bins, np.int64)
+
+    def count(self, totals: Integers) -> int:
+        """Reports in the totals."""
+        return int(totals.sum())
+
+    def check_totals(self, totals: Integers) -> None:
+        """ParameterError unless reports can have made the totals."""
+        if totals.min() < 0 or totals.max() > MAX_REPORTS:
+            raise ParameterError(f"totals of a collector: expected counts from 0 to {MAX_REPORTS}")
+
+    def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
+        """Calls that add reports in place."""
+        # Cell k holds the outputs j with floor(j bins / M) = k, as the estimate's matrix has it.
+        cells = reports * totals.size // self.mechanism.n_outputs
+        return [partial(np.add, totals, np.bincount(cells, minlength=totals.size), totals)]
+
+
+class HistogramCollector(Collector[HistogramMachine]):
     """Counts square-wave reports in the cells from which the distribution is estimated.
 
     Parameters
@@ -248,33 +383,15 @@ class HistogramCollector(Collector):
         Output cells, and bins of the estimate.
     """
 
-    bins: int
+    _MACHINE: ClassVar[Any] = HistogramMachine
 
     def __init__(self, mechanism: SquareWave, bins: int = 1024) -> None:
-        if not isinstance(mechanism, SquareWave):
-            raise ParameterError(f"mechanism = {validation.shown(mechanism)}: expected a fastdp.local.SquareWave")
-        super().__init__(mechanism, bins=validation.integer("bins", bins, 1, mechanism.STEPS))
+        self._begin(HistogramMachine(mechanism, bins), Key.choose(None, None))
 
-    @staticmethod
-    def _zeros(mechanism: SquareWave, **parameters: int) -> Integers:
-        return np.zeros(parameters["bins"], np.int64)
-
-    @staticmethod
-    def _n_reports(totals: Integers) -> int:
-        return int(totals.sum())
-
-    @staticmethod
-    def _check_totals(mechanism: SquareWave, totals: Integers) -> None:
-        if totals.min() < 0 or totals.max() > MAX_REPORTS:
-            raise ParameterError(f"totals of a collector: expected counts from 0 to {MAX_REPORTS}")
-
-    @staticmethod
-    def _adds(
-        mechanism: SquareWave, totals: Integers, reports: Integers, slots: Integers
-    ) -> list[Callable[[], object]]:
-        # Cell k holds the outputs j with floor(j bins / M) = k, as the estimate's matrix has it.
-        cells = reports * totals.size // mechanism.n_outputs
-        return [partial(np.add, totals, np.bincount(cells, minlength=totals.size), totals)]
+    @property
+    def bins(self) -> int:
+        """Output cells, and bins of the estimate."""
+        return self._machine.bins
 
     def estimate(self, method: Method = "em", **options: Unpack[EstimateOptions]) -> Distribution:
         """The distribution of the values behind the reports; as :meth:`SquareWave.estimate`.
@@ -286,54 +403,44 @@ class HistogramCollector(Collector):
         **options
             ``accelerate``, ``max_iterations``, ``tolerance`` of :func:`fastdp.local.distribution.estimate`.
         """
-        found: Distribution = self.mechanism.estimate_counts(self.totals, bins=self.bins, method=method, **options)
-        return found
+        return self._machine.mechanism.estimate_counts(self.totals, bins=self.bins, method=method, **options)
 
 
-MAX_SLOTS = 2**30
+@record
+class SumMachine(CollectorMachine[MeanMechanism]):
+    """Numbers and sums of reports by slot and term."""
 
+    rule: ClassVar[int] = 1
 
-class SumCollector(Collector):
-    """Adds up reports of means, slot by slot: sums over ranges of slots with their standard error.
+    mechanism: MeanMechanism = parameter(Kind())
+    slots: int = parameter(Whole(1, MAX_SLOTS), default=1)
 
-    Parameters
-    ----------
-    mechanism : StochasticRounding, Piecewise or Hybrid
-        The mechanism announced to the clients.
-    slots : int
-        For example hours, or places: each report is counted in one.
-    """
-
-    def __init__(self, mechanism: MeanMechanism, slots: int = 1) -> None:
-        if not isinstance(mechanism, MeanMechanism):
+    def _check(self) -> None:
+        if not isinstance(self.mechanism, MeanMechanism):
             raise ParameterError(
-                f"mechanism = {validation.shown(mechanism)}: expected StochasticRounding, Piecewise or Hybrid"
+                f"mechanism = {validation.shown(self.mechanism)}: expected StochasticRounding, Piecewise or Hybrid"
             )
-        super().__init__(mechanism, slots=validation.integer("slots", slots, 1, MAX_SLOTS))
 
-    @staticmethod
-    def _zeros(mechanism: MeanMechanism, **parameters: int) -> Integers:
-        # Of each slot and term: how many reports, and their sum.
-        return np.zeros((parameters["slots"], len(mechanism.law.terms()), 2), np.int64)
+    def zeros(self) -> Integers:
+        """Totals of no reports: of each slot and term the number of reports, and their sum."""
+        return np.zeros((self.slots, len(self.mechanism.distribution.terms()), 2), np.int64)
 
-    @staticmethod
-    def _n_reports(totals: Integers) -> int:
+    def count(self, totals: Integers) -> int:
+        """Reports in the totals."""
         return int(totals[:, :, 0].sum())
 
-    @staticmethod
-    def _adds(
-        mechanism: MeanMechanism, totals: Integers, reports: Integers, slots: Integers
-    ) -> list[Callable[[], object]]:
+    def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
+        """Calls that add reports in place."""
         adds: list[Callable[[], object]] = []
-        for k, term in enumerate(mechanism.law.terms()):
+        for k, term in enumerate(self.mechanism.distribution.terms()):
             mine = (reports >= term.first) & (reports < term.last)
             adds.append(partial(np.add.at, totals[:, k, 0], slots[mine], 1))
             adds.append(partial(np.add.at, totals[:, k, 1], slots[mine], reports[mine]))
         return adds
 
-    @staticmethod
-    def _check_totals(mechanism: MeanMechanism, totals: Integers) -> None:
-        terms, counts, sums = mechanism.law.terms(), totals[:, :, 0], totals[:, :, 1]
+    def check_totals(self, totals: Integers) -> None:
+        """ParameterError unless reports can have made the totals."""
+        terms, counts, sums = self.mechanism.distribution.terms(), totals[:, :, 0], totals[:, :, 1]
         first = np.array([term.first for term in terms])
         last = np.array([term.last - 1 for term in terms])
         # At most 2^40 reports of less than 2^22: products and sums fit int64.
@@ -342,19 +449,39 @@ class SumCollector(Collector):
         if (sums > last * counts).any():
             raise ParameterError("totals of a collector: expected sums that fit the counts")
 
+
+class SumCollector(Collector[SumMachine]):
+    """Adds up reports of means, slot by slot: sums over ranges of slots with their standard error.
+
+    Parameters
+    ----------
+    mechanism : StochasticRounding, Piecewise or Hybrid
+        The mechanism announced to the clients.
+    slots : int
+        For example hours, or regions: each report is counted in one.
+    """
+
+    _MACHINE: ClassVar[Any] = SumMachine
+
+    def __init__(self, mechanism: MeanMechanism, slots: int = 1) -> None:
+        self._begin(SumMachine(mechanism, slots), Key.choose(None, None))
+
+    @property
+    def slots(self) -> int:
+        """Number of slots."""
+        return self._machine.slots
+
     def sum(self, start: int = 0, stop: int | None = None) -> float:
         """Unbiased estimate of the sum of the clipped values in the slots [start, stop), in units of the input."""
-        totals = self._between(start, stop)
-        m = self.mechanism
-        steps = Fraction(0)
-        for term, (count, total) in zip(m.law.terms(), totals, strict=True):
+        totals, mechanism, steps = self._between(start, stop), self._machine.mechanism, Fraction(0)
+        for term, (count, total) in zip(mechanism.distribution.terms(), totals, strict=True):
             steps += term.offset * count + term.gain * (total - term.first * count)
-        unit = Fraction(m.high - m.low) / m.STEPS
-        return float(Fraction(m.low) * _count_of(totals) + unit * steps)
+        unit = Fraction(mechanism.high - mechanism.low) / mechanism.STEPS
+        return float(Fraction(mechanism.low) * _count_of(totals) + unit * steps)
 
     def std_error(self, start: int = 0, stop: int | None = None) -> float:
         """Standard error of :meth:`sum`, at most: every value may be the one with the largest variance."""
-        return math.sqrt(_count_of(self._between(start, stop)) * self.mechanism.worst_variance)
+        return math.sqrt(_count_of(self._between(start, stop)) * self._machine.mechanism.worst_variance)
 
     def mean(self, start: int = 0, stop: int | None = None) -> float:
         """Unbiased estimate of the mean of the clipped values; NaN without reports."""
@@ -365,7 +492,7 @@ class SumCollector(Collector):
         """Number and sum of the reports of each term, exactly."""
         first = validation.integer("start", start, 0, self.slots)
         last = validation.integer("stop", self.slots if stop is None else stop, first, self.slots)
-        return [(count, total) for count, total in exact_sum(self.totals[first:last])]
+        return [(count, total) for count, total in columns.exact_sum(self.totals[first:last])]
 
 
 def _count_of(totals: list[tuple[int, int]]) -> int:

@@ -17,8 +17,8 @@ from fastdp import validation
 from fastdp.data import column
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Integers
-from fastdp.local.laws import WindowLaw
 from fastdp.local.mechanisms import octave, ratios_at
+from fastdp.local.reports import WindowDistribution
 
 if TYPE_CHECKING:
     from fastdp_kernels.local.band_matrix import Band
@@ -72,6 +72,10 @@ class Distribution:
     log_likelihood: float
     n_reports: int
     scale: str = "linear"
+
+    def __post_init__(self) -> None:
+        """Make the shares read-only."""
+        self.frequencies.flags.writeable = False
 
     @property
     def edges(self) -> Floats:
@@ -139,7 +143,7 @@ class Distribution:
 
 
 def estimate(
-    law: WindowLaw,
+    law: WindowDistribution,
     epsilon: float,
     output_counts: Any,
     *,
@@ -155,7 +159,7 @@ def estimate(
 
     Parameters
     ----------
-    law : WindowLaw
+    law : WindowDistribution
         The clients' law, of M outputs.
     epsilon : float
         The reports' epsilon; here it only sets EM's usual tolerance.
@@ -207,7 +211,6 @@ def estimate(
         done = square_wave_em.iterate_accelerated(reports, least, steps, frequencies)
     else:
         done = square_wave_em.iterate_plain(reports, method == "ems", least, steps, frequencies)
-    frequencies.flags.writeable = False
     iterations, converged, likelihood = done
     return Distribution(frequencies, left, right, method, iterations, converged, likelihood, int(counts.sum()))
 
@@ -228,12 +231,12 @@ def _checked_counts(output_counts: Any, outputs: int) -> Integers:
     return counts
 
 
-def cell_edges(law: WindowLaw, cells: int) -> Integers:
+def cell_edges(law: WindowDistribution, cells: int) -> Integers:
     """First outputs of the cells, and M: cell k holds the outputs j with floor(j cells / M) = k.
 
     Parameters
     ----------
-    law : WindowLaw
+    law : WindowDistribution
         Its M below 2^31.
     cells : int
         From 1 to M, so that no cell is empty.
@@ -246,12 +249,12 @@ def cell_edges(law: WindowLaw, cells: int) -> Integers:
     return -(-np.arange(cells + 1, dtype=np.int64) * law.outputs // cells)
 
 
-def in_cells(law: WindowLaw, counts: Integers, cells: int) -> Integers:
+def in_cells(law: WindowDistribution, counts: Integers, cells: int) -> Integers:
     """Counts of all outputs added up to those of so many cells; others are counts of cells already."""
     return np.add.reduceat(counts, cell_edges(law, cells)[:-1]) if counts.size == law.outputs else counts
 
 
-def transition(law: WindowLaw, bins: int, counts: Integers) -> Reports:
+def transition(law: WindowDistribution, bins: int, counts: Integers) -> Reports:
     """Counts of output cells with the matrix that made them, as the kernels take it.
 
     An input is uniform in its bin; the window of input t, in grid steps, is [t, t + N), and integer output j stands
@@ -259,7 +262,7 @@ def transition(law: WindowLaw, bins: int, counts: Integers) -> Reports:
 
     Parameters
     ----------
-    law : WindowLaw
+    law : WindowDistribution
         The clients' law.
     bins : int
         Input bins of equal width, from 1 to D.

@@ -23,7 +23,7 @@ from fastdp.data import column
 from fastdp.errors import DataError, FastDPError, ParameterError
 
 if TYPE_CHECKING:
-    from fastdp.local.base import Mechanism
+    from fastdp.local.mechanisms import Mechanism
 
 MAGIC = b"fdpL"
 VERSION = 1

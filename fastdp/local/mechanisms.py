@@ -1,32 +1,339 @@
-"""The mechanisms: square waves for distributions, and three for means.
+"""Mechanisms of the local model: square waves for distributions, and three for means (ToPL Appendix E).
 
-Source: ToPL Appendix E.
+A value is clipped to [low, high] and rounded to one of STEPS + 1 grid steps; a distribution in integers
+(:mod:`fastdp.local.reports`) turns the step and one random word into one report.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from abc import ABC, abstractmethod
+from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.errors import ParameterError
-from fastdp.kinds import Floats
-from fastdp.local.base import MeanMechanism, Mechanism
-from fastdp.local.laws import CONTEXT, WORDS, Law, MixtureLaw, WindowLaw, bit_law, exp_below, window_law
+from fastdp.data import column as columns
+from fastdp.errors import DataError, ParameterError
+from fastdp.guarantee import Guarantee
+from fastdp.kinds import Array, Floats, Integers, NumberColumn
+from fastdp.local.reports import (
+    CONTEXT,
+    WORDS,
+    BitDistribution,
+    Estimator,
+    MixtureDistribution,
+    ReportDistribution,
+    WindowDistribution,
+    Words,
+    bit_distribution,
+    exp_below,
+    window_distribution,
+)
+from fastdp.noise.canonical import encode, identity
+from fastdp.record import Real, parameter, record
 
 if TYPE_CHECKING:
     from fastdp.local.distribution import Distribution, EstimateOptions, Method
+    from fastdp.noise.key import Key
+
+
+class WordOptions(TypedDict, total=False):
+    """Options of :meth:`Mechanism.perturb`, which say where random words come from."""
+
+    seed: int | str | None
+    key: Key | bytes | None
+    stream: int
+    start: int | None
+
+
+#: Accepted epsilon of a report.
+LOCAL_EPSILON = Real(least=1e-6, most=32.0)
+#: Widths whose squares, times the largest variance, are ordinary floats.
+MIN_WIDTH, MAX_WIDTH = 1e-140, 1e140
+#: Up to so many values plain Python is quick enough, and a client loads no compiler.
+SMALL_COUNT = 64
+
+
+@record
+class Mechanism(ABC):
+    """One value in, one private report out.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss of one report, in [1e-6, 32].
+    low, high : float
+        The public domain, in units of the input; values outside are clipped.  high - low in [1e-140, 1e140].
+
+    Raises
+    ------
+    ParameterError
+        Naming the argument, its value and what is accepted.
+    """
+
+    #: D: the grid has STEPS + 1 points.
+    STEPS: ClassVar[int] = 2**20
+    #: Words of values and words of thresholds never meet: the level of their streams.
+    WORDS: ClassVar[int] = 0
+
+    epsilon: float = parameter(LOCAL_EPSILON)
+    low: float = parameter(Real(), default=-1.0)
+    high: float = parameter(Real(), default=1.0)
+
+    def _check(self) -> None:
+        if not MIN_WIDTH <= self.high - self.low <= MAX_WIDTH:
+            raise ParameterError(
+                f"high = {self.high!r}: expected a number above low = {self.low!r}, "
+                f"by at least {MIN_WIDTH:g} and at most {MAX_WIDTH:g}"
+            )
+
+    @property
+    @abstractmethod
+    def distribution(self) -> ReportDistribution:
+        """Distribution of a report, in integers, over the grid steps 0..STEPS."""
+
+    @property
+    def _step_of_proof(self) -> str:
+        """Why the distribution is epsilon-DP, in one line."""
+        return self.distribution.PROOF
+
+    @cached_property
+    def _words(self) -> bytes:
+        """Mechanism and parameters, to which the words of reports belong."""
+        return encode(identity(self))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure epsilon-DP of one report in the local model, proved for the integers that the machine computes.
+
+        It presumes secret random words: with ``seed`` a report is a simulation and protects nothing.
+        """
+        own_word = "one report a value: each depends on its own value and on one random word of its own"
+        derivation = (f"{type(self).__name__}: {self._step_of_proof}", own_word)
+        return Guarantee(epsilon=self.epsilon, model="local", arithmetic="exact", derivation=derivation)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of possible reports: 0, ..., n_outputs - 1."""
+        return self.distribution.outputs
+
+    @property
+    def total_weight(self) -> int:
+        """Number of words; P[report | x] = weight(x, report) / total_weight."""
+        return self.distribution.total
+
+    def weight(self, x: int, output: int) -> int:
+        """Number of random words that turn grid step x into this report (both whole numbers)."""
+        x = validation.integer("x", x, 0, self.STEPS)
+        return self.distribution.weight(x, validation.integer("output", output, 0, self.n_outputs - 1))
+
+    @overload
+    def steps_of(self, values: float) -> int: ...
+    @overload
+    def steps_of(self, values: NumberColumn) -> NDArray[np.int32]: ...
+    def steps_of(self, values: object) -> int | NDArray[np.int32]:
+        """Grid steps x = rint((v - low) STEPS / (high - low)) after clipping; errors as :meth:`perturb`."""
+        if columns.is_number(values):
+            return self._step(values, "values")
+        column = columns.as_column(values, "values")
+        if column.size <= SMALL_COUNT:
+            return np.array(self._few_steps(column), np.int32)
+        out: NDArray[np.int32] = np.empty(column.size, np.int32)
+        for begin, piece in columns.pieces(column):
+            self._snap(piece, begin, out[begin : begin + piece.size])
+        return out
+
+    @overload
+    def perturb(self, values: float, **word: Unpack[WordOptions]) -> int: ...
+    @overload
+    def perturb(self, values: NumberColumn, **word: Unpack[WordOptions]) -> NDArray[np.int32]: ...
+    def perturb(
+        self,
+        values: object,
+        *,
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+        stream: int = 0,
+        start: int | None = None,
+    ) -> int | NDArray[np.int32]:
+        """A private report of each value; the client's side.
+
+        Parameters
+        ----------
+        values : number, or one column of numbers (list, NumPy, pandas, polars, Arrow)
+            In units of the input; clipped to [low, high] and rounded to the grid.
+        seed : int or str, optional
+            For simulations: reproducible, and not private.
+        key : Key or 32 bytes, optional
+            The client's own secret.  By default words are fresh from the operating system (a fresh key for more than
+            64 values).
+        stream : int
+            With a key: the number of the stream, below 2^40.
+        start : int, optional
+            Report i uses word start + i of the stream, which has 2^33 words.  A key of your own needs it: use each
+            word once, because two reports by one word are not independent, and together they do not have this
+            guarantee.
+
+        Returns
+        -------
+        int or int32[n]
+            Reports in 0..n_outputs - 1, the same whether values come one by one or in arrays.
+
+        Raises
+        ------
+        DataError
+            If a value is NaN or infinite (the message names its index), or this is no column of real numbers.
+        ParameterError
+            If seed, key, stream or start are not accepted.
+        """
+        source = Words(seed, key, self.WORDS, stream, start, (self._words,))
+        if columns.is_number(values):
+            x = self._step(values, "values")
+            return self.distribution.report(source.few(1)[0], x)
+        column = columns.as_column(values, "values")
+        if column.size <= SMALL_COUNT:
+            steps = self._few_steps(column)
+            words = source.few(column.size)
+            report = self.distribution.report
+            return np.array([report(word, x) for word, x in zip(words, steps, strict=True)], np.int32)
+        return self._perturb_column(column, source)
+
+    def _perturb_column(self, column: Array, source: Words) -> NDArray[np.int32]:
+        """Reports block by block, so that words and steps stay in the cache."""
+        out: NDArray[np.int32] = np.empty(column.size, np.int32)
+        begin = 0
+        steps: NDArray[np.int32] | None = None
+        for words in source.blocks(column.size):
+            steps = np.empty(words.size, np.int32) if steps is None else steps[: words.size]
+            self._snap(columns.as_floats(column[begin : begin + words.size]), begin, steps)
+            self.distribution.fill(words, steps, out[begin : begin + words.size])
+            begin += words.size
+        return out
+
+    @property
+    def _steps_per_unit(self) -> float:
+        return self.STEPS / (self.high - self.low)
+
+    def _step(self, value: Any, name: str) -> int:
+        """The grid step of one value."""
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise DataError(f"{name}: {columns.NOT_FINITE}; expected a finite one")
+        return self._grid_step(number)
+
+    def _grid_step(self, number: float) -> int:
+        """The grid step of one finite number in plain Python, the same arithmetic as for arrays."""
+        return round(min(max((number - self.low) * self._steps_per_unit, 0.0), float(self.STEPS)))
+
+    def _few_steps(self, column: Array) -> list[int]:
+        floats = columns.as_floats(column).tolist()
+        return [self._step(value, f"values[{i}]") for i, value in enumerate(floats)]
+
+    def _snap(self, floats: Floats, begin: int, out: NDArray[np.int32]) -> None:
+        if self._grid_steps(floats, out):
+            first = int(np.flatnonzero(~np.isfinite(floats))[0])
+            raise DataError(f"values[{begin + first}]: {columns.NOT_FINITE}; expected finite ones")
+
+    def _grid_steps(self, floats: Floats, out: NDArray[np.int32]) -> bool:
+        """Fill in the grid steps of an array; whether a number is not finite."""
+        from fastdp_kernels.local import local_reports
+
+        return bool(local_reports.snap_values(floats, self.low, self._steps_per_unit, self.STEPS, out))
+
+    def check_reports(self, reports: object) -> NDArray[np.int32] | Integers:
+        """Reports as whole numbers in 0..n_outputs - 1, or a DataError: their senders are not checked."""
+        column = columns.as_column(reports, "reports")
+        if column.size and column.dtype.kind not in "iub":
+            raise DataError(f"reports holds {columns.kind_of(column.dtype)} entries: expected whole numbers")
+        if column.size and not 0 <= column.min() <= column.max() < self.n_outputs:
+            place = columns.entry_at("reports", (column < 0) | (column >= self.n_outputs), "out of range")
+            raise DataError(f"{place}; expected whole numbers in 0..{self.n_outputs - 1}")
+        # Reports as perturb() gave them stay as they are.
+        checked: Integers = np.ascontiguousarray(column, np.int32 if column.dtype == np.int32 else np.int64)
+        return checked
+
+
+@record
+class MeanMechanism(Mechanism):
+    """A mechanism whose every report gives an unbiased estimate of its value."""
+
+    @overload
+    def estimate(self, reports: int) -> float: ...
+    @overload
+    def estimate(self, reports: NumberColumn) -> Floats: ...
+    def estimate(self, reports: object) -> float | Floats:
+        """Unbiased estimates of the clipped values; the server's side.
+
+        Parameters
+        ----------
+        reports : whole number, or one column of them
+            From :meth:`perturb` of the same epsilon, low and high.
+
+        Returns
+        -------
+        float or float64[n]
+            One estimate a report, in units of the input; add them up for sums.  Unbiased for the value's grid
+            point, which is within (high - low) / 2^21 of the value.
+
+        Raises
+        ------
+        DataError
+            If a report is no whole number in 0..n_outputs - 1; the message names its index.
+        """
+        single = columns.is_number(reports)
+        estimates = self._estimator(self.check_reports([reports] if single else reports))
+        return float(estimates[0]) if single else estimates
+
+    @cached_property
+    def _estimator(self) -> Estimator:
+        return Estimator.of(self.distribution.terms(), self.low, Fraction(self.high - self.low) / self.STEPS)
+
+    @overload
+    def variance(self, values: float) -> float: ...
+    @overload
+    def variance(self, values: NumberColumn) -> Floats: ...
+    def variance(self, values: float | NumberColumn) -> float | Floats:
+        """Variance of one report's estimate at each value, in units of the input squared.
+
+        Computed from the integer weights, so it holds where the paper's formulas (for real numbers) do not: a coarse
+        window at large epsilon.  Errors as :meth:`perturb`.
+        """
+        constant, slope, curvature = self._quadratic
+        position = 2.0 * np.asarray(self.steps_of(values), np.float64) / self.STEPS - 1.0
+        variances = constant + position * (slope + curvature * position)
+        return float(variances) if columns.is_number(values) else variances
+
+    @cached_property
+    def worst_variance(self) -> float:
+        """The largest variance over the domain, in units of the input squared."""
+        constant, slope, curvature = self._quadratic
+        positions = [-1.0, 1.0]
+        if curvature < 0.0:
+            positions.append(min(max(-slope / (2.0 * curvature), -1.0), 1.0))
+        return max(constant + t * (slope + curvature * t) for t in positions)
+
+    @cached_property
+    def _quadratic(self) -> tuple[float, float, float]:
+        """Coefficients of the variance in t = (v - centre) / half width, from three exact values."""
+        unit = Fraction(self.high - self.low) / self.STEPS
+        ends = (Fraction(0), Fraction(self.STEPS, 2), Fraction(self.STEPS))
+        left, middle, right = (self.distribution.variance_at(x) * unit**2 for x in ends)
+        return float(middle), float((right - left) / 2), float((left + right) / 2 - middle)
 
 
 def closeness(epsilon: float) -> Decimal:
     """b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps)), half the window's length on [0, 1].
 
-    Every operation names its context: the caller's own must not change the law.  Forty digits are right at epsilon
+    Every operation names its context: the caller's own must not change the window.  Forty digits are right at epsilon
     1e-6, where both differences cancel to eps^2 / 2.  ToPL Appendix E.1; Li et al. 2020.
     """
     eps = Decimal.from_float(epsilon)
@@ -37,7 +344,7 @@ def closeness(epsilon: float) -> Decimal:
     return CONTEXT.divide(above, below)
 
 
-@dataclass(frozen=True)
+@record
 class SquareWave(Mechanism):
     """Reports close to the value are e^epsilon times likelier than the others (ToPL Appendix E.1).
 
@@ -56,17 +363,17 @@ class SquareWave(Mechanism):
     """
 
     WORDS: ClassVar[int] = 1
-
-    low: float = 0.0
-    high: float = 1.0
-    law: WindowLaw = field(init=False, repr=False, compare=False)
     rule: ClassVar[int] = 1
 
-    @classmethod
-    def _make_law(cls, epsilon: float) -> WindowLaw:
-        return window_law(epsilon, 2 * round(CONTEXT.multiply(closeness(epsilon), Decimal(cls.STEPS))) + 1, cls.STEPS)
+    low: float = parameter(Real(), default=0.0)
 
-    def estimate(self, reports: Any, bins: int = 1024, method: Method = "em") -> Distribution:
+    @cached_property
+    def distribution(self) -> WindowDistribution:
+        """Distribution of a report, in integers, over the grid steps 0..STEPS."""
+        half = round(CONTEXT.multiply(closeness(self.epsilon), Decimal(self.STEPS)))
+        return window_distribution(self.epsilon, 2 * half + 1, self.STEPS)
+
+    def estimate(self, reports: NumberColumn, bins: int = 1024, method: Method = "em") -> Distribution:
         """The distribution of the values by expectation maximisation; the server's side.
 
         Parameters
@@ -94,7 +401,7 @@ class SquareWave(Mechanism):
         return self.estimate_counts(counts, bins, method)
 
     def estimate_counts(
-        self, counts: Any, bins: int = 1024, method: Method = "em", **options: Unpack[EstimateOptions]
+        self, counts: NumberColumn, bins: int = 1024, method: Method = "em", **options: Unpack[EstimateOptions]
     ) -> Distribution:
         """The same from how often each output, or each cell of outputs, was reported.
 
@@ -109,40 +416,39 @@ class SquareWave(Mechanism):
         """
         from fastdp.local.distribution import estimate
 
-        return estimate(
-            self.law, self.epsilon, counts, bins=bins, method=method, low=self.low, high=self.high, **options
-        )
+        found, low, high = self.distribution, self.low, self.high
+        return estimate(found, self.epsilon, counts, bins=bins, method=method, low=low, high=high, **options)
 
 
 def octave(ratio: float) -> float:
     """Octaves above 1 of one finite ratio, on a scale that every machine computes alike; 0 for what is below.
 
-    The place p of a ratio x >= 1 is e + (x / 2^e - 1), 2^e <= x < 2^(e + 1): within 9 % of an octave of log2 x,
+    The position p of a ratio x >= 1 is e + (x / 2^e - 1), 2^e <= x < 2^(e + 1): within 9 % of an octave of log2 x,
     rising, continuous, and made of operations that IEEE 754 rounds correctly, so that one value and an array of
-    values, on any machine, give the same place.  (Library logarithms differ in their last digits.)
+    values, on any machine, give the same position.  (Library logarithms differ in their last digits.)
     """
     mantissa, exponent = math.frexp(max(ratio, 1.0))
     return (exponent - 1) + (2.0 * mantissa - 1.0)
 
 
 def octaves(ratios: Floats) -> Floats:
-    """The same of an array; NaN stays NaN."""
+    """:func:`octave` of an array; NaN stays NaN."""
     mantissas, exponents = np.frexp(np.maximum(ratios, 1.0))
     return (exponents - 1) + (2.0 * mantissas - 1.0)
 
 
 def ratios_at(at: Floats) -> Floats:
-    """The inverse, for positions of at least 0."""
-    whole = np.floor(at)
-    return np.ldexp(1.0 + (at - whole), whole.astype(np.int64))
+    """The inverse of :func:`octaves`, for positions of at least 0."""
+    floor = np.floor(at)
+    return np.ldexp(1.0 + (at - floor), floor.astype(np.int64))
 
 
 MAX_OCTAVES = 256
 
 
-@dataclass(frozen=True)
+@record
 class LogSquareWave(SquareWave):
-    """Square-wave reports of a value's place on a logarithmic scale.
+    """Square-wave reports of a value's position on a logarithmic scale.
 
     Parameters
     ----------
@@ -155,20 +461,19 @@ class LogSquareWave(SquareWave):
     Notes
     -----
     Value v is first mapped to a grid step, rint(STEPS p(v / low) / p(high / low)), p the octaves of
-    :func:`fastdp.local.mechanisms.octave`; the law of the report given the step is :class:`SquareWave`'s, to the
-    last word.
+    :func:`fastdp.local.mechanisms.octave`; the distribution of the report given the step is :class:`SquareWave`'s, to
+    the last word.
 
     Privacy: unchanged.  Any two steps are e^epsilon-indistinguishable, and whatever two values become two steps, so
     the map needs no property at all, not even that it is the same on two machines.
     """
 
-    low: float = 1.0 / 2**14
-    high: float = 1.0
     rule: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        """Check the parameters and compute the law."""
-        super().__post_init__()
+    low: float = parameter(Real(), default=1.0 / 2**14)
+
+    def _check(self) -> None:
+        super()._check()
         if not 0.0 < self.low * 2.0 <= self.high <= self.low * 2.0**MAX_OCTAVES:
             raise ParameterError(
                 f"low = {validation.shown(self.low)}: expected a number above 0, at most high / 2 and at least "
@@ -179,10 +484,10 @@ class LogSquareWave(SquareWave):
     def _steps_per_octave(self) -> float:
         return self.STEPS / octave(self.high / self.low)
 
-    def _place(self, number: float) -> int:
+    def _grid_step(self, number: float) -> int:
         return round(octave(min(number, self.high) / self.low) * self._steps_per_octave)
 
-    def _place_all(self, floats: Floats, out: NDArray[np.int32]) -> bool:
+    def _grid_steps(self, floats: Floats, out: NDArray[np.int32]) -> bool:
         if not np.isfinite(floats).all():
             return True
         at = octaves(np.minimum(floats, self.high) / self.low)
@@ -190,14 +495,13 @@ class LogSquareWave(SquareWave):
         return False
 
     def estimate_counts(
-        self, counts: Any, bins: int = 56, method: Method = "em", **options: Unpack[EstimateOptions]
+        self, counts: NumberColumn, bins: int = 56, method: Method = "em", **options: Unpack[EstimateOptions]
     ) -> Distribution:
         """The distribution on a logarithmic grid; as :meth:`SquareWave.estimate_counts`."""
-        found = super().estimate_counts(counts, bins, method, **options)
-        return replace(found, scale="logarithmic")
+        return replace(super().estimate_counts(counts, bins, method, **options), scale="logarithmic")
 
 
-@dataclass(frozen=True)
+@record
 class StochasticRounding(MeanMechanism):
     """A bit whose probability grows linearly with the value (ToPL Appendix E.2; Duchi et al. 2018).
 
@@ -215,17 +519,18 @@ class StochasticRounding(MeanMechanism):
 
     rule: ClassVar[int] = 1
 
-    @classmethod
-    def _make_law(cls, epsilon: float) -> Law:
-        return bit_law(epsilon, cls.STEPS)
+    @cached_property
+    def distribution(self) -> BitDistribution:
+        """Distribution of a report, in integers, over the grid steps 0..STEPS."""
+        return bit_distribution(self.epsilon, self.STEPS)
 
 
-def piecewise_law(epsilon: float, steps: int, total: int) -> WindowLaw:
+def piecewise_distribution(epsilon: float, steps: int, total: int) -> WindowDistribution:
     """Window of N = max(1, rint(D e^(-epsilon / 2))) steps: the paper's r(v) - l(v) over 2 s, in steps."""
-    return window_law(epsilon, max(1, round(steps / exp_below(epsilon / 2.0))), steps, total)
+    return window_distribution(epsilon, max(1, round(steps / exp_below(epsilon / 2.0))), steps, total)
 
 
-@dataclass(frozen=True)
+@record
 class Piecewise(MeanMechanism):
     """Reports in a window that moves with the value are likelier (ToPL Appendix E.2; Wang et al. 2019).
 
@@ -239,21 +544,22 @@ class Piecewise(MeanMechanism):
     Notes
     -----
     On [-1, 1] the variance is v^2 / (E - 1) + (E + 3) / (3 (E - 1)^2), E = e^(eps / 2).  The mean of a report is
-    affine in the grid step whatever the window's length, so estimates are unbiased although N is rounded.
+    affine in the grid step for any length of the window, so estimates are unbiased although N is rounded.
     """
 
     rule: ClassVar[int] = 1
 
-    @classmethod
-    def _make_law(cls, epsilon: float) -> Law:
-        return piecewise_law(epsilon, cls.STEPS, WORDS)
+    @cached_property
+    def distribution(self) -> WindowDistribution:
+        """Distribution of a report, in integers, over the grid steps 0..STEPS."""
+        return piecewise_distribution(self.epsilon, self.STEPS, WORDS)
 
 
 #: Up to this epsilon the piecewise mechanism does not help (Wang et al. 2019, Eq. 8).
 ROUNDING_ONLY = 0.61
 
 
-@dataclass(frozen=True)
+@record
 class Hybrid(MeanMechanism):
     """Piecewise with probability alpha, else stochastic rounding (ToPL Appendix E.2; Wang et al. 2019).
 
@@ -273,13 +579,17 @@ class Hybrid(MeanMechanism):
 
     rule: ClassVar[int] = 1
 
-    @classmethod
-    def _make_law(cls, epsilon: float) -> Law:
+    @cached_property
+    def distribution(self) -> BitDistribution | MixtureDistribution:
+        """Distribution of a report, in integers, over the grid steps 0..STEPS."""
+        epsilon = self.epsilon
         if epsilon <= ROUNDING_ONLY:
-            return bit_law(epsilon, cls.STEPS)
+            return bit_distribution(epsilon, self.STEPS)
         first = int(WORDS * (1 - 1 / exp_below(epsilon / 2.0)))
-        return MixtureLaw(piecewise_law(epsilon, cls.STEPS, first), bit_law(epsilon, cls.STEPS, WORDS - first))
+        window = piecewise_distribution(epsilon, self.STEPS, first)
+        return MixtureDistribution(window, bit_distribution(epsilon, self.STEPS, WORDS - first))
 
     @property
     def _step_of_proof(self) -> str:
-        return f"stochastic rounding alone: {self.law.PROOF}" if self.epsilon <= ROUNDING_ONLY else self.law.PROOF
+        proof = self.distribution.PROOF
+        return f"stochastic rounding alone: {proof}" if self.epsilon <= ROUNDING_ONLY else proof

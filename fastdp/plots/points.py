@@ -18,7 +18,7 @@ from fastdp import validation
 from fastdp.data.column import as_reals
 from fastdp.errors import ParameterError
 from fastdp.plots.streams import PRIVATE, TRUTH, finish, new_figure, tidy
-from fastdp.spatial.boxes import as_box, as_boxes, as_points
+from fastdp.spatial.domains import as_box, as_boxes, as_points
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

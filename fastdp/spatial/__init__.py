@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.spatial.boxes import Box, CellIndex
-    from fastdp.spatial.cells import Domain
+    from fastdp.spatial.domains import Box, Domain
     from fastdp.spatial.map_files import write_cells, write_points
     from fastdp.spatial.maps import Network, Polygons
-    from fastdp.spatial.released_tree import PrivTree, ReleasedTree
+    from fastdp.spatial.released_tree import CellIndex, PrivTree, ReleasedTree
 
 _HOMES = {
-    "fastdp.spatial.boxes": ("Box", "CellIndex"),
-    "fastdp.spatial.cells": ("Domain",),
+    "fastdp.spatial.domains": ("Box", "Domain"),
     "fastdp.spatial.map_files": ("write_cells", "write_points"),
     "fastdp.spatial.maps": ("Network", "Polygons"),
-    "fastdp.spatial.released_tree": ("PrivTree", "ReleasedTree"),
+    "fastdp.spatial.released_tree": ("CellIndex", "PrivTree", "ReleasedTree"),
 }
 
 __all__ = [

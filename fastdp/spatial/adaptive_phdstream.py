@@ -1,211 +1,523 @@
 """PHDStream with cells chosen from released counts: all of epsilon goes to the counts, which are rare.
 
-Where past counts say too little about what comes, PrivTree chooses cells again, as for the first batch.
+After the first batch nothing but noisy counts of disjoint cells is released.  The cells of a count, and its time,
+follow from earlier releases; a count is all that touches data, and an event is in one count only.  Where past counts
+say too little about the points to come, PrivTree chooses the cells of a count, with half of its epsilon; that it does
+so follows from released counts, too.
 
-Beyond the paper; the same guarantee, proof and measurements in ``docs/phdstream.md`` ("Counts alone").
+Counting every p steps in place of every step, a cell's noise grows p times more slowly, and p / 2 steps' change is
+missing on average.  Beyond the paper; the same guarantee, proof, choice of p and measurements in
+``docs/phdstream.md`` ("Counts alone").
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, ClassVar
+from functools import cache, cached_property
+from typing import ClassVar
 
 import numpy as np
 
-from fastdp import validation
 from fastdp.counters.counter import Simple, event_guarantee, noise_scale
-from fastdp.guarantee import Guarantee, parallel, sequential
-from fastdp.kinds import Integers
+from fastdp.guarantee import Guarantee, parallel
+from fastdp.kinds import Floats, Integers, Json
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
+from fastdp.record import Flag, Real, Whole, constructor, parameter, record
 from fastdp.releases.intervals import laplace_variance
-from fastdp.spatial import count_only, decomposition
-from fastdp.spatial.cells import CellParameters, Domain, Outside, make_plan
-from fastdp.spatial.count_only import (
-    FIRST_PERIOD,
-    MAX_COARSE,
-    CountParameters,
-    ReleaseSchedule,
-    after_jump,
-    check_pace,
-    following_pace,
-)
-from fastdp.spatial.spatial_publisher import (
+from fastdp.spatial import decomposition
+from fastdp.spatial.domains import CellParameters
+from fastdp.spatial.phdstream import (
+    MAX_EVENTS,
+    MAX_SHARE,
     PointMachine,
+    PointState,
     SpatialPublisher,
-    WholeCount,
-    WholeParameters,
-    as_share,
-    for_events,
+    TotalCount,
+    TotalCounter,
+    composed,
     in_halves,
     split,
 )
-from fastdp.spatial.tree import COUNTED, Tree, check_codes
+from fastdp.spatial.tree import COUNTED, KeptTree, Tree, check_codes
+from fastdp_kernels.points import adaptive_tree
 
-#: Events wait for this many steps at most.
-MAX_PERIOD = 2**16
+#: A cell is cut while its estimate exceeds so many standard deviations of its noise; the second if it was before.
+SPLIT, KEEP = 4.0, 2.0
+#: Less noise counts as so much, in points: nothing is to be seen within two points.
+MIN_DEVIATION = 0.5
+#: Steps before the second count, and longest wait of an event.
+FIRST_PERIOD, MAX_PERIOD = 8, 2**16
+#: Largest change of the period from one count to the next.
+LARGEST_FACTOR = 1.5
+#: The noise to come counts as that of so many steps, this part of those so far, this many at least.
+HORIZON_PART, MIN_HORIZON = 0.25, 50
+#: Weight that earlier counts keep in the forecasts' weight, and in the period.
+WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
+#: PrivTree chooses the next cells where more than this part of the new points is in cells that it would have cut.
+MAX_COARSE = 0.3
+#: After that every batch is counted, in cells that PrivTree chooses, for so many steps.
+PROMPT_STEPS = 32
+#: Counts below this part of the total are errors' denominators no more (the paper's 0.001).
+FLOOR = 0.001
+#: Columns of a tree before a count that it follows from, and those that it fills, in the kernel's order.
+KNOWN = ("first", "released", "weight", "measure", "projected", "variance", "rate")
+FILLED = ("origin", "parent", "first", "code", "ends", *KNOWN[1:])
+
+
+# The schedule of counts, and of forecasts: functions of released counts alone.
 
 
 @dataclass(frozen=True)
-class AdaptiveState:
-    """Where the stream stands.
+class Growth:
+    """Released and expected numbers of one count, leaf by leaf.
 
     Attributes
     ----------
-    n_steps, tree
-        As :class:`fastdp.spatial.spatial_publisher.PointMachine` says.
+    counts : int64[l]
+        Noisy counts of the events that waited.
+    even : float64[l]
+        Growth of the total in equally long time, by the last count, shared out by the estimates.
+    own : float64[l]
+        Growth of the leaf itself, by the last count.
+    estimate : float64[l]
+        Estimated points in the leaf before.
+    elapsed : int
+        Steps since the last count.
+    coarse : float
+        The part of the new points, 0 to 1, that stands out so far in its leaf that past counts should have cut it.
+    """
+
+    counts: Integers
+    even: Floats
+    own: Floats
+    estimate: Floats
+    elapsed: int
+    coarse: float = 0.0
+
+
+@dataclass(frozen=True)
+class ReleaseSchedule:
+    """Time of the next count, and weights of forecasts.
+
+    Attributes
+    ----------
+    period : int
+        Steps from the last count to the next.
+    weight : float
+        How much of its own past growth a cell is expected to repeat; for the rest it shares in the total's growth.
+    products, squares : float
+        Sums of the regression that ``weight`` comes from.
+    costs : float64[k]
+        Mean relative error of a cell that each period on the grid promises, averaged over past counts; empty before.
+    prompt : int
+        Until this step every batch is counted in cells that PrivTree chooses.
+    """
+
+    period: int
+    weight: float = 0.0
+    products: float = 0.0
+    squares: float = 0.0
+    costs: Floats | None = None
+    prompt: int = 0
+
+    def check(self, period: int | None, most: int) -> None:
+        """ValueError for a schedule that no count leaves, of a stream whose period is given or at most ``most``."""
+        if not (1 <= self.period <= most if period is None else self.period == period):
+            raise ValueError("a period out of range")
+        finite = math.isfinite(self.products) and 0.0 <= self.squares < math.inf
+        if not (0.0 <= self.weight <= 1.0 and finite and 0 <= self.prompt < 2**62):
+            raise ValueError("a schedule out of range")
+        if self.costs is not None and not (
+            period is None and self.costs.shape == periods(most).shape and np.isfinite(self.costs).all()
+        ):
+            raise ValueError("costs out of range")
+
+    def after_jump(self, jumped: bool, now: int) -> tuple[ReleaseSchedule, bool]:
+        """The schedule after a count that found a jump or did not, and whether PrivTree chooses the next cells.
+
+        A stream that jumped may do so again: for a while every batch is counted as :class:`fastdp.PHDStream` would.
+        """
+        schedule = replace(self, prompt=now + PROMPT_STEPS) if jumped else self
+        return (schedule, False) if now >= schedule.prompt else (replace(schedule, period=1), True)
+
+    def following(
+        self, growth: Growth, total: float, n_steps: int, noise: float, most: int | None
+    ) -> ReleaseSchedule:
+        """The schedule after a count.
+
+        Parameters
+        ----------
+        growth : Growth
+            Results of the count.
+        total : float
+            Estimated points in all, before.
+        n_steps : int
+            Steps so far.
+        noise : float
+            Variance of one count's noise.
+        most : int, optional
+            Longest period; None for one that stays.
+
+        Notes
+        -----
+        A count's noise is new, so that the products below, of this count and the one before, have no bias from noise.
+        """
+        moved, found = growth.own - growth.even, growth.counts - growth.even
+        per_step = 1.0 / growth.elapsed**2
+        products = WEIGHT_MEMORY * self.products + per_step * _dot(moved, found)
+        squares = WEIGHT_MEMORY * self.squares + per_step * _dot(moved, moved)
+        weight = min(max(products / squares, 0.0), 1.0) if squares > 0.0 else 0.0
+        schedule = replace(self, weight=weight, products=products, squares=squares)
+        if most is None:
+            return schedule
+        surprise = per_step * (found - weight * moved) ** 2
+        relative = 1.0 / np.maximum(growth.estimate, max(FLOOR * total, 1.0))
+        relative /= relative.sum()
+        grid = periods(most)
+        ahead = HORIZON_PART * max(n_steps, MIN_HORIZON) * noise
+        costs = np.array([_dot(relative, np.sqrt(ahead / p + surprise * (p * p / 3.0))) for p in grid.tolist()])
+        if self.costs is not None:
+            costs = PERIOD_MEMORY * self.costs + (1.0 - PERIOD_MEMORY) * costs
+        wanted = float(grid[costs.argmin()])
+        period = min(max(wanted, growth.elapsed / LARGEST_FACTOR), growth.elapsed * LARGEST_FACTOR)
+        return replace(schedule, period=min(max(round(period), 1), most), costs=costs)
+
+
+@cache
+def periods(most: int) -> Integers:
+    """The periods that are considered, 1 to ``most``, in steps of a fifth or so."""
+    return np.unique(np.rint(np.geomspace(1, most, 2 + int(6 * np.log(most)))).astype(np.int64))
+
+
+def _dot(a: Floats, b: Floats) -> float:
+    """Sum of products in NumPy's own order: BLAS adds in another one on each kind of processor."""
+    return float(np.multiply(a, b).sum())
+
+
+# Counts in cells that follow from earlier counts.
+
+
+@dataclass(frozen=True)
+class CountParameters:
+    """Public constants of counts, beyond the cells.
+
+    Attributes
+    ----------
+    cells : CellParameters
+        The domain and its cuts.
+    law : LaplaceDistribution
+        Noise of the counts.
+    noise : float
+        Its variance, in points^2.
+    first : int
+        Variance of counts with half of epsilon, where PrivTree chose the cells, over ``noise``; a whole number.
+    shrink : bool
+        Whether estimates are shrunken.
+    """
+
+    cells: CellParameters
+    law: sampler.LaplaceDistribution
+    noise: float
+    first: int
+    shrink: bool
+
+    @classmethod
+    def of(cls, cells: CellParameters, epsilon: Fraction, shrink: bool) -> CountParameters:
+        """Of counts with this epsilon for one event."""
+        scale = noise_scale(Simple(), epsilon)
+        # Cells are cut by deviations of half a point at least, so that the first counts' is compared with that; it
+        # must not grow with a later noise that vanishes, or nothing would ever be cut.
+        least, noise = MIN_DEVIATION**2, laplace_variance(scale)
+        first = round(max(laplace_variance(2 * scale), least) / max(noise, least))
+        return cls(cells, sampler.laplace_distribution(scale), noise, first, shrink)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of one count's noise, in points, as cells are cut by it."""
+        return max(float(np.sqrt(self.noise)), MIN_DEVIATION)
+
+    def initial_tree(self, tree: Tree) -> Tree:
+        """The tree after the first batch, which PrivTree released."""
+        weight: Integers = np.zeros_like(tree.first)
+        self._weigh(tree, weight)
+        return self._estimated(tree, weight, np.zeros(weight.size))
+
+    def is_empty(self, counted: Tree) -> bool:
+        """Whether next to no points were released, so that nothing says where new ones will be."""
+        least = SPLIT * self.deviation * float(np.sqrt(counted.variance[0]))
+        return self.cells.max_depth > 0 and float(counted.projected[0]) <= least
+
+    def count(
+        self, counted: Tree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
+    ) -> tuple[Tree, Growth]:
+        """Choose the cells again, and count in them the events that waited; changes nothing.
+
+        Parameters
+        ----------
+        counted : Tree
+            The tree after the count before.
+        added, removed : int64[n], int64[m]
+            Codes of all events since that count, ascending.
+        step, elapsed : int
+            Number of this step, and how many there were since that count.
+        key : Key
+            The secret.
+
+        Returns
+        -------
+        Tree, Growth
+            The tree after this count, and its results.
+        """
+        tree, net = decomposition.counted_leaves(self.cells, self._regrow(counted, added, removed))
+        leaves = tree.leaves
+        counts = net + sampler.draws(net.size, self.law, key, StreamId(Purpose.CELL, number=step))
+        gained, drawn = np.empty_like(tree.first), np.empty_like(tree.first)
+        numbers = tree.first, gained, drawn, tree.released, tree.weight
+        adaptive_tree.add_counts(leaves, counts, 1, self.cells.fan_out, *numbers)
+        growth = self._growth(
+            counted, tree, leaves, gained, drawn, tree.projected[leaves], tree.rate[leaves], elapsed
+        )
+        return self._estimated(tree, tree.weight, gained / elapsed), growth
+
+    def recount(
+        self, counted: Tree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
+    ) -> tuple[Tree, Growth]:
+        """Let PrivTree choose the cells by the events that waited, and count them: one step of PHDStream.
+
+        Parameters and results as :meth:`count`.  Growth is reported for the finest cells that both trees have.
+        """
+        unsplit: Integers = np.full_like(counted.first, -1)
+        none: Integers = np.zeros((unsplit.size, self.cells.counter.width), np.int64)
+        kept = KeptTree.of(self.cells.fan_out, counted._replace(split=unsplit, state=none))
+        tree = decomposition.take_step(self.cells, kept, added, removed, step, key, unsplit.size)[1]
+        old = tree.origin
+        known = old >= 0
+        weight: Integers = np.where(known, counted.weight[old], 0)
+        gained = tree.released - np.where(known, counted.released[old], 0)
+        drawn = self._weigh(tree, weight)
+        both = np.flatnonzero(known & ((tree.first < 0) | (counted.first[old] < 0)) & (tree.measure > 0.0))
+        estimate, rate = counted.projected[old[both]], counted.rate[old[both]]
+        growth = self._growth(counted, tree, both, gained, drawn, estimate, rate, elapsed)
+        return self._estimated(tree, weight, gained / elapsed), growth
+
+    def adjusted(self, counted: Tree, missing: float) -> Tree:
+        """The tree with so many points more, shared out over its counts by their noise: least squares."""
+        return self._shrunken(counted, counted.released.astype(np.float64), missing)
+
+    def forecast(self, counted: Tree, schedule: ReleaseSchedule, elapsed: int, missing: float = 0.0) -> Tree:
+        """The release so many steps after a count: growth goes on, a part of it cell by cell."""
+        total = float(counted.projected[0])
+        even = counted.projected * (counted.rate[0] / total) if total > 0.0 else np.zeros(counted.first.size)
+        rate = even + schedule.weight * (counted.rate - even)
+        return self._shrunken(counted, counted.released + elapsed * rate, missing)
+
+    def _weigh(self, tree: Tree, weight: Integers) -> Integers:
+        """Add the variances of the counts that PrivTree's leaves have made to ``weight``; returns them alone."""
+        nothing: Integers = np.zeros_like(tree.leaves)
+        gained, drawn, released = np.empty_like(weight), np.empty_like(weight), np.zeros_like(weight)
+        numbers = tree.first, gained, drawn, released, weight
+        adaptive_tree.add_counts(tree.leaves, nothing, self.first, self.cells.fan_out, *numbers)
+        return drawn
+
+    def _growth(
+        self,
+        counted: Tree,
+        tree: Tree,
+        nodes: Integers,
+        gained: Integers,
+        drawn: Integers,
+        estimate: Floats,
+        rate: Floats,
+        elapsed: int,
+    ) -> Growth:
+        """Growth in these disjoint nodes of the tree.
+
+        Where all points are replaced, as many come as go but for what chance does to either, by the estimate before:
+        a node is coarse where more came than chance explains.
+        """
+        counts, total = gained[nodes], float(counted.projected[0])
+        even = estimate * (elapsed * counted.rate[0] / total) if total > 0.0 else np.zeros(counts.size)
+        came = np.maximum(counts, 0)
+        deviations = np.sqrt(self.deviation**2 * drawn[nodes] + 2.0 * np.maximum(estimate, 0.0))
+        beyond = np.maximum(came - SPLIT * deviations, 0.0)[tree.depth[nodes] < self.cells.max_depth]
+        coarse = float(beyond.sum()) / max(float(came.sum()), 1.0)
+        return Growth(counts, even, elapsed * rate, estimate, elapsed, coarse)
+
+    def _estimated(self, tree: Tree, weight: Integers, rate: Floats) -> Tree:
+        """The tree after a count."""
+        tree = tree.shown._replace(weight=weight, rate=rate)
+        return self._shrunken(tree, tree.released.astype(np.float64))
+
+    def _shrunken(self, tree: Tree, counts: Floats, missing: float = 0.0) -> Tree:
+        if missing:
+            counts = counts + tree.weight * (missing / float(tree.weight[0]))
+        held, variance, estimate = (np.empty(counts.size) for _ in range(3))
+        given = self.cells.fan_out, self.noise, self.shrink, tree.first, counts, tree.weight, tree.measure
+        adaptive_tree.shrink_counts(*given, held, variance, estimate)
+        return tree._replace(held=held, variance=variance, projected=estimate)
+
+    def _regrow(self, counted: Tree, added: Integers, removed: Integers) -> Tree:
+        """The cells that follow from the counts so far."""
+        cells = self.cells
+        known = [getattr(counted, name) for name in KNOWN]
+        root = {name: column[0] for name, column in zip(KNOWN[1:], known[1:], strict=True)}
+        root["ends"] = 0, added.size, 0, removed.size
+        decided_by = cells.fan_out, cells.max_depth, SPLIT * self.deviation, KEEP * self.deviation, cells.uniform
+        given = *decided_by, added, removed, *known
+        capacity = max(2 * counted.first.size, decomposition.MIN_CAPACITY)
+        return decomposition.grow(cells, capacity, FILLED, root, adaptive_tree.regrow, lambda _: given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveState(PointState):
+    """State of AdaptivePHDStream.
+
+    Attributes
+    ----------
     counted : Tree or None
         The tree at the last count.
-    pace : ReleaseSchedule
-        When to count next.
+    schedule : ReleaseSchedule
+        Time of the next one.
     last_count : int
         Steps up to the last count.
     added, removed : tuple of int64[n]
         Codes of the batches since.  Secret.
-    anew : bool
-        Whether the next count lets PrivTree choose its cells.
-    whole : WholeCount or None
-        The count of the whole at the last count, where there is one.
+    recount : bool
+        Whether PrivTree chooses the cells of the next count.
+    total : TotalCount
+        The count of all points at the last count, where there is one.
     """
 
-    n_steps: int
-    tree: Tree | None
-    counted: Tree | None
-    pace: ReleaseSchedule
+    schedule: ReleaseSchedule
+    counted: Tree | None = None
     last_count: int = 0
     added: tuple[Integers, ...] = field(default=(), repr=False)
     removed: tuple[Integers, ...] = field(default=(), repr=False)
-    anew: bool = False
-    chain: str = field(default="", repr=False)
-    whole: WholeCount | None = None
+    recount: bool = False
+    total: TotalCount = field(default_factory=TotalCount)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdaptiveMachine(PointMachine):
-    """AdaptivePHDStream as a machine.
+@record
+class AdaptiveMachine(PointMachine[AdaptiveState]):
+    """AdaptivePHDStream as a machine."""
 
-    Attributes
-    ----------
-    sensitivity, period, max_period, shrink, total_share
-        As of :class:`AdaptivePHDStream`.
-    """
+    #: A release between two counts follows from the last one.
+    TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"tree": (), "counted": COUNTED}
 
-    #: What a step between two counts releases follows from the last count.
-    TREES: ClassVar[Any] = {"tree": (), "counted": COUNTED}
-
-    sensitivity: int
-    period: int | None
-    max_period: int
-    shrink: bool
-    total_share: float = 0.0
+    _: KW_ONLY
+    sensitivity: int = parameter(Whole(1, MAX_EVENTS), default=1)
+    period: int | None = parameter(Whole(1, MAX_PERIOD), default=None)
+    max_period: int = parameter(Whole(1, MAX_PERIOD), default=64)
+    shrink: bool = parameter(Flag(), default=True)
+    total_share: float = parameter(Real(least=0.0, most=MAX_SHARE), default=0.0)
     rule: ClassVar[int] = 1
 
     @cached_property
     def rest(self) -> Fraction:
-        """Epsilon of the cells for one event: what the count of the whole leaves."""
+        """Epsilon of the cells for one event, beside the count of all points."""
         return Fraction(split(self.epsilon, self.total_share)[1]) / self.sensitivity
 
     @cached_property
-    def whole(self) -> WholeParameters | None:
-        """What is fixed of the count of the whole."""
-        return WholeParameters.of_share(self.epsilon, self.sensitivity, self.total_share)
-
-    @cached_property
     def plan(self) -> CellParameters:
-        """Public parameters."""
+        """Public constants of the steps in which PrivTree chooses the cells."""
         half = self.rest / 2
-        return make_plan(self.domain, self.fan_out, self.max_depth, half, half, Simple(), threshold=0.0)
+        return CellParameters(self.domain, self.fan_out, self.max_depth, half, half, Simple())
 
     @cached_property
     def counting(self) -> CountParameters:
-        """What is fixed of counts."""
-        scale = noise_scale(Simple(), self.rest)
-        # Cells are cut by deviations of half a point at least, so that the first counts' is compared with that; it
-        # must not grow with a later noise that vanishes, or nothing would ever be cut.
-        least = count_only.MIN_DEVIATION**2
-        noise = laplace_variance(scale)
-        first = round(max(laplace_variance(2 * scale), least) / max(noise, least))
-        return CountParameters(self.plan, sampler.laplace_distribution(scale), noise, first, self.shrink)
+        """Public constants of counts."""
+        return CountParameters.of(self.plan, self.rest, self.shrink)
+
+    @cached_property
+    def total(self) -> TotalCounter | None:
+        """The counter of all points, if there is one."""
+        return TotalCounter.of_share(self.epsilon, self.sensitivity, self.total_share)
 
     def start(self, key: Key) -> AdaptiveState:
         """Before the first batch."""
         period = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
-        whole = None if self.whole is None else WholeCount()
-        return AdaptiveState(0, None, None, ReleaseSchedule(period), whole=whole)
+        return AdaptiveState(schedule=ReleaseSchedule(period))
 
-    def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key, chain: str) -> AdaptiveState:
+    def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key) -> AdaptiveState:
         """Count, or forecast until the next count is due."""
-        plan, now = self.counting, state.n_steps + 1
+        counting, now = self.counting, state.n_steps + 1
         if state.counted is None:
-            _, tree, _ = decomposition.take_step(plan.cells, self.root, added, removed, 0, key)
-            tree = count_only.initial_tree(plan, tree)
-            whole, tree = self._count_whole(state, tree, added, removed, key)
-            anew = count_only.is_empty(plan, tree)
-            return AdaptiveState(now, tree, tree, state.pace, now, anew=anew, chain=chain, whole=whole)
+            tree = counting.initial_tree(decomposition.take_step(self.plan, self.root, added, removed, 0, key)[1])
+            total, tree = self._count_total(state, tree, added, removed, key)
+            schedule, recount = state.schedule, counting.is_empty(tree)
+            return AdaptiveState(
+                tree=tree, counted=tree, schedule=schedule, last_count=now, recount=recount, total=total
+            )
         waiting = (*state.added, added), (*state.removed, removed)
         elapsed = now - state.last_count
-        if elapsed < state.pace.period:
-            missing = self._missing(state.whole, state.counted)
-            tree = count_only.forecast(plan, state.counted, state.pace, elapsed, missing)
-            return replace(state, n_steps=now, tree=tree, added=waiting[0], removed=waiting[1], chain=chain)
+        if elapsed < state.schedule.period:
+            missing = self._missing(state.total, state.counted)
+            tree = counting.forecast(state.counted, state.schedule, elapsed, missing)
+            return replace(state, tree=tree, added=waiting[0], removed=waiting[1])
         come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
-        made = count_only.recount if state.anew else count_only.count
-        tree, growth = made(plan, state.counted, come, gone, now - 1, elapsed, key)
-        whole, tree = self._count_whole(state, tree, come, gone, key)
-        total = float(state.counted.projected[0])
+        made = counting.recount if state.recount else counting.count
+        tree, growth = made(state.counted, come, gone, now - 1, elapsed, key)
+        total, tree = self._count_total(state, tree, come, gone, key)
+        before = float(state.counted.projected[0])
         most = self.max_period if self.period is None else None
-        pace = following_pace(state.pace, growth, total, now, plan.noise, most)
-        anew = growth.coarse > MAX_COARSE
+        schedule = state.schedule.following(growth, before, now, counting.noise, most)
+        recount = growth.coarse > MAX_COARSE
         if most is not None:
-            pace, anew = after_jump(pace, anew, now)
-        return AdaptiveState(now, tree, tree, pace, now, anew=anew, chain=chain, whole=whole)
+            schedule, recount = schedule.after_jump(recount, now)
+        return AdaptiveState(tree=tree, counted=tree, schedule=schedule, last_count=now, recount=recount, total=total)
 
-    def _count_whole(
+    def _count_total(
         self, state: AdaptiveState, tree: Tree, come: Integers, gone: Integers, key: Key
-    ) -> tuple[WholeCount | None, Tree]:
-        """Count the whole too, where that is asked for, and adjust the cells' counts to it."""
-        if self.whole is None or state.whole is None:
-            return None, tree
-        whole = self.whole.step(state.whole, come.size - gone.size, state.n_steps, key)
-        return whole, count_only.adjusted(self.counting, tree, self._missing(whole, tree))
+    ) -> tuple[TotalCount, Tree]:
+        """Count all points too, where a share is spent on that, and adjust the cells' counts to it."""
+        if self.total is None:
+            return state.total, tree
+        total = self.total.step(state.total, come.size - gone.size, state.n_steps, key)
+        return total, self.counting.adjusted(tree, self._missing(total, tree))
 
-    def _missing(self, whole: WholeCount | None, tree: Tree) -> float:
-        if self.whole is None or whole is None:
+    def _missing(self, total: TotalCount, tree: Tree) -> float:
+        if self.total is None:
             return 0.0
-        variance = self.counting.noise * float(tree.weight[0])
-        return self.whole.missing(whole, int(tree.released[0]), variance)
+        return self.total.missing(total, int(tree.released[0]), self.counting.noise * float(tree.weight[0]))
 
-    def unpacked(self, described: Any) -> AdaptiveState:
-        """The state that was described."""
-        state: AdaptiveState = super().unpacked(described)
-        check_pace(state.pace, self.period, self.max_period)
+    def check_indices(self, state: AdaptiveState) -> None:
+        """ValueError unless the counted tree, the schedule and the batches that wait fit each other."""
+        state.schedule.check(self.period, self.max_period)
         started, elapsed = state.n_steps > 0, state.n_steps - state.last_count
+        if (state.counted is None) == started:
+            raise ValueError("a release out of range")
         if len(state.added) != elapsed or len(state.removed) != elapsed:
             raise ValueError("batches that do not wait")
-        if started != (state.last_count > 0) or not 0 <= elapsed < state.pace.period:
+        if started != (state.last_count > 0) or not 0 <= elapsed < state.schedule.period:
             raise ValueError("a count out of time")
-        if self.whole is not None:
-            self.whole.check(state.whole)
+        if self.total is not None:
+            self.total.check(state.total)
         for codes in (*state.added, *state.removed):
             check_codes(codes, self.plan)
+
+    def unpack(self, packed: Json, key: Key) -> AdaptiveState:
+        """The state that was packed, with the release that follows from its last count."""
+        state = super().unpack(packed, key)
+        elapsed = state.n_steps - state.last_count
         if state.counted is None or not elapsed:
             return replace(state, tree=state.counted)
-        missing = self._missing(state.whole, state.counted)
-        tree = count_only.forecast(self.counting, state.counted, state.pace, elapsed, missing)
-        return replace(state, tree=tree)
+        missing = self._missing(state.total, state.counted)
+        return replace(state, tree=self.counting.forecast(state.counted, state.schedule, elapsed, missing))
 
 
-class AdaptivePHDStream(SpatialPublisher):
+class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     """Releases a synthetic version of a changing set of points, with less error than PHDStream where its shape lasts.
 
     PrivTree chooses the first cells.  After that cells are cut and merged by released counts alone, so that all of
     epsilon goes to the counts; a cell is counted every few steps, by a period that follows from released counts too,
-    and forecast in between; estimates are shrunken where noise drowns the difference between a cell's parts.  If much
-    of what a count finds is in cells that past ones did not cut, it does what :class:`fastdp.PHDStream` does,
-    PrivTree and a count in every step, for 32 steps (unless ``period`` is given: then PrivTree chooses the next
-    count's cells).
+    and forecast in between; estimates are shrunken where noise drowns the difference between a cell's children.  If
+    much of a count is in cells that past ones did not cut, it follows :class:`fastdp.PHDStream`, PrivTree and a count
+    in every step, for 32 steps (unless ``period`` is given: then PrivTree chooses the next count's cells).
 
     For many batches, and releases that may lag a few steps behind.  Where each batch must show at once, and where
     batches are few, :class:`fastdp.PHDStream` is better (measured in ``docs/phdstream.md``, "The better of the two").
@@ -219,7 +531,7 @@ class AdaptivePHDStream(SpatialPublisher):
     max_depth : int
         D: cells of this depth are not cut any more; fan_out^D at most 2^62.
     fan_out : int
-        beta: parts that a cell is cut into, along one axis; the axes take turns, the first one first.
+        beta: equal children that a cell is cut into, along one axis; the axes take turns, the first one first.
     sensitivity : int
         k: events (additions and removals) of one person that are protected together; each gets epsilon / k.
     period : int, optional
@@ -227,7 +539,7 @@ class AdaptivePHDStream(SpatialPublisher):
     max_period : int
         The longest one that may be chosen.
     shrink : bool
-        Whether the estimates of a cell's parts are drawn towards equal shares, by as much as noise suggests.
+        Whether the estimates of a cell's children are drawn towards equal shares, by as much as noise suggests.
     total_share : float
         Share of epsilon, 0 to 0.5, for a count of all points beside those of the cells, which least squares adjusts
         to it.  Rare counts leave little to gain: boxes lose up to 4 % with 0.05 (``docs/phdstream.md``).
@@ -258,50 +570,23 @@ class AdaptivePHDStream(SpatialPublisher):
     True
     """
 
-    _MACHINE: ClassVar[Any] = AdaptiveMachine
+    _MACHINE: ClassVar[type] = AdaptiveMachine
     _machine: AdaptiveMachine
-    _state: AdaptiveState
     sensitivity: int
     period: int | None
     max_period: int
     shrink: bool
     total_share: float
 
-    def __init__(
-        self,
-        domain: Domain,
-        epsilon: float,
-        *,
-        max_depth: int = 20,
-        fan_out: int = 2,
-        sensitivity: int = 1,
-        period: int | None = None,
-        max_period: int = 64,
-        shrink: bool = True,
-        total_share: float = 0.0,
-        outside: Outside = "raise",
-        seed: int | str | None = None,
-        key: Key | bytes | None = None,
-    ) -> None:
-        machine = AdaptiveMachine(
-            domain=domain,
-            epsilon=validation.positive("epsilon", epsilon),
-            max_depth=max_depth,
-            fan_out=fan_out,
-            sensitivity=validation.integer("sensitivity", sensitivity, 1, 2**30),
-            period=None if period is None else validation.integer("period", period, 1, MAX_PERIOD),
-            max_period=validation.integer("max_period", max_period, 1, MAX_PERIOD),
-            shrink=validation.flag("shrink", shrink),
-            total_share=as_share(total_share),
-            outside=outside,
-        )
-        self._start(machine, seed, key)
+    @constructor(AdaptiveMachine)
+    def __init__(self, machine: AdaptiveMachine, seed: int | str | None, key: Key | bytes | None) -> None:
+        self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     @property
     def next_count(self) -> int:
         """The step, counted from 1, in which cells are counted next: public, as it follows from past releases."""
         state = self._state
-        return state.last_count + (state.pace.period if state.n_steps else 1)
+        return state.last_count + (state.schedule.period if state.n_steps else 1)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -310,7 +595,5 @@ class AdaptivePHDStream(SpatialPublisher):
         once = "an event waits until its cell is counted and is in that count only"
         follows = "cells, times of counts, and which of them PrivTree prepares, follow from past releases"
         alone = event_guarantee(rest, follows, once)
-        whole = parallel(in_halves(rest, "where PrivTree chooses, "), alone.of("other counts"))
-        if self.total_share:
-            whole = sequential(whole, WholeParameters.guarantee(total))
-        return replace(for_events(whole, self.sensitivity), simulated=self._key.simulated)
+        cells = parallel(in_halves(rest, "where PrivTree chooses, "), alone.of("other counts"))
+        return replace(composed(cells, total, self.sensitivity), simulated=self._key.simulated)

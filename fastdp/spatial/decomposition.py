@@ -6,68 +6,67 @@ PrivTree is one such step on an empty tree; PHDStream is one after the other.  T
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 from fastdp.errors import ParameterError
-from fastdp.kinds import Integers
+from fastdp.kinds import Array, Integers
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.spatial.cells import CellParameters, measures
-from fastdp.spatial.tree import BLANK, Tree, TreeVersion, columns_of
+from fastdp.spatial.domains import CellParameters, measures
+from fastdp.spatial.tree import KeptTree, Tree, columns_of
 from fastdp_kernels.points import privtree, tree_maps
 
-#: Room for so many visited nodes at least, and for this part more than the step before visited.
+#: Room for so many nodes at least, and for this part more than the step before had.
 MIN_CAPACITY, SPARE = 64, 16
 #: Columns that a descent fills, in the kernel's order.
 DESCENT = ("origin", "parent", "first", "code", "ends", "released", "measure", "held", "projected", "score")
 
 
-def root_only(plan: CellParameters) -> TreeVersion:
+def root_only(plan: CellParameters) -> KeptTree:
     """The tree before any step."""
-    whole = np.ones(1) if plan.uniform else measures(plan, np.zeros(1, np.int64), 0)
-    if not (np.isfinite(whole).all() and whole[0] > 0.0):
-        raise ParameterError(f"domain has measure {whole[0]}: expected a finite measure above 0")
+    measure = np.ones(1) if plan.uniform else measures(plan, np.zeros(1, np.int64), 0)
+    if not (np.isfinite(measure).all() and measure[0] > 0.0):
+        raise ParameterError(f"domain has measure {measure[0]}: expected a finite measure above 0")
     none = np.full(1, -1, np.int64)
     state: Integers = np.zeros((1, plan.counter.width), np.int64)
-    root = Tree(first=none, released=np.zeros(1, np.int64), split=none, measure=whole, state=state)
-    return TreeVersion.of(plan.fan_out, root)
+    root = Tree(first=none, released=np.zeros(1, np.int64), split=none, measure=measure, state=state)
+    return KeptTree.of(plan.fan_out, root)
 
 
 def take_step(
     plan: CellParameters,
-    kept: TreeVersion,
+    kept: KeptTree,
     added: Integers,
     removed: Integers,
     step: int,
     key: Key,
     expected: int = 0,
-) -> tuple[TreeVersion, Tree, Tree]:
+) -> tuple[KeptTree, Tree]:
     """Algorithm 7 for one batch; changes nothing.
 
     Parameters
     ----------
     plan : CellParameters
-        What is fixed.
-    kept : TreeVersion
+        Public constants.
+    kept : KeptTree
         The tree after the step before.
     added, removed : int64[n], int64[m]
-        Codes from :func:`encode`.
+        Codes from :func:`fastdp.spatial.domains.encode`.
     step : int
-        Number of the step; noise is a function of (key, step, place in the breadth-first order).
+        Number of the step; noise is a function of (key, step, position in the breadth-first order).
     key : Key
         The secret.
     expected : int
-        About how many nodes will be visited; a wrong guess costs time only.
+        About how many nodes the tree will have; a wrong guess costs time only.
 
     Returns
     -------
-    TreeVersion, Tree, Tree
-        The tree that the next step begins with, the one that is released, and the same with the scores of its
-        decisions: secret, for the analysis of privacy losses.
+    KeptTree, Tree
+        The tree that the next step begins with, and this step's, with the scores of its decisions: secret, for the
+        analysis of privacy losses.  Its :attr:`~Tree.shown` is released.
     """
     tree, net = counted_leaves(plan, _descend(plan, kept, added, removed, step, key, expected))
     rows: Integers = np.zeros((net.size, plan.counter.width), np.int64)
@@ -80,13 +79,13 @@ def take_step(
         kept = _settle(plan, kept, tree, step, key)
     add_increments(plan.fan_out, tree, increments)
     following = kept.append(tree, rows, step, plan.retention)
-    # What is settled is looked for in all nodes, and noise follows their order.
+    # Counters that settle are looked for in all nodes, and noise follows their order.
     packs = plan.counter.settles or not following.has_room
-    return following.packed() if packs else following, tree.shown, tree
+    return following.packed() if packs else following, tree
 
 
 def add_increments(fan_out: int, tree: Tree, increments: Integers) -> None:
-    """Add what its leaves counted to a released tree, and project the counts again, in place."""
+    """Add the counts of its leaves to a released tree, and project the counts again, in place."""
     numbers = tree.parent, tree.released, tree.measure, tree.held, tree.projected
     tree_maps.project_counts(tree.leaves, increments, fan_out, np.empty_like(tree.first), *numbers)
 
@@ -97,51 +96,56 @@ def adjusted(plan: CellParameters, tree: Tree, missing: float) -> Tree:
     Least squares for leaves with the same noise: which they have, but for those that were counted more rarely.
     """
     held, projected, counts = (np.empty(tree.first.size) for _ in range(3))
-    tree_maps.project_with(
-        missing, tree.leaves, plan.fan_out, counts, tree.parent, tree.released, tree.measure, held, projected
-    )
-    return tree.having(held=held, projected=projected)
+    numbers = counts, tree.parent, tree.released, tree.measure, held, projected
+    tree_maps.project_with(missing, tree.leaves, plan.fan_out, *numbers)
+    return tree._replace(held=held, projected=projected)
 
 
 def grow(
-    plan: CellParameters, capacity: int, names: tuple[str, ...], root: Mapping[str, Any], kernel: Any, *given: Any
-) -> Tree | None:
-    """A tree from its root down; None where it has more nodes than ``capacity``.
+    plan: CellParameters,
+    capacity: int,
+    names: tuple[str, ...],
+    root: Mapping[str, object],
+    kernel: Callable[..., int],
+    given: Callable[[int], tuple[object, ...]],
+) -> Tree:
+    """A tree from its root down; begun again with four times the room where ``capacity`` nodes are too few.
 
     Parameters
     ----------
     plan : CellParameters
-        What is fixed.
+        Public constants.
     capacity : int
         Room.
     names : tuple of str
         Columns of the tree, in the kernel's order.
     root : mapping
         The root's entries.
-    kernel, given
-        Called with a range of levels, ``given``, ``starts`` and the columns, which it continues by the children of
-        the levels' nodes (``fastdp_kernels.points.privtree.descend``); below 0 where they have no room.
+    kernel : callable
+        Called with a range of levels, ``given(capacity)``, ``starts`` and the columns, which it continues by the
+        children of the levels' nodes (``fastdp_kernels.points.privtree.descend``); below 0 where they have no room.
     """
-    columns = columns_of(names, capacity)
-    for name, entry in {"origin": 0, "parent": -1, "code": 0, **root}.items():
-        columns[name][0] = entry
-    starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
-    starts[1:] = 1
-    for level, stop in _walk_down(plan, starts, columns):
-        if kernel(level, stop, *given, starts, *columns.values()) < 0:
-            return None
-    size = int(starts[-1])
-    return BLANK.having(starts=starts, **{name: column[:size] for name, column in columns.items()})
+    while True:
+        columns, arguments = columns_of(names, capacity), given(capacity)
+        for name, entry in {"origin": 0, "parent": -1, "code": 0, **root}.items():
+            columns[name][0] = entry
+        starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
+        starts[1:] = 1
+        arrays = columns.values()
+        if all(kernel(*levels, *arguments, starts, *arrays) >= 0 for levels in _walk_down(plan, starts, columns)):
+            size = int(starts[-1])
+            return Tree(starts=starts, **{name: column[:size] for name, column in columns.items()})
+        capacity *= 4
 
 
-def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Array]) -> Iterator[tuple[int, int]]:
     """Ranges of levels to decide at once, from the root down; measures of new cells are filled in before each.
 
     Levels are appended between one range and the next.  In the end ``starts[-1]`` is the number of nodes.
 
-    A cut whose parts have measure 0, all of them, is taken back: rounding may lose the sliver of a polygon that a
-    cell holds, and then none of its parts could be counted in or sampled from.  That follows from the domain and the
-    decision alone.
+    A cut whose children have measure 0, all of them, is taken back: rounding may lose the sliver of a polygon that a
+    cell holds, and then none of its children could be counted in or sampled from.  That follows from the domain and
+    the decision alone.
     """
     level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
     while level <= plan.max_depth and starts[level + 1] > starts[level]:
@@ -159,7 +163,7 @@ def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Any
     starts[level + 1 :] = starts[level]
 
 
-def _take_back(fan_out: int, level: int, starts: Integers, columns: Mapping[str, Any]) -> None:
+def _take_back(fan_out: int, level: int, starts: Integers, columns: Mapping[str, Array]) -> None:
     """Drop the families of the last level that have no measure, and close the gaps."""
     begin, end = int(starts[level]), int(starts[level + 1])
     parent, first = columns["parent"], columns["first"]
@@ -176,23 +180,25 @@ def _take_back(fan_out: int, level: int, starts: Integers, columns: Mapping[str,
 
 
 def _descend(
-    plan: CellParameters, kept: TreeVersion, added: Integers, removed: Integers, step: int, key: Key, expected: int
+    plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int
 ) -> Tree:
     """The tree that the split decisions of a step cut."""
     decided_by = plan.fan_out, plan.max_depth, plan.unit, plan.bias, plan.threshold, plan.repaired, plan.uniform
     known = kept.nodes[kept.root]
     root = {name: known[name] for name in ("released", "measure")}
     root |= {"origin": kept.root, "ends": (0, added.size, 0, removed.size)}
-    capacity, tree, noise = expected + expected // SPARE + MIN_CAPACITY, None, np.empty(0, np.int64)
-    while tree is None:
-        drawn, noise = noise, np.empty(capacity, np.int64)
+    drawn: Integers = np.empty(0, np.int64)
+
+    def given(capacity: int) -> tuple[object, ...]:
+        nonlocal drawn
+        noise: Integers = np.empty(capacity, np.int64)
         # The same noise and more: the decisions so far come out the same.
         noise[: drawn.size] = drawn
         sampler.fill(noise[drawn.size :], plan.split_law, key, StreamId(Purpose.SPLIT, number=step), drawn.size)
-        given = *decided_by, kept.since, added, removed, noise, kept.nodes
-        tree = grow(plan, capacity, DESCENT, root, privtree.descend, *given)
-        capacity *= 4
-    return tree
+        drawn = noise
+        return *decided_by, kept.since, added, removed, noise, kept.nodes
+
+    return grow(plan, expected + expected // SPARE + MIN_CAPACITY, DESCENT, root, privtree.descend, given)
 
 
 def counted_leaves(plan: CellParameters, tree: Tree) -> tuple[Tree, Integers]:
@@ -200,17 +206,17 @@ def counted_leaves(plan: CellParameters, tree: Tree) -> tuple[Tree, Integers]:
     leaves: Integers = np.empty(tree.first.size, np.int64)
     net: Integers = np.empty_like(leaves)
     count = privtree.collect_leaves(tree.first, tree.measure, tree.ends, leaves, net)
-    tree = tree.having(leaves=leaves[:count])
+    tree = tree._replace(leaves=leaves[:count])
     if not plan.uniform:
         _route_strays(plan, tree, net)
     return tree, net[:count]
 
 
 def _route_strays(plan: CellParameters, tree: Tree, net: Integers) -> None:
-    """Count what lies in a leaf without any of the domain in a leaf of its nearest sibling that has some.
+    """Count the points of a leaf without any of the domain in a leaf of its nearest sibling that has some.
 
-    Such a point lies on the domain's border, or within a network's tolerance of it.  Where it is counted follows from
-    the released tree and the point alone, so an event still enters one counter.
+    Such a point lies on the domain's border, or within a network's tolerance of it.  Its leaf follows from the
+    released tree and the point alone, so an event still enters one counter.
     """
     strays = np.diff(tree.ends[:, :2])[:, 0] - np.diff(tree.ends[:, 2:])[:, 0]
     barren = (tree.first < 0) & (tree.measure <= 0.0) & (strays != 0)
@@ -223,8 +229,8 @@ def _route_strays(plan: CellParameters, tree: Tree, net: Integers) -> None:
         net[np.searchsorted(tree.leaves, at)] += strays[node]
 
 
-def _settle(plan: CellParameters, kept: TreeVersion, tree: Tree, step: int, key: Key) -> TreeVersion:
-    """Counters with open noise at nodes that are no leaves now take it back (``docs/phdstream.md``)."""
+def _settle(plan: CellParameters, kept: KeptTree, tree: Tree, step: int, key: Key) -> KeptTree:
+    """Take back the open noise of counters at nodes that are no leaves now (``docs/phdstream.md``)."""
     kept = kept.roomy(tree.first.size)
     nodes, state = kept.nodes[: kept.stop], kept.state[: kept.stop]
     left = state[:, 0] > 0
@@ -236,9 +242,7 @@ def _settle(plan: CellParameters, kept: TreeVersion, tree: Tree, step: int, key:
     increments = plan.counter.settle(rows, noise)
     state[settled] = rows
     first, released = (np.ascontiguousarray(nodes[name]) for name in ("first", "released"))
-    scratch = np.empty_like(released)
-    tree_maps.settle_residents(
-        settled, increments, plan.fan_out, scratch, first, released, tree.origin, tree.released
-    )
+    changed = np.empty_like(released), first, released, tree.origin, tree.released
+    tree_maps.settle_kept(settled, increments, plan.fan_out, *changed)
     nodes["released"] = released
     return kept

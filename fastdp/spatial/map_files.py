@@ -17,10 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from fastdp import validation
 from fastdp.data.column import as_array
 from fastdp.errors import DataError, ParameterError
-from fastdp.spatial.boxes import as_boxes, as_points
-from fastdp.spatial.cells import Domain
-from fastdp.spatial.geometry import load, simple_parts
-from fastdp.spatial.maps import Network, Polygons
+from fastdp.spatial.domains import Domain, as_boxes, as_points
+from fastdp.spatial.maps import Network, Polygons, load, simple_parts
 
 #: The next step for files of another form.
 _CONVERT = "geopandas.read_file(...).to_crs(4326).to_file('domain.geojson') converts other formats"

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.kinds import Floats, Integers
-from fastdp.spatial.boxes import as_boxes, as_points
-from fastdp.spatial.geometry import as_corners, as_geometries, draw_pieces, keep_in_cells, load, plane_scales
+from fastdp._lazy import imported
+from fastdp.errors import ParameterError
+from fastdp.kinds import Floats, Integers, Values
+from fastdp.spatial.domains import Corners, as_boxes, as_points
 from fastdp.state import codec
 
+#: Mean radius of the Earth in kilometres (IUGG).
+EARTH_RADIUS = 6371.0088
+#: Degrees, a centimetre, by which rounding may carry coordinates beyond the Earth's: Natural Earth's land ends at
+#: 180.00000000000006.
+TOLERANCE = 1e-7
 #: Polygons with more corners are cut in halves until they have fewer: cells then meet small pieces only.
 MAX_CORNERS = 256
 #: Default tolerance of ``Network.contains`` as a part of the bounding box's longer side: the rounding of coordinates.
 ROUNDING = 1e-9
-Corners = tuple[Floats, Floats]
 
 
 class Polygons:
@@ -106,10 +112,10 @@ class Polygons:
         low, high = (codec.restore(Floats, corner) for corner in (lower, upper))
         if not small.size or not all(part.geom_type == "Polygon" and part.is_valid for part in small):
             raise ValueError("no polygons")
-        area._settle(small, *as_corners(low, high), geographic is True, codec.restore(float, plane_area))
+        area._settle(small, *checked_corners(low, high), geographic is True, codec.restore(float, plane_area))
         return area
 
-    def measure(self, lower: ArrayLike, upper: ArrayLike) -> Floats:
+    def measure(self, lower: Values, upper: Values) -> Floats:
         """Area of the domain inside each cell.
 
         Parameters
@@ -129,7 +135,7 @@ class Polygons:
         # Of nothing, bincount makes integers.
         return np.asarray(np.bincount(cells, weights=areas, minlength=low.shape[0]), dtype=np.float64)
 
-    def sample(self, lower: ArrayLike, upper: ArrayLike, counts: ArrayLike, generator: np.random.Generator) -> Floats:
+    def sample(self, lower: Values, upper: Values, counts: Values, generator: np.random.Generator) -> Floats:
         """Points drawn evenly from the part of the domain inside each cell.
 
         Parameters
@@ -169,7 +175,7 @@ class Polygons:
         points = corners[chosen, 0] + np.einsum("ij,ijk->ik", along, sides[chosen])
         return keep_in_cells(points, low[cells[chosen]], high[cells[chosen]], self.upper)
 
-    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
+    def contains(self, points: Values) -> NDArray[np.bool_]:
         """Whether each point lies in the domain or on its border: bool[n] for array-like[n, 2]."""
         table = as_points(points, "points", 2)
         inside = np.zeros(table.shape[0], np.bool_)
@@ -306,10 +312,10 @@ class Network:
             raise ValueError("segments out of range")
         network = object.__new__(cls)
         checked = geographic is True, validation.positive("tolerance", tolerance)
-        network._settle(starts, steps, as_corners(lower, upper), scales, *checked)
+        network._settle(starts, steps, checked_corners(lower, upper), scales, *checked)
         return network
 
-    def measure(self, lower: ArrayLike, upper: ArrayLike) -> Floats:
+    def measure(self, lower: Values, upper: Values) -> Floats:
         """Length of the lines inside each cell, as :meth:`Polygons.measure`.
 
         Cells are half-open, those at the domain's upper border closed.
@@ -320,7 +326,7 @@ class Network:
         # Of nothing, bincount makes integers.
         return np.asarray(np.bincount(pieces.cells, weights=lengths, minlength=low.shape[0]), dtype=np.float64)
 
-    def sample(self, lower: ArrayLike, upper: ArrayLike, counts: ArrayLike, generator: np.random.Generator) -> Floats:
+    def sample(self, lower: Values, upper: Values, counts: Values, generator: np.random.Generator) -> Floats:
         """Points drawn evenly along the lines inside each cell, as :meth:`Polygons.sample`."""
         low, high = as_boxes(lower, upper, 2, finite=True)
         numbers = np.asarray(counts, dtype=np.int64)
@@ -333,7 +339,7 @@ class Network:
         points = self._starts[segment] + along[:, None] * self._steps[segment]
         return keep_in_cells(points, low[cell], high[cell], self.upper)
 
-    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
+    def contains(self, points: Values) -> NDArray[np.bool_]:
         """Whether each point lies on a line, up to the tolerance: bool[n] for array-like[n, 2]."""
         table = as_points(points, "points", 2)
         places = load("shapely").points(table * self._scales)
@@ -341,7 +347,7 @@ class Network:
         inside[self._tree.query(places, predicate="dwithin", distance=self._tolerance)[0]] = True
         return inside
 
-    def snap(self, points: ArrayLike) -> Floats:
+    def snap(self, points: Values) -> Floats:
         """The place on the lines that is nearest to each point.
 
         Each point moves on its own, so a stream and its neighbour stay neighbours: use it before publishing.
@@ -415,3 +421,167 @@ def _lines_of_graph(shapely: Any, graph: Any) -> list[Any]:
             line = shapely.linestrings([[graph.nodes[end]["x"], graph.nodes[end]["y"]] for end in (tail, head)])
         lines.append(line)
     return lines
+
+
+# Shared by polygons and networks.
+
+
+def load(module: str) -> Any:
+    """A module of the extra ``geo``, imported now.
+
+    Raises
+    ------
+    ParameterError
+        If it is not installed; the message says how to get it.
+    """
+    missing = (
+        f"polygons, networks and GeoParquet need {module}, which is not installed: pip install 'fastdp-streams[geo]'"
+    )
+    return imported(module, ParameterError(missing))
+
+
+def as_geometries(geometry: Any, name: str, kinds: tuple[str, ...]) -> Any:
+    """Parts of a shapely geometry, of a list of them, or of a geopandas series or frame; without Z.
+
+    Parameters
+    ----------
+    geometry : object
+        What the user gave.
+    name : str
+        The argument's name, for messages.
+    kinds : tuple of str
+        The simple geometry types that are accepted, such as "Polygon"; multi-part ones are split.
+
+    Returns
+    -------
+    object[n]
+        Valid simple geometries, at least one.
+    """
+    shapely = load("shapely")
+    accepted = f"a shapely geometry of {' or '.join(kinds)} parts, a list of these, or a geopandas series"
+    if not isinstance(geometry, shapely.Geometry):
+        # A GeoDataFrame's geometry column; a GeoSeries' is itself.
+        geometry = getattr(geometry, "geometry", geometry)
+        try:
+            geometry = np.array(list(geometry), dtype=object)
+        except TypeError:
+            raise ParameterError(f"{name} = {validation.shown(geometry)}: expected {accepted}") from None
+    array = np.atleast_1d(geometry)
+    if array.ndim != 1 or not np.all(shapely.is_geometry(array)):
+        raise ParameterError(f"{name} = {validation.shown(geometry)}: expected {accepted}")
+    parts = simple_parts(shapely.force_2d(array))
+    parts = parts[~shapely.is_empty(parts)]
+    for part in parts:
+        if part.geom_type not in kinds:
+            raise ParameterError(f"{name} has a {part.geom_type}: expected {accepted}")
+        if not part.is_valid or not np.isfinite(shapely.get_coordinates(part)).all():
+            raise ParameterError(
+                f"{name} is not valid ({shapely.is_valid_reason(part)}): expected {accepted} "
+                "(shapely.make_valid may repair it)"
+            )
+    if parts.size == 0:
+        raise ParameterError(f"{name} is empty: expected {accepted}")
+    return parts
+
+
+def simple_parts(geometries: Any) -> Any:
+    """Points, lines and polygons of geometries, however deep in collections: object[n]."""
+    shapely = load("shapely")
+    parts = shapely.get_parts(geometries)
+    # A GeoJSON collection of features holds multi-part geometries.
+    while (shapely.get_type_id(parts) >= shapely.GeometryType.MULTIPOINT).any():
+        parts = shapely.get_parts(parts)
+    return parts
+
+
+def plane_scales(lower: Floats, upper: Floats, geographic: bool) -> Floats:
+    """Factors that bring coordinates into the plane of measurement.
+
+    Parameters
+    ----------
+    lower, upper : float64[2]
+        The domain's bounding box; x is the longitude and y the latitude if ``geographic``.
+    geographic : bool
+        Whether coordinates are degrees.
+
+    Returns
+    -------
+    float64[2]
+        1 and 1, or kilometres for a degree of longitude and of latitude at the box's middle latitude (the local
+        equirectangular projection).  One linear map serves the whole domain, so shares of area do not depend on it;
+        lengths of roads in different directions do.
+    """
+    if not geographic:
+        return np.ones(2)
+    greatest = np.array([180.0, 90.0]) + TOLERANCE
+    if (lower < -greatest).any() or (upper > greatest).any():
+        raise ParameterError(
+            f"geographic = True with coordinates from {lower.tolist()} to {upper.tolist()}: "
+            "expected x in [-180, 180] (longitude) and y in [-90, 90] (latitude)"
+        )
+    degree = EARTH_RADIUS * math.pi / 180.0
+    return np.array([degree * math.cos(math.radians(0.5 * (lower[1] + upper[1]))), degree])
+
+
+def checked_corners(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
+    """Corners of a bounding box from a state file; ValueError if they are none."""
+    if (
+        lower.shape != (2,)
+        or upper.shape != (2,)
+        or not (np.isfinite([lower, upper]).all() and (lower < upper).all())
+    ):
+        raise ValueError("no bounding box")
+    return lower, upper
+
+
+def draw_pieces(cells: Integers, weights: Floats, counts: Integers, generator: np.random.Generator) -> Integers:
+    """For each cell in turn, ``counts`` of its pieces, drawn in proportion to their weights.
+
+    Parameters
+    ----------
+    cells : int64[pieces]
+        The cell of each piece, ascending.
+    weights : float64[pieces]
+        Above 0: area or length.
+    counts : int64[n]
+        How many to draw in each cell.
+    generator : numpy.random.Generator
+        Where uniform numbers come from.
+
+    Returns
+    -------
+    int64[sum of counts]
+        Numbers of pieces.
+
+    Raises
+    ------
+    ParameterError
+        If points are requested in a cell without pieces.
+    """
+    starts = np.searchsorted(cells, np.arange(counts.size + 1))
+    missing = np.flatnonzero((counts > 0) & (np.diff(starts) == 0))
+    if missing.size:
+        k = int(missing[0])
+        raise ParameterError(f"counts has {counts[k]} for cell {k}: expected 0, nothing of the domain lies in it")
+    # Weights as parts of their cell, so that a small cell loses no digits beside a large one.
+    shares = weights / np.bincount(cells, weights=weights, minlength=counts.size)[cells]
+    ends = np.cumsum(shares)
+    before = np.concatenate([[0.0], ends])
+    cell = np.repeat(np.arange(counts.size), counts)
+    first, last = starts[cell], starts[cell + 1] - 1
+    targets = before[first] + generator.random(cell.size) * (before[last + 1] - before[first])
+    chosen: Integers = np.clip(np.searchsorted(ends, targets, side="right"), first, last)
+    return chosen
+
+
+def keep_in_cells(points: Floats, lower: Floats, upper: Floats, last: Floats) -> Floats:
+    """Points moved by rounding across a border of their half-open cell, moved back.
+
+    Parameters
+    ----------
+    points, lower, upper : float64[n, d]
+        Points and the corners of their cells.
+    last : float64[d]
+        The domain's upper corner: cells that end there are closed.
+    """
+    return np.clip(points, lower, np.where(upper == last, upper, np.nextafter(upper, lower)))

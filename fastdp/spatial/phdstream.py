@@ -2,41 +2,356 @@
 
 Algorithms 6 and 7 with a counter for every cell, and with a score for which the privacy claim holds: readings,
 errata and proofs are in ``docs/phdstream.md``.
+
+A noisy count of all points may stand beside those of the cells.  The sum of the cells' counts has the noise of every
+cell; a count of all points with a small share of epsilon has far less.  Both are unbiased and independent, so each
+has weight in proportion to the other's variance, and the difference goes to the counts in proportion to their
+variances: post-processing (the same page, "A count of the whole").
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, get_type_hints
+
+import numpy as np
 
 from fastdp import validation
-from fastdp.counters.counter import BinaryTree, Block, Counter, Simple, counter_guarantee, event_guarantee
+from fastdp.counters.counter import (
+    BinaryTree,
+    Block,
+    Counter,
+    Simple,
+    check_rows,
+    counter_guarantee,
+    event_guarantee,
+    noise_scale,
+)
+from fastdp.counters.running import COUNTERS
+from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, remainder, round_up, sequential
-from fastdp.kinds import Integers
-from fastdp.noise.binding import step_key
+from fastdp.kinds import Floats, Integers, Json, Values
+from fastdp.noise import sampler
+from fastdp.noise.binding import check_chain, step_key
 from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
+from fastdp.record import Choice, Kind, Real, Whole, constructor, parameter, record, values_of
 from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import decomposition
-from fastdp.spatial.cells import CellParameters, Domain, Outside, make_plan
-from fastdp.spatial.spatial_publisher import (
-    MAX_STEPS,
-    PointMachine,
-    SpatialPublisher,
-    WholeCount,
-    WholeParameters,
-    as_share,
-    for_events,
-    split,
-)
-from fastdp.spatial.tree import KEPT, MAX_COUNT, RELEASED, Tree, TreeVersion
+from fastdp.spatial.domains import Box, CellParameters, Domain, Outside, PointParameters
+from fastdp.spatial.maps import Network, Polygons
+from fastdp.spatial.released_tree import Counts, ReleasedTree
+from fastdp.spatial.tree import KEPT, MAX_COUNT, RELEASED, KeptTree, Tree, describe_tree, restore_tree
+from fastdp.state import codec
+from fastdp.state.codec import expect
+from fastdp.state.machine import Machine, Transition, single_caller
+from fastdp.state.publisher import Publisher
 
+#: Steps have 40 bits in the words' stream id.
+MAX_STEPS = 2**40
+#: Largest number of events of a person.
+MAX_EVENTS = 2**30
+#: Parts that a state file may name.
+PARTS: codec.Parts = {**COUNTERS, **{kind.__name__: kind for kind in (Box, Polygons, Network)}}
 NAMED_COUNTERS: dict[str, Counter] = {"simple": Simple(), "block": Block(), "binary": BinaryTree(settles=True)}
-
-
-#: Part of epsilon for the cells' decisions where the whole is counted; where it is not, half, as in the paper.
+#: Share of the cells' epsilon for their decisions where all points are counted; otherwise half, as in the paper.
 CELLS = 0.4
+#: Counter of all points.  It counts at every step, so Block is unbiased, with far less noise than Simple.
+COUNTER = Block(16)
+#: Level of the words' stream id; 0 is the cells' and 1 that of cells which settle.
+LEVEL = 2
+#: Largest share of epsilon, and largest scale of the noise, of the count of all points.
+MAX_SHARE, MAX_SCALE = 0.5, 2**40
+
+
+# The count of all points.
+
+
+def _row() -> Integers:
+    return np.zeros((1, COUNTER.width), np.int64)
+
+
+@dataclass(frozen=True)
+class TotalCount:
+    """State of the count of all points: how often it was made, its noisy result, its counter (a row; secret)."""
+
+    steps: int = 0
+    released: int = 0
+    row: Integers = field(default_factory=_row, repr=False)
+
+
+def split(epsilon: float, share: float) -> tuple[float, float]:
+    """Epsilon of the count of all points, and the rest for the cells; together at most ``epsilon``."""
+    total = share * epsilon
+    return total, remainder(epsilon, total)
+
+
+@dataclass(frozen=True)
+class TotalCounter:
+    """Counts all points with this epsilon for one event."""
+
+    epsilon: Fraction
+
+    @classmethod
+    def of_share(cls, epsilon: float, sensitivity: int, share: float) -> TotalCounter | None:
+        """The counter for so many events of a person; None where no share is spent."""
+        if not share:
+            return None
+        made = cls(Fraction(split(epsilon, share)[0]) / sensitivity)
+        if not made.epsilon or noise_scale(COUNTER, made.epsilon) > MAX_SCALE:
+            raise ParameterError("epsilon is too small: expected a noise scale of at most 2^40 points for the whole")
+        return made
+
+    @cached_property
+    def law(self) -> sampler.LaplaceDistribution:
+        """Distribution of the counter's noise."""
+        return sampler.laplace_distribution(noise_scale(COUNTER, self.epsilon))
+
+    def step(self, total: TotalCount, net: int, step: int, key: Key) -> TotalCount:
+        """The count after so many additions less removals."""
+        row: Integers = total.row.copy()
+        noise = sampler.draws(1, self.law, key, StreamId(Purpose.CELL, level=LEVEL, number=step))
+        return TotalCount(total.steps + 1, total.released + net + int(COUNTER.step(row, noise)[0]), row)
+
+    def missing(self, total: TotalCount, counted: int, variance: float) -> float:
+        """Least squares correction of the sum of the cells' counts, which has this variance, in points^2."""
+        own = laplace_variance(self.law.scale) * COUNTER.open_draws(total.steps)
+        return (total.released - counted) * (variance / (variance + own)) if variance > 0.0 else 0.0
+
+    @staticmethod
+    def check(total: TotalCount) -> None:
+        """ValueError for a count that no step leaves."""
+        if abs(total.released) > MAX_COUNT or not 0 <= total.steps <= MAX_COUNT:
+            raise ValueError("a count of the whole out of range")
+        expect(total.row, _row())
+        check_rows(COUNTER, total.row)
+        if total.row[0, 0] != total.steps % COUNTER.size:
+            raise ValueError("a counter of the whole out of step")
+
+
+# Publishers of points.
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointState:
+    """State of a mechanism on batches of points.
+
+    Attributes
+    ----------
+    n_steps : int
+        Batches consumed.
+    tree : Tree or None
+        Released by the last step; None before the first.
+    chain : str
+        Noise is bound to it (:func:`fastdp.noise.binding.step_key`).  Secret.
+    """
+
+    n_steps: int = 0
+    tree: Tree | None = None
+    chain: str = field(default="", repr=False)
+
+
+S = TypeVar("S", bound=PointState)
+
+
+class PointMachine(Machine[S], PointParameters, Generic[S]):
+    """A mechanism on batches of points; subclasses are records with a plan, and take the steps."""
+
+    PARTS: ClassVar[codec.Parts] = PARTS
+    #: Trees of a state, and the columns that a file has of each; none of those that follow from the others.
+    TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"tree": RELEASED}
+
+    @abstractmethod
+    def follow(self, state: S, added: Integers, removed: Integers, key: Key) -> S:
+        """The state after a batch, given by codes, but for ``n_steps`` and ``chain``; the key is this step's own."""
+
+    @cached_property
+    def root(self) -> KeptTree:
+        """The tree before any step."""
+        return decomposition.root_only(self.plan)
+
+    def read(self, *batch: Any) -> tuple[Integers, Integers]:
+        """A batch as ascending codes of cells of the greatest depth."""
+        added, removed = batch
+        return self.codes(added, "added"), self.codes(removed, "removed")
+
+    def step(self, state: S, batch: tuple[Integers, Integers], key: Key) -> Transition[S]:
+        """Transition after one batch, with noise bound to all batches so far."""
+        if state.n_steps >= MAX_STEPS:
+            raise StateError(f"{state.n_steps} steps were taken: expected at most 2^40")
+        added, removed = batch
+        own, chain = step_key(key, state.chain, state.n_steps, added, removed)
+        following = self.follow(state, added, removed, own)
+        return Transition(replace(following, n_steps=state.n_steps + 1, chain=chain))
+
+    def consumed(self, state: S) -> int:
+        """Batches consumed."""
+        return state.n_steps
+
+    def pack(self, state: S) -> Json:
+        """The state as JSON."""
+        described = {}
+        for name in (each.name for each in fields(state)):
+            value, columns = getattr(state, name), self.TREES.get(name)
+            if columns is not None and value is not None:
+                tree = value.tree if isinstance(value, KeptTree) else value
+                value = describe_tree(tree, columns) if columns else None
+            described[name] = value if columns is not None else codec.describe(value)
+        return {"n_seen": state.n_steps, "state": described}
+
+    def unpack(self, packed: Json, key: Key) -> S:
+        """The state that was packed, checked."""
+        kind = get_type_hints(type(self).start)["return"]
+        state: S = kind(
+            **{name: self._restored(name, hint, packed["state"][name]) for name, hint in get_type_hints(kind).items()}
+        )
+        self.check_indices(state)
+        check_chain(state.chain)
+        if state.n_steps < 0 or state.n_steps != codec.require_int(packed["n_seen"]):
+            raise ValueError("a position out of range")
+        return state
+
+    def _restored(self, name: str, kind: object, described: Json | None) -> object:
+        if name not in self.TREES:
+            return codec.restore(kind, described)
+        tree = None if described is None else restore_tree(described, self.TREES[name], self.plan)
+        return KeptTree.of(self.fan_out, tree) if kind is KeptTree and tree is not None else tree
+
+
+class SpatialPublisher(Publisher[S]):
+    """A publisher of points; subclasses make a machine.
+
+    Attributes
+    ----------
+    domain, epsilon, max_depth, fan_out, outside
+        As given.
+    """
+
+    _machine: PointMachine[S]
+    domain: Domain
+    epsilon: float
+    max_depth: int
+    fan_out: int
+    outside: Outside
+
+    def _begin(self, machine: PointMachine[S], key: Key) -> None:
+        super()._begin(machine, key)
+        self.__dict__.update(values_of(machine))
+        self._made: tuple[Tree, ReleasedTree] | None = None
+
+    @property
+    def _plan(self) -> CellParameters:
+        return self._machine.plan
+
+    @property
+    def n_steps(self) -> int:
+        """Batches consumed."""
+        return self._state.n_steps
+
+    @property
+    def tree(self) -> ReleasedTree:
+        """The cells and counts released last; StateError before the first batch."""
+        tree = self._state.tree
+        if tree is None:
+            raise StateError("there is no tree yet: expected a step first")
+        # Made on demand, with the tree that it belongs to: a reader beside a step must not put an old one back.
+        made = self._made
+        if made is None or made[0] is not tree:
+            made = self._made = (tree, ReleasedTree(self._plan, tree, self._variances()))
+        return made[1]
+
+    @property
+    def total(self) -> float:
+        """Estimated number of points now; 0 before the first batch."""
+        tree = self._state.tree
+        return 0.0 if tree is None else float(tree.projected[0])
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """Guarantee of all releases together."""
+
+    def step(self, added: Values, removed: Values | None = None) -> Floats:
+        """Consume one batch and release synthetic points.
+
+        Parameters
+        ----------
+        added, removed : array-like, n rows of d numbers, optional
+            Points that appear and disappear; None or an empty array for none.  Their order has no influence.
+
+        Returns
+        -------
+        float64[N, d]
+            Synthetic points: uniform in each cell of :attr:`tree`, N unbiased for :attr:`total`.
+
+        Raises
+        ------
+        DataError
+            For points that are not finite, of another dimension, or outside the domain; nothing is consumed then.
+        """
+        self.advance(added, removed)
+        return self.sample()
+
+    @single_caller
+    def advance(self, added: Values | None, removed: Values | None = None) -> None:
+        """Consume one batch without drawing points; parameters and errors as :meth:`step`."""
+        self._call(self._machine.read(added, removed))
+
+    def sample(self) -> Floats:
+        """The synthetic points of the last step, the same at every call; ``tree.sample()`` draws others."""
+        secret = self._key.derive("synthetic points", self.n_steps).reveal()
+        return self.tree.sample(np.random.Generator(np.random.SFC64(int.from_bytes(secret, "big"))))
+
+    def count(self, lower: Values, upper: Values) -> Counts:
+        """Counts of boxes straight from the released tree: see :meth:`ReleasedTree.count`."""
+        return self.tree.count(lower, upper)
+
+    def interval(self, lower: Values, upper: Values, confidence: float = 0.95) -> tuple[Counts, Counts]:
+        """Intervals for true counts of boxes, (low, high), by a model: see :meth:`ReleasedTree.interval`.
+
+        StateError where points may wait to be counted (:class:`fastdp.AdaptivePHDStream`).
+        """
+        return self.tree.interval(lower, upper, confidence)
+
+    def std_error(self, lower: Values, upper: Values) -> Counts:
+        """Standard errors of :meth:`count`, by a model: see :meth:`ReleasedTree.std_error`."""
+        return self.tree.std_error(lower, upper)
+
+    def _variances(self) -> float | None:
+        """Variance of the noise of each cell of :attr:`tree`, in points^2; None where it is not known."""
+        return None
+
+
+def in_halves(epsilon: float, where: str = "") -> Guarantee:
+    """Cells that PrivTree chooses, with half of epsilon, and one count in each, with the other half."""
+    half = epsilon / 2
+    cells = event_guarantee(half, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
+    return sequential(cells.of(f"{where}cells"), counter_guarantee(Simple(), half).of(f"{where}counts"))
+
+
+def composed(cells: Guarantee, total_epsilon: float, events: int) -> Guarantee:
+    """Guarantee for so many events of one person: that of the cells, and of the count of all points if there is one.
+
+    Both were stated for one event at epsilon / ``events``.
+    """
+    if total_epsilon:
+        cells = sequential(cells, counter_guarantee(COUNTER, total_epsilon).of("count of the whole"))
+    if events == 1:
+        return cells
+    step = f"group privacy: {events} events of a person, each at 1 / {events} of that"
+    return replace(
+        cells,
+        unit=f"{events} events (additions or removals) of one person",
+        adjacency=f"add or remove at most {events} events",
+        derivation=(*cells.derivation, step),
+    )
+
+
+# PHDStream.
 
 
 def _parts(epsilon: float, total_share: float) -> tuple[float, float]:
@@ -46,119 +361,94 @@ def _parts(epsilon: float, total_share: float) -> tuple[float, float]:
     return cells, remainder(rest, cells)
 
 
-@dataclass(frozen=True)
-class PHDState:
-    """Where the stream stands.
-
-    Attributes
-    ----------
-    n_steps, tree, chain
-        As :class:`fastdp.spatial.spatial_publisher.PointMachine` says.
-    kept : TreeVersion
-        The tree that the next step begins with.
-    whole : WholeCount or None
-        The count of the whole, where there is one.
-    drawn : int
-        Counts of cells so far, each with noise of its own; 0 where the whole is not counted.
-    """
-
-    n_steps: int
-    kept: TreeVersion
-    tree: Tree | None = None
-    whole: WholeCount | None = None
-    drawn: int = 0
-    chain: str = field(default="", repr=False)
-
-
 @dataclass(frozen=True, kw_only=True)
-class PHDMachine(PointMachine):
-    """PHDStream as a machine.
+class PHDState(PointState):
+    """State of PHDStream.
 
     Attributes
     ----------
-    counter, sensitivity, threshold, score, retention, total_share
-        As of :class:`PHDStream`.
+    kept : KeptTree
+        The tree that the next step begins with.
+    total : TotalCount
+        The count of all points, where there is one.
+    drawn : int
+        Counts of cells so far, each with noise of its own; 0 where not all points are counted.
     """
 
-    TREES: ClassVar[Any] = {"kept": KEPT, "tree": RELEASED}
+    kept: KeptTree
+    total: TotalCount = field(default_factory=TotalCount)
+    drawn: int = 0
 
-    counter: Counter
-    sensitivity: int
-    threshold: float
-    score: str
-    retention: int
-    total_share: float = 0.0
+
+@dataclass(frozen=True)
+class CounterKind(Kind):
+    """A counter, or the name of one."""
+
+    def check(self, name: str, value: object) -> Counter:
+        """The counter."""
+        if isinstance(value, str):
+            value = NAMED_COUNTERS[validation.choice(name, value, tuple(NAMED_COUNTERS))]
+        validation.part(name, value, Counter, "fastdp.counters")
+        return cast("Counter", value)
+
+
+@record
+class PHDMachine(PointMachine[PHDState]):
+    """PHDStream as a machine."""
+
+    TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"kept": KEPT, "tree": RELEASED}
+
+    counter: Literal["simple", "block", "binary"] | Counter = parameter(CounterKind(), default="simple")
+    _: KW_ONLY
+    sensitivity: int = parameter(Whole(1, MAX_EVENTS), default=1)
+    threshold: float = parameter(Real(), default=0.0)
+    score: Literal["repaired", "paper"] = parameter(Choice(("repaired", "paper")), default="repaired")
+    retention: int = parameter(Whole(0, MAX_STEPS), default=16)
+    total_share: float = parameter(Real(least=0.0, most=MAX_SHARE), default=0.05)
     rule: ClassVar[int] = 1
 
     @cached_property
     def plan(self) -> CellParameters:
-        """Public parameters."""
+        """Public constants."""
         cells, counts = (Fraction(part) / self.sensitivity for part in _parts(self.epsilon, self.total_share))
-        return make_plan(
-            self.domain,
-            self.fan_out,
-            self.max_depth,
-            cells,
-            counts,
-            self.counter,
-            threshold=self.threshold,
-            repaired=self.score == "repaired",
-            retention=self.retention,
+        shape, counter = (self.domain, self.fan_out, self.max_depth), cast("Counter", self.counter)
+        return CellParameters(
+            *shape, cells, counts, counter, self.threshold, self.score == "repaired", self.retention
         )
 
     @cached_property
-    def whole(self) -> WholeParameters | None:
-        """What is fixed of the count of the whole."""
-        return WholeParameters.of_share(self.epsilon, self.sensitivity, self.total_share)
+    def total(self) -> TotalCounter | None:
+        """The counter of all points, if there is one."""
+        return TotalCounter.of_share(self.epsilon, self.sensitivity, self.total_share)
 
     def start(self, key: Key) -> PHDState:
         """Before the first batch."""
-        whole = None if self.whole is None else WholeCount()
-        return PHDState(0, self.root, whole=whole)
+        return PHDState(kept=self.root)
 
-    def follow(self, state: PHDState, added: Integers, removed: Integers, key: Key, chain: str) -> PHDState:
+    def follow(self, state: PHDState, added: Integers, removed: Integers, key: Key) -> PHDState:
         """Algorithm 7 for one batch."""
-        return self.decide(state, added, removed, key, chain)[0]
-
-    def decide(
-        self, state: PHDState, added: Integers, removed: Integers, key: Key, chain: str
-    ) -> tuple[PHDState, Tree]:
-        """The state after a batch, and the tree with the scores of its decisions."""
         expected = 0 if state.tree is None else state.tree.first.size
-        kept, tree, scored = decomposition.take_step(
-            self.plan, state.kept, added, removed, state.n_steps, key, expected
-        )
-        whole, drawn = state.whole, state.drawn
-        if self.whole is not None and whole is not None:
-            whole = self.whole.step(whole, added.size - removed.size, state.n_steps, key)
+        kept, tree = decomposition.take_step(self.plan, state.kept, added, removed, state.n_steps, key, expected)
+        tree, total, drawn = tree.shown, state.total, state.drawn
+        if self.total is not None:
+            total = self.total.step(total, added.size - removed.size, state.n_steps, key)
             drawn += tree.leaves.size
             variance = drawn * laplace_variance(self.plan.cell_law.scale)
-            missing = self.whole.missing(whole, int(tree.released[0]), variance)
+            missing = self.total.missing(total, int(tree.released[0]), variance)
             tree = decomposition.adjusted(self.plan, tree, missing)
-        return PHDState(state.n_steps + 1, kept, tree, whole, drawn, chain), scored
+        return PHDState(kept=kept, tree=tree, total=total, drawn=drawn)
 
-    def scored(self, state: PHDState, batch: Any, key: Key) -> tuple[PHDState, Tree]:
-        """State after :meth:`step`, and the tree with the scores of its decisions."""
-        added, removed = batch
-        own, chain = step_key(key, state.chain, state.n_steps, added, removed)
-        return self.decide(state, added, removed, own, chain)
-
-    def packed(self, state: Any) -> dict[str, Any]:
-        """The state as JSON."""
-        return super().packed(replace(state, kept=state.kept.tree))
-
-    def unpacked(self, described: Any) -> PHDState:
-        """The state that was described."""
-        state: Any = super().unpacked(described)
-        if self.whole is not None:
-            self.whole.check(state.whole)
-            if state.whole.steps != state.n_steps or not 0 <= state.drawn <= MAX_COUNT:
+    def check_indices(self, state: PHDState) -> None:
+        """ValueError unless trees and counts are of the same step."""
+        if (state.tree is None) != (state.n_steps == 0):
+            raise ValueError("a release out of range")
+        if self.total is not None:
+            self.total.check(state.total)
+            if state.total.steps != state.n_steps or not 0 <= state.drawn <= MAX_COUNT:
                 raise ValueError("a number of counts out of range")
-        following: PHDState = replace(state, kept=TreeVersion.of(self.plan.fan_out, state.kept))
-        return following
 
 
-class PHDStream(SpatialPublisher):
+class PHDStream(SpatialPublisher[PHDState]):
     """Releases a synthetic version of a changing set of points after every batch of additions and removals.
 
     Parameters
@@ -168,13 +458,13 @@ class PHDStream(SpatialPublisher):
     epsilon : float
         Privacy loss of all releases for ``sensitivity`` events.
     counter : str or Counter
-        How the counts at the leaves get their noise: ``"simple"`` (best in most cases), ``"block"`` (of 8 steps, as
-        printed: biased here, which ``Block(settles=True)`` is not), ``"binary"`` (trees of 1,024 activations that
-        settle), or an object from ``fastdp.counters``.
+        Noise of the counts at the leaves: ``"simple"`` (best in most cases), ``"block"`` (of 8 steps, as printed:
+        biased here, which ``Block(settles=True)`` is not), ``"binary"`` (trees of 1,024 activations that settle), or
+        an object from ``fastdp.counters``.
     max_depth : int
         D: cells of this depth are not cut any more; fan_out^D at most 2^62.
     fan_out : int
-        beta: parts that a cell is cut into, along one axis; the axes take turns, the first one first.
+        beta: equal children that a cell is cut into, along one axis; the axes take turns, the first one first.
     sensitivity : int
         k: events (additions and removals) of one person that are protected together; each gets epsilon / k.
     threshold : float
@@ -182,8 +472,8 @@ class PHDStream(SpatialPublisher):
     score : str
         ``"repaired"``, or ``"paper"`` for comparison only: its guarantee states the much larger epsilon that holds.
     retention : int
-        Steps for which a cell that is not cut remembers how its count was spread over its parts.  Memory grows with
-        it, slowly; 0 remembers the cells of the last release only.
+        Steps for which a cell that is not cut remembers how its count was spread over its children.  Memory grows
+        with it, slowly; 0 remembers the cells of the last release only.
     total_share : float
         Share of epsilon, 0 to 0.5, for a count of all points beside those of the cells, which least squares adjusts
         to it.  0 is the paper's: the total's error is then five times as large and grows with the number of cells and
@@ -205,7 +495,7 @@ class PHDStream(SpatialPublisher):
 
     The first batch may hold everything up to an initial time t0 (paper, section 5.2).  PHDStream keeps counts, no
     points: it cannot detect that a removed point was never added.  Such a removal still lowers its cell's count,
-    and what is released never falls below 0.  After an interrupt compare ``n_steps``: a batch that was consumed must
+    and no released count falls below 0.  After an interrupt compare ``n_steps``: a batch that was consumed must
     not be sent again.
 
     Examples
@@ -218,9 +508,8 @@ class PHDStream(SpatialPublisher):
     True
     """
 
-    _MACHINE: ClassVar[Any] = PHDMachine
+    _MACHINE: ClassVar[type] = PHDMachine
     _machine: PHDMachine
-    _state: PHDState
     counter: Counter
     sensitivity: int
     threshold: float
@@ -228,44 +517,13 @@ class PHDStream(SpatialPublisher):
     retention: int
     total_share: float
 
-    def __init__(
-        self,
-        domain: Domain,
-        epsilon: float,
-        counter: Literal["simple", "block", "binary"] | Counter = "simple",
-        *,
-        max_depth: int = 20,
-        fan_out: int = 2,
-        sensitivity: int = 1,
-        threshold: float = 0.0,
-        score: Literal["repaired", "paper"] = "repaired",
-        retention: int = 16,
-        total_share: float = 0.05,
-        outside: Outside = "raise",
-        seed: int | str | None = None,
-        key: Key | bytes | None = None,
-    ) -> None:
-        if isinstance(counter, str):
-            counter = NAMED_COUNTERS[validation.choice("counter", counter, tuple(NAMED_COUNTERS))]
-        validation.part("counter", counter, Counter, "fastdp.counters")
-        machine = PHDMachine(
-            domain=domain,
-            epsilon=validation.positive("epsilon", epsilon),
-            counter=counter,
-            max_depth=max_depth,
-            fan_out=fan_out,
-            sensitivity=validation.integer("sensitivity", sensitivity, 1, 2**30),
-            threshold=validation.real("threshold", threshold),
-            score=validation.choice("score", score, ("repaired", "paper")),
-            retention=validation.integer("retention", retention, 0, MAX_STEPS),
-            total_share=as_share(total_share),
-            outside=outside,
-        )
-        self._start(machine, seed, key)
+    @constructor(PHDMachine)
+    def __init__(self, machine: PHDMachine, seed: int | str | None, key: Key | bytes | None) -> None:
+        self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     @property
     def n_nodes(self) -> int:
-        """Cells in memory: those of the last release, and what ``retention`` keeps."""
+        """Cells in memory: those of the last release, and those that ``retention`` keeps."""
         return self._state.kept.tree.first.size
 
     @property
@@ -282,10 +540,9 @@ class PHDStream(SpatialPublisher):
                 f"the paper's score: the claimed {part:g} is NOT proved (Theorem 3.2 fails where counts are noisy or "
                 f"points are removed); what holds is max_depth / lambda, for {self.max_depth} decisions",
             )
-        whole = sequential(cells.of("cells"), counter_guarantee(self.counter, counts).of("counts"))
-        if self.total_share:
-            whole = sequential(whole, WholeParameters.guarantee(split(self.epsilon, self.total_share)[0]))
-        return replace(for_events(whole, self.sensitivity), simulated=self._key.simulated)
+        both = sequential(cells.of("cells"), counter_guarantee(self.counter, counts).of("counts"))
+        found = composed(both, split(self.epsilon, self.total_share)[0], self.sensitivity)
+        return replace(found, simulated=self._key.simulated)
 
     def _variances(self) -> float | None:
         """Of a cell that was counted at every step; None for counters of one's own."""

@@ -9,28 +9,31 @@ import contextlib
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from fastdp import validation
 from fastdp.counters.counter import Simple, counter_guarantee, event_guarantee
-from fastdp.data.column import entry_at
-from fastdp.errors import DataError, StateError
+from fastdp.data.column import as_array, as_reals, entry_at
+from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, sequential
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers, Values
 from fastdp.noise.binding import step_key
 from fastdp.noise.key import Key
+from fastdp.record import Real, constructor, parameter, record, values_of
 from fastdp.releases.intervals import MODEL_WIDTH, checked_confidence, wider_quantile
 from fastdp.spatial import decomposition
-from fastdp.spatial.boxes import Box, as_points, axes_of
-from fastdp.spatial.cells import CellParameters, Domain, Outside, encode, inside, make_plan
+from fastdp.spatial.domains import Box, CellParameters, Domain, Outside, PointParameters, as_boxes, as_points
 from fastdp.spatial.tree import Tree
 from fastdp.state.machine import CallGuard, single_caller
-from fastdp_kernels.points import cell_sampling, tree_queries
+from fastdp_kernels.points import box_queries, cell_sampling, tree_queries
 
 #: Points of 8 bytes and more; NumPy refuses the sizes of longer arrays in other words.
 MAX_POINTS = 2.0**48
+#: Of one box, or of many.
+Counts: TypeAlias = float | Floats
+#: Items in a leaf of the k-d tree: fewer cost more nodes, more cost longer scans.
+LEAF = 16
 
 
 class ReleasedTree:
@@ -106,7 +109,7 @@ class ReleasedTree:
                 return self._domain.sample(self.lower, self.upper, counts, source)
         raise StateError(f"{points:g} synthetic points do not fit in memory: expected count(), which draws none")
 
-    def count(self, lower: Any, upper: Any) -> Any:
+    def count(self, lower: Values, upper: Values) -> Counts:
         """Counts of boxes, straight from the tree: the expectation of the number of sampled points.
 
         Cells are half-open, so on a network a road along a box's upper side is not in the box.
@@ -133,7 +136,7 @@ class ReleasedTree:
             out += np.bincount(query, self._counts[leaf] * inside, minlength=out.size)
         return float(out[0]) if one else out
 
-    def std_error(self, lower: Any, upper: Any) -> Any:
+    def std_error(self, lower: Values, upper: Values) -> Counts:
         """Root mean square errors of :meth:`count` by a model: float, or float64[q].
 
         Every cell in the box, or cut by it, has the noise of all its counts.  A cut cell is taken to hold its points,
@@ -160,7 +163,7 @@ class ReleasedTree:
         errors: Floats = np.sqrt(out)
         return float(errors[0]) if one else errors
 
-    def interval(self, lower: Any, upper: Any, confidence: float = 0.95) -> Any:
+    def interval(self, lower: Values, upper: Values, confidence: float = 0.95) -> tuple[Counts, Counts]:
         """Intervals for true counts of boxes, by the model of :meth:`std_error`: (low, high).
 
         Two floats, or two float64[q]; not below 0, and the answer of :meth:`count` lies between them.
@@ -180,10 +183,10 @@ class ReleasedTree:
             sums[cut] = sums[first[cut][:, None] + np.arange(self._fan_out)].sum(axis=1)
         return sums
 
-    def _boxes(self, lower: Any, upper: Any) -> tuple[Floats, Floats, bool]:
+    def _boxes(self, lower: Values, upper: Values) -> tuple[Floats, Floats, bool]:
         """Checked boxes, and whether it is one."""
         dim = self._domain.dim
-        axes, _ = axes_of(lower, "lower"), axes_of(upper, "upper")
+        axes, _ = _axes_of(lower, "lower"), _axes_of(upper, "upper")
         one = axes == 0 or (axes == 1 and dim > 1)
         low = as_points(np.reshape(lower, (1, -1)) if one else lower, "lower", dim)
         high = as_points(np.reshape(upper, (1, -1)) if one else upper, "upper", dim)
@@ -214,9 +217,25 @@ class ReleasedTree:
             room = listed
 
 
-def sampling_generator(key: Key, step: int) -> np.random.Generator:
-    """The generator of a step's synthetic points: a function of the key and the step."""
-    return np.random.Generator(np.random.SFC64(int.from_bytes(key.derive("synthetic points", step).reveal(), "big")))
+def _axes_of(values: Values, name: str) -> int:
+    """How many axes an array-like has; DataError if its rows differ in length, or it is none."""
+    array = as_array(values)
+    if array is None:
+        raise DataError(f"{name} is no array: expected numbers, or rows with as many numbers each")
+    return array.ndim
+
+
+@record
+class PrivTreeParameters(PointParameters):
+    """The parameters of :class:`PrivTree`."""
+
+    threshold: float = parameter(Real(), default=0.0)
+
+    @cached_property
+    def plan(self) -> CellParameters:
+        """Public constants."""
+        half = Fraction(self.epsilon) / 2
+        return CellParameters(self.domain, self.fan_out, self.max_depth, half, half, Simple(), self.threshold)
 
 
 class PrivTree:
@@ -231,7 +250,7 @@ class PrivTree:
     max_depth : int
         D: cells of this depth are not cut any more; fan_out^D at most 2^62.
     fan_out : int
-        beta: parts that a cell is cut into, along one axis; the axes take turns.
+        beta: equal children that a cell is cut into, along one axis; the axes take turns.
     threshold : float
         theta: cells that seem to hold more points, after a penalty for depth, are cut.
     outside : str
@@ -246,34 +265,25 @@ class PrivTree:
     """
 
     rule: ClassVar[int] = 1
+    domain: Domain
+    epsilon: float
+    max_depth: int
+    fan_out: int
+    threshold: float
+    outside: Outside
 
-    def __init__(
-        self,
-        domain: Domain,
-        epsilon: float,
-        *,
-        max_depth: int = 20,
-        fan_out: int = 2,
-        threshold: float = 0.0,
-        outside: Outside = "raise",
-        seed: int | str | None = None,
-        key: Key | bytes | None = None,
-    ) -> None:
+    @constructor(PrivTreeParameters)
+    def __init__(self, parameters: PrivTreeParameters, seed: int | str | None, key: Key | bytes | None) -> None:
         self._guard = CallGuard()
-        self.epsilon = validation.positive("epsilon", epsilon)
-        self.outside = validation.choice("outside", outside, ("raise", "clip"))
-        half = Fraction(self.epsilon) / 2
-        self._plan = make_plan(domain, fan_out, max_depth, half, half, Simple(), threshold=threshold)
-        self.domain, self.max_depth, self.fan_out = domain, self._plan.max_depth, self._plan.fan_out
-        self._kept = decomposition.root_only(self._plan)
-        self.threshold = validation.real("threshold", threshold)
+        self._parameters, self._plan = parameters, parameters.plan
+        self.__dict__.update(values_of(parameters))
+        self._root = decomposition.root_only(self._plan)
         self._key = Key.choose(seed, key).bind(self)
         self._fitted = False
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """The parameters, for noise keys."""
-        names = ("domain", "epsilon", "max_depth", "fan_out", "threshold", "outside")
-        return {name: getattr(self, name) for name in names}
+        return values_of(self._parameters)
 
     @property
     def noise_fingerprint(self) -> str | None:
@@ -288,11 +298,11 @@ class PrivTree:
             half, "PrivTree: (2 beta - 1) / (beta - 1) decisions' worth of loss, whatever the depth"
         )
         counts = counter_guarantee(Simple(), half)
-        whole = sequential(cells.of("cells"), counts.of("counts"))
-        return replace(whole, unit="one point", adjacency="add or remove one point", simulated=self._key.simulated)
+        both = sequential(cells.of("cells"), counts.of("counts"))
+        return replace(both, unit="one point", adjacency="add or remove one point", simulated=self._key.simulated)
 
     @single_caller
-    def fit(self, points: Any) -> ReleasedTree:
+    def fit(self, points: Values) -> ReleasedTree:
         """Release the decomposition of these points, once.
 
         Parameters
@@ -309,9 +319,77 @@ class PrivTree:
         """
         if self._fitted:
             raise StateError("this PrivTree has been fitted: expected a new one for other points")
-        rows = inside(as_points(points, "points", self.domain.dim), self.domain, self.outside, "points")
-        codes = encode(self._plan, rows)
+        codes = self._parameters.codes(points, "points")
         self._fitted = True
         key, _ = step_key(self._key, "", 0, codes)
-        _, tree, _ = decomposition.take_step(self._plan, self._kept, codes, codes[:0], 0, key)
-        return ReleasedTree(self._plan, tree)
+        tree = decomposition.take_step(self._plan, self._root, codes, codes[:0], 0, key)[1]
+        return ReleasedTree(self._plan, tree.shown)
+
+
+class BoxTree:
+    """Items in the order of a k-d tree, with the box around each node."""
+
+    def __init__(self, lower: Floats, upper: Floats) -> None:
+        n = lower.shape[0]
+        self.levels = max(0, (n // LEAF).bit_length() - 1)
+        self.order = np.arange(n)
+        # Centres of cells; half of each first, because a sum could overflow.
+        keys = lower.copy() if upper is lower else 0.5 * lower + 0.5 * upper
+        box_queries.sort_into_tree(keys, self.levels, self.order)
+        self.lower = keys if upper is lower else lower[self.order]
+        self.upper = keys if upper is lower else upper[self.order]
+        self.node_lower = np.empty((2 << self.levels, lower.shape[1]))
+        self.node_upper = np.empty_like(self.node_lower)
+        box_queries.enclose_items(self.lower, self.upper, self.levels, self.node_lower, self.node_upper)
+
+
+class CellIndex:
+    """Cells with counts, arranged for counts in many boxes: what a released tree says without sampling.
+
+    Parameters
+    ----------
+    lower, upper : array-like[n, d]
+        Corners of the cells, finite; copies are kept.  Cells without extent along an axis are allowed.
+    counts : array-like[n]
+        Their contents, finite; negative ones are allowed.
+
+    Notes
+    -----
+    A count is taken to be spread evenly over its cell, so an answer is the expected number of points in the box
+    when points are sampled evenly from the cells.
+    """
+
+    def __init__(self, lower: Values, upper: Values, counts: Values) -> None:
+        shape = as_reals(lower, "lower").shape
+        low, high = as_boxes(lower, upper, shape[1] if len(shape) == 2 else 1, finite=True)
+        contents = as_reals(counts, "counts")
+        if contents.shape != low.shape[:1] or not np.isfinite(contents).all():
+            raise ParameterError(f"counts: expected one finite number for each of {low.shape[0]} cells")
+        self._tree = BoxTree(low, high)
+        self._counts = contents[self._tree.order]
+        self._sums = np.empty(2 << self._tree.levels)
+        box_queries.sum_items(self._counts, self._tree.levels, self._sums)
+
+    @property
+    def total(self) -> float:
+        """Sum of all counts."""
+        return float(self._sums[1])
+
+    def count(self, lower: Values, upper: Values) -> Floats:
+        """Content of each box: the sum over the cells of count times the part of the cell's volume in the box.
+
+        Parameters
+        ----------
+        lower, upper : array-like[q, d]
+            The boxes; infinite bounds are allowed.
+
+        Returns
+        -------
+        float64[q]
+        """
+        tree = self._tree
+        low, high = as_boxes(lower, upper, tree.lower.shape[1])
+        out = np.empty(low.shape[0])
+        cells = tree.lower, tree.upper, self._counts, tree.node_lower, tree.node_upper, self._sums, tree.levels
+        box_queries.count_cells(*cells, low, high, out)
+        return out

@@ -1,22 +1,23 @@
-"""One tree of cells as columns: what a step cuts and counts in, what it releases, what the next one begins with.
+"""One tree of cells as columns: a step cuts and counts in it, releases it, and leaves it to the next step.
 
-Cells stand breadth first and the parts of a cell side by side, so which cells are cut says everything about a tree's
-shape.  Between two steps trees are versions in shared memory: a step appends what it visited and no more.  A node
-never changes once it is written; those of a later version point back to children that it did not visit.  Full arrays
-are packed: written again without the nodes that no version needs.
+Cells stand breadth first and the children of a cell side by side, so the cells that are cut say everything about a
+tree's shape.  The *step tree* is what one step cuts; the *counted tree* is the step tree of the last count where
+counts alone are made.  The *kept tree* is read and extended by each step, in memory that all of them share: a step
+appends its own tree and no more.  A node never changes once it is written; later ones point back to children that
+their step did not reach.  Full arrays are packed: written again without the nodes that the kept tree does not need.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.counters.counter import check_rows
-from fastdp.kinds import Floats, Integers
-from fastdp.spatial.cells import CellParameters, measures
+from fastdp.kinds import Array, Floats, Integers, Json
+from fastdp.spatial.domains import CellParameters, Corners, measures
 from fastdp.state import codec
 from fastdp.state.codec import expect
 from fastdp_kernels.points import cell_codes, tree_maps
@@ -25,9 +26,9 @@ from fastdp_kernels.points import cell_codes, tree_maps
 ROOM = 3
 #: A tree's counts stay below this, or sums of them leave 64 bits.
 MAX_COUNT = 2**62
-#: A node of a version: what a step reads of it lies together.
+#: A node of a kept tree: what a step reads of it lies together.
 NODE = np.dtype([("first", np.int64), ("released", np.int64), ("split", np.int64), ("measure", np.float64)])
-#: Columns, beside which cells are cut, of a released tree in a state file, of one that was counted, and of one kept.
+#: Columns, beside which cells are cut, of a released tree in a state file, of a counted one, and of a kept one.
 RELEASED = ("released", "measure", "held", "projected")
 COUNTED = (*RELEASED, "weight", "variance", "rate")
 KEPT = ("released", "measure", "split", "state")
@@ -36,17 +37,8 @@ _NONE: Integers = np.empty(0, np.int64)
 _NO_REALS: Floats = np.empty(0)
 
 
-def _none() -> Integers:
-    return _NONE
-
-
-def _no_reals() -> Floats:
-    return _NO_REALS
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tree:
-    """A tree of cells; a column is empty where it says nothing.
+class Tree(NamedTuple):
+    """A tree of v cells; a column that says nothing is empty.
 
     Attributes
     ----------
@@ -61,54 +53,50 @@ class Tree:
     leaves : int64[l]
         The leaves with a measure above 0.
     weight, variance, rate : int64[v], float64[v], float64[v]
-        Of trees that follow counts: variance of the noise counted at a node and below and of that in G, in units of
-        one count's, and growth per step by the last count.
+        Of counted trees: variance of the noise counted at a node and below and of that in G, in units of one count's,
+        and growth per step by the last count.
     split : int64[v]
-        Of trees between two steps: last step that split the node, -1 if none did.
+        Of kept trees: last step that split the node, -1 if none did.
     state : int64[v, width]
         The nodes' counters there.  Secret.
     score : int64[v]
-        The score of each visited node, in units of 1 / K, before the floor.  Secret: never kept.
+        The score of each node, in units of 1 / K, before the floor.  Secret: never kept.
     ends : int64[v, 4]
         Ranges of the sorted additions and removals that lie in the node.  Secret: never kept.
     """
 
-    starts: Integers = field(default_factory=_none)
-    parent: Integers = field(default_factory=_none)
-    first: Integers
-    code: Integers = field(default_factory=_none)
-    origin: Integers = field(default_factory=_none)
-    released: Integers
-    measure: Floats
-    held: Floats = field(default_factory=_no_reals)
-    projected: Floats = field(default_factory=_no_reals)
-    leaves: Integers = field(default_factory=_none)
-    weight: Integers = field(default_factory=_none)
-    variance: Floats = field(default_factory=_no_reals)
-    rate: Floats = field(default_factory=_no_reals)
-    split: Integers = field(default_factory=_none)
-    state: Integers = field(default_factory=_none, repr=False)
-    score: Integers = field(default_factory=_none, repr=False)
-    ends: Integers = field(default_factory=_none, repr=False)
+    starts: Integers = _NONE
+    parent: Integers = _NONE
+    first: Integers = _NONE
+    code: Integers = _NONE
+    origin: Integers = _NONE
+    released: Integers = _NONE
+    measure: Floats = _NO_REALS
+    held: Floats = _NO_REALS
+    projected: Floats = _NO_REALS
+    leaves: Integers = _NONE
+    weight: Integers = _NONE
+    variance: Floats = _NO_REALS
+    rate: Floats = _NO_REALS
+    split: Integers = _NONE
+    state: Integers = _NONE
+    score: Integers = _NONE
+    ends: Integers = _NONE
+
+    def __repr__(self) -> str:
+        return f"Tree({self.first.size} cells)"
 
     @property
     def depth(self) -> Integers:
         """Depth of each node: int64[v]."""
         return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
 
-    def having(self, **columns: NDArray[Any]) -> Tree:
-        """The tree with these columns in place of its own."""
-        # dataclasses.replace takes nearly a tenth of a small step, which would call it four times.
-        tree = object.__new__(Tree)
-        tree.__dict__.update(self.__dict__, **columns)
-        return tree
-
     @property
     def shown(self) -> Tree:
-        """The tree without what its decisions were made from."""
-        return self.having(score=_NONE, ends=_NONE)
+        """The tree without the input of its decisions."""
+        return self._replace(score=_NONE, ends=_NONE)
 
-    def bounds(self, plan: CellParameters) -> tuple[Floats, Floats]:
+    def bounds(self, plan: CellParameters) -> Corners:
         """Bounds of all nodes, lower and upper float64[v, d]."""
         shape, corners = (self.first.size, plan.domain.dim), (plan.domain.lower, plan.domain.upper)
         index, lower, upper = np.empty(shape, np.int64), np.empty(shape), np.empty(shape)
@@ -116,11 +104,7 @@ class Tree:
         return lower, upper
 
 
-#: A tree of which nothing is known, to which a step adds its columns.
-BLANK = Tree(first=_NONE, released=_NONE, measure=_NO_REALS)
-
-
-def columns_of(names: tuple[str, ...], capacity: int) -> dict[str, Any]:
+def columns_of(names: tuple[str, ...], capacity: int) -> dict[str, Array]:
     """Columns with room for so many nodes, not filled."""
     return {
         name: np.empty((capacity, 4) if name == "ends" else capacity, np.float64 if name in _REALS else np.int64)
@@ -129,23 +113,23 @@ def columns_of(names: tuple[str, ...], capacity: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class TreeVersion:
-    """One step's tree within arrays that the next step's shares.
+class KeptTree:
+    """The tree between two steps, within arrays that the next step's shares.
 
     Attributes
     ----------
     fan_out : int
         Children of a node.
     nodes : NODE[r]
-        With room behind ``stop``.
+        Those from ``stop`` on are not written yet.
     state : int64[r, width]
         The nodes' counters.
     root, stop : int
-        The root, and the end of what this version and those before it have written.  Packed trees have root 0.
+        The root, and the end of the nodes that were written up to this step.  Packed trees have root 0.
     since : int
         Nodes that no step since this one has split have lost their children.
     open_ends : dict of int
-        Ends of versions behind which nothing was written yet; shared by all versions in these arrays.
+        Ends of kept trees after which nothing was written yet; shared by all trees in these arrays.
     """
 
     fan_out: int
@@ -157,8 +141,8 @@ class TreeVersion:
     open_ends: dict[int, None]
 
     @classmethod
-    def of(cls, fan_out: int, tree: Tree) -> TreeVersion:
-        """The first version."""
+    def of(cls, fan_out: int, tree: Tree) -> KeptTree:
+        """The first one."""
         nodes = np.empty(tree.first.size, NODE)
         for name in NODE.names or ():
             nodes[name] = getattr(tree, name)
@@ -177,29 +161,29 @@ class TreeVersion:
         """Whether the next step can append as many nodes as this one's."""
         return self.nodes.size >= 2 * self.stop - self.root
 
-    def roomy(self, more: int) -> TreeVersion:
-        """The same version in arrays of its own, with room for so many nodes."""
+    def roomy(self, more: int) -> KeptTree:
+        """The same tree in arrays of its own, with room for so many nodes."""
         return self._copied(self.nodes, slice(self.stop), self.stop, self.stop + more)
 
-    def packed(self) -> TreeVersion:
-        """The same tree without the nodes that were left."""
+    def packed(self) -> KeptTree:
+        """The same tree without the nodes that it does not reach."""
         packed, origin = np.empty(self.stop, NODE), np.empty(self.stop, np.int64)
         count = tree_maps.pack_kept(self.root, self.since, self.fan_out, self.nodes, origin, packed)
         return replace(self, root=0)._copied(packed, origin[:count], count, ROOM * count)
 
-    def _copied(self, nodes: NDArray[np.void], rows: Integers | slice, count: int, room: int) -> TreeVersion:
+    def _copied(self, nodes: NDArray[np.void], rows: Integers | slice, count: int, room: int) -> KeptTree:
         """So many nodes, with these rows of the counters, at the beginning of new arrays."""
         new, state = np.empty(room, NODE), np.empty((room, self.state.shape[1]), np.int64)
         new[:count], state[:count] = nodes[:count], self.state[rows]
         return replace(self, nodes=new, state=state, stop=count, open_ends={count: None})
 
-    def append(self, tree: Tree, rows: Integers, step: int, retention: int) -> TreeVersion:
-        """The version after a step that visited these nodes and left these rows of its leaves' counters."""
+    def append(self, tree: Tree, rows: Integers, step: int, retention: int) -> KeptTree:
+        """The kept tree after a step with this tree that left these rows of its leaves' counters."""
         stop = self.stop + tree.first.size
-        # Where another version follows this one already, or there is no room, the new one has arrays of its own.
+        # Where another tree follows this one already, or there is no room, the new one has arrays of its own.
         if self.nodes.size < stop or self.open_ends.pop(self.stop, self) is self:
             return self.roomy(tree.first.size).append(tree, rows, step, retention)
-        tree_maps.append_visited(step, self.stop, tree.first, tree.origin, tree.released, tree.measure, self.nodes)
+        tree_maps.append_step(step, self.stop, tree.first, tree.origin, tree.released, tree.measure, self.nodes)
         if self.state.shape[1]:
             state, known = self.state[self.stop : stop], tree.origin >= 0
             state[~known], state[known] = 0, self.state[tree.origin[known]]
@@ -208,16 +192,16 @@ class TreeVersion:
         return replace(self, root=self.stop, stop=stop, since=step - retention)
 
 
-# State files: as few numbers as a tree follows from, checked before kernels see them.
+# State files: as few numbers as a tree follows from, checked before kernels read them.
 
 
-def describe_tree(tree: Tree, names: tuple[str, ...]) -> dict[str, Any]:
+def describe_tree(tree: Tree, names: tuple[str, ...]) -> Json:
     """These columns of a tree, and which cells are cut."""
     cut = np.flatnonzero(tree.first >= 0)
     return {"cut": codec.describe(cut), **{name: codec.describe(getattr(tree, name)) for name in names}}
 
 
-def restore_tree(described: dict[str, Any], names: tuple[str, ...], plan: CellParameters) -> Tree:
+def restore_tree(described: Json, names: tuple[str, ...], plan: CellParameters) -> Tree:
     """The tree that was described; ValueError for one that no step can have left."""
     kinds = {name: Floats if name in _REALS else Integers for name in names}
     columns = {name: codec.restore(kind, described[name]) for name, kind in kinds.items()}
@@ -239,13 +223,13 @@ def restore_tree(described: dict[str, Any], names: tuple[str, ...], plan: CellPa
 
 
 def _check_measures(measure: Floats, first: Integers, starts: Integers, code: Integers, plan: CellParameters) -> None:
-    """ValueError unless cells that are cut have a measure, as one of their parts has.
+    """ValueError unless cells that are cut have a measure, as one of their children has.
 
-    Parts may lose theirs to rounding, so the domain is asked before a tree is refused.
+    Children may lose theirs to rounding, so the domain is asked before a tree is refused.
     """
-    whole = first >= 0
-    whole[0] = True
-    if measure[whole].min() <= 0.0:
+    cut = first >= 0
+    cut[0] = True
+    if measure[cut].min() <= 0.0:
         raise ValueError("a tree with numbers out of range")
     barren = np.flatnonzero(~measure[1:].reshape(-1, plan.fan_out).any(axis=1))
     for begin in (1 + plan.fan_out * barren).tolist():

@@ -21,7 +21,7 @@ from fastdp.guarantee import Guarantee, remainder, sequential
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Integers
 from fastdp.local.distribution import TOLERANCE, Distribution, in_cells
-from fastdp.local.laws import WindowLaw
+from fastdp.local.reports import WindowDistribution
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution, laplace_distribution
 from fastdp.record import Choice, parameter, record
@@ -35,7 +35,7 @@ from fastdp.thresholds.noisy_max import (
     noise_distribution,
     score_unit,
 )
-from fastdp_kernels.streams import noisy_max, online_pass
+from fastdp_kernels.streams import online_pass, threshold_choice
 
 #: Neighbouring candidates: three of them make a factor of 1.5, which is where the second count is taken.
 PER_REACH = 3
@@ -246,7 +246,7 @@ class _ScaleFreeChooser(CountedHoldout):
         floats = as_floats(as_column(values, "values"))
         steps: Integers = np.empty(floats.size, np.int64)
         online_pass.round_values(floats, 1.0 / self._task.resolution, float(self._top), steps)
-        noisy_max.bin_eighths(steps, self._first, self.candidates, self._counts)
+        threshold_choice.bin_eighths(steps, self._first, self.candidates, self._counts)
 
     @property
     def above_lowest(self) -> int:
@@ -325,7 +325,7 @@ def mean_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> D
     bins : int
         Of the estimate.
     """
-    counts = in_cells(client.law, counts, bins)
+    counts = in_cells(client.distribution, counts, bins)
     found = client.estimate_counts(counts, bins, tolerance=TOLERANCE)
     generator, total = np.random.default_rng(SEED), found.frequencies.copy()
     for _ in range(RESAMPLES):
@@ -337,7 +337,7 @@ def mean_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> D
     return replace(found, frequencies=total, method=f"em, mean of {RESAMPLES} resamples")
 
 
-def cut_tail(distribution: Distribution, law: WindowLaw) -> Distribution:
+def cut_tail(distribution: Distribution, law: WindowDistribution) -> Distribution:
     """Without the bins whose share, with all above, is less than 1.5 standard errors; the rest is divided by its sum.
 
     The standard error is that of the share of values in one window, from how often a window is reported by values far

@@ -16,11 +16,11 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
 from fastdp.local import Hybrid
-from fastdp.local.base import MIN_WIDTH, local_epsilon
 from fastdp.local.distribution import Distribution, in_cells, transition
-from fastdp.local.laws import WindowLaw
+from fastdp.local.mechanisms import LOCAL_EPSILON, MIN_WIDTH
+from fastdp.local.reports import WindowDistribution
 from fastdp.noise.key import Key
-from fastdp.record import Checked, Choice, Flag, Kind, Real, parameter, record
+from fastdp.record import Choice, Flag, Kind, Real, parameter, record
 from fastdp.thresholds import scale_free
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.quantile import QuantileChooser
@@ -142,8 +142,8 @@ def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -
     bins : int
         Of the estimate.  The first one, which holds all smaller values and zeros, may have any share.
     """
-    counts = in_cells(client.law, counts, bins)
-    matrix = _matrix(client.law, bins, counts.size)
+    counts = in_cells(client.distribution, counts, bins)
+    matrix = _matrix(client.distribution, bins, counts.size)
     shares, likelihood, steps, converged = fit(matrix, counts.astype(np.float64))
     generator, total = np.random.default_rng(SEED), shares.copy()
     for _ in range(RESAMPLES):
@@ -164,7 +164,7 @@ def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -
 
 
 @lru_cache(maxsize=8)
-def _matrix(law: WindowLaw, bins: int, cells: int) -> Floats:
+def _matrix(law: WindowDistribution, bins: int, cells: int) -> Floats:
     """Probability of each cell by bin, float64[cells, bins]."""
     reports = transition(law, bins, np.zeros(cells, np.int64))
     column, matrix = np.empty(cells), np.empty((cells, bins))
@@ -285,11 +285,11 @@ class SquareWave:
     before the grid of the reports' law, which holds for any two grid steps, whatever values they stand for.
     """
 
-    report_epsilon: float | None = parameter(Checked(local_epsilon), default=None)
+    report_epsilon: float | None = parameter(LOCAL_EPSILON, default=None)
     objective: Objective = parameter(Choice(get_args(Objective)), default="corrected")
     method: Method = parameter(Choice(get_args(Method)), default="sw-w")
     percentile: float = parameter(Real(above=0.0, below=1.0), default=0.995)
-    publish_epsilon: float | None = parameter(Checked(local_epsilon), default=None)
+    publish_epsilon: float | None = parameter(LOCAL_EPSILON, default=None)
     bins: int | None = parameter(Kind(), default=None)
     accelerate: bool = parameter(Flag(), default=False)
     scale: Scale = parameter(Choice(get_args(Scale)), default="linear")
@@ -325,14 +325,14 @@ class SquareWave:
 
         def release(values: Integers, bound: int, key: Key) -> float:
             reports = client.perturb(values * task.resolution, key=key, start=0)
-            counts = np.bincount(reports, minlength=client.law.outputs)
+            counts = np.bincount(reports, minlength=client.distribution.outputs)
             return self.choose_from(self.estimate(client, counts), task) / task.resolution
 
         return QuantileChooser(task, release, clip=True, sort=False)
 
     def client(self, task: ThresholdTask) -> local.SquareWave:
         """The users' side, on [0, bound]; refuses now what theta could not be chosen with later."""
-        local_epsilon("publish_epsilon", self._noise_epsilon(task))
+        LOCAL_EPSILON.check("publish_epsilon", self._noise_epsilon(task))
         if task.bound < 2.0 * MIN_WIDTH * local.SquareWave.STEPS:
             raise ParameterError(f"bound = {task.bound!r}: expected at least {2 * MIN_WIDTH * 2**20:.2g}")
         if self.logarithmic:
@@ -345,7 +345,7 @@ class SquareWave:
         if isinstance(client, local.LogSquareWave):
             if self.method == "concave":
                 return concave_estimate(client, counts, self.n_bins)
-            return scale_free.cut_tail(scale_free.mean_estimate(client, counts, self.n_bins), client.law)
+            return scale_free.cut_tail(scale_free.mean_estimate(client, counts, self.n_bins), client.distribution)
         if self.method == "sw-w":
             return prune_tail(client.estimate_counts(counts, self.n_bins, "em", accelerate=self.accelerate))
         return client.estimate_counts(counts, self.n_bins, "ems", accelerate=self.accelerate)

@@ -8,14 +8,13 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+import fastdp.cli
 import fastdp_kernels
-from fastdp.cli import group
-from fastdp.cli.compile_command import SYSTEMS
-from fastdp.cli.first_calls import CALLS
+from fastdp.cli.compile_command import SYSTEMS, first_calls
 from fastdp_kernels.local import local_reports
 from fastdp_kernels.noise import binary_counter
 from fastdp_kernels.points import cell_codes
-from fastdp_kernels.streams import adaptive_pass, fleet_pass, noisy_max, online_pass
+from fastdp_kernels.streams import adaptive_pass, fleet_pass, online_pass, threshold_choice
 from fastdp_kernels.tables import window_sums
 
 
@@ -39,7 +38,7 @@ def test_what_is_compiled_is_found_afterwards(tmp_path):
 #: Kernels that each system cannot do without, and that no other kernel calls.
 NEEDED = {
     "adaptive": (adaptive_pass, "sum_bound"),
-    "tops": (online_pass, "emit_sums"),
+    "tops": (online_pass, "publish"),
     "pak": (binary_counter, "count_on"),
     "topl": (local_reports, "draw_window"),
     "phdstream": (cell_codes, "encode_points"),
@@ -59,13 +58,13 @@ def test_every_system_calls_its_kernels(system, monkeypatch):
         return kernel(*arguments)
 
     monkeypatch.setattr(module, name, called)
-    CALLS[system]()
+    first_calls()[system]()
     assert calls
 
 
 def test_tables_are_left_out_where_one_of_their_libraries_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "narwhals", None)
-    done = CliRunner().invoke(group.main, ["compile", "totals"])
+    done = CliRunner().invoke(fastdp.cli.main, ["compile", "totals"])
     assert (done.exit_code, done.output.split(maxsplit=1)[1]) == (
         0,
         "left out; it needs: pip install 'fastdp-streams[tables]'\n",
@@ -86,16 +85,17 @@ def test_both_kinds_of_values_and_of_holdouts_are_compiled(monkeypatch):
         monkeypatch.setattr(module, name, called)
 
     watch(adaptive_pass, "sum_bound", lambda arguments: arguments[5] is None)
-    watch(noisy_max, "bin_values", len)
-    watch(noisy_max, "bin_pieces", len)
-    assert tuple(CALLS) == SYSTEMS
-    CALLS["adaptive"]()
-    CALLS["tops"]()
+    watch(threshold_choice, "bin_values", len)
+    watch(threshold_choice, "bin_pieces", len)
+    calls = first_calls()
+    assert tuple(calls) == SYSTEMS
+    calls["adaptive"]()
+    calls["tops"]()
     assert met == {("sum_bound", True), ("sum_bound", False), ("bin_values", 3), ("bin_pieces", 5)}
 
 
 def test_compiling_is_said_once(monkeypatch, capsys):
-    monkeypatch.setattr(fastdp_kernels, "on_compile", group._say_once)
+    monkeypatch.setattr(fastdp_kernels, "on_compile", fastdp.cli._say_once)
     fastdp_kernels.on_compile("online_pass", "/cache")
     assert "once on this machine" in capsys.readouterr().err
     assert fastdp_kernels.on_compile is None

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import fastdp
 import fastdp_lab
-from fastdp.cli import day, demo_command, main
+from fastdp.cli import demo_command, main
 from fastdp.errors import ParameterError
 from fastdp_lab.datasets import dns_like_day
 
@@ -19,7 +19,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 @pytest.fixture
 def run_demo(monkeypatch):
     """``fastdp demo`` on a day of 8,000 intervals."""
-    monkeypatch.setattr(day, "DAY_LENGTH", 8000)
+    monkeypatch.setattr(demo_command, "DAY_LENGTH", 8000)
     monkeypatch.setattr(demo_command, "MAX_LENGTH", 4096)
 
     def run_demo(*arguments: object):

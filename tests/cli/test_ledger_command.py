@@ -156,7 +156,7 @@ def test_points_spend_too(account, budget: Path, tmp_path: Path) -> None:
     assert "for one event (one addition or one removal) (add or remove one event)" in account("spent").output
     # What was written before a failure stays written.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastdp.cli.point_files.PointFolder.write", _refuse)
+        patch.setattr("fastdp.cli.writers.PointFolder.write", _refuse)
         failed = synthesize("fourth", "--limit", "2")
     assert failed.exit_code == 1
     assert account("verify").output.endswith("Reserved and never committed, so counted as spent: 5\n")
@@ -305,7 +305,7 @@ def test_what_does_not_depend_on_the_events_costs_nothing(
         ((source, "--x", "nope"), "no such column"),
         ((source, "--event", "nope"), "no such column"),
         ((source, "--time", "nope"), "no such column"),
-        ((source, "--initial", 1), "initial = 1.0: expected a number in [0, 1)"),
+        ((source, "--initial", 1), "initial = 1.0: expected a number of at least 0 and below 1"),
         ((words,), "holds string entries"),
     ):
         assert said in complaint(synthesize(*given, *told))

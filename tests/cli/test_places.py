@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastdp.cli.point_files import PointFolder
+from fastdp.cli.writers import PointFolder
 from fastdp.ledger import Ledger
 
 PAID = ("--ledger", "budget", "--stream", "places", "--limit", 2)

@@ -521,7 +521,7 @@ def test_running_sums_give_what_the_library_releases(chunk_size, write_input, ru
 
 
 def test_running_sums_without_a_holdout(values):
-    from fastdp.cli.release_run import _publish_values
+    from fastdp.cli.release_command import _publish_values
 
     parts = {"threshold": fastdp.thresholds.Fixed(90.0), "seed": 5}
     pak = fastdp.PAK(0.5, 1e-6, 200.0, 5000, holdout=0, **parts)
@@ -570,15 +570,12 @@ def test_the_local_model_gives_what_the_library_gives(
         ("adaptive", "--fan-out=16"),
         ("adaptive", "--prune=optimal"),
         ("adaptive", "--length=5000"),
-        ("tops", "--delta=0.1"),
         ("pak", "--max-range=9"),
         ("pak", "--prune=1"),
         ("pak", "--nonfinite=zero"),
         ("topl", "--fan-out=16"),
         ("topl", "--prune=optimal"),
         ("topl", "--resolution=0.5"),
-        ("topl", "--nonfinite=zero"),
-        ("topl", "--nonfinite=raise"),
     ],
 )
 def test_options_of_another_method_are_refused(method, option, write_input, run, values, tmp_path):
@@ -599,11 +596,12 @@ def test_the_local_model_with_a_key_of_its_own(write_input, run, read_output, va
     np.testing.assert_array_equal(read_output(tmp_path / "o.npy"), wanted)
 
 
-def test_the_local_model_has_no_way_out_for_missing_values(refused, write_input, values):
+def test_the_local_model_has_a_way_out_for_missing_values(refused, write_input, values):
     stream = values.copy()
     stream[4000] = np.nan
-    said = refused(write_input(".npy", stream), "--method", "topl", "--chunk-size", 500)
-    assert said.endswith("value 4,001 is missing, NaN or infinite; expected finite numbers")
+    said = "value 4,001 is missing, NaN or infinite; expected finite numbers"
+    told = refused(write_input(".npy", stream), "--method", "topl", "--chunk-size", 500)
+    assert told.endswith(f"{said} (or --nonfinite zero, which counts such values as 0)")
 
 
 @pytest.mark.parametrize(
@@ -624,3 +622,9 @@ def test_within_the_holdout_options_of_the_method_are_named(method, ways, refuse
 
 def test_the_local_model_has_limits_of_epsilon(refused, write_input, values):
     assert "epsilon = 40.0: expected" in refused(write_input(".npy", values), "--method", "topl", "--epsilon", 40)
+
+
+def test_gaussian_noise_needs_delta_alone(write_input, run, publish, values, tmp_path):
+    out = tmp_path / "out.npy"
+    assert run(write_input(".npy", values), "-o", out, "--method", "tops", "--delta", "1e-6").exit_code == 0
+    np.testing.assert_array_equal(np.load(out), publish(values, "tops", delta=1e-6))

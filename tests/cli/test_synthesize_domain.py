@@ -10,7 +10,7 @@ import click.testing
 import numpy as np
 import pytest
 
-from fastdp.cli.group import main
+from fastdp.cli import main
 from fastdp.spatial import Network, Polygons
 from fastdp.spatial.phdstream import PHDStream
 

@@ -12,9 +12,9 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from fastdp.cli.options import LedgerOptions
-from fastdp.cli.point_files import PointFolder
+from fastdp.cli.ledger_command import Account
 from fastdp.cli.resume import Resume, fingerprint
+from fastdp.cli.writers import PointFolder
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import Reservation
 from fastdp.spatial.phdstream import PHDStream
@@ -245,7 +245,7 @@ def test_files_that_are_there_stay_until_they_are_replaced(go, cut_short) -> Non
 
 def test_a_folder_that_may_not_be_written_costs_nothing(go, complaint, monkeypatch) -> None:
     Path("out").mkdir()
-    monkeypatch.setattr("fastdp.cli.point_files.os.access", lambda path, mode: not mode & os.W_OK)
+    monkeypatch.setattr("fastdp.cli.writers.os.access", lambda path, mode: not mode & os.W_OK)
     assert complaint(go(*PAID)).endswith("out: no permission to write in it")
     assert not Path("s").exists()
     assert not Path("budget").exists()
@@ -281,7 +281,7 @@ MOMENTS = {
     "before its answer": (Ledger, "reserve", reserve_and_die, ["reserved"]),
     "behind it": (PointFolder, "clear", die, ["reserved"]),
     "at the commit": (Reservation, "commit", die, ["reserved"]),
-    "behind that": (LedgerOptions, "summary", die, ["spent"]),
+    "behind that": (Account, "summary", die, ["spent"]),
 }
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fastdp.errors import DataError, ParameterError
 from fastdp.spatial import CellIndex
-from fastdp.spatial.boxes import LEAF
+from fastdp.spatial.released_tree import LEAF
 from fastdp_kernels.points import box_queries
 from fastdp_lab.queries.boxes import PointIndex
 from tests.oracles import boxes

@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
-from fastdp.local.base import Mechanism
-from fastdp.local.laws import BitLaw, Law, MixtureLaw, WindowLaw, bit_law, window_law
+from fastdp.local.mechanisms import Mechanism
+from fastdp.local.reports import (
+    BitDistribution,
+    MixtureDistribution,
+    ReportDistribution,
+    WindowDistribution,
+    bit_distribution,
+    window_distribution,
+)
 from fastdp.noise.canonical import encode, identity
 from fastdp.noise.key import Key
 from fastdp.noise.words import CHUNK, Purpose, StreamId, WordStream
@@ -28,31 +35,31 @@ MECHANISMS = [
 STEPS = Mechanism.STEPS
 
 
-def kernel_reports(law: Law, words: list[int], x: int) -> list[int]:
+def kernel_reports(law: ReportDistribution, words: list[int], x: int) -> list[int]:
     out = np.full(len(words), -1, np.int32)
     law.fill(np.array(words, np.uint64), np.full(len(words), x, np.int32), out)
     return out.tolist()
 
 
-def borders(law: Law, x: int, source: random.Random) -> Iterator[int]:
+def borders(law: ReportDistribution, x: int, source: random.Random) -> Iterator[int]:
     """First words of cells: all the kinds of cells, first, last and some between."""
-    if isinstance(law, MixtureLaw):
+    if isinstance(law, MixtureDistribution):
         yield from borders(law.window, x, source)
         yield law.window.total
         yield from (law.window.total + word for word in borders(law.bit, x, source))
-    elif isinstance(law, WindowLaw):
+    elif isinstance(law, WindowDistribution):
         near = [0, 1, law.near - 1, law.near, *(source.randrange(law.near) for _ in range(40))]
         far = [0, 1, x - 1, x, x + 1, law.steps - 1, law.steps, *(source.randrange(law.steps) for _ in range(40))]
         yield from (k * law.near_weight for k in near)
         yield from (law.near_words + k * law.far_weight for k in far)
         yield law.total - law.left_over + law.outputs
     else:
-        assert isinstance(law, BitLaw)
+        assert isinstance(law, BitDistribution)
         yield law.weight(x, 1)
         yield from (law.low_weight, law.high_weight)
 
 
-def hard_words(law: Law, x: int, seed: int) -> list[int]:
+def hard_words(law: ReportDistribution, x: int, seed: int) -> list[int]:
     source = random.Random(seed)
     words = [0, 1, law.total - 2, law.total - 1]
     for border in borders(law, x, source):
@@ -65,7 +72,7 @@ def hard_words(law: Law, x: int, seed: int) -> list[int]:
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize(("mechanism", "oracle"), MECHANISMS)
 def test_kernel_python_and_oracle_agree_at_every_border(mechanism, oracle, epsilon: float) -> None:
-    law, naive = mechanism(epsilon).law, oracle(epsilon, STEPS)
+    law, naive = mechanism(epsilon).distribution, oracle(epsilon, STEPS)
     assert law.outputs == naive.outputs
     for x in (0, 1, STEPS // 3, STEPS // 2, STEPS - 1, STEPS):
         words = hard_words(law, x, x)
@@ -79,16 +86,22 @@ def test_kernel_python_and_oracle_agree_at_every_border(mechanism, oracle, epsil
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.0])
 def test_weights_count_the_words(steps: int, epsilon: float) -> None:
     """All words of a small law, through the kernel: each output comes as often as its weight says."""
-    laws: list[Law] = [window_law(epsilon, near, steps, 2**22 + 12345) for near in (1, 5, steps + 1)]
-    laws.append(bit_law(epsilon, steps, 2**22 + 777))
-    laws.append(MixtureLaw(window_law(epsilon, 7, steps, 2**22 + 3), bit_law(epsilon, steps, 2**64 - 2**22 - 3)))
+    laws: list[ReportDistribution] = [
+        window_distribution(epsilon, near, steps, 2**22 + 12345) for near in (1, 5, steps + 1)
+    ]
+    laws.append(bit_distribution(epsilon, steps, 2**22 + 777))
+    laws.append(
+        MixtureDistribution(
+            window_distribution(epsilon, 7, steps, 2**22 + 3), bit_distribution(epsilon, steps, 2**64 - 2**22 - 3)
+        )
+    )
     for law in laws:
-        size = law.window.total if isinstance(law, MixtureLaw) else law.total
+        size = law.window.total if isinstance(law, MixtureDistribution) else law.total
         words = np.arange(size, dtype=np.uint64)
         out = np.empty(size, np.int32)
         for x in (0, 1, steps // 2, steps):
             law.fill(words, np.full(size, x, np.int32), out)
-            shown = law.window if isinstance(law, MixtureLaw) else law
+            shown = law.window if isinstance(law, MixtureDistribution) else law
             weights = [shown.weight(x, output) for output in range(shown.outputs)]
             assert np.bincount(out, minlength=shown.outputs).tolist() == weights
             assert sum(weights) == size
@@ -97,9 +110,9 @@ def test_weights_count_the_words(steps: int, epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_kernels_get_weights_that_their_division_takes(epsilon: float) -> None:
     for mechanism in (SquareWave, Piecewise, Hybrid):
-        law = mechanism(epsilon).law
-        window = law.window if isinstance(law, MixtureLaw) else law
-        if isinstance(window, WindowLaw):
+        law = mechanism(epsilon).distribution
+        window = law.window if isinstance(law, MixtureDistribution) else law
+        if isinstance(window, WindowDistribution):
             assert window.near_weight >= window.far_weight >= 2**12
             assert window.outputs < 2**22
             assert window.left_over >= 0
@@ -141,7 +154,7 @@ def test_one_by_one_and_arrays_of_any_size_are_the_same_reports(mechanism) -> No
     own = key.within(encode(identity(client)))
     WordStream(own, StreamId(Purpose.LOCAL, client.WORDS, 9)).fill(words)
     for i in [*range(70), CHUNK - 1, CHUNK, CHUNK + 1, size - 1]:
-        report = client.law.report(int(words[i]), client.steps_of(float(values[i])))
+        report = client.distribution.report(int(words[i]), client.steps_of(float(values[i])))
         assert report == whole[i]
         assert client.perturb(values[i], key=key, stream=9, start=i) == report
     for count in (0, 1, 2, 63, 64, 65, 1009, CHUNK - 1, CHUNK, CHUNK + 1):

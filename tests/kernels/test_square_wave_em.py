@@ -19,7 +19,7 @@ EPSILONS = [0.1, 0.2, 1.0, 2.0, 4.0, 8.0, 20.0, 32.0]
 SHAPES = [(1, 1), (1, 7), (7, 1), (2, 3), (16, 16), (64, 64), (64, 17), (17, 64), (100, 333), (333, 100)]
 
 
-def reports_for(law: oracle.WindowLaw, bins: int, counts: np.ndarray) -> square_wave_em.Reports:
+def reports_for(law: oracle.WindowDistribution, bins: int, counts: np.ndarray) -> square_wave_em.Reports:
     return transition(law, bins, np.ascontiguousarray(counts, np.int64))
 
 
@@ -34,7 +34,7 @@ def dense_of(reports: square_wave_em.Reports, bins: int) -> np.ndarray:
     return reports.flat[:, None] + reports.peak[:, None] * shares
 
 
-def counts_of(law: oracle.WindowLaw, cells: int, n: int = 65_536, seed: int = 5) -> np.ndarray:
+def counts_of(law: oracle.WindowDistribution, cells: int, n: int = 65_536, seed: int = 5) -> np.ndarray:
     """Reports of a skewed distribution with a spike."""
     generator = np.random.default_rng(seed)
     values = np.minimum(generator.gamma(1.5, 0.05, n), 1.0)
@@ -69,7 +69,7 @@ def test_matrix_of_the_usual_size(epsilon: float) -> None:
 @pytest.mark.parametrize("near", [1, 5, 64, 200, *exhaustive(2, 3, 40, 63, 65)])
 def test_any_window_on_a_small_grid_in_fractions(near: int) -> None:
     """Bands narrower than a bin, wider than the domain, and cells of one output."""
-    law = oracle.window_law(1.5, near, steps=64)
+    law = oracle.window_distribution(1.5, near, steps=64)
     for bins, cells in ((1, 1), (5, 7), (64, law.outputs), (13, 40), (7, 64)):
         exact = oracle.exact_matrix(law, bins, min(cells, law.outputs))
         assert all(sum(column) == 1 for column in zip(*exact, strict=True))
@@ -123,7 +123,7 @@ def test_core_sums_do_not_cancel() -> None:
 
 
 def test_cells_are_those_of_the_outputs() -> None:
-    law = oracle.window_law(1.0, 37, steps=64)
+    law = oracle.window_distribution(1.0, 37, steps=64)
     for cells in (1, 7, 64, 100, 101):
         edges = cell_edges(law, cells)
         members = oracle.cells_of(law, np.arange(law.outputs), cells)

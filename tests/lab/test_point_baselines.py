@@ -64,13 +64,13 @@ def test_baseline_2_scales_the_batch() -> None:
     assert stream.total == 0.0
 
 
-@pytest.mark.parametrize("counter", [None, Block(2), BinaryTree(8)])
+@pytest.mark.parametrize("counter", [Simple(), Block(2), BinaryTree(8)])
 def test_baseline_3_counts_in_fixed_cells(counter) -> None:
     stream = FixedTree(SQUARE, 0.8, counter, seed=5, max_depth=7)
     stream.advance(points(1500, 1))
     tree = stream.tree
     exact = stream._state.tree.released[stream._state.tree.leaves].copy()
-    rule = Simple() if counter is None else counter
+    rule = counter
     state = np.zeros((tree.n_leaves, rule.width), np.int64)
     steps = [(points(1500, 1), points(0, 1)), *((points(300, 10 + t), points(200, 20 + t)) for t in range(1, 6))]
     keys = step_keys(stream, steps)

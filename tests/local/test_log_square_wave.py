@@ -68,7 +68,7 @@ def test_the_law_is_the_square_waves() -> None:
     """So the exact ratios of tests/privacy/test_local_ratios.py hold for it."""
     for epsilon in (0.1, 1.0, 8.0):
         one, other = LogSquareWave(epsilon, LOW, HIGH), SquareWave(epsilon)
-        assert one.law == other.law
+        assert one.distribution == other.distribution
         assert one.guarantee.epsilon == epsilon
         assert one.guarantee.model == "local"
 
@@ -149,7 +149,7 @@ def test_the_mean_of_resamples_is_deterministic_and_has_fewer_gaps() -> None:
 
 
 def test_the_tail_is_cut_at_standard_errors_of_its_share() -> None:
-    law = SquareWave(1.0).law
+    law = SquareWave(1.0).distribution
     shares = np.array([0.5, 0.4, 0.09, 0.008, 0.002])
     found = Distribution(shares, 1.0, 32.0, "em", 1, True, 0.0, 65_536, "logarithmic")
     # One window's share, from the law: q = P[far window], p - q the signal.
@@ -207,7 +207,7 @@ def test_the_concave_estimate_is_the_maximum() -> None:
 def test_the_concave_estimate_knows_the_matrix_of_the_reports() -> None:
     """Cell by cell from the reports' law, and from reports."""
     wave = LogSquareWave(1.0, 1.0 / 2**4, 2.0**10)
-    matrix = square_wave._matrix(wave.law, 56, 56)
+    matrix = square_wave._matrix(wave.distribution, 56, 56)
     assert matrix.sum(axis=0) == pytest.approx(np.ones(56))
     edges = Distribution(np.eye(56)[0], wave.low, wave.high, "", 0, True, 0.0, 1, "logarithmic").edges
     for place in (0, 20, 55):
@@ -260,7 +260,7 @@ def test_theta_is_near_the_best_where_the_linear_scale_is_far_off(epsilon: float
 
 @pytest.mark.parametrize("rule", [Rule(scale="logarithmic"), Rule(scale="logarithmic", method="concave")], ids=str)
 def test_theta_scales_with_values_and_bound(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastdp.local.base.Mechanism._words", b"one for all domains")
+    monkeypatch.setattr("fastdp.local.mechanisms.Mechanism._words", b"one for all domains")
     values = drawn(20_000)
     plain = theta_of(rule, values, ThresholdTask(1.0, 1657.0, 20_000, 2**20, 2.0**-20), Key.from_seed(5))
     for factor in (2.0**-30, 2.0**40):
@@ -314,7 +314,7 @@ def test_no_counts_are_too_certain_for_the_concave_estimate(epsilon: float, bins
     """All values at the bound, or reports of a few outputs alone: systems that are singular in doubles."""
     wave = LogSquareWave(epsilon, LOW, HIGH)
     rule = Rule(scale="logarithmic", method="concave", bins=bins)
-    top = np.bincount(wave.perturb(np.full(10_000, HIGH), seed=1), minlength=wave.law.outputs)
+    top = np.bincount(wave.perturb(np.full(10_000, HIGH), seed=1), minlength=wave.distribution.outputs)
     ends = np.zeros_like(top)
     ends[[0, -1]] = 5 * 10**8
     for counts in (10 * top, 10**5 * top, ends):

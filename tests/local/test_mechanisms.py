@@ -13,8 +13,8 @@ import pytest
 from scipy import stats
 
 from fastdp.errors import DataError, ParameterError
-from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding, laws
-from fastdp.local.laws import MixtureLaw, WindowLaw, bit_law, window_law
+from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding, reports
+from fastdp.local.reports import MixtureDistribution, WindowDistribution, bit_distribution, window_distribution
 from fastdp.noise.key import Key
 from tests import stat
 from tests.oracles import local
@@ -91,10 +91,10 @@ def test_moments_of_small_laws_by_enumeration() -> None:
     """All outputs with their exact weights: the estimate's mean is x, its variance the polynomial's."""
     for epsilon, near in itertools.product((0.01, 1.0, 3.0), (1, 2, 9, 17)):
         steps = 16
-        window = window_law(epsilon, near, steps, 2**40 + 7)
-        bit = bit_law(epsilon, steps, 2**64 - window.total)
-        for law in (window, bit, MixtureLaw(window, bit)):
-            estimates = laws.estimator(law.terms())(np.arange(law.outputs))
+        window = window_distribution(epsilon, near, steps, 2**40 + 7)
+        bit = bit_distribution(epsilon, steps, 2**64 - window.total)
+        for law in (window, bit, MixtureDistribution(window, bit)):
+            estimates = reports.Estimator.of(law.terms(), 0, 1)(np.arange(law.outputs))
             for x in (0, 5, 8, 16):
                 weights = np.array([float(Fraction(law.weight(x, j), law.total)) for j in range(law.outputs)])
                 variance = float(law.variance_at(Fraction(x)))
@@ -104,9 +104,9 @@ def test_moments_of_small_laws_by_enumeration() -> None:
 
 def test_left_over_words_are_in_the_estimator() -> None:
     """With few words the left-over is a large part, and estimates stay unbiased."""
-    law = max((window_law(1.0, 3, 16, total) for total in range(60, 90)), key=lambda law: law.left_over)
+    law = max((window_distribution(1.0, 3, 16, total) for total in range(60, 90)), key=lambda law: law.left_over)
     assert law.left_over > law.total // 10
-    estimates = laws.estimator(law.terms())(np.arange(law.outputs))
+    estimates = reports.Estimator.of(law.terms(), 0, 1)(np.arange(law.outputs))
     for x in range(17):
         weights = np.array([law.weight(x, j) for j in range(law.outputs)])
         assert weights @ estimates / law.total == pytest.approx(x, abs=1e-10)
@@ -114,7 +114,7 @@ def test_left_over_words_are_in_the_estimator() -> None:
 
 def test_any_domain_gives_the_same_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given the words, reports depend on the place in the domain alone."""
-    monkeypatch.setattr("fastdp.local.base.Mechanism._words", b"one for all domains")
+    monkeypatch.setattr("fastdp.local.mechanisms.Mechanism._words", b"one for all domains")
     for (low, high), make in itertools.product(
         ((0.0, 50.0), (-3.0, 1e-3), (1e9, 1e9 + 1), (0.0, 1e-140), (-5e139, 5e139)), ALL
     ):
@@ -144,10 +144,10 @@ def test_estimates_scale_with_the_domain(make) -> None:
 def test_square_wave_reports_follow_the_weights(value: float) -> None:
     """A million reports in 64 coarse cells against exact integer weights."""
     mechanism = SquareWave(1.0)
-    law = mechanism.law
-    assert isinstance(law, WindowLaw)
+    law = mechanism.distribution
+    assert isinstance(law, WindowDistribution)
 
-    def probabilities(law: WindowLaw) -> np.ndarray:
+    def probabilities(law: WindowDistribution) -> np.ndarray:
         near = np.arange(law.outputs) - mechanism.steps_of(value)
         weights = np.where((near >= 0) & (near < law.near), float(law.near_weight), float(law.far_weight))
         cells = np.bincount(np.arange(law.outputs) * 64 // mechanism.n_outputs, weights, minlength=64)
@@ -156,7 +156,7 @@ def test_square_wave_reports_follow_the_weights(value: float) -> None:
     reports = mechanism.perturb(np.full(10**6, value), seed=stat.seed(103)).astype(np.int64)
     observed = np.bincount(reports * 64 // mechanism.n_outputs, minlength=64)
     stat.accept(stat.chi_square_p(observed, probabilities(law)))
-    stat.reject(stat.chi_square_p(observed, probabilities(window_law(1.1, law.near, law.steps))))
+    stat.reject(stat.chi_square_p(observed, probabilities(window_distribution(1.1, law.near, law.steps))))
 
 
 @pytest.mark.parametrize("make", ALL)
@@ -232,9 +232,9 @@ def test_bad_values_reports_and_positions() -> None:
             ([0.0, 1.0], " holds float64"),
             (np.array(3), " is"),
         )
-        for reports, named in cases:
+        for sent, named in cases:
             with pytest.raises(DataError, match=rf"^reports{named}.*expected"):
-                server.estimate(reports)
+                server.estimate(sent)
     with pytest.raises(DataError, match=r"^reports\[0\]: out of range .*expected whole numbers"):
         mechanism.estimate(mechanism.n_outputs)
     n = mechanism.n_outputs
@@ -286,14 +286,14 @@ print([name for name in heavy if name in sys.modules])
 
 def test_laws_do_not_depend_on_the_callers_decimals() -> None:
     """A law that changed with the caller's context would part clients from their server."""
-    window_law.cache_clear()
-    expected = [make(1.25).law for make in (SquareWave, Piecewise, Hybrid)]
+    window_distribution.cache_clear()
+    expected = [make(1.25).distribution for make in (SquareWave, Piecewise, Hybrid)]
     with decimal.localcontext() as context:
         context.prec = 3
         for trap in (decimal.Inexact, decimal.FloatOperation, decimal.Rounded):
             context.traps[trap] = True
-        window_law.cache_clear()
-        assert [make(1.25).law for make in (SquareWave, Piecewise, Hybrid)] == expected
+        window_distribution.cache_clear()
+        assert [make(1.25).distribution for make in (SquareWave, Piecewise, Hybrid)] == expected
 
 
 def test_a_key_needs_the_place_of_an_unused_word() -> None:

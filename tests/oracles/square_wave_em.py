@@ -16,7 +16,7 @@ WORDS = 2**64
 STEPS = 2**20
 
 
-class WindowLaw(NamedTuple):
+class WindowDistribution(NamedTuple):
     """The integers of a window law: D, N, a, b, S."""
 
     steps: int
@@ -40,14 +40,14 @@ class WindowLaw(NamedTuple):
         return (self.near_weight if inside else self.far_weight) + rounds + (1 if j < rest else 0)
 
 
-def window_law(epsilon, near, steps=STEPS):
+def window_distribution(epsilon, near, steps=STEPS):
     """The largest b with N floor(b e^epsilon) + D b <= S, found from above."""
     context = Context(prec=60)
     e = Fraction(context.exp(Decimal(epsilon)))
     b = int(WORDS / (near * e + steps)) + 2
     while near * int(b * e) + steps * b > WORDS:
         b -= 1
-    return WindowLaw(steps, near, int(b * e), b, WORDS)
+    return WindowDistribution(steps, near, int(b * e), b, WORDS)
 
 
 def square_wave_law(epsilon, steps=STEPS):
@@ -56,7 +56,7 @@ def square_wave_law(epsilon, steps=STEPS):
     eps = Decimal(epsilon)
     e = context.exp(eps)
     closeness = (eps * e - e + 1) / (2 * e * (e - 1 - eps))
-    return window_law(epsilon, 2 * round(closeness * steps) + 1, steps)
+    return window_distribution(epsilon, 2 * round(closeness * steps) + 1, steps)
 
 
 def report(law, x, generator):

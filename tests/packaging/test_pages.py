@@ -31,8 +31,10 @@ def commands() -> dict[str, set[str]]:
     def visit(command: click.Command, name: str) -> None:
         own = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
         found[name] = own | {"--help", "-h"}
-        for inner, each in getattr(command, "commands", {}).items():
-            visit(each, f"{name} {inner}")
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for inner in command.list_commands(context):
+                visit(command.get_command(context, inner), f"{name} {inner}")
 
     visit(main, "fastdp")
     return found

@@ -110,7 +110,7 @@ def test_no_command_shows_the_canary(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     # The bars that a person at a terminal sees.
     shown = lambda **options: tqdm.tqdm(**{**options, "disable": False})  # noqa: E731
-    monkeypatch.setattr("fastdp.cli.release_run.tqdm", shown)
+    monkeypatch.setattr("fastdp.cli.terminal.tqdm", shown)
     counted = judge(canary_commands.all_cases(tmp_path), (SystemExit,))
     assert len(counted) >= 15
     print(f"\n{len(counted)} commands and methods, {counted.total():,} failing inputs, 0 leaks")

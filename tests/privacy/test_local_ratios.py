@@ -11,7 +11,15 @@ import pytest
 
 from benchmarks.accuracy.local_ratios import largest_ratio
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
-from fastdp.local.laws import WORDS, Law, MixtureLaw, WindowLaw, bit_law, exp_below, window_law
+from fastdp.local.reports import (
+    WORDS,
+    MixtureDistribution,
+    ReportDistribution,
+    WindowDistribution,
+    bit_distribution,
+    exp_below,
+    window_distribution,
+)
 from tests.oracles import local
 
 TIGHT = mpmath.mpf(2) ** -40
@@ -32,21 +40,21 @@ def test_the_power_is_below_its_true_value_by_next_to_nothing(exponent: float | 
     assert exp_below(0) == 1
 
 
-def square(epsilon: float, steps: int) -> Law:
-    return window_law(epsilon, local.window_length_square(epsilon, steps), steps)
+def square(epsilon: float, steps: int) -> ReportDistribution:
+    return window_distribution(epsilon, local.window_length_square(epsilon, steps), steps)
 
 
-def piecewise(epsilon: float, steps: int) -> Law:
-    return window_law(epsilon, local.window_length_piecewise(epsilon, steps), steps)
+def piecewise(epsilon: float, steps: int) -> ReportDistribution:
+    return window_distribution(epsilon, local.window_length_piecewise(epsilon, steps), steps)
 
 
-def hybrid(epsilon: float, steps: int) -> Law:
+def hybrid(epsilon: float, steps: int) -> ReportDistribution:
     first = local.Mixture(epsilon, steps).first
-    window = window_law(epsilon, local.window_length_piecewise(epsilon, steps), steps, first)
-    return MixtureLaw(window, bit_law(epsilon, steps, WORDS - first))
+    window = window_distribution(epsilon, local.window_length_piecewise(epsilon, steps), steps, first)
+    return MixtureDistribution(window, bit_distribution(epsilon, steps, WORDS - first))
 
 
-MAKERS: list[Callable[[float, int], Law]] = [square, piecewise, bit_law, hybrid]
+MAKERS: list[Callable[[float, int], ReportDistribution]] = [square, piecewise, bit_distribution, hybrid]
 
 
 def excess(ratio: Fraction, epsilon: float) -> mpmath.mpf:
@@ -57,11 +65,15 @@ def excess(ratio: Fraction, epsilon: float) -> mpmath.mpf:
 
 @pytest.mark.parametrize("epsilon", SMALL_EPSILONS)
 def test_the_lowest_weight_of_a_bit_is_no_higher_than_the_highest(epsilon: float) -> None:
-    laws = [bit_law(epsilon, 16), bit_law(epsilon, 16, 2**32), bit_law(0.7 + epsilon, 16, 2**32 + 1)]
+    laws = [
+        bit_distribution(epsilon, 16),
+        bit_distribution(epsilon, 16, 2**32),
+        bit_distribution(0.7 + epsilon, 16, 2**32 + 1),
+    ]
     assert all(law.low_weight <= law.high_weight for law in laws)
     # Three words are too few: floor(3 rho / (rho + 1)) = 1 high ones would leave 2 low ones, a ratio of 2.
     with pytest.raises(AssertionError):
-        bit_law(0.5, 16, 3)
+        bit_distribution(0.5, 16, 3)
 
 
 @pytest.mark.parametrize("epsilon", SMALL_EPSILONS)
@@ -77,7 +89,7 @@ def test_no_ratio_exceeds_e_to_the_epsilon_on_small_grids(make, steps: int, epsi
     assert over > -TIGHT or epsilon > 8.0
 
 
-def border_outputs(window: WindowLaw, inputs: Iterable[int]) -> set[int]:
+def border_outputs(window: WindowDistribution, inputs: Iterable[int]) -> set[int]:
     """Outputs on either side of every place where a weight changes."""
     places = {0, window.outputs, window.left_over % window.outputs}
     for x in inputs:
@@ -92,16 +104,16 @@ def test_no_ratio_exceeds_e_to_the_epsilon_on_the_real_grid(mechanism, epsilon: 
     client = mechanism(epsilon)
     steps = client.STEPS
     inputs = [0, 1, steps // 3, steps // 2, steps - 1, steps]
-    law = client.law
-    window = law.window if isinstance(law, MixtureLaw) else law
-    outputs = border_outputs(window, inputs) if isinstance(window, WindowLaw) else set()
+    law = client.distribution
+    window = law.window if isinstance(law, MixtureDistribution) else law
+    outputs = border_outputs(window, inputs) if isinstance(window, WindowDistribution) else set()
     outputs |= {client.n_outputs - 2, client.n_outputs - 1}
     over = excess(largest_ratio(law, inputs, outputs), epsilon)
     assert over <= 0
     # At large epsilon far weights are small numbers, and the law keeps a little below its budget.
     assert over > -(TIGHT if epsilon <= 2.0 else 2.0**-16)
     assert client.total_weight == WORDS
-    if isinstance(law, WindowLaw):
+    if isinstance(law, WindowDistribution):
         near, far = law.near_weight * law.near, law.far_weight * law.steps
         assert near + far + law.left_over == WORDS
         assert law.far_weight == local.Window(epsilon, law.near, steps).b
@@ -112,7 +124,7 @@ def test_the_rule_for_weights_leaves_no_room() -> None:
     for epsilon in (0.01, 1.0, 4.0):
         for steps in (16, 2**20):
             law = piecewise(epsilon, steps)
-            assert isinstance(law, WindowLaw)
+            assert isinstance(law, WindowDistribution)
             assert local.Window(epsilon, law.near, steps).used(law.far_weight + 1) > law.total
             full = law.left_over < law.near
             assert excess(Fraction(law.near_weight, law.far_weight), epsilon) <= 0
@@ -124,11 +136,11 @@ def test_the_rule_for_weights_leaves_no_room() -> None:
 def test_broken_laws_are_caught(steps: int, epsilon: float) -> None:
     """Weights wrong by one in 2^38 words break the claim."""
     both_epsilon = max(epsilon, 0.7)
-    window, bit, both = square(epsilon, steps), bit_law(epsilon, steps), hybrid(both_epsilon, steps)
-    assert isinstance(window, WindowLaw)
-    assert isinstance(both, MixtureLaw)
+    window, bit, both = square(epsilon, steps), bit_distribution(epsilon, steps), hybrid(both_epsilon, steps)
+    assert isinstance(window, WindowDistribution)
+    assert isinstance(both, MixtureDistribution)
     little = 2**64 >> 38
-    broken: list[tuple[Law, float]] = [
+    broken: list[tuple[ReportDistribution, float]] = [
         (replace(window, near_weight=window.near_weight + little, total=WORDS + little * window.near), epsilon),
         (replace(window, far_weight=window.far_weight - little, total=WORDS - little * steps), epsilon),
         (replace(bit, high_weight=bit.high_weight + little, low_weight=bit.low_weight - little), epsilon),

@@ -15,7 +15,7 @@ from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
-from fastdp.spatial.cells import encode, make_plan
+from fastdp.spatial.domains import CellParameters, encode
 from fastdp_lab.audit.exact import split_plan
 from tests.oracles import binary_counter
 
@@ -39,7 +39,7 @@ def test_every_row_is_a_running_sum_of_its_own(length: int) -> None:
 def test_every_row_is_the_tree_of_one_step(repaired: bool) -> None:
     """The same words through ``decomposition.take_step``: the same leaf around the target, as many nodes."""
     half, depth = Fraction(1), 6
-    plan = make_plan(Box(0, 1), 2, depth, half, half, Simple(), threshold=0.0, repaired=repaired)
+    plan = CellParameters(Box(0, 1), 2, depth, half, half, Simple(), repaired=repaired)
     added, removed = (encode(plan, points.reshape(-1, 1)) for points in attack(depth, 1.0))
     target = encode(plan, np.array([[0.3]]))[0]
     keys = [Key.from_seed(seed) for seed in range(40)]
@@ -50,7 +50,7 @@ def test_every_row_is_the_tree_of_one_step(repaired: bool) -> None:
     constants = plan.max_depth, plan.fan_out, plan.unit, plan.bias, plan.threshold, plan.repaired
     row_kernels.split_trees(*constants, added, removed, target, noise, out)
     for key, (leaf_depth, size) in zip(keys, out, strict=True):
-        _, visit, _ = decomposition.take_step(plan, decomposition.root_only(plan), added, removed, 0, key)
+        _, visit = decomposition.take_step(plan, decomposition.root_only(plan), added, removed, 0, key)
         holds = [
             int(visit.depth[i]) for i in visit.leaves if visit.code[i] == target >> (depth - int(visit.depth[i]))
         ]

@@ -12,16 +12,14 @@ from fastdp.counters import Simple
 from fastdp.errors import ParameterError, StateError
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.spatial import Box, count_only
+from fastdp.spatial import Box, decomposition
 from fastdp.spatial import adaptive_phdstream as adaptive
-from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
-from fastdp.spatial.count_only import (
+from fastdp.spatial.adaptive_phdstream import (
     PROMPT_STEPS,
+    AdaptivePHDStream,
+    CountParameters,
     Growth,
     ReleaseSchedule,
-    after_jump,
-    check_pace,
-    following_pace,
     periods,
 )
 from fastdp.spatial.phdstream import PHDStream
@@ -109,7 +107,7 @@ def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, option
         assert ours.keys() == expected.keys()
         assert [ours[p] for p in ours] == pytest.approx([expected[p] for p in ours], rel=1e-9, abs=1e-9)
         sizes.add(len(ours))
-        assert stream._state.anew == naive.anew
+        assert stream._state.recount == naive.anew
     # Trees of two levels have few shapes.
     assert max_depth == 0 or len(sizes) > min(max_depth - 1, 2), "cells were cut and merged"
     assert len(steps) == 24 or set(naive.kinds) == ({False, True} if max_depth else {False}), "cells of both kinds"
@@ -239,7 +237,7 @@ def test_the_order_within_a_batch_has_no_influence_and_the_seed_decides() -> Non
 def never_anew(patch: pytest.MonkeyPatch) -> None:
     """Nothing is coarse enough, nor empty."""
     patch.setattr(adaptive, "MAX_COARSE", 1.0)
-    patch.setattr(count_only, "is_empty", lambda plan, counted: False)
+    patch.setattr(CountParameters, "is_empty", lambda plan, counted: False)
 
 
 def test_it_finds_cells_where_the_first_batch_is_empty() -> None:
@@ -265,7 +263,7 @@ def test_it_finds_cells_where_the_first_batch_is_empty() -> None:
     for depth in (0, 1):
         bare = make(epsilon=2.0, max_depth=depth)
         bare.advance(None)
-        assert bare._state.anew == (depth > 0)
+        assert bare._state.recount == (depth > 0)
 
 
 def test_the_guarantee_is_epsilon_once() -> None:
@@ -317,7 +315,7 @@ def test_domains_of_any_shape() -> None:
 def test_a_wrong_guess_of_the_size_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = []
     for least in (1, 64, 10_000):
-        monkeypatch.setattr(count_only, "MIN_CAPACITY", least)
+        monkeypatch.setattr(decomposition, "MIN_CAPACITY", least)
         stream = make(max_depth=12, epsilon=4.0, period=1)
         stream.advance(None)
         for added, removed in batches(4, 2, 1, size=300):
@@ -328,7 +326,7 @@ def test_a_wrong_guess_of_the_size_changes_nothing(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_interrupt_leaves_the_batch_consumed_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_interrupt(make(period=1), make(period=1), monkeypatch, count_only, "count")
+    check_interrupt(make(period=1), make(period=1), monkeypatch, CountParameters, "count")
 
 
 def test_the_period_follows_what_moves() -> None:
@@ -343,7 +341,7 @@ def test_the_period_follows_what_moves() -> None:
             found = generator.laplace(0.0, 1.0, size) + moves * generator.normal(0.0, 20.0 * pace.period, size)
             nothing = np.zeros(size)
             growth = Growth(np.rint(found).astype(np.int64), nothing, nothing, estimate, pace.period)
-            after = following_pace(pace, growth, estimate.sum(), 8 * (step + 1), 2.0, 64)
+            after = pace.following(growth, estimate.sum(), 8 * (step + 1), 2.0, 64)
             assert pace.period / 1.5 - 1 <= after.period <= pace.period * 1.5 + 1
             calm, wild = (calm, after) if moves else (after, wild)
     assert calm.period > 24
@@ -362,10 +360,10 @@ def test_forecasts_repeat_what_repeats() -> None:
     for step in range(6):
         noisy = slope + generator.normal(0.0, 1.0, 1000)
         growth = Growth(np.rint(noisy).astype(np.int64), np.zeros(1000), slope, estimate, 4)
-        steady = following_pace(steady, growth, 5e4, 4 * (step + 1), 2.0, 64)
+        steady = steady.following(growth, 5e4, 4 * (step + 1), 2.0, 64)
         new = generator.normal(0.0, 10.0, 1000)
-        fresh = following_pace(
-            fresh, replace(growth, counts=np.rint(new).astype(np.int64), own=past), 5e4, 4 * (step + 1), 2.0, 64
+        fresh = fresh.following(
+            replace(growth, counts=np.rint(new).astype(np.int64), own=past), 5e4, 4 * (step + 1), 2.0, 64
         )
         past = new
     assert steady.weight == pytest.approx(1.0, abs=0.05)
@@ -468,7 +466,7 @@ def test_cells_are_planted_anew_where_the_shape_moves(monkeypatch: pytest.Monkey
     errors = [error(planted), error(PHDStream(SQUARE, 1.0, seed=1))]
     never_anew(monkeypatch)
     errors.append(error(AdaptivePHDStream(SQUARE, 1.0, seed=1)))
-    assert planted._state.anew
+    assert planted._state.recount
     assert planted.next_count == 41
     assert errors[0] < 1.3 * errors[1]
     assert errors[0] < 0.4 * errors[2]
@@ -490,27 +488,27 @@ def test_after_a_jump_every_batch_is_counted_for_a_while() -> None:
         for k, stream in enumerate((systems[0], systems[1], waiting)):
             with pytest.MonkeyPatch.context() as patch:
                 if stream is waiting:
-                    patch.setattr(count_only, "PROMPT_STEPS", 0)
+                    patch.setattr(adaptive, "PROMPT_STEPS", 0)
                 stream.advance(made[t], made[t - 10] if t >= 10 else None)
             errors[k] += relative_error(truth, stream.count(queries.lower, queries.upper), len(present))
         calm.advance(made[t % 20], made[(t - 1) % 20] if t else None)
     assert errors[0] < 1.2 * errors[1]
     assert errors[0] < 0.5 * errors[2]
-    pace = systems[0]._state.pace
-    assert (pace.period, systems[0]._state.anew) == (1, True)
+    pace = systems[0]._state.schedule
+    assert (pace.period, systems[0]._state.recount) == (1, True)
     assert 120 < pace.prompt <= 120 + PROMPT_STEPS
-    assert (calm._state.pace.prompt, calm._state.anew) == (0, False)
-    assert calm._state.pace.period > 1
+    assert (calm._state.schedule.prompt, calm._state.recount) == (0, False)
+    assert calm._state.schedule.period > 1
 
 
 def test_the_pace_after_a_jump() -> None:
     pace = ReleaseSchedule(9, prompt=0)
-    jumped, anew = after_jump(pace, True, 50)
+    jumped, anew = pace.after_jump(True, 50)
     assert (jumped.period, jumped.prompt, anew) == (1, 50 + PROMPT_STEPS, True)
-    assert after_jump(replace(jumped, period=3), False, 49 + PROMPT_STEPS) == (jumped, True)
-    assert after_jump(replace(jumped, period=3), False, 50 + PROMPT_STEPS) == (replace(jumped, period=3), False)
+    assert replace(jumped, period=3).after_jump(False, 49 + PROMPT_STEPS) == (jumped, True)
+    assert replace(jumped, period=3).after_jump(False, 50 + PROMPT_STEPS) == (replace(jumped, period=3), False)
     with pytest.raises(ValueError, match="out of range"):
-        check_pace(replace(pace, prompt=-1), None, 64)
+        replace(pace, prompt=-1).check(None, 64)
 
 
 def test_how_cells_are_chosen_does_not_follow_from_what_waits() -> None:
@@ -524,7 +522,7 @@ def test_how_cells_are_chosen_does_not_follow_from_what_waits() -> None:
             come = np.concatenate([added, event]) if (k, t) == (1, at - 1) else added
             gone = np.concatenate([removed, event]) if (k, t) == (2, at - 1) else removed
             if t == at - 1:
-                kind = stream._state.anew
+                kind = stream._state.recount
             stream.advance(come, gone)
         plain = streams[0]._state
         if t == at - 1:
@@ -541,14 +539,14 @@ def test_how_cells_are_chosen_does_not_follow_from_what_waits() -> None:
 
 
 def test_the_exact_loss_of_cells_planted_anew_is_half_of_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, losses = count_only.take_step, []
+    real, losses = decomposition.take_step, []
 
     def watched(plan, *arguments):
         found = real(plan, *arguments)
-        losses.append(tree_step_loss(plan, found[2]).worst)
+        losses.append(tree_step_loss(plan, found[1]).worst)
         return found
 
-    monkeypatch.setattr(count_only, "take_step", watched)
+    monkeypatch.setattr(decomposition, "take_step", watched)
     for seed in range(6):
         stream = make(epsilon=1.0, seed=seed, max_depth=20)
         for added, removed in moving(40, 2, seed):

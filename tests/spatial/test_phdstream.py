@@ -6,7 +6,6 @@ import copy
 import itertools
 import math
 import pickle
-from dataclasses import fields
 from fractions import Fraction
 from types import ModuleType
 
@@ -21,9 +20,9 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.spatial import Box, decomposition, spatial_publisher
+from fastdp.spatial import Box, decomposition, phdstream
 from fastdp.spatial.phdstream import PHDStream
-from fastdp.spatial.tree import Tree, TreeVersion
+from fastdp.spatial.tree import KeptTree, Tree
 from fastdp_lab.baselines import FixedTree
 from tests import stat
 from tests.domains import Plain
@@ -168,7 +167,7 @@ def test_arrays_may_be_just_long_enough(max_depth: int, monkeypatch: pytest.Monk
 
 def same_trees(one: Tree, two: Tree) -> bool:
     """Whether all numbers are the same."""
-    return all(np.array_equal(getattr(one, field.name), getattr(two, field.name)) for field in fields(one))
+    return all(np.array_equal(getattr(one, name), getattr(two, name)) for name in one._fields)
 
 
 @given(order=st.permutations(range(30)), seed=st.integers(0, 5))
@@ -354,7 +353,7 @@ def check_interrupt(reference, stream, monkeypatch: pytest.MonkeyPatch, home: ty
 
 @pytest.mark.parametrize("counter", ["simple", "block"])
 def test_an_interrupt_leaves_the_batch_consumed_or_not(counter: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_interrupt(make(counter=counter), make(counter=counter), monkeypatch, TreeVersion, "append")
+    check_interrupt(make(counter=counter), make(counter=counter), monkeypatch, KeptTree, "append")
 
 
 def test_a_copy_has_noise_of_its_own_and_the_batch_leaves_no_secret() -> None:
@@ -504,15 +503,15 @@ def test_a_reader_beside_a_step_does_not_bring_back_the_old_tree(monkeypatch: py
     stream = PHDStream(Box([0, 0], [1, 1]), 5.0, seed=1)
     stream.step(np.full((100, 2), 0.3))
     stream._made = None
-    real = spatial_publisher.ReleasedTree
+    real = phdstream.ReleasedTree
 
     def slow(*parts):
         tree = real(*parts)
-        monkeypatch.setattr(spatial_publisher, "ReleasedTree", real)
+        monkeypatch.setattr(phdstream, "ReleasedTree", real)
         stream.advance(np.full((3000, 2), 0.3))
         return tree
 
-    monkeypatch.setattr(spatial_publisher, "ReleasedTree", slow)
+    monkeypatch.setattr(phdstream, "ReleasedTree", slow)
     assert stream.tree.total < 1000
     assert stream.tree.total > 2000
     assert stream.tree.total == pytest.approx(stream.total)

@@ -13,7 +13,7 @@ from scipy import stats
 
 from fastdp.errors import ParameterError
 from fastdp.spatial import Network, Polygons, write_cells, write_points
-from fastdp.spatial.geometry import EARTH_RADIUS, draw_pieces
+from fastdp.spatial.maps import EARTH_RADIUS, draw_pieces
 from tests import stat
 
 shapely = pytest.importorskip("shapely", reason="the extra 'geo' (shapely, geopandas) is not installed")

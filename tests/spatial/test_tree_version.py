@@ -8,7 +8,7 @@ import pytest
 from fastdp import PHDStream
 from fastdp.noise.key import repeating
 from fastdp.spatial import Box
-from fastdp.spatial.tree import ROOM, Tree, TreeVersion
+from fastdp.spatial.tree import ROOM, KeptTree, Tree
 
 FAN_OUT = 3
 
@@ -34,7 +34,7 @@ def listed(root: Node) -> Tree:
     return Tree(first=np.array(first, np.int64), **columns)
 
 
-def random_visit(generator: np.random.Generator, version: TreeVersion, fan_out: int) -> Tree:
+def random_visit(generator: np.random.Generator, version: KeptTree, fan_out: int) -> Tree:
     """A tree whose cells are cut at random, with the kept nodes that it finds."""
     nodes, first, origin = version.nodes, [-1], [version.root]
     for i, o in enumerate(origin):
@@ -75,7 +75,7 @@ def pruned(node: Node, step: int, retention: int) -> Node:
 def test_a_version_holds_what_a_tree_built_again_holds(seed: int, retention: int) -> None:
     generator = np.random.default_rng(seed)
     naive = Node(0, -1, 0, [])
-    version = TreeVersion.of(FAN_OUT, listed(naive))
+    version = KeptTree.of(FAN_OUT, listed(naive))
     history = [(naive, version)]
     for step in range(25):
         # Now and then an older version is followed by another one, and a tree is packed.
@@ -104,14 +104,14 @@ def test_a_state_is_a_value(counter: str) -> None:
     kept = []
     for _ in range(12):
         batch = machine.read(generator.random((60, 2)), None)
-        kept.append((state, machine.packed(state), batch))
+        kept.append((state, machine.pack(state), batch))
         state = machine.step(state, batch, key).state
-    last = machine.packed(state)
+    last = machine.pack(state)
     for before, described, batch in reversed(kept):
         with repeating():
             again = machine.step(before, batch, key).state
-        assert machine.packed(again) == last
-        assert machine.packed(before) == described
+        assert machine.pack(again) == last
+        assert machine.pack(before) == described
         last = described
 
 

@@ -16,7 +16,7 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose
 from fastdp.spatial import Box
-from fastdp.spatial.spatial_publisher import LEVEL, WholeParameters
+from fastdp.spatial.phdstream import LEVEL, TotalCounter
 from tests import stat
 from tests.noise_values import step_keys
 from tests.oracles import counts_alone, whole_count
@@ -55,10 +55,10 @@ def compare(stream: Any, expected: dict[tuple[int, ...], float]) -> None:
 
 
 def noises(stream: Any, steps: list[Any]) -> Iterator[Any]:
-    keys, plan, whole = step_keys(stream, steps), stream._plan, stream._machine.whole
+    keys, plan, total = step_keys(stream, steps), stream._plan, stream._machine.total
     yield draws(keys, plan.split_law, Purpose.SPLIT, 4096)
     yield draws(keys, plan.cell_law, Purpose.CELL, 4096)
-    yield draws(keys, whole.law, Purpose.CELL, 1, level=LEVEL)
+    yield draws(keys, total.law, Purpose.CELL, 1, level=LEVEL)
     if isinstance(stream, AdaptivePHDStream):
         yield draws(keys, stream._machine.counting.law, Purpose.CELL, 4096)
 
@@ -77,7 +77,7 @@ def test_phdstream_equals_the_naive_version(dim: int, fan_out: int, share: float
     for added, removed in steps:
         stream.advance(added, removed)
         compare(stream, naive.step(added.tolist(), removed.tolist(), split, cell))
-    assert stream._state.whole.released == counter.counter.g
+    assert stream._state.total.released == counter.counter.g
 
 
 @pytest.mark.parametrize("options", [{"period": 1}, {"max_period": 4}, {"period": 2, "shrink": False}])
@@ -95,7 +95,7 @@ def test_adaptive_phdstream_equals_the_naive_version(options: dict[str, Any]) ->
         stream.advance(added, removed)
         batch = added.tolist(), removed.tolist()
         compare(stream, naive.step(*batch, later) if t else naive.begin(*batch, split, initial))
-    assert naive.whole_counter.times == stream._state.whole.steps > 4
+    assert naive.whole_counter.times == stream._state.total.steps > 4
 
 
 def present(steps: list[Any]) -> int:
@@ -115,7 +115,7 @@ def test_totals_have_the_variance_of_the_best_mean() -> None:
             other.advance(added, removed)
         state, machine = stream._state, stream._machine
         cells = state.drawn * whole_count.laplace_variance(machine.plan.cell_law.scale)
-        own = whole_count.laplace_variance(machine.whole.law.scale) * (1 + 4)
+        own = whole_count.laplace_variance(machine.total.law.scale) * (1 + 4)
         errors.append(float(state.tree.held[0]) - present(steps))
         variances.append(1.0 / (1.0 / cells + 1.0 / own))
         plain.append(float(other._state.tree.held[0]) - present(steps))
@@ -135,7 +135,7 @@ def test_every_event_is_counted_once(kind: Any) -> None:
     for number, (added, removed) in enumerate(steps, 1):
         stream.advance(added, removed)
         counted = getattr(stream._state, "last_count", number)
-        assert stream._state.whole.released == present(steps[:counted])
+        assert stream._state.total.released == present(steps[:counted])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -160,7 +160,7 @@ def test_a_state_that_no_step_leaves_is_refused(kind: Any) -> None:
     machine = stream._machine
     packed = machine.pack(stream._state)
     machine.unpack(packed, stream._key)
-    whole = packed["state"]["whole"]
+    whole = packed["state"]["total"]
     wrong = [
         {"released": 2**63},
         {"steps": whole["steps"] + 1},
@@ -168,9 +168,9 @@ def test_a_state_that_no_step_leaves_is_refused(kind: Any) -> None:
     ]
     for change in wrong:
         with pytest.raises((ValueError, LookupError)):
-            machine.unpack({**packed, "state": {**packed["state"], "whole": {**whole, **change}}}, stream._key)
+            machine.unpack({**packed, "state": {**packed["state"], "total": {**whole, **change}}}, stream._key)
     with pytest.raises((ValueError, LookupError, TypeError)):
-        machine.unpack({**packed, "state": {**packed["state"], "whole": None}}, stream._key)
+        machine.unpack({**packed, "state": {**packed["state"], "total": None}}, stream._key)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -191,8 +191,8 @@ def test_the_parts_make_up_epsilon(kind: Any, epsilon: float) -> None:
 def test_noise_scales_are_those_of_the_guarantee(kind: Any) -> None:
     stream = make(kind, epsilon=1.0, total_share=0.25, sensitivity=2)
     plan, machine = stream._plan, stream._machine
-    assert machine.whole.law == sampler.laplace_distribution(Fraction(2 * 2, 1) / Fraction(0.25))
-    spent = plan.epsilon_tree + plan.epsilon_count + machine.whole.epsilon
+    assert machine.total.law == sampler.laplace_distribution(Fraction(2 * 2, 1) / Fraction(0.25))
+    spent = plan.epsilon_tree + plan.epsilon_count + machine.total.epsilon
     assert float(2 * spent) == pytest.approx(1.0, rel=1e-15)
     assert 2 * spent <= 1
     if kind is AdaptivePHDStream:
@@ -216,8 +216,8 @@ def test_a_share_out_of_range_is_refused() -> None:
         with pytest.raises(ParameterError, match="total_share"):
             make(kind, total_share=share)
     with pytest.raises(ParameterError, match="epsilon is too small"):
-        WholeParameters.of_share(1e-9, 1, 1e-9)
+        TotalCounter.of_share(1e-9, 1, 1e-9)
     with pytest.raises(ParameterError, match="epsilon is too small"):
-        WholeParameters.of_share(0.1, 1, 5e-324)  # a share of nothing: 0
+        TotalCounter.of_share(0.1, 1, 5e-324)  # a share of nothing: 0
     with pytest.raises(StateError, match="expected a step first"):
         _ = make().tree

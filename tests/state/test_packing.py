@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,9 +54,9 @@ def test_entries_of_another_type_are_refused(field: str, wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [2.0, True, "2", None, np.int64(2)])
 def test_whole_numbers_are_python_integers(wrong: Any) -> None:
-    assert codec.whole(-(2**80)) == -(2**80)
+    assert codec.require_int(-(2**80)) == -(2**80)
     with pytest.raises(ValueError, match="whole number"):
-        codec.whole(wrong)
+        codec.require_int(wrong)
 
 
 def test_documents_are_the_same_but_for_how_arrays_are_packed() -> None:
@@ -110,7 +110,7 @@ def test_a_publisher_refuses_a_resident_tree_that_no_step_leaves() -> None:
     place = publisher._machine.pack(publisher._state)
     publisher._state = publisher._machine.unpack(place, publisher._key)
     kept = publisher._state.kept.tree
-    wrong = replace(kept, released=kept.released + 2**62)
+    wrong = kept._replace(released=kept.released + 2**62)
     state = {**place["state"], "kept": describe_tree(wrong, KEPT)}
     with pytest.raises(ValueError, match="out of range"):
         publisher._state = publisher._machine.unpack({**place, "state": state}, publisher._key)

@@ -47,7 +47,7 @@ class Counting(Machine[Place]):
 
 
 def frames(path: Path) -> int:
-    return len(StateFile(path).open()[0].frames)
+    return len(StateFile(path).open()[0])
 
 
 def altered(path: Path, **changes: Any) -> None:

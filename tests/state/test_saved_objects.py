@@ -22,15 +22,14 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.counters import SelectiveCounting, Simple
-from fastdp.counters.running import CountState
 from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.local.collectors import MECHANISMS
 from fastdp.local.encoding import KINDS
-from fastdp.local.tally import MECHANISMS
 from fastdp.noise.key import Binding
 from fastdp.perturbers import Hierarchy
-from fastdp.spatial import decomposition, tree
+from fastdp.spatial import domains, tree
 from fastdp.spatial.tree import KEPT, describe_tree, restore_tree
-from fastdp.state import codec, journal, seal
+from fastdp.state import codec, journal, sealed_file
 from fastdp.state.publisher import Publisher
 from fastdp.state.sealed_file import StateFile
 from fastdp.thresholds import Fixed
@@ -68,7 +67,7 @@ def view(publisher) -> list:
 
 def ends_of_frames(raw: bytes) -> list[int]:
     """Where the state and each record end."""
-    ends, at = [], seal.HEADER.size
+    ends, at = [], sealed_file.HEADER.size
     while at < len(raw):
         at += 24 + int.from_bytes(raw[at : at + 8], "big")
         ends.append(at)
@@ -115,6 +114,7 @@ ONLINE = ("fastdp.streams.", "fastdp.spatial.", "fastdp.counters.", "fastdp.loca
 
 def online_objects(kind: type = Publisher) -> set[type]:
     abstract = any(getattr(getattr(kind, name), "__isabstractmethod__", False) for name in dir(kind))
+    abstract |= kind._MACHINE is None
     found = set() if abstract or not kind.__module__.startswith(ONLINE) else {kind}
     return found.union(*map(online_objects, kind.__subclasses__()))
 
@@ -580,10 +580,10 @@ def test_smoothers_of_ones_own_need_not_know_their_memories() -> None:
 def counted(name: str, calls: int, steps: int, row: int):
     """Another number of steps, and another first number in a row of a counter that is at work."""
     publisher = at_cut(name, calls)
-    n_steps, rows, released, chain = publisher._state
-    rows = rows.copy()
+    state = publisher._state
+    rows = state.rows.copy()
     rows[1, 0] = row
-    return publisher, CountState(steps if steps >= 0 else n_steps, rows, released, chain)
+    return publisher, dataclasses.replace(state, n_seen=steps if steps >= 0 else state.n_seen, rows=rows)
 
 
 @pytest.mark.parametrize(
@@ -629,7 +629,7 @@ def test_kept_trees_without_a_measure_are_refused(name: str, part: str) -> None:
         places = {"all": slice(None), "root": 0, "cut": cut, "family": slice(begin, begin + plan.fan_out)}
         measure[places.get(part, begin)] = -1.0 if part == "child" else 0.0
     kept_again(kept, plan)
-    wrong = dataclasses.replace(kept, measure=measure, released=released, state=state)
+    wrong = kept._replace(measure=measure, released=released, state=state)
     with pytest.raises(ValueError, match="out of range"):
         kept_again(wrong, plan)
 
@@ -648,9 +648,9 @@ def test_parts_that_lost_their_measure_to_rounding_are_accepted(monkeypatch: pyt
         return np.zeros(codes.size)
 
     monkeypatch.setattr(tree, "measures", nothing)
-    kept_again(dataclasses.replace(kept, measure=measure), plan)
+    kept_again(kept._replace(measure=measure), plan)
     [(codes, depth)] = asked
-    found = decomposition.measures(plan, np.array(codes), depth)
+    found = domains.measures(plan, np.array(codes), depth)
     assert np.array_equal(found, kept.measure[begin : begin + plan.fan_out]), "it is asked about these parts"
 
 
@@ -672,21 +672,21 @@ def test_a_place_without_its_count_is_one_error() -> None:
 
 
 @pytest.mark.parametrize("name", ["adaptive_phdstream", "adaptive_phdstream_paced"])
-def test_a_pace_is_checked_before_the_first_batch(name: str) -> None:
+def test_a_schedule_is_checked_before_the_first_batch(name: str) -> None:
     publisher = at_cut(name, 0)
     state = publisher._state
     for period in (0, 2**40):
-        wrong = dataclasses.replace(state, pace=dataclasses.replace(state.pace, period=period))
+        wrong = dataclasses.replace(state, schedule=dataclasses.replace(state.schedule, period=period))
         assert is_refused(publisher, publisher._machine.pack(wrong))
 
 
-def _pace(**change):
-    return lambda state: {"pace": dataclasses.replace(state.pace, **change)}
+def _schedule(**change):
+    return lambda state: {"schedule": dataclasses.replace(state.schedule, **change)}
 
 
 def _counted(**change):
     return lambda state: {
-        "counted": dataclasses.replace(state.counted, **{n: f(getattr(state.counted, n)) for n, f in change.items()})
+        "counted": state.counted._replace(**{n: f(getattr(state.counted, n)) for n, f in change.items()})
     }
 
 
@@ -702,13 +702,13 @@ def _counted(**change):
         lambda state: {"removed": (state.removed[0] - 2**6, state.removed[1])},
         lambda state: {"n_steps": 0, "counted": None},
         lambda state: {"counted": None},
-        _pace(period=2),
-        _pace(period=4),
-        _pace(weight=1.5),
-        _pace(products=np.nan),
-        _pace(squares=-1.0),
-        _pace(costs=np.zeros(4)),
-        _pace(costs=np.full(3, np.inf)),
+        _schedule(period=2),
+        _schedule(period=4),
+        _schedule(weight=1.5),
+        _schedule(products=np.nan),
+        _schedule(squares=-1.0),
+        _schedule(costs=np.zeros(4)),
+        _schedule(costs=np.full(3, np.inf)),
         _counted(weight=lambda array: array[:-1]),
         _counted(weight=lambda array: -array - 1),
         _counted(variance=lambda array: array - 1e9),

@@ -87,14 +87,14 @@ def test_a_simulation_of_the_tables_is_the_library() -> None:
 def test_the_extremes_are_where_the_table_looks(mechanism) -> None:
     for epsilon in (0.01, 0.7, 2.0, 8.0):
         tiny = local_ratios.small(mechanism)(epsilon)
-        everywhere = local_ratios.largest_ratio(tiny.law, range(tiny.STEPS + 1), range(tiny.n_outputs))
-        extremes = local_ratios.largest_ratio(tiny.law, (0, tiny.STEPS), local_ratios.extreme_outputs(tiny))
+        everywhere = local_ratios.largest_ratio(tiny.distribution, range(tiny.STEPS + 1), range(tiny.n_outputs))
+        extremes = local_ratios.largest_ratio(tiny.distribution, (0, tiny.STEPS), local_ratios.extreme_outputs(tiny))
         assert extremes == everywhere
         assert 0 <= local_ratios.below(everywhere, epsilon) < 1e-13
 
 
 def test_a_broken_law_shows() -> None:
-    window, bit = SquareWave(1.0).law, StochasticRounding(1.0).law
+    window, bit = SquareWave(1.0).distribution, StochasticRounding(1.0).distribution
     little = 2**24
     for law in (
         replace(window, near_weight=window.near_weight + 1, total=window.total + window.near),

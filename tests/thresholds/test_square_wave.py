@@ -32,7 +32,7 @@ def task(epsilon: float = 1.0, holdout: int = 20_000, bound: float = 100.0, **op
     return ThresholdTask(epsilon, bound, holdout, **facts)
 
 
-def counts_of(law: oracle.WindowLaw, values: np.ndarray, seed: int = 1) -> np.ndarray:
+def counts_of(law: oracle.WindowDistribution, values: np.ndarray, seed: int = 1) -> np.ndarray:
     x = np.rint(values * law.steps).astype(np.int64)
     return np.bincount(oracle.report(law, x, np.random.default_rng(seed)), minlength=law.outputs)
 
@@ -265,9 +265,9 @@ def test_theta_is_that_of_the_parts(method: Any) -> None:
     client = local.SquareWave(2.0, low=0.0, high=100.0)
     reports = client.perturb(np.clip(values, 0.0, 100.0), key=Key.from_seed(1), start=0)
     found = estimate(
-        client.law,
+        client.distribution,
         2.0,
-        np.bincount(reports, minlength=client.law.outputs),
+        np.bincount(reports, minlength=client.distribution.outputs),
         bins=256,
         method="em" if method == "sw-w" else "ems",
         high=100.0,
@@ -284,7 +284,7 @@ def test_theta_is_that_of_the_parts(method: Any) -> None:
 @pytest.mark.parametrize("method", ["sw-w", "sw", "percentile"])
 @pytest.mark.parametrize("factor", [2.0**-20, 8.0, 2.0**30])
 def test_theta_scales_with_values_and_bound(method: Any, factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastdp.local.base.Mechanism._words", b"one for all domains")
+    monkeypatch.setattr("fastdp.local.mechanisms.Mechanism._words", b"one for all domains")
     values = np.round(np.random.default_rng(9).gamma(2.0, 5.0, 20_000))
     rule = SquareWave(method=method)
     key = Key.from_seed(1)

@@ -1,14 +1,16 @@
-"""Reports of the local model from random words: window, bit and hybrid laws (ToPL Appendix E, in integers).
+"""Reports of the local model from random words: window, bit and hybrid distributions (ToPL Appendix E, in integers).
 
 A value is a grid step x in 0..D.  One uniform 64-bit word gives one report; the weights are numbers of words,
-so every ratio of probabilities is a ratio of integers.  ``fastdp.local.laws`` makes the weights.
+so every ratio of probabilities is a ratio of integers.  ``fastdp.local.reports`` makes the weights.
 
-Window law, outputs 0..M-1, M = D + N: the N outputs x..x+N-1 are near and have ``near_weight`` words each, the
-D others ``far_weight``.  Words in order: near, far, and a left-over that is dealt out evenly whatever x is.
-Bit law: 1 for W(x) = low_weight + floor(rise x / D) words.
+Window, outputs 0..M-1, M = D + N: the N outputs x..x+N-1 are near and have ``near_weight`` words each, the
+D others ``far_weight``.  Words in order: near, far, and a left-over that is dealt out evenly, independent of x.
+Bit: 1 for W(x) = low_weight + floor(rise x / D) words.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,10 +18,53 @@ from fastdp_kernels._jit import inline, kernel
 
 LARGEST = np.finfo(np.float64).max
 ELEVEN = np.uint64(11)
+LAST_WORD = np.uint64(2**64 - 1)
 #: Less than 1 by more than four roundings.
 ROUNDED_DOWN = 1.0 - 2.0**-50
 #: Steps and reports of a block stay in the first-level cache between the two passes.
 BLOCK = 2048
+
+
+class WindowWeights(NamedTuple):
+    """A window distribution.
+
+    Attributes
+    ----------
+    near : int
+        N.
+    near_weight, far_weight : uint64
+        Words of a near and of a far output, at least 2^12; quotients stay below 2^22.
+    near_words, far_words : uint64
+        N near_weight and D far_weight.
+    outputs : int
+        M.
+    """
+
+    near: int
+    near_weight: np.uint64
+    far_weight: np.uint64
+    near_words: np.uint64
+    far_words: np.uint64
+    outputs: int
+
+
+class BitWeights(NamedTuple):
+    """A bit distribution.
+
+    Attributes
+    ----------
+    low_weight : uint64
+        Words of output 1 at x = 0.
+    rise_quotient, rise_rest : uint64
+        Quotient and remainder by D of how much the weight of output 1 grows from x = 0 to x = D.
+    shift : uint64
+        log2 D, at most 31.
+    """
+
+    low_weight: np.uint64
+    rise_quotient: np.uint64
+    rise_rest: np.uint64
+    shift: np.uint64
 
 
 @kernel
@@ -42,7 +87,7 @@ def snap_values(values: np.ndarray, low: float, steps_per_unit: float, steps: in
     Returns
     -------
     int
-        How many values are NaN or infinite.
+        Number of values that are NaN or infinite.
     """
     strange = 0
     last = np.float64(steps)
@@ -61,16 +106,7 @@ def _reciprocal(weight: np.uint64) -> float:
 
 
 @inline
-def _window_report(
-    word: np.uint64,
-    x: int,
-    near: int,
-    near_weight: np.uint64,
-    far_weight: np.uint64,
-    near_words: np.uint64,
-    near_reciprocal: float,
-    far_reciprocal: float,
-) -> int:
+def _window_report(word: np.uint64, x: int, window: WindowWeights, by_near: float, by_far: float) -> int:
     """The output of a near or far word, without branches.
 
     t // weight by a product: k = t >> 11 is exact as a double, and c = k * reciprocal carries four roundings of at
@@ -79,112 +115,69 @@ def _window_report(
     weight >= 2^12 and quotients below 2^22 that is above t / weight - 1: floor(c) is the quotient or one less, and
     the remainder tells which.
     """
-    is_near = word < near_words
-    t = word if is_near else word - near_words
-    weight = near_weight if is_near else far_weight
-    reciprocal = near_reciprocal if is_near else far_reciprocal
+    is_near = word < window.near_words
+    t = word if is_near else word - window.near_words
+    weight = window.near_weight if is_near else window.far_weight
+    reciprocal = by_near if is_near else by_far
     quotient = int(np.float64(np.int64(t >> ELEVEN)) * reciprocal)
     quotient += int(t - np.uint64(quotient) * weight >= weight)
-    return quotient + (x if is_near else (0 if quotient < x else near))
+    return quotient + (x if is_near else (0 if quotient < x else window.near))
 
 
 @inline
-def _bit_report(
-    word: np.uint64, x: int, low_weight: np.uint64, rise_whole: np.uint64, rise_rest: np.uint64, shift: np.uint64
-) -> int:
-    # rise = rise_whole D + rise_rest, so that no product exceeds 64 bits.
+def _bit_report(word: np.uint64, x: int, bit: BitWeights) -> int:
+    # rise = rise_quotient D + rise_rest, so that no product exceeds 64 bits.
     step = np.uint64(x)
-    return int(word < low_weight + rise_whole * step + ((rise_rest * step) >> shift))
+    return int(word < bit.low_weight + bit.rise_quotient * step + ((bit.rise_rest * step) >> bit.shift))
+
+
+@inline
+def _is_left_over(word: np.uint64, window: WindowWeights, last: np.uint64) -> bool:
+    """Whether a word of the window, up to ``last``, is neither near nor far."""
+    return bool((word <= last) & (word >= window.near_words) & (word - window.near_words >= window.far_words))
+
+
+@inline
+def _deal_left_over(words: np.ndarray, window: WindowWeights, last: np.uint64, out: np.ndarray) -> None:
+    for i in range(words.size):
+        if _is_left_over(words[i], window, last):
+            out[i] = np.int64((words[i] - window.near_words - window.far_words) % np.uint64(window.outputs))
 
 
 @kernel
-def draw_window(
-    words: np.ndarray,
-    steps: np.ndarray,
-    near: int,
-    near_weight: np.uint64,
-    far_weight: np.uint64,
-    near_words: np.uint64,
-    far_words: np.uint64,
-    outputs: int,
-    out: np.ndarray,
-) -> None:
-    """Reports of the window law.
+def draw_window(words: np.ndarray, steps: np.ndarray, window: WindowWeights, out: np.ndarray) -> None:
+    """Reports of the window distribution.
 
     Parameters
     ----------
     words : uint64[n]
-        Uniform words below the law's total.
+        Uniform words below the total.
     steps : int32[n]
         x, in 0..D.
-    near : int
-        N.
-    near_weight, far_weight : uint64
-        Words of a near and of a far output, at least 2^12; quotients stay below 2^22.
-    near_words, far_words : uint64
-        N near_weight and D far_weight.
-    outputs : int
-        M.
+    window : WindowWeights
+        The distribution.
     out : int32[n]
         The reports, in 0..M-1.
     """
-    near_reciprocal = _reciprocal(near_weight)
-    far_reciprocal = _reciprocal(far_weight)
+    by_near, by_far = _reciprocal(window.near_weight), _reciprocal(window.far_weight)
     for begin in range(0, words.size, BLOCK):
         # Slices, so that the compiler sees indices from zero and vectorises.
-        block_words = words[begin : begin + BLOCK]
+        block_words, block_out = words[begin : begin + BLOCK], out[begin : begin + BLOCK]
         block_steps = steps[begin : begin + BLOCK]
-        block_out = out[begin : begin + BLOCK]
         left_over = 0
         for i in range(block_words.size):
             word = block_words[i]
-            block_out[i] = _window_report(
-                word,
-                int(block_steps[i]),
-                near,
-                near_weight,
-                far_weight,
-                near_words,
-                near_reciprocal,
-                far_reciprocal,
-            )
-            left_over += (word >= near_words) & (word - near_words >= far_words)
+            block_out[i] = _window_report(word, int(block_steps[i]), window, by_near, by_far)
+            left_over += _is_left_over(word, window, LAST_WORD)
         if left_over:
-            for i in range(block_words.size):
-                word = block_words[i]
-                if word >= near_words and word - near_words >= far_words:
-                    block_out[i] = np.int64((word - near_words - far_words) % np.uint64(outputs))
+            _deal_left_over(block_words, window, LAST_WORD, block_out)
 
 
 @kernel
-def draw_bit(
-    words: np.ndarray,
-    steps: np.ndarray,
-    low_weight: np.uint64,
-    rise_whole: np.uint64,
-    rise_rest: np.uint64,
-    shift: np.uint64,
-    out: np.ndarray,
-) -> None:
-    """Reports of the bit law.
-
-    Parameters
-    ----------
-    words : uint64[n]
-        Uniform words below the law's total.
-    steps : int32[n]
-        x, in 0..D, D = 2^shift.
-    low_weight : uint64
-        Words of output 1 at x = 0.
-    rise_whole, rise_rest : uint64
-        Quotient and remainder by D of how much the weight of output 1 grows from x = 0 to x = D.
-    shift : uint64
-        log2 D, at most 31.
-    out : int32[n]
-        The reports, 0 or 1.
-    """
+def draw_bit(words: np.ndarray, steps: np.ndarray, bit: BitWeights, out: np.ndarray) -> None:
+    """Reports of the bit distribution, 0 or 1; arguments as :func:`draw_window`, D = 2^shift."""
     for i in range(words.size):
-        out[i] = _bit_report(words[i], int(steps[i]), low_weight, rise_whole, rise_rest, shift)
+        out[i] = _bit_report(words[i], int(steps[i]), bit)
 
 
 @kernel
@@ -192,19 +185,11 @@ def draw_hybrid(
     words: np.ndarray,
     steps: np.ndarray,
     window_total: np.uint64,
-    near: int,
-    near_weight: np.uint64,
-    far_weight: np.uint64,
-    near_words: np.uint64,
-    far_words: np.uint64,
-    outputs: int,
-    low_weight: np.uint64,
-    rise_whole: np.uint64,
-    rise_rest: np.uint64,
-    shift: np.uint64,
+    window: WindowWeights,
+    bit: BitWeights,
     out: np.ndarray,
 ) -> None:
-    """Reports of the mixture: words below ``window_total`` by the window law, the others by the bit law.
+    """Reports of the mixture: words below ``window_total`` by the window, the others by the bit.
 
     Parameters
     ----------
@@ -213,36 +198,28 @@ def draw_hybrid(
     steps : int32[n]
         x, in 0..D.
     window_total : uint64
-        Words of the window law.
-    near, near_weight, far_weight, near_words, far_words, outputs
-        As in :func:`draw_window`.
-    low_weight, rise_whole, rise_rest, shift
-        As in :func:`draw_bit`, of a law over 2^64 - window_total words.
+        Words of the window, at least 1.
+    window : WindowWeights
+        Over the first words.
+    bit : BitWeights
+        Over the 2^64 - window_total others.
     out : int32[n]
         Window outputs 0..M-1; M and M + 1 are the bits 0 and 1.
     """
-    near_reciprocal = _reciprocal(near_weight)
-    far_reciprocal = _reciprocal(far_weight)
-    assigned = near_words + far_words
+    by_near, by_far = _reciprocal(window.near_weight), _reciprocal(window.far_weight)
+    last = window_total - np.uint64(1)
     for begin in range(0, words.size, BLOCK):
-        block_words = words[begin : begin + BLOCK]
+        block_words, block_out = words[begin : begin + BLOCK], out[begin : begin + BLOCK]
         block_steps = steps[begin : begin + BLOCK]
-        block_out = out[begin : begin + BLOCK]
         left_over = 0
         for i in range(block_words.size):
-            word = block_words[i]
-            x = int(block_steps[i])
-            from_window = _window_report(
-                word, x, near, near_weight, far_weight, near_words, near_reciprocal, far_reciprocal
-            )
-            from_bit = outputs + _bit_report(word - window_total, x, low_weight, rise_whole, rise_rest, shift)
+            word, x = block_words[i], int(block_steps[i])
+            from_window = _window_report(word, x, window, by_near, by_far)
+            from_bit = window.outputs + _bit_report(word - window_total, x, bit)
             block_out[i] = from_window if word < window_total else from_bit
-            left_over += (word >= assigned) & (word < window_total)
+            left_over += _is_left_over(word, window, last)
         if left_over:
-            for i in range(block_words.size):
-                word = block_words[i]
-                if assigned <= word < window_total:
-                    block_out[i] = np.int64((word - assigned) % np.uint64(outputs))
+            _deal_left_over(block_words, window, last, block_out)
 
 
 @kernel
@@ -262,7 +239,7 @@ def estimate_reports(
     reports : int32[n] or int64[n]
         In range.
     border : int
-        First report of the second law.
+        First report of the second distribution.
     offset, gain, later_offset, later_gain : float
         Estimate = offset + gain * report; from the border on, later_offset + later_gain * (report - border).
     out : float64[n]
@@ -271,5 +248,5 @@ def estimate_reports(
     for i in range(reports.size):
         report = np.int64(reports[i])
         first = report < border
-        place = np.float64(report if first else report - border)
-        out[i] = (offset if first else later_offset) + (gain if first else later_gain) * place
+        along = np.float64(report if first else report - border)
+        out[i] = (offset if first else later_offset) + (gain if first else later_gain) * along

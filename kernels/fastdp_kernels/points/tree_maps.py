@@ -193,7 +193,7 @@ def project_with(
 
 
 @kernel
-def settle_residents(
+def settle_kept(
     settled: np.ndarray,
     increments: np.ndarray,
     fan_out: int,
@@ -228,7 +228,7 @@ def settle_residents(
 
 
 @kernel
-def append_visited(
+def append_step(
     step: int,
     begin: int,
     first: np.ndarray,

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from fastdp import Key, local
 from fastdp.counters import Simple
 from fastdp.errors import AccuracyWarning
-from fastdp.local.base import Mechanism
-from fastdp.local.laws import CONTEXT, BitLaw, Law, MixtureLaw, WindowLaw
+from fastdp.local.mechanisms import Mechanism
+from fastdp.local.reports import CONTEXT, BitDistribution, MixtureDistribution, ReportDistribution, WindowDistribution
 from fastdp.spatial import Box, decomposition
-from fastdp.spatial.cells import CellParameters, encode, make_plan
+from fastdp.spatial.domains import CellParameters, encode
 from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_max import CountedHoldout
@@ -91,8 +91,8 @@ def local_report_loss(mechanism: Mechanism) -> ExactLoss:
     """
     inputs = (0, 1, mechanism.STEPS // 2, mechanism.STEPS - 1, mechanism.STEPS)
     worst, cases = Fraction(1), 0
-    for output in sorted(_borders(mechanism.law, inputs)):
-        weights = [mechanism.law.weight(x, output) for x in inputs]
+    for output in sorted(_borders(mechanism.distribution, inputs)):
+        weights = [mechanism.distribution.weight(x, output) for x in inputs]
         worst = max(worst, Fraction(max(weights), min(weights)))
         cases += len(inputs) * (len(inputs) - 1)
     ratio = CONTEXT.divide(Decimal(worst.numerator), Decimal(worst.denominator))
@@ -106,13 +106,13 @@ def local_report_loss(mechanism: Mechanism) -> ExactLoss:
     return ExactLoss(mechanism.epsilon, shown, cases)
 
 
-def _borders(law: Law, inputs: Iterable[int]) -> set[int]:
+def _borders(law: ReportDistribution, inputs: Iterable[int]) -> set[int]:
     """Reports on either side of every place where a weight changes."""
-    if isinstance(law, MixtureLaw):
+    if isinstance(law, MixtureDistribution):
         return _borders(law.window, inputs) | {law.window.outputs, law.window.outputs + 1}
-    if isinstance(law, BitLaw):
+    if isinstance(law, BitDistribution):
         return {0, 1}
-    assert isinstance(law, WindowLaw)  # noqa: S101 - there are no other laws
+    assert isinstance(law, WindowDistribution)  # noqa: S101 - there are no other laws
     places = {0, law.outputs, law.left_over % law.outputs}
     for x in inputs:
         places |= {x, x + law.near}
@@ -252,7 +252,7 @@ def split_loss(plan: CellParameters, epsilon: float, points: tuple[Any, Any], ou
     Parameters
     ----------
     plan : CellParameters
-        Constants of the split tests (:func:`fastdp.spatial.cells.make_plan`).
+        Constants of the split tests (:func:`fastdp.spatial.domains.CellParameters`).
     epsilon : float
         The claim for the decisions alone.
     points : pair of arrays
@@ -266,7 +266,7 @@ def split_loss(plan: CellParameters, epsilon: float, points: tuple[Any, Any], ou
     added, removed = (encode(plan, np.asarray(p, np.float64).reshape(-1, 1)) for p in points)
     worst, cases = 0.0, 0
     for step in range(outcomes):
-        _, _, tree = decomposition.take_step(plan, kept, added, removed, step, key)
+        _, tree = decomposition.take_step(plan, kept, added, removed, step, key)
         loss = tree_step_loss(plan, tree)
         worst = max(worst, loss.worst)
         cases += 2 * loss.more.size
@@ -276,7 +276,7 @@ def split_loss(plan: CellParameters, epsilon: float, points: tuple[Any, Any], ou
 def split_plan(epsilon: float, max_depth: int, *, repaired: bool = True) -> CellParameters:
     """PrivTree's split tests on [0, 1], with this epsilon for the decisions alone."""
     part = Fraction(epsilon)
-    return make_plan(Box(0, 1), 2, max_depth, part, part, Simple(), threshold=0.0, repaired=repaired, retention=16)
+    return CellParameters(Box(0, 1), 2, max_depth, part, part, Simple(), 0.0, repaired, 16)
 
 
 def pak_noise_loss(noise: str, kappa: float | None = None) -> ExactLoss:

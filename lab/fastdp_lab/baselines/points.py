@@ -6,23 +6,24 @@ They release what :class:`fastdp.PHDStream` releases, for comparison with it.  R
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from fastdp import Guarantee, Key, validation
+from fastdp import Guarantee, Key
 from fastdp.counters import Counter, Simple, event_guarantee
 from fastdp.counters.counter import check_rows, counter_guarantee, noise_scale
 from fastdp.guarantee import parallel
 from fastdp.kinds import Integers
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.spatial import Domain, decomposition
-from fastdp.spatial.cells import CellParameters, Outside, make_plan
-from fastdp.spatial.spatial_publisher import PointMachine, SpatialPublisher, in_halves
+from fastdp.record import PartOf, Real, constructor, parameter, record
+from fastdp.spatial import decomposition
+from fastdp.spatial.domains import CellParameters
+from fastdp.spatial.phdstream import PointMachine, PointState, SpatialPublisher, in_halves
 from fastdp.spatial.tree import Tree, check_codes
 from fastdp.state.codec import expect
 
@@ -31,16 +32,12 @@ def _none() -> Integers:
     return np.empty(0, np.int64)
 
 
-@dataclass(frozen=True)
-class BaselineState:
+@dataclass(frozen=True, kw_only=True)
+class BaselineState(PointState):
     """State of a baseline.
 
     Attributes
     ----------
-    n_steps : int
-        Batches consumed.
-    tree : Tree or None
-        Released by the last step.
     added, removed : int64[n]
         Codes of all points so far, ascending, for the baseline that keeps them.  Secret.
     size : int
@@ -49,36 +46,27 @@ class BaselineState:
         The leaves' counters, for the baseline that has them.
     """
 
-    n_steps: int = 0
-    tree: Tree | None = None
     added: Integers = field(default_factory=_none, repr=False)
     removed: Integers = field(default_factory=_none, repr=False)
     size: int = 0
     rows: Integers = field(default_factory=_none)
-    chain: str = field(default="", repr=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OfflineMachine(PointMachine):
-    """PrivTree at a threshold; half of epsilon is for the cells, half for their counts.
-
-    Attributes
-    ----------
-    threshold
-        As of :class:`fastdp.PHDStream`.
-    """
+@record
+class OfflineMachine(PointMachine[BaselineState]):
+    """PrivTree at a threshold; half of epsilon is for the cells, half for their counts."""
 
     REPAIRED: ClassVar[bool] = True
 
-    threshold: float
+    _: KW_ONLY
+    threshold: float = parameter(Real(), default=0.0)
     rule: ClassVar[int] = 1
 
     @cached_property
     def plan(self) -> CellParameters:
         """Sizes, threshold and noise."""
-        half = Fraction(self.epsilon) / 2
-        fixed = (self.domain, self.fan_out, self.max_depth, half, half, Simple())
-        return make_plan(*fixed, threshold=self.threshold, repaired=self.REPAIRED)
+        half, shape = Fraction(self.epsilon) / 2, (self.domain, self.fan_out, self.max_depth)
+        return CellParameters(*shape, half, half, Simple(), self.threshold, self.REPAIRED)
 
     def start(self, key: Key) -> BaselineState:
         """Before the first batch."""
@@ -86,57 +74,54 @@ class OfflineMachine(PointMachine):
 
     def offline(self, added: Integers, removed: Integers, step: int, key: Key) -> Tree:
         """PrivTree and counts, from nothing."""
-        return decomposition.take_step(self.plan, self.root, added, removed, step, key)[1]
+        return decomposition.take_step(self.plan, self.root, added, removed, step, key)[1].shown
+
+    def check_indices(self, state: BaselineState) -> None:
+        """ValueError unless the tree, the codes and the counters are those of a step."""
+        if (state.tree is None) != (state.n_steps == 0):
+            raise ValueError("a release out of range")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class OnStreamMachine(OfflineMachine):
     """PrivTree on all points so far, at each step."""
 
     REPAIRED: ClassVar[bool] = False
     rule: ClassVar[int] = 1
 
-    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
+    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key) -> BaselineState:
         """PrivTree on all points so far."""
         every = np.sort(np.concatenate([state.added, added])), np.sort(np.concatenate([state.removed, removed]))
         tree = self.offline(*every, state.n_steps, key)
-        return BaselineState(state.n_steps + 1, tree, *every, chain=chain)
+        return BaselineState(tree=tree, added=every[0], removed=every[1])
 
-    def unpacked(self, described: Any) -> BaselineState:
-        """The state that was described."""
-        state: BaselineState = super().unpacked(described)
+    def check_indices(self, state: BaselineState) -> None:
+        """ValueError for codes of no batch, too."""
+        super().check_indices(state)
         for codes in (state.added, state.removed):
             check_codes(codes, self.plan)
-        return state
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class OnBatchMachine(OfflineMachine):
     """PrivTree on each batch."""
 
     rule: ClassVar[int] = 1
 
-    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
+    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key) -> BaselineState:
         """PrivTree on the batch."""
         tree = self.offline(added, removed, state.n_steps, key)
         size = state.size + added.size - removed.size
         total = float(tree.projected[0])
         factor = max(size, 0) / total if total > 0.0 else 0.0
-        scaled = replace(tree, projected=tree.projected * factor)
-        return BaselineState(state.n_steps + 1, scaled, size=size, chain=chain)
+        return BaselineState(tree=tree._replace(projected=tree.projected * factor), size=size)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class FixedTreeMachine(OfflineMachine):
-    """PrivTree on the first batch, then counters.
+    """PrivTree on the first batch, then counters."""
 
-    Attributes
-    ----------
-    counter
-        As of :class:`FixedTree`.
-    """
-
-    counter: Counter
+    counter: Counter = parameter(PartOf(Counter, "fastdp.counters"), default=Simple())
     rule: ClassVar[int] = 1
 
     @cached_property
@@ -144,13 +129,13 @@ class FixedTreeMachine(OfflineMachine):
         """Of the counters' noise."""
         return sampler.laplace_distribution(noise_scale(self.counter, Fraction(self.epsilon)))
 
-    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
+    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key) -> BaselineState:
         """Count in the first batch's cells."""
         tree = state.tree
         if tree is None:
             first = self.offline(added, removed, 0, key)
             rows: Integers = np.zeros((first.leaves.size, self.counter.width), np.int64)
-            return BaselineState(1, first, rows=rows, chain=chain)
+            return BaselineState(tree=first, rows=rows)
         widths = np.array([self.fan_out**k for k in range(self.max_depth, -1, -1)], np.int64)[tree.depth[tree.leaves]]
         begins = tree.code[tree.leaves] * widths
         net = sum(
@@ -161,41 +146,22 @@ class FixedTreeMachine(OfflineMachine):
         rows = state.rows.copy()
         increments = net + self.counter.step(rows, noise)
         changed = {name: getattr(tree, name).copy() for name in ("released", "held", "projected")}
-        following = replace(tree, **changed)
+        following = tree._replace(**changed)
         decomposition.add_increments(self.fan_out, following, increments)
-        return BaselineState(state.n_steps + 1, following, rows=rows, chain=chain)
+        return BaselineState(tree=following, rows=rows)
 
-    def unpacked(self, described: Any) -> BaselineState:
-        """The state that was described."""
-        state: BaselineState = super().unpacked(described)
+    def check_indices(self, state: BaselineState) -> None:
+        """ValueError for rows of no counter, too."""
+        super().check_indices(state)
         if state.tree is not None:
             expect(state.rows, np.empty((state.tree.leaves.size, self.counter.width), np.int64))
             check_rows(self.counter, state.rows)
-        return state
 
 
-class _Baseline(SpatialPublisher):
+class _Baseline(SpatialPublisher[BaselineState]):
     """A baseline with the threshold of :class:`fastdp.PHDStream`."""
 
     threshold: float
-
-    def __init__(
-        self,
-        domain: Domain,
-        epsilon: float,
-        *,
-        max_depth: int = 20,
-        fan_out: int = 2,
-        threshold: float = 0.0,
-        outside: Outside = "raise",
-        seed: int | str | None = None,
-        key: Key | bytes | None = None,
-    ) -> None:
-        given = {"domain": domain, "epsilon": epsilon, "max_depth": max_depth, "fan_out": fan_out, "outside": outside}
-        self._open(given, threshold, seed, key)
-
-    def _open(self, given: dict[str, Any], threshold: float, seed: int | str | None, key: Key | bytes | None) -> None:
-        self._start(self._MACHINE(**given, threshold=validation.real("threshold", threshold)), seed, key)
 
 
 class OfflineOnStream(_Baseline):
@@ -208,7 +174,11 @@ class OfflineOnStream(_Baseline):
     Every step costs epsilon again for every point that has come or gone so far.  Keeps a code for every event.
     """
 
-    _MACHINE: ClassVar[Any] = OnStreamMachine
+    _MACHINE: ClassVar[type] = OnStreamMachine
+
+    @constructor(OnStreamMachine)
+    def __init__(self, machine: OnStreamMachine, seed: int | str | None, key: Key | bytes | None) -> None:
+        self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -233,7 +203,11 @@ class OfflineOnBatch(_Baseline):
     use, scores may rise along a path and the proof fails.
     """
 
-    _MACHINE: ClassVar[Any] = OnBatchMachine
+    _MACHINE: ClassVar[type] = OnBatchMachine
+
+    @constructor(OnBatchMachine)
+    def __init__(self, machine: OnBatchMachine, seed: int | str | None, key: Key | bytes | None) -> None:
+        self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -258,26 +232,12 @@ class FixedTree(_Baseline):
     From the second batch on points in cells without any of the domain, on its very border, are not counted.
     """
 
-    _MACHINE: ClassVar[Any] = FixedTreeMachine
+    _MACHINE: ClassVar[type] = FixedTreeMachine
     counter: Counter
 
-    def __init__(
-        self,
-        domain: Domain,
-        epsilon: float,
-        counter: Counter | None = None,
-        *,
-        max_depth: int = 20,
-        fan_out: int = 2,
-        threshold: float = 0.0,
-        outside: Outside = "raise",
-        seed: int | str | None = None,
-        key: Key | bytes | None = None,
-    ) -> None:
-        counter = Simple() if counter is None else counter
-        validation.part("counter", counter, Counter, "fastdp.counters")
-        given = {"domain": domain, "epsilon": epsilon, "max_depth": max_depth, "fan_out": fan_out, "outside": outside}
-        self._open({**given, "counter": counter}, threshold, seed, key)
+    @constructor(FixedTreeMachine)
+    def __init__(self, machine: FixedTreeMachine, seed: int | str | None, key: Key | bytes | None) -> None:
+        self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     @property
     def guarantee(self) -> Guarantee:

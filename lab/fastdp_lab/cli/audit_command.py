@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastdp.cli.errors import plain_errors
-from fastdp.state.durable import atomic_file
+from fastdp.cli.terminal import plain_errors
 
 if TYPE_CHECKING:
     from fastdp_lab.audit.lines import Jobs, Line
@@ -61,6 +60,7 @@ def audit(
     if only is not None and not couplings:
         raise click.UsageError("--only names a case of --couplings; for one mechanism give --mechanism.")
     with plain_errors():
+        from fastdp.state.durable import atomic_file
         from fastdp_lab.audit.lines import shipped
         from fastdp_lab.audit.runs import TABLES_INSTALLED
 

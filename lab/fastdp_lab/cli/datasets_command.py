@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from fastdp.cli.errors import plain_errors
-from fastdp.cli.release_run import as_table
+from fastdp.cli.terminal import as_table, plain_errors
 
 
 @click.command()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fastdp.cli.errors import plain_errors
+from fastdp.cli.terminal import plain_errors
 from fastdp_lab.cli.sweep_command import lab_libraries
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastdp.cli.errors import plain_errors
-from fastdp.cli.release_run import as_table, seconds
+from fastdp.cli.terminal import as_table, plain_errors, seconds
 from fastdp.errors import StateError
 
 if TYPE_CHECKING:

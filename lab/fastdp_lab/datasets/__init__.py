@@ -1,6 +1,6 @@
 """Streams to try fastdp on: synthetic, read from files of real data, and where real ones come from."""
 
-from fastdp.cli.day import dns_like_day
+from fastdp.cli.demo_command import dns_like_day
 from fastdp_lab.datasets.catalogue import CATALOGUE, TABLE1, Entry, fetch, parse
 from fastdp_lab.datasets.events import SpatialStream, cut_events
 from fastdp_lab.datasets.files import load_circles, load_gowalla, load_pickups

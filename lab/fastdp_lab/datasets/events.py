@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
-from fastdp.cli.point_files import Batch, cuts_of
+from fastdp.cli.synthesize_command import Batch, Cuts
 from fastdp.data.column import entry_at
 from fastdp.errors import DataError
-from fastdp.spatial.boxes import as_corners, as_points
+from fastdp.spatial.domains import as_corners, as_points
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def cut_events(
     moments = np.arange(n, dtype=np.float64) if times is None else _converted(times, np.float64)
     if moments.shape != (n,) or not np.all(np.isfinite(moments)) or np.any(np.diff(moments) < 0):
         raise DataError(f"times of {name}: expected {n} finite numbers that do not descend")
-    return SpatialStream(name, low, high, table, taken, moments, cuts_of(moments, batch, period, origin, initial))
+    return SpatialStream(name, low, high, table, taken, moments, Cuts(batch, period, initial).of(moments, origin))
 
 
 def _converted(values: ArrayLike, dtype: type[Any]) -> NDArray[Any]:

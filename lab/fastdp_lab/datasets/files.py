@@ -21,7 +21,7 @@ from fastdp import validation
 from fastdp.data.event_reader import Columns, read_events
 from fastdp.data.readers import import_pyarrow, read_table
 from fastdp.errors import DataError, ParameterError
-from fastdp.spatial.boxes import as_box
+from fastdp.spatial.domains import as_box
 from fastdp_lab.datasets.events import SpatialStream, cut_events
 
 Floats = NDArray[np.float64]

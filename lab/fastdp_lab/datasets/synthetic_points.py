@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
 from fastdp.spatial import Network
-from fastdp.spatial.geometry import load
+from fastdp.spatial.maps import load
 from fastdp_lab.datasets.events import SpatialStream, cut_events
 from fastdp_lab.datasets.files import DAY, EARTH, NEW_YORK, seeded, with_removals
 

@@ -8,16 +8,40 @@ probability with and without it.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.spatial.cells import CellParameters
+from fastdp.spatial import decomposition
+from fastdp.spatial.domains import CellParameters
 from fastdp.spatial.tree import Tree
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+#: Number of a step, and its tree with the scores of its decisions.
+Steps = dict[int, Tree]
+
+
+@contextlib.contextmanager
+def noted_steps() -> Iterator[Steps]:
+    """Trees with the scores of PrivTree's decisions, step by step, while entered."""
+    steps: Steps = {}
+    real = decomposition.take_step
+
+    def noting(plan: CellParameters, kept: Any, added: Any, removed: Any, step: int, *others: Any) -> Any:
+        found = real(plan, kept, added, removed, step, *others)
+        steps[step] = found[1]
+        return found
+
+    with mock.patch.object(decomposition, "take_step", noting):
+        yield steps
 
 
 @dataclass(frozen=True)
@@ -65,7 +89,7 @@ def tree_step_loss(plan: CellParameters, tree: Tree) -> TreeLoss:
     Parameters
     ----------
     plan, tree
-        Of :func:`fastdp.spatial.decomposition.take_step`: the tree with the scores of its decisions.
+        Of :func:`fastdp.spatial.decomposition.take_step`, with the scores of its decisions.
 
     Returns
     -------

@@ -15,7 +15,8 @@ from fastdp import validation
 from fastdp.data.column import as_reals, entry_at, is_number
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
-from fastdp.spatial.boxes import BoxTree, as_boxes, as_corners, as_points
+from fastdp.spatial.domains import as_boxes, as_corners, as_points
+from fastdp.spatial.released_tree import BoxTree
 from fastdp_kernels.points import box_queries
 from fastdp_lab.queries import metrics
 

@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import Meta
 
 from fastdp import validation
-from fastdp.cli.day import DNS_BOUND
+from fastdp.cli.demo_command import DNS_BOUND
 from fastdp.data.column import as_floats
 from fastdp.data.readers import open_source
 from fastdp.errors import DataError, FastDPError, ParameterError

@@ -13,12 +13,13 @@ from fastdp import AdaptivePHDStream, Key, PHDStream
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, SelectiveCounting, Simple
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree
-from fastdp.spatial.cells import encode
+from fastdp.spatial.domains import encode
 from fastdp_lab.audit.catalogue import Coin
 from fastdp_lab.audit.couplings import check, points
 from fastdp_lab.audit.couplings.check import KEY, Draw, Generator, Instance, Outputs, Shifts, Table, pick
 from fastdp_lab.audit.couplings.points import COORDINATES, Batch, Event, Follower, Make
 from fastdp_lab.baselines.points import FixedTree, OfflineOnBatch
+from fastdp_lab.planning.tree_loss import noted_steps
 
 COUNTERS = Simple(), Block(3), Block(3, settles=True), BinaryTree(4), BinaryTree(5, settles=True)
 
@@ -198,7 +199,7 @@ def privtree(rng: Generator) -> Instance:
         yield "samples", tree.sample(1), fitted.guarantee
 
     def shifts(table: Table, found: Shifts) -> None:
-        with points.noted_steps() as steps:
+        with noted_steps() as steps:
             make(key=table.key).fit(x[0][0])
         points.decide(found, plan, 0, steps[0], code, event.effect)
         found.add(KEY, StreamId(Purpose.CELL), points.leaf_of(plan, steps[0], code), -event.effect)

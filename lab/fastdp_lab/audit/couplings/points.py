@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 from fastdp import AdaptivePHDStream, Key, PHDStream
 from fastdp.counters import BinaryTree, Block, Counter, Simple
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.spatial import count_only, decomposition
-from fastdp.spatial.cells import CellParameters
-from fastdp.spatial.spatial_publisher import LEVEL
+from fastdp.spatial.domains import CellParameters
+from fastdp.spatial.phdstream import LEVEL
 from fastdp.spatial.tree import Tree
 from fastdp_lab.audit.couplings.check import KEY, Generator, Integers, Name, Outputs, Shifts, Table, name_of, reloaded
 from fastdp_lab.baselines.points import OfflineOnBatch
-from fastdp_lab.planning.tree_loss import log_above, log_at_most
+from fastdp_lab.planning.tree_loss import Steps, log_above, log_at_most, noted_steps
 
 Floats = NDArray[np.float64]
 #: A new publisher with this ``key``.
@@ -129,25 +128,6 @@ def _as_method(counter: Counter, follow: Any, work: Any, state: Integers, noise:
 
 
 # Split decisions.
-
-#: Number of a step, and its tree with the scores of its decisions.
-Steps = dict[int, Tree]
-
-
-@contextlib.contextmanager
-def noted_steps() -> Iterator[Steps]:
-    """PrivTree's decisions, step by step, while entered."""
-    steps: Steps = {}
-    real = decomposition.take_step
-
-    def noting(plan: CellParameters, kept: Any, added: Any, removed: Any, step: int, *others: Any) -> Any:
-        found = real(plan, kept, added, removed, step, *others)
-        steps[step] = found[2]
-        return found
-
-    # Both modules have the function under a name of their own.
-    with mock.patch.object(decomposition, "take_step", noting), mock.patch.object(count_only, "take_step", noting):
-        yield steps
 
 
 def on_path(plan: CellParameters, tree: Tree, code: int) -> NDArray[np.bool_]:

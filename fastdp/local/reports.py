@@ -1,30 +1,106 @@
-"""Laws of one report as integer weights, so that epsilon is an inequality between integers.
+"""Random words, and the distributions of a report as integer weights, so that epsilon is an inequality of integers.
 
-A value is a grid step x in 0..D, a report one of finitely many outputs.  One uniform word out of ``total`` (2^64
-for a whole random word) decides; ``weight(x, output)`` counts the words that give the output.  A law is epsilon-DP
-if no two weights of one output are further apart than e^epsilon, which holds here without any rounding: the
-constants come from a rational number just below e^epsilon.
+A value is a grid step x in 0..D, a report one of finitely many outputs.  One uniform word out of ``total`` (2^64, for
+full random words) decides; ``weight(x, output)`` counts the words that give the output.  A distribution is epsilon-DP
+if no two weights of one output are further apart than e^epsilon, which holds here without any rounding: the constants
+come from a rational number just below e^epsilon.
 
-Source: square wave, stochastic rounding, piecewise and hybrid mechanisms of ToPL Appendix E (Li et al. 2020,
-Duchi et al. 2018, Wang et al. 2019); the integer form is ours.
+Source: square wave, stochastic rounding, piecewise and hybrid mechanisms of ToPL Appendix E (Li et al. 2020, Duchi et
+al. 2018, Wang et al. 2019); the integer form is ours.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.kinds import Floats
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.kinds import Array, Floats
+
+if TYPE_CHECKING:
+    from fastdp.noise.key import Key
+    from fastdp_kernels.local.local_reports import BitWeights, WindowWeights
 
 WORDS = 2**64
 #: Digits for e^epsilon <= 2^47 and for weights below 2^64, with room.
 CONTEXT = Context(prec=80)
+WORD_BYTES = 8
+MAX_STREAMS = 2**40
+#: Words of one stream; those that follow are another stream's.
+MAX_START = 2**33
+
+
+@dataclass(frozen=True)
+class Words:
+    """Random words of one call: report i uses word ``start + i`` of a stream.
+
+    Attributes
+    ----------
+    seed, key
+        A simulation's seed, or a key; None for fresh words.
+    level : int
+        Separates the streams of different mechanisms.
+    stream, start : int
+        Number of the stream and position in it; a key needs the position.  A stream has 2^33 words.
+    of : labels
+        Mechanism and parameters, to which words belong.
+    """
+
+    seed: int | str | None
+    key: Key | bytes | None
+    level: int
+    stream: int
+    start: int | None
+    of: tuple[str | int | bytes, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validation.integer("stream", self.stream, 0, MAX_STREAMS - 1)
+        if self.start is not None:
+            validation.integer("start", self.start, 0, MAX_START)
+        elif self.key is not None and self.seed is None:
+            raise ParameterError(
+                "start = None: expected the position of the first unused word, because a key is given"
+            )
+
+    def _check_end(self, count: int) -> None:
+        if (self.start or 0) + count > MAX_START:
+            raise ParameterError(
+                f"start = {self.start}: expected at most {MAX_START - count} for {count} reports, "
+                f"because a stream has {MAX_START} words"
+            )
+
+    def few(self, count: int) -> list[int]:
+        """A few words as Python integers; without seed or key they need neither cipher nor compiler."""
+        self._check_end(count)
+        if self.seed is None and self.key is None:
+            raw = os.urandom(WORD_BYTES * count)
+            return [int.from_bytes(raw[i : i + WORD_BYTES], "little") for i in range(0, len(raw), WORD_BYTES)]
+        return [int(word) for block in self.blocks(count) for word in block]
+
+    def blocks(self, count: int) -> Iterator[NDArray[np.uint64]]:
+        """The words block by block; each block overwrites the one before."""
+        from fastdp.noise.key import Key
+        from fastdp.noise.words import CHUNK, Purpose, StreamId, WordStream
+
+        self._check_end(count)
+        stream = StreamId(Purpose.LOCAL, self.level, self.stream)
+        key = Key.choose(self.seed, self.key).within(*self.of)
+        source = WordStream(key, stream, self.start or 0)
+        words: NDArray[np.uint64] = np.empty(min(CHUNK, count), np.uint64)
+        for begin in range(0, count, CHUNK):
+            block = words[: min(CHUNK, count - begin)]
+            source.fill(block)
+            yield block
 
 
 def exp_below(exponent: Fraction | float) -> Fraction:
@@ -54,20 +130,20 @@ class Estimator(NamedTuple):
     later_offset: float
     later_gain: float
 
-    def __call__(self, reports: NDArray[np.integer[Any]]) -> Floats:
+    @classmethod
+    def of(cls, terms: tuple[Term, ...], low: Fraction | float, unit: Fraction | float) -> Estimator:
+        """Estimates of low + unit * x."""
+        origin, step = Fraction(low), Fraction(unit)
+        coefficients = [(float(origin + step * term.offset), float(step * term.gain)) for term in terms]
+        return cls(terms[0].last, *coefficients[0], *coefficients[-1])
+
+    def __call__(self, reports: Array) -> Floats:
         """Unbiased estimates from reports in range (int32[n] or int64[n])."""
         from fastdp_kernels.local import local_reports
 
         out = np.empty(reports.size)
         local_reports.estimate_reports(reports, *self, out)
         return out
-
-
-def estimator(terms: tuple[Term, ...], low: Fraction | float = 0, unit: Fraction | float = 1) -> Estimator:
-    """Estimates low + unit * x."""
-    origin, step = Fraction(low), Fraction(unit)
-    coefficients = [(float(origin + step * term.offset), float(step * term.gain)) for term in terms]
-    return Estimator(terms[0].last, *coefficients[0], *coefficients[-1])
 
 
 def _sum(n: int) -> Fraction:
@@ -81,14 +157,14 @@ def _sum_of_squares(n: int) -> Fraction:
 
 
 @dataclass(frozen=True)
-class WindowLaw:
+class WindowDistribution:
     """Outputs in a window that starts at x are likelier than the others.
 
     Words in order: ``near_weight`` for each of the outputs x, ..., x + near - 1; ``far_weight`` for each of the
     others; the left-over is dealt out to all outputs in turn, whatever x is, which only brings the weights of an
     output closer together.
 
-    Parameters
+    Attributes
     ----------
     steps : int
         D: inputs are 0..D.
@@ -131,7 +207,7 @@ class WindowLaw:
         return self.total - self.near_words - self.far_words
 
     def least_ratio(self) -> Fraction:
-        """Of the weights of a near and a far output, as the left-over brings them together."""
+        """Ratio of the weights of a near and a far output, as the left-over brings them together."""
         each = self.left_over // self.outputs
         return Fraction(self.near_weight + each, self.far_weight + each)
 
@@ -149,22 +225,25 @@ class WindowLaw:
         """Reports of many grid steps: words and steps in, int32[n] out."""
         from fastdp_kernels.local import local_reports
 
-        local_reports.draw_window(words, steps, *self.constants(), out)
+        local_reports.draw_window(words, steps, self.weights(), out)
 
-    def constants(self) -> tuple[int, np.uint64, np.uint64, np.uint64, np.uint64, int]:
-        """The law as the kernels take it."""
-        weights = (self.near_weight, self.far_weight, self.near_words, self.far_words)
-        a, b, near_words, far_words = (np.uint64(weight) for weight in weights)
-        return self.near, a, b, near_words, far_words, self.outputs
+    def weights(self) -> WindowWeights:
+        """The distribution as the kernels take it."""
+        from fastdp_kernels.local.local_reports import WindowWeights
+
+        near_weight, far_weight, near_words, far_words = map(
+            np.uint64, (self.near_weight, self.far_weight, self.near_words, self.far_words)
+        )
+        return WindowWeights(self.near, near_weight, far_weight, near_words, far_words, self.outputs)
 
     def weight(self, x: int, output: int) -> int:
-        """How many words give the output."""
+        """Number of words that give the output."""
         each, further = divmod(self.left_over, self.outputs)
         inside = x <= output < x + self.near
         return (self.near_weight if inside else self.far_weight) + each + (output < further)
 
     def terms(self) -> tuple[Term, ...]:
-        """The mean of a report is affine in x, whatever the window's length."""
+        """The mean of a report is affine in x, for any length of the window."""
         gain = 1 / self._slope
         return (Term(0, self.outputs, -self._mean(Fraction(0)) * gain, gain),)
 
@@ -189,8 +268,8 @@ class WindowLaw:
 
 
 @lru_cache(maxsize=256)
-def window_law(epsilon: float, near: int, steps: int, total: int = WORDS) -> WindowLaw:
-    """The window law with the largest far weight b such that N floor(b e^epsilon) + D b <= S, or b + 1.
+def window_distribution(epsilon: float, near: int, steps: int, total: int = WORDS) -> WindowDistribution:
+    """The window with the largest far weight b such that N floor(b e^epsilon) + D b <= S, or b + 1.
 
     The near weight is floor(b e^epsilon), or with b + 1 what is left for it, which is less: the ratio is at most
     e^epsilon.
@@ -204,17 +283,17 @@ def window_law(epsilon: float, near: int, steps: int, total: int = WORDS) -> Win
     b = int(total / (near * ratio + steps))
     while used(b + 1) <= total:
         b += 1
-    law = WindowLaw(steps, near, int(b * ratio), b, total)
+    found = WindowDistribution(steps, near, int(b * ratio), b, total)
     # At a large epsilon one far word more is many near ones: filling up may waste less than the left-over does.
-    filled = WindowLaw(steps, near, (total - steps * (b + 1)) // near, b + 1, total)
-    return max(law, filled, key=WindowLaw.least_ratio)
+    filled = WindowDistribution(steps, near, (total - steps * (b + 1)) // near, b + 1, total)
+    return max(found, filled, key=WindowDistribution.least_ratio)
 
 
 @dataclass(frozen=True)
-class BitLaw:
+class BitDistribution:
     """One bit: W(x) = low_weight + floor((high_weight - low_weight) x / D) words give 1.
 
-    Parameters
+    Attributes
     ----------
     steps : int
         D, a power of two: inputs are 0..D.
@@ -225,6 +304,7 @@ class BitLaw:
     """
 
     PROOF: ClassVar[str] = "the weights of a bit lie between two whose ratio is at most e^epsilon"
+    outputs: ClassVar[int] = 2
 
     steps: int
     low_weight: int
@@ -232,9 +312,8 @@ class BitLaw:
     total: int
 
     @property
-    def outputs(self) -> int:
-        """Two."""
-        return 2
+    def _rise(self) -> int:
+        return self.high_weight - self.low_weight
 
     def report(self, word: int, x: int) -> int:
         """The report of grid step x by one word below ``total``."""
@@ -244,56 +323,54 @@ class BitLaw:
         """Reports of many grid steps: words and steps in, int32[n] out."""
         from fastdp_kernels.local import local_reports
 
-        local_reports.draw_bit(words, steps, *self.constants(), out)
+        local_reports.draw_bit(words, steps, self.weights(), out)
 
-    def constants(self) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-        """The law as the kernels take it."""
-        whole, rest = divmod(self.high_weight - self.low_weight, self.steps)
-        shift = self.steps.bit_length() - 1
-        return np.uint64(self.low_weight), np.uint64(whole), np.uint64(rest), np.uint64(shift)
+    def weights(self) -> BitWeights:
+        """The distribution as the kernels take it."""
+        from fastdp_kernels.local.local_reports import BitWeights
+
+        return BitWeights(
+            *map(np.uint64, (self.low_weight, *divmod(self._rise, self.steps), self.steps.bit_length() - 1))
+        )
 
     def weight(self, x: int, output: int) -> int:
-        """How many words give the output."""
-        one = self.low_weight + (self.high_weight - self.low_weight) * x // self.steps
+        """Number of words that give the output."""
+        one = self.low_weight + self._rise * x // self.steps
         return one if output == 1 else self.total - one
 
     def terms(self) -> tuple[Term, ...]:
         """Unbiased up to the floor in W, one word in 2^64."""
-        offset = -Fraction(self.low_weight * self.steps, self.high_weight - self.low_weight)
-        return (Term(0, self.outputs, offset, self._gain),)
+        gain = Fraction(self.total * self.steps, self._rise)
+        return (Term(0, self.outputs, -Fraction(self.low_weight * self.steps, self._rise), gain),)
 
     def variance_at(self, x: Fraction) -> Fraction:
         """Variance of one estimate, in steps squared (without the floor in W)."""
-        one = (self.low_weight + (self.high_weight - self.low_weight) * x / self.steps) / self.total
-        return one * (1 - one) * self._gain**2
-
-    @property
-    def _gain(self) -> Fraction:
-        return Fraction(self.total * self.steps, self.high_weight - self.low_weight)
+        one = (self.low_weight + self._rise * x / self.steps) / self.total
+        return one * (1 - one) * self.terms()[0].gain ** 2
 
 
 @lru_cache(maxsize=256)
-def bit_law(epsilon: float, steps: int, total: int = WORDS) -> BitLaw:
-    """The bit law with high weight floor(S e^epsilon / (e^epsilon + 1)); the ratio W(D) / W(0) is the largest."""
+def bit_distribution(epsilon: float, steps: int, total: int = WORDS) -> BitDistribution:
+    """The bit with high weight floor(S e^epsilon / (e^epsilon + 1)); the ratio W(D) / W(0) is the largest."""
     ratio = exp_below(epsilon)
     high = int(total * ratio / (ratio + 1))
     # The proof of epsilon needs it; it could fail for an odd total only, and S (rho - 1) < rho + 1.
     assert total - high <= high  # noqa: S101
-    return BitLaw(steps, total - high, high, total)
+    return BitDistribution(steps, total - high, high, total)
 
 
 @dataclass(frozen=True)
-class MixtureLaw:
-    """A coin that does not look at the data picks the window law (the first words) or the bit law.
+class MixtureDistribution:
+    """A coin that does not look at the data picks the window (the first words) or the bit.
 
-    Outputs are those of the window law, then the bits 0 and 1.  The coin is the same for every x, so the mixture
-    keeps the epsilon of its parts.
+    Outputs are those of the window, then the bits 0 and 1.  The coin is the same for every x, so the mixture keeps
+    the epsilon of both.
 
-    Parameters
+    Attributes
     ----------
-    window : WindowLaw
+    window : WindowDistribution
         Over the first ``window.total`` words.
-    bit : BitLaw
+    bit : BitDistribution
         Over the others.
     """
 
@@ -301,17 +378,17 @@ class MixtureLaw:
         "a coin that does not look at the value picks one of two laws, each with ratios of at most e^epsilon"
     )
 
-    window: WindowLaw
-    bit: BitLaw
+    window: WindowDistribution
+    bit: BitDistribution
 
     @property
     def outputs(self) -> int:
-        """Those of both parts."""
+        """Outputs of both."""
         return self.window.outputs + self.bit.outputs
 
     @property
     def total(self) -> int:
-        """Words of both parts."""
+        """Words of both."""
         return self.window.total + self.bit.total
 
     def report(self, word: int, x: int) -> int:
@@ -324,26 +401,25 @@ class MixtureLaw:
         """Reports of many grid steps: words and steps in, int32[n] out."""
         from fastdp_kernels.local import local_reports
 
-        local_reports.draw_hybrid(
-            words, steps, np.uint64(self.window.total), *self.window.constants(), *self.bit.constants(), out
-        )
+        weights = self.window.weights(), self.bit.weights()
+        local_reports.draw_hybrid(words, steps, np.uint64(self.window.total), *weights, out)
 
     def weight(self, x: int, output: int) -> int:
-        """How many words give the output."""
+        """Number of words that give the output."""
         if output < self.window.outputs:
             return self.window.weight(x, output)
         return self.bit.weight(x, output - self.window.outputs)
 
     def terms(self) -> tuple[Term, ...]:
-        """Each report by the law that it came from."""
+        """Each report by the distribution that it came from."""
         first = self.window.outputs
         (bit,) = self.bit.terms()
         return (*self.window.terms(), bit._replace(first=first, last=first + bit.last))
 
     def variance_at(self, x: Fraction) -> Fraction:
-        """Variance of one estimate, in steps squared: both parts are unbiased, so the variances mix."""
+        """Variance of one estimate, in steps squared: both are unbiased, so the variances mix."""
         mixed = self.window.total * self.window.variance_at(x) + self.bit.total * self.bit.variance_at(x)
         return mixed / self.total
 
 
-Law = WindowLaw | BitLaw | MixtureLaw
+ReportDistribution = WindowDistribution | BitDistribution | MixtureDistribution

@@ -1,0 +1,656 @@
+"""ToPL: streams in the local model, the server's role alone, or users and server simulated in one process.
+
+Each user sends one report about one value.  The first m reports, square waves, give the threshold; every later user
+clips at it and reports through the hybrid mechanism.  Range sums add up reports.  Source: CCS 2021, section 4.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, NamedTuple, Self, cast, get_args
+
+import numpy as np
+
+from fastdp import validation
+from fastdp.data.column import Nonfinite, as_column, as_finite, as_floats, as_whole, is_number
+from fastdp.errors import ParameterError, StateError
+from fastdp.guarantee import Guarantee, parallel
+from fastdp.kinds import Array, Floats, Json, NumberColumn
+from fastdp.local import Hybrid
+from fastdp.local.client import Announcement
+from fastdp.local.collectors import (
+    NONE_REFUSED,
+    HistogramCollector,
+    HistogramMachine,
+    Refused,
+    Tally,
+    as_given,
+    as_most_reports,
+)
+from fastdp.local.distribution import Distribution
+from fastdp.local.encoding import as_bytes, read_messages
+from fastdp.local.mechanisms import LOCAL_EPSILON
+from fastdp.local.mechanisms import SquareWave as SquareWaveMechanism
+from fastdp.local.reports import MAX_START
+from fastdp.noise.key import Key
+from fastdp.record import Choice, Kind, Real, Whole, parameter, record
+from fastdp.releases.intervals import SumNoise
+from fastdp.releases.release import Release
+from fastdp.state import codec
+from fastdp.state.machine import Column, Machine, Transition, single_caller
+from fastdp.state.publisher import Publisher
+from fastdp.streams.parameters import DEFAULT_HOLDOUT
+from fastdp.thresholds import Fixed, SquareWave, ThresholdTask
+from fastdp.thresholds.base import as_rule
+from fastdp.thresholds.square_wave import Scale
+
+#: What ToPL takes unless it is told otherwise.
+LOGARITHMIC = SquareWave(scale="logarithmic", method="concave")
+
+
+class Op(NamedTuple):
+    """A batch: name of the call, its data, and input of fingerprints."""
+
+    name: str
+    data: Any
+    raw: tuple[Any, ...] = ()
+    most_reports: int | None = None
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """State of the server.
+
+    Attributes
+    ----------
+    tally : Tally or None
+        Reports for the threshold; None where it is public.
+    theta : float or None
+        The threshold, in units of the input; None until it is chosen.
+    distribution : Distribution or None
+        The distribution that it was chosen from.
+    refused : Refused
+        Reports and messages left out after the threshold.
+    n_published : int
+        Estimates published.
+    """
+
+    tally: Tally | None
+    theta: float | None = None
+    distribution: Distribution | None = None
+    refused: Refused = NONE_REFUSED
+    n_published: int = 0
+
+
+@record
+class ServerMachine(Machine[ServerState]):
+    """The server as a machine; parameters as of :class:`ToPLServer`."""
+
+    PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (SquareWave, Fixed)}
+    rule: ClassVar[int] = 1
+
+    epsilon: float = parameter(Real(above=0.0))
+    bound: float = parameter(Real(above=0.0))
+    holdout: int = parameter(Kind(), default=DEFAULT_HOLDOUT)
+    max_range: int = parameter(Whole(1, 2**40), default=2**20)
+    threshold: Any = parameter(Kind(), default=None)
+    threshold_epsilon: float | None = parameter(Real(above=0.0), default=None)
+    publish_epsilon: float | None = parameter(LOCAL_EPSILON, default=None)
+
+    def _check(self) -> None:
+        rule = "logarithmic" if self.threshold is None else self.threshold
+        if isinstance(rule, str):
+            linear = validation.choice("threshold", rule, get_args(Scale)) == "linear"
+            rule = SquareWave() if linear else LOGARITHMIC
+        rule = as_rule("threshold", rule)
+        if not isinstance(rule, (SquareWave, Fixed)):
+            raise ParameterError(
+                f"threshold = {validation.shown(rule)}: expected 'linear', 'logarithmic', "
+                "thresholds.SquareWave(...) or thresholds.Fixed(theta); the others need the values themselves"
+            )
+        if isinstance(rule, SquareWave) and None not in (rule.report_epsilon, self.threshold_epsilon):
+            raise ParameterError(
+                f"threshold_epsilon = {self.threshold_epsilon!r}: expected None, because the threshold has "
+                f"report_epsilon = {rule.report_epsilon!r}"
+            )
+        object.__setattr__(self, "threshold", rule)
+        used = validation.integer("holdout", self.holdout, 1, 2**50) if rule.uses_holdout else 0
+        object.__setattr__(self, "holdout", used)
+        # What the second group could not use is refused before the first one reports.
+        _ = self.widest
+
+    @cached_property
+    def task(self) -> ThresholdTask:
+        """Public facts that the threshold is chosen by."""
+        first = self.epsilon if self.threshold_epsilon is None else self.threshold_epsilon
+        later = self.epsilon if self.publish_epsilon is None else self.publish_epsilon
+        resolution = self.bound / SquareWaveMechanism.STEPS
+        return ThresholdTask(first, self.bound, self.holdout, self.max_range, resolution, later)
+
+    @cached_property
+    def widest(self) -> Hybrid:
+        """The mechanism of the second group for the highest threshold."""
+        return Hybrid(cast("float", self.task.publish_epsilon), 0.0, self.bound)
+
+    @cached_property
+    def collector(self) -> HistogramMachine | None:
+        """Collector of the first group; None where the threshold is public."""
+        if isinstance(self.threshold, Fixed):
+            return None
+        return HistogramMachine(self.threshold.client(self.task), self.threshold.n_bins)
+
+    def hybrid(self, state: ServerState) -> Hybrid | None:
+        """The mechanism of the second group; None until the threshold is chosen."""
+        if state.theta is None:
+            return None
+        made: Hybrid | None = self.__dict__.get("_hybrid")
+        if made is None or made.high != state.theta:
+            made = self.__dict__["_hybrid"] = Hybrid(self.widest.epsilon, 0.0, state.theta)
+        return made
+
+    def start(self, key: Key) -> ServerState:
+        """State before the first report."""
+        if isinstance(self.threshold, Fixed):
+            return ServerState(None, self.threshold.start(self.task).theta)
+        return ServerState(self.sought().start(key))
+
+    def sought(self) -> HistogramMachine:
+        """The collector of a threshold that is not public."""
+        assert self.collector is not None  # noqa: S101 - the caller has looked
+        return self.collector
+
+    def consumed(self, state: ServerState) -> int:
+        """Reports and messages seen, and whether theta was chosen."""
+        counted = state.n_published + state.refused.reports + state.refused.messages
+        if state.tally is None:
+            return counted + 1
+        return counted + self.sought().consumed(state.tally) + int(state.theta is not None)
+
+    def log_messages(self, before: ServerState, after: ServerState) -> Iterator[tuple[int, str]]:
+        """The threshold, once it is chosen."""
+        if before.theta is None and after.theta is not None:
+            yield logging.INFO, f"threshold chosen: {after.theta:g}"
+
+    def read(self, *batch: Any) -> Op:
+        """Name of the call and its data."""
+        return Op(*batch)
+
+    def parts(self, batch: Op) -> tuple[Array | bytes, ...]:
+        """Data as they were given."""
+        return as_given(batch.raw)
+
+    def step(self, state: ServerState, batch: Op, key: Key) -> Transition[ServerState]:
+        """Collect for the threshold, or publish."""
+        hybrid = self.hybrid(state)
+        if batch.name == "publish" and hybrid is None:
+            raise StateError("publish() before the threshold was chosen: expected square-wave reports, for collect()")
+        if batch.name in ("publish", "receive") and hybrid is not None:
+            reports, refused = batch.data, 0
+            if batch.name == "receive":
+                reports, refused = read_messages(batch.data, hybrid, batch.most_reports)
+            after, estimates = self._published(state, hybrid, reports)
+            return Transition(replace(after, refused=after.refused.plus(0, refused)), lambda: estimates)
+        tally, collector = self.tally(state, batch.name), self.sought()
+        if batch.name == "merge":
+            tally = self._shard(tally).merge(*batch.data).state
+        elif batch.name == "receive":
+            tally = collector.step(tally, collector.read_messages(batch.data, 0, batch.most_reports), key).state
+        else:
+            tally = collector.step(tally, collector.read(batch.data, 0), key).state
+        after = replace(state, tally=tally)
+        if collector.n_reports(tally) >= self.holdout:
+            found = self.threshold.estimate(collector.mechanism, collector.settled(tally).totals)
+            after = replace(after, theta=self.threshold.choose_from(found, self.task), distribution=found)
+        return Transition(after, lambda: np.empty(0), partial(collector.finish, tally))
+
+    def tally(self, state: ServerState, call: str) -> Tally:
+        """Reports collected, while the threshold is sought."""
+        if state.theta is not None or state.tally is None:
+            raise StateError(f"{call}() after the threshold was chosen: expected hybrid reports, for publish()")
+        return state.tally
+
+    def _shard(self, tally: Tally) -> HistogramCollector:
+        made = HistogramCollector(self.sought().mechanism, self.sought().bins)
+        made._state = self.sought().settled(tally)
+        return made
+
+    def _published(self, state: ServerState, hybrid: Hybrid, column: Array) -> tuple[ServerState, Floats]:
+        good = (column >= 0) & (column < hybrid.n_outputs) & (column == np.floor(column))
+        count = int(np.count_nonzero(good))
+        after = replace(state, n_published=state.n_published + count)
+        if good.all():
+            return after, hybrid.estimate(column.astype(np.int64, copy=False) if column.dtype.kind == "f" else column)
+        estimates = np.full(column.size, np.nan)
+        estimates[good] = hybrid.estimate(column[good].astype(np.int64))
+        return replace(after, refused=after.refused.plus(column.size - count, 0)), estimates
+
+    def settled(self, state: ServerState) -> ServerState:
+        """The state with nothing pending."""
+        return state if state.tally is None else replace(state, tally=self.sought().settled(state.tally))
+
+    def rekeyed(self, state: ServerState, key: Key) -> ServerState:
+        """State of a copy."""
+        return state if state.tally is None else replace(state, tally=self.sought().rekeyed(state.tally, key))
+
+    def pack(self, state: ServerState) -> Json:
+        """The state as JSON."""
+        return super().pack(self.settled(state))
+
+    def check_indices(self, state: ServerState) -> None:
+        """ValueError unless counts and the threshold are in range."""
+        if (state.tally is None) != (self.collector is None) or min(state.n_published, *state.refused.counts) < 0:
+            raise ValueError("counts out of range")
+        if state.tally is not None:
+            self.sought().check_indices(state.tally)
+        public = self.threshold.start(self.task).theta if isinstance(self.threshold, Fixed) else state.theta
+        if state.theta != public or (state.theta is not None and not 0.0 < state.theta <= self.bound):
+            raise ValueError("a threshold out of range")
+
+
+@dataclass(frozen=True)
+class SimulationState:
+    """State of users and server.
+
+    Attributes
+    ----------
+    n_held, n_published : int
+        Users before and after the threshold.
+    server : ServerState
+        The server.
+    """
+
+    n_held: int
+    n_published: int
+    server: ServerState
+
+
+@record
+class SimulationMachine(Machine[SimulationState]):
+    """Users and server as one machine; ``nonfinite`` as of :class:`ToPL`."""
+
+    SPLITS: ClassVar[bool] = True
+    rule: ClassVar[int] = 1
+
+    server: ServerMachine
+    nonfinite: Nonfinite = parameter(Choice(("raise", "zero")))
+
+    def start(self, key: Key) -> SimulationState:
+        """State before the first user."""
+        return SimulationState(0, 0, self.server.start(key))
+
+    def parts(self, batch: Column) -> tuple[Floats]:
+        """The values, with zeros for NaN and infinity where that is allowed."""
+        return (self._finite(batch),)
+
+    def consumed(self, state: SimulationState) -> int:
+        """Users so far."""
+        return state.n_held + state.n_published
+
+    def log_messages(self, before: SimulationState, after: SimulationState) -> Iterator[tuple[int, str]]:
+        """Messages of the server's log."""
+        return self.server.log_messages(before.server, after.server)
+
+    def step(self, state: SimulationState, batch: Column, key: Key) -> Transition[SimulationState]:
+        """Ask the users, and let the server collect and publish."""
+        values, name, used = batch.values, batch.name, max(state.n_held, state.n_published)
+        if used + values.size > MAX_START:
+            raise StateError(
+                f"{name} has {values.size} values after {used}: expected at most {MAX_START} "
+                "under one key; go on with a new ToPL"
+            )
+        values, server, after = self._finite(batch), self.server, state.server
+        held, finish, out = 0, None, np.empty(0)
+        if after.theta is None:
+            held = min(values.size, server.holdout - server.sought().n_reports(server.tally(after, "publish")))
+        if held:
+            reports = server.sought().mechanism.perturb(values[:held], key=key, start=state.n_held)
+            made = server.step(after, Op("collect", reports), key)
+            after, finish = made.state, made.finish
+        hybrid = server.hybrid(after)
+        if held < values.size and hybrid is not None:
+            reports = hybrid.perturb(values[held:], key=key, start=state.n_published)
+            published = server.step(after, Op("publish", reports), key)
+            after, out = published.state, published.emit()
+        counts = state.n_held + held, state.n_published + values.size - held
+        return Transition(SimulationState(*counts, after), lambda: out, finish)
+
+    def _finite(self, batch: Column) -> Floats:
+        return as_finite(as_floats(batch.values), self.nonfinite, batch.name, " (or nonfinite='zero')")
+
+    def settled(self, state: SimulationState) -> SimulationState:
+        """The state with nothing pending."""
+        return replace(state, server=self.server.settled(state.server))
+
+    def rekeyed(self, state: SimulationState, key: Key) -> SimulationState:
+        """State of a copy."""
+        return replace(state, server=self.server.rekeyed(state.server, key))
+
+    def describe(self) -> Json:
+        """The server's parameters, and this one's."""
+        return {**self.server.describe(), "nonfinite": self.nonfinite}
+
+    @classmethod
+    def from_description(cls, description: Json, **own: Any) -> Self:
+        """The machine that was described."""
+        fields = dict(description)
+        nonfinite = fields.pop("nonfinite")
+        return cls(ServerMachine.from_description(fields, **own), nonfinite)
+
+    def pack(self, state: SimulationState) -> Json:
+        """The state as JSON."""
+        return super().pack(self.settled(state))
+
+    def check_indices(self, state: SimulationState) -> None:
+        """ValueError unless counts and the server's state are in range."""
+        if min(state.n_held, state.n_published) < 0:
+            raise ValueError("counts out of range")
+        self.server.check_indices(state.server)
+
+
+class ToPLServer(Publisher[ServerState]):
+    """Collects reports for the threshold, announces it, and publishes one estimate for each later report.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss of a report, in [1e-6, 32].
+    bound : float
+        Public upper bound of a value, in units of the input.
+    holdout : int
+        m: the first users, whose reports choose the threshold.
+    max_range : int
+        r: the longest range that the threshold is chosen for.
+    threshold : SquareWave, Fixed, float, "linear" or "logarithmic", optional
+        The threshold optimiser, from :mod:`fastdp.thresholds`.  "logarithmic", the default, stands for
+        ``SquareWave(scale="logarithmic", method="concave")``; "linear" for ``SquareWave()``, the paper's SW-W with
+        the corrected objective.  ``Fixed(theta)`` or the number theta is public and needs no hold-out.
+    threshold_epsilon, publish_epsilon : float, optional
+        Budgets of the users before and after the threshold, where they differ from ``epsilon``.
+
+    Notes
+    -----
+    Privacy: every user sends one report of one mechanism (local model, pure epsilon, exact integers); the groups are
+    disjoint, so the larger epsilon counts (parallel composition).
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> server = fastdp.ToPLServer(epsilon=2.0, bound=10.0, threshold=10.0)
+    >>> message = fastdp.local.Client(epsilon=2.0).answer(server.announcement, 3.5)  # on the user's device
+    >>> server.receive(message).shape  # one unbiased estimate
+    (1,)
+    """
+
+    _MACHINE: ClassVar[Any] = ServerMachine
+    _machine: ServerMachine
+    #: Reports are private already.
+    _PUBLIC: ClassVar[bool] = True
+    epsilon: float
+    bound: float
+    holdout: int
+    max_range: int
+
+    def __init__(
+        self,
+        epsilon: float,
+        bound: float,
+        holdout: int = DEFAULT_HOLDOUT,
+        max_range: int = 2**20,
+        *,
+        threshold: SquareWave | Fixed | float | Scale | None = None,
+        threshold_epsilon: float | None = None,
+        publish_epsilon: float | None = None,
+    ) -> None:
+        budgets = threshold_epsilon, publish_epsilon
+        self._begin(ServerMachine(epsilon, bound, holdout, max_range, threshold, *budgets), Key.choose(None, None))
+
+    def _begin(self, machine: ServerMachine, key: Key) -> None:
+        self.__dict__.update({name: getattr(machine, name) for name in ("epsilon", "bound", "holdout", "max_range")})
+        super()._begin(machine, key)
+
+    @property
+    def _hybrid(self) -> Hybrid | None:
+        return self._machine.hybrid(self._state)
+
+    @property
+    def announcement(self) -> Announcement:
+        """The question that users answer now."""
+        return Announcement(self._machine.sought().mechanism if self._hybrid is None else self._hybrid)
+
+    @property
+    def threshold(self) -> float | None:
+        """Theta, in units of the input; None until it is chosen."""
+        return self._state.theta
+
+    @property
+    def distribution(self) -> Distribution | None:
+        """The estimated distribution that theta was chosen from, its tail pruned if the optimiser does."""
+        return self._state.distribution
+
+    @property
+    def n_collected(self) -> int:
+        """Reports collected for the threshold."""
+        tally = self._state.tally
+        return 0 if tally is None else self._machine.sought().n_reports(tally)
+
+    @property
+    def n_published(self) -> int:
+        """Estimates published, those of refused reports not counted."""
+        return self._state.n_published
+
+    @property
+    def refused(self) -> Refused:
+        """Reports and messages left out so far."""
+        tally, own = self._state.tally, self._state.refused
+        return own if tally is None else own.plus(tally.refused.reports, tally.refused.messages)
+
+    @property
+    def value_variance(self) -> float:
+        """Largest variance of one estimate; NaN until theta is chosen."""
+        return math.nan if self._hybrid is None else self._hybrid.worst_variance
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of both groups together, derived from their mechanisms."""
+        hybrid, collector = self._hybrid, self._machine.collector
+        published = (self._machine.widest if hybrid is None else hybrid).guarantee.of("users after the threshold")
+        if collector is None:
+            return published
+        return parallel(collector.mechanism.guarantee.of("users before the threshold"), published)
+
+    @single_caller
+    def receive(self, data: bytes | bytearray | memoryview, *, most_reports: int | None = None) -> Floats:
+        """Take in messages.
+
+        Parameters
+        ----------
+        data : bytes
+            One or several messages of :meth:`fastdp.local.Client.answer`.  What is malformed, out of range or answers
+            another announcement is counted in ``refused`` and left out.
+        most_reports : int, optional
+            A message with more reports is refused too: 1 where every message comes from one user.  Who may send one,
+            and how often, is up to the transport (``docs/sharp_edges.md``).
+
+        Returns
+        -------
+        float64[k]
+            The estimates of the values behind hybrid reports, in order, in units of the input; none while the
+            threshold is sought.  As soon as m reports are in, theta is chosen (the buffer's others count too); the
+            next announcement has it.
+        """
+        most = as_most_reports(most_reports)
+        published: Floats = self._call(Op("receive", data, (as_bytes(data), str(most).encode()), most))
+        return published
+
+    @single_caller
+    def collect(self, reports: int | NumberColumn) -> None:
+        """Take in square-wave reports, without their messages; those out of range are counted and left out."""
+        column = as_column([reports] if is_number(reports) else reports, "reports")
+        self._call(Op("collect", column, (column,)))
+
+    def shard(self) -> HistogramCollector:
+        """An empty collector for another machine, to be merged later."""
+        self._machine.tally(self._state, "shard")
+        machine = self._machine.sought()
+        return HistogramCollector(machine.mechanism, machine.bins)
+
+    @single_caller
+    def merge(self, *collectors: HistogramCollector) -> None:
+        """Take in what other machines have collected for the threshold; all or nothing."""
+        for collector in collectors:
+            if not isinstance(collector, HistogramCollector):
+                raise ParameterError(f"collectors holds a {type(collector).__name__}: expected collectors of shard()")
+        self._call(Op("merge", collectors, tuple(each.fingerprint for each in collectors)))
+
+    @single_caller
+    def publish(self, reports: int | NumberColumn) -> Floats:
+        """Estimates from hybrid reports, without their messages.
+
+        Parameters
+        ----------
+        reports : one column of whole numbers
+            Those out of range are counted in ``refused``.
+
+        Returns
+        -------
+        float64[n]
+            One estimate a report, in units of the input; NaN for those refused, so that the others keep their places.
+        """
+        column = as_column([reports] if is_number(reports) else reports, "reports")
+        published: Floats = self._call(Op("publish", column, (column,)))
+        return published
+
+
+class ToPL(Publisher[SimulationState]):
+    """Simulates users and server in one process, with the numbers that the two roles give apart.
+
+    Parameters
+    ----------
+    epsilon, bound, holdout, max_range, threshold, threshold_epsilon, publish_epsilon
+        As for :class:`ToPLServer`.
+    nonfinite : "raise" or "zero"
+        NaN and infinity are refused, or count as 0.
+    seed, key
+        Where the users' random words come from: user i takes word i.  By default a fresh secret key.
+
+    Notes
+    -----
+    Anyone who runs this sees the true values, so it is for experiments, or for a curator who wants the local model's
+    guarantee for what leaves.  Output does not depend on how the stream is cut into chunks.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> simulation = fastdp.ToPL(epsilon=1.0, bound=100, holdout=1000, max_range=4096, seed=1)
+    >>> simulation.publish(np.full(1500, 20.0)).size
+    500
+    """
+
+    _MACHINE: ClassVar[Any] = SimulationMachine
+    _machine: SimulationMachine
+
+    def __init__(
+        self,
+        epsilon: float,
+        bound: float,
+        holdout: int = DEFAULT_HOLDOUT,
+        max_range: int = 2**20,
+        *,
+        threshold: SquareWave | Fixed | float | Scale | None = None,
+        threshold_epsilon: float | None = None,
+        publish_epsilon: float | None = None,
+        nonfinite: Nonfinite = "raise",
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        budgets = threshold_epsilon, publish_epsilon
+        server = ServerMachine(epsilon, bound, holdout, max_range, threshold, *budgets)
+        machine = SimulationMachine(server, nonfinite)
+        self._begin(machine, machine.bind(Key.choose(seed, key)))
+
+    @property
+    def server(self) -> ToPLServer:
+        """The server that collects and publishes, as it stands now; another object at each call."""
+        server = ToPLServer._of(self._machine.server, self._key)
+        server._state = self._machine.server.rekeyed(self._state.server, self._key)
+        return server
+
+    @property
+    def nonfinite(self) -> str:
+        """What NaN and infinity count as."""
+        return self._machine.nonfinite
+
+    @property
+    def threshold(self) -> float | None:
+        """Theta in units of the input; None until the hold-out is complete."""
+        return self._state.server.theta
+
+    @property
+    def holdout(self) -> int:
+        """Users before the threshold."""
+        return self._machine.server.holdout
+
+    @property
+    def n_seen(self) -> int:
+        """Values consumed, the hold-out included."""
+        return self._machine.consumed(self._state)
+
+    @property
+    def n_published(self) -> int:
+        """Values published."""
+        return self._state.n_published
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of both groups of users; ``simulated`` with a seed."""
+        return replace(self.server.guarantee, simulated=self._key.simulated)
+
+    @single_caller
+    def publish(self, chunk: NumberColumn) -> Floats:
+        """Consume the next values, one a user; publish one estimate for each after the hold-out.
+
+        Parameters
+        ----------
+        chunk : array-like
+            Any number of values, in units of the input.
+
+        Returns
+        -------
+        float64[n]
+            Unbiased estimates of the values clipped to [0, theta].
+
+        Raises
+        ------
+        DataError
+            If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``);
+            nothing is consumed then.
+        StateError
+            After 2^33 values, when the key's words are used up; nothing is consumed then.
+        """
+        published: Floats = self._call(self._machine.read(chunk))
+        return published
+
+    @single_caller
+    def release(self, values: NumberColumn) -> Release:
+        """Publish a whole array at once (a fresh simulation only).
+
+        Parameters
+        ----------
+        values : array-like
+            Longer than the hold-out.
+
+        Returns
+        -------
+        Release
+            Bit for bit what :meth:`publish` gives for any chunking.
+        """
+        column = as_whole(values, self.n_seen, self.holdout)
+        published: Floats = self._call(Column(column, "values"))
+        published.flags.writeable = False
+        assert self.threshold is not None  # noqa: S101 - the hold-out is complete
+        noise = SumNoise("reports", 1.0, 1.0, bounded=False, report_variance=self.server.value_variance)
+        return Release(published, self.holdout, self.threshold, self.guarantee, noise=noise)
