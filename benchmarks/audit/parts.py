@@ -26,9 +26,6 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.base import HierarchyShape
-<<<<<<< HEAD
-from fastdp.streams.pak import RunningSum
-=======
 from fastdp.spatial import domains
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.pak import RunningSum
@@ -37,7 +34,6 @@ from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.quantile import CELLS, rank_of
 from fastdp_lab.audit.exact import split_plan
->>>>>>> main
 from fastdp_lab.audit.runs import ManyRuns
 
 #: Values are clipped to so many grid steps.

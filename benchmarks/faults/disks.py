@@ -21,27 +21,9 @@ import click
 import numpy as np
 
 from benchmarks.faults import processes
-<<<<<<< HEAD
-from benchmarks.faults.fault import (
-    OTHER_USER,
-    Fault,
-    complaint,
-    contents,
-    drop_root,
-    folder,
-    limited_file,
-    small_disk,
-    unlimited_file,
-)
-from benchmarks.faults.online import CHUNK, SECRET, make_tops, values
-from benchmarks.faults.state_files import N, concurrent_writers, state_of_another_user, wrong_clock
-from benchmarks.faults.subjects import release, write_input, write_key
-from fastdp.streams.methods import ToPS
-=======
 from benchmarks.faults.subjects import CHUNK, SECRET, make_tops, release, values, write_input, write_key
 from fastdp.errors import FastDPError
 from fastdp.streams.methods import ToPS
->>>>>>> main
 
 #: Bytes of the small disk, and of the largest file under a limit.
 SMALL = 64 * 1024

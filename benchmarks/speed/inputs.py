@@ -152,7 +152,7 @@ PUBLISHERS: dict[str, Callable[[int], Any]] = {
     },
     **{
         f"Adaptive, {closing}": lambda r, closing=closing: fastdp.Adaptive(
-            shared.EPSILON, shared.BOUND, max_range=r, closing=closing, seed=1
+            shared.EPSILON, shared.BOUND, max_range=r, perturber=Blocks(closing), seed=1
         )
         for closing in ("spread", "spike", "none")
     },

@@ -337,7 +337,7 @@ def adaptive(rng: Generator) -> Instance:
     del options["smoother"]
     options["holdout"] *= pick(rng, 1, 4)
     closing, season = pick(rng, *CLOSINGS), pick(rng, None, 4.0, 9.5)
-    make = partial(fastdp.Adaptive, **options, closing=closing, season=season)
+    make = partial(fastdp.Adaptive, **options, perturber=Blocks(closing, season=season))
     return of_stream(rng, make, int(rng.integers(1, 120)))
 
 
@@ -347,7 +347,7 @@ def whole(rng: Generator, kind: type[WholeStream] = WholeStream) -> Instance:
     rule, closing = noisy_choice(rng), pick(rng, *CLOSINGS)
     epsilon, resolution = pick(rng, *EPSILONS), pick(rng, *RESOLUTIONS)
     options: Json = {"threshold": rule, "resolution": resolution}
-    make = partial(kind, size, epsilon, BOUND, pick(rng, *RANGES), closing, **options)
+    make = partial(kind, size, epsilon, BOUND, pick(rng, *RANGES), perturber=Blocks(closing), **options)
     x = values_of(rng, size)
     there = altered(rng, x, place_of(rng, size, 0, 16))
 
