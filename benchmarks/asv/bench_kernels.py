@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any
 
@@ -125,14 +125,22 @@ class Recorder:
         self.kernel, self.name, self.kept, self.largest = kernel, name, kept, -1
 
     def __call__(self, *arguments: Any) -> Any:
-        size = sum(each.size for each in arguments if isinstance(each, np.ndarray))
+        size = sum(each.size for each in _arrays(arguments))
         if size > self.largest:
             self.largest, self.kept[self.name] = size, _copied(arguments)
         return self.kernel(*arguments)
 
 
 def _copied(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(each.copy() if isinstance(each, np.ndarray) else each for each in arguments)
+    """The arguments with copies of all arrays, in tuples too."""
+    copies = ((_copied(each) if type(each) is tuple else each) for each in arguments)
+    return tuple(each.copy() if isinstance(each, np.ndarray) else each for each in copies)
+
+
+def _arrays(arguments: tuple[Any, ...]) -> Iterator[Any]:
+    """All arrays among the arguments."""
+    for each in arguments:
+        yield from _arrays(each) if type(each) is tuple else (each,) if isinstance(each, np.ndarray) else ()
 
 
 def recorded() -> dict[str, tuple[Any, ...]]:
@@ -184,7 +192,7 @@ class Kernels:
             begin = perf_counter()
             function(*fresh)
             times.append(perf_counter() - begin)
-        entries = max((each.size for each in arguments if isinstance(each, np.ndarray)), default=1)
+        entries = max((each.size for each in _arrays(arguments)), default=1)
         return float(entries / np.median(times) / 1e6)
 
     track_throughput.unit = "M entries/s"  # type: ignore[attr-defined]
