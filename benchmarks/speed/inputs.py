@@ -16,7 +16,7 @@ from benchmarks.shared import DATA, Floats, item_counts
 from fastdp import PHDStream, local
 from fastdp.guarantee import Guarantee
 from fastdp.ledger import Entry, Ledger
-from fastdp.perturbers import Hierarchy
+from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp.spatial import Box
 from fastdp.thresholds import PAKQuantile
