@@ -220,11 +220,7 @@ def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
     weekday = (days + 3) % 7
     a_day = max(1, round(DAY / usual))
     phase = (local - days * DAY) // usual % a_day if a_day > 1 else np.zeros(local.size, np.int64)
-    patterns = [
-        (a_day, phase),
-        (7 * a_day, phase + a_day * (weekday >= 5)),
-        (7 * a_day, phase + a_day * weekday),
-    ]
+    patterns = [(a_day, phase), (7 * a_day, phase + a_day * (weekday >= 5)), (7 * a_day, phase + a_day * weekday)]
     return [phases.astype(np.int64) for length, phases in patterns if length > 1 and local.size >= 2 * length]
 
 

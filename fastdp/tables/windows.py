@@ -323,12 +323,7 @@ class WindowsMachine(Machine[WindowsState]):
         return int(reached[-1]), windows < np.maximum(state.closed, self.plan.calendar.numbers(reached))
 
     def _close(
-        self,
-        waiting: Waiting,
-        batch: Batch,
-        counted: Flags,
-        span: tuple[Integers, int, int, int],
-        key: Key,
+        self, waiting: Waiting, batch: Batch, counted: Flags, span: tuple[Integers, int, int, int], key: Key
     ) -> tuple[Integers, Waiting]:
         """The exact sums of windows that close now, of the rows of least hash, and the rows that still wait."""
         windows, first, closed, open_to = span
