@@ -27,7 +27,7 @@ from fastdp.cli.terminal import (
     terminated_cleanly,
 )
 from fastdp.cli.writers import PointFolder, keep_outside
-from fastdp.data.event_reader import Events, heading_of, read_events
+from fastdp.data.readers import Events, heading_of, read_events
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Indices
 from fastdp.spatial import Box, Domain

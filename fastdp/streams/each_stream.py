@@ -11,8 +11,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from fastdp.data.column import as_floats
-from fastdp.data.frames import FrameSource
-from fastdp.data.rows import StreamRows
+from fastdp.data.frames import FrameSource, StreamRows
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Indices

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
-from fastdp.data.event_reader import Columns, read_events
-from fastdp.data.readers import import_pyarrow, read_table
+from fastdp.data.readers import Columns, import_pyarrow, read_events, read_table
 from fastdp.errors import DataError, ParameterError
 from fastdp.spatial.domains import as_box
 from fastdp_lab.datasets.events import SpatialStream, cut_events
