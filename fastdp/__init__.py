@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from fastdp.ledger.ledger import Ledger
     from fastdp.noise.draws import discrete_gaussian, discrete_laplace
     from fastdp.noise.key import Key
-    from fastdp.releases.batch import ReleasedMany
     from fastdp.releases.plan import Plan, plan
-    from fastdp.releases.release import Release
+    from fastdp.releases.release import Release, ReleasedMany
     from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
     from fastdp.spatial.phdstream import PHDStream
     from fastdp.streams.adaptive import Adaptive
@@ -59,9 +58,8 @@ _HOMES = {
     "fastdp.ledger.ledger": ("Ledger",),
     "fastdp.noise.key": ("Key",),
     "fastdp.noise.draws": ("discrete_gaussian", "discrete_laplace"),
-    "fastdp.releases.batch": ("ReleasedMany",),
     "fastdp.releases.plan": ("Plan", "plan"),
-    "fastdp.releases.release": ("Release",),
+    "fastdp.releases.release": ("Release", "ReleasedMany"),
     "fastdp.streams.add_noise": ("add_noise",),
     "fastdp.streams.pak_publisher": ("PAK",),
     "fastdp.spatial.adaptive_phdstream": ("AdaptivePHDStream",),

@@ -22,15 +22,7 @@ import fastdp
 from fastdp.cli.ledger_command import Account
 from fastdp.cli.options import with_options
 from fastdp.cli.resume import secret_of
-from fastdp.cli.terminal import (
-    STANDARD,
-    as_table,
-    check_picture,
-    check_separate,
-    plain_errors,
-    seconds,
-    terminated_cleanly,
-)
+from fastdp.cli.terminal import STANDARD, as_table, check_picture, check_separate, running, seconds
 from fastdp.data.source import import_tables, open_dataset, open_source
 from fastdp.engines.job import engine
 from fastdp.errors import DataError, ParameterError
@@ -168,7 +160,7 @@ def _run(kind: str, options: Json) -> None:
             "Expected --bound, the public largest value (or LOW,HIGH), or --clip if that is known."
         )
     _check_engine(options)
-    with plain_errors(), terminated_cleanly():
+    with running():
         check_separate(options)
         _check_outputs(options)
         frame, key = _frame(options["source"]), secret_of(options["seed"], options["key_file"])
