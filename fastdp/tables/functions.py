@@ -371,9 +371,8 @@ class TableRelease:
         released = np.stack([by_name[quantity.name] for quantity in quantities])
         clipped = None
         if plan.reports_clip:
-            clipped = choices.clipped_rows(
-                plan, *(int(by_name[name].sum()) for name in ("beyond", "count")), self.key
-            )
+            beyond, rows = int(by_name["beyond"].sum()), int(by_name["count"].sum())
+            clipped = choices.clipped_rows(plan, beyond, rows, self.key)
         persons = None if kept is None else choices.kept_persons(plan, kept.whole, kept.cut, self.key)
         columns = release(quantities, released, self.key, first, table.digests)
         found = plan.released((first, last), quantities, table.columns, columns, simulated=self.key.simulated)
