@@ -125,10 +125,7 @@ def test_any_block_length_and_any_prediction() -> None:
         starts, stops = random_pairs(values.size, block)
         for revised, stream in ((False, values), (True, spread(release))):
             np.testing.assert_allclose(
-                release.sum(starts, stops, revised),
-                slice_sums(stream, starts, stops),
-                rtol=1e-9,
-                atol=1e-6,
+                release.sum(starts, stops, revised), slice_sums(stream, starts, stops), rtol=1e-9, atol=1e-6
             )
 
 
@@ -167,12 +164,10 @@ def test_broadcasting(releases) -> None:
         several = [20, 33, 255]
         for starts, stops in ((3, several), ([3], several), (np.int8(3), tuple(several)), ([3, 3, 3], several)):
             assert np.array_equal(
-                release.sum(starts, stops, revised),
-                [release.sum(3, stop, revised)[0] for stop in several],
+                release.sum(starts, stops, revised), [release.sum(3, stop, revised)[0] for stop in several]
             )
         assert np.array_equal(
-            release.sum([1, 2, 3], 200, revised),
-            [release.sum(start, 200, revised)[0] for start in (1, 2, 3)],
+            release.sum([1, 2, 3], 200, revised), [release.sum(start, 200, revised)[0] for start in (1, 2, 3)]
         )
 
 
