@@ -196,11 +196,11 @@ class OfflineOnBatch(_Baseline):
 
     Notes
     -----
-    Private at epsilon: each event is in one batch.  The number of points present, ``|f(t)|``, is used as it is and
-    treated as public, as the paper does.  A batch whose noisy net count is not positive releases nothing: there is
-    nothing to scale up (spread evenly, errors on the circles with deletion are 12 to 16 % above the published code's
-    instead of 1 to 3 %).  Cells are chosen by the batch's additions; with the net counts that the paper seems to
-    use, scores may rise along a path and the proof fails.
+    Private at epsilon: each event is in one batch.  The number of points present, ``|f(t)|``, is treated as public,
+    as the paper does.  A batch whose noisy net count is not positive releases nothing (spread evenly, errors on the
+    circles with deletion are 12 to 16 % above the published code's instead of 1 to 3 %).  Cells are chosen by the
+    batch's additions; with the net counts that the paper seems to use, scores may rise along a path and the proof
+    fails.
     """
 
     _MACHINE: ClassVar[type] = OnBatchMachine
