@@ -16,8 +16,6 @@ from benchmarks import CACHE_VARIABLE, ROOT
 from benchmarks.shared import table
 from benchmarks.speed.measure import keep, show
 
-#: The default of ``fastdp.release`` and the paper's.
-METHODS = ("adaptive", "tops")
 CHUNKS = (16, 1024)
 
 
@@ -33,12 +31,12 @@ def run(options: argparse.Namespace) -> None:
     ):
         number(script)  # The first one writes bytecode.
         seconds[name] = [number(script) for _ in range(options.runs)]
-    for method in METHODS * options.runs:
+    for method in (*RELEASES,) * options.runs:
         with tempfile.TemporaryDirectory() as folder:
             # The first process fills the folder for the second.
             for cache in ("empty", "warm"):
                 name = f"first release ({method}) and query, {cache} kernel cache"
-                measured = number(FIRST_RELEASE.format(method=method), Path(folder))
+                measured = number(FIRST_RELEASE.format(release=RELEASES[method]), Path(folder))
                 seconds.setdefault(name, []).append(measured)
     for name, sample in seconds.items():
         keep("start", name, sample)
@@ -63,9 +61,14 @@ print(perf_counter() - start)
 IMPORT = _TIMED.format(before="", work="import fastdp")
 #: Looking a name up loads the package's modules and numba.
 FIRST_NAME = _TIMED.format(before="", work="import fastdp\nfastdp.ToPS")
+#: Releases of a finished array by each method: the default, and the paper's.
+RELEASES = {
+    "adaptive": "fastdp.release(values, epsilon=0.5, bound=100)",
+    "tops": "fastdp.ToPS(epsilon=0.5, bound=100, expected_length=4096).release(values)",
+}
 FIRST_RELEASE = _TIMED.format(
     before="import fastdp\nvalues = np.arange(4096.0) % 50",
-    work="fastdp.release(values, epsilon=0.5, bound=100, method='{method}').sum([0], [1000])",
+    work="{release}.sum([0], [1000])",
 )
 _PEAK = """
 import resource, sys
