@@ -146,7 +146,8 @@ class Ledger:
         Parameters
         ----------
         head : str, optional
-            A seal that an earlier call returned, or its first 16 digits or more: only with it are missing last lines found.
+            A seal that an earlier call returned, or its first 16 digits or more: only with it are missing last lines
+            found.
 
         Raises
         ------
@@ -173,16 +174,18 @@ class Ledger:
         Parameters
         ----------
         guarantee : Guarantee or publisher
-            Of a publisher its ``guarantee``; its class and public parameters become the mechanism, and the fingerprint of
-            its noise is recorded (one without ``noise_fingerprint`` is refused).  A simulation costs nothing.
+            Of a publisher its ``guarantee``; its class and public parameters become the mechanism, and the
+            fingerprint of its noise is recorded (one without ``noise_fingerprint`` is refused).  A simulation costs
+            nothing.
         stream : str
             Name of the stream; budgets are per stream.
         start, stop : int, optional
-            The release looks at positions [start, stop) only, counted from the stream's first value, hold-out included;
-            without stop, at all from start on.  Only for one value that is replaced: other adjacencies move positions.
+            The release looks at positions [start, stop) only, counted from the stream's first value, hold-out
+            included; without stop, at all from start on.  Only for one value that is replaced: other adjacencies move
+            positions.
         part : str, optional
-            Or at a part with this label only.  Parts with different labels must be disjoint, by facts that are public or
-            (add or remove one element) follow from an element itself.  Only for one value, event or point.
+            Or at a part with this label only.  Parts with different labels must be disjoint, by facts that are public
+            or (add or remove one element) follow from an element itself.  Only for one value, event or point.
         mechanism : str or dict, optional
             The mechanism, in words or as JSON.
         note : str
@@ -196,8 +199,8 @@ class Ledger:
         Raises
         ------
         BudgetError
-            If the stream would then have cost more than a limit, or if the publisher's noise is that of an earlier entry
-            (:meth:`resume`); nothing is recorded.
+            If the stream would then have cost more than a limit, or if the publisher's noise is that of an earlier
+            entry (:meth:`resume`); nothing is recorded.
         ParameterError
             For arguments that are not accepted, or a unit that does not compose with those on this stream
             (``docs/ledger.md``, "Units").

@@ -104,8 +104,7 @@ class Publisher(Generic[S]):
 
     @property
     def digest(self) -> str:
-        """Rolling keyed digest of what was consumed while a state file was kept, in hexadecimal; empty before the first
-        call.
+        """Rolling keyed digest of everything consumed while a file was kept, in hexadecimal; empty at first.
 
         Two runs with one key have the same digest only if they consumed the same.
         """
@@ -156,13 +155,14 @@ class Publisher(Generic[S]):
         Parameters
         ----------
         batches : iterable or async iterable
-            Chunks of values, or single values; a tuple where a batch has several arguments (added and removed points).
+            Chunks of values, or single values; a tuple where a batch has several arguments (added and removed
+            points).
 
         Returns
         -------
         iterator or async iterator
-            One output for each batch.  A batch is consumed when its output is asked for, and the next one is not fetched
-            before.
+            One output for each batch.  A batch is consumed when its output is asked for, and the next one is not
+            fetched before.
 
         Raises
         ------
@@ -237,13 +237,13 @@ class Publisher(Generic[S]):
         Parameters
         ----------
         key : 32 bytes or passphrase, optional
-            Encrypts and authenticates them (AES-256-GCM).  Without it they are in the clear: anyone who reads them has the
-            noise (so with the outputs the data), the hold-out and exact sums.
+            Encrypts and authenticates them (AES-256-GCM).  Without it they are in the clear: anyone who reads them
+            has the noise (so with the outputs the data), the hold-out and exact sums.
 
         Notes
         -----
-        The bytes are a fork of the stream: go on from them or from this publisher, not from both with different values,
-        which would meet the same noise.
+        The bytes are a fork of the stream: go on from them or from this publisher, not from both with different
+        values, which would meet the same noise.
         """
         self._refuse_replay("to_bytes")
         return Seal(key).pack(as_text(self._content(None)))[1]
@@ -297,8 +297,8 @@ class Publisher(Generic[S]):
 
         Notes
         -----
-        Values published after the save are not in the file: going on from it with other values gives them the same noise
-        and reveals the difference.  :meth:`keep` closes that gap.
+        Values published after the save are not in the file: going on from it with other values gives them the same
+        noise and reveals the difference.  :meth:`keep` closes that gap.
         """
         file = StateFile(path, key)
         self._refuse_replay("save")
