@@ -10,8 +10,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import NOT_FINITE, Nonfinite, as_floats, check_size
-from fastdp.data.frames import as_streams
-from fastdp.data.rows import StreamRows
+from fastdp.data.frames import StreamRows, as_streams
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import Key, repeating
