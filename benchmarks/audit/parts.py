@@ -28,7 +28,7 @@ from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.spatial import domains
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
-from fastdp.streams.pak_machine import RunningSum
+from fastdp.streams.pak import RunningSum
 from fastdp.streams.stream_state import Progress
 from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask

@@ -60,13 +60,13 @@ def split_trees(
     noise: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """``privtree.descend`` on an empty resident tree, for each row of noise."""
+    """``privtree.descend`` on an empty kept tree, for each row of noise."""
     capacity = noise.shape[1]
-    resident = np.empty(1, NODE)
-    resident[0].first = -1
-    resident[0].released = 0
-    resident[0].split = -1
-    resident[0].measure = 1.0
+    kept = np.empty(1, NODE)
+    kept[0].first = -1
+    kept[0].released = 0
+    kept[0].split = -1
+    kept[0].measure = 1.0
     starts = np.zeros(depth + 2, np.int64)
     numbers = np.zeros((6, capacity), np.int64)
     ends = np.zeros((capacity, 4), np.int64)
@@ -83,33 +83,10 @@ def split_trees(
         ends[0, 2] = 0
         ends[0, 3] = removed.size
         reals[0, 0] = 1.0
-        size = descend(
-            0,
-            depth + 1,
-            fan_out,
-            depth,
-            unit,
-            bias,
-            threshold,
-            repaired,
-            True,
-            -1,
-            added,
-            removed,
-            noise[i],
-            resident,
-            starts,
-            numbers[0],
-            numbers[1],
-            numbers[2],
-            numbers[3],
-            ends,
-            numbers[4],
-            reals[0],
-            reals[1],
-            reals[2],
-            numbers[5],
-        )
+        rule = (fan_out, depth, unit, bias, threshold, repaired, True)
+        places = (numbers[0], numbers[1], numbers[2], numbers[3], ends, numbers[4])
+        tree = (*places, reals[0], reals[1], reals[2], numbers[5])
+        size = descend(0, depth + 1, rule, -1, (added, removed), noise[i], kept, starts, tree)
         out[i, 0] = -1
         out[i, 1] = size
         if size < 0:
