@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -182,7 +182,7 @@ def zone_rules(zone: tzinfo | None, begin: int | None) -> bytes | None:
     return hashlib.sha256(changes.astype("<i8").tobytes() + offsets.astype("<i8").tobytes()).digest()
 
 
-def as_instant(name: str, value: Any, zone: tzinfo | None) -> int:
+def as_instant(name: str, value: object, zone: tzinfo | None) -> int:
     """A public point in time as microseconds; ParameterError for what is none."""
     given = value
     try:
@@ -213,7 +213,7 @@ _CYCLE = 400 * 366
 
 
 @lru_cache(maxsize=64)
-def most_spans(every: str, period: str, time_zone: str | None, origin: Any, begin: int) -> int:
+def most_spans(every: str, period: str, time_zone: str | None, origin: Instant | None, begin: int) -> int:
     """The most windows that a period has rows in, from an instant on."""
     windows, periods = Calendar(every, time_zone, origin), Calendar(period, time_zone, origin, "period")
     if windows.fixed and periods.fixed:
@@ -241,7 +241,9 @@ class Calendar:
         The parameter's, for messages.
     """
 
-    def __init__(self, every: Any, time_zone: str | None = None, origin: Any = None, name: str = "every") -> None:
+    def __init__(
+        self, every: Duration, time_zone: str | None = None, origin: Instant | None = None, name: str = "every"
+    ) -> None:
         self.every, self.fixed, self._months, self._days = parse_length(name, every)
         self.time_zone = zone_name(time_zone)
         self._zone = zone_of(time_zone)
@@ -325,7 +327,7 @@ class Calendar:
             self._cache = first, edges
         return np.searchsorted(edges, times, side="right") - 1 + first
 
-    def border(self, name: str, value: Any) -> int:
+    def border(self, name: str, value: Instant) -> int:
         """The number of the span that begins at a public point in time; ParameterError if none does."""
         moment = as_instant(name, value, self._zone)
         number = self.number(moment)

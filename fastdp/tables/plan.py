@@ -367,7 +367,7 @@ class TablePlan:
         self,
         span: tuple[int, int],
         quantities: Sequence[Quantity],
-        keys: dict[str, list[Any]],
+        keys: dict[str, list[object]],
         columns: dict[str, NoisySums],
         *,
         simulated: bool,
@@ -404,7 +404,7 @@ class TablePlan:
             "noise": self.noise,
         }
 
-    def _spans(self, calendar: Calendar) -> list[Any]:
+    def _spans(self, calendar: Calendar) -> list[object]:
         """A calendar in plain terms, without the name of its zone; two borders fix what its origin is."""
         begin = None if self.start is None else self.calendar.edge(self.start)
         return [calendar.every, zone_rules(calendar.zone, begin), calendar.edge(0), calendar.edge(1)]
@@ -449,7 +449,7 @@ def names_of(name: str, given: object) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def keys_of(by: tuple[str, ...], given: Any, delta: float) -> tuple[KeyRule, tuple[KeyRow, ...]]:
+def keys_of(by: tuple[str, ...], given: Keys | None, delta: float) -> tuple[KeyRule, tuple[KeyRow, ...]]:
     """Where the keys come from, and those that are given."""
     if not by:
         if given is not None:
@@ -472,7 +472,7 @@ def keys_of(by: tuple[str, ...], given: Any, delta: float) -> tuple[KeyRule, tup
     return "given", tuple(rows)
 
 
-def _key_rows(by: tuple[str, ...], given: Any) -> list[KeyRow]:
+def _key_rows(by: tuple[str, ...], given: Keys) -> list[KeyRow]:
     if isinstance(given, Mapping):
         if set(given) != set(by):
             raise ParameterError(f"keys: expected a list for each of {', '.join(map(repr, by))}")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +85,7 @@ class WindowSums:
     edges: Integers
     time_zone: str | None
     every: str
-    keys: dict[str, list[Any]]
+    keys: dict[str, list[object]]
     columns: dict[str, NoisySums]
     clip: tuple[float, float] | None
     guarantee: Guarantee = field(repr=False)
