@@ -1,4 +1,4 @@
-"""Columns of Arrow record batches as the arrays that kernels take."""
+"""Columns of Arrow record batches as arrays for kernels."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def times_of(column: pa.Array, zone: tzinfo | None) -> tuple[Integers, Flags | N
 
 
 def as_arrow(values: Any, name: str) -> pa.Array:
-    """A list, array or series as one Arrow array; DataError for what is none."""
+    """A list, array or series as one Arrow array, or DataError."""
     _, arrow = import_tables()
     try:
         found = values.to_arrow() if hasattr(values, "to_arrow") else values
