@@ -304,10 +304,11 @@ def as_whole(values: object, n_seen: int, holdout: int) -> Array:
 def check_size(size: int, holdout: int, name: str = "values") -> None:
     """DataError unless there are more values than the hold-out takes; their number is public."""
     if size <= holdout:
-        hint = " (choose a smaller holdout)" if holdout > 1 else ""
+        shorter = f"a smaller holdout= (ToPS, Adaptive: expected_length={size}), or " if holdout > 1 else ""
+        hint = f"; {shorter}a public threshold= withholds none" if holdout and name == "values" else ""
         raise DataError(
-            f"{name} has {size} entries: expected more than the hold-out of {holdout}, "
-            f"after which published values begin{hint}"
+            f"{name} has {size} entries: expected more than the hold-out of {holdout}, after which published values "
+            f"begin{hint}"
         )
 
 
