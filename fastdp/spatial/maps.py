@@ -411,7 +411,8 @@ def load(module: str) -> ModuleType:
     missing = (
         f"polygons, networks and GeoParquet need {module}, which is not installed: pip install 'fastdp-streams[geo]'"
     )
-    return imported(module, ParameterError(missing))
+    found: ModuleType = imported(module, ParameterError(missing))
+    return found
 
 
 def as_geometries(geometry: Geometries, name: str, kinds: tuple[str, ...]) -> Geometries:
