@@ -16,11 +16,11 @@ from benchmarks.shared import DATA, Floats, item_counts
 from fastdp import PHDStream, local
 from fastdp.guarantee import Guarantee
 from fastdp.ledger import Entry, Ledger
-from fastdp.perturbers import Hierarchy
+from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp.spatial import Box
 from fastdp.thresholds import PAKQuantile
-from fastdp.thresholds.smooth_noise import calibrate, decay_table
+from fastdp.thresholds.quantile import calibrate, decay_table
 from fastdp_kernels.streams import hierarchy_nodes
 from fastdp_lab.datasets import concentric_circles
 
@@ -152,7 +152,7 @@ PUBLISHERS: dict[str, Callable[[int], Any]] = {
     },
     **{
         f"Adaptive, {closing}": lambda r, closing=closing: fastdp.Adaptive(
-            shared.EPSILON, shared.BOUND, max_range=r, closing=closing, seed=1
+            shared.EPSILON, shared.BOUND, max_range=r, perturber=Blocks(closing), seed=1
         )
         for closing in ("spread", "spike", "none")
     },
