@@ -25,12 +25,7 @@ if TYPE_CHECKING:
     help="At most so many runs on each input.  [default: each mechanism's usual number, up to 10,000,000]",
 )
 @click.option(
-    "-o",
-    "--output",
-    "page",
-    type=click.Path(path_type=Path),
-    metavar="PAGE",
-    help="Write the tables as Markdown.",
+    "-o", "--output", "page", type=click.Path(path_type=Path), metavar="PAGE", help="Write the tables as Markdown."
 )
 @click.option("--force", is_flag=True, help="Replace the page if it exists.")
 @click.option(
