@@ -445,6 +445,7 @@ print(next(line for line in lines if line.startswith("VmHWM")).split()[1])
 """
 
 
+@pytest.mark.slow
 # Compared from where the buffers are full: a Parquet row group is a million values, and Arrow holds a few.
 @pytest.mark.parametrize(
     ("suffix", "few", "more"),
