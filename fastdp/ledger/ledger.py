@@ -17,7 +17,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Json
 from fastdp.ledger import composition
 from fastdp.ledger.composition import Budget, Loss, rounded
-from fastdp.ledger.entry import NOTE, Entry, Text, described, normal_name, refuse_unseen
+from fastdp.ledger.entry import NOTE, Entry, Text, described, normal_name
 from fastdp.ledger.odometer import Region, compose
 from fastdp.ledger.store import ENDS, ENTERS, LedgerState, Store, Verification, budget, ending
 from fastdp.noise.key import Key
@@ -308,7 +308,6 @@ class Ledger:
         named = {field: amount for field, amount in given if not isinstance(amount, EllipsisType)}
         limit = budget(epsilon=named.get("epsilon"), delta=named.get("delta"))._asdict()
         own = None if stream is None else normal_name("stream", stream)
-        refuse_unseen("stream", own or "")
         amounts = {field: None if math.isinf(limit[field]) else limit[field] for field in named}
         body = {"kind": "limit", "stream": own, **amounts, "note": NOTE.check("note", note)}
         with self._store.transaction(write=True) as state:
@@ -328,8 +327,6 @@ class Ledger:
             mechanism, guarantee = described(given) if mechanism is None else mechanism, promised
         plain: Json = {"guarantee": guarantee, "mechanism": mechanism, "fingerprint": fingerprint}
         wanted = Entry(0, "", state=ENTERS[kind], **plain, **said).checked()
-        refuse_unseen("stream", wanted.stream)
-        refuse_unseen("part", wanted.part or "")
         with self._store.transaction(write=True) as state:
             _refuse_noise(state, wanted)
             line = state.append({"kind": kind, **wanted.to_line()})

@@ -24,17 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
-from fastdp.noise.canonical import (
-    NOISE_FORMAT,
-    PLAIN,
-    Encodable,
-    Part,
-    encode,
-    identity,
-    parameters_of,
-    part_name,
-    rule_of,
-)
+from fastdp.noise import canonical
+from fastdp.noise.canonical import NOISE_FORMAT, Encodable, Part, encode, identity, part_name, rule_of
 
 if TYPE_CHECKING:
     from fastdp.noise.binding import GivenNoise
@@ -300,8 +291,8 @@ class Key:
     def composition(self, mechanism: object) -> bytes:
         """The encoding of a composition, for :meth:`bound`: it costs ten times as much as a key."""
         given = {
-            name: value if type(value) in PLAIN else self._identity(name, value)
-            for name, value in parameters_of(mechanism).items()
+            name: value if type(value) in canonical.PLAIN else self._identity(name, value)
+            for name, value in canonical.parameters_of(mechanism).items()
         }
         return encode([NOISE_FORMAT, Part(part_name(mechanism), rule_of(mechanism), given)])
 

@@ -11,8 +11,8 @@ import pytest
 from fastdp.errors import DataError, StateError
 from fastdp.state import codec, journal
 from fastdp.state.sealed_file import StateFile
-from fastdp.streams.adaptive import Adaptive
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
+from fastdp.streams.methods import Adaptive
 from fastdp.streams.stream_state import Step
 from fastdp_kernels.streams import block_lengths as b
 from tests.noise_values import bound_key

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import dataclasses
 import importlib
-import itertools
 import json
 import os
 import pickle
@@ -178,20 +177,6 @@ def test_saved_once_it_goes_on_exactly(tmp_path: Path, name: str, key: str | Non
     assert path.read_bytes() == before, "a saved file is not kept"
     if key is not None:
         assert publisher._key.reveal().hex().encode() not in before
-
-
-@settings(max_examples=15)
-@given(
-    cuts=st.lists(st.integers(0, 300), max_size=5), name=st.sampled_from(["tops", "stream_publisher", "topl", "pak"])
-)
-def test_a_stream_may_be_cut_and_reloaded_anywhere(
-    tmp_path_factory: pytest.TempPathFactory, cuts: list[int], name: str
-) -> None:
-    case, path = CASES[name], tmp_path_factory.mktemp("cuts") / "kept"
-    case.make().keep(path, KEY)
-    ends = [0, *sorted(cuts), 300]
-    parts = [load(case, path).publish(stream(300)[a:b]) for a, b in itertools.pairwise(ends)]
-    assert np.array_equal(np.concatenate(parts), case.make().publish(stream(300)))
 
 
 @table
