@@ -564,7 +564,7 @@ def test_the_local_model_has_a_way_out_for_missing_values(refused, write_input, 
     ("method", "ways"),
     [
         (["adaptive"], ", --expected-length, or a public --threshold"),
-        (["tops"], " or --expected-length"),
+        (["tops"], ", --expected-length, or a public --threshold"),
         (["topl"], " or a public --threshold"),
         (["pak", "--length", 9000], " or a public --threshold"),
     ],
