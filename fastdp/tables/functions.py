@@ -245,7 +245,6 @@ def _timed(time: str | Time, every: Duration | None) -> Time:
     return time
 
 
-@validation.plain
 @like(totals)
 def means() -> None:
     """Private means of a column by window of time, and by key.
