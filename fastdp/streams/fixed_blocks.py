@@ -224,6 +224,10 @@ class FixedBlocks:
         """The threshold in use, in grid steps."""
         return theta_steps
 
+    def remembered(self, numbers: Floats) -> Floats:
+        """A memory from the numbers in a state file."""
+        return numbers
+
     def fits(self, progress: Progress) -> bool:
         """Whether the memory has its form, and what kernels follow as an index is in range."""
         memory = progress.smoother

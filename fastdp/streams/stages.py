@@ -320,7 +320,7 @@ class Schedule(Machine[StreamState]):
         packed = np.empty(0, np.int64) if chooser is None else chooser.pack()
         return {
             **progress._asdict(),
-            "smoother": codec.pack(progress.smoother, "<f8"),
+            "smoother": codec.pack(progress.smoother.view(np.float64), "<f8"),
             "chain": codec.pack(progress.chain, "<u8"),
             "holdout": codec.pack(packed, "<i8"),
         }
@@ -329,6 +329,8 @@ class Schedule(Machine[StreamState]):
         """The state that was packed, with the summary of the values held put into a fresh chooser."""
         numbers = {name: codec.restore(kind, packed[name]) for name, kind in _FIELDS.items()}
         smoother = codec.unpack(packed["smoother"], "<f8").astype(np.float64)
+        if numbers["theta_steps"] > 0:
+            smoother = self.pipeline(key).remembered(smoother)
         chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64)
         progress = Progress(smoother=smoother, chain=chain, **numbers)
         self._check(progress, key)

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from fastdp.errors import StateError
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers, Records
 from fastdp.noise import binding
 from fastdp.noise.binding import Chain
 from fastdp.noise.key import Key
@@ -20,6 +20,7 @@ from fastdp.thresholds import Chooser
 #: The number of a tree and the noise of its leaves; a cache, since the key determines it.
 TreeNoise = tuple[int, Integers]
 NO_FLOATS, NO_CHAIN = np.empty(0), np.empty(0, np.uint64)
+NO_RECORDS: Records = np.empty(0, [])
 
 
 class Progress(NamedTuple):
@@ -61,7 +62,7 @@ class Progress(NamedTuple):
     filled: int = 0
     open_sum: int = 0
     prediction: float = 0.0
-    smoother: SmootherState = NO_FLOATS
+    smoother: SmootherState | Records = NO_FLOATS
     chain: Chain = NO_CHAIN
 
     def __repr__(self) -> str:
@@ -94,8 +95,8 @@ class Step(NamedTuple):
     size: int
     published: Floats | None = None
     write: Callable[[Floats], object] | None = None
-    blocks: Floats = NO_FLOATS
-    before: Floats = NO_FLOATS
+    blocks: Records = NO_RECORDS
+    before: Records = NO_RECORDS
 
     def emit(self, out: Floats) -> None:
         """Write the published values into ``out``."""
