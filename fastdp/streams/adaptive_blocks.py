@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -67,6 +68,11 @@ class AdaptiveBlocks:
         """The kernels' public parameters."""
         return self.perturber.shape(self.epsilon, self.max_range, self.warm_up, events=self.events)
 
+    @property
+    def _memory(self) -> Any:
+        """Type of the kernels' memory, with that of a season, if there is one."""
+        return block_lengths.MEMORY if self.perturber.season is None else seasons.SEASON
+
     @cached_property
     def lengths(self) -> Floats | None:
         """Of queries of counts of events, or None."""
@@ -97,8 +103,7 @@ class AdaptiveBlocks:
     def open(self, progress: Progress, theta: float) -> Progress:
         """Begin to publish with this threshold."""
         steps = self.grid.snap(theta)
-        kind = block_lengths.MEMORY if self.perturber.season is None else seasons.SEASON
-        memory: Records = np.zeros(1, kind)
+        memory: Records = np.zeros(1, self._memory)
         first, noise = int(self.shape["first"][0]), float(self.shape["noise"][0])
         level, variance = FIRST_LEVEL, FIRST_VARIANCE
         if self.events:
@@ -254,8 +259,10 @@ class AdaptiveBlocks:
         return 1 << int(plain_of(memory)["exponent"][0] if memory.size else self.shape["first"][0])
 
     def remembered(self, numbers: Floats) -> Records:
-        """The kernels' memory, with that of a season, if there is one, of these numbers."""
-        return numbers.view(block_lengths.MEMORY if self.perturber.season is None else seasons.SEASON)
+        """The kernels' memory of these numbers; ValueError if they are not as many."""
+        if numbers.nbytes != self._memory.itemsize:
+            raise ValueError("a memory out of range")
+        return numbers.view(self._memory)
 
     def fits(self, progress: Progress) -> bool:
         """Whether what kernels follow as an index is in range."""

@@ -119,7 +119,7 @@ def test_a_rising_theta_is_the_same_for_a_neighbour_whose_noise_is_shifted_by_at
     outputs, thetas = risen(values, noise, none, warm_up)
     assert thetas.max() >= int(least * THETA), "it rises"
     assert growth != "swings" or (np.diff(thetas) < 0).any(), "and falls"
-    ends = np.cumsum(2 ** outputs[:, 0].astype(np.int64))
+    ends = np.cumsum(2 ** outputs["exponent"].astype(np.int64))
     for index in generator.integers(0, ends[-1], 20):
         neighbour = values.copy()
         neighbour[index] = generator.choice([0.0, 1e9])

@@ -26,7 +26,7 @@ def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndar
     assert np.isfinite(release.values).all()
     assert np.isfinite(release.revised).all()
     assert np.isfinite(release.sum(0, len(release), revised=True)).all()
-    assert np.isfinite(publisher._progress.smoother).all()
+    assert np.isfinite(publisher._progress.smoother.view(np.float64)).all()
     return release.values
 
 

@@ -100,7 +100,7 @@ def test_states_of_another_size_or_season_are_refused() -> None:
     assert daily._pipeline.fits(daily._progress)
     assert not daily._pipeline.fits(daily._progress._replace(smoother=other))
     for one, memory in ((daily, plain._progress.smoother), (plain, daily._progress.smoother)):
-        with pytest.raises(ValueError, match="size"):
+        with pytest.raises(ValueError, match="out of range"):
             one._pipeline.remembered(memory.view(np.float64))
 
 
