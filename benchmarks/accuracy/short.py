@@ -23,7 +23,7 @@ from fastdp.noise import Key
 from fastdp.streams import adaptive
 from fastdp.streams.pace import DEFAULT_RANGE
 from fastdp.thresholds import ScaleFree
-from fastdp_lab.datasets.synthetic_values import extend_by_reflection
+from fastdp_lab.datasets.synthetic import extend_by_reflection
 from fastdp_lab.queries.workloads import random_ranges
 
 SIZES = (1000, 10_000, 100_000, 2**20)

@@ -105,21 +105,7 @@ METHODS = (
 
 @dataclass(frozen=True)
 class Scene:
-    """A stream, where its domain is, which queries are asked, and when.
-
-    Parameters
-    ----------
-    name : str
-        For tables.
-    stream : SpatialStream
-        The events.
-    placement : str
-        Of the queries, see :func:`fastdp_lab.boxes.random_boxes`.
-    times : tuple of int
-        Batches after which errors are measured.
-    reference : str
-        The data set's name in the reference; empty if it is not there.
-    """
+    """A stream, where its domain is, which queries are asked, and when."""
 
     name: str
     stream: SpatialStream

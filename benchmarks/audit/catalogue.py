@@ -10,23 +10,26 @@ from typing import Any
 import numpy as np
 
 from benchmarks.audit import controls
-from benchmarks.audit.blocks import BlocksTrials, turning_point
 from benchmarks.audit.parts import (
     LEFT,
     LEFT_LATE,
+    POINTS,
     SECOND,
     THETA,
     VALUE,
+    BlocksTrials,
+    attack,
     binary_tree,
     hierarchy,
     nodes,
     one_tree,
     open_nodes,
     open_sums,
+    quantile,
     settling_counter,
+    splits,
+    turning_point,
 )
-from benchmarks.audit.quantiles import quantile
-from benchmarks.audit.splits import POINTS, attack, splits
 from fastdp.counters import BinaryTree, Block
 from fastdp.noise import sampler
 from fastdp.noise.key import Key

@@ -7,14 +7,14 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.audit.controls import RecountingPHDStream, SharedNoise
 from benchmarks.audit.coupling_cases import turning
-from benchmarks.audit.splits import attack
+from benchmarks.audit.parts import attack
 from benchmarks.audit.table_controls import TABLE_CONTROLS
 from fastdp.counters import BinaryTree, Block
 from fastdp.data.column import as_floats
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.binding import GivenKey
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
@@ -31,13 +31,8 @@ from fastdp.streams.stream_state import Progress, Step, StreamState, TreeNoise
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_lab.audit.couplings.check import Draw, Generator, Instance, pick
-from fastdp_lab.audit.couplings.point_cases import of_points, running_counts, selective_counting
-from fastdp_lab.audit.couplings.points import Event
-from fastdp_lab.audit.couplings.stream_cases import events, of_pair, of_stream, publisher, whole, windows
-from fastdp_lab.audit.couplings.streams import Make
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from fastdp_lab.audit.couplings.points import Event, of_points, running_counts, selective_counting
+from fastdp_lab.audit.couplings.streams import Make, events, of_pair, of_stream, publisher, whole, windows
 
 
 class PeekingSchedule(Schedule):

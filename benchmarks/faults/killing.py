@@ -28,21 +28,7 @@ SECRETS = ("state", "key", *BUDGET)
 
 @dataclass
 class Score:
-    """What came of it.
-
-    Attributes
-    ----------
-    at_random, at_steps : int
-        Kills that struck, at a random moment and at a system call.
-    survived : int
-        Of these, kills after which everything was as in an undisturbed run.
-    events : int
-        Places for kills at system calls in one run, before and after each.
-    compared, different : int
-        Bytes.
-    notes : list of str
-        What went wrong otherwise.
-    """
+    """What came of it."""
 
     at_random: int = 0
     at_steps: int = 0

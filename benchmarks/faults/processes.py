@@ -26,19 +26,7 @@ STEPS = frozenset(
 
 @dataclass(frozen=True)
 class End:
-    """How a child ended.
-
-    Attributes
-    ----------
-    killed : bool
-        Whether by SIGKILL.
-    code : int
-        Its exit code; the signal's number, negative, if a signal ended it.
-    answer : object
-        What its function returned, if it came that far.
-    seconds : float
-        From its start.
-    """
+    """How a child ended."""
 
     killed: bool
     code: int
@@ -47,13 +35,7 @@ class End:
 
 
 class Countdown:
-    """Counts steps, and ends the process at the one that is asked for.
-
-    Parameters
-    ----------
-    fatal : int or None
-        Number of the event: 2 k before step k, 2 k + 1 after it.  None counts only.
-    """
+    """Counts steps, and ends the process at the one that is asked for."""
 
     def __init__(self, fatal: int | None) -> None:
         self.events = 0

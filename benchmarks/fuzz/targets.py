@@ -41,15 +41,7 @@ KEY = bytes(range(32))
 
 @dataclass(frozen=True)
 class Target:
-    """One reader.
-
-    Attributes
-    ----------
-    run : function of bytes
-        Raises what is found.
-    seeds : function without arguments
-        Well-formed inputs.
-    """
+    """One reader."""
 
     run: Callable[[bytes], None]
     seeds: Callable[[], list[bytes]]

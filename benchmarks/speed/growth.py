@@ -13,10 +13,9 @@ import numpy as np
 
 import fastdp
 from benchmarks import shared
-from benchmarks.asv.bench_ledger import GUARANTEE, fill
-from benchmarks.asv.bench_streams import CHUNK, LONG_CHUNK, PUBLISHERS
 from benchmarks.shared import item_counts, table
 from benchmarks.speed import pictures
+from benchmarks.speed.inputs import CHUNK, GUARANTEE, LONG_CHUNK, PUBLISHERS, fill
 from benchmarks.speed.measure import keep, stay_on_one_core
 from fastdp.ledger import Ledger
 from fastdp.perturbers import Flat

@@ -35,23 +35,7 @@ _CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
 
 @dataclass(frozen=True)
 class Group:
-    """Tasks to time side by side; each maker gives tasks with memory of their own, so two threads can have one each.
-
-    Attributes
-    ----------
-    prepare : dict of str to callable
-        What runs before each call of a task, untimed.
-    items : dict of str to int
-        Draws, values or steps a call, where it is not 1.
-    slow : dict of str to callable
-        Tasks that are timed alone, a few times.
-    limit : str
-        The task that the others are compared with.
-    times : int
-        Factor for the number of runs.
-    threaded : collection of str
-        Tasks with threads of their own, which run on all cores where the others stay on one.
-    """
+    """Tasks to time side by side; each maker gives tasks memory of their own, so two threads can have one each."""
 
     name: str
     tasks: dict[str, Task]

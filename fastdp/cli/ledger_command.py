@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
-from fastdp.cli.options import with_options
+from fastdp.cli.options import fields_of, with_options
 from fastdp.cli.terminal import plain_errors
 from fastdp.errors import ParameterError, StateError
 from fastdp.kinds import Json
@@ -166,7 +166,7 @@ class Account:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
         """Of a command's options; click.UsageError where one lacks another that it needs."""
-        made = cls(**{each.name: options.get(each.name) for each in fields(cls)})
+        made = cls(**{"part": None, **fields_of(cls, options)})
         if made.ledger is None:
             for name in ("part", "limit", "limit_delta", "ledger_key_file"):
                 if getattr(made, name) is not None:

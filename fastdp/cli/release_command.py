@@ -6,8 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, fields
-from inspect import signature
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from fastdp._version import __version__
 from fastdp.cli.ledger_command import Account
-from fastdp.cli.options import options_of, parameters_of, with_options
+from fastdp.cli.options import fields_of, options_of, parameters_of, with_options
 from fastdp.cli.resume import Resume, noise_of
 from fastdp.cli.terminal import STANDARD, as_table, check_separate, printable, progress, rate, running, seconds
 from fastdp.cli.writers import Write, check_suffix, description_of, open_target
@@ -132,7 +131,7 @@ def release(ctx: click.Context, /, **given: Any) -> None:
     pass of their own. Values are read and written in chunks, in constant memory.
     """
     options, account = options_of(ctx, METHODS), Account.of(given)
-    run = Run(**{each.name: given[each.name] for each in fields(Run)})
+    run = Run(**fields_of(Run, given))
     if ("bound" in options) == (given["sensitivity"] is not None):
         raise click.UsageError("Expected either --bound, or for counts of events --sensitivity.")
     run.check_follow(given["state"])
@@ -195,8 +194,7 @@ class Run:
         """The publisher, or the release of an input of known size."""
         if size is not None:
             given = {"max_range": min(DEFAULT_RANGE, size), **options, "threshold": ScaleFree(), "key": key}
-            accepted = signature(WholeStream).parameters
-            return WholeStream(size, **{name: value for name, value in given.items() if name in accepted})
+            return WholeStream(size, **fields_of(WholeStream, given))
         if self.method == "pak":
             if "length" not in options:
                 raise click.UsageError("--method pak needs --length, the number of values of the whole stream.")

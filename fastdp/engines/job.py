@@ -30,7 +30,7 @@ from fastdp.streams.stages import Schedule
 
 #: Ids or values of rows.
 Column: TypeAlias = Sequence[object] | Array
-#: An object of an engine, whose packages publish no types.
+#: An object of an engine or of Arrow, whose packages publish no types.
 Foreign: TypeAlias = Any
 #: Fleets that a worker holds open, so that a state which comes back is not read again.
 OPEN_FLEETS = 1024

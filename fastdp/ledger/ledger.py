@@ -17,7 +17,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Json
 from fastdp.ledger import composition
 from fastdp.ledger.composition import Budget, Loss, rounded
-from fastdp.ledger.entry import NOTE, Entry, Text, described, normal_name, refuse_unseen
+from fastdp.ledger.entry import NOTE, Entry, Text, described, normal_name
 from fastdp.ledger.odometer import Region, compose
 from fastdp.ledger.store import ENDS, ENTERS, LedgerState, Store, Verification, budget, ending
 from fastdp.noise.key import Key
@@ -26,7 +26,7 @@ __all__ = ["Ledger", "Reservation", "Verification"]
 
 
 class Guaranteed(Protocol):
-    """A publisher or plan that states what it promises."""
+    """A publisher or plan that states its guarantee."""
 
     @property
     def guarantee(self) -> Guarantee:
@@ -97,19 +97,19 @@ class Ledger:
         self._store.close()
 
     def spent(self, stream: str) -> Guarantee:
-        """What all releases of a stream promise together; epsilon 0 where there are none."""
+        """Guarantee of all releases of a stream together; epsilon 0 where there are none."""
         return compose(self.entries(stream), stream)
 
     def remaining(
         self, stream: str, *, start: int | None = None, stop: int | None = None, part: str | None = None
     ) -> Budget:
-        """What one more release of a stream may cost, on these positions or this part of it.
+        """Cost allowed to one more release of a stream, on these positions or this part of it.
 
-        Never overstated where epsilons add up.  Where rhos do (``spent`` has one), it is the limit less what was
-        spent, and a release is measured by its own rho: a pure one, whose rho is epsilon^2 / 2, may be refused below.
-        It is stated in the unit that the stream has already: where a first release for one value (replace) would make
-        the earlier ones for one element count twice, less is left.  Delta is what a release's delta and the distance
-        of its sampled noise may cost together (:func:`fastdp.ledger.compose`).
+        Never overstated where epsilons add up.  Where rhos do (``spent`` has one), it is the limit less the cost so
+        far, and a release is measured by its own rho: a pure one, whose rho is epsilon^2 / 2, may be refused
+        below.  It is stated in the unit that the stream has already: where a first release for one value (replace)
+        would make the earlier ones for one element count twice, less is left.  Delta covers a release's delta and the
+        distance of its sampled noise together (:func:`fastdp.ledger.compose`).
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
         with self._store.transaction(write=False) as state:
@@ -308,7 +308,6 @@ class Ledger:
         named = {field: amount for field, amount in given if not isinstance(amount, EllipsisType)}
         limit = budget(epsilon=named.get("epsilon"), delta=named.get("delta"))._asdict()
         own = None if stream is None else normal_name("stream", stream)
-        refuse_unseen("stream", own or "")
         amounts = {field: None if math.isinf(limit[field]) else limit[field] for field in named}
         body = {"kind": "limit", "stream": own, **amounts, "note": NOTE.check("note", note)}
         with self._store.transaction(write=True) as state:
@@ -328,8 +327,6 @@ class Ledger:
             mechanism, guarantee = described(given) if mechanism is None else mechanism, promised
         plain: Json = {"guarantee": guarantee, "mechanism": mechanism, "fingerprint": fingerprint}
         wanted = Entry(0, "", state=ENTERS[kind], **plain, **said).checked()
-        refuse_unseen("stream", wanted.stream)
-        refuse_unseen("part", wanted.part or "")
         with self._store.transaction(write=True) as state:
             _refuse_noise(state, wanted)
             line = state.append({"kind": kind, **wanted.to_line()})
@@ -478,19 +475,8 @@ def charge(
 ) -> AbstractContextManager[object]:
     """Reserve the loss in a ledger, if there is one; the block that follows makes the release.
 
-    Parameters
-    ----------
-    released, part, mechanism
-        As for :meth:`fastdp.Ledger.reserve`.
-    ledger, stream : Ledger and str, or None
-        As the caller of the function gave them.
-
-    Raises
-    ------
-    ParameterError
-        For a stream without a name beside a ledger, or a part without a ledger.
-    BudgetError
-        If the ledger refuses the release; nothing is recorded then.
+    Arguments are as for :meth:`fastdp.Ledger.reserve`, and its errors; ParameterError for a stream without a name
+    beside a ledger, or a part without a ledger.
     """
     if ledger is None:
         if part is not None:

@@ -190,7 +190,7 @@ def _now() -> str:
 
 def _read(number: int, body: str, state: str, stop: int | None) -> Entry:
     try:
-        return replace(Entry.from_line(json.loads(body), state), stop=stop)
+        return Entry.from_line({**json.loads(body), "stop": stop}, state)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise StateError(f"the ledger is damaged at line {number}: {error}; Ledger.verify looks for more") from error
 

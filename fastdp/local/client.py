@@ -1,7 +1,4 @@
-"""A user's device in ToPL: it answers one announcement with one report.
-
-Needs NumPy and the standard library only.  Source: ToPS section 4.
-"""
+"""A user's device in ToPL (ToPS section 4); it needs NumPy and the standard library only."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ MAX_LENGTH = 4096
 
 @dataclass(frozen=True)
 class Announcement:
-    """What the server asks users for: public, the same for all.
+    """The server's question to users, public and the same for all.
 
     Parameters
     ----------
@@ -78,15 +75,7 @@ class Announcement:
 
 @dataclass(frozen=True)
 class ClientState:
-    """Whether a user has answered.
-
-    Attributes
-    ----------
-    n_seen : int
-        Reports made, 0 or 1.
-    message : bytes or None
-        Made before, but perhaps never sent: a replay gives it again.
-    """
+    """Reports made, 0 or 1, and the message that a replay gives again."""
 
     n_seen: int = 0
     message: bytes | None = None
@@ -102,13 +91,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class ClientMachine(Machine[ClientState]):
-    """One user as a machine.
-
-    Attributes
-    ----------
-    epsilon : float
-        As of :class:`Client`.
-    """
+    """One user as a machine; ``epsilon`` as of :class:`Client`."""
 
     epsilon: float
 
@@ -161,10 +144,9 @@ class Client(Publisher[ClientState]):
 
     Notes
     -----
-    Privacy: the report alone is epsilon-DP in the local model, exactly.  A second report about the same value would
-    add its epsilon, so a client makes one only; it cannot be copied, and refuses to work in two threads at once or
-    after a fork.  Across restarts of the device it remembers that it has answered if it keeps a state file
-    (:meth:`keep`); loaded with ``replay=True``, it gives the same message for the same value once more.
+    Privacy: the report alone is epsilon-DP in the local model, exactly.  A client makes one only: it cannot be
+    copied, and a kept state file (:meth:`keep`) remembers the answer across restarts; loaded with ``replay=True``, it
+    gives the same message for the same value once more.
     """
 
     _MACHINE: ClassVar[Any] = ClientMachine
@@ -190,7 +172,7 @@ class Client(Publisher[ClientState]):
         stream: int = 0,
         start: int = 0,
     ) -> bytes:
-        """The message with this user's report.
+        """The message with this user's report, for :meth:`fastdp.ToPLServer.receive`.
 
         Parameters
         ----------
@@ -199,12 +181,7 @@ class Client(Publisher[ClientState]):
         value : float
             In units of the input; clipped to the announced domain.
         seed, stream, start
-            For simulations: which random word to take.  By default one from the operating system.
-
-        Returns
-        -------
-        bytes
-            For :meth:`fastdp.ToPLServer.receive`.
+            For simulations: the random word; by default one from the operating system.
 
         Raises
         ------

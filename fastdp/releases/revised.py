@@ -26,22 +26,11 @@ UNSURE = 0.5
 
 
 class _Smoothed(NamedTuple):
-    """Blocks given all released sums, in units of the input.
+    """Blocks given all released sums: means, levels without the pattern and sums before each, in units of the input.
 
-    Attributes
-    ----------
-    means, explained : float64[J]
-        A value's mean in each block, and what of it the pattern explains.
-    levels : float64[max(J, 1)]
-        The level in each block, without the pattern.
-    sums : float64[J + 1]
-        Sums before each block.
-    noises : float64[J]
-        Variance of each block's noise, in that of a block under the first theta.
-    unit : float
-        Theta at the end, in the first.
-    waves : Waves or None
-        The pattern, in thresholds.
+    ``noises`` are variances of their noise, in that of a block under the first theta; ``unit`` is the last theta in
+    the first one; ``explained`` is the share of the means that the pattern explains, ``waves`` the pattern in
+    thresholds.
     """
 
     means: Floats
@@ -89,9 +78,9 @@ class RevisedStream:
     threshold : float
         The first theta, in units of the input.
     memory, shape : records
-        What the kernels knew before the first block, and their public parameters.
+        State of the kernels before the first block, and their public parameters.
     season : float, optional
-        The period in which the stream repeats, in values, if it is public; else it is looked for.
+        The public period of the stream, in values; else it is looked for.
     """
 
     exponents: Floats
@@ -236,10 +225,7 @@ class RevisedStream:
 
 
 def _keep_sums(means: Floats, totals: Floats, lengths: Integers, noise: float, noises: Floats) -> None:
-    """Move means, in place, where the sums of aligned groups of blocks lie too far from those that were released.
-
-    A block's sum has ``noises`` times the variance ``noise``.
-    """
+    """Move means, in place, where sums of aligned groups of blocks lie too far from the released ones."""
     size = KEPT_BLOCKS
     while size <= totals.size:
         whole = totals.size // size * size
@@ -281,15 +267,7 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class Sums:
-    """Neighbouring sums, as few as tell a period.
-
-    Attributes
-    ----------
-    edges : int64[J + 1]
-        Where they begin, and where the last one ends.
-    totals, noises : float64[J]
-        The noisy sums, and the variances of their noise.
-    """
+    """Neighbouring sums with the variances of their noise, as few as show a period; ``edges`` are their borders."""
 
     edges: Indices
     totals: Floats
@@ -312,15 +290,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Waves:
-    """Sums explained by a pattern, at points between which they are straight lines.
-
-    Attributes
-    ----------
-    periods : tuple of float
-        In values.
-    points, sums : float64
-        Where, and the sum of the pattern over the values before.
-    """
+    """Sums of a pattern of some periods (in values) before points, between which they are straight lines."""
 
     periods: tuple[float, ...]
     points: Floats
@@ -357,18 +327,8 @@ def find_waves(
 ) -> Waves | None:
     """The pattern that released sums show, or None.
 
-    Parameters
-    ----------
-    edges : int64[J + 1]
-        Where blocks begin, and where the last one ends.
-    totals, noises : float64[J]
-        Released sums and the variances of their noise.
-    surprises : float64[J]
-        How far each sum is from what a wandering level let expect, in standard deviations.
-    end : int
-        Where the block ends that is still open.
-    season : float, optional
-        The period, in values, where it is public; sums must show it as well.
+    ``surprises`` are distances of sums from a wandering level, in standard deviations; ``end`` is where the open
+    block ends, ``season`` the period where it is public.
     """
     if totals.size < MIN_BLOCKS:
         return None
@@ -434,7 +394,7 @@ def _background(spectrum: Floats) -> Floats:
 
 
 def _fundamental(spectrum: Floats, top: int, step: float) -> float:
-    """Whose harmonics have most power: the frequency of the peak, or one of which it is a harmonic, or near them."""
+    """Of the frequencies of which the peak may be a harmonic, the one whose harmonics have most power."""
     near = np.linspace(-0.5, 0.5, 4 * HARMONICS + 1) * step
     numbers = np.arange(1, HARMONICS + 1)
     candidates = (top / numbers[:, None] + near).ravel()
@@ -468,8 +428,7 @@ def _rows(edges: Floats, periods: tuple[float, ...]) -> Iterator[tuple[slice, Fl
 class _Model:
     """A level that wanders and waves of some periods, seen through sums.
 
-    Variances are float64[3]: of a value about them, by which the level moves with a value, and of a first harmonic's
-    coefficients at the first block; later ones have less, and over all the sums they move by as much again.
+    Variances are those of a value, of the level's steps, and of a first harmonic's coefficients at the first block.
     """
 
     def __init__(self, sums: Sums, periods: tuple[float, ...]) -> None:

@@ -277,8 +277,8 @@ class CountParameters:
         leaves = tree.leaves
         counts = net + sampler.draws(net.size, self.law, key, StreamId(Purpose.CELL, number=step))
         gained, drawn = np.empty_like(tree.first), np.empty_like(tree.first)
-        numbers = tree.first, gained, drawn, tree.released, tree.weight
-        adaptive_tree.add_counts(leaves, counts, 1, self.cells.fan_out, *numbers)
+        sums = gained, drawn, tree.released, tree.weight
+        adaptive_tree.add_counts(leaves, counts, 1, self.cells.fan_out, tree.first, sums)
         growth = self._growth(
             counted, tree, leaves, gained, drawn, tree.projected[leaves], tree.rate[leaves], elapsed
         )
@@ -320,8 +320,8 @@ class CountParameters:
         """Add the variances of the counts that PrivTree's leaves have made to ``weight``; returns them alone."""
         nothing: Integers = np.zeros_like(tree.leaves)
         gained, drawn, released = np.empty_like(weight), np.empty_like(weight), np.zeros_like(weight)
-        numbers = tree.first, gained, drawn, released, weight
-        adaptive_tree.add_counts(tree.leaves, nothing, self.first, self.cells.fan_out, *numbers)
+        sums = gained, drawn, released, weight
+        adaptive_tree.add_counts(tree.leaves, nothing, self.first, self.cells.fan_out, tree.first, sums)
         return drawn
 
     def _growth(
@@ -364,11 +364,11 @@ class CountParameters:
     def _regrow(self, counted: Tree, added: Integers, removed: Integers) -> Tree:
         """The cells that follow from the counts so far."""
         cells = self.cells
-        known = [getattr(counted, name) for name in KNOWN]
+        known = tuple(getattr(counted, name) for name in KNOWN)
         root = {name: column[0] for name, column in zip(KNOWN[1:], known[1:], strict=True)}
         root["ends"] = 0, added.size, 0, removed.size
-        decided_by = cells.fan_out, cells.max_depth, SPLIT * self.deviation, KEEP * self.deviation, cells.uniform
-        given = *decided_by, added, removed, *known
+        rule = cells.fan_out, cells.max_depth, SPLIT * self.deviation, KEEP * self.deviation, cells.uniform
+        given = rule, (added, removed), known
         capacity = max(2 * counted.first.size, decomposition.MIN_CAPACITY)
         return decomposition.grow(cells, capacity, FILLED, root, adaptive_tree.regrow, lambda _: given)
 
@@ -443,33 +443,38 @@ class AdaptiveMachine(PointMachine[AdaptiveState]):
         period = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
         return AdaptiveState(schedule=ReleaseSchedule(period))
 
-    def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key) -> AdaptiveState:
+    def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key, chain: str) -> AdaptiveState:
         """Count, or forecast until the next count is due."""
-        counting, now = self.counting, state.n_steps + 1
+        counting, now, schedule = self.counting, state.n_steps + 1, state.schedule
         if state.counted is None:
             tree = counting.initial_tree(decomposition.take_step(self.plan, self.root, added, removed, 0, key)[1])
             total, tree = self._count_total(state, tree, added, removed, key)
-            schedule, recount = state.schedule, counting.is_empty(tree)
-            return AdaptiveState(
-                tree=tree, counted=tree, schedule=schedule, last_count=now, recount=recount, total=total
-            )
-        waiting = (*state.added, added), (*state.removed, removed)
-        elapsed = now - state.last_count
-        if elapsed < state.schedule.period:
-            missing = self._missing(state.total, state.counted)
-            tree = counting.forecast(state.counted, state.schedule, elapsed, missing)
-            return replace(state, tree=tree, added=waiting[0], removed=waiting[1])
-        come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
-        made = counting.recount if state.recount else counting.count
-        tree, growth = made(state.counted, come, gone, now - 1, elapsed, key)
-        total, tree = self._count_total(state, tree, come, gone, key)
-        before = float(state.counted.projected[0])
-        most = self.max_period if self.period is None else None
-        schedule = state.schedule.following(growth, before, now, counting.noise, most)
-        recount = growth.coarse > MAX_COARSE
-        if most is not None:
-            schedule, recount = schedule.after_jump(recount, now)
-        return AdaptiveState(tree=tree, counted=tree, schedule=schedule, last_count=now, recount=recount, total=total)
+            recount = counting.is_empty(tree)
+        else:
+            waiting = (*state.added, added), (*state.removed, removed)
+            elapsed = now - state.last_count
+            if elapsed < state.schedule.period:
+                tree = counting.forecast(state.counted, schedule, elapsed, self._missing(state.total, state.counted))
+                return replace(state, n_steps=now, tree=tree, chain=chain, added=waiting[0], removed=waiting[1])
+            come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
+            made = counting.recount if state.recount else counting.count
+            tree, growth = made(state.counted, come, gone, now - 1, elapsed, key)
+            total, tree = self._count_total(state, tree, come, gone, key)
+            before, most = float(state.counted.projected[0]), self.max_period if self.period is None else None
+            schedule = schedule.following(growth, before, now, counting.noise, most)
+            recount = growth.coarse > MAX_COARSE
+            if most is not None:
+                schedule, recount = schedule.after_jump(recount, now)
+        return AdaptiveState(
+            n_steps=now,
+            tree=tree,
+            chain=chain,
+            schedule=schedule,
+            counted=tree,
+            last_count=now,
+            recount=recount,
+            total=total,
+        )
 
     def _count_total(
         self, state: AdaptiveState, tree: Tree, come: Integers, gone: Integers, key: Key

@@ -87,7 +87,7 @@ def take_step(
 def add_increments(fan_out: int, tree: Tree, increments: Integers) -> None:
     """Add the counts of its leaves to a released tree, and project the counts again, in place."""
     numbers = tree.parent, tree.released, tree.measure, tree.held, tree.projected
-    tree_maps.project_counts(tree.leaves, increments, fan_out, np.empty_like(tree.first), *numbers)
+    tree_maps.project_counts(tree.leaves, increments, fan_out, np.empty_like(tree.first), numbers)
 
 
 def adjusted(plan: CellParameters, tree: Tree, missing: float) -> Tree:
@@ -96,8 +96,8 @@ def adjusted(plan: CellParameters, tree: Tree, missing: float) -> Tree:
     Least squares for leaves with the same noise: which they have, but for those that were counted more rarely.
     """
     held, projected, counts = (np.empty(tree.first.size) for _ in range(3))
-    numbers = counts, tree.parent, tree.released, tree.measure, held, projected
-    tree_maps.project_with(missing, tree.leaves, plan.fan_out, *numbers)
+    numbers = tree.parent, counts, tree.measure, held, projected
+    tree_maps.project_with(missing, tree.leaves, plan.fan_out, tree.released, numbers)
     return tree._replace(held=held, projected=projected)
 
 
@@ -131,8 +131,8 @@ def grow(
             columns[name][0] = entry
         starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
         starts[1:] = 1
-        arrays = columns.values()
-        if all(kernel(*levels, *arguments, starts, *arrays) >= 0 for levels in _walk_down(plan, starts, columns)):
+        arrays = tuple(columns.values())
+        if all(kernel(*levels, *arguments, starts, arrays) >= 0 for levels in _walk_down(plan, starts, columns)):
             size = int(starts[-1])
             return Tree(starts=starts, **{name: column[:size] for name, column in columns.items()})
         capacity *= 4
@@ -183,7 +183,7 @@ def _descend(
     plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int
 ) -> Tree:
     """The tree that the split decisions of a step cut."""
-    decided_by = plan.fan_out, plan.max_depth, plan.unit, plan.bias, plan.threshold, plan.repaired, plan.uniform
+    rule = plan.fan_out, plan.max_depth, plan.unit, plan.bias, plan.threshold, plan.repaired, plan.uniform
     known = kept.nodes[kept.root]
     root = {name: known[name] for name in ("released", "measure")}
     root |= {"origin": kept.root, "ends": (0, added.size, 0, removed.size)}
@@ -196,7 +196,7 @@ def _descend(
         noise[: drawn.size] = drawn
         sampler.fill(noise[drawn.size :], plan.split_law, key, StreamId(Purpose.SPLIT, number=step), drawn.size)
         drawn = noise
-        return *decided_by, kept.since, added, removed, noise, kept.nodes
+        return rule, kept.since, (added, removed), noise, kept.nodes
 
     return grow(plan, expected + expected // SPARE + MIN_CAPACITY, DESCENT, root, privtree.descend, given)
 

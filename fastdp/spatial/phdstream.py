@@ -166,8 +166,8 @@ class PointMachine(Machine[S], PointParameters, Generic[S]):
     TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"tree": RELEASED}
 
     @abstractmethod
-    def follow(self, state: S, added: Integers, removed: Integers, key: Key) -> S:
-        """The state after a batch, given by codes, but for ``n_steps`` and ``chain``; the key is this step's own."""
+    def follow(self, state: S, added: Integers, removed: Integers, key: Key, chain: str) -> S:
+        """The state after a batch, given by codes; ``key`` is this step's own."""
 
     @cached_property
     def root(self) -> KeptTree:
@@ -185,8 +185,7 @@ class PointMachine(Machine[S], PointParameters, Generic[S]):
             raise StateError(f"{state.n_steps} steps were taken: expected at most 2^40")
         added, removed = batch
         own, chain = step_key(key, state.chain, state.n_steps, added, removed)
-        following = self.follow(state, added, removed, own)
-        return Transition(replace(following, n_steps=state.n_steps + 1, chain=chain))
+        return Transition(self.follow(state, added, removed, own, chain))
 
     def consumed(self, state: S) -> int:
         """Batches consumed."""
@@ -425,7 +424,7 @@ class PHDMachine(PointMachine[PHDState]):
         """Before the first batch."""
         return PHDState(kept=self.root)
 
-    def follow(self, state: PHDState, added: Integers, removed: Integers, key: Key) -> PHDState:
+    def follow(self, state: PHDState, added: Integers, removed: Integers, key: Key, chain: str) -> PHDState:
         """Algorithm 7 for one batch."""
         expected = 0 if state.tree is None else state.tree.first.size
         kept, tree = decomposition.take_step(self.plan, state.kept, added, removed, state.n_steps, key, expected)
@@ -436,7 +435,7 @@ class PHDMachine(PointMachine[PHDState]):
             variance = drawn * laplace_variance(self.plan.cell_law.scale)
             missing = self.total.missing(total, int(tree.released[0]), variance)
             tree = decomposition.adjusted(self.plan, tree, missing)
-        return PHDState(kept=kept, tree=tree, total=total, drawn=drawn)
+        return PHDState(n_steps=state.n_steps + 1, tree=tree, chain=chain, kept=kept, total=total, drawn=drawn)
 
     def check_indices(self, state: PHDState) -> None:
         """ValueError unless trees and counts are of the same step."""

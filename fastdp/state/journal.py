@@ -75,14 +75,8 @@ MAX_RECORDS, SPARE_BYTES = 512, 2**22
 class Journal:
     """The files that one publisher has written or came from, and how it last left each.
 
-    A file that another process has written since, or that was put back from a copy, is never overwritten.
-
-    Attributes
-    ----------
-    kept : StateFile or None
-        The file that is written before outputs are given out.
-    last : dict or None
-        The packed state recorded last, in the file that is kept or was loaded.
+    A file that another process has written since, or that was put back from a copy, is never overwritten.  ``kept``
+    is the file that is written before outputs are given out, ``last`` the packed state recorded last.
     """
 
     def __init__(
@@ -106,7 +100,7 @@ class Journal:
         return True
 
     def is_current(self, file: StateFile, consumed: int) -> bool:
-        """Whether the file is the one that is kept, and has this state and the batch that led there.
+        """Whether the file is the kept one and has this state with the batch that led there.
 
         StateError if another process has written it.
         """
@@ -146,21 +140,10 @@ class Journal:
         drawn: Mapping[str, codec.JsonValue],
         before: Packed,
     ) -> None:
-        """Record the batch of this fingerprint and where it leads, in the kept file.
+        """Record the batch of this fingerprint, and the state after it, in the kept file.
 
-        Parameters
-        ----------
-        content : callable
-            Makes the other content of the file at a path, with the rolling digest before the batch; asked for a
-            complete file only.
-        record : Record
-            Where the batch leads.
-        replay : Replay
-            The batch.
-        drawn : mapping
-            Draws that a replay must not repeat.
-        before : dict
-            The packed state before the batch, without its log.
+        ``content`` makes the other content of the file at a path, asked for a complete file only; ``drawn`` are draws
+        that a replay must not repeat; ``before`` is the packed state before the batch, without its log.
         """
         file = self.kept
         assert file is not None  # noqa: S101 - the caller has looked

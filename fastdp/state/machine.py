@@ -71,16 +71,9 @@ class Transition(NamedTuple, Generic[S]):
 
 
 class Record(NamedTuple):
-    """A call as a kept file records it.
+    """A call as a kept file records it: the packed state after it without its log, and texts that join the log.
 
-    Attributes
-    ----------
-    now : dict
-        The packed state after it, without its log.
-    added : list of str
-        Texts that it adds to the log: of a state that mostly grows, those packed before are left as they are.
-    rewrite : bool
-        Whether most of the log is out of date, so that the file should be rewritten.
+    ``rewrite``: most of the log is out of date, so that the file should be rewritten.
     """
 
     now: Json
@@ -203,13 +196,8 @@ R = TypeVar("R")
 class CallGuard:
     """Refuses two threads at once, and use after a fork: both would give the same noise to different values.
 
-    An object has one as ``_guard``; every public method that draws noise or reads its place in the stream is a
-    :func:`single_caller`.
-
-    Parameters
-    ----------
-    forks : bool
-        Whether a fork harms nothing, as there is no noise to repeat.
+    An object has one as ``_guard``; public methods that draw noise or read its position are :func:`single_caller`.
+    ``forks``: a fork harms nothing, as there is no noise to repeat.
     """
 
     __slots__ = ("calls", "forks", "number", "token")

@@ -1,7 +1,7 @@
 """The one driver of online machines: it owns key, state and journal.
 
-A call goes read, admit, step, record, take, emit: an interrupt or a crash leaves the batch consumed or not, never
-half of it, and no output is given out before its place in the stream is recorded.
+A call goes read, admit, step, record, take, emit: an interrupt or a crash leaves the batch consumed or not, and no
+output is given out before its position in the stream is recorded.
 """
 
 from __future__ import annotations

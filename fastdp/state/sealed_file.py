@@ -3,11 +3,11 @@
 State holds secrets: noise and outputs together give the data back.  With a key it is sealed by AES-256-GCM; without
 one only damage is detected.  Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
 
-Layout: a header, then frames.  The first frame is a state; the others, in a kept file, are the records of a journal.
-A frame is length, CRC of the length, nonce, and the sealed payload, whose authentication covers header and position.
+Layout: a header, then frames: a state, then in a kept file the records of a journal.  A frame is length, CRC of the
+length, nonce, and the sealed payload, whose authentication covers header and position.
 
-A file is written to a new one that only the owner can read, synced, and renamed over the old one, so a crash leaves
-the old state or the new one.  Records are appended and synced; a crash leaves the last one complete or not there.
+A file is written to a new one, synced, and renamed over the old one; records are appended and synced.  A crash leaves
+the old state or the new one, and the last record complete or not there.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ class Seal:
 
 @functools.lru_cache(maxsize=16)
 def _salt_for(passphrase: str) -> bytes:
-    """For all that this process seals under one passphrase, which is stretched once then, not once for every file.
+    """Salt for all that this process seals under one passphrase, which is stretched once then, not once a file.
 
     Other passphrases have other salts: under a common one, each guess would be tried on all of them at once.
     """
@@ -287,20 +287,10 @@ def stamp_of(header: bytes, size: int, tail: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class StateFile:
-    """Path of a state and the secret that guards it.
+    """Path of a state and the key that guards it (:class:`Seal`); None writes in the clear, for simulations.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    key : 32 bytes, str (a passphrase) or None
-        None writes in the clear, for simulations and for disks that are encrypted anyway (:class:`Seal`).
-
-    Attributes
-    ----------
-    real : str
-        The path without symbolic links, which stay links, as it was when this object was made: neither the current
-        folder nor a link that is changed later takes a publisher to another file.
+    ``real`` is the path without symbolic links, which stay links, as it was when this object was made: neither the
+    current folder nor a link that is changed later takes a publisher to another file.
     """
 
     path: str | os.PathLike[str]

@@ -70,9 +70,7 @@ class ServerState:
     tally : Tally or None
         Reports for the threshold; None where it is public.
     theta : float or None
-        The threshold, in units of the input; None until it is chosen.
-    distribution : Distribution or None
-        The distribution that it was chosen from.
+        The threshold, in units of the input, and the ``distribution`` that it was chosen from.
     refused : Refused
         Reports and messages left out after the threshold.
     n_published : int
@@ -253,15 +251,7 @@ class ServerMachine(Machine[ServerState]):
 
 @dataclass(frozen=True)
 class SimulationState:
-    """State of users and server.
-
-    Attributes
-    ----------
-    n_held, n_published : int
-        Users before and after the threshold.
-    server : ServerState
-        The server.
-    """
+    """State of users, before and after the threshold, and server."""
 
     n_held: int
     n_published: int
@@ -365,16 +355,16 @@ class ToPLServer(Publisher[ServerState]):
     max_range : int
         r: the longest range that the threshold is chosen for.
     threshold : SquareWave, Fixed, float, "linear" or "logarithmic", optional
-        The threshold optimiser, from :mod:`fastdp.thresholds`.  "logarithmic", the default, stands for
-        ``SquareWave(scale="logarithmic", method="concave")``; "linear" for ``SquareWave()``, the paper's SW-W with
-        the corrected objective.  ``Fixed(theta)`` or the number theta is public and needs no hold-out.
+        From :mod:`fastdp.thresholds`.  "logarithmic", the default: ``SquareWave(scale="logarithmic",
+        method="concave")``; "linear": ``SquareWave()``, the paper's SW-W with the corrected objective.
+        ``Fixed(theta)`` or a number is public and needs no hold-out.
     threshold_epsilon, publish_epsilon : float, optional
         Budgets of the users before and after the threshold, where they differ from ``epsilon``.
 
     Notes
     -----
-    Privacy: every user sends one report of one mechanism (local model, pure epsilon, exact integers); the groups are
-    disjoint, so the larger epsilon counts (parallel composition).
+    Privacy: every user sends one report (local model, pure epsilon, exact integers); the groups are disjoint, so the
+    larger epsilon counts.
 
     Examples
     --------
@@ -428,7 +418,7 @@ class ToPLServer(Publisher[ServerState]):
 
     @property
     def distribution(self) -> Distribution | None:
-        """The estimated distribution that theta was chosen from, its tail pruned if the optimiser does."""
+        """The estimated distribution that theta was chosen from."""
         return self._state.distribution
 
     @property
@@ -469,18 +459,17 @@ class ToPLServer(Publisher[ServerState]):
         Parameters
         ----------
         data : bytes
-            One or several messages of :meth:`fastdp.local.Client.answer`.  What is malformed, out of range or answers
-            another announcement is counted in ``refused`` and left out.
+            Messages of :meth:`fastdp.local.Client.answer`.  Those malformed, out of range or for another announcement
+            are counted in ``refused`` and left out.
         most_reports : int, optional
-            A message with more reports is refused too: 1 where every message comes from one user.  Who may send one,
-            and how often, is up to the transport (``docs/sharp_edges.md``).
+            A message with more reports is refused too: 1 where every message comes from one user
+            (``docs/sharp_edges.md``).
 
         Returns
         -------
         float64[k]
-            The estimates of the values behind hybrid reports, in order, in units of the input; none while the
-            threshold is sought.  As soon as m reports are in, theta is chosen (the buffer's others count too); the
-            next announcement has it.
+            Estimates from hybrid reports, in order, in units of the input; none while the threshold is sought.  Theta
+            is chosen as soon as m reports are in; the next announcement has it.
         """
         most = as_most_reports(most_reports)
         published: Floats = self._call(Op("receive", data, (as_bytes(data), str(most).encode()), most))
@@ -513,12 +502,12 @@ class ToPLServer(Publisher[ServerState]):
         Parameters
         ----------
         reports : one column of whole numbers
-            Those out of range are counted in ``refused``.
+            Those out of range are counted in ``refused``; their estimates are NaN.
 
         Returns
         -------
         float64[n]
-            One estimate a report, in units of the input; NaN for those refused, so that the others keep their places.
+            One estimate a report, in units of the input.
         """
         column = as_column([reports] if is_number(reports) else reports, "reports")
         published: Floats = self._call(Op("publish", column, (column,)))
@@ -535,12 +524,12 @@ class ToPL(Publisher[SimulationState]):
     nonfinite : "raise" or "zero"
         NaN and infinity are refused, or count as 0.
     seed, key
-        Where the users' random words come from: user i takes word i.  By default a fresh secret key.
+        Source of the users' random words; user i takes word i.  By default a fresh secret key.
 
     Notes
     -----
-    Anyone who runs this sees the true values, so it is for experiments, or for a curator who wants the local model's
-    guarantee for what leaves.  Output does not depend on how the stream is cut into chunks.
+    Anyone who runs this sees the true values: it is for experiments, or for a curator who releases under the local
+    model's guarantee.  Output does not depend on how the stream is cut into chunks.
 
     Examples
     --------
@@ -611,23 +600,17 @@ class ToPL(Publisher[SimulationState]):
 
     @single_caller
     def publish(self, chunk: NumberColumn) -> Floats:
-        """Consume the next values, one a user; publish one estimate for each after the hold-out.
+        """Unbiased estimates, float64[n], of the next values clipped to [0, theta]; one value a user.
 
         Parameters
         ----------
         chunk : array-like
-            Any number of values, in units of the input.
-
-        Returns
-        -------
-        float64[n]
-            Unbiased estimates of the values clipped to [0, theta].
+            Any number of values, in units of the input; those of the hold-out choose theta.
 
         Raises
         ------
         DataError
-            If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``);
-            nothing is consumed then.
+            If the chunk is no column of real numbers, or holds NaN or infinity; nothing is consumed then.
         StateError
             After 2^33 values, when the key's words are used up; nothing is consumed then.
         """
@@ -636,18 +619,7 @@ class ToPL(Publisher[SimulationState]):
 
     @single_caller
     def release(self, values: NumberColumn) -> Release:
-        """Publish a whole array at once (a fresh simulation only).
-
-        Parameters
-        ----------
-        values : array-like
-            Longer than the hold-out.
-
-        Returns
-        -------
-        Release
-            Bit for bit what :meth:`publish` gives for any chunking.
-        """
+        """Publish a full array, longer than the hold-out, at once (a fresh simulation only): as :meth:`publish`."""
         column = as_whole(values, self.n_seen, self.holdout)
         published: Floats = self._call(Column(column, "values"))
         published.flags.writeable = False

@@ -184,21 +184,28 @@ def counts(
 Opens = Callable[[Any, Sequence[str], Sequence[str]], Source]
 
 
-def on_engine(
-    function: Callable[P, Table], opens: Opens, documentation: str, kind: Kind | None = None
-) -> Callable[P, Table]:
-    """A function of this module with another way to open a table, and documentation with its name as {kind}."""
-    named, parameters = cast("Kind", kind or function.__name__), signature(function)
+def like(
+    function: Callable[P, Table], opens: Opens = open_source
+) -> Callable[[Callable[[], None]], Callable[P, Table]]:
+    """Another function with the parameters of one of this module, which opens a table in a way of its own.
 
-    @wraps(function)
-    def release(*args: P.args, **kwargs: P.kwargs) -> Table:
-        given = parameters.bind(*args, **kwargs)
-        given.apply_defaults()
-        return _release(named, given.arguments, opens)
+    The decorated function has its name, which is the kind of release, and its documentation.
+    """
 
-    release.__module__, release.__doc__ = opens.__module__, documentation.replace("{kind}", named)
-    release.__name__ = release.__qualname__ = named
-    return release
+    def decorate(named: Callable[[], None]) -> Callable[P, Table]:
+        kind, parameters = cast("Kind", named.__name__), signature(function)
+
+        @wraps(function)
+        def release(*args: P.args, **kwargs: P.kwargs) -> Table:
+            given = parameters.bind(*args, **kwargs)
+            given.apply_defaults()
+            return _release(kind, given.arguments, opens)
+
+        for name in ("__module__", "__doc__", "__name__", "__qualname__"):
+            setattr(release, name, getattr(named, name))
+        return release
+
+    return decorate
 
 
 def _release(kind: Kind, given: dict[str, Any], opens: Opens = open_source) -> Table:
@@ -237,18 +244,8 @@ def _timed(time: str | Time, every: Duration | None) -> Time:
     return time
 
 
-def _alike(function: Callable[P, Table]) -> Callable[[Callable[[], None]], Callable[P, Table]]:
-    """Another function of this module, named and documented by the one that is decorated, with equal parameters."""
-
-    def decorate(named: Callable[[], None]) -> Callable[P, Table]:
-        made = on_engine(function, open_source, named.__doc__ or "", cast("Kind", named.__name__))
-        made.__module__ = __name__
-        return validation.plain(made)
-
-    return decorate
-
-
-@_alike(totals)
+@validation.plain
+@like(totals)
 def means() -> None:
     """Private means of a column by window of time, and by key.
 

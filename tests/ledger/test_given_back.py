@@ -153,7 +153,7 @@ def test_a_command_never_gives_budget_back_on_an_error_that_depends_on_data(
     account.set_limit(1.0)
     account.close()
     BROKEN_TABLES[name].to_csv(tmp_path / "rows.csv", index=False)
-    words = ["--value", "value", "--time", "at", "--every", "1d", "--clip", "2", "--who", "who"]
+    words = ["--value", "value", "--time", "at", "--every", "1d", "--clip", "2", "--person", "who"]
     words += ["--start", "2026-01-01", "--stop", "2026-01-03", "--epsilon", "0.5", "--stream", "meter"]
     for count in (1, 2):
         arguments = ["totals", str(tmp_path / "rows.csv"), "-o", str(tmp_path / f"out{count}.csv"), *words]

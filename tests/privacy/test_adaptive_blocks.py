@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.audit.blocks import LOOKED_AT, VALUES, BlocksTrials, turning_point
 from benchmarks.audit.controls import peeking_blocks
+from benchmarks.audit.parts import LOOKED_AT, VALUES, BlocksTrials, turning_point
 from fastdp.noise.key import Key
 from fastdp.streams.stream_state import Progress
 from fastdp_kernels.streams import adaptive_pass

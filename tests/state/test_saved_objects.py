@@ -6,7 +6,6 @@ import contextlib
 import copy
 import dataclasses
 import importlib
-import itertools
 import json
 import os
 import pickle
@@ -22,7 +21,6 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.counters import SelectiveCounting, Simple
-from fastdp.counters.running import CountState
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.local.collectors import MECHANISMS
 from fastdp.local.encoding import KINDS
@@ -178,20 +176,6 @@ def test_saved_once_it_goes_on_exactly(tmp_path: Path, name: str, key: str | Non
     assert path.read_bytes() == before, "a saved file is not kept"
     if key is not None:
         assert publisher._key.reveal().hex().encode() not in before
-
-
-@settings(max_examples=15)
-@given(
-    cuts=st.lists(st.integers(0, 300), max_size=5), name=st.sampled_from(["tops", "stream_publisher", "topl", "pak"])
-)
-def test_a_stream_may_be_cut_and_reloaded_anywhere(
-    tmp_path_factory: pytest.TempPathFactory, cuts: list[int], name: str
-) -> None:
-    case, path = CASES[name], tmp_path_factory.mktemp("cuts") / "kept"
-    case.make().keep(path, KEY)
-    ends = [0, *sorted(cuts), 300]
-    parts = [load(case, path).publish(stream(300)[a:b]) for a, b in itertools.pairwise(ends)]
-    assert np.array_equal(np.concatenate(parts), case.make().publish(stream(300)))
 
 
 @table
@@ -581,10 +565,10 @@ def test_smoothers_of_ones_own_need_not_know_their_memories() -> None:
 def counted(name: str, calls: int, steps: int, row: int):
     """Another number of steps, and another first number in a row of a counter that is at work."""
     publisher = at_cut(name, calls)
-    n_steps, rows, released, chain = publisher._state
-    rows = rows.copy()
+    state = publisher._state
+    rows = state.rows.copy()
     rows[1, 0] = row
-    return publisher, CountState(steps if steps >= 0 else n_steps, rows, released, chain)
+    return publisher, dataclasses.replace(state, n_seen=steps if steps >= 0 else state.n_seen, rows=rows)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fastdp.noise.key import Key
 from fastdp.smoothers import Mean, MovingAverage, Recent
 from fastdp_lab import metrics, sweeps
 from fastdp_lab.sweeps import SYSTEMS, RunResult
-from fastdp_lab.sweeps.cells import parts, query_seed, run_part
+from fastdp_lab.sweeps.specification import parts, query_seed, run_part
 from fastdp_lab.sweeps.study import DataSet, load_truth
 from fastdp_lab.sweeps.values import Values, Workload, columns, measure, split_errors
 from tests.oracles.sweep import split_error

@@ -1,4 +1,4 @@
-"""Cells of a fixed decomposition: from points to path codes, and from codes to the cells' bounds.
+"""Cells of a fixed decomposition: from points to path codes, from codes to bounds, and to points in the cells.
 
 A box in d dimensions is cut along its axes in turn, the first axis first, each cut into ``fan_out`` equal parts
 (PHDStream section 3.1).  The cell of depth k that holds a point has a code of k digits in base fan_out, the digits of
@@ -159,3 +159,45 @@ def decode_tree(
             index[i, cut] = index[p, cut] * fan_out + i - first[p]
             lower[i, cut] = border(low[cut], high[cut], index[i, cut], parts)
             upper[i, cut] = border(low[cut], high[cut], index[i, cut] + np.int64(1), parts)
+
+
+@kernel
+def round_counts(counts: np.ndarray, uniforms: np.ndarray, out: np.ndarray) -> np.int64:
+    """Each count, float64[n] >= 0, rounded up with the probability of its fraction; out int64[n].
+
+    Returns
+    -------
+    int64
+        The sum.
+    """
+    total = np.int64(0)
+    for i in range(counts.size):
+        whole = np.floor(counts[i])
+        out[i] = np.int64(whole) + (1 if uniforms[i] < counts[i] - whole else 0)
+        total += out[i]
+    return total
+
+
+@kernel
+def place_points(lower: np.ndarray, upper: np.ndarray, counts: np.ndarray, out: np.ndarray) -> None:
+    """Turn uniform numbers on [0, 1) into points of the boxes, in place (PHDStream Eq. 5).
+
+    Parameters
+    ----------
+    lower, upper : float64[n, d]
+        The boxes.
+    counts : int64[n]
+        Points of each box.
+    out : float64[sum, d]
+        Uniform numbers, then points, box by box.
+    """
+    k = 0
+    for i in range(counts.size):
+        for _ in range(counts[i]):
+            for axis in range(lower.shape[1]):
+                low = lower[i, axis]
+                high = upper[i, axis]
+                place = low + (high - low) * out[k, axis]
+                # Rounding must not put it on the border, which is the next cell's.
+                out[k, axis] = place if place < high else max(low, np.nextafter(high, low))
+            k += 1

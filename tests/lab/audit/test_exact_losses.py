@@ -8,8 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks.audit.parts import draw_noise
-from benchmarks.audit.splits import attack
+from benchmarks.audit.parts import attack, draw_noise
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
