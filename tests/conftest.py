@@ -90,7 +90,14 @@ def make() -> Callable[..., Any]:
     """Small :class:`fastdp.ToPS` publishers."""
     import fastdp
 
-    return lambda **options: fastdp.ToPS(**(TOPS | options))
+    def build(**options: Any) -> fastdp.ToPS:
+        given = TOPS | options
+        rule = {name: given.pop(name) for name in ("c", "noise") if name in given}
+        if rule:
+            given["threshold"] = fastdp.thresholds.NoisyMax(fan_out=given["fan_out"], **rule)
+        return fastdp.ToPS(**given)
+
+    return build
 
 
 @pytest.fixture(scope="session")

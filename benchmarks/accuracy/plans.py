@@ -23,7 +23,7 @@ from fastdp import validation
 from fastdp.noise.key import Key
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp_lab.baselines.w_event import SCHEMES

@@ -26,7 +26,7 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.base import BoundLaws, HierarchyShape
 from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax
 from fastdp_lab.audit.catalogue import composed, rising, selective

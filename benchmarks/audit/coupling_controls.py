@@ -23,9 +23,9 @@ from fastdp.smoothers import Recent
 from fastdp.spatial import Box
 from fastdp.spatial.phdstream import PHDStream
 from fastdp.state.machine import Column, Transition
-from fastdp.streams.adaptive import WholeStream
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.publisher import StreamPublisher
+from fastdp.streams.release import WholeStream
 from fastdp.streams.stages import Schedule, fill_in
 from fastdp.streams.stream_state import Progress, Step, StreamState, TreeNoise
 from fastdp.thresholds import Fixed, ScaleFree

@@ -5,6 +5,7 @@ The noise comes from the package's samplers, and each decision from the mechanis
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -28,7 +29,7 @@ from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.spatial import domains
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
-from fastdp.streams.pak_machine import RunningSum
+from fastdp.streams.pak import RunningSum
 from fastdp.streams.stream_state import Progress
 from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
@@ -260,6 +261,13 @@ Points = tuple[Floats, Floats]
 ROWS = 4096
 #: Points on [0, 1], one more in the first.
 POINTS: Any = ((np.zeros(3), np.zeros(0)), (np.zeros(2), np.zeros(0)))
+
+
+def with_split_noise(plan: domains.CellParameters, scale: Any) -> domains.CellParameters:
+    """The same decisions with noise of another scale, which no parameters give."""
+    made = copy.copy(plan)
+    object.__setattr__(made, "split_law", sampler.laplace_distribution(scale))
+    return made
 
 
 def splits(epsilon: float, max_depth: int, *, repaired: bool = True) -> ManyRuns:

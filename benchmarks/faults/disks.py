@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.faults import processes
 from benchmarks.faults.subjects import CHUNK, SECRET, make_tops, release, values, write_input, write_key
 from fastdp.errors import FastDPError
-from fastdp.streams.tops import ToPS
+from fastdp.streams.methods import ToPS
 
 #: Bytes of the small disk, and of the largest file under a limit.
 SMALL = 64 * 1024

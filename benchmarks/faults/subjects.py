@@ -20,7 +20,7 @@ from fastdp.kinds import Floats
 from fastdp.ledger import Ledger
 from fastdp.local import encode
 from fastdp.spatial import Box
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 
 HOLDOUT = 1000
 ARGUMENTS = ["--epsilon", "0.5", "--bound", "200", "--holdout", str(HOLDOUT), "--max-range", "4096", "--quiet"]

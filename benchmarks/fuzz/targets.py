@@ -22,8 +22,7 @@ import numpy as np
 import fastdp
 from fastdp import local
 from fastdp.cli.synthesize_command import in_order
-from fastdp.data.event_reader import read_events
-from fastdp.data.readers import open_source
+from fastdp.data.readers import open_source, read_events
 from fastdp.errors import DataError, FastDPError, StateError
 from fastdp.local import encoding
 from fastdp.local.mechanisms import Mechanism

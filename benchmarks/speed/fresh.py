@@ -21,9 +21,14 @@ print(perf_counter() - start)
 IMPORT = _TIMED.format(before="", work="import fastdp")
 #: Looking a name up loads the package's modules and numba.
 FIRST_NAME = _TIMED.format(before="", work="import fastdp\nfastdp.ToPS")
+#: Releases of a finished array by each method.
+RELEASES = {
+    "adaptive": "fastdp.release(values, epsilon=0.5, bound=100)",
+    "tops": "fastdp.ToPS(epsilon=0.5, bound=100, expected_length=4096).release(values)",
+}
 FIRST_RELEASE = _TIMED.format(
     before="import fastdp\nvalues = np.arange(4096.0) % 50",
-    work="fastdp.release(values, epsilon=0.5, bound=100, method='{method}').sum([0], [1000])",
+    work="{release}.sum([0], [1000])",
 )
 _PEAK = """
 import resource, sys

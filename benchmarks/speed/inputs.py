@@ -16,7 +16,7 @@ from benchmarks.shared import DATA, Floats, item_counts
 from fastdp import PHDStream, local
 from fastdp.guarantee import Guarantee
 from fastdp.ledger import Entry, Ledger
-from fastdp.perturbers import Hierarchy
+from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp.spatial import Box
 from fastdp.thresholds import PAKQuantile
@@ -152,7 +152,7 @@ PUBLISHERS: dict[str, Callable[[int], Any]] = {
     },
     **{
         f"Adaptive, {closing}": lambda r, closing=closing: fastdp.Adaptive(
-            shared.EPSILON, shared.BOUND, max_range=r, closing=closing, seed=1
+            shared.EPSILON, shared.BOUND, max_range=r, perturber=Blocks(closing), seed=1
         )
         for closing in ("spread", "spike", "none")
     },

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> None:
             # The first process fills the folder for the second.
             for cache in ("empty", "warm"):
                 name = f"first release ({method}) and query, {cache} kernel cache"
-                measured = fresh.number(fresh.FIRST_RELEASE.format(method=method), Path(folder))
+                measured = fresh.number(fresh.FIRST_RELEASE.format(release=fresh.RELEASES[method]), Path(folder))
                 seconds.setdefault(name, []).append(measured)
     for name, sample in seconds.items():
         keep("start", name, sample)

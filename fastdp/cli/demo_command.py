@@ -14,8 +14,7 @@ from fastdp.cli.options import with_options
 from fastdp.cli.terminal import as_table, plain_errors, rate, seconds
 from fastdp.kinds import Floats, Indices, Integers
 from fastdp.releases.release import Release
-from fastdp.streams.adaptive import Adaptive
-from fastdp.streams.tops import ToPS
+from fastdp.streams.methods import Adaptive, ToPS
 
 HOLDOUT = 65_536
 QUERIES = 200

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_finite, as_floats
-from fastdp.data.rows import as_shaped
+from fastdp.data.frames import as_shaped
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import MAX_BOUND, MAX_SCALE, MIN_BOUND, MIN_SCALE

@@ -5,7 +5,6 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``doc
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,8 +23,7 @@ from fastdp.state.machine import Column, record, single_caller
 from fastdp.state.publisher import Publisher
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.fixed_blocks import FixedBlocks
-from fastdp.streams.pace import paced
-from fastdp.streams.parameters import StreamParameters
+from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, composed
 from fastdp.streams.stages import Emission, Schedule
 from fastdp.streams.stream_state import Progress, StreamState
 from fastdp.thresholds import Threshold
@@ -45,9 +43,9 @@ class StreamPublisher(Publisher[StreamState]):
 
     Parameters
     ----------
-    threshold : Threshold or float
-        Chooses theta from the first ``holdout`` values: a member of :mod:`fastdp.thresholds`.  A number is a
-        publicly known threshold, ``Fixed(number)``.
+    threshold : Threshold or float, optional
+        Chooses theta from the first ``holdout`` values: a member of :mod:`fastdp.thresholds`, by default
+        that of the method with this perturber.  A number is a publicly known threshold, ``Fixed(number)``.
     perturber : Perturber
         Adds noise to the rest, clipped to theta: a member of :mod:`fastdp.perturbers`.
     smoother : Smoother or None
@@ -60,19 +58,10 @@ class StreamPublisher(Publisher[StreamState]):
         sensitivity.
     holdout : int, optional
         m: the first values, which choose theta; published values begin after them.  :class:`fastdp.perturbers.Blocks`
-        releases up to an eighth of them as noisy sums instead.  By default 65,536, and fewer where length or rate are
-        known; 0 with a fixed threshold.
-    max_range : int, optional
+        releases up to an eighth of them as noisy sums instead.  By default 65,536; 0 with a fixed threshold.
+    max_range : int
         r: no query is meant to span more values; a new tree of noise begins every r published values, rounded
-        up to whole blocks.  By default 2^20, or the values that the stream will have, whichever is less.
-    expected_length : int, optional
-        About how many values the stream will have, a public number.  Like the two below it only chooses the defaults
-        of ``holdout`` (at most a quarter of these values; with ``ScaleFree`` the fewest that choose well) and of
-        ``max_range``.
-    rate, every : float; str, float or timedelta, optional
-        Values a second, or the time between two values ("30min", a timedelta, seconds), public: without a length the
-        stream is planned for a year.  A hold-out that lasts longer than a day is warned of, with the date on which
-        publishing begins.
+        up to whole blocks.
     resolution : float, optional
         Grid step; by default the largest power of two not above bound * 2^-32.
     nonfinite : "raise" or "zero"
@@ -116,16 +105,13 @@ class StreamPublisher(Publisher[StreamState]):
     def __init__(
         self,
         *,
-        threshold: Threshold | float,
+        threshold: Threshold | float | None = None,
         perturber: Perturber,
         smoother: Smoother | None = None,
         epsilon: float,
         bound: float | None = None,
         holdout: int | None = None,
-        max_range: int | None = None,
-        expected_length: int | None = None,
-        rate: float | None = None,
-        every: str | float | timedelta | None = None,
+        max_range: int = DEFAULT_RANGE,
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
         renewal: Renewal | None = None,
@@ -135,10 +121,8 @@ class StreamPublisher(Publisher[StreamState]):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        rest = resolution, nonfinite, renewal, contributions, sensitivity, delta
-        composition = paced(
-            threshold, perturber, smoother, epsilon, bound, holdout, max_range, expected_length, rate, every, *rest
-        )
+        parts, size = (threshold, perturber, smoother), (epsilon, bound, holdout, max_range, resolution)
+        composition = composed(*parts, *size, nonfinite, renewal, contributions, sensitivity, delta)
         self._compose(composition, seed, key)
 
     def _compose(self, composition: StreamParameters, seed: int | str | None, key: Key | bytes | None) -> None:

@@ -1,4 +1,4 @@
-"""What is chosen from the rows before the sums: the clip, and which private keys are released.
+"""Choices from the rows before the sums: the clip, and the private keys that are released.
 
 Proofs: ``docs/privacy.md``, "Tables".
 """
@@ -12,10 +12,9 @@ from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.errors import AccuracyWarning, warn
-from fastdp.kinds import Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.binding import PrefixNoise, start_chain
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import laplace_distribution
@@ -52,7 +51,7 @@ class ClipCounter(Protocol):
     def counts(self) -> Integers:
         """Rows of each bin."""
 
-    def observe(self, values: NDArray[np.float64]) -> None:
+    def observe(self, values: Floats) -> None:
         """Add finite values."""
 
 
@@ -178,12 +177,7 @@ def released_share(
 ) -> tuple[float | None, bool]:
     """The first count's share of both, with noise; None if they are too small to tell; whether it passes a limit.
 
-    Parameters
-    ----------
-    counts : (int, int)
-        Of disjoint rows or persons, of which one unit changes ``sensitivity`` in all.
-    epsilon : float
-        Its budget.
+    The counts are of disjoint rows or persons, of which one unit changes ``sensitivity`` in all.
     """
     noisy = noisy_counts(counts, sensitivity, epsilon, key, purpose).tolist()
     part, rest = (max(0, count) for count in noisy)

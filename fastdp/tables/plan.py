@@ -12,20 +12,19 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, remainder, square_remainder, zcdp_loss
 from fastdp.integer_grid import make_grid
-from fastdp.kinds import Bounds, Integers
+from fastdp.kinds import Bounds, Flags, Integers, Json, Keys
 from fastdp.noise.draws import NoiseName, better_noise, checked_noise, l2_square
 from fastdp.record import Choice, Real, parameter, record
 from fastdp.tables import sums
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.tables.columns import KeyRow
-from fastdp.tables.sums import Kind, Quantity
+from fastdp.tables.sums import Kind, NoisySums, Quantity, WindowSums
 from fastdp.units import ONE_ROW, Column, Person, Rows, Unit
 from fastdp.validation import DAY
 
@@ -148,6 +147,12 @@ class TablePlan:
         return self.unit.column if isinstance(self.unit, Person) else None
 
     @property
+    def is_public(self) -> bool:
+        """Whether windows, keys and clip are public parameters, so that one reading is enough."""
+        ends = self.start is not None and self.stop is not None
+        return ends and self.key_rule in ("none", "given") and not self.chooses_clip
+
+    @property
     def contributions(self) -> int:
         """Rows of one unit in a period."""
         return self.unit.rows if isinstance(self.unit, Person) else self.unit.k
@@ -190,11 +195,11 @@ class TablePlan:
         return zcdp_loss(self.epsilon, self.noise_delta) if self.gaussian else self.epsilon
 
     def _share(self, share: float) -> float:
-        """A part of the budget: of epsilon, or of rho."""
+        """A share of the budget: of epsilon, or of rho."""
         return self.loss * (math.sqrt(share) if self.gaussian else share)
 
     def _rest(self, whole: float, *parts: float) -> float:
-        """What parts leave of a budget."""
+        """Budget left after these parts."""
         if self.gaussian:
             return square_remainder(whole, *parts)
         for part in parts:
@@ -278,7 +283,7 @@ class TablePlan:
 
     @cached_property
     def sum_epsilon(self) -> float:
-        """What is left for the sums."""
+        """Budget of the sums."""
         reports = self.person_epsilon, self.beyond_epsilon
         return self._rest(self.loss, *reports, self.key_epsilon, *self.clip_epsilons)
 
@@ -288,7 +293,7 @@ class TablePlan:
         self.check_cells(last - first, keys)
         return replace(self, start=first, stop=last, cells=(last - first) * keys, taken=taken)
 
-    def has(self, windows: Integers) -> NDArray[np.bool_]:
+    def has(self, windows: Integers) -> Flags:
         """Which windows are released, so far as their ends are public."""
         first = np.iinfo(np.int64).min if self.start is None else self.start
         last = np.iinfo(np.int64).max if self.stop is None else self.stop
@@ -324,7 +329,7 @@ class TablePlan:
         return (1 if value >= 0 else -1) * (max(1, whole) if size else 0)
 
     def quantities(self, clip: float | None = None) -> list[Quantity]:
-        """What is summed, with this upper end of the clip, or the bound's."""
+        """Sums of each cell, with this upper end of the clip, or the bound's."""
         k, drawn = self.contributions, (self.noise, self.square)
         found = []
         if self.bound is not None:
@@ -341,7 +346,7 @@ class TablePlan:
         return found
 
     def reported(self, quantities: Sequence[Quantity]) -> list[Quantity]:
-        """What is summed besides, to say what the clip cuts: rows beyond it, and all where those are not counted."""
+        """Further sums for the report on the clip: rows beyond it, and all where those are not counted."""
         if not self.reports_clip:
             return []
         first = quantities[0]
@@ -349,7 +354,7 @@ class TablePlan:
         return [replace(first, name="beyond"), *counted]
 
     def clip_of(self, quantities: Sequence[Quantity]) -> tuple[float, float] | None:
-        """What values were clipped to, in units of the input."""
+        """Ends of the clip, in units of the input."""
         if self.bound is None:
             return None
         return quantities[0].low * self.step, quantities[0].high * self.step
@@ -358,10 +363,27 @@ class TablePlan:
         """Of everything that is released."""
         return sums.of_everything(self, simulated)
 
+    def released(
+        self,
+        span: tuple[int, int],
+        quantities: Sequence[Quantity],
+        keys: dict[str, list[Any]],
+        columns: dict[str, NoisySums],
+        *,
+        simulated: bool,
+    ) -> WindowSums:
+        """Noisy sums of the windows [first, last), with all that is public about them."""
+        return WindowSums(
+            *(self.kind, self.calendar.edges(*span), self.calendar.time_zone, self.calendar.every, keys, columns),
+            clip=self.clip_of(quantities),
+            guarantee=self.guarantee(simulated=simulated),
+            centre=quantities[0].centre * self.step if self.kind == "means" else 0.0,
+        )
+
     # Noise.
 
-    def identity(self) -> dict[str, Any]:
-        """All that the noise follows from besides secret and rows; the same for a table and for its stream."""
+    def identity(self) -> Json:
+        """All that noise depends on besides secret and rows; the same for a table and for its stream."""
         return {
             "kind": self.kind,
             "every": self._spans(self.calendar),
@@ -387,7 +409,7 @@ class TablePlan:
         begin = None if self.start is None else self.calendar.edge(self.start)
         return [calendar.every, zone_rules(calendar.zone, begin), calendar.edge(0), calendar.edge(1)]
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The public parameters, for a ledger."""
         return {
             **self.identity(),
@@ -417,7 +439,7 @@ def key_digest(keys: Sequence[KeyRow]) -> bytes:
 # The arguments of ``totals``, ``counts``, ``means`` and ``Windows``.
 
 
-def names_of(name: str, given: Any) -> tuple[str, ...]:
+def names_of(name: str, given: object) -> tuple[str, ...]:
     """Column names from one, several or None."""
     listed = [] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(listed, (list, tuple)) or not all(isinstance(each, str) for each in listed):
@@ -481,7 +503,7 @@ def _plain(given: Any) -> list[Any]:
     return cast("list[Any]", listed)
 
 
-def check_bound(bound: Any, clip: Any) -> tuple[tuple[float, float], bool]:
+def check_bound(bound: Bounds | None, clip: Bounds | None) -> tuple[tuple[float, float], bool]:
     """The widest clip, and whether its upper end is chosen from the rows."""
     if bound is None and clip is None:
         raise ParameterError(
@@ -513,7 +535,7 @@ def make_plan(
     bound: Bounds | None = None,
     clip: Bounds | None = None,
     by: str | Sequence[str] | None = None,
-    keys: Any = None,
+    keys: Keys | None = None,
     delta: float = 0.0,
     noise: NoiseName | None = None,
 ) -> TablePlan:

@@ -323,12 +323,7 @@ class WindowsMachine(Machine[WindowsState]):
         return int(reached[-1]), windows < np.maximum(state.closed, self.plan.calendar.numbers(reached))
 
     def _close(
-        self,
-        waiting: Waiting,
-        batch: Batch,
-        counted: Flags,
-        span: tuple[Integers, int, int, int],
-        key: Key,
+        self, waiting: Waiting, batch: Batch, counted: Flags, span: tuple[Integers, int, int, int], key: Key
     ) -> tuple[Integers, Waiting]:
         """The exact sums of windows that close now, of the rows of least hash, and the rows that still wait."""
         windows, first, closed, open_to = span
@@ -363,21 +358,13 @@ class WindowsMachine(Machine[WindowsState]):
             ) from None
 
     def _emit(self, first: int, closed: int, columns: dict[str, NoisySums], key: Key) -> WindowSums:
-        """What the closed windows release."""
-        plan = self.plan
+        """The release of the closed windows."""
         if closed > first:
-            log.info("%d windows of %s closed", closed - first, plan.calendar.every)
-        return WindowSums(
-            kind=self.kind,
-            edges=plan.calendar.edges(first, closed),
-            time_zone=plan.calendar.time_zone,
-            every=plan.calendar.every,
-            keys=self.table.columns,
-            columns=columns,
-            clip=plan.clip_of(self.quantities),
-            guarantee=self.guarantee(key),
-            centre=self.quantities[0].centre * plan.step if self.kind == "means" else 0.0,
+            log.info("%d windows of %s closed", closed - first, self.plan.calendar.every)
+        found = self.plan.released(
+            (first, closed), self.quantities, self.table.columns, columns, simulated=key.simulated
         )
+        return replace(found, guarantee=self.guarantee(key))
 
     def guarantee(self, key: Key) -> Guarantee:
         """Of everything that is ever released."""

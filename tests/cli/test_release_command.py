@@ -626,5 +626,5 @@ def test_the_local_model_has_limits_of_epsilon(refused, write_input, values):
 
 def test_gaussian_noise_needs_delta_alone(write_input, run, publish, values, tmp_path):
     out = tmp_path / "out.npy"
-    assert run(write_input(".npy", values), "-o", out, "--method", "tops", "--delta", "1e-6").exit_code == 0
-    np.testing.assert_array_equal(np.load(out), publish(values, "tops", delta=1e-6))
+    assert run(write_input(".npy", values), "-o", out, "--holdout", 500, "--delta", "1e-6").exit_code == 0
+    np.testing.assert_array_equal(np.load(out), publish(values, holdout=500, delta=1e-6))

@@ -17,6 +17,7 @@ from fastdp import Guarantee
 from fastdp.errors import BudgetError, ParameterError, StateError
 from fastdp.ledger import Budget, Reservation
 from fastdp.spatial import Box
+from fastdp.streams.release import WholeStream
 
 VALUES = np.random.default_rng(3).gamma(2.0, 10.0, 400)
 OPTIONS = {"epsilon": 0.5, "bound": 100.0, "holdout": 100, "max_range": 256}
@@ -347,15 +348,14 @@ def test_what_is_not_private_is_recorded_as_such(ledger) -> None:
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 def test_release_spends_before_it_releases(ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     account = ledger(limit_epsilon=1.0)
-    plain = {name: value for name, value in OPTIONS.items() if name not in ("epsilon", "bound")}
-    released = fastdp.release(VALUES, 0.5, 100.0, "tops", ledger=account, stream="meter", **plain)
-    assert len(released) == 300
+    released = fastdp.release(VALUES, 0.5, 100.0, ledger=account, stream="meter")
+    assert len(released) == VALUES.size
     assert account.spent("meter").epsilon == released.guarantee.epsilon == 0.5
     with pytest.raises(BudgetError):
-        fastdp.release(VALUES, 0.75, 100.0, "tops", ledger=account, stream="meter", **plain)
-    monkeypatch.setattr(fastdp.ToPS, "release", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        fastdp.release(VALUES, 0.75, 100.0, ledger=account, stream="meter")
+    monkeypatch.setattr(WholeStream, "release", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        fastdp.release(VALUES, 0.25, 100.0, "tops", ledger=account, stream="meter", part="p", **plain)
+        fastdp.release(VALUES, 0.25, 100.0, ledger=account, stream="meter", part="p")
     assert account.spent("meter").epsilon == 0.75
     assert [entry.state for entry in account.entries()] == ["spent", "reserved"]
     for wrong, words in (
@@ -364,7 +364,7 @@ def test_release_spends_before_it_releases(ledger, monkeypatch: pytest.MonkeyPat
         ({"ledger": "budget", "stream": "meter"}, "expected an object from fastdp.ledger"),
     ):
         with pytest.raises(ParameterError, match=words):
-            fastdp.release(VALUES, 0.5, 100.0, "tops", **wrong, **plain)
+            fastdp.release(VALUES, 0.5, 100.0, **wrong)
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_tables_with_private_keys_and_all_others_have_a_fingerprint(ledger, rule
 def public_objects() -> dict[str, Any]:
     """All that a user may hold and that states a guarantee, under one key where it takes one."""
     key = SECRET
-    released = fastdp.release(VALUES, 0.5, 100.0, "tops", holdout=100, max_range=256, key=key)
+    released = tops(key=key).release(VALUES)
     return {
         **{name: make(key=key) for name, make in PUBLISHERS.items()},
         "Fleet": fastdp.Fleet(fastdp.Adaptive(0.5, 100.0, threshold=5.0), key=key),
@@ -295,15 +295,15 @@ class TestResume:
 def test_release_resumes_by_its_publisher(ledger) -> None:
     """What ``fastdp.release`` reserved, the publisher with the same parameters and the stream's key may resume."""
     account = ledger()
-    said: dict[str, Any] = {"holdout": 100, "max_range": 256}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fastdp.ToPS, "release", _die)
+        patch.setattr(fastdp.Adaptive, "release", _die)
         with pytest.raises(KeyboardInterrupt):
-            fastdp.release(VALUES, 0.5, 100.0, "tops", key=SECRET, ledger=account, stream="meter", **said)
-    publisher = tops(key=Key.from_bytes(SECRET).of_stream("meter"))
+            fastdp.release(VALUES, 0.5, 100.0, threshold=50.0, key=SECRET, ledger=account, stream="meter")
+    key = Key.from_bytes(SECRET).of_stream("meter")
+    publisher = fastdp.Adaptive(0.5, 100.0, 0, VALUES.size, threshold=50.0, key=key)
     with account.resume(1, publisher):
         released = publisher.release(VALUES)
-    alone = fastdp.release(VALUES, 0.5, 100.0, "tops", key=SECRET, stream="meter", **said)
+    alone = fastdp.release(VALUES, 0.5, 100.0, threshold=50.0, key=SECRET, stream="meter")
     assert np.array_equal(released.values, alone.values)
     assert [each.state for each in Ledger(account._path).entries()] == ["spent"]
 

@@ -21,8 +21,9 @@ from fastdp.noise.canonical import encode, identity
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Toeplitz
 from fastdp.spatial import Box, PrivTree
-from fastdp.streams.adaptive import Adaptive, WholeStream
 from fastdp.streams.add_noise import VectorNoise
+from fastdp.streams.methods import Adaptive
+from fastdp.streams.release import WholeStream
 from fastdp.tables.plan import make_plan
 from fastdp.thresholds import (
     Fixed,
@@ -65,11 +66,12 @@ OTHERS: dict[str, list[Any]] = {
     "contributions": [2],
 }
 #: Parameters that no key knows by themselves, and why.
-PACE = dict.fromkeys(("expected_length", "rate", "every"), "chooses the default hold-out and max_range, which join")
+PACE = dict.fromkeys(("expected_length", "every"), "chooses the default hold-out and max_range, which join")
 SECRETS = dict.fromkeys(("seed", "key"), "is the secret")
 UNKNOWN: dict[str, dict[str, str]] = {
     "ToPS": PACE,
-    **dict.fromkeys(("StreamPublisher", "Adaptive"), PACE | {"sensitivity": "takes the place of the bound"}),
+    "StreamPublisher": {"sensitivity": "takes the place of the bound"},
+    "Adaptive": PACE | {"sensitivity": "takes the place of the bound"},
     "totals": {"kind": "has a row of its own"},
     "Windows": {"lateness": "says which rows still count: noise is bound to their sums"},
 }
@@ -114,10 +116,7 @@ MECHANISMS: dict[str, Mechanism] = {
             "prune": [0, 2],
             "fan_out": [2],
             "smoother": ["mean"],
-            "c": [59.0],
-            "noise": ["exponential"],
-            "renewal": RENEWALS,
-            "delta": [1e-6, 1e-9],
+            "threshold": [NoisyMax(c=59.0, fan_out=4), NoisyMax(noise="exponential", fan_out=4), 9.0],
         },
     ),
     "Adaptive": Mechanism(
@@ -125,14 +124,12 @@ MECHANISMS: dict[str, Mechanism] = {
         {**COMPOSED, "threshold": NoisyMax()},
         {
             **OTHERS,
-            "closing": ["spike", "none"],
+            "perturber": [
+                *(Blocks("spike"), Blocks("none"), Blocks(focus=8), Blocks(focus=(8, 16)), Blocks(rising=False)),
+                *(Blocks(season=8), Blocks(season=8.5)),
+            ],
             "threshold": [Fixed(9.0), NoisyMax(noise="exponential")],
             "delta": [1e-6, 1e-9],
-            "focus": [8, (8, 16)],
-            "workload": [],
-            "window": [],
-            "rising": [False],
-            "season": [8, 8.5],
         },
     ),
     "PAK": Mechanism(
@@ -238,14 +235,12 @@ MECHANISMS: dict[str, Mechanism] = {
             "epsilon": [2.0],
             "bound": [65.0],
             "max_range": [65],
-            "closing": ["spike", "none"],
+            "perturber": [
+                *(Blocks("spike"), Blocks("none"), Blocks(focus=8), Blocks(focus=(8, 16)), Blocks(rising=False)),
+                *(Blocks(season=8), Blocks(season=8.5)),
+            ],
             "threshold": [Fixed(9.0), NoisyMax(noise="exponential")],
             "contributions": [2],
-            "focus": [8, (8, 16)],
-            "workload": ["prefixes"],
-            "window": [],
-            "rising": [False],
-            "season": [8, 8.5],
             "delta": [1e-6, 1e-9],
             "resolution": [0.25],
             "nonfinite": ["zero"],

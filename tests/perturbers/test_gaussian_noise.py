@@ -20,8 +20,8 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.streams import adaptive
-from fastdp.streams.adaptive import WholeStream
+from fastdp.streams import release as whole_release
+from fastdp.streams.release import WholeStream
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile
 from tests import stat
 from tests.oracles import prefix as oracle
@@ -230,5 +230,5 @@ def test_another_budget_of_a_whole_stream_has_other_words(monkeypatch: pytest.Mo
 
     first = made()
     assert made().noise_fingerprint == first.noise_fingerprint
-    monkeypatch.setattr(adaptive, "square_remainder", lambda *of: square_remainder(*of) * (1.0 - 2.0**-30))
+    monkeypatch.setattr(whole_release, "square_remainder", lambda *of: square_remainder(*of) * (1.0 - 2.0**-30))
     assert made().noise_fingerprint != first.noise_fingerprint

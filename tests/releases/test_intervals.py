@@ -26,6 +26,7 @@ from fastdp.releases.intervals import (
 )
 from tests import stat
 from tests.oracles.error_bars import consistent_covariance, counter_nodes, shares
+from tests.shared import finished
 
 VALUES = np.random.default_rng(5).integers(0, 20, 6000).astype(float)
 THETA, EPSILON = 16.0, 0.5
@@ -77,7 +78,7 @@ def test_a_release_in_other_units_has_the_same_intervals(releases, kind: str, sh
 @pytest.mark.parametrize("method", ["adaptive", "tops", "pak"])
 def test_bounds_whose_squares_no_float_holds_have_intervals(bound: float, method: str) -> None:
     options = {"threshold": bound / 2.0} if method == "adaptive" else {}
-    release = fastdp.release(VALUES[:500] / 64.0 * bound, 1.0, bound, method, seed=1, **options)  # type: ignore[arg-type]
+    release = finished(method, 500, 1.0, bound, seed=1, **options).release(VALUES[:500] / 64.0 * bound)
     for revised in (False, True):
         low, high = release.interval([0, 3], [len(release), 9], revised=revised)
         errors = release.std_error([0, 3], [len(release), 9], revised=revised)

@@ -16,7 +16,7 @@ import fastdp
 from fastdp.errors import AccuracyWarning, DataError, ParameterError
 from fastdp.perturbers import Blocks
 from fastdp.streams import adaptive_blocks
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp_kernels.streams import block_lengths as b
 from tests.grid import exhaustive
@@ -287,7 +287,8 @@ def test_a_release_states_the_highest_theta_where_a_jump_was_taken_back() -> Non
 
 def test_theta_stays_where_it_may_not_rise() -> None:
     values = growing()
-    for options in ({"threshold": Fixed(20.0)}, {"threshold": Fixed(20.0), "holdout": 0}, {"rising": False}):
+    kept = {"perturber": Blocks(rising=False)}
+    for options in ({"threshold": Fixed(20.0)}, {"threshold": Fixed(20.0), "holdout": 0}, kept):
         publisher = make(epsilon=8.0, bound=1000.0, **options)
         publisher.publish(values)
         assert publisher.threshold == publisher._progress.theta_steps * publisher.resolution
@@ -373,10 +374,7 @@ def test_a_focus_sets_the_pace() -> None:
     values = stream(20_000)
     short, long = (make(threshold=Fixed(20.0), focus=focus, epsilon=0.5).release(values) for focus in (2, 1024))
     assert short.revision.exponents.mean() < long.revision.exponents.mean() - 0.2
-    prefixes = make(threshold=Fixed(20.0), workload="prefixes").composition.perturber
-    windows = make(threshold=Fixed(20.0), workload="windows", window=64).composition.perturber
-    assert prefixes.query_lengths(1024) == pytest.approx([1024.0] * 4)
-    assert windows == make(threshold=Fixed(20.0), focus=64).composition.perturber
+    assert Blocks(focus="longest").query_lengths(1024) == pytest.approx([1024.0] * 4)
 
 
 @pytest.mark.parametrize(
@@ -387,10 +385,6 @@ def test_a_focus_sets_the_pace() -> None:
         ({"focus": (5, 2)}, "the shortest length first"),
         ({"focus": (5, 2, 1)}, "focus has 3 entries"),
         ({"focus": "short"}, "focus"),
-        ({"workload": "windows"}, "window = None"),
-        ({"window": 5}, "window = 5"),
-        ({"workload": "prefixes", "focus": 5}, "focus = 5: expected None with workload='prefixes'"),
-        ({"workload": "trees"}, "workload"),
     ],
 )
 def test_what_a_focus_may_be(options: dict[str, object], message: str) -> None:

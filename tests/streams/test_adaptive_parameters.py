@@ -13,7 +13,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks
 from fastdp.smoothers import Mean, Recent
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from tests.grid import exhaustive
@@ -32,7 +32,7 @@ def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndar
 
 @pytest.mark.parametrize("closing", ["spikes", "", None, 1, b"none", ["none"]])
 def test_closings(closing: Any) -> None:
-    for make in (lambda: Blocks(closing), lambda: Adaptive(1.0, 10.0, closing=closing)):
+    for make in (lambda: Blocks(closing), lambda: Adaptive(1.0, 10.0, perturber=Blocks(closing))):
         with pytest.raises(ParameterError, match=r"closing = .*'spread', 'spike', 'none'"):
             make()
 
@@ -71,7 +71,7 @@ def test_what_is_refused_is_named() -> None:
             {"epsilon": 1e3, "sensitivity": 2.0**-10, "bound": None, "delta": 1e-9, "resolution": 2.0**-60},
             r"^epsilon = .* expected a larger epsilon, or a coarser resolution= than 8.67",
         ),
-        ({"epsilon": 1.0, "workload": "windows", "window": 50, "max_range": 9}, "^focus = 50: .* 9 .*the window is"),
+        ({"epsilon": 1.0, "perturber": Blocks(focus=50), "max_range": 9}, "^focus = 50: expected at most"),
     ],
 )
 def test_errors_speak_of_what_was_given(options: dict[str, Any], told: str) -> None:
@@ -129,7 +129,7 @@ def test_a_fixed_threshold_with_and_without_a_hold_out(holdout: int) -> None:
 @pytest.mark.filterwarnings("ignore:threshold:fastdp.errors.AccuracyWarning")
 def test_short_and_long_ranges() -> None:
     for max_range, closing in itertools.product((1, 2, 3, 4, 5, 127, 128, 2**40), ("spread", "spike", "none")):
-        publisher = Adaptive(1.0, 10.0, 64, max_range, closing, seed=1, threshold=NoisyMax())
+        publisher = Adaptive(1.0, 10.0, 64, max_range, perturber=Blocks(closing), seed=1, threshold=NoisyMax())
         published_and_seen_again(publisher, np.linspace(0.0, 9.0, 3000))
         longest = max(max_range.bit_length() - 3, 0)
         assert publisher._progress.smoother["exponent"][0] <= longest
@@ -140,7 +140,9 @@ def test_little_and_much_budget() -> None:
         ("spread", "spike", "none"), (2.0**-20, 2.0**-6, 2.0**10, 2.0**30, 2.0**40)
     ):
         values = np.tile([1.0, 2.0, 3.0, 6.0], 1000)
-        publisher = Adaptive(epsilon, 10.0, 0, 2**12, closing, threshold=Fixed(8.0), resolution=2.0**-8, seed=1)
+        publisher = Adaptive(
+            epsilon, 10.0, 0, 2**12, perturber=Blocks(closing), threshold=Fixed(8.0), resolution=2.0**-8, seed=1
+        )
         out = published_and_seen_again(publisher, values)
         if epsilon >= 2.0**30 and closing == "spike":
             assert np.array_equal(out, values), "blocks of one value, and no noise"

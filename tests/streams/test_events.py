@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.integer_grid import MAX_STEPS, make_event_grid
+from fastdp.perturbers import Blocks
 from fastdp.streams import adaptive_blocks
 from fastdp_kernels.streams import block_lengths as b
 from tests.noise_values import chain_noise
@@ -28,7 +29,9 @@ def counts(n: int) -> np.ndarray:
 
 
 def make(epsilon: float = 1.0, sensitivity: float = 1.0, **options: Any) -> fastdp.Adaptive:
-    return fastdp.Adaptive(epsilon, sensitivity=sensitivity, **{"max_range": 4096, "seed": 1, **options})
+    blocks = Blocks(options.pop("closing", "spread"))
+    usual = {"max_range": 4096, "seed": 1, "perturber": blocks}
+    return fastdp.Adaptive(epsilon, sensitivity=sensitivity, **{**usual, **options})
 
 
 def learner_of(publisher: fastdp.Adaptive) -> adaptive.Learner:
@@ -152,7 +155,7 @@ def test_any_chunking_and_a_saved_state_give_the_same_output() -> None:
         parts.append(publisher.publish(part))
         publisher = fastdp.Adaptive.from_bytes(publisher.to_bytes())
     assert np.array_equal(np.concatenate(parts), whole)
-    released = fastdp.release(values, 0.2, sensitivity=1, seed=1, max_range=4096)
+    released = make(0.2).release(values)
     assert np.array_equal(released.values, whole)
     assert len(released) == values.size
 
@@ -202,8 +205,6 @@ def test_other_perturbers_have_a_threshold() -> None:
         fastdp.StreamPublisher(
             threshold=1.0, perturber=fastdp.perturbers.Flat(), epsilon=1.0, sensitivity=1.0, seed=1
         )
-    with pytest.raises(ParameterError, match="expected an option of method = 'tops'"):
-        fastdp.release([1.0] * 9, 1.0, sensitivity=1.0, method="tops", seed=1)
 
 
 def test_values_that_are_not_finite_are_refused_or_count_as_0() -> None:

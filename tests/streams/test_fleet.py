@@ -31,7 +31,8 @@ SECRET = fastdp.Key.from_seed("fleet")
 
 
 def adaptive(closing: Any = "spread", **others: Any) -> fastdp.StreamPublisher:
-    return fastdp.Adaptive(epsilon=2.0, bound=100.0, threshold=20.0, max_range=256, closing=closing, **others)
+    blocks = Blocks(closing, season=others.pop("season", None))
+    return fastdp.Adaptive(epsilon=2.0, bound=100.0, threshold=20.0, max_range=256, perturber=blocks, **others)
 
 
 def template(kind: str, key: fastdp.Key | None = None) -> Any:

@@ -11,7 +11,8 @@ import pytest
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.streams.adaptive import Adaptive
+from fastdp.perturbers import Blocks
+from fastdp.streams.methods import Adaptive
 from fastdp.streams.parameters import StreamParameters
 from fastdp.streams.stages import Schedule
 from fastdp_kernels.streams import block_lengths as b
@@ -28,8 +29,9 @@ def counts(n: int = 8000) -> np.ndarray:
 
 
 def make(**options: Any) -> Adaptive:
-    usual = {"epsilon": 0.8, "max_range": 4096, "season": DAY, "seed": 4}
-    return Adaptive(**{**usual, **options})
+    usual = {"epsilon": 0.8, "max_range": 4096, "seed": 4}
+    blocks = Blocks(options.pop("closing", "spread"), season=options.pop("season", DAY))
+    return Adaptive(**{**usual, "perturber": blocks, **options})
 
 
 def knows(publisher: Adaptive) -> bool:
@@ -135,11 +137,6 @@ def test_a_release_in_one_call_knows_it_too(kind: dict[str, Any]) -> None:
 def test_a_season_that_is_none_is_refused(season: Any, expected: str) -> None:
     with pytest.raises(ParameterError, match=f"season = .*{expected}"):
         make(bound=10.0, season=season)
-
-
-def test_other_methods_have_none() -> None:
-    with pytest.raises(ParameterError, match="season = 24: expected an option of method = 'tops'"):
-        fastdp.release(counts(), 1.0, 200.0, "tops", season=24)
 
 
 def test_a_theta_that_rises_and_a_season_go_together() -> None:

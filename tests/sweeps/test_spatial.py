@@ -69,15 +69,6 @@ def test_files_are_read_by_the_loaders(spatial, tmp_path) -> None:
     assert complaint(spatial, tmp_path).startswith("datasets[0].batch, period = None, None: expected exactly one")
 
 
-@pytest.mark.parametrize("content", [b"t,lat,lon\n1,2,\xff\n", b"\x93NUMPY\x01\x00", b"t,lat,lon\n\x00,1,2\n"])
-def test_files_that_are_no_text(spatial, tmp_path, content: bytes) -> None:
-    (tmp_path / "in.csv").write_bytes(content)
-    (tmp_path / "in.csv.gz").write_bytes(content)
-    for name in ("in.csv", "in.csv.gz"):
-        spatial["datasets"] = [{"name": "a", "file": name, "format": "pickups", "period": 9}]
-        assert name in complaint(spatial, tmp_path)
-
-
 def test_domains_that_are_no_box(spatial, tmp_path) -> None:
     """Pickups on made-up streets, and circles on land that is read from GeoJSON."""
     pytest.importorskip("shapely", reason="the extra 'geo' (shapely) is not installed")
@@ -191,32 +182,6 @@ def test_maps_alone(spatial, tmp_path) -> None:
     assert len(table) == 2 * 2 * 36
 
 
-@pytest.mark.parametrize(("workers", "mode"), [(2, "processes"), (4, "threads")])
-def test_any_number_of_workers_gives_the_same_bytes(spatial, tmp_path, digest, finished, workers, mode) -> None:
-    folder = sweeps.run(sweeps.from_table(spatial), tmp_path / "out", workers=workers, mode=mode)
-    assert digest(folder) == digest(finished)
-
-
-def test_an_interrupted_sweep_goes_on(spatial, tmp_path, digest, finished, monkeypatch) -> None:
-    from fastdp_lab.sweeps import runner
-
-    done = []
-
-    def die(*arguments):
-        done.append(1)
-        if len(done) == 6:
-            raise KeyboardInterrupt
-        return original(*arguments)
-
-    original, found = runner.run_part, sweeps.from_table(spatial)
-    monkeypatch.setattr(runner, "run_part", die)
-    with pytest.raises(KeyboardInterrupt):
-        sweeps.run(found, tmp_path / "out")
-    folder = sweeps.run(found, tmp_path / "out")
-    assert digest(folder) == digest(finished)
-    assert len(done) == 1 + 2 * -(-36 // 5), "nothing was done twice"
-
-
 def test_boxes_of_their_own_in_each_repetition(spatial, tmp_path) -> None:
     spatial["workloads"] = [{"kind": "boxes", "times": 2, "count": 20, "fixed": False, "placement": "clipped"}]
     spatial["datasets"][0]["deletion"] = False
@@ -225,20 +190,6 @@ def test_boxes_of_their_own_in_each_repetition(spatial, tmp_path) -> None:
     truths = table.groupby(["repetition", "time", "group"])["truth"].nunique()
     assert (truths == 1).all(), "all mechanisms are asked the same"
     assert table[table["group"] == "large"].groupby("time")["truth"].nunique().tolist() == [3, 3]
-
-
-def test_a_failing_cell_is_recorded(spatial, tmp_path, monkeypatch) -> None:
-    def fail(*arguments, **options):
-        raise ZeroDivisionError("no")
-
-    monkeypatch.setitem(sweeps.SPATIAL_SYSTEMS, "broken", sweeps.System(lambda domain, epsilon: fail))
-    spatial["mechanisms"] = [{"name": "broken", "system": "broken"}, spatial["mechanisms"][2]]
-    found = sweeps.from_table(spatial)
-    table = sweeps.load(sweeps.run(found, tmp_path / "out"))
-    failed = table[table["error"].notna()]
-    assert set(failed["mechanism"]) == {"broken"}
-    assert len(failed) == 12
-    assert set(failed["error"]) == {"ZeroDivisionError (its text may quote values, so it is not kept)"}
 
 
 def test_pictures_from_result_files_alone(finished, tmp_path) -> None:

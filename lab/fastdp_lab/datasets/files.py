@@ -29,8 +29,7 @@ from numpy.typing import ArrayLike
 from fastdp import validation
 from fastdp.cli.synthesize_command import Batch, Cuts
 from fastdp.data.column import entry_at
-from fastdp.data.event_reader import Columns, read_events
-from fastdp.data.readers import import_pyarrow, read_table
+from fastdp.data.readers import Columns, import_pyarrow, read_events, read_table
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Floats, Integers
 from fastdp.spatial.domains import as_box, as_corners, as_points

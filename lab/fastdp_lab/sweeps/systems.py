@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, StreamPublisher, ToPL, ToPS, validation
+import fastdp
+from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, StreamPublisher, ToPS, validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Indices, Json
 from fastdp.perturbers import Blocks
@@ -18,6 +19,7 @@ from fastdp.record import values_of
 from fastdp.smoothers import Smoother
 from fastdp.spatial import Domain
 from fastdp.spatial.phdstream import NAMED_COUNTERS
+from fastdp.streams import METHODS
 from fastdp.streams.parameters import StreamParameters
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import held_out
@@ -232,6 +234,10 @@ def _system(make: Make, accepted: tuple[str, ...], result: Any = _published) -> 
     return System(partial(_whole, make, result), accepted)
 
 
+def _ranged_system(kind: Callable[..., Any], result: Any = _published) -> System:
+    return _system(partial(_ranged, kind), parameter_names(kind), result)
+
+
 def _composition(publisher: Callable[..., StreamPublisher]) -> System:
     accepted = parameter_names(publisher, "threshold_epsilon", "publish_epsilon")
     return System(partial(_composed, publisher), accepted)
@@ -240,10 +246,10 @@ def _composition(publisher: Callable[..., StreamPublisher]) -> System:
 _W_EVENT = {name: f"budget-{name}" if name in ("distribution", "absorption") else name for name in SCHEMES}
 #: Systems of values by their name in a specification; add others here.
 SYSTEMS: dict[str, System] = {
-    "adaptive": _system(partial(_ranged, Adaptive), parameter_names(Adaptive), _revised),
+    **{name: _ranged_system(getattr(fastdp, public)) for name, public in METHODS.items()},
+    "adaptive": _ranged_system(Adaptive, _revised),
     "tops": _composition(ToPS),
     "publisher": _composition(StreamPublisher),
-    "topl": _system(partial(_ranged, ToPL), parameter_names(ToPL)),
     "pak": _system(_pak, tuple(name for name in parameter_names(PAK) if name not in ("average", "lag_sums"))),
     **{
         name: _system(partial(_w_event, scheme), ("contributions", "resolution"), _behind)

@@ -15,9 +15,9 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.perturbers.base import bound_law, theta_key
 from fastdp.perturbers.hat_noise import HatsShape
-from fastdp.streams.adaptive import WholeStream
+from fastdp.streams.methods import SMOOTHERS
+from fastdp.streams.release import WholeStream
 from fastdp.streams.stages import Schedule
-from fastdp.streams.tops import SMOOTHERS
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.noisy_max import draw_noise
@@ -337,7 +337,7 @@ def adaptive(rng: Generator) -> Instance:
     del options["smoother"]
     options["holdout"] *= pick(rng, 1, 4)
     closing, season = pick(rng, *CLOSINGS), pick(rng, None, 4.0, 9.5)
-    make = partial(fastdp.Adaptive, **options, closing=closing, season=season)
+    make = partial(fastdp.Adaptive, **options, perturber=Blocks(closing, season=season))
     return of_stream(rng, make, int(rng.integers(1, 120)))
 
 
@@ -347,7 +347,7 @@ def whole(rng: Generator, kind: type[WholeStream] = WholeStream) -> Instance:
     rule, closing = noisy_choice(rng), pick(rng, *CLOSINGS)
     epsilon, resolution = pick(rng, *EPSILONS), pick(rng, *RESOLUTIONS)
     options: Json = {"threshold": rule, "resolution": resolution}
-    make = partial(kind, size, epsilon, BOUND, pick(rng, *RANGES), closing, **options)
+    make = partial(kind, size, epsilon, BOUND, pick(rng, *RANGES), perturber=Blocks(closing), **options)
     x = values_of(rng, size)
     there = altered(rng, x, place_of(rng, size, 0, 16))
 
