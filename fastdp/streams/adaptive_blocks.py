@@ -198,14 +198,18 @@ class AdaptiveBlocks:
         # In a season predictions differ within a block.
         return self.perturber.season is None
 
-    def publish(self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats) -> Published:
+    def public(self, theta_steps: int) -> Floats:
+        """Public parameters of the one pass."""
+        return self.under(theta_steps)[0].view(np.float64)
+
+    def publish(
+        self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats, public: Floats
+    ) -> Published:
         """Publish values that leave the block open: nothing is released, and the memory stays as it is.
 
         Without progress if they fill the block, or one of them is NaN or infinite.
         """
         n_seen, cycle, held, released, steps, blocks, filled, total, prediction, memory, chain = progress
-        made = self._under.get(steps)
-        public = self.under(steps)[0] if made is None else made[0]
         total, prediction = adaptive_pass.publish_open(values, public, filled, total, memory, published)
         if prediction != prediction:  # NaN
             return None, noise

@@ -92,7 +92,8 @@ class AdaptiveRows:
             chains = binding.start_chains(words, np.array([key.member - 1 for key in ids]))
         self._reserve(self.size + count)
         new = self._streams[self.size : self.size + count]
-        new[:] = self._first
+        # As numbers of 8 bytes: NumPy copies records one by one.
+        new.view(np.int64).reshape(count, -1)[:] = self._first.view(np.int64)
         new["chain"] = chains.reshape(count, binding.CHAIN_WORDS)
         self._scales[self.size : self.size + count] = 0.0
         self.size += count

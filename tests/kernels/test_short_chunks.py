@@ -66,7 +66,9 @@ def test_a_value_that_is_not_finite_is_reported_wherever_it_is(block: int, bad: 
         assert np.isnan(online_pass.publish(values, public, noise, 0, 13 // block, 2 % block, 0, 1.0, out)[1])
         for top in (100.0, -100.0):
             memory = opened(5)
-            assert np.isnan(adaptive_pass.publish_open(values, public_of(1.0, top, 1.0), 0, 0, memory, out)[1])
+            assert np.isnan(
+                adaptive_pass.publish_open(values, public_of(1.0, top, 1.0).view(np.float64), 0, 0, memory, out)[1]
+            )
 
 
 def opened(exponent: int) -> np.ndarray:
@@ -85,7 +87,7 @@ def test_open_blocks_are_those_of_the_arrays(seed: int, size: int, filled: int, 
     memory, steps = opened(5), theta / RESOLUTION
     kept, out = memory.copy(), np.empty(size)
     total, prediction = adaptive_pass.publish_open(
-        values, public_of(1 / RESOLUTION, top, steps, theta), filled, 11, memory, out
+        values, public_of(1 / RESOLUTION, top, steps, theta).view(np.float64), filled, 11, memory, out
     )
     assert np.array_equal(memory, kept)
     if filled + size >= 32:

@@ -211,14 +211,16 @@ def emit_adaptive(blocks: Record, filled: int, theta: float, spikes: bool, singl
 
 @kernel
 def publish_open(
-    values: np.ndarray, public: Record, filled: int, open_sum: int, memory: Record, out: np.ndarray
+    values: np.ndarray, public: np.ndarray, filled: int, open_sum: int, memory: Record, out: np.ndarray
 ) -> tuple[int, float]:
     """Publish values that leave the open block open: :func:`sum_bound` and :func:`emit_adaptive` in one call.
 
     Parameters
     ----------
-    values, public, memory
-        As for :func:`sum_bound`; ``top`` is that of the first threshold, and the memory stays as it is.
+    values, memory
+        As for :func:`sum_bound`; the memory stays as it is.
+    public : float64[5]
+        The numbers of PUBLIC, with the ``top`` of the first threshold: a record costs as much as a dozen numbers.
     filled, open_sum : int
         Values that the open block already holds, and their sum in steps.
     out : float64[n]
@@ -229,22 +231,20 @@ def publish_open(
     (int, float)
         The sum of the block, and its prediction; NaN if the values fill it, or one of them is NaN or infinite.
     """
-    memory, public = memory[0], public[0]
+    per_unit, top, theta_steps, theta, bound = public[0], public[1], public[2], public[3], public[4]
+    memory = memory[0]
     if filled + values.size >= 1 << int(memory.exponent):
         return 0, np.nan
-    if public.top < 0.0:
-        total, flags = sum_signed(values, public.per_unit, -public.top)
+    if top < 0.0:
+        total, flags = sum_signed(values, per_unit, -top)
     else:
-        top = public.top
         if memory.unit != 1.0:
             # Rounded as the facade rounds the threshold in use.
-            top = public.bound
-            if memory.unit < public.bound / public.theta_steps:
-                top = min(np.floor(memory.unit * public.theta_steps), public.bound)
-        total, flags = sum_part(values, public.per_unit, top)
-    usual = memory.prediction * public.theta
+            top = min(np.floor(memory.unit * theta_steps), bound) if memory.unit < bound / theta_steps else bound
+        total, flags = sum_part(values, per_unit, top)
+    usual = memory.prediction * theta
     catch = min(max(int(memory.catch) - filled, 0), out.size)
-    out[:catch] = usual + memory.extra * public.theta
+    out[:catch] = usual + memory.extra * theta
     out[catch:] = usual
     return int(plus(total, np.int64(open_sum))), usual if flags >= 0 else np.nan
 
