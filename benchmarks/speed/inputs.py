@@ -20,7 +20,7 @@ from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp.spatial import Box
 from fastdp.thresholds import PAKQuantile
-from fastdp.thresholds.smooth_noise import calibrate, decay_table
+from fastdp.thresholds.quantile import calibrate, decay_table
 from fastdp_kernels.streams import hierarchy_nodes
 from fastdp_lab.datasets import concentric_circles
 

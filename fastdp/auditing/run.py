@@ -21,7 +21,7 @@ from fastdp.auditing.events import Event, Statistic, choose_events, epsilon_at_l
 from fastdp.data.column import as_array, kind_of
 from fastdp.errors import DataError, ParameterError, warn
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Array, Floats
+from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.key import Key
 from fastdp.record import Real
 
@@ -228,7 +228,7 @@ class AuditResult:
             return "no claim to check"
         return "claim violated" if self.violated else "consistent with the claim"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """All of it, the verdict included, as plain numbers and texts."""
         names = [each.name for each in fields(self)[:-1]]
         names[5:5] = ["event", "swapped"]

@@ -51,7 +51,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, (Real, np.bool_))
 
 
-def as_column(values: Any, name: str = "chunk") -> Array:
+def as_column(values: object, name: str = "chunk") -> Array:
     """The values as a one-dimensional array of real numbers, shared with the caller where possible.
 
     Parameters
@@ -148,7 +148,7 @@ def _is_real(entry: object) -> bool:
     return isinstance(entry, (int, float, np.floating, np.integer, np.bool_))
 
 
-def _as_numpy(values: Any, name: str) -> Array:
+def _as_numpy(values: object, name: str) -> Array:
     if isinstance(values, np.ma.MaskedArray):
         return _from_masked(values)
     if isinstance(values, np.ndarray):
@@ -255,7 +255,7 @@ def _from_polars(values: Any, name: str) -> Array:
     return _objects_to_floats((values.cast(float) if kind in ("Int128", "UInt128") else values).to_numpy())
 
 
-def open_arrow(values: Any, name: str, accepted: str = ACCEPTED) -> pa.ChunkedArray:
+def open_arrow(values: object, name: str, accepted: str = ACCEPTED) -> pa.ChunkedArray:
     """One column of an object with Arrow's PyCapsule interface; DataError without pyarrow, or if Arrow cannot."""
     said = f"{name} is a {type(values).__name__}"
     told = "expected pyarrow to be installed (pip install 'fastdp-streams[parquet]'), or a NumPy array"
@@ -270,7 +270,7 @@ def open_arrow(values: Any, name: str, accepted: str = ACCEPTED) -> pa.ChunkedAr
         raise DataError(f"{said} that Arrow cannot read: expected {accepted}") from None
 
 
-def _from_arrow(values: Any, name: str) -> Array:
+def _from_arrow(values: object, name: str) -> Array:
     column = open_arrow(values, name)
     import pyarrow as pa
 
@@ -290,7 +290,7 @@ def _from_arrow(values: Any, name: str) -> Array:
     return array
 
 
-def as_whole(values: Any, n_seen: int, holdout: int) -> Array:
+def as_whole(values: object, n_seen: int, holdout: int) -> Array:
     """The values as a column, longer than the hold-out; StateError if values came before, else DataError."""
     if n_seen:
         raise StateError(

@@ -82,7 +82,7 @@ class StreamRows:
         return as_floats(np.concatenate(cut) if cut else np.empty(0)), starts
 
 
-def as_rows(streams: Any, offsets: Any = None) -> StreamRows:
+def as_rows(streams: object, offsets: object = None) -> StreamRows:
     """Rows from arrays and lists; ``offsets`` are borders in a one-dimensional array, from 0 to its length.
 
     Raises
@@ -211,7 +211,7 @@ class Streams:
     source: FrameSource | None = None
 
 
-def as_streams(streams: Any, offsets: Any, value: str | None, by: str | None, time: str | None) -> Streams:
+def as_streams(streams: object, offsets: object, value: str | None, by: str | None, time: str | None) -> Streams:
     """Streams from frames, mappings, and all that :func:`as_rows` takes.
 
     Raises
@@ -302,7 +302,7 @@ def _long(frame: Frame, family: str, value: str, by: str, time: str | None) -> S
     return Streams(as_rows(values, borders), ids, source)
 
 
-def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[Any]]:
+def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[int | str]]:
     """The number of each row's stream, and the streams' ids: texts or whole numbers."""
     arrow = import_tables()[1]
     coded = arrow.types.is_dictionary(column.type)
@@ -320,7 +320,7 @@ def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[Any]]:
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
 
 
-def _categories(encoded: pa.DictionaryArray) -> tuple[Indices, list[Any]]:
+def _categories(encoded: pa.DictionaryArray) -> tuple[Indices, list[int | str]]:
     """The same of a dictionary, which may hold ids that do not occur."""
     ids = encoded.dictionary.to_pylist()
     used, firsts, codes = np.unique(encoded.indices.to_numpy(), return_index=True, return_inverse=True)

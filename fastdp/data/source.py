@@ -50,8 +50,6 @@ class Source:
 
     Attributes
     ----------
-    family : str
-        One of FAMILIES.
     columns : sequence of str
         Their names, each once.
     schema : mapping of str to narwhals data type

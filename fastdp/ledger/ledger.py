@@ -146,8 +146,8 @@ class Ledger:
         Parameters
         ----------
         head : str, optional
-            A seal that an earlier call returned, or its beginning of at least 16 digits.  The chain alone cannot show
-            that its last lines are missing.
+            A seal that an earlier call returned, or its first 16 digits or more: only with it are missing last lines
+            found.
 
         Raises
         ------
@@ -174,21 +174,20 @@ class Ledger:
         Parameters
         ----------
         guarantee : Guarantee or publisher
-            What the release promises; of a publisher its ``guarantee``, its class and public parameters become the
-            mechanism, and the fingerprint of its noise is recorded; one without ``noise_fingerprint`` is refused.  A
-            simulation is recorded and costs nothing.
+            Of a publisher its ``guarantee``; its class and public parameters become the mechanism, and the
+            fingerprint of its noise is recorded (one without ``noise_fingerprint`` is refused).  A simulation costs
+            nothing.
         stream : str
             Name of the stream; budgets are per stream.
         start, stop : int, optional
-            The release looks at positions [start, stop) only, counted from the stream's first value and with the
-            hold-out among them; without stop, at all from start on.  Only for one value that is replaced, because
-            under other adjacencies positions move.
+            The release looks at positions [start, stop) only, counted from the stream's first value, hold-out
+            included; without stop, at all from start on.  Only for one value that is replaced: other adjacencies move
+            positions.
         part : str, optional
             Or at a part with this label only.  Parts with different labels must be disjoint, by facts that are public
-            or (add or remove one element) follow from an element itself; the same label means the same values.
-            Only for one value, event or point: more than one may lie in several parts.
+            or (add or remove one element) follow from an element itself.  Only for one value, event or point.
         mechanism : str or dict, optional
-            What releases, in words or as JSON.
+            The mechanism, in words or as JSON.
         note : str
             Anything.
 
@@ -203,8 +202,8 @@ class Ledger:
             If the stream would then have cost more than a limit, or if the publisher's noise is that of an earlier
             entry (:meth:`resume`); nothing is recorded.
         ParameterError
-            For arguments that are not accepted, a publisher without a fingerprint, or a unit that does not compose
-            with those on this stream (``docs/ledger.md``, "Units").
+            For arguments that are not accepted, or a unit that does not compose with those on this stream
+            (``docs/ledger.md``, "Units").
         StateError
             If the file is damaged, locked or cannot be written; nothing is recorded then.
         """
@@ -248,8 +247,8 @@ class Ledger:
     def resume(self, number: int, publisher: Guaranteed) -> Reservation:
         """Go on with a release that was reserved but never ended, by a process that was killed for example.
 
-        Nothing is recorded, and nothing is spent again: the publisher gives the very same values the very same
-        noise.  Only for the very same values: others would reveal their difference, and the ledger cannot see them.
+        Nothing is spent again: the publisher gives the very same values the same noise.  Other values would reveal
+        their difference, which the ledger cannot see.
 
         Parameters
         ----------
@@ -261,7 +260,7 @@ class Ledger:
         Returns
         -------
         Reservation
-            No error gives its budget back, because a part of the output may be out.
+            No error gives its budget back, because some output may be out.
 
         Raises
         ------

@@ -200,6 +200,15 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         self.finish(complete)
         return complete
 
+    def merged(self, *states: Tally) -> Tally:
+        """State after the reports of all these."""
+        totals, refused = self.zeros(), NONE_REFUSED
+        for each in states:
+            totals += self.settled(each).totals
+            refused = refused.plus(*each.refused.counts)
+        self.check_totals(totals)
+        return Tally(totals, refused)
+
     def n_reports(self, state: Tally) -> int:
         """Reports collected."""
         return self.count(state.totals) + sum([reports.size for reports, _ in state.pending])
@@ -236,9 +245,10 @@ class Collector(Publisher[Tally], Generic[K]):
     _machine: K
 
     @property
-    def mechanism(self) -> Any:
+    def mechanism(self) -> Mechanism:
         """The mechanism announced to the clients."""
-        return self._machine.mechanism
+        announced: Mechanism = self._machine.mechanism
+        return announced
 
     @property
     def totals(self) -> Integers:
@@ -296,16 +306,11 @@ class Collector(Publisher[Tally], Generic[K]):
 
     def merge(self, *others: Self) -> Self:
         """A collector of all that this one and the others have collected; ParameterError for one of another kind."""
-        machine = self._machine
-        merged = self._of(machine, Key.choose(None, None))
-        totals, refused = machine.zeros(), Refused()
-        for each in (self, *others):
-            if type(each) is not type(self) or each._machine != machine:
+        for each in others:
+            if type(each) is not type(self) or each._machine != self._machine:
                 raise ParameterError(f"others holds another {type(each).__name__}: expected collectors like {self!r}")
-            totals += each.totals
-            refused = refused.plus(each.refused.reports, each.refused.messages)
-        machine.check_totals(totals)
-        merged._state = Tally(totals, refused)
+        merged = self._of(self._machine, Key.choose(None, None))
+        merged._state = self._machine.merged(self._state, *(each._state for each in others))
         return merged
 
     def __repr__(self) -> str:
@@ -359,7 +364,7 @@ class HistogramCollector(Collector[HistogramMachine]):
         Output cells, and bins of the estimate.
     """
 
-    _MACHINE: ClassVar[Any] = HistogramMachine
+    _MACHINE = HistogramMachine
 
     def __init__(self, mechanism: SquareWave, bins: int = 1024) -> None:
         self._begin(HistogramMachine(mechanism, bins), Key.choose(None, None))
@@ -429,7 +434,7 @@ class SumCollector(Collector[SumMachine]):
         For example hours, or regions: each report is counted in one.
     """
 
-    _MACHINE: ClassVar[Any] = SumMachine
+    _MACHINE = SumMachine
 
     def __init__(self, mechanism: MeanMechanism, slots: int = 1) -> None:
         self._begin(SumMachine(mechanism, slots), Key.choose(None, None))

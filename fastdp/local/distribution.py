@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.data import column
 from fastdp.errors import DataError, ParameterError
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers, Values
 from fastdp.local.mechanisms import octave, ratios_at
 from fastdp.local.reports import WindowDistribution
 
@@ -103,11 +103,12 @@ class Distribution:
         edges = self.edges
         return float(edges[i] + min(max(within, 0.0), 1.0) * (edges[i + 1] - edges[i]))
 
-    def tail(self, theta: Any) -> Any:
+    def tail(self, theta: Values) -> Floats:
         """Share above each theta, in units of the input."""
-        return np.interp(theta, self.edges, self._tails())[()]
+        above: Floats = np.interp(np.asarray(theta, np.float64), self.edges, self._tails())[()]
+        return above
 
-    def excess(self, theta: Any) -> Any:
+    def excess(self, theta: Values) -> Floats:
         """Mean of max(v - theta, 0) for each theta, in units of the input."""
         edges, tails = self.edges, self._tails()
         areas = np.append(np.cumsum(((tails[:-1] + tails[1:]) * np.diff(edges) / 2.0)[::-1])[::-1], 0.0)
@@ -115,7 +116,8 @@ class Distribution:
         i = np.clip(np.searchsorted(edges, at, "right"), 1, self.frequencies.size)
         rest = np.clip(edges[i] - at, 0.0, edges[i] - edges[i - 1])
         below = np.maximum(self.low - at, 0.0) * tails[0]
-        return (areas[i] + rest * (tails[i] + self.tail(at)) / 2.0 + below)[()]
+        mean: Floats = (areas[i] + rest * (tails[i] + self.tail(at)) / 2.0 + below)[()]
+        return mean
 
     def _tails(self) -> Floats:
         """Share above each edge, small ones without cancellation."""
@@ -125,7 +127,7 @@ class Distribution:
 def estimate(
     law: WindowDistribution,
     epsilon: float,
-    output_counts: Any,
+    output_counts: Values,
     *,
     bins: int = 1024,
     method: Method = "em",
@@ -188,7 +190,7 @@ def estimate(
     return Distribution(frequencies, left, right, method, iterations, converged, likelihood, int(counts.sum()))
 
 
-def _checked_counts(output_counts: Any, outputs: int) -> Integers:
+def _checked_counts(output_counts: object, outputs: int) -> Integers:
     accepted = f"one count, a whole number of at least 0, for each of {outputs} outputs (or of fewer cells)"
     array = column.as_array(output_counts)
     if array is None:

@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.data import column
 from fastdp.errors import DataError, FastDPError, ParameterError
+from fastdp.kinds import NumberColumn
 
 if TYPE_CHECKING:
     from fastdp.local.mechanisms import Mechanism
@@ -52,7 +53,7 @@ class Message:
     size: int
 
 
-def mechanism_named(name: str, epsilon: Any, low: Any, high: Any) -> Mechanism:
+def mechanism_named(name: str, epsilon: float, low: float, high: float) -> Mechanism:
     """One of the mechanisms of :mod:`fastdp.local`, by its class name."""
     if name not in KINDS.values():
         raise ParameterError(f"mechanism = {name!r}: expected one of {', '.join(KINDS.values())}")
@@ -70,7 +71,7 @@ def _width(mechanism: Mechanism) -> int:
     return (mechanism.n_outputs - 1).bit_length() + 7 >> 3
 
 
-def encode(mechanism: Mechanism, reports: Any) -> bytes:
+def encode(mechanism: Mechanism, reports: int | NumberColumn) -> bytes:
     """A message, 39 bytes and 1 to 3 a report; DataError if a report is not one of the mechanism's."""
     _check("mechanism", mechanism)
     width = _width(mechanism)
@@ -94,10 +95,10 @@ def _beginning(mechanism: Mechanism) -> bytes:
     return _HEADER.pack(MAGIC, VERSION, kind, _width(m), m.epsilon, m.low, m.high, 0)[: -_COUNT.size]
 
 
-def as_bytes(data: Any) -> memoryview:
+def as_bytes(data: object) -> memoryview:
     """The bytes of a buffer; DataError if it is none."""
     try:
-        return memoryview(data).cast("B")
+        return memoryview(cast("bytes", data)).cast("B")
     except (TypeError, ValueError):
         raise DataError(
             f"data is a {type(data).__name__}: expected bytes, as fastdp.local.encode or to_bytes returns them"

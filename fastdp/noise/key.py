@@ -231,11 +231,10 @@ class Key:
     def from_bytes(cls, secret: bytes) -> Key:
         """A key that the user keeps (32 bytes of full entropy), for releases that can be repeated.
 
-        Compositions that differ in any parameter get independent noise under one key.  The same composition on the
+        Compositions that differ in any parameter get independent noise under one key; the same composition on the
         same values gives the same output again.  Never use one key and one composition for two streams without names
-        (:meth:`of_stream`), nor for a stream and an altered copy of it: methods with noise trees (ToPS, PAK) would
-        give equal noise to different values, which reveals their difference, and every method costs epsilon again
-        (``docs/sharp_edges.md``).
+        (:meth:`of_stream`), nor for a stream and an altered copy of it: equal noise on different values reveals their
+        difference (``docs/sharp_edges.md``).
         """
         return cls(secret, simulated=False)
 
@@ -278,8 +277,7 @@ class Key:
         Parameters
         ----------
         mechanism : Machine, dataclass or other part
-            Joins with its class, the number of its rule and all its parameters, as its parts do
-            (:func:`fastdp.noise.canonical.identity`).
+            Joins with its class, the number of its rule and all its parameters, as its parts do.
 
         Returns
         -------

@@ -57,7 +57,7 @@ class Op(NamedTuple):
 
     name: str
     data: Any
-    raw: tuple[Any, ...] = ()
+    raw: tuple[object, ...] = ()
     most_reports: int | None = None
 
 
@@ -135,10 +135,8 @@ class ServerMachine(Machine[ServerState]):
         return Hybrid(cast("float", self.task.publish_epsilon), 0.0, self.bound)
 
     @cached_property
-    def collector(self) -> HistogramMachine | None:
-        """Collector of the first group; None where the threshold is public."""
-        if isinstance(self.threshold, Fixed):
-            return None
+    def collector(self) -> HistogramMachine:
+        """Collector of the first group, where the threshold is not public."""
         return HistogramMachine(self.threshold.client(self.task), self.threshold.n_bins)
 
     def hybrid(self, state: ServerState) -> Hybrid | None:
@@ -154,19 +152,14 @@ class ServerMachine(Machine[ServerState]):
         """State before the first report."""
         if isinstance(self.threshold, Fixed):
             return ServerState(None, self.threshold.start(self.task).theta)
-        return ServerState(self.sought().start(key))
-
-    def sought(self) -> HistogramMachine:
-        """The collector of a threshold that is not public."""
-        assert self.collector is not None  # noqa: S101 - the caller has looked
-        return self.collector
+        return ServerState(self.collector.start(key))
 
     def consumed(self, state: ServerState) -> int:
         """Reports and messages seen, and whether theta was chosen."""
         counted = state.n_published + state.refused.reports + state.refused.messages
         if state.tally is None:
             return counted + 1
-        return counted + self.sought().consumed(state.tally) + int(state.theta is not None)
+        return counted + self.collector.consumed(state.tally) + int(state.theta is not None)
 
     def log_messages(self, before: ServerState, after: ServerState) -> Iterator[tuple[int, str]]:
         """The threshold, once it is chosen."""
@@ -192,9 +185,9 @@ class ServerMachine(Machine[ServerState]):
                 reports, refused = read_messages(batch.data, hybrid, batch.most_reports)
             after, estimates = self._published(state, hybrid, reports)
             return Transition(replace(after, refused=after.refused.plus(0, refused)), lambda: estimates)
-        tally, collector = self.tally(state, batch.name), self.sought()
+        tally, collector = self.tally(state, batch.name), self.collector
         if batch.name == "merge":
-            tally = self._shard(tally).merge(*batch.data).state
+            tally = collector.merged(tally, *(each.state for each in batch.data))
         elif batch.name == "receive":
             tally = collector.step(tally, collector.read_messages(batch.data, 0, batch.most_reports), key).state
         else:
@@ -211,11 +204,6 @@ class ServerMachine(Machine[ServerState]):
             raise StateError(f"{call}() after the threshold was chosen: expected hybrid reports, for publish()")
         return state.tally
 
-    def _shard(self, tally: Tally) -> HistogramCollector:
-        made = HistogramCollector(self.sought().mechanism, self.sought().bins)
-        made._state = self.sought().settled(tally)
-        return made
-
     def _published(self, state: ServerState, hybrid: Hybrid, column: Array) -> tuple[ServerState, Floats]:
         good = (column >= 0) & (column < hybrid.n_outputs) & (column == np.floor(column))
         count = int(np.count_nonzero(good))
@@ -228,11 +216,11 @@ class ServerMachine(Machine[ServerState]):
 
     def settled(self, state: ServerState) -> ServerState:
         """The state with nothing pending."""
-        return state if state.tally is None else replace(state, tally=self.sought().settled(state.tally))
+        return state if state.tally is None else replace(state, tally=self.collector.settled(state.tally))
 
     def rekeyed(self, state: ServerState, key: Key) -> ServerState:
         """State of a copy."""
-        return state if state.tally is None else replace(state, tally=self.sought().rekeyed(state.tally, key))
+        return state if state.tally is None else replace(state, tally=self.collector.rekeyed(state.tally, key))
 
     def pack(self, state: ServerState) -> Json:
         """The state as JSON."""
@@ -240,10 +228,12 @@ class ServerMachine(Machine[ServerState]):
 
     def check_indices(self, state: ServerState) -> None:
         """ValueError unless counts and the threshold are in range."""
-        if (state.tally is None) != (self.collector is None) or min(state.n_published, *state.refused.counts) < 0:
+        if (state.tally is None) != isinstance(self.threshold, Fixed) or min(
+            state.n_published, *state.refused.counts
+        ) < 0:
             raise ValueError("counts out of range")
         if state.tally is not None:
-            self.sought().check_indices(state.tally)
+            self.collector.check_indices(state.tally)
         public = self.threshold.start(self.task).theta if isinstance(self.threshold, Fixed) else state.theta
         if state.theta != public or (state.theta is not None and not 0.0 < state.theta <= self.bound):
             raise ValueError("a threshold out of range")
@@ -295,9 +285,9 @@ class SimulationMachine(Machine[SimulationState]):
         values, server, after = self._finite(batch), self.server, state.server
         held, finish, out = 0, None, np.empty(0)
         if after.theta is None:
-            held = min(values.size, server.holdout - server.sought().n_reports(server.tally(after, "publish")))
+            held = min(values.size, server.holdout - server.collector.n_reports(server.tally(after, "publish")))
         if held:
-            reports = server.sought().mechanism.perturb(values[:held], key=key, start=state.n_held)
+            reports = server.collector.mechanism.perturb(values[:held], key=key, start=state.n_held)
             made = server.step(after, Op("collect", reports), key)
             after, finish = made.state, made.finish
         hybrid = server.hybrid(after)
@@ -375,7 +365,7 @@ class ToPLServer(Publisher[ServerState]):
     (1,)
     """
 
-    _MACHINE: ClassVar[Any] = ServerMachine
+    _MACHINE = ServerMachine
     _machine: ServerMachine
     #: Reports are private already.
     _PUBLIC: ClassVar[bool] = True
@@ -409,7 +399,7 @@ class ToPLServer(Publisher[ServerState]):
     @property
     def announcement(self) -> Announcement:
         """The question that users answer now."""
-        return Announcement(self._machine.sought().mechanism if self._hybrid is None else self._hybrid)
+        return Announcement(self._machine.collector.mechanism if self._hybrid is None else self._hybrid)
 
     @property
     def threshold(self) -> float | None:
@@ -425,7 +415,7 @@ class ToPLServer(Publisher[ServerState]):
     def n_collected(self) -> int:
         """Reports collected for the threshold."""
         tally = self._state.tally
-        return 0 if tally is None else self._machine.sought().n_reports(tally)
+        return 0 if tally is None else self._machine.collector.n_reports(tally)
 
     @property
     def n_published(self) -> int:
@@ -446,11 +436,11 @@ class ToPLServer(Publisher[ServerState]):
     @property
     def guarantee(self) -> Guarantee:
         """Of both groups together, derived from their mechanisms."""
-        hybrid, collector = self._hybrid, self._machine.collector
-        published = (self._machine.widest if hybrid is None else hybrid).guarantee.of("users after the threshold")
-        if collector is None:
+        machine = self._machine
+        published = (self._hybrid or machine.widest).guarantee.of("users after the threshold")
+        if isinstance(machine.threshold, Fixed):
             return published
-        return parallel(collector.mechanism.guarantee.of("users before the threshold"), published)
+        return parallel(machine.collector.mechanism.guarantee.of("users before the threshold"), published)
 
     @single_caller
     def receive(self, data: bytes | bytearray | memoryview, *, most_reports: int | None = None) -> Floats:
@@ -484,14 +474,15 @@ class ToPLServer(Publisher[ServerState]):
     def shard(self) -> HistogramCollector:
         """An empty collector for another machine, to be merged later."""
         self._machine.tally(self._state, "shard")
-        machine = self._machine.sought()
+        machine = self._machine.collector
         return HistogramCollector(machine.mechanism, machine.bins)
 
     @single_caller
     def merge(self, *collectors: HistogramCollector) -> None:
         """Take in what other machines have collected for the threshold; all or nothing."""
+        self._machine.tally(self._state, "merge")
         for collector in collectors:
-            if not isinstance(collector, HistogramCollector):
+            if type(collector) is not HistogramCollector or collector.machine != self._machine.collector:
                 raise ParameterError(f"collectors holds a {type(collector).__name__}: expected collectors of shard()")
         self._call(Op("merge", collectors, tuple(each.fingerprint for each in collectors)))
 
@@ -539,7 +530,7 @@ class ToPL(Publisher[SimulationState]):
     500
     """
 
-    _MACHINE: ClassVar[Any] = SimulationMachine
+    _MACHINE = SimulationMachine
     _machine: SimulationMachine
 
     def __init__(

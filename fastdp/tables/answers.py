@@ -57,7 +57,7 @@ class Revised:
     block : int64[W]
         The block of each frequency.
     patterns : sequence of (int64[W], float64[K])
-        Phases of each pattern and the share of R that stays in it, the whole stretch (one phase) first.
+        Phases of each pattern and the share of R that stays in it; first all windows as one phase.
     """
 
     values: Floats

@@ -70,7 +70,7 @@ def _task(plan: TablePlan, rows: int) -> ThresholdTask:
         bound=top,
         holdout=rows,
         max_range=rows,
-        # The candidates must not depend on what is known of the table only behind its first reading.
+        # The candidates must not depend on what is known of the table only after its first reading.
         resolution=2.0 ** (math.frexp(top)[1] - 33),
         publish_epsilon=1.0,
         noise_constant=plan.rows_above**2 / 6.0,
@@ -123,7 +123,7 @@ def key_threshold(contributions: int, epsilon: float, delta: float) -> int:
     """The least T such that keys of one unit alone pass it with probability at most delta, together.
 
     A key with c rows passes if c + noise >= T: probability S(c) = q^(T - c) / (1 + q) for T > c, with q =
-    exp(-epsilon / k).  S(c) / c falls and then rises in c, so a unit whose k rows lie on keys of its own reaches at
+    exp(-epsilon / k). S(c) / c falls and then rises in c, so a unit whose k rows lie on keys of its own reaches at
     most max(k S(1), S(k)) in all, whatever their distribution.
     """
     k, wanted = contributions, Decimal(delta)
@@ -213,7 +213,7 @@ def kept_persons(plan: TablePlan, whole: int, cut: int, key: Key) -> float | Non
 
 
 def described(sums: WindowSums) -> list[tuple[str, str]]:
-    """Names and texts of what was cut, for print and picture."""
+    """Names and texts of the shares cut, for print and picture."""
     clip = "counts: nothing is clipped"
     if sums.clip is not None:
         low, high = sums.clip

@@ -1,11 +1,11 @@
-"""Columns of Arrow record batches as the arrays that kernels take."""
+"""Columns of Arrow record batches as arrays for kernels."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, tzinfo
 from decimal import Decimal
 from functools import cached_property
@@ -177,7 +177,7 @@ def times_of(column: pa.Array, zone: tzinfo | None) -> tuple[Integers, Flags | N
 
 
 def as_arrow(values: Any, name: str) -> pa.Array:
-    """A list, array or series as one Arrow array; DataError for what is none."""
+    """A list, array or series as one Arrow array, or DataError."""
     _, arrow = import_tables()
     try:
         found = values.to_arrow() if hasattr(values, "to_arrow") else values
@@ -229,7 +229,7 @@ class KeyTable:
         self._sets: dict[pa.DataType, pa.Array] = {}
 
     @property
-    def columns(self) -> dict[str, list[Any]]:
+    def columns(self) -> dict[str, list[object]]:
         """Column by column."""
         return {name: [row[i] for row in self.rows] for i, name in enumerate(self.names)}
 
@@ -259,7 +259,7 @@ class KeyTable:
             found = np.fromiter((self._combined.get(row, -1) for row in rows), np.int64, known.size)
         return np.where(known, found, -1)
 
-    def _codes(self, i: int, column: Any) -> Array:
+    def _codes(self, i: int, column: pa.Array) -> Array:
         _, arrow = import_tables()
         import pyarrow.compute as compute
 
@@ -341,17 +341,17 @@ def count_keys(columns: Sequence[pa.Array]) -> dict[KeyRow, int]:
     return found
 
 
-def _one_of_equals(entry: Any) -> Any:
+def _one_of_equals(entry: object) -> object:
     """One object for all NaNs, and one zero: else a key's rows were counted in parts, by where batches begin."""
     if not isinstance(entry, float):
         return entry
     return math.nan if math.isnan(entry) else entry + 0.0
 
 
-def sorted_keys(keys: Any) -> list[KeyRow]:
+def sorted_keys(keys: Iterable[KeyRow]) -> list[KeyRow]:
     """Keys in an order that is theirs alone, whatever rows they come from: NaN and missing entries last."""
 
-    def place(entry: Any) -> tuple[int, Any]:
+    def place(entry: Any) -> tuple[int, object]:
         return (2, 0) if entry is None else (1, 0) if entry is math.nan else (0, entry)
 
     return sorted(keys, key=lambda row: tuple(map(place, row)))

@@ -86,26 +86,16 @@ class TablePlan:
 
     Attributes
     ----------
-    kind : "totals", "counts" or "means"
-        What is released.
     time, unit, value
         As given; the value is None for counts.
-    calendar, periods : Calendar, Calendar or None
-        The windows, and the periods in which a unit has its rows; None: one period.
-    epsilon, delta : float
-        The whole budget.
+    periods : Calendar or None
+        The periods in which a unit has its rows; None: one period.
     bound : (float, float) or None
         The widest clip; None for counts.
     chooses_clip : bool
         Whether the upper end is chosen from the rows.
-    by : tuple of str
-        Key columns.
-    key_rule : "none", "given", "public" or "private"
-        Source of the keys.
-    keys : tuple of tuples
-        The keys that were given.
-    noise : "laplace" or "gaussian"
-        Of the sums.
+    key_rule, keys
+        Source of the keys, and those that were given.
     start, stop : int or None
         Numbers of the first window, and of the one after the last.
     online : bool
@@ -113,7 +103,7 @@ class TablePlan:
     cells : int or None
         Windows times keys, once they are known.
     rows : int or None
-        How many rows that count lie above the lowest candidate of the clip, once that is released.
+        Rows that count above the lowest candidate of the clip, once that number is released.
     taken : tuple of str
         Ends of the time that were taken from the table: "first", "last".
     """
@@ -240,7 +230,7 @@ class TablePlan:
     def clip_epsilons(self) -> tuple[float, float]:
         """Of the count of rows above the lowest candidate, and of the choice of the clip.
 
-        The second one is at most CLIP_SHARE less the first, and follows from that number, once it is released: pure
+        The second is at most CLIP_SHARE less the first, and follows from that number, once it is released: pure
         losses may be chosen as one goes, as long as their sum never exceeds epsilon.
         """
         if not self.chooses_clip:
@@ -255,7 +245,7 @@ class TablePlan:
 
     @property
     def rows_above(self) -> float:
-        """How many rows should lie above the clip in all windows together: where noise and clipping err alike.
+        """Rows that should lie above the clip in all windows together: where noise and clipping err alike.
 
         The squared error of the sum of g windows with n rows each is 2 g (s theta / eps)^2 + (g n E[(v - theta)+])^2,
         s the sensitivity in clips, least over theta where n p = sqrt(2 / g) s / eps, if p E[(v - theta)+] / theta is
@@ -273,7 +263,7 @@ class TablePlan:
 
     @property
     def square(self) -> int:
-        """Squared L2 norm of what the rows of one unit change: k rows, at most j of them in one sum."""
+        """Squared L2 norm of the change by one unit: k rows, at most j of them in one sum."""
         return l2_square(self.contributions, self.per_window)
 
     @property
@@ -294,7 +284,7 @@ class TablePlan:
         return replace(self, start=first, stop=last, cells=(last - first) * keys, taken=taken)
 
     def has(self, windows: Integers) -> Flags:
-        """Which windows are released, so far as their ends are public."""
+        """Whether windows are released, so far as their ends are public."""
         first = np.iinfo(np.int64).min if self.start is None else self.start
         last = np.iinfo(np.int64).max if self.stop is None else self.stop
         return (windows >= first) & (windows < last)
@@ -367,7 +357,7 @@ class TablePlan:
         self,
         span: tuple[int, int],
         quantities: Sequence[Quantity],
-        keys: dict[str, list[Any]],
+        keys: dict[str, list[object]],
         columns: dict[str, NoisySums],
         *,
         simulated: bool,
@@ -404,7 +394,7 @@ class TablePlan:
             "noise": self.noise,
         }
 
-    def _spans(self, calendar: Calendar) -> list[Any]:
+    def _spans(self, calendar: Calendar) -> list[object]:
         """A calendar in plain terms, without the name of its zone; two borders fix what its origin is."""
         begin = None if self.start is None else self.calendar.edge(self.start)
         return [calendar.every, zone_rules(calendar.zone, begin), calendar.edge(0), calendar.edge(1)]
@@ -449,8 +439,8 @@ def names_of(name: str, given: object) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def keys_of(by: tuple[str, ...], given: Any, delta: float) -> tuple[KeyRule, tuple[KeyRow, ...]]:
-    """Where the keys come from, and those that are given."""
+def keys_of(by: tuple[str, ...], given: Keys | None, delta: float) -> tuple[KeyRule, tuple[KeyRow, ...]]:
+    """Source of the keys, and those that are given."""
     if not by:
         if given is not None:
             raise ParameterError("keys: expected None without by=, the columns that they are of")
@@ -472,7 +462,7 @@ def keys_of(by: tuple[str, ...], given: Any, delta: float) -> tuple[KeyRule, tup
     return "given", tuple(rows)
 
 
-def _key_rows(by: tuple[str, ...], given: Any) -> list[KeyRow]:
+def _key_rows(by: tuple[str, ...], given: Keys) -> list[KeyRow]:
     if isinstance(given, Mapping):
         if set(given) != set(by):
             raise ParameterError(f"keys: expected a list for each of {', '.join(map(repr, by))}")

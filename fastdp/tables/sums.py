@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,14 +53,10 @@ class WindowSums:
 
     Attributes
     ----------
-    kind : "totals", "counts" or "means"
-        As asked for.
     edges : int64[W + 1]
         Borders of the windows: microseconds since 1970-01-01, in UTC, or as the clock shows where there is no zone.
     time_zone : str or None
         Zone of the windows; None if times without a zone were taken as they stand.
-    every : str
-        Length of the windows, as given.
     keys : dict of str to list
         Key column's name to its K values, one for each released key; empty without ``by``, then K is 1.
     columns : dict of str to NoisySums
@@ -68,24 +64,18 @@ class WindowSums:
         the mean is centre + deviation / count, the total deviation + centre * count.
     clip : (float, float) or None
         Ends that values were clipped to, in units of the input; None for counts.
-    guarantee : Guarantee
-        Of everything here together.
     family : str
-        The library that the table came from: "pandas", "polars", "pyarrow" or "duckdb".
-    centre : float
-        See ``columns``; 0 unless they are means.
-    clipped_rows : float or None
-        Released estimate of the share of rows beyond the clip; None where nothing was released about it, or where
-        there are too few rows to tell.
-    kept_persons : float or None
-        The same of the share of persons (in each period) all of whose rows count.
+        The library that the table came from.
+    clipped_rows, kept_persons : float or None
+        Released shares of rows beyond the clip, and of persons (in each period) all of whose rows count; None where
+        nothing was released, or rows are too few.
     """
 
     kind: Kind
     edges: Integers
     time_zone: str | None
     every: str
-    keys: dict[str, list[Any]]
+    keys: dict[str, list[object]]
     columns: dict[str, NoisySums]
     clip: tuple[float, float] | None
     guarantee: Guarantee = field(repr=False)
@@ -106,16 +96,10 @@ class Quantity:
     low, high, centre : int
         Values are clipped to [low, high] steps, and the centre is subtracted.  A count adds 1 for each row, "beyond"
         for each that the clip changes.
-    resolution : float
-        One step.
     epsilon : float
         Its budget; with Gaussian noise rho = epsilon^2 / 2.
-    contributions : int
-        Rows of one unit.
-    noise : "laplace" or "gaussian"
-        Its noise.
-    square : int
-        Squared L2 norm of the change by one unit's rows, in squared sensitivities of one row.
+    contributions, square : int
+        Rows of one unit, and the squared L2 norm of their change, in squared sensitivities of one row.
     """
 
     name: str

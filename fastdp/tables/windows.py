@@ -31,7 +31,7 @@ from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Person, Rows, Unit, parse_length
 from fastdp_kernels.tables import person_rows
 
-#: Columns of what a row says: two halves of the person's digest, instant, key, bits of the value.
+#: Columns of a row that waits: two halves of the person's digest, instant, key, bits of the value.
 COLUMNS = 5
 #: Rows of closed windows stay as long as they are no more than the others, or than these.
 SPARE = 1024
@@ -44,18 +44,16 @@ log = logging.getLogger("fastdp")
 class Waiting:
     """Rows of persons in open windows: which of them count is known only once their window closes.
 
-    Rows are appended, and a call leaves those before it as they are.  So a state shares its rows with later states,
-    a call copies none of them, and one that fails has changed nothing.
+    Rows are appended, and a call leaves those before it as they are.  So a state shares its rows with later states, a
+    call copies none of them, and one that fails has changed nothing.
 
     Attributes
     ----------
     rows : int64[capacity, COLUMNS + 1]
-        What rows say, and the row before in the same window (-1: none).  Rows after ``size`` are free; the
-        last one says how many are filled, by this state or by a later one.
-    size : int
-        How many rows there are.
+        Rows, and the row before in the same window (-1: none).  Rows after ``size`` are free; the last one says how
+        many are filled, by this state or by a later one.
     gone : int
-        How many of them lie in windows that are closed.
+        Rows in windows that are closed.
     ends : int64[open windows]
         The last row of each, or -1.
     moved : int
@@ -109,7 +107,7 @@ class Waiting:
         return replace(self, rows=rows, size=size)
 
     def of_first(self, windows: int) -> Integers:
-        """What the rows of the first windows say: int64[n, COLUMNS]."""
+        """The rows of the first windows: int64[n, COLUMNS]."""
         return self.rows[person_rows.chained_rows(self.rows, self.ends[:windows]), :COLUMNS]
 
     def without_first(self, windows: int, rows: int) -> Waiting:
@@ -122,21 +120,7 @@ class Waiting:
 
 
 class Batch(NamedTuple):
-    """One call: rows, or how far the clock is.
-
-    Attributes
-    ----------
-    times : int64[n]
-        Instants.
-    values : float64[n or 0]
-        What is summed, if anything is.
-    codes : int64[n]
-        Keys; -1 for unknown ones.
-    digests : int64[n or 0, 2]
-        Persons.
-    to : int
-        Where the public clock stands at least.
-    """
+    """One call: instants, values (if any are summed), keys (-1: unknown) and persons of rows, or the public clock."""
 
     times: Integers
     values: Floats
@@ -147,7 +131,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class WindowsState:
-    """Everything that lives between two calls.
+    """State between two calls.
 
     Attributes
     ----------
@@ -204,7 +188,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def quantities(self) -> list[Quantity]:
-        """What is summed."""
+        """The sums of each cell."""
         return self.plan.quantities()
 
     @cached_property
@@ -214,12 +198,12 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def words(self) -> Integers:
-        """What the hash of a row sees of each key."""
+        """Bits of each key in the hash of a row."""
         return KeyNumbers(self.plan.by, self.plan.keys if self.plan.by else [()]).words
 
     @cached_property
     def delay(self) -> int | None:
-        """How far the clock stays behind the latest time seen, in microseconds."""
+        """Microseconds from the clock to the latest time seen."""
         return None if self.lateness is None else parse_length("lateness", self.lateness)[1]
 
     def start(self, key: Key) -> WindowsState:
@@ -314,7 +298,7 @@ class WindowsMachine(Machine[WindowsState]):
         return Transition(after, partial(self._emit, first, closed, columns, key))
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
-        """The clock behind the batch, and which rows are late: row by row, however rows are cut into batches."""
+        """The clock after the batch, and which rows are late: row by row, however rows are cut into batches."""
         clock = max(state.clock, batch.to)
         if self.delay is None or not windows.size:
             return clock, windows < state.closed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,24 +80,6 @@ def test_a_second_entry_with_the_same_noise_is_refused(ledger, lines, make: Call
     assert lines() == before
     for number, key in enumerate((Key.from_bytes(SECRET).of_stream("meter"), None, Key.random(), bytes(32))):
         assert account.spend(make(key=key), stream=f"m{number}").fingerprint != first.fingerprint
-
-
-def test_other_parameters_of_one_secret_are_other_noise(ledger) -> None:
-    account = ledger()
-    changes: list[dict[str, Any]] = [
-        *({}, {"epsilon": 0.25}, {"bound": 99.0}, {"holdout": 99}, {"max_range": 512}, {"fan_out": 4}),
-        *(
-            {"prune": 0},
-            {"nonfinite": "zero"},
-            {"resolution": 2.0**-20},
-            {"key": Key.from_bytes(SECRET).of_stream(0)},
-        ),
-    ]
-    found = [account.spend(tops(**change), stream="meter").fingerprint for change in changes]
-    assert len(set(found)) == len(changes)
-    for change in changes:
-        with pytest.raises(BudgetError, match="the same secret and composition"):
-            account.spend(tops(**change), stream="meter")
 
 
 def test_a_part_of_a_stream_is_other_values_under_the_same_noise(ledger) -> None:
@@ -223,16 +204,6 @@ def test_what_draws_no_secret_noise_has_no_fingerprint(ledger, lines) -> None:
         for each in plain:
             assert account.spend(each, stream="meter").fingerprint is None
     assert '"fingerprint": "' not in str(lines())
-
-
-def test_a_loaded_publisher_is_the_one_that_was_recorded(ledger, tmp_path: Path) -> None:
-    publisher = tops()
-    publisher.publish(VALUES)
-    publisher.save(tmp_path / "state")
-    loaded = fastdp.ToPS.load(tmp_path / "state")
-    ledger().spend(publisher, stream="meter")
-    with pytest.raises(BudgetError, match="entry 1"):
-        ledger().spend(loaded, stream="meter")
 
 
 class TestResume:

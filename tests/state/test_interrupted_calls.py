@@ -29,8 +29,6 @@ from fastdp.thresholds.renewals import RenewFromPublished
 from tests.state.saved_objects import CASES, golden_cut
 
 SOURCES = str(Path(fastdp.__file__).parent)
-#: The last steps of the first are interrupted on purpose elsewhere; the second is a debugging check.
-SPARED = ("alone.py", "drawn_once.py")
 NAMES = ["tops", "stream_publisher", "pak", "topl", "topl_server", "sums", "tree_counts", "selective_counting"]
 
 
@@ -52,7 +50,7 @@ class Interrupt:
         if frame.f_code.co_name == "__del__":
             # Errors in there end in there.
             return None
-        if event != "exception" and name.startswith(self.source) and not name.endswith(SPARED):
+        if event != "exception" and name.startswith(self.source):
             self.left -= 1
             if not self.left:
                 sys.settrace(None)

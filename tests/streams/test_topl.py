@@ -9,7 +9,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.local import Client, Hybrid, LogSquareWave, SquareWave, encode
+from fastdp.local import Client, HistogramCollector, Hybrid, LogSquareWave, SquareWave, encode
 from fastdp.noise.key import Key
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds import SquareWave as Rule
@@ -59,10 +59,15 @@ def test_shards_collect_for_one_server() -> None:
     shards = [spread.shard() for _ in range(3)]
     for shard, part in zip(shards, np.array_split(reports, 3), strict=True):
         shard.add(part)
+    with pytest.raises(ParameterError, match="collectors holds a HistogramCollector: expected collectors of shard"):
+        spread.merge(HistogramCollector(client, 7))
     spread.merge(*shards[:2])
     assert spread.threshold is None
     spread.merge(shards[2])
     assert spread.threshold == alone.threshold
+    for late in (spread, fastdp.ToPLServer(1.0, 200, threshold=5.0)):
+        with pytest.raises(StateError, match=r"merge\(\) after the threshold was chosen"):
+            late.merge(shards[0])
 
 
 def test_range_sums_come_with_their_standard_error() -> None:

@@ -15,9 +15,16 @@ import fastdp
 from fastdp.errors import ParameterError
 from fastdp.integer_grid import Grid
 from fastdp.noise.key import Key
-from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask, TruePercentile, smooth_noise
-from fastdp.thresholds.quantile import CELLS, _in_cells, rank_of
-from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate, decay_table, laplace_stretch_delta
+from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask, TruePercentile, quantile
+from fastdp.thresholds.quantile import (
+    CELLS,
+    SmoothNoise,
+    _in_cells,
+    calibrate,
+    decay_table,
+    laplace_stretch_delta,
+    rank_of,
+)
 from tests import stat
 from tests.grid import exhaustive
 from tests.oracles import smooth_sensitivity as oracle
@@ -108,12 +115,12 @@ def test_theta_is_quantile_plus_scaled_noise() -> None:
 def test_theta_comes_in_cells_whose_borders_are_no_quantiles(bound: int) -> None:
     cell = max(1, bound // CELLS)
     assert _in_cells(7, math.inf, bound) == math.inf
-    for quantile in (1, bound // 3 or 1, bound):
-        low, high = _in_cells(quantile, -1e-300, bound), _in_cells(quantile, 1e-300, bound)
+    for steps in (1, bound // 3 or 1, bound):
+        low, high = _in_cells(steps, -1e-300, bound), _in_cells(steps, 1e-300, bound)
         assert low == high
-        assert abs(low - quantile) <= cell / 2
+        assert abs(low - steps) <= cell / 2
         assert low % cell == cell // 2
-        assert _in_cells(quantile, float(cell), bound) == low + cell
+        assert _in_cells(steps, float(cell), bound) == low + cell
 
 
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "cauchy"])
@@ -140,7 +147,7 @@ def test_small_tails_take_further_words(monkeypatch: pytest.MonkeyPatch) -> None
         asked.append(stream.refinement)
         return words[stream.refinement]
 
-    monkeypatch.setattr(smooth_noise, "word_at", word_at)
+    monkeypatch.setattr(quantile, "word_at", word_at)
     z = SmoothNoise("laplace", 1.0, 1.0, 2.0).draw(Key.from_seed(1))
     assert asked == [0, 1, 2]
     assert z == pytest.approx(math.log(2.0**60 / 2.0**191), rel=1e-15)

@@ -13,7 +13,7 @@ from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.thresholds import PAKQuantile
-from fastdp.thresholds.smooth_noise import calibrate
+from fastdp.thresholds.quantile import calibrate
 from fastdp_kernels.streams import threshold_choice
 from fastdp_lab.audit import exact
 from fastdp_lab.audit.exact import RULES, WIDE, small_task, split_plan
