@@ -103,30 +103,22 @@ def test_positions_out_of_range_are_refused(n: int, closing: str) -> None:
     good, memory = publisher._machine.pack(publisher._state), publisher._progress.smoother
     assert publisher._machine.pack(publisher._machine.unpack(good, publisher._key)) == good
     changes: dict[str, list[object]] = {
-        "n_seen": [-1, float(n), "7"],
-        "cycle": [1.0, -1],
-        "held": [-1, 0.0],
-        "blocks": [-1, 3.0],
-        "filled": [-1, 2.0, *([2**40] if memory.size else [])],
-        "open_sum": [1.0],
-        "theta_steps": [-1, 1.5, 2**62 if memory.size else 10],
-        "prediction": ["x", 3],
+        "n_seen": [-1, float(n), "7"], "cycle": [1.0, -1], "held": [-1, 0.0], "blocks": [-1, 3.0],
+        "filled": [-1, 2.0, *([2**40] if memory.size else [])], "open_sum": [1.0],
+        "theta_steps": [-1, 1.5, 2**62 if memory.size else 10], "prediction": ["x", 3],
         "smoother": [packed(np.zeros(3)), packed(np.zeros(NUMBERS + 1)), packed(np.full(NUMBERS, np.inf))],
-    }
+    }  # fmt: skip
     if memory.size:
         position_, exponent = memory["position"][0], memory["exponent"][0]
         changes["smoother"] += [packed(np.empty(0))] + [
             tampered(memory, place, value)
             for place, values in {
-                "position": [position_ + 0.5, -1.0, np.nan, np.inf],
-                "decided": [position_ + 1.0, -1.0, 0.5],
-                "exponent": [-1.0, exponent + 0.5, 1e18, np.nan],
-                "last": [-1.0, 0.5, 41.0, 1e18, np.nan],
-                "energies": [np.nan],
-                "level": [np.nan],
+                "position": [position_ + 0.5, -1.0, np.nan, np.inf], "decided": [position_ + 1.0, -1.0, 0.5],
+                "exponent": [-1.0, exponent + 0.5, 1e18, np.nan], "last": [-1.0, 0.5, 41.0, 1e18, np.nan],
+                "energies": [np.nan], "level": [np.nan],
             }.items()
             for value in values
-        ]
+        ]  # fmt: skip
     else:
         changes["smoother"].append(packed(np.zeros(NUMBERS)))
     for name, wrong in changes.items():
