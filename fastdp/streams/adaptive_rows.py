@@ -119,7 +119,7 @@ class AdaptiveRows:
             self._scales = np.pad(self._scales, ((0, 0), (0, 0), (0, missing)))
 
     def prepare(self, rows: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        """What consumes finite values, each of the stream in its row, in order; until it is called, nothing has."""
+        """A call that consumes finite values, each of the stream in its row, in order."""
         self._reach(rows)
         out = np.empty(values.size)
         return partial(self._publish, rows, values, out, min(threads, max(1, values.size // MIN_PER_THREAD)))
@@ -250,7 +250,7 @@ class MachineRows:
         self._states += states
 
     def prepare(self, rows: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        """What consumes finite values, each of the stream in its row, in order; until it is called, nothing has."""
+        """A call that consumes finite values, each of the stream in its row, in order."""
         order = np.argsort(rows, kind="stable")
         borders = np.flatnonzero(np.diff(rows[order])) + 1
         made: list[tuple[int, Indices, list[Transition[Any]]]] = []
@@ -267,12 +267,12 @@ class MachineRows:
         published, out = np.zeros(values.size, np.bool_), np.empty(values.size)
         for row, places, transitions in made:
             self._states[row] = transitions[-1].state
-            # What earlier ones would finish is settled already, in a copy.
+            # Earlier ones are finished already, in a copy.
             if transitions[-1].finish is not None:
                 transitions[-1].finish()
             emitted = np.concatenate([np.atleast_1d(transition.emit()) for transition in transitions])
-            behind = places[places.size - emitted.size :]
-            published[behind], out[behind] = True, emitted
+            last = places[places.size - emitted.size :]
+            published[last], out[last] = True, emitted
         return published, out[published]
 
     def _steps(self, row: int, values: Floats) -> list[Transition[Any]]:

@@ -276,7 +276,7 @@ class FixedBlocks:
         """Turn each closed block's sum into its released total, tree by tree, in the same memory.
 
         The last tree's noise stays for the next chunk.  Also the sum of what the present threshold released, and the
-        chain key and the memory behind these sums.
+        chain key and the memory after these sums.
         """
         begin, released, chain, memory = 0, progress.released, progress.chain, progress.smoother
         law = self.laws[progress.theta_steps]

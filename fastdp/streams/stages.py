@@ -13,11 +13,10 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.data.column import FLOAT64, INT64, NOT_FINITE, as_floats, convert, is_in_order, pieces, read_only
 from fastdp.errors import DataError
-from fastdp.kinds import Floats
+from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.binding import CHAIN_WORDS
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
@@ -167,7 +166,7 @@ class Schedule(Machine[StreamState]):
         return self.composition.threshold.start(self.composition.renewal_task)
 
     def stage(self, progress: Progress) -> tuple[Stage, int]:
-        """What the next value is used for, and how many values will be."""
+        """Use of the next value, and how many values it is for."""
         c = self.composition
         if progress.theta_steps == 0:
             return "holdout", c.task.holdout - progress.n_seen
@@ -244,8 +243,8 @@ class Schedule(Machine[StreamState]):
         return record(Transition, (state, Emission(parts, size), finish, NOTHING_DRAWN))
 
     def _in_new_memory(
-        self, batch: Column, part: NDArray[Any], pipeline: Pipeline, progress: Progress, *, refines: bool
-    ) -> tuple[Floats | None, Iterable[tuple[int, NDArray[Any]]]]:
+        self, batch: Column, part: Array, pipeline: Pipeline, progress: Progress, *, refines: bool
+    ) -> tuple[Floats | None, Iterable[tuple[int, Array]]]:
         """New memory for the output of a part, where one pass writes it while values are read; and these, in pieces.
 
         Not where values may be replaced: they are read before noise is drawn.
@@ -311,12 +310,12 @@ class Schedule(Machine[StreamState]):
 
     # State files.
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """Parts and parameters."""
         return self.composition.describe()
 
     @classmethod
-    def from_description(cls, description: dict[str, Any], **own: Any) -> Schedule:
+    def from_description(cls, description: Json, **own: Any) -> Schedule:
         """The machine that was described."""
         return cls(StreamParameters.from_description(description))
 
@@ -391,6 +390,6 @@ def _counted(state: StreamState, floats: Floats) -> Chooser | None:
     return twin if finite else None
 
 
-_FIELDS: dict[str, Any] = {
+_FIELDS: Json = {
     name: float if name == "prediction" else int for name in Progress._fields if name not in ("smoother", "chain")
 }

@@ -24,7 +24,7 @@ NO_RECORDS: Records = np.empty(0, [])
 
 
 class Progress(NamedTuple):
-    """Everything that lives between two chunks, but for the hold-out's summary and the noise (a function of the key).
+    """State between two chunks, but for the hold-out's summary and the noise (a function of the key).
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Progress(NamedTuple):
     open_sum : int
         Their exact sum, in grid steps.  Secret.
     prediction : float
-        What each value of the open block is published as.
+        Published for each value of the open block.
     smoother : float64[any]
         The smoother's own memory, or that of noise that follows the noise before.  Secret then.
     chain : uint64[4 or 0]
@@ -111,7 +111,7 @@ Published = tuple[Progress | None, TreeNoise | None]
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:
-    """The chain key before the first sum under this threshold, behind those under an earlier one.
+    """The chain key before the first sum under this threshold, after those under an earlier one.
 
     Empty where noise belongs to trees.
     """
@@ -126,7 +126,7 @@ UNKNOWN = np.empty(0)
 
 
 class StreamState(NamedTuple):
-    """Where a stream stands.
+    """State of a stream.
 
     Attributes
     ----------
