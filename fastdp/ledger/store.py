@@ -33,7 +33,7 @@ from fastdp.ledger import odometer
 from fastdp.ledger.composition import Budget
 from fastdp.ledger.entry import Entry
 from fastdp.noise.key import Key
-from fastdp.state.durable import sync_folder
+from fastdp.state.atomic_files import sync_folder
 
 FORMAT = 1
 #: "fdpL" marks the file as a ledger.
