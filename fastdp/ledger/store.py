@@ -200,7 +200,7 @@ def ending(reserved: Entry, stop: object) -> int | None:
     if stop is None:
         return reserved.stop
     if reserved.start is None:
-        raise ParameterError(f"stop = {stop!r}: expected None, because the reservation has no start")
+        raise ParameterError(f"stop = {validation.shown(stop)}: expected None, because the reservation has no start")
     return validation.integer("stop", stop, reserved.start + 1, reserved.stop)
 
 
