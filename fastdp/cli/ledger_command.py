@@ -180,19 +180,8 @@ class Account:
         """Set the publisher's epsilon aside before the data are read; the block's end commits it.
 
         A release that continues does so under the reservation of its earlier run, or under a new one if that was
-        cancelled.  No error within the block gives anything back: it may depend on the data.
-
-        Yields
-        ------
-        dict or None
-            Identity of the ledger's entry, for a state file; None without a ledger.
-
-        Raises
-        ------
-        BudgetError
-            If the ledger refuses the release.
-        StateError
-            If the ledger is not there or does not hold the earlier run's reservation.
+        cancelled.  No error within the block gives anything back: it may depend on the data.  The block gets the
+        identity of the ledger's entry, for a state file; None without a ledger.
         """
         if self.ledger is None:
             yield None

@@ -75,16 +75,8 @@ def with_options(
     ``multiple``, and ``=`` with the default.  A line of flags alone has several options that are declared elsewhere;
     with help alone an option that is not declared elsewhere is on or off.
 
-    Parameters
-    ----------
-    listed : str
-        The list.
-    methods : mapping, optional
-        Whose parameters options may be.  Those that not every method has say which have them.
-    records : tuple
-        Whose fields options may be, before the parameters of methods.
-    more : dict
-        Further arguments of :func:`click.option`, by the argument's name.
+    Options may be parameters of ``methods``, and those that not every method has say which have them; before that
+    fields of ``records``.  ``more`` are further arguments of :func:`click.option`, by the argument's name.
     """
     entries = list(_entries(listed))
     shared = {name: given for _, name, given in _entries(SHARED)} if listed is not SHARED else {}

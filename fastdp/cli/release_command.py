@@ -27,7 +27,6 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Json
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
-from fastdp.streams.methods import Adaptive
 from fastdp.streams.pak import PAK
 from fastdp.streams.parameters import DEFAULT_RANGE
 from fastdp.streams.publisher import StreamPublisher
@@ -341,13 +340,10 @@ def _check_count(name: str, count: int, system: Publisher | WholeStream) -> None
     if not count:
         raise DataError(f"{name}: empty, holds no values")
     if count <= system.holdout:
-        # Options of the method that leave values to publish.
-        others = " or --expected-length" if isinstance(system, StreamPublisher) else " or a public --threshold"
-        if isinstance(system, (Adaptive, WholeStream)):
-            others = ", --expected-length, or a public --threshold"
+        length = ", --expected-length," if isinstance(system, (StreamPublisher, WholeStream)) else ""
         raise DataError(
             f"{name}: {count:,} values came, all within the hold-out of {system.holdout:,}, so nothing can be "
-            f"published; expected more values, a smaller --holdout{others}"
+            f"published; expected more values, a smaller --holdout{length} or a public --threshold"
         )
 
 

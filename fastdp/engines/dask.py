@@ -152,11 +152,7 @@ def _exact_sums(
 
 
 def _part_sums(
-    columns: Sequence[str],
-    dictionary: Sequence[str],
-    plan: TablePlan,
-    quantities: Sequence[Quantity],
-    part: Foreign,
+    columns: Sequence[str], dictionary: Sequence[str], plan: TablePlan, quantities: Sequence[Quantity], part: Foreign
 ) -> list[Integers]:
     """On a worker, which gets public parameters and no key."""
     table = KeyTable(plan.by, plan.keys)

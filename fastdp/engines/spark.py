@@ -70,15 +70,7 @@ def _published(fleet: Fleet, batch: Foreign, into: str) -> Foreign:
     return pa.RecordBatch.from_arrays([*kept, pa.array(out)], names=names)
 
 
-def release_stream(
-    frame: Foreign,
-    job: Job,
-    *,
-    id: str,
-    order: str,
-    value: str,
-    into: str = "published",
-) -> Foreign:
+def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Foreign:
     """Publish the streams of a streaming data frame, with the state of each in Spark's state store.
 
     Parameters

@@ -1,13 +1,9 @@
 """PHDStream with cells chosen from released counts: all of epsilon goes to the counts, which are rare.
 
-After the first batch nothing but noisy counts of disjoint cells is released.  The cells of a count, and its time,
-follow from earlier releases; a count is all that touches data, and an event is in one count only.  Where past counts
-say too little about the points to come, PrivTree chooses the cells of a count, with half of its epsilon; that it does
-so follows from released counts, too.
-
-Counting every p steps in place of every step, a cell's noise grows p times more slowly, and p / 2 steps' change is
-missing on average.  Beyond the paper; the same guarantee, proof, choice of p and measurements in
-``docs/phdstream.md`` ("Counts alone").
+After the first batch nothing but noisy counts of disjoint cells is released.  The cells and the time of a count
+follow from earlier releases; an event is in one count only.  Where past counts say too little about the points to
+come, PrivTree chooses the cells of a count, with half of its epsilon.  Beyond the paper; the same guarantee, proof,
+choice of the period and measurements in ``docs/phdstream.md`` ("Counts alone").
 """
 
 from __future__ import annotations
@@ -80,16 +76,15 @@ class Growth:
     ----------
     counts : int64[l]
         Noisy counts of the events that waited.
-    even : float64[l]
-        Growth of the total in equally long time, by the last count, shared out by the estimates.
-    own : float64[l]
-        Growth of the leaf itself, by the last count.
+    even, own : float64[l]
+        Growth by the last count in equally long time: of the total, shared out by the estimates, and of the leaf
+        itself.
     estimate : float64[l]
         Estimated points in the leaf before.
     elapsed : int
         Steps since the last count.
     coarse : float
-        The part of the new points, 0 to 1, that stands out so far in its leaf that past counts should have cut it.
+        Part of the new points, 0 to 1, in leaves that past counts should have cut.
     """
 
     counts: Integers
@@ -109,11 +104,11 @@ class ReleaseSchedule:
     period : int
         Steps from the last count to the next.
     weight : float
-        How much of its own past growth a cell is expected to repeat; for the rest it shares in the total's growth.
+        Part of its own past growth that a cell is expected to repeat; the rest is its share in the total's.
     products, squares : float
         Sums of the regression that ``weight`` comes from.
     costs : float64[k]
-        Mean relative error of a cell that each period on the grid promises, averaged over past counts; empty before.
+        Expected mean relative error of a cell for each period, averaged over past counts; empty before.
     prompt : int
         Until this step every batch is counted in cells that PrivTree chooses.
     """
@@ -148,24 +143,10 @@ class ReleaseSchedule:
     def following(
         self, growth: Growth, total: float, n_steps: int, noise: float, most: int | None
     ) -> ReleaseSchedule:
-        """The schedule after a count.
+        """The schedule after a count, of ``total`` points before it.
 
-        Parameters
-        ----------
-        growth : Growth
-            Results of the count.
-        total : float
-            Estimated points in all, before.
-        n_steps : int
-            Steps so far.
-        noise : float
-            Variance of one count's noise.
-        most : int, optional
-            Longest period; None for one that stays.
-
-        Notes
-        -----
-        A count's noise is new, so that the products below, of this count and the one before, have no bias from noise.
+        ``noise`` is the variance of one count's; ``most`` the longest period, None for one that stays.  A count's
+        noise is new, so that the products below, of this count and the one before, have no bias from noise.
         """
         moved, found = growth.own - growth.even, growth.counts - growth.even
         per_step = 1.0 / growth.elapsed**2
@@ -204,16 +185,12 @@ def _dot(a: Floats, b: Floats) -> float:
 
 @dataclass(frozen=True)
 class CountParameters:
-    """Public constants of counts, beyond the cells.
+    """Public constants of counts, and the counts themselves.
 
     Attributes
     ----------
-    cells : CellParameters
-        The domain and its cuts.
-    law : LaplaceDistribution
-        Noise of the counts.
-    noise : float
-        Its variance, in points^2.
+    law, noise : LaplaceDistribution, float
+        Noise of the counts, and its variance in points^2.
     first : int
         Variance of counts with half of epsilon, where PrivTree chose the cells, over ``noise``; a whole number.
     shrink : bool
@@ -257,21 +234,8 @@ class CountParameters:
     ) -> tuple[Tree, Growth]:
         """Choose the cells again, and count in them the events that waited; changes nothing.
 
-        Parameters
-        ----------
-        counted : Tree
-            The tree after the count before.
-        added, removed : int64[n], int64[m]
-            Codes of all events since that count, ascending.
-        step, elapsed : int
-            Number of this step, and how many there were since that count.
-        key : Key
-            The secret.
-
-        Returns
-        -------
-        Tree, Growth
-            The tree after this count, and its results.
+        ``counted`` is the tree after the last count, ``elapsed`` steps ago; ``added`` and ``removed`` are the codes
+        of all events since then, ascending.  Returns the tree after this count, and its results.
         """
         tree, net = decomposition.counted_leaves(self.cells, self._regrow(counted, added, removed))
         leaves = tree.leaves
@@ -379,10 +343,8 @@ class AdaptiveState(PointState):
 
     Attributes
     ----------
-    counted : Tree or None
-        The tree at the last count.
-    schedule : ReleaseSchedule
-        Time of the next one.
+    schedule, counted : ReleaseSchedule, Tree or None
+        Time of the next count; the tree at the last one.
     last_count : int
         Steps up to the last count.
     added, removed : tuple of int64[n]
@@ -518,27 +480,18 @@ class AdaptiveMachine(PointMachine[AdaptiveState]):
 class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     """Releases a synthetic version of a changing set of points, with less error than PHDStream where its shape lasts.
 
-    PrivTree chooses the first cells.  After that cells are cut and merged by released counts alone, so that all of
-    epsilon goes to the counts; a cell is counted every few steps, by a period that follows from released counts too,
-    and forecast in between; estimates are shrunken where noise drowns the difference between a cell's children.  If
-    much of a count is in cells that past ones did not cut, it follows :class:`fastdp.PHDStream`, PrivTree and a count
-    in every step, for 32 steps (unless ``period`` is given: then PrivTree chooses the next count's cells).
+    PrivTree chooses the first cells.  Later ones follow from released counts alone, so that all of epsilon goes to
+    the counts; cells are counted every few steps and forecast in between.  If much of a count is in cells that past
+    ones did not cut, PrivTree chooses the cells in every step for 32 steps (of the next count alone, if ``period``
+    is given).
 
     For many batches, and releases that may lag a few steps behind.  Where each batch must show at once, and where
-    batches are few, :class:`fastdp.PHDStream` is better (measured in ``docs/phdstream.md``, "The better of the two").
+    batches are few, :class:`fastdp.PHDStream` is better (``docs/phdstream.md``, "The better of the two").
 
     Parameters
     ----------
-    domain : Domain
-        The public region, such as ``fastdp.spatial.Box(lower, upper)``.
-    epsilon : float
-        Privacy loss of all releases for ``sensitivity`` events.
-    max_depth : int
-        D: cells of this depth are not cut any more; fan_out^D at most 2^62.
-    fan_out : int
-        beta: equal children that a cell is cut into, along one axis; the axes take turns, the first one first.
-    sensitivity : int
-        k: events (additions and removals) of one person that are protected together; each gets epsilon / k.
+    domain, epsilon, max_depth, fan_out, sensitivity, outside, seed, key
+        As for :class:`fastdp.PHDStream`.
     period : int, optional
         Steps from one count to the next, 1 to 65,536; by default chosen again at every count.
     max_period : int
@@ -546,23 +499,18 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     shrink : bool
         Whether the estimates of a cell's children are drawn towards equal shares, by as much as noise suggests.
     total_share : float
-        Share of epsilon, 0 to 0.5, for a count of all points beside those of the cells, which least squares adjusts
-        to it.  Rare counts leave little to gain: boxes lose up to 4 % with 0.05 (``docs/phdstream.md``).
-    outside : str
-        As for :class:`fastdp.PHDStream`.
-    seed, key
-        As for :class:`fastdp.StreamPublisher`.
+        Share of epsilon, 0 to 0.5, for a count of all points, to which least squares adjusts the others.  Rare counts
+        leave little to gain: boxes lose up to 4 % with 0.05.
 
     Notes
     -----
-    Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An event is
-    in one count: with epsilon in cells that past releases chose, or, in the first batch and where cells are chosen
-    again, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Past releases determine which of the two.
-    The number of batches is public; nothing else is.
+    ----- Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An
+    event is in one count: with epsilon in cells that past releases chose, or, in the first batch and where cells
+    are chosen again, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Past releases determine which
+    of the two.  The number of batches is public; nothing else is.
 
-    Unlike :class:`fastdp.PHDStream` it keeps the events that wait to be counted, those of at most one period, in
-    memory.  The first batch should hold all points so far; if it is empty, the first cells come from the
-    second count.  After an interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
+    It keeps the events of at most one period in memory.  The first batch should hold all points so far.  After an
+    interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
 
     Examples
     --------

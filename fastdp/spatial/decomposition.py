@@ -49,16 +49,12 @@ def take_step(
 
     Parameters
     ----------
-    plan : CellParameters
-        Public constants.
     kept : KeptTree
         The tree after the step before.
     added, removed : int64[n], int64[m]
         Codes from :func:`fastdp.spatial.domains.encode`.
-    step : int
-        Number of the step; noise is a function of (key, step, position in the breadth-first order).
-    key : Key
-        The secret.
+    step, key : int, Key
+        Noise is a function of (key, step, position in the breadth-first order).
     expected : int
         About how many nodes the tree will have; a wrong guess costs time only.
 
@@ -111,19 +107,9 @@ def grow(
 ) -> Tree:
     """A tree from its root down; begun again with four times the room where ``capacity`` nodes are too few.
 
-    Parameters
-    ----------
-    plan : CellParameters
-        Public constants.
-    capacity : int
-        Room.
-    names : tuple of str
-        Columns of the tree, in the kernel's order.
-    root : mapping
-        The root's entries.
-    kernel : callable
-        Called with a range of levels, ``given(capacity)``, ``starts`` and the columns, which it continues by the
-        children of the levels' nodes (``fastdp_kernels.points.privtree.descend``); below 0 where they have no room.
+    ``names`` are its columns in the kernel's order, ``root`` the root's entries.  The kernel is called with a range
+    of levels, ``given(capacity)``, ``starts`` and the columns, and appends the children of the levels' nodes; it
+    returns a number below 0 where they have no room.
     """
     while True:
         columns, arguments = columns_of(names, capacity), given(capacity)
@@ -141,11 +127,9 @@ def grow(
 def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Array]) -> Iterator[tuple[int, int]]:
     """Ranges of levels to decide at once, from the root down; measures of new cells are filled in before each.
 
-    Levels are appended between one range and the next.  In the end ``starts[-1]`` is the number of nodes.
-
-    A cut whose children have measure 0, all of them, is taken back: rounding may lose the sliver of a polygon that a
-    cell holds, and then none of its children could be counted in or sampled from.  That follows from the domain and
-    the decision alone.
+    In the end ``starts[-1]`` is the number of nodes.  A cut whose children have measure 0, all of them, is taken
+    back: rounding may lose the sliver of a polygon that a cell holds, and then none of its children could be
+    counted in or sampled from.  That follows from the domain and the decision alone.
     """
     level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
     while level <= plan.max_depth and starts[level + 1] > starts[level]:

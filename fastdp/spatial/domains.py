@@ -224,14 +224,10 @@ class CellParameters:
 
     Attributes
     ----------
-    domain : Domain
-        The region.
     fan_out, max_depth : int
         beta, D.
     epsilon_tree, epsilon_count : Fraction
         Budgets of the split decisions and of the counts, for one event.
-    counter : Counter
-        Counts at the leaves.
     theta : float
         In points.
     repaired : bool

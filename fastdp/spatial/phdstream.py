@@ -1,12 +1,8 @@
 """PHDStream (2024): private synthetic points that follow a set of points through additions and removals.
 
-Algorithms 6 and 7 with a counter for every cell, and with a score for which the privacy claim holds: readings,
-errata and proofs are in ``docs/phdstream.md``.
-
-A noisy count of all points may stand beside those of the cells.  The sum of the cells' counts has the noise of every
-cell; a count of all points with a small share of epsilon has far less.  Both are unbiased and independent, so each
-has weight in proportion to the other's variance, and the difference goes to the counts in proportion to their
-variances: post-processing (the same page, "A count of the whole").
+Algorithms 6 and 7 with a counter for every cell, and with a score for which the privacy claim holds.  A noisy count
+of all points, with a small share of epsilon, may stand beside those of the cells, whose sum has the noise of every
+cell: least squares adjusts them to it.  Readings, errata and proofs: ``docs/phdstream.md``.
 """
 
 from __future__ import annotations
@@ -458,8 +454,8 @@ class PHDStream(SpatialPublisher[PHDState]):
         Privacy loss of all releases for ``sensitivity`` events.
     counter : str or Counter
         Noise of the counts at the leaves: ``"simple"`` (best in most cases), ``"block"`` (of 8 steps, as printed:
-        biased here, which ``Block(settles=True)`` is not), ``"binary"`` (trees of 1,024 activations that settle), or
-        an object from ``fastdp.counters``.
+        biased here, which ``Block(settles=True)`` is not), ``"binary"`` (trees of 1,024 activations that settle),
+        or an object from ``fastdp.counters``.
     max_depth : int
         D: cells of this depth are not cut any more; fan_out^D at most 2^62.
     fan_out : int
@@ -471,31 +467,29 @@ class PHDStream(SpatialPublisher[PHDState]):
     score : str
         ``"repaired"``, or ``"paper"`` for comparison only: its guarantee states the much larger epsilon that holds.
     retention : int
-        Steps for which a cell that is not cut remembers how its count was spread over its children.  Memory grows
-        with it, slowly; 0 remembers the cells of the last release only.
+        Steps for which a cell that is not cut remembers how its count was spread over its children; memory grows
+        with it.
     total_share : float
-        Share of epsilon, 0 to 0.5, for a count of all points beside those of the cells, which least squares adjusts
-        to it.  0 is the paper's: the total's error is then five times as large and grows with the number of cells and
-        steps, and that of boxes larger by 4 to 8 % in most streams (``docs/phdstream.md``, "A count of the whole").
+        Share of epsilon, 0 to 0.5, for a count of all points, to which least squares adjusts the others.  0 is the
+        paper's: the total's error is then five times as large, and grows with the number of cells and steps.
     outside : str
-        ``"raise"`` refuses a batch with points outside the domain, ``"clip"`` moves them to its bounding box (and on
-        a network to the nearest road).  A point in a cell without any of the domain is counted in a cell beside.
-        Note that an error depends on the data and reveals to anyone who sees it that there was such a point.
+        ``"raise"`` refuses a batch with points outside the domain, ``"clip"`` moves them to its bounding box (and
+        on a network to the nearest road).  Note that an error depends on the data and reveals that there was such a
+        point.
     seed, key
         As for :class:`fastdp.StreamPublisher`.
 
     Notes
     -----
-    Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  A batch's
-    additions enter the split decisions of that step, each event enters one cell's counter and that of all points,
-    once.  The latter has ``total_share`` of epsilon; of the rest two fifths are for decisions and three for cells.
-    With ``total_share=0`` decisions and cells have epsilon / 2 each.  The number of batches and their times are
-    public, their sizes are not released.
+    ----- Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  A
+    batch's additions enter the split decisions of that step, each event enters one cell's counter and that of all
+    points, once. The latter has ``total_share`` of epsilon; of the rest two fifths are for decisions and three for
+    cells, or half each with ``total_share=0``.  The number of batches and their times are public, their sizes are
+    not released.
 
-    The first batch may hold everything up to an initial time t0 (paper, section 5.2).  PHDStream keeps counts, no
-    points: it cannot detect that a removed point was never added.  Such a removal still lowers its cell's count,
-    and no released count falls below 0.  After an interrupt compare ``n_steps``: a batch that was consumed must
-    not be sent again.
+    The first batch may hold everything up to an initial time t0.  PHDStream keeps counts, no points: removing a point
+    that was never added is not detected and lowers its cell's count; released counts never fall below 0.  After an
+    interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
 
     Examples
     --------

@@ -260,8 +260,7 @@ class PrivTree:
 
     Notes
     -----
-    Privacy: ``docs/phdstream.md``.  Cell counts have noise of scale 2 / epsilon; they are made non-negative and
-    consistent from the root down.
+    Privacy: ``docs/phdstream.md``.  Counts have noise of scale 2 / epsilon, and are made non-negative and consistent.
     """
 
     rule: ClassVar[int] = 1

@@ -15,14 +15,7 @@ from fastdp.engines import Job
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.perturbers import Hierarchy
 from fastdp.streams import fleet_streams as streams
-from tests.engines.scenes import (
-    assert_altered_replay,
-    counting_job,
-    expected,
-    make_job,
-    make_rows,
-    write_secret,
-)
+from tests.engines.scenes import assert_altered_replay, counting_job, expected, make_job, make_rows, write_secret
 
 SECRET = bytes(range(32))
 #: The parameters of ``make_job``.

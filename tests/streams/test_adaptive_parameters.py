@@ -31,13 +31,6 @@ def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndar
     return release.values
 
 
-@pytest.mark.parametrize("closing", ["spikes", "", None, 1, b"none", ["none"]])
-def test_closings(closing: Any) -> None:
-    for make in (lambda: Blocks(closing), lambda: Adaptive(1.0, 10.0, perturber=Blocks(closing))):
-        with pytest.raises(ParameterError, match=r"closing = .*'spread', 'spike', 'none'"):
-            make()
-
-
 @pytest.mark.parametrize("renewal", [RenewFromHoldout(), RenewFromPublished(0.2)])
 def test_renewals_do_not_go_with_blocks(renewal: Any) -> None:
     with pytest.raises(ParameterError, match=r"renewal = .*expected None.*one threshold"):
@@ -52,13 +45,10 @@ def test_smoothers_do_not_go_with_blocks(smoother: Any) -> None:
 
 def test_what_is_refused_is_named() -> None:
     for name, value in (
-        *(("epsilon", v) for v in (0.0, -1.0, np.nan, np.inf, "1", True, 1e-200, 5e-324, 1e200, 1.7e308, 2.0**41)),
-        *(("bound", v) for v in (0.0, -1.0, np.nan, np.inf, None, 1e-300, 1e300)),
-        *(("holdout", v) for v in (0, -1, 1.5, True, 2**51)),
-        *(("max_range", v) for v in (0, -1, 2.5, 2**40 + 1)),
-        *(("resolution", v) for v in (0.0, -1.0, np.nan, 11.0)),
-        *(("nonfinite", v) for v in ("drop", None)),
-        *(("threshold", v) for v in (b"3", NoisyMax)),
+        *(("epsilon", v) for v in (1e-200, 5e-324, 1e200, 1.7e308, 2.0**41)),
+        *(("bound", v) for v in (None, 1e-300, 1e300)),
+        ("holdout", 0),
+        ("resolution", 11.0),
     ):
         with pytest.raises(ParameterError, match=rf"{name}.*expected"):
             Adaptive(**{"epsilon": 1.0, "bound": 10.0, name: value})

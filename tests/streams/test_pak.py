@@ -197,27 +197,10 @@ def test_bad_input_changes_nothing() -> None:
         publisher.publish([1.0])
 
 
-def test_parameters_are_named() -> None:
-    for name, value in (
-        ("epsilon", 0),
-        ("delta", 1.0),
-        ("delta", -0.1),
-        ("bound", 0),
-        ("length", 0),
-        ("length", 2.5),
-        ("holdout", 700),
-        ("holdout", 0),
-        ("share", 1.0),
-        ("share", 0.0),
-        ("tail_factor", 0.9),
-        ("share", 5e-324),
-        ("share", 1e-306),
-        ("threshold", "5"),
-        ("lag_sums", "no"),
-        ("clip", 0),
-    ):
-        with pytest.raises(ParameterError, match=name):
-            make(**{name: value})
+@pytest.mark.parametrize(("name", "value"), [("holdout", 700), ("holdout", 0), ("share", 5e-324), ("share", 1e-306)])
+def test_parameters_that_do_not_fit_together_are_named(name: str, value: float) -> None:
+    with pytest.raises(ParameterError, match=name):
+        make(**{name: value})
 
 
 def test_the_law_holds_at_the_extremes() -> None:

@@ -365,34 +365,13 @@ def test_true_percentiles_are_not_private() -> None:
 
 # Parameters and the protocol.
 
-BAD = [
-    (SmoothQuantile, {"p": 0.0}, "p = 0.0"),
-    (SmoothQuantile, {"p": 1}, "p = 1"),
-    (SmoothQuantile, {"p": 99.5}, "p = 99.5"),
-    (SmoothQuantile, {"p": math.nan}, "p = nan"),
-    (SmoothQuantile, {"p": "high"}, "p = 'high'"),
-    (SmoothQuantile, {"delta": 0.0}, r"delta = 0\.0"),
-    (SmoothQuantile, {"delta": 0.3}, r"delta = 0\.3"),
-    (SmoothQuantile, {"delta": -1e-9}, "delta = -1e-09"),
-    (SmoothQuantile, {"delta": 1e-9, "noise": "cauchy"}, "delta = 1e-09"),
-    (SmoothQuantile, {"noise": "uniform"}, "noise = 'uniform'"),
-    (SmoothQuantile, {"gamma": 1.0}, r"gamma = 1\.0"),
-    (SmoothQuantile, {"gamma": math.inf}, "gamma = inf"),
-    (SmoothQuantile, {"clip": 1}, "clip = 1"),
-    (PAKQuantile, {"p": -0.5}, r"p = -0\.5"),
-    (PAKQuantile, {"beta": 0.0}, r"beta = 0\.0"),
-    (PAKQuantile, {"beta": 0.5}, r"beta = 0\.5"),
-    (PAKQuantile, {"noise": "cauchy"}, "noise = 'cauchy'"),
-    (PAKQuantile, {"delta": "small"}, "delta = 'small'"),
-    (PAKQuantile, {"clip": None}, "clip = None"),
-    (TruePercentile, {"p": 95}, "p = 95"),
-]
 
-
-@pytest.mark.parametrize(("rule", "options", "message"), BAD)
-def test_bad_parameters_are_named(rule: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ParameterError, match=f"^{message}.*: expected"):
-        rule(**options)
+@pytest.mark.parametrize(
+    ("noise", "delta"), [("laplace", 0.0), ("laplace", 0.3), ("laplace", -1e-9), ("cauchy", 1e-9)]
+)
+def test_deltas_that_do_not_go_with_the_noise_are_refused(noise: Any, delta: float) -> None:
+    with pytest.raises(ParameterError, match=f"^delta = {delta}: expected"):
+        SmoothQuantile(noise=noise, delta=delta)
 
 
 RULES = [SmoothQuantile(0.9), SmoothQuantile(0.9, noise="cauchy"), PAKQuantile(0.9, beta=0.2), TruePercentile(0.9)]

@@ -1,7 +1,7 @@
 """A tree of cells that grows and shrinks by released numbers alone (arrays as in ``privtree``).
 
-Nothing here decides by data: the batch is only sorted into the cells that past releases chose.  ``weight`` is the
-variance of a node's own noise and its descendants', in units of the variance of one count's noise.
+The batch is only sorted into the cells that past releases chose.  ``weight`` is the variance of the noise counted at
+a node and below, in units of one count's.
 """
 
 from __future__ import annotations
@@ -36,23 +36,17 @@ def regrow(
 
     Parameters
     ----------
-    level, stop : int
-        Levels whose nodes are in the arrays, and the level to stop before (at most D + 1).
+    level, stop, events, starts
+        As of ``privtree.descend``.
     rule : tuple
         beta; D; a cell is cut while its estimate exceeds so many standard deviations; so many where it is cut
-        already; whether children have equal measures, filled in here (otherwise the caller fills ``measure`` before
-        the next level).
-    events : tuple of int64[n], int64[m]
-        Additions and removals that wait to be counted.
+        already; True where children have equal measures, filled in here.
     counted : tuple
         The tree before: first child, and the numbers of ``tree`` from the released count on.
-    starts : int64[D + 2]
-        Filled for the levels that are appended.
     tree : tuple
-        int64[capacity] node of the tree before (-1 if new), parent, first child, path code; int64[capacity, 4] ranges
-        of events; int64[capacity] sums of the counts at the node and below, and of the noise's variances;
-        float64[capacity] measure of the cell, its released estimate, the variance of its noise (in units of one
-        count's), and its released growth per step.  A new cell has its share of its parent's.
+        int64[capacity] node before (-1 if new), parent, first child, code; int64[capacity, 4] ranges;
+        int64[capacity] released count, weight; float64[capacity] measure, estimate, variance of its noise in units
+        of one count's, growth per step.  A new cell has its share of its parent's.
 
     Returns
     -------
@@ -114,8 +108,7 @@ def add_counts(
 ) -> None:
     """Add the leaves' counts, int64[l], to ``released`` along their paths, and ``draw`` each to ``weight``.
 
-    ``sums`` are int64[v]: the counts at every node and below, and their draws, which are filled; ``released``;
-    ``weight``.
+    ``sums``, int64[v]: gained counts and draws at every node and below, filled; ``released``; ``weight``.
     """
     gained, drawn, released, weight = sums
     gained[:] = 0
@@ -149,23 +142,19 @@ def shrink_counts(
     noise : float
         Variance of one count's noise, in points^2.
     shrink : bool
-        Whether the parts' differences are shrunken towards shares by measure.
-    first : int64[v]
-        First child, -1 for none.
-    counts : float64[v]
-        What was counted at the node and below it, and forecasts; a node's may exceed the sum of its parts'.
-    weight : int64[v]
-        Variances of the noise in it.
-    measure : float64[v]
-        Measures of the cells.
+        Whether the children's differences are shrunken towards shares by measure.
+    first, weight : int64[v]
+        First child, and variance of the noise in ``counts``.
+    counts, measure : float64[v]
+        Counts and forecasts; a node's may exceed the sum of its children's.
     held, variance, estimate : float64[v]
         Filled: G, the variance of its noise in units of ``noise``, the estimate.
 
     Notes
     -----
-    With shares s and D_c = G(c) - s_c G(parent), E sum D^2 = signal + noise.  The weight is the larger one of two:
-    the positive-part James-Stein one, 1 - noise / sum D^2, and signal / (signal + noise) for the parent's estimate u
-    lying in one of its parts, signal = u^2 (1 - sum s^2).
+    With shares s and D_c = G(c) - s_c G(parent), E sum D^2 = signal + noise.  The weight is the larger one of the
+    positive-part James-Stein one, 1 - noise / sum D^2, and signal / (signal + noise) for the parent's estimate u in
+    one child, signal = u^2 (1 - sum s^2).
     """
     held[0] = counts[0]
     variance[0] = np.float64(weight[0])

@@ -1,13 +1,13 @@
 """PrivTree's descent, one level after the other over flat arrays (PHDStream Algorithms 5 and 7).
 
-Two trees.  The *kept* tree is the one between two steps; children, ``fan_out`` of them side by side, stand after
-their parent.  The *step* tree is T(t) of one step, in breadth-first order; ``starts[k]`` is its first node of depth
-k.  In both -1 stands for none.
+The *kept* tree is the one between two steps; children, ``fan_out`` of them side by side, stand after their parent.
+The *step* tree is T(t) of one step, breadth first; ``starts[k]`` is its first node of depth k.  -1 stands for no
+node.
 
 beta = fan_out; D = the greatest depth; K = unit, the integers that stand for one point.  ``released`` is the sum of
-all counter increments at a node and below it, which is the paper's Cn + Cd; the rest of G is Ca, the node's share of
-the counts above it.  ``added`` and ``removed`` are codes of depth D, ascending; ``ends``, int64[v, 4], the ranges of
-them that lie in the node.
+all counter increments at a node and below it, the paper's Cn + Cd; Ca, the rest of G, is its share of the counts
+above. ``added`` and ``removed`` are codes of depth D, ascending; ``ends``, int64[v, 4], the ranges of them in the
+node.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def append_parts(
     code: np.ndarray,
     ends: np.ndarray,
 ) -> None:
-    """Parent, code and ranges of events of all children of a node, from ``following`` on, of ``width`` codes each."""
+    """Parent, code and ranges of events of a node's children, from ``following`` on, of ``width`` codes each."""
     a = ends[node, 0]
     r = ends[node, 2]
     for j in range(fan_out):
@@ -142,24 +142,23 @@ def descend(
     level, stop : int
         Levels whose nodes are already in the step tree, and the level to stop before (at most D + 1).
     rule : tuple
-        beta; D; K; Delta >= K delta; K theta; whether the score is K A(v) + rint(K s+(v)) - depth Delta with the
-        additions A, or the paper's, with G and the net count; whether children have equal measures, filled in here
-        (otherwise the caller fills ``measure`` before the next level).
+        beta; D; K; Delta >= K delta; K theta; True for the score K A(v) + rint(K s+(v)) - depth Delta with the
+        additions A, False for the paper's, with G and the net count; True where children have equal measures,
+        filled in here.
     since : int
         Kept nodes that no step since this one has split have lost their children.
     events : tuple of int64[n], int64[m]
         Additions and removals.
     noise : int64[capacity]
-        Discrete Laplace noise of scale K lambda, one draw for each node of the step tree.
+        Discrete Laplace noise of scale K lambda, a draw for each node.
     kept : record[r]
-        The kept tree: ``first`` child, ``released`` count, last step that ``split`` the node (-1 if none did),
-        ``measure``.
+        First child, released count, last step that split the node (-1 if none did), measure.
     starts : int64[D + 2]
         Filled for the levels that are appended.
     tree : tuple
-        int64[capacity] kept node, parent, first child, path code; int64[capacity, 4] ranges of events;
-        int64[capacity] released count; float64[capacity] measure, G and s+ before the step; int64[capacity] score in
-        units of 1 / K before the floor.
+        int64[capacity] kept node, parent, first child, code; int64[capacity, 4] ranges; int64[capacity] released
+        count; float64[capacity] measure, G, s+ before the step; int64[capacity] score in units of 1 / K before the
+        floor.
 
     Returns
     -------
@@ -237,19 +236,9 @@ def descend(
 def collect_leaves(
     first: np.ndarray, measure: np.ndarray, ends: np.ndarray, leaves: np.ndarray, net: np.ndarray
 ) -> int:
-    """List the leaves with a measure above 0, in order, and the batch's additions less removals in each.
+    """List the leaves with a measure above 0, in order, and the additions less removals in each; returns how many.
 
-    Parameters
-    ----------
-    first, measure, ends
-        As :func:`descend` left them, cut to the nodes of the step tree.
-    leaves, net : int64[v]
-        Filled from the front.
-
-    Returns
-    -------
-    int
-        How many leaves.
+    ``leaves`` and ``net``, int64[v], are filled from the front; the others are as :func:`descend` left them.
     """
     count = 0
     # Which nodes are leaves is random: written for each, kept for leaves.

@@ -1,12 +1,10 @@
 """Maps of counts over a tree (arrays as in ``privtree``): up to the ancestors, down to the children, step to step.
 
 The projection s+ is the non-negative, consistent version of G that scores and releases use (``docs/phdstream.md``).
-The kept tree is the one between two steps, in arrays that later steps append to.  Nothing is lost when nodes are
-dropped: a node's ``released`` holds all counts below it, so those of its children are from then on shared out among
-them, by measure.
+Dropped nodes lose no counts: their parent's ``released`` holds them, from then on shared out by measure.
 
-``numbers`` stands for the columns that a projection reads and fills: int64[v] parent, released count (float64 where
-it is an estimate); float64[v] measure, G (``held``), s+ (``projected``).
+``numbers`` are the columns of a projection: int64[v] parent, released count (or an estimate, float64[v]); float64[v]
+measure, G (``held``), s+ (``projected``), of which the last two are filled.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ def share_out(
     """G and s+ of the children of one node.
 
     G(child) = share * (G(parent) - sum of the children's released) + released(child); s+(child) = s+(parent) times
-    the child's part of the positive G among its siblings, or its share where there is none.  Shares go by measure;
-    cells of measure 0 get no s+.  Every factor is at most 1, in floats too: s+ never rises from parent to child.
+    the child's part of the positive G among its siblings, or its share by measure where there is none.  Every
+    factor is at most 1, in floats too: s+ never rises from parent to child.
     """
     # A sum of integers stays one: its type is that of the counts.
     below = released[child] - released[child]
@@ -126,18 +124,9 @@ def sum_families(counts: np.ndarray, fan_out: int, parent: np.ndarray) -> None:
 def project_counts(
     leaves: np.ndarray, increments: np.ndarray, fan_out: int, gained: np.ndarray, numbers: tuple[np.ndarray, ...]
 ) -> None:
-    """Add the leaves' increments to ``released`` along their paths; then G and s+ of every node of the step tree.
+    """Add the leaves' increments, int64[l], to ``released`` along their paths; then G and s+ of the step tree.
 
-    Parameters
-    ----------
-    leaves, increments : int64[l]
-        Nodes that counted, and by how much they grew.
-    fan_out : int
-        Children of a node.
-    gained : int64[v]
-        Scratch.
-    numbers : tuple
-        Of the step tree, where each family stands after those of its parents; the last two are filled.
+    ``gained`` is scratch, int64[v]; each family stands after those of its parents.
     """
     gained[:] = 0
     for j in range(leaves.size):
@@ -155,10 +144,9 @@ def project_counts(
 def project_with(
     missing: float, leaves: np.ndarray, fan_out: int, released: np.ndarray, numbers: tuple[np.ndarray, ...]
 ) -> None:
-    """G and s+ of every node of the step tree after ``missing`` points were shared out over the leaves alike.
+    """G and s+ of the step tree after ``missing`` points were shared out over the leaves alike.
 
-    Arrays as in :func:`project_counts`; the counts among ``numbers``, float64[v], are filled with ``released`` and a
-    node's part of the missing points.
+    The counts among ``numbers``, float64[v], are filled with ``released`` and a node's part of the missing points.
     """
     parent, counts, _, held, projected = numbers
     counts[:] = 0.0
@@ -190,14 +178,12 @@ def settle_kept(
     ----------
     settled, increments : int64[k]
         Kept nodes, and by how much they grew.
-    fan_out : int
-        Children of a node.
     gained : int64[r]
         Scratch.
     first, released : int64[r]
         The kept tree; ``released`` is changed.
     origin, seen : int64[v]
-        Of each node of the step tree the kept one, -1 if it is new, and its ``released``, which is changed.
+        Kept node of each node of the step tree, -1 if it is new, and its ``released``, which is changed.
     """
     gained[:] = 0
     for j in range(settled.size):
@@ -223,11 +209,11 @@ def append_step(
     Parameters
     ----------
     step, begin : int
-        Number of this step, and the kept node that the first one of the step tree becomes.
-    first, origin, released, measure : int64[v], int64[v], int64[v], float64[v]
-        The step tree: first child, kept node before the step (-1 if it is new), released count after it.
+        Number of this step, and the kept node that the first one becomes.
+    first, origin, released, measure : [v]
+        The step tree: first child, kept node before (-1 if it is new), released count after the step, measure.
     kept : record[r]
-        The kept trees as in ``privtree.descend``; filled from ``begin`` on.
+        As in ``privtree.descend``; filled from ``begin`` on.
     """
     for i in range(first.size):
         o = max(origin[i], 0)
@@ -245,19 +231,8 @@ def append_step(
 def pack_kept(root: int, since: int, fan_out: int, kept: np.ndarray, origin: np.ndarray, packed: np.ndarray) -> int:
     """Write a kept tree breadth first, without the children of nodes that no step since ``since`` has split.
 
-    Parameters
-    ----------
-    root, since, fan_out : int
-        The root, that step, and the children of a node.
-    kept, packed : record[r]
-        The kept trees as in ``privtree.descend``, and the one with this root, filled from the front.
-    origin : int64[r]
-        Number before of each node that is written.
-
-    Returns
-    -------
-    int
-        How many nodes.
+    ``packed`` is filled from the front with the tree of this root; ``origin``, int64[r], with the number before of
+    each node.  Returns how many there are.
     """
     origin[0] = root
     count = 1
