@@ -35,9 +35,10 @@ SYSTEMS = (*METHODS, "phdstream", "totals", "fleet")
     wherever fastdp is to find them.  [default: beside the installed sources, else the user's cache]
 """)
 def compile(systems: tuple[str, ...], cache_dir: Path | None) -> None:
-    """Compile the kernels of SYSTEMs (all by default) now, so that no later call has to wait.
+    """Compile kernels now, so that no later call has to wait.
 
-    SYSTEM is adaptive, tops, pak, topl, phdstream, totals or fleet. Each runs once on generated values.
+    SYSTEM is adaptive, tops, pak, topl, phdstream, totals or fleet, by default all. Each runs once on generated
+    values.
     """
     if cache_dir is not None:
         # Numba reads it when it is imported, which nothing has done yet.

@@ -40,7 +40,7 @@ _of_stream = with_options("""
 
 @click.group(epilog=EPILOG)
 def ledger() -> None:
-    """Account for privacy budgets: what was released on which stream, and what is left.
+    """Account for privacy budgets: releases of each stream, and the budget left.
 
     A ledger is a file, and only grows. "fastdp release", "synthesize", "totals", "counts" and
     "means" write to it with --ledger.

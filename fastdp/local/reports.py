@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -200,8 +200,9 @@ class WindowDistribution:
         """Reports of many grid steps: words and steps in, int32[n] out."""
         from fastdp_kernels.local import local_reports
 
-        local_reports.draw_window(words, steps, self.weights(), out)
+        local_reports.draw_window(words, steps, self.weights, out)
 
+    @cached_property
     def weights(self) -> WindowWeights:
         """The distribution as the kernels take it."""
         from fastdp_kernels.local.local_reports import WindowWeights
@@ -290,8 +291,9 @@ class BitDistribution:
         """Reports of many grid steps: words and steps in, int32[n] out."""
         from fastdp_kernels.local import local_reports
 
-        local_reports.draw_bit(words, steps, self.weights(), out)
+        local_reports.draw_bit(words, steps, self.weights, out)
 
+    @cached_property
     def weights(self) -> BitWeights:
         """The distribution as the kernels take it."""
         from fastdp_kernels.local.local_reports import BitWeights
@@ -360,7 +362,7 @@ class MixtureDistribution:
         """Reports of many grid steps: words and steps in, int32[n] out."""
         from fastdp_kernels.local import local_reports
 
-        weights = self.window.weights(), self.bit.weights()
+        weights = self.window.weights, self.bit.weights
         local_reports.draw_hybrid(words, steps, np.uint64(self.window.total), *weights, out)
 
     def weight(self, x: int, output: int) -> int:

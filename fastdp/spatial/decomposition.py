@@ -118,10 +118,13 @@ def grow(
         starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
         starts[1:] = 1
         arrays = tuple(columns.values())
-        if all(kernel(*levels, *arguments, starts, arrays) >= 0 for levels in _walk_down(plan, starts, columns)):
+        for levels in _walk_down(plan, starts, columns):
+            if kernel(*levels, *arguments, starts, arrays) < 0:
+                capacity *= 4
+                break
+        else:
             size = int(starts[-1])
             return Tree(starts=starts, **{name: column[:size] for name, column in columns.items()})
-        capacity *= 4
 
 
 def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Array]) -> Iterator[tuple[int, int]]:

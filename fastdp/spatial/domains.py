@@ -338,6 +338,8 @@ class PointParameters(Keyed):
 
         DataError for points that are not finite, of another dimension, or outside the domain where that is refused.
         """
+        if points is None:
+            return np.empty(0, np.int64)
         domain, rows = self.domain, as_points(points, name, self.domain.dim)
         if self.outside == "clip":
             rows = np.clip(rows, domain.lower, domain.upper)

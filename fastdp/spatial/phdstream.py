@@ -107,6 +107,11 @@ class TotalCounter:
         """Distribution of the counter's noise."""
         return sampler.laplace_distribution(noise_scale(COUNTER, self.epsilon))
 
+    @cached_property
+    def variance(self) -> float:
+        """Of one draw."""
+        return laplace_variance(self.law.scale)
+
     def step(self, total: TotalCount, net: int, step: int, key: Key) -> TotalCount:
         """The count after so many additions less removals."""
         row: Integers = total.row.copy()
@@ -115,7 +120,7 @@ class TotalCounter:
 
     def missing(self, total: TotalCount, counted: int, variance: float) -> float:
         """Least squares correction of the sum of the cells' counts, which has this variance, in points^2."""
-        own = laplace_variance(self.law.scale) * COUNTER.open_draws(total.steps)
+        own = self.variance * COUNTER.open_draws(total.steps)
         return (total.released - counted) * (variance / (variance + own)) if variance > 0.0 else 0.0
 
     @staticmethod
@@ -416,6 +421,11 @@ class PHDMachine(PointMachine[PHDState]):
         """The counter of all points, if there is one."""
         return TotalCounter.of_share(self.epsilon, self.sensitivity, self.total_share)
 
+    @cached_property
+    def variance(self) -> float:
+        """Of one draw of a cell's counter."""
+        return laplace_variance(self.plan.cell_law.scale)
+
     def start(self, key: Key) -> PHDState:
         """Before the first batch."""
         return PHDState(kept=self.root)
@@ -428,8 +438,7 @@ class PHDMachine(PointMachine[PHDState]):
         if self.total is not None:
             total = self.total.step(total, added.size - removed.size, state.n_steps, key)
             drawn += tree.leaves.size
-            variance = drawn * laplace_variance(self.plan.cell_law.scale)
-            missing = self.total.missing(total, int(tree.released[0]), variance)
+            missing = self.total.missing(total, int(tree.released[0]), drawn * self.variance)
             tree = decomposition.adjusted(self.plan, tree, missing)
         return PHDState(n_steps=state.n_steps + 1, tree=tree, chain=chain, kept=kept, total=total, drawn=drawn)
 
@@ -540,4 +549,4 @@ class PHDStream(SpatialPublisher[PHDState]):
     def _variances(self) -> float | None:
         """Of a cell that was counted at every step; None for counters of one's own."""
         draws = getattr(self.counter, "open_draws", None)
-        return None if draws is None else draws(self.n_steps) * laplace_variance(self._plan.cell_law.scale)
+        return None if draws is None else draws(self.n_steps) * self._machine.variance

@@ -36,7 +36,6 @@ P = ParamSpec("P")
 NO_ROWS = "frame has no rows: expected start= and stop=, because it has no first and last window"
 
 
-@validation.plain
 def totals(
     frame: Frame,
     value: str | Value,
@@ -144,7 +143,6 @@ def totals(
     return _release("totals", {**locals()})
 
 
-@validation.plain
 def counts(
     frame: Frame,
     time: str | Time,
@@ -247,7 +245,6 @@ def _timed(time: str | Time, every: Duration | None) -> Time:
     return time
 
 
-@validation.plain
 @like(totals)
 def means() -> None:
     """Private means of a column by window of time, and by key.

@@ -1,4 +1,4 @@
-"""What an error costs: nothing before the data are looked at, and the whole release afterwards."""
+"""Cost of an error: nothing before the data are looked at, and the whole release afterwards."""
 
 from __future__ import annotations
 
@@ -46,18 +46,12 @@ def test_an_error_about_the_data_leaves_the_budget_spent(ledger, threshold: floa
 @pytest.mark.parametrize(
     ("error", "values", "options"),
     [
-        (ParameterError, VALUES, {"season": 1.0}),
-        (ParameterError, WORDS, {"focus": 0}),
-        (ParameterError, BROKEN, {"threshold": 101.0}),
-        (DataError, [], {}),
-        (DataError, [], {"threshold": 50.0}),
-        (DataError, BROKEN.reshape(200, 2), {}),
-        (DataError, np.array(WORDS, dtype=object).reshape(200, 2), {}),
-        (DataError, "canary", {}),
-        (DataError, 1.0, {}),
-        (DataError, np.array(["a"] * 400), {}),
+        (ParameterError, VALUES, {"season": 1.0}), (ParameterError, WORDS, {"focus": 0}),
+        (ParameterError, BROKEN, {"threshold": 101.0}), (DataError, [], {}), (DataError, [], {"threshold": 50.0}),
+        (DataError, BROKEN.reshape(200, 2), {}), (DataError, np.array(WORDS, dtype=object).reshape(200, 2), {}),
+        (DataError, "canary", {}), (DataError, 1.0, {}), (DataError, np.array(["a"] * 400), {}),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_depend_on_the_data_costs_nothing(
     ledger, error: type[Exception], values: Any, options: dict[str, Any]
 ) -> None:
@@ -75,17 +69,10 @@ def test_lists_are_released_like_arrays(values: Any) -> None:
 @pytest.mark.parametrize(
     "kinds",
     [
-        (DataError,),
-        (OSError, FastDPError),
-        (ValueError,),
-        (Exception,),
-        (BaseException,),
-        OSError,
-        [OSError],
-        (1,),
-        (int,),
+        (DataError,), (OSError, FastDPError), (ValueError,), (Exception,), (BaseException,), OSError, [OSError],
+        (1,), (int,),
     ],
-)
+)  # fmt: skip
 def test_no_reservation_is_given_back_for_errors_that_the_data_cause(ledger, kinds: Any) -> None:
     account = ledger()
     with pytest.raises(ParameterError, match=r"cancel_on = .*expected a tuple of exception classes"):

@@ -312,15 +312,12 @@ def test_a_publisher_that_ended_tells_where(ledger) -> None:
 @pytest.mark.parametrize(
     "publisher",
     [
-        fastdp.Adaptive(**(OPTIONS | {"holdout": 1000})),
-        fastdp.ToPS(**OPTIONS),
-        fastdp.PAK(1.0, 1e-6, 100.0, 1000, holdout=100),
-        fastdp.ToPL(**OPTIONS),
-        fastdp.PHDStream(Box([0, 0], [1, 1]), 0.5),
-        fastdp_lab.baselines.Zeros(),
+        fastdp.Adaptive(**(OPTIONS | {"holdout": 1000})), fastdp.ToPS(**OPTIONS),
+        fastdp.PAK(1.0, 1e-6, 100.0, 1000, holdout=100), fastdp.ToPL(**OPTIONS),
+        fastdp.PHDStream(Box([0, 0], [1, 1]), 0.5), fastdp_lab.baselines.Zeros(),
     ],
     ids=lambda publisher: type(publisher).__name__,
-)
+)  # fmt: skip
 def test_publishers_describe_themselves_without_their_secrets(ledger, lines, publisher) -> None:
     entry = ledger().spend(publisher, stream="s", note="x")
     assert entry.guarantee == publisher.guarantee

@@ -264,7 +264,7 @@ class TestResume:
 
 
 def test_release_resumes_by_its_publisher(ledger) -> None:
-    """What ``fastdp.release`` reserved, the publisher with the same parameters and the stream's key may resume."""
+    """A reservation of ``fastdp.release``: the publisher with the same parameters and the stream's key may resume."""
     account = ledger()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fastdp.Adaptive, "release", _die)

@@ -82,13 +82,8 @@ class Case:
 
 #: A scale-free threshold warns of so short a hold-out.
 ADAPTIVE: dict[str, Any] = {
-    "epsilon": 1.0,
-    "bound": 64,
-    "holdout": 64,
-    "max_range": 4096,
-    "seed": 1,
-    "threshold": NoisyMax(),
-}
+    "epsilon": 1.0, "bound": 64, "holdout": 64, "max_range": 4096, "seed": 1, "threshold": NoisyMax(),
+}  # fmt: skip
 
 
 def stream(n: int) -> np.ndarray:

@@ -99,30 +99,22 @@ def test_positions_out_of_range_are_refused(n: int, closing: str) -> None:
     good, memory = publisher._machine.pack(publisher._state), publisher._progress.smoother
     assert publisher._machine.pack(publisher._machine.unpack(good, publisher._key)) == good
     changes: dict[str, list[object]] = {
-        "n_seen": [-1, float(n), "7"],
-        "cycle": [1.0, -1],
-        "held": [-1, 0.0],
-        "blocks": [-1, 3.0],
-        "filled": [-1, 2.0, *([2**40] if memory.size else [])],
-        "open_sum": [1.0],
-        "theta_steps": [-1, 1.5, 2**62 if memory.size else 10],
-        "prediction": ["x", 3],
+        "n_seen": [-1, float(n), "7"], "cycle": [1.0, -1], "held": [-1, 0.0], "blocks": [-1, 3.0],
+        "filled": [-1, 2.0, *([2**40] if memory.size else [])], "open_sum": [1.0],
+        "theta_steps": [-1, 1.5, 2**62 if memory.size else 10], "prediction": ["x", 3],
         "smoother": [packed(np.zeros(3)), packed(np.zeros(b.MEMORY + 1)), packed(np.full(b.MEMORY, np.inf))],
-    }
+    }  # fmt: skip
     if memory.size:
         position_, exponent = memory[b.POSITION], memory[b.EXPONENT]
         changes["smoother"] += [packed(np.empty(0))] + [
             tampered(memory, place, value)
             for place, values in {
-                b.POSITION: [position_ + 0.5, -1.0, np.nan, np.inf],
-                b.DECIDED: [position_ + 1.0, -1.0, 0.5],
-                b.EXPONENT: [-1.0, exponent + 0.5, 1e18, np.nan],
-                b.LAST: [-1.0, 0.5, 41.0, 1e18, np.nan],
-                b.ENERGIES: [np.nan],
-                b.LEVEL: [np.nan],
+                b.POSITION: [position_ + 0.5, -1.0, np.nan, np.inf], b.DECIDED: [position_ + 1.0, -1.0, 0.5],
+                b.EXPONENT: [-1.0, exponent + 0.5, 1e18, np.nan], b.LAST: [-1.0, 0.5, 41.0, 1e18, np.nan],
+                b.ENERGIES: [np.nan], b.LEVEL: [np.nan],
             }.items()
             for value in values
-        ]
+        ]  # fmt: skip
     else:
         changes["smoother"].append(packed(np.zeros(b.MEMORY)))
     for name, wrong in changes.items():

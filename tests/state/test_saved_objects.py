@@ -55,7 +55,7 @@ def without_chain(position: dict) -> dict:
 
 
 def view(publisher) -> list:
-    """What an object shows without consuming anything."""
+    """All that an object shows without consuming anything."""
     names = ("n_seen", "n_published", "n_steps", "next_count", "running_sum", "threshold", "guarantee", "refused")
     shown = [getattr(publisher, name, None) for name in names]
     if getattr(publisher, "n_steps", 0) and hasattr(publisher, "sample"):
@@ -65,7 +65,7 @@ def view(publisher) -> list:
 
 
 def ends_of_frames(raw: bytes) -> list[int]:
-    """Where the state and each record end."""
+    """Ends of the state and of each record."""
     ends, at = [], sealed_file.HEADER.size
     while at < len(raw):
         at += 24 + int.from_bytes(raw[at : at + 8], "big")
@@ -574,14 +574,10 @@ def counted(name: str, calls: int, steps: int, row: int):
 @pytest.mark.parametrize(
     ("name", "steps", "row"),
     [
-        ("tree_counts", -1, -1),
-        ("tree_counts", -1, 5),
-        ("tree_counts", -1, 2**62),
-        ("block_counts", -1, -1),
-        ("block_counts", -1, 4),
-        ("block_counts", 2**40 + 1, 3),
+        ("tree_counts", -1, -1), ("tree_counts", -1, 5), ("tree_counts", -1, 2**62), ("block_counts", -1, -1),
+        ("block_counts", -1, 4), ("block_counts", 2**40 + 1, 3),
     ],
-)
+)  # fmt: skip
 def test_rows_of_counters_that_no_steps_leave_are_refused(name: str, steps: int, row: int) -> None:
     publisher, state = counted(name, 3, steps, row)
     assert is_refused(publisher, publisher._machine.pack(state))
@@ -678,29 +674,18 @@ def _counted(**change):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda state: {"added": ()},
-        lambda state: {"removed": state.removed[:1]},
-        lambda state: {"last_count": 0},
+        lambda state: {"added": ()}, lambda state: {"removed": state.removed[:1]}, lambda state: {"last_count": 0},
         lambda state: {"last_count": state.n_steps + 1, "added": (), "removed": ()},
         lambda state: {"added": (state.added[0][::-1], state.added[1])},
         lambda state: {"added": (state.added[0] + 2**6, state.added[1])},
         lambda state: {"removed": (state.removed[0] - 2**6, state.removed[1])},
-        lambda state: {"n_steps": 0, "counted": None},
-        lambda state: {"counted": None},
-        _schedule(period=2),
-        _schedule(period=4),
-        _schedule(weight=1.5),
-        _schedule(products=np.nan),
-        _schedule(squares=-1.0),
-        _schedule(costs=np.zeros(4)),
-        _schedule(costs=np.full(3, np.inf)),
-        _counted(weight=lambda array: array[:-1]),
-        _counted(weight=lambda array: -array - 1),
-        _counted(variance=lambda array: array - 1e9),
-        _counted(rate=lambda array: array + np.nan),
-        _counted(held=lambda array: array[:-1]),
+        lambda state: {"n_steps": 0, "counted": None}, lambda state: {"counted": None}, _schedule(period=2),
+        _schedule(period=4), _schedule(weight=1.5), _schedule(products=np.nan), _schedule(squares=-1.0),
+        _schedule(costs=np.zeros(4)), _schedule(costs=np.full(3, np.inf)), _counted(weight=lambda array: array[:-1]),
+        _counted(weight=lambda array: -array - 1), _counted(variance=lambda array: array - 1e9),
+        _counted(rate=lambda array: array + np.nan), _counted(held=lambda array: array[:-1]),
     ],
-)
+)  # fmt: skip
 def test_trees_that_no_count_leaves_are_refused(change) -> None:
     publisher = at_cut("adaptive_phdstream", 3)
     state = publisher._state

@@ -1,4 +1,4 @@
-"""What is in the header of a state file, write by write, and what a failed write leaves behind."""
+"""The header of a state file, write by write, and a failed write."""
 
 from __future__ import annotations
 
