@@ -30,7 +30,6 @@ from fastdp.streams.stages import Schedule, fill_in
 from fastdp.streams.stream_state import Progress, Step, StreamState, TreeNoise
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
-from fastdp_kernels.streams import block_lengths
 from fastdp_lab.audit.couplings.check import Draw, Generator, Instance, pick
 from fastdp_lab.audit.couplings.points import Event, of_points, running_counts, selective_counting
 from fastdp_lab.audit.couplings.streams import Make, events, of_pair, of_stream, publisher, whole, windows
@@ -82,7 +81,7 @@ class TrueLengths(AdaptiveBlocks):
             true, progress, noise = bare.following, noisy.following, noisy.noise
             if progress.filled == 0:
                 memory = progress.smoother.copy()
-                memory[block_lengths.EXPONENT] = true.smoother[block_lengths.EXPONENT]
+                memory["exponent"][0] = true.smoother["exponent"][0]
                 progress = progress._replace(smoother=memory)
             parts = [*parts[:-1], noisy.blocks[:-1], noisy.blocks[-1:]]
             self._silent[progress.n_seen] = true

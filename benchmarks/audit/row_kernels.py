@@ -11,7 +11,8 @@ from fastdp.spatial.tree import NODE
 from fastdp_kernels._jit import kernel
 from fastdp_kernels.noise.binary_counter import count_on
 from fastdp_kernels.points.privtree import descend
-from fastdp_kernels.streams.adaptive_pass import COLUMNS, sum_bound
+from fastdp_kernels.streams.adaptive_pass import BLOCK, COUNTERS, PUBLIC, sum_bound
+from fastdp_kernels.streams.block_lengths import MEMORY
 
 
 @kernel
@@ -29,21 +30,20 @@ def release_blocks(
 ) -> None:
     """``adaptive_pass.sum_bound`` from its beginning, for each row of noise, all of it given."""
     theta = np.float64(theta_steps)
-    counters = np.zeros(4, np.int64)
-    memory = np.empty(start.size)
-    blocks, unbound, no_law = np.empty((noise.shape[1] + 1, COLUMNS)), np.empty(0, np.uint64), np.empty(0)
+    counters, public, memory = np.zeros(1, COUNTERS), np.zeros(1, PUBLIC), np.zeros(1, MEMORY)
+    public[0].per_unit, public[0].top, public[0].theta_steps = 1.0, theta, theta
+    blocks, unbound, no_law = np.empty(noise.shape[1] + 1, BLOCK), np.empty(0, np.uint64), np.empty(0)
     for i in range(noise.shape[0]):
-        memory[:] = start
-        counters[:] = 0
+        memory[0] = start[0]
+        counters[0].filled = counters[0].open_sum = counters[0].closed = 0
         drawn = noise[i]
         sum_bound(
-            *(values, 1.0, theta, theta, shape, None),
-            *(drawn, unbound, 0, no_law, drawn.size, counters, memory, blocks),
+            *(values, public, shape, None, drawn, unbound, 0, no_law, drawn.size, counters, memory, blocks),
         )
         for j in range(noise.shape[1]):
-            closed = j < counters[2]
-            out[i, 2 * j] = np.int64(blocks[j, 0]) if closed else -1
-            out[i, 2 * j + 1] = np.int64(np.rint(blocks[j, 1] * theta)) if closed else 0
+            closed = j < counters[0].closed
+            out[i, 2 * j] = np.int64(blocks[j].exponent) if closed else -1
+            out[i, 2 * j + 1] = np.int64(np.rint(blocks[j].released * theta)) if closed else 0
 
 
 @kernel

@@ -17,7 +17,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers, Records
 from fastdp.noise.draws import Distribution, NoiseName, concentrated, noise_distribution
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
@@ -26,7 +26,6 @@ from fastdp.perturbers.hierarchy import Hierarchy
 from fastdp.record import Checked, Choice, Flag, parameter, record
 from fastdp.releases.intervals import SumNoise, tree_variances
 from fastdp_kernels.streams import block_lengths as b
-from fastdp_kernels.streams import event_lengths
 
 #: Noise is drawn for so many values at a time.
 DRAWN = 2**16
@@ -212,7 +211,7 @@ class Blocks(Flat):
 
     def query_lengths(self, max_range: int, *, events: bool = False) -> Floats:
         """Lengths of the queries that block lengths are chosen for: float64[4], or float64[5] of events."""
-        count = event_lengths.CLASSES if events else b.CLASSES
+        count = b.EVENT_CLASSES if events else b.CLASSES
         lengths: Floats
         if self.focus is not None:
             lengths = np.geomspace(*self._focused(max_range), count)
@@ -228,7 +227,7 @@ class Blocks(Flat):
 
     def plan(self, epsilon: float, max_range: int) -> BlocksShape:
         """One level; the length of a block is not public in advance, only where it begins."""
-        first = int(self.shape(epsilon, max_range, 0)[b.FIRST])
+        first = int(self.shape(epsilon, max_range, 0)["first"][0])
         usual = first if self.focus is None else replace(self, focus=None).plan(epsilon, max_range).first
         flat = super().plan(epsilon, max_range)
         sizes = {**vars(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}
@@ -266,30 +265,30 @@ class Blocks(Flat):
         """
         return 0 if holdout < 2 * WARM_UP else 1 << ((holdout // WARM_UP).bit_length() - 1)
 
-    def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> Floats:
-        """Public parameters of the kernels: float64[SHAPE]; ``events``: values are counts of events, unbounded."""
-        shape = np.zeros(b.SHAPE)
+    def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> Records:
+        """Public parameters of the kernels: SHAPE[1]; ``events``: values are counts of events, unbounded."""
+        shape = np.zeros(1, b.SHAPE)
         # Of the real law; a discrete one on a fine grid differs by a sixth of a squared grid step.
         # Divided twice: the square of an epsilon that the grid will refuse may be 0 or too large.
-        shape[b.NOISE] = self._variance / epsilon / epsilon
+        shape["noise"] = self._variance / epsilon / epsilon
         lengths = self.query_lengths(max_range, events=events)
-        shape[b.QUERIES : b.QUERIES + lengths.size] = lengths
-        shape[b.PRIOR_WHITE] = PRIOR_WHITE
-        shape[b.PRIOR_DRIFT] = PRIOR_DRIFT / max_range
+        shape["queries"][0, : lengths.size] = lengths
+        shape["prior_white"] = PRIOR_WHITE
+        shape["prior_drift"] = PRIOR_DRIFT / max_range
         top = max_range.bit_length() - 1
-        shape[b.MOST] = max(top - MAX_EVER, 0)
-        shape[b.FOCUSED] = self.focus is not None and not events
+        shape["most"] = max(top - MAX_EVER, 0)
+        shape["focused"] = self.focus is not None and not events
         b.fill_shares(shape)
-        first = b.choose_exponent(shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT], 0, shape)
+        first = b.first_exponent(shape)
         if self.focus is not None:
             first = min(first, max(top - FOCUS_FIRST, CHOOSING))
-        shape[b.FIRST] = min(first, max(top - MAX_FIRST, 0))
-        shape[b.LIMIT] = warm_up
-        shape[b.SPREADS] = self.closing == "spread"
+        shape["first"] = min(first, max(top - MAX_FIRST, 0))
+        shape["limit"] = warm_up
+        shape["spreads"] = self.closing == "spread"
         if events:
             # Blocks begin with one value: whatever they hold, the next ones are at most twice as long.
-            shape[b.EVENTS], shape[b.FIRST] = 1.0, 0.0
-            shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT] = PRIOR_EVENTS, 0.0
+            shape["events"], shape["first"] = 1.0, 0.0
+            shape["prior_white"], shape["prior_drift"] = PRIOR_EVENTS, 0.0
         return shape
 
 

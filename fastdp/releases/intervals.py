@@ -20,7 +20,7 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Indices, Integers
 from fastdp_kernels.noise import laplace_sums
-from fastdp_kernels.streams import hidden
+from fastdp_kernels.streams import revision
 
 #: The errors of the numerical inversion, proved in the kernel, stay far below 1 - MAX_CONFIDENCE.
 MAX_CONFIDENCE = 1.0 - 1e-9
@@ -303,5 +303,5 @@ def rate_of_blocks(totals: Floats, noise: SumNoise, threshold: float, block: int
     differences = np.diff(sums)[np.arange(1, sums.size) % noise.fan_out != 0] if noise.levels > 1 else np.diff(sums)
     energy = float(np.mean(differences**2)) - 2.0 * drawn if differences.size else 0.0
     level = float(sums.mean()) / block if sums.size else 0.5
-    rate = hidden.cautious_rate(energy / (2.0 * block), level, drawn, block, 1.0 + differences.size / 2.0)
+    rate = revision.cautious_rate(energy / (2.0 * block), level, drawn, block, 1.0 + differences.size / 2.0)
     return rate * threshold**2

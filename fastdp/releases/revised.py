@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastdp.kinds import Floats, Indices, Integers
+from fastdp.kinds import Floats, Indices, Integers, Records
 from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_of_ends
-from fastdp_kernels.streams import block_lengths, hidden, revision, wave_filter
+from fastdp_kernels.streams import block_lengths, revision, wave_filter
 
 #: Revised sums of aligned groups of 32, 64, ... blocks stay within so many standard deviations of the noise of those
 #: released: what smoothing moves by more is a bias that adds up (``docs/adaptive.md``, "Looking back").
@@ -77,7 +77,7 @@ class RevisedStream:
         Lengths 2^k of the blocks and their released sums, in thresholds.
     threshold : float
         The first theta, in units of the input.
-    memory, shape : float64
+    memory, shape : records
         State of the kernels before the first block, and their public parameters.
     season : float, optional
         The public period of the stream, in values; else it is looked for.
@@ -86,8 +86,8 @@ class RevisedStream:
     exponents: Floats
     totals: Floats
     threshold: float
-    memory: Floats
-    shape: Floats
+    memory: Records
+    shape: Records
     season: float | None = None
 
     def __repr__(self) -> str:
@@ -103,7 +103,7 @@ class RevisedStream:
     def _lengths(self) -> Floats | None:
         return block_lengths.lengths_of_events(self.shape)
 
-    def _revise(self, explained: Floats, noises: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    def _revise(self, explained: Floats, noises: Floats) -> tuple[Floats, Floats, Floats, Records]:
         """Means, levels and surprises of what a pattern leaves, in thresholds, and the memory at the end."""
         count, memory = self.totals.size, self.memory.copy()
         means, levels, whites, drifts, surprises = np.empty((5, count))
@@ -113,7 +113,7 @@ class RevisedStream:
         )
         if not count:
             # No block has closed: all there is, is the level it began with.
-            levels = memory[block_lengths.LEVEL : block_lengths.LEVEL + 1].copy()
+            levels = memory["level"].copy()
         return means, levels, surprises, memory
 
     @cached_property
@@ -124,10 +124,10 @@ class RevisedStream:
     @cached_property
     def _smoothed(self) -> _Smoothed:
         """The blocks, given all released sums."""
-        edges, noise = self.edges, float(self.shape[block_lengths.NOISE])
+        edges, noise = self.edges, float(self.shape["noise"][0])
         lengths, noises = np.diff(edges), np.empty(self.totals.size)
         means, levels, surprises, memory = self._revise(np.empty(0), noises)
-        end = int(edges[-1]) + (1 << int(memory[block_lengths.EXPONENT]))
+        end = int(edges[-1]) + (1 << int(memory["exponent"][0]))
         waves = find_waves(edges, self.totals, noise * noises, surprises, end, self.season)
         explained = np.zeros(self.totals.size)
         if waves is not None:
@@ -140,7 +140,7 @@ class RevisedStream:
         levels *= self.threshold
         explained *= self.threshold
         sums = np.concatenate([np.zeros(1), np.cumsum(means * lengths)])
-        return _Smoothed(means, levels, sums, noises, float(memory[block_lengths.UNIT]), explained, waves)
+        return _Smoothed(means, levels, sums, noises, float(memory["unit"][0]), explained, waves)
 
     @cached_property
     def _form(self) -> _Form:
@@ -174,7 +174,7 @@ class RevisedStream:
         levels = self._smoothed.levels.copy()
         levels[: self.totals.size] += self._smoothed.explained
         levels /= self.threshold
-        level = hidden.hidden_rates(
+        level = revision.hidden_rates(
             *(self.memory.copy(), self.shape, self._lengths, self.exponents, self.totals, levels, rates)
         )
         waves = self._smoothed.waves
@@ -197,7 +197,7 @@ class RevisedStream:
         cut += behind**2 * (variance + growth * behind / 3.0)
         # Where theta rose or fell, noise counts as if the highest one had been in use in every block.
         unit = math.sqrt(self._smoothed.noises.max(initial=self._smoothed.unit**2))
-        model = (cut + shares * self.shape[block_lengths.NOISE] * unit**2) * self.threshold**2
+        model = (cut + shares * self.shape["noise"][0] * unit**2) * self.threshold**2
         centre = self._released_before(stops) - self._released_before(starts)
         return ErrorBars(centre, noise.draw(self.threshold * unit), noise.resolution, inside, 1.0, model)
 

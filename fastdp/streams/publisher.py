@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.column import FLOAT64, Nonfinite, as_column, as_floats, as_whole
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats
+from fastdp.kinds import Array, Floats, Json, Values
 from fastdp.noise.key import Key
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.releases.release import Release, ReleasedNodes
@@ -157,7 +156,7 @@ class StreamPublisher(Publisher[StreamState]):
 
     @property
     def sensitivity(self) -> float | None:
-        """What an event moves a value by at most; None where a value is protected."""
+        """The most that an event moves a value by; None where a value is protected."""
         return self._machine.composition.sensitivity
 
     @property
@@ -209,7 +208,7 @@ class StreamPublisher(Publisher[StreamState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the whole endless stream promises, derived from the parts."""
+        """Promise of the endless stream, derived from the parts."""
         return self._machine.composition.guarantee(simulated=self._key.simulated)
 
     @property
@@ -227,7 +226,7 @@ class StreamPublisher(Publisher[StreamState]):
     # Publishing.
 
     @single_caller
-    def publish(self, chunk: Any, *, out: Floats | None = None) -> Floats:
+    def publish(self, chunk: Values, *, out: Floats | None = None) -> Floats:
         """Consume the next values of the stream and publish one value for each after the hold-out.
 
         Parameters
@@ -258,7 +257,7 @@ class StreamPublisher(Publisher[StreamState]):
         return written
 
     @single_caller
-    def release(self, values: Any) -> Release:
+    def release(self, values: Values) -> Release:
         """Publish a whole array at once (a fresh publisher only).
 
         Parameters
@@ -295,7 +294,7 @@ class StreamPublisher(Publisher[StreamState]):
             noise=self._machine.composition.noise,
         )
 
-    def _nodes(self, column: NDArray[Any]) -> ReleasedNodes | None:
+    def _nodes(self, column: Array) -> ReleasedNodes | None:
         if not self._machine.composition.perturber.released_nodes:
             return None
         finite = self._machine.finite(as_floats(column[self.holdout :]), self.holdout, "values")
@@ -303,7 +302,7 @@ class StreamPublisher(Publisher[StreamState]):
         assert isinstance(pipeline, FixedBlocks)  # noqa: S101 - others release no nodes
         return pipeline.released_nodes(self._progress.theta_steps, finite)
 
-    def _check_out(self, out: Any, values: NDArray[Any]) -> None:
+    def _check_out(self, out: Any, values: Array) -> None:
         flags = out.flags.num if isinstance(out, np.ndarray) and out.dtype == FLOAT64 and out.ndim == 1 else 0
         if flags & WRITABLE != WRITABLE or out.size < values.size:
             size = values.size - min(values.size, max(0, self.holdout - self.n_seen))
@@ -314,7 +313,7 @@ class StreamPublisher(Publisher[StreamState]):
             raise ParameterError("out: expected memory of its own, it overlaps the chunk")
 
     @classmethod
-    def _fits(cls, content: dict[str, Any], kind: Any) -> bool:
+    def _fits(cls, content: Json, kind: Any) -> bool:
         # The parts are in the file: a ToPS loads as what it is composed of, too.
         composed = cls is StreamPublisher and "perturber" in content["composition"]
         return composed or super()._fits(content, kind)

@@ -115,7 +115,8 @@ def some_doubtful(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(binding, "resolve", watch)
     # Outside a kernel there is no wrapping sum; these sums are small.
     monkeypatch.setattr(adaptive_pass, "plus", lambda a, b: a + b)
-    monkeypatch.setattr(adaptive_pass, "sum_bound", adaptive_pass.sum_bound.py_func)
+    for name in ("sum_bound", "sum_blocks_bound"):
+        monkeypatch.setattr(adaptive_pass, name, getattr(adaptive_pass, name).py_func)
     monkeypatch.setattr(adaptive_pass, "draw_words", draw_words)
     return settled
 

@@ -32,7 +32,6 @@ from fastdp.state import codec, journal, sealed_file
 from fastdp.state.publisher import Publisher
 from fastdp.state.sealed_file import StateFile
 from fastdp.thresholds import Fixed
-from fastdp_kernels.streams import block_lengths
 from tests.state.saved_objects import CASES, KEY, Alternating, Case, golden_cut, is_empty, stream
 
 pytest.importorskip("shapely")
@@ -505,17 +504,18 @@ def is_refused(publisher, wrong: dict) -> bool:
 
 @pytest.mark.parametrize(
     ("entry", "value"),
-    [(block_lengths.EXPONENT, value) for value in (5.5, -1.0, 11.0, 60.0, 1e300)]
-    + [(block_lengths.LAST, value) for value in (4.5, -1.0, 11.0, 1e300)]
-    + [(block_lengths.POSITION, 1080.5)]
-    + [(entry, value) for entry in (block_lengths.LEVEL, block_lengths.ENERGIES) for value in (np.nan, np.inf)],
+    [("exponent", value) for value in (5.5, -1.0, 11.0, 60.0, 1e300)]
+    + [("last", value) for value in (4.5, -1.0, 11.0, 1e300)]
+    + [("position", 1080.5)]
+    + [(entry, value) for entry in ("level", "energies") for value in (np.nan, np.inf)],
 )
-def test_memories_of_blocks_whose_indices_are_out_of_range_are_refused(entry: int, value: float) -> None:
+def test_memories_of_blocks_whose_indices_are_out_of_range_are_refused(entry: str, value: float) -> None:
     """Kernels use three entries as indices and lengths."""
     publisher = at_cut("adaptive", 4)
     memory = publisher._state.progress.smoother.copy()
     memory[entry] = value
-    assert is_refused(publisher, {**publisher._machine.pack(publisher._state), "smoother": codec.pack(memory, "<f8")})
+    numbers = codec.pack(memory.view(np.float64), "<f8")
+    assert is_refused(publisher, {**publisher._machine.pack(publisher._state), "smoother": numbers})
 
 
 def test_positions_of_blocks_that_are_out_of_range_are_refused() -> None:
@@ -524,7 +524,7 @@ def test_positions_of_blocks_that_are_out_of_range_are_refused() -> None:
     for change in (
         {"blocks": -1},
         {"filled": place["filled"] + 32, "n_seen": place["n_seen"] + 32},
-        {"smoother": codec.pack(memory[:-1], "<f8")},
+        {"smoother": codec.pack(memory.view(np.float64)[:-1], "<f8")},
         {"smoother": codec.pack(np.empty(0), "<f8")},
     ):
         assert is_refused(publisher, {**place, **change})

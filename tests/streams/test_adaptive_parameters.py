@@ -16,7 +16,6 @@ from fastdp.smoothers import Mean, Recent
 from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
-from fastdp_kernels.streams import block_lengths as b
 from tests.grid import exhaustive
 
 
@@ -27,7 +26,7 @@ def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndar
     assert np.isfinite(release.values).all()
     assert np.isfinite(release.revised).all()
     assert np.isfinite(release.sum(0, len(release), revised=True)).all()
-    assert np.isfinite(publisher._progress.smoother).all()
+    assert np.isfinite(publisher._progress.smoother.view(np.float64)).all()
     return release.values
 
 
@@ -123,7 +122,7 @@ def test_short_and_long_ranges() -> None:
         publisher = Adaptive(1.0, 10.0, 64, max_range, perturber=Blocks(closing), seed=1, threshold=NoisyMax())
         published_and_seen_again(publisher, np.linspace(0.0, 9.0, 3000))
         longest = max(max_range.bit_length() - 3, 0)
-        assert publisher._progress.smoother[b.EXPONENT] <= longest
+        assert publisher._progress.smoother["exponent"][0] <= longest
 
 
 def test_little_and_much_budget() -> None:
@@ -218,9 +217,9 @@ def test_the_kernels_public_numbers() -> None:
     """Variance of a sum's noise, in squared thresholds; the first block is a 64th of the longest range at most."""
     for epsilon, max_range in itertools.product((1e-6, 0.01, 1.0, 100.0), (1, 2, 63, 64, 127, 128, 1000, 2**20)):
         shape = Blocks().shape(epsilon, max_range, 0)
-        assert shape[b.NOISE] == pytest.approx(2.0 / epsilon**2, rel=1e-12)
-        longest = 2.0 ** shape[b.FIRST]
+        assert shape["noise"][0] == pytest.approx(2.0 / epsilon**2, rel=1e-12)
+        longest = 2.0 ** shape["first"][0]
         assert longest <= max(1.0, max_range / 64.0)
         if epsilon < 1e-3:
             assert 2.0 * longest > max_range / 64.0, "as long as it may be where noise is all that counts"
-        assert 2.0 ** shape[b.MOST] <= max(1.0, max_range / 4.0) < 2.0 ** (shape[b.MOST] + 1) + 1.0
+        assert 2.0 ** shape["most"][0] <= max(1.0, max_range / 4.0) < 2.0 ** (shape["most"][0] + 1) + 1.0

@@ -17,7 +17,6 @@ from fastdp.integer_grid import MAX_STEPS, make_event_grid
 from fastdp.perturbers import Blocks
 from fastdp.streams import adaptive_blocks
 from fastdp_kernels.streams import block_lengths as b
-from fastdp_kernels.streams import event_lengths
 from tests.noise_values import chain_noise
 from tests.oracles import adaptive
 
@@ -43,12 +42,12 @@ def learner_of(publisher: fastdp.Adaptive) -> adaptive.Learner:
         prior_white=1.0,
         prior_drift=0.0,
         least=0,
-        most=int(shape[b.MOST]),
+        most=int(shape["most"][0]),
         first=0,
         limit=0,
         spreads=publisher.composition.perturber.closing == "spread",
         constants=b,
-        events=event_lengths,
+        events=b,
     )
     return adaptive.Learner(public, 0.0, adaptive_blocks.FIRST_EVENTS * (1.0 + public.noise), 0)
 
@@ -128,15 +127,15 @@ def test_halves_are_rounded_up(value: float) -> None:
 def steps_of(grid: Any, values: np.ndarray) -> int:
     """The open sum of a publisher's pass, without noise in it."""
     from fastdp_kernels.streams import adaptive_pass
-    from tests.kernels.adaptive_runs import sum_adaptive
+    from tests.kernels.adaptive_runs import no_counts, sum_adaptive
 
-    shape, memory = np.zeros(b.SHAPE), np.zeros(b.MEMORY)
-    memory[b.EXPONENT] = 10.0
-    counters = np.zeros(4, np.int64)
-    places = {"counters": counters, "memory": memory, "blocks": np.empty((1, adaptive_pass.COLUMNS))}
+    shape, memory = np.zeros(1, b.SHAPE), np.zeros(1, b.MEMORY)
+    memory["exponent"][0] = 10.0
+    counters = no_counts()
+    places = {"counters": counters, "memory": memory, "blocks": np.empty(1, adaptive_pass.BLOCK)}
     public = 1.0 / grid.resolution, -float(grid.bound_steps), 1.0, shape, np.ones(5)
     assert sum_adaptive(values, *public, noise=np.empty(0, np.int64), **places) == values.size
-    return int(counters[1])
+    return int(counters["open_sum"][0])
 
 
 def test_values_saturate_at_a_public_magnitude() -> None:
@@ -167,7 +166,7 @@ def test_noise_of_counts_is_that_of_whole_positions(length: int, exponent: int) 
     block = 2**exponent
     if length % block and block % length:
         return
-    found = event_lengths.noise_of_count(float(length), float(block))
+    found = b.noise_of_count(float(length), float(block))
     assert found == pytest.approx(adaptive.noise_of_count(length, block), rel=1e-12)
 
 
