@@ -403,9 +403,9 @@ def events(rng: Generator, factor: float = 1.0) -> Instance:
     """Counts without a bound: events that each move one of them; noise is for ``factor`` times as much."""
     sensitivity, several = pick(rng, 0.5, 1.0, 3.0), pick(rng, 1, 1, 3)
     epsilon, longest, closing = pick(rng, *EPSILONS), pick(rng, *RANGES), pick(rng, *CLOSINGS)
-    resolution, blocks = pick(rng, None, 0.25), Blocks(closing, season=pick(rng, None, 7.0))
-    options = {"resolution": resolution, "perturber": blocks, "max_range": longest}
-    options |= {"sensitivity": factor * sensitivity, "contributions": several}
+    options: Json = {"resolution": pick(rng, None, 0.25), "max_range": longest}
+    blocks = Blocks(closing, season=pick(rng, None, 7.0))
+    options |= {"sensitivity": factor * sensitivity, "contributions": several, "perturber": blocks}
     make = partial(fastdp.Adaptive, epsilon, **options)
     x = values_of(rng, int(rng.integers(1, 120))) * pick(rng, -1.0, 1.0, 50.0)
     there, places = x.copy(), rng.integers(0, x.size, several)
