@@ -23,7 +23,7 @@ from fastdp.state.machine import Machine
 from fastdp.state.sealed_file import MIN_BYTES, Seal
 from fastdp.streams.adaptive_rows import AdaptiveRows, MachineRows
 from fastdp.streams.ids import Id, Places, as_ids, parts_of
-from fastdp.streams.stages import Schedule
+from fastdp.streams.stream_machine import Schedule
 
 #: Bytes of arrays in one frame of a state; with its envelope a frame then has 2^26 bytes.
 FRAME_BYTES = 2**26 - 2**14

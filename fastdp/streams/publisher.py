@@ -23,7 +23,7 @@ from fastdp.state.publisher import Publisher
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, composed
-from fastdp.streams.stages import Emission, Schedule
+from fastdp.streams.stream_machine import Emission, Schedule
 from fastdp.streams.stream_state import Progress, StreamState
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.renewals import Renewal

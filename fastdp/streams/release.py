@@ -25,7 +25,7 @@ from fastdp.streams.guarantees import approximated, in_units
 from fastdp.streams.methods import Adaptive, as_blocks
 from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, altered, composed, default_threshold
 from fastdp.streams.publisher import StreamPublisher
-from fastdp.streams.stages import Schedule
+from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Chooser, Fixed, ScaleFree, Threshold, ThresholdTask
 from fastdp.thresholds.base import as_rule, held_out
 

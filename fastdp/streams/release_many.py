@@ -37,7 +37,7 @@ from fastdp.streams.row_pipeline import (
     snapped,
     worth,
 )
-from fastdp.streams.stages import Emission, Schedule
+from fastdp.streams.stream_machine import Emission, Schedule
 from fastdp.thresholds import Chooser, Threshold
 from fastdp.thresholds.base import RowChooser, as_rule, held_out
 from fastdp_kernels.streams import many_streams
