@@ -27,7 +27,7 @@ from fastdp.engines.job import Foreign, engine
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Json
 from fastdp.releases.intervals import checked_confidence
-from fastdp.state.durable import check_target
+from fastdp.state.atomic_files import check_target
 from fastdp.tables.output import description_of, kind_of
 from fastdp.tables.table import Table
 

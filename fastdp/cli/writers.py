@@ -26,7 +26,7 @@ from fastdp.cli.terminal import STANDARD, paths
 from fastdp.data.readers import import_pyarrow
 from fastdp.errors import ParameterError
 from fastdp.kinds import Array, Floats, Json
-from fastdp.state.durable import atomic_file, check_target, name_target, remove_parts, sync_folder
+from fastdp.state.atomic_files import atomic_file, check_target, name_target, remove_parts, sync_folder
 
 #: Appends rows, of each column as many.
 Write = Callable[..., None]

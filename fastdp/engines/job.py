@@ -22,8 +22,8 @@ from fastdp.kinds import Array, Floats, Indices, Json
 from fastdp.ledger import Ledger
 from fastdp.noise.key import KEY_BYTES, Key, is_secret, read_key
 from fastdp.perturbers.base import bound_law
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine
-from fastdp.state.publisher import Publisher
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.fleet_streams import MACHINES, Streams
 from fastdp.streams.stream_machine import Schedule

@@ -117,7 +117,7 @@ class Entry:
     fingerprint: str | None = parameter(Text(optional=True), default=None)
 
     def _check(self) -> None:
-        if (self.start, self.stop) != (None, None):
+        if self.start is not None or self.stop is not None:
             start = 0 if self.start is None else validation.integer("start", self.start, 0, LAST - 1)
             stop = None if self.stop is None else validation.integer("stop", self.stop, start + 1, LAST)
             vars(self).update(start=start, stop=stop)

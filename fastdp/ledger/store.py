@@ -33,7 +33,7 @@ from fastdp.ledger import odometer
 from fastdp.ledger.composition import Budget
 from fastdp.ledger.entry import Entry
 from fastdp.noise.key import Key
-from fastdp.state.durable import sync_folder
+from fastdp.state.atomic_files import sync_folder
 
 FORMAT = 1
 #: "fdpL" marks the file as a ledger.
@@ -200,7 +200,7 @@ def ending(reserved: Entry, stop: object) -> int | None:
     if stop is None:
         return reserved.stop
     if reserved.start is None:
-        raise ParameterError(f"stop = {stop!r}: expected None, because the reservation has no start")
+        raise ParameterError(f"stop = {validation.shown(stop)}: expected None, because the reservation has no start")
     return validation.integer("stop", stop, reserved.start + 1, reserved.stop)
 
 

@@ -16,8 +16,8 @@ from fastdp.local.encoding import encode, mechanism_named
 from fastdp.local.mechanisms import Mechanism, WordOptions
 from fastdp.noise.key import Key
 from fastdp.record import PartOf, Real, parameter, record
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
 
 VERSION = 1
 MAX_LENGTH = 4096

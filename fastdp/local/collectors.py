@@ -34,8 +34,8 @@ from fastdp.local.mechanisms import (
 from fastdp.noise.key import Key
 from fastdp.record import Kind, Whole, parameter, record
 from fastdp.state import codec
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
 
 if TYPE_CHECKING:
     from fastdp.local.distribution import Distribution, EstimateOptions, Method

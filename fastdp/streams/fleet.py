@@ -17,8 +17,8 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Indices, Values
 from fastdp.noise.key import Key
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import CallGuard, Machine, single_caller
-from fastdp.state.publisher import Publisher
 from fastdp.streams.adaptive_rows import AdaptiveRows
 from fastdp.streams.fleet_streams import MACHINES, Streams
 from fastdp.streams.ids import as_ids, parts_of

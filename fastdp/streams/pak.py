@@ -27,8 +27,8 @@ from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import Release
 from fastdp.state import codec
 from fastdp.state.codec import Packed
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
 from fastdp.streams.pak_parameters import PAKParameters
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import held_out

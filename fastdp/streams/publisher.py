@@ -18,8 +18,8 @@ from fastdp.noise.key import Key
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.releases.release import Release, ReleasedNodes
 from fastdp.smoothers import Smoother
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, record, single_caller
-from fastdp.state.publisher import Publisher
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, composed

@@ -20,7 +20,7 @@ from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise.key import Key
 from fastdp.perturbers.block_noise import Blocks, Focus
 from fastdp.releases.release import Release
-from fastdp.state.publisher import LOG
+from fastdp.state.driver import LOG
 from fastdp.streams.guarantees import approximated, in_units
 from fastdp.streams.methods import Adaptive, as_blocks
 from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, altered, composed, default_threshold

@@ -41,8 +41,8 @@ from fastdp.record import Choice, Kind, Real, Whole, parameter, record
 from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import Release
 from fastdp.state import codec
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
 from fastdp.streams.parameters import DEFAULT_HOLDOUT
 from fastdp.thresholds import Fixed, SquareWave, ThresholdTask
 from fastdp.thresholds.base import as_rule
