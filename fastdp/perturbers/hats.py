@@ -28,24 +28,24 @@ _STEPS = np.array([1.0 / 1.3247179572447460, 1.0 / 1.3247179572447460**2])
 
 @dataclass(frozen=True)
 class HatsShape(HierarchyShape):
-    """The public shape, with one knot more a level than there are boxes."""
+    """Public shape of a hierarchy of hats: each level above the leaves has one more sum than a level of boxes."""
 
     @property
     def widths(self) -> list[int]:
-        """Sums of each released level, the leaves first."""
+        """Number of sums on each released level, the leaves first."""
         return [self.leaves, *(self.leaves // self.fan_out**level + 1 for level in range(1, self.levels))]
 
     @property
     def nodes(self) -> int:
-        """Noise draws of one tree."""
+        """Number of noise draws for one tree."""
         return sum(self.widths)
 
     @property
     def reach(self) -> int:
-        """Largest difference, in scales s of a leaf's noise, of numbers that :func:`make_hats_consistent` subtracts.
+        """Largest difference, in leaf noise scales s, of numbers that :func:`make_hats_consistent` subtracts.
 
         On the highest level, n = b^j: Z is within 64 n s, and C z0, whose weights n - abs(k) have the squared sum
-        n (2 n^2 + 1) / 3, within 23 roots of it or 146 n, but for probabilities below e^-63 (``docs/hats.md``).
+        n (2 n^2 + 1) / 3, within 23 roots of it or 146 n, except with probability e^-63 (``docs/hats.md``).
         """
         if self.levels == 1:
             return 0
@@ -54,15 +54,15 @@ class HatsShape(HierarchyShape):
 
 
 class HatTables(NamedTuple):
-    """What least squares needs of the levels above the leaves.
+    """Covariances that least squares needs on the levels above the leaves.
 
     Attributes
     ----------
     starts : int64[levels]
-        First knot of each of them in the arrays below, and their size.
+        Index of each level's first knot in the arrays below, then their size.
     diagonal, beside : float64[knots]
-        Covariances of the sums of estimates that the level below gives, with noise of variance 1 on each level: of a
-        knot, and of it and the next one.  Those further apart are below a thousandth and left out.
+        Variance of a knot's sum as estimated by the level below, and covariance with the next knot's, for noise of
+        variance 1 on each level.  Covariances of more distant knots are below 0.001 and omitted.
     """
 
     starts: Integers
@@ -72,7 +72,7 @@ class HatTables(NamedTuple):
 
 @lru_cache(maxsize=8)
 def hat_tables(plan: HierarchyShape) -> HatTables:
-    """Of a plan with two levels or more."""
+    """The tables of a shape with two or more levels; read-only and cached."""
     b, widths = plan.fan_out, plan.widths[1:]
     starts: Integers = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
     diagonal, beside = np.zeros(starts[-1]), np.zeros(starts[-1])
@@ -90,7 +90,7 @@ def hat_tables(plan: HierarchyShape) -> HatTables:
 
 
 def _lay_out(found: Floats, diagonal: Floats, beside: Floats) -> None:
-    """The middle of a patch everywhere, and its ends at the ends."""
+    """Fill `diagonal` and `beside` from the patch `found`: its ends at the ends, its middle everywhere else."""
     middle = PATCH // 2
     diagonal[:] = found[middle, middle]
     diagonal[0], diagonal[-1] = found[0, 0], found[-1, -1]
@@ -99,10 +99,11 @@ def _lay_out(found: Floats, diagonal: Floats, beside: Floats) -> None:
 
 
 def make_hats_consistent(nodes: Integers, plan: HierarchyShape) -> Integers:
-    """Noise of the leaves, int64[leaves], from that of all sums (the leaves first, level j times b^j); overwrites it.
+    """Consistent noise of the leaves, int64[leaves], from that of all `nodes` (leaves first), which is overwritten.
 
-    N = z0 + f(Z - C z0) with whole numbers in brackets: a released leaf, x + N = y0 + f(Y - C y0), is a function of
-    the noisy whole sums y0 and Y, whatever f is and however it rounds.
+    N = z0 + f(Z - C z0) with integers in brackets, so a released leaf x + N = y0 + f(Y - C y0) is a function of the
+    noisy
+    integer sums y0 and Y, however f rounds.
     """
     leaves = nodes[: plan.leaves]
     parts = _parts(leaves, nodes[plan.leaves :], plan)
@@ -111,7 +112,7 @@ def make_hats_consistent(nodes: Integers, plan: HierarchyShape) -> Integers:
 
 
 def _parts(leaves: Integers, above: Integers, plan: HierarchyShape) -> Floats:
-    """f: what least squares adds to the leaves; ``above`` is overwritten."""
+    """Least-squares correction f of each leaf, float64[leaves]; `above` is overwritten."""
     found = hat_tables(plan)
     residuals, below = np.empty(above.size), leaves
     for level in range(1, plan.levels):
@@ -129,7 +130,7 @@ def _parts(leaves: Integers, above: Integers, plan: HierarchyShape) -> Floats:
 
 @lru_cache(maxsize=256)
 def hats_constant(plan: HierarchyShape, max_range: int) -> float:
-    """K of a hierarchy of hats, by the mean over evenly spread ranges of up to r values: within 3 % or so."""
+    """K of a hierarchy of hats, within about 3 %: mean over 32 evenly spread ranges of up to `max_range` values."""
     total = 0.0
     for number in range(1, RANGES + 1):
         first, last = np.floor(np.sort((0.5 + number * _STEPS) % 1.0) * max_range).astype(np.int64).tolist()
@@ -139,9 +140,9 @@ def hats_constant(plan: HierarchyShape, max_range: int) -> float:
 
 
 def hats_variance(plan: HierarchyShape, start: int, stop: int) -> float:
-    """Variance of the sum of leaves [start, stop), with noise of variance 1 on each level's sums.
+    """Variance of the sum of leaves [`start`, `stop`), for noise of variance 1 on each level's sums.
 
-    Within 0.4 % from b = 3 on, and 6 % at b = 2: the covariances that :class:`HatTables` leaves out.
+    Within 0.4 % for b >= 3 and 6 % for b = 2, because :class:`HatTables` omits covariances.
     """
     inside: Integers = np.zeros(plan.leaves, np.int64)
     inside[start:stop] = 1

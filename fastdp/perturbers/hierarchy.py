@@ -38,10 +38,10 @@ Basis = Literal["boxes", "hats"]
 
 @lru_cache(maxsize=256)
 def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int, noise: NoiseName = "laplace") -> int:
-    """The integer s in [0, h) with the least predicted error (ToPS Eq. 7, theta^2 divided out).
+    """The s in [0, `height`) with the least predicted error (ToPS Eq. 7, theta^2 divided out).
 
-    (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise, b^(2s) / 36 the squared smoothing bias.  The variance of a
-    node's Gaussian noise, levels / epsilon^2, grows with one power less.
+    (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise (Gaussian noise: one power less, no 2), b^(2s) / 36 the squared
+    smoothing bias.
     """
     depth = math.log(max_range) / math.log(fan_out)
     # Any epsilon beyond these has the same minimiser; the square stays a float.
@@ -96,6 +96,7 @@ class Hierarchy:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
+        """ParameterError if basis, noise, consistency and pruning do not fit together."""
         if self.basis == "hats" and not self.consistent:
             raise ParameterError("basis = 'hats': expected consistent = True, because hats do not tile a range")
         if self.basis == "hats" and self.noise != "laplace":
@@ -107,11 +108,11 @@ class Hierarchy:
 
     @property
     def released_nodes(self) -> bool:
-        """Inner nodes are released as they are unless they were made consistent."""
+        """True if inner nodes are released with their own noise: the hierarchy is not made consistent."""
         return not self.consistent
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
-        """The shape for this budget and this bound on the length of queries."""
+        """Public shape for budget `epsilon` and queries of up to `max_range` values."""
         b = self.fan_out
         height = 1
         while b**height < max_range:
@@ -146,7 +147,7 @@ class Hierarchy:
         )
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Pure epsilon, or rho, from levels (sequential) and trees (parallel)."""
+        """Pure epsilon, or rho, composed over levels (sequential) and trees (parallel)."""
         if self.noise == "gaussian":
             return concentrated(
                 epsilon,
@@ -178,10 +179,9 @@ class Hierarchy:
         )
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K: a random range of up to ``max_range`` values has noise of variance K theta^2 / epsilon^2.
+        """K: a random range of up to `max_range` values has noise of variance K theta^2 / epsilon^2.
 
-        In closed form (:mod:`fastdp.perturbers.base`), for ranges within one tree; rounding to integers
-        adds less than 0.5 % (``docs/noise.md``).
+        In closed form for ranges within one tree; rounding to integers adds less than 0.5 % (``docs/noise.md``).
         """
         if self.basis == "hats":
             return hats_constant(plan, max_range)
@@ -190,15 +190,15 @@ class Hierarchy:
         return constant(plan, max_range) / (1.0 if self.noise == "laplace" else 2.0 * plan.levels)
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
-        """At least the squared L2 sensitivity of ``size`` consecutive values, in squared sensitivities of one.
+        """Upper bound on the squared L2 sensitivity of `size` consecutive values, in squared sensitivities of one.
 
-        On a level whose nodes hold W values they add at most min(size, W) thetas to each node, size in all.
+        On a level whose nodes hold W values they add at most min(size, W) thetas to each node, size in total.
         """
         widths = [plan.block * plan.fan_out**level for level in range(plan.levels)]
         return Fraction(sum(size * min(size, width) for width in widths), plan.levels)
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int:
-        """Draws of the sums that ``size`` values enter."""
+        """Number of noise draws whose sums `size` values enter."""
         return plan.levels * size
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
@@ -213,12 +213,13 @@ class Hierarchy:
         return nodes[: plan.leaves]
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Independent noise of every node, the leaf level first; of hats, of their sums times b^j."""
+        """Independent noise of every node, int64[nodes], leaves first; with hats, that of sums times b^j."""
         return self._draw(plan, theta_steps, epsilon, key, tree, levels=plan.levels)
 
     def _draw(
         self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int, levels: int
     ) -> Integers:
+        """Independent noise of the lowest `levels` levels, in grid steps, leaves first."""
         widths = plan.widths[:levels]
         nodes: Integers = np.empty(sum(widths), np.int64)
         if self.noise == "laplace" and self.basis == "boxes":
@@ -233,7 +234,7 @@ class Hierarchy:
         return nodes
 
     def noise_rows(self, rows: TreeRows) -> Integers:
-        """Noise of one tree of each of many streams; whole trees where leaves depend on all nodes."""
+        """Noise of one tree for each row, int64[n, w]; w covers all nodes where leaves depend on them."""
         if self.noise == "gaussian" or self.basis == "hats":
             return noise_row_by_row(self, rows)
         plan, whole = rows.plan, self.consistent or rows.nodes
@@ -249,13 +250,13 @@ class Hierarchy:
 
 
 def _laplace(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.LaplaceDistribution:
-    """The law of a node's noise, of boxes with Laplace noise."""
+    """Distribution of one node's Laplace noise, in a hierarchy of boxes."""
     return cast("sampler.LaplaceDistribution", noise_distribution("laplace", theta_steps, plan.levels, epsilon))
 
 
 @lru_cache(maxsize=64)
 def _pieces(plan: HierarchyShape, levels: int) -> tuple[tuple[StreamId, int], ...]:
-    """The streams of words of the lowest levels, and how many each is for."""
+    """Word stream of each of the lowest `levels` levels, with its number of draws."""
     return tuple((StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(plan.widths[:levels]))
 
 
