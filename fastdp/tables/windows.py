@@ -162,8 +162,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def plan(self) -> TablePlan:
-        """The checked public parameters of a release whose clip is the bound; ParameterError if they do not fit
-        together."""
+        """Public parameters of a release whose clip is the bound; ParameterError if they do not fit together."""
         given = {"epsilon": self.epsilon, "unit": self.unit, "by": self.by, "keys": self.keys}
         plan = make_plan(self.kind, self.time, self.value, bound=self.bound, **given)
         check_online(plan)
