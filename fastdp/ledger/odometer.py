@@ -1,13 +1,11 @@
 """The odometer: exact sums of the costs of a stream's releases, in SQL tables, and their composition.
 
-Source: ToPS section 2.4 (sequential, parallel); Rogers et al. 2016, "Privacy odometers and filters" (basic
-composition is a valid filter for budgets chosen adaptively); proofs in ``docs/privacy.md``, section 11.
-
 Rhos of concentrated DP are summed too: a pure epsilon counts as epsilon^2 / 2; a release with a delta and no rho has
 none.  Once a stream has a rho, epsilon is the least of the sum of epsilons, the epsilon of the rhos at the summed
 delta, and that of sums of Renyi divergences (:mod:`fastdp.ledger.composition`).
 
-Sums are stored as bytes that sort like numbers: an index finds the largest of a million in one step.
+Source: ToPS section 2.4 (sequential, parallel); Rogers et al. 2016, "Privacy odometers and filters" (basic
+composition is a valid filter for adaptive budgets); proofs in ``docs/privacy.md``, section 11.
 """
 
 from __future__ import annotations
@@ -102,11 +100,10 @@ ZERO = _pack(0)
 class Odometer:
     """The largest cost of each stream's releases to any one of its elements, or of a region's.
 
-    Releases on the full stream add up.  Of ranges, the largest sum that covers one position counts; of labelled
-    shares, the one with the largest sum.  A range without a label may meet any share.  A replaced value is one
-    element less and one more, which may lie in other shares: releases for one element have a largest share of their
-    own.  Units whose shares are not proved disjoint add up.  Several units add up in the weakest, each as often as
-    :func:`composition.times` says.
+    Releases on the full stream add up; of ranges, the largest sum at one position counts; of labelled shares, the
+    largest sum.  A range without a label may meet any share.  A replaced value is one element less and one more,
+    perhaps in other shares, so releases for one element have a largest share of their own.  Other units and shares
+    add up; several units add up in the weakest, each as often as :func:`composition.times` says.
     """
 
     def __init__(self, db: sqlite3.Connection | None = None) -> None:

@@ -1,8 +1,8 @@
 """Random words, and the distributions of a report as integer weights, so that epsilon is an inequality of integers.
 
-A value is a grid step x in 0..D.  One uniform word out of ``total`` decides the report; ``weight(x, output)`` counts
-the words that give it.  Two weights of one output differ by a factor of at most e^epsilon, without rounding: the
-constants come from a rational number just below e^epsilon.  Source: ToPL Appendix E; the integer form is ours.
+One uniform word out of ``total`` decides the report of a grid step x in 0..D; ``weight(x, output)`` counts the words
+that give it.  Two weights of one output differ by a factor of at most e^epsilon, without rounding.  Source: ToPL
+Appendix E; the integer form is ours.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """One byte string for each composition of mechanism and parameters; noise keys are derived from it.
 
-The encoding is injective on the values that it accepts, and :data:`NOISE_FORMAT` is in every encoding, so a later
-rule shares no word with an earlier one (``docs/noise.md``, section 1).
+The encoding is injective; :data:`NOISE_FORMAT` in it separates later rules (``docs/noise.md``, section 1).
 
-A value is one letter and its content: ``n`` None; ``t``, ``f`` truth values; ``i`` an integer in decimal; ``d`` the 8
-bytes of a float64, big-endian; ``s`` text in UTF-8; ``b`` bytes; ``l`` a list of values; ``m`` a mapping, as names
-and values ordered by name; ``a`` a NumPy array, as type, shape and bytes; ``q`` a fraction; ``p`` a mechanism or
-component, as name, rule and parameters.  Contents other than truth values follow their length in 8 bytes.
+A value is one letter and its content: ``n`` None; ``t``, ``f`` truth values; ``i`` a decimal integer; ``d`` 8 bytes
+of a float64, big-endian; ``s`` UTF-8 text; ``b`` bytes; ``l`` a list; ``m`` a mapping, ordered by name; ``a`` an
+array, as type, shape and bytes; ``q`` a fraction; ``p`` a mechanism or component, as name, rule and parameters.
+Contents other than truth values follow their length in 8 bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def encode(value: Encodable) -> bytes:
     if kind is float:
         return _double(value)
     if kind is int:
-        return _whole(value)
+        return _integer(value)
     if value is None:
         return _NONE
     if kind is bool:
@@ -67,7 +66,7 @@ def _encode_other(value: object) -> bytes:
     if isinstance(value, float):
         return _double(value)
     if isinstance(value, int):
-        return _whole(value)
+        return _integer(value)
     if isinstance(value, bytes):
         return _tagged(b"b", value)
     if isinstance(value, np.ndarray):
@@ -89,7 +88,7 @@ def _text(text: str) -> bytes:
     return _tagged(b"s", text.encode("utf-8", "surrogatepass"))
 
 
-def _whole(number: int) -> bytes:
+def _integer(number: int) -> bytes:
     return _tagged(b"i", b"%d" % number)
 
 
@@ -107,7 +106,7 @@ _name = lru_cache(maxsize=1024)(_text)
 @lru_cache(maxsize=1024)
 def _head(name: str, rule: int) -> bytes:
     """Encoding of a component's name and rule."""
-    return _text(name) + _whole(rule)
+    return _text(name) + _integer(rule)
 
 
 #: Types that :func:`identity` returns unchanged.

@@ -1,10 +1,8 @@
 """Keys: 256 bits from which all noise of a publisher follows.
 
-A default key comes from the operating system and is for real releases.  A key from a seed is for simulation: anyone
-who knows the seed can subtract the noise, so guarantees then say ``simulated``.
-
-A publisher draws from a key derived of its secret and its complete composition (:meth:`Key.bind`), so two
-compositions under one secret share no word.
+A default key comes from the operating system and is for releases.  A key from a seed is for simulation: anyone who
+knows the seed can subtract the noise.  A publisher draws from a key derived of its secret and its complete
+composition (:meth:`Key.bind`), so two compositions under one secret share no word.
 """
 
 from __future__ import annotations
@@ -256,9 +254,9 @@ class Key:
         Parameters
         ----------
         stream : int or str
-            A number from 0 to 2^32 - 2, or a name.  A publisher with the key of a number releases the same as
-            :func:`fastdp.release_many` does for that stream.  Numbered streams read counter blocks of their own under
-            one AES key, so one call of the cipher draws thousands of them (``docs/batch.md``).
+            A number from 0 to 2^32 - 2, or a name.  With a number, a publisher releases the same as
+            :func:`fastdp.release_many` for that stream; one call of the cipher draws thousands of numbered streams
+            (``docs/batch.md``).
         """
         family = _public_digest(self._secret, b"streams")
         if isinstance(stream, str):
@@ -275,12 +273,12 @@ class Key:
         Parameters
         ----------
         mechanism : Machine, dataclass or other component
-            Its class, rule number and all parameters enter the key, and so do those of its components.
+            Its class, rule and all parameters enter the key, components included.
 
         Returns
         -------
         Key
-            With the same stream number; this key itself if it belongs to a composition already.
+            With the same stream number; this key itself if it is bound already.
         """
         return self if self.binding is not Binding.ROOT else self.bound(self.composition(mechanism))
 

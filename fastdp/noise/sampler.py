@@ -1,8 +1,7 @@
-"""Exact discrete Laplace and geometric noise at a hundred million draws a second.
+"""Exact discrete Laplace and geometric noise at a hundred million draws a second; proofs in ``docs/noise.md``.
 
-Three stages, each keeping only certain results: doubles for almost every draw, double-double for the doubtful ones,
-exact arithmetic with further words for the rest.  The distribution is exact, and the draws are the same on every
-machine.  Proofs: ``docs/noise.md``.
+Three stages, each keeping only certain results: doubles for almost every draw, double-double for doubtful ones, exact
+arithmetic with further words for the rest.  The draws are the same on every machine.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def _pair(value: Decimal, context: Context) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=1024)
-def _law(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
+def _distribution(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
     if not MIN_SCALE <= scale <= MAX_SCALE:
         raise ParameterError(
             f"scale = {Decimal(scale.numerator) / Decimal(scale.denominator):.3g}: expected a noise scale in "
@@ -94,12 +93,12 @@ def _law(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
 
 def laplace_distribution(scale: Fraction | int) -> LaplaceDistribution:
     """Return two-sided noise: P[X = k] proportional to exp(-|k| / scale)."""
-    return _law(Fraction(scale), False)
+    return _distribution(Fraction(scale), False)
 
 
 def geometric_distribution(scale: Fraction | int) -> LaplaceDistribution:
     """Return one-sided noise: P[X = k] proportional to exp(-k / scale), k = 0, 1, 2, ..."""
-    return _law(Fraction(scale), True)
+    return _distribution(Fraction(scale), True)
 
 
 def fill(out: Integers, law: LaplaceDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
@@ -210,8 +209,8 @@ def draw_nodes_by_height(
 def draw_nodes(law: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
     """Noise of the nodes that values `seen` to `after` of a binary counter complete, and their offsets.
 
-    Node k of height j has draw k of ``StreamId(Purpose.COUNTER, j, number)``: ``noise[offsets[j] + k]`` for ``seen >>
-    j <= k < after >> j``; entries between are undefined.
+    Node k of height j, ``seen >> j <= k < after >> j``, is draw k of ``StreamId(Purpose.COUNTER, j, number)``, at
+    ``noise[offsets[j] + k]``; other entries are undefined.
     """
     if after - seen > MAX_TOGETHER or law.two_words or key.given is not None:
         return draw_nodes_by_height(law, key, number, seen, after, levels)

@@ -75,8 +75,8 @@ MAX_RECORDS, SPARE_BYTES = 512, 2**22
 class Journal:
     """The files that one publisher has written or was loaded from, and the state in which it left each.
 
-    A file that another process has written since, or that was replaced by an old copy, is never overwritten.  `kept`
-    is the file written before outputs are returned, `last` the packed state recorded last.
+    A file written since by another process, or replaced by an old copy, is never overwritten.  `kept` is the file
+    written before outputs are returned, `last` the packed state recorded last.
     """
 
     def __init__(
@@ -142,8 +142,8 @@ class Journal:
     ) -> None:
         """Record a batch, by its fingerprint, and the state after it in the kept file.
 
-        `content` returns the complete content of a file at a path, if one is written; `drawn` are draws that a replay
-        must not repeat; `before` is the packed state before the batch, without its log.
+        `content(path)` returns the content of a complete file; a replay must not repeat the draws `drawn`; `before`
+        is the packed state before the batch, without its log.
         """
         file = self.kept
         assert file is not None  # noqa: S101 - the caller has looked

@@ -1,8 +1,4 @@
-"""An online mechanism: a pure machine, whose state is a value.
-
-A :class:`~fastdp.state.driver.Publisher` drives it: it owns key, state and journal, and gives every machine files,
-replays, copies, :meth:`to_bytes`, and the guard against threads and forks.
-"""
+"""An online mechanism: a pure machine, whose state is a value, driven by :class:`~fastdp.state.driver.Publisher`."""
 
 from __future__ import annotations
 
@@ -58,8 +54,7 @@ class Transition(NamedTuple, Generic[S]):
     emit : callable
         Makes the output, once the state is recorded.
     finish : callable, optional
-        Updates data that accumulates in place (a histogram of the hold-out), once the state is recorded.  If an
-        interrupt can leave that half done, the machine refuses to continue.
+        Updates data that accumulates in place (a histogram of the hold-out), once the state is recorded.
     drawn : dict
         Draws that a replay must not repeat; recorded with the packed state before the batch.
     """
@@ -85,8 +80,8 @@ class Machine(ABC, Generic[S]):
     """An online mechanism: its public parameters, and the step from state to state.
 
     A frozen dataclass whose fields are the public parameters; ``start`` and ``step`` are required.  The state is a
-    frozen dataclass (or tuple) of numbers, texts, and int64 and float64 arrays; the return annotation of ``start``
-    names its type.  ``step`` changes neither the state nor the batch, but may fill the unused rest of an array.  See
+    frozen dataclass (or tuple) of numbers, texts, and int64 and float64 arrays, of the type that ``start`` is
+    annotated with. ``step`` changes neither state nor batch, but may fill the unused rest of an array.  See
     ``docs/state.md``, "Your own mechanism".
     """
 
@@ -196,8 +191,7 @@ R = TypeVar("R")
 class CallGuard:
     """Refuses two threads at once, and use after a fork: both would give the same noise to different values.
 
-    An object has one as ``_guard``; public methods that draw noise or read its position are :func:`single_caller`.
-    `forks`: forks are allowed, as there is no noise to repeat.
+    An object has one as ``_guard`` for its :func:`single_caller` methods.  `forks`: allow forks (no noise to repeat).
     """
 
     __slots__ = ("calls", "forks", "number", "token")

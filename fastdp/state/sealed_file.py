@@ -1,13 +1,11 @@
 """A state as bytes and as a file: compressed, sealed if a key is given; replaced atomically, owner-only, synced.
 
 State holds secrets: noise and outputs together reveal the data.  With a key it is sealed by AES-256-GCM; without one
-only damage is detected.  Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
+only damage is detected.  Layout: a header, then frames: a state, then in a kept file the records of a journal.  A
+frame is length, CRC of the length, nonce, and the sealed payload, whose authentication covers header and position.
+After a crash the file has the old state or the new one, and the last record is complete or absent.
 
-Layout: a header, then frames: a state, then in a kept file the records of a journal.  A frame is length, CRC of the
-length, nonce, and the sealed payload, whose authentication covers header and position.
-
-A state is written to a new file, synced, and renamed over the old one; records are appended and synced.  After a
-crash the file has the old state or the new one, and the last record is complete or absent.
+Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
 """
 
 from __future__ import annotations
@@ -246,9 +244,9 @@ class Seal:
 
 @functools.lru_cache(maxsize=16)
 def _salt_for(passphrase: str) -> bytes:
-    """Return one salt per passphrase and process, so that the passphrase is stretched once, not once a file.
+    """Return one salt per passphrase and process, so that each passphrase is stretched once.
 
-    Other passphrases have other salts: under a common one, each guess could be tried on all of them at once.
+    A common salt would let each guess be tried on all passphrases at once.
     """
     return secrets.token_bytes(16)
 
