@@ -26,7 +26,7 @@ from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.fleet_streams import MACHINES, Streams
-from fastdp.streams.stages import Schedule
+from fastdp.streams.stream_machine import Schedule
 
 #: Ids or values of rows.
 Column: TypeAlias = Sequence[object] | Array
