@@ -467,8 +467,7 @@ def charge(
 ) -> AbstractContextManager[object]:
     """Reserve the loss in a ledger, if there is one; the block that follows makes the release.
 
-    Arguments and errors as for :meth:`fastdp.Ledger.reserve`; ParameterError for a ledger without a stream's name, or
-    a label without a ledger.
+    As :meth:`fastdp.Ledger.reserve`; ParameterError also for a ledger without `stream`, or `part` without a ledger.
     """
     if ledger is None:
         if part is not None:

@@ -44,7 +44,7 @@ from fastdp.units import UnitRows
 
 #: The sum of the pure epsilons of a class is measure PURE and the class, which lies above all others.
 PURE = 10**5
-#: Scope of a sum: all of the stream, positions of the stream, or (positions of) a labelled part.
+#: Scope of a sum: all of the stream, positions of the stream, or (positions of) a labelled share.
 WHOLE, RANGES, PARTS = range(3)
 
 SCHEMA = """
@@ -132,7 +132,7 @@ class Odometer:
             (times, times * endless, _pack(stated), account),
         )
         if endless:
-            # Not a cost that meets others somewhere: it may be cancelled, and their sum must then be what it was.
+            # Counted apart from the sums: after a cancellation the sum must be exactly as before.
             return
         amounts = dict(enumerate(composition.cost(said.epsilon, said.delta, said.numeric_distance)))
         if entry.kind not in ELEMENTS and (said.rows is None or said.rows.who is None):
@@ -172,7 +172,7 @@ class Odometer:
     def total(self, stream: str, region: Region = EVERYWHERE, limit: Budget | None = None) -> Loss:
         """Cost of a stream's releases together; ParameterError if units do not compose.
 
-        A limit fixes the orders of divergences, because the best order of each history could depend on outputs.
+        A limit fixes the orders of divergences: the best order of a history could depend on outputs.
         """
         asked = "SELECT id, kind, without_epsilon, their_delta FROM stream_account WHERE stream = ? AND releases > 0"
         rows = self._db.execute(asked, (stream,)).fetchall()
@@ -210,7 +210,7 @@ class Odometer:
             own = float_above(Fraction(self._most(account, OWN_RHO, region), UNIT))
             orders: Sequence[float] = ORDERS
             if limit is not None and 0.0 < limit.delta < 1.0:
-                # Any public orders do: beyond what floats hold, those of the nearest limit.
+                # Any public orders are valid: beyond the range of floats, those of the nearest limit.
                 orders = composition.orders_of(min(max(limit.epsilon, 2.0**-60), 2.0**60), limit.delta)
             found.append(min(epsilon_at(order, pure, own, delta) for order in orders))
         return replace(loss, epsilon=min(loss.epsilon, *map(written, found)), rho=exact)

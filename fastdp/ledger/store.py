@@ -157,7 +157,7 @@ class LedgerState:
     def noise(self, fingerprint: str) -> tuple[int, str] | None:
         """Return number and stream of a release that shares noise with this fingerprint; None without one.
 
-        A fleet's fingerprint is that of its streams, with a star for the stream's digits.
+        A fleet's fingerprint has a star for a stream's digits.
         """
         fleet = fingerprint.partition(":")[0] + ":*"
         # Two searches of the index; with OR it would be one of all entries.
@@ -234,7 +234,7 @@ def sealing(key: Key | None, name: str) -> Mac:
 def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connection:
     """New database of these lines and the tables derived from them, in a temporary file.
 
-    StateError, which names the line, if lines were altered, reordered, removed, or make no sense.
+    StateError, which names the line, if lines were altered, reordered or removed.
     """
     db = sqlite3.connect("", isolation_level=None)
     db.executescript(f"PRAGMA application_id = {APPLICATION};{SCHEMA}BEGIN;")

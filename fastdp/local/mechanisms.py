@@ -318,8 +318,7 @@ class MeanMechanism(Mechanism):
 def closeness(epsilon: float) -> Decimal:
     """Half the window's length on [0, 1]: b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps)).
 
-    Every operation names its context, which the caller's must not change; differences cancel to eps^2 / 2.  ToPL
-    Appendix E.1.
+    Computed in a fixed decimal context, as differences cancel to eps^2 / 2.  ToPL Appendix E.1.
     """
     eps = Decimal.from_float(epsilon)
     power = CONTEXT.exp(eps)

@@ -147,8 +147,8 @@ def _sum_of_squares(n: int) -> Fraction:
 class WindowDistribution:
     """Outputs in a window of N = `near` that starts at x in 0..D (`steps`) are likelier than the others.
 
-    Words in order: `near_weight` for each of the outputs x, ..., x + near - 1; `far_weight` for each of the others;
-    the left-over goes to all outputs in turn, independent of x.
+    Words in order: `near_weight` for each output in the window, `far_weight` for each other one; the left-over goes
+    to all outputs in turn, independent of x.
     """
 
     PROOF: ClassVar[str] = (

@@ -97,7 +97,7 @@ def resolve(law: Distribution, key: Key, chain: Chain, index: int, total: int) -
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
     """Key of one step's noise, bound to all inputs so far, and the chain after it (hexadecimal).
 
-    For mechanisms with much noise per step; keyed BLAKE2b replaces the block function.
+    By keyed BLAKE2b, for mechanisms with much noise per step.
     """
     # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
     sizes = [part.nbytes for part in inputs]
@@ -191,8 +191,8 @@ class PrefixNoise:
 def draw_cells(sums: Integers, laws: Sequence[Distribution], key: Key, first: int, rows: Blocks) -> Integers:
     """Noise of a table's cells, int64[n, W, K], each bound to its key row, its window and all its sums.
 
-    `sums` is int64[n, W, K]: n statistics, one distribution each.  `first` is the number of the first window, and
-    `rows` (uint64[K, 2]) are digests of the key rows.
+    `sums`: int64[n, W, K] of n statistics, one distribution each; `first`: number of the first window; `rows`:
+    digests of the key rows, uint64[K, 2].
     """
     noise: Integers = np.empty_like(sums)
     _, windows, width = sums.shape

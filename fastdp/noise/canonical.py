@@ -24,7 +24,7 @@ from fastdp.kinds import Json
 
 #: Version of the rule that turns a secret, a composition and a prefix into noise.
 NOISE_FORMAT = 1
-#: A parameter: a number, a text, an array, a mechanism or part, a list or mapping of such, or none that can be read.
+#: A parameter: number, text, array, component, a list or mapping of these, or None if unreadable.
 Encodable: TypeAlias = Any
 
 
@@ -122,7 +122,7 @@ def identity(value: Encodable) -> Encodable:
     if kind in PLAIN or isinstance(value, (str, float, int, bytes)):
         return value
     if isinstance(value, (list, tuple)):
-        # A class with named entries may be a part: another class with the same entries is another one.
+        # A class with named entries may be a component; its class counts too.
         if hasattr(kind, "_fields"):
             named = zip(kind._fields, value, strict=True)
             return Part(part_name(value), rule_of(value), {name: identity(own) for name, own in named})
@@ -139,15 +139,15 @@ def identity(value: Encodable) -> Encodable:
 
 
 def parameters_of(part: Encodable) -> Json:
-    """Parameters of a mechanism or component: from its method ``identity``, or the fields of a dataclass.
+    """Component's parameters: from its method ``identity``, or the fields of a dataclass.
 
-    Other classes, and users' dataclasses, add the instance's attributes.  TypeError if there are none.
+    Other classes and users' dataclasses add attributes of the instance.  TypeError if there are none.
     """
     kind = cast("type", type(part))
     fields = _fields(kind)
     if fields is not None:
         given = {name: getattr(part, name) for name in fields}
-        # fastdp's own parts keep there what follows from their fields.
+        # fastdp's own components keep derived values there.
         return given if _is_own(kind) else {**given, **_attributes(part, kind)}
     if hasattr(kind, "identity"):
         said: Json = part.identity()

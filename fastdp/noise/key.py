@@ -227,10 +227,9 @@ class Key:
     def from_bytes(cls, secret: bytes) -> Key:
         """Key that the user keeps (32 bytes of full entropy), for releases that can be repeated.
 
-        Compositions that differ in any parameter get independent noise; the same composition on the same values gives
-        the same output.  Never use one key and one composition for two streams without names (:meth:`of_stream`), nor
-        for a stream and an altered copy of it: equal noise on different values reveals their difference
-        (``docs/sharp_edges.md``).
+        Compositions that differ in any parameter get independent noise; equal ones on equal values give equal output.
+        Never use one key and one composition for two streams without names (:meth:`of_stream`), nor for a stream and
+        an altered copy: equal noise on different values reveals their difference (``docs/sharp_edges.md``).
         """
         return cls(secret, simulated=False)
 
@@ -338,7 +337,7 @@ class Key:
     def fingerprint(self) -> str:
         """Return 32 hexadecimal digits unique to this key that reveal nothing else about it, for a ledger.
 
-        For the key of a stream, its family's digits and a colon come first.
+        For a stream, the family's digits and a colon precede.
         """
         own = _public_digest(self._secret, b"fingerprint" + self.member.to_bytes(8, "big")).hex()
         return f"{self.family.hex()}:{own}" if self.family else own
@@ -346,7 +345,7 @@ class Key:
     def reveal(self) -> bytes:
         """Secret, for the cipher and for an encrypted state file; keep it out of logs.
 
-        All numbered streams share it: code that draws noise from it must use :attr:`member` too.
+        Numbered streams share it: noise must depend on :attr:`member` too.
         """
         return self._secret
 
@@ -380,8 +379,7 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 def read_key(path: Path, option: str = "--key-file") -> Key:
     """Key in an owner-only file of 32 raw bytes or 64 hexadecimal digits.
 
-    ParameterError, which names `option`, if others have access or the content is something else.  The content is
-    never shown.
+    Else ParameterError, which names `option` and never shows the content.
     """
     with path.open("rb") as file:
         # The open file is asked, not its name, so that it cannot be swapped between check and use.

@@ -48,7 +48,7 @@ NO_WORDS: Words = np.empty(0, np.uint64)
 class LaplaceDistribution:
     """Integer noise: P[X = k] proportional to exp(-|k| / scale); one-sided, to exp(-k / scale) on k >= 0.
 
-    Made by :func:`laplace_distribution` or :func:`geometric_distribution`, which add the constants as double-doubles.
+    Made by :func:`laplace_distribution` or :func:`geometric_distribution`.
     """
 
     scale: Fraction
@@ -104,7 +104,7 @@ def geometric_distribution(scale: Fraction | int) -> LaplaceDistribution:
 def fill(out: Integers, law: LaplaceDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
     """Overwrite `out` with draws from position `start` on; draw i depends on (key, stream, i) alone.
 
-    Draws are taken modulo 2^64; one that does not fit has probability below e^-64.
+    Modulo 2^64: a draw that does not fit has probability below e^-64.
     """
     if key.given is not None:
         key.given.fill(out, law, key, stream, start)
@@ -177,7 +177,7 @@ def fill_one_by_one(out: Integers, law: LaplaceDistribution, key: Key, pieces: P
 def fill_pieces(out: Integers, law: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
     """Overwrite `out` with the first draws of a few streams, one after the other, each as :func:`fill` draws them.
 
-    A piece is a stream id with number 0 and its count of draws; `number` replaces the number in all ids.
+    A piece is a stream id and its count of draws; `number` is the number in all ids.
     """
     if out.size > MAX_TOGETHER or law.two_words or key.given is not None:
         fill_one_by_one(out, law, key, pieces, number)
@@ -352,7 +352,7 @@ def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
 def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: Callable[[int], int]) -> int:
     """Floor of scale * (offset - ln U), U in [u, u + 1) / 2^bits, narrowing U until it is certain.
 
-    `further(k)` returns the k-th further 64 bits of U, k = 1, 2, ...; geometric noise has no offset.
+    `further(k)`: k-th further 64 bits of U, k = 1, 2, ...
     """
     k = 0
     while True:

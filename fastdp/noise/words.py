@@ -66,8 +66,8 @@ class Purpose(IntEnum):
 class StreamId(NamedTuple):
     """Name of one independent stream of words under a key.
 
-    `level` (8 bits) of a tree, `number` (40 bits) of the tree, task or counter, and `refinement` (8 bits): word i of
-    refinement k holds the k-th further 64 bits of draw i.
+    `level` (8 bits) of a tree; `number` (40 bits) of tree, task or counter; `refinement` k (8 bits): word i is the
+    k-th further word of draw i.
     """
 
     purpose: Purpose
@@ -267,8 +267,8 @@ _TAIL_WORDS = 2
 class RowWords:
     """The leading words of the same few stream ids for many streams: one row per stream, piece after piece.
 
-    A piece is a stream id with number 0 and its count of words.  `keys` are secrets without a stream number, one for
-    all rows or several; then `owners` (int64[n]) is the index of each row's key.  Order rows by key for speed.
+    A piece is a stream id with number 0 and its count of words.  `keys` have no stream number; `owners` (int64[n]) is
+    the index of each row's key, if there are several.  Order rows by key for speed.
     """
 
     def __init__(

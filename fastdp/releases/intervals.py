@@ -201,8 +201,8 @@ def counter_draws(first: Indices, last: Indices) -> Indices:
 def tree_variances(noise: SumNoise, first: Floats, last: Floats) -> Floats:
     """Variance of sums of consistent leaves [first, last), in variances of one node's noise: float64[q].
 
-    Leaves may be cut.  Consistency is least squares (ToPS Appendix C), with covariance (A^T A)^-1 = sum over j of
-    (P_j - P_(j+1)) / (1 + b + ... + b^j), where P_j averages over the blocks of b^j leaves, and P_h = 0.
+    Leaves may be cut.  By least squares (ToPS Appendix C) the covariance is (A^T A)^-1 = sum over j of (P_j -
+    P_(j+1)) / (1 + b + ... + b^j), where P_j averages over the blocks of b^j leaves, and P_h = 0.
     """
     values = float(noise.tree_blocks)
     total: Floats = np.zeros(first.size)

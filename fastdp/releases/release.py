@@ -81,13 +81,13 @@ class Release:
     values : float64[n_published]
         The private stream, in units of the input.
     offset : int
-        Index, in the input, of the first published value (the hold-out's length).
+        Index, in the input, of the first published value.
     threshold : float
         Theta, to which values were clipped; if renewed the last one, if raised the highest one.
     guarantee : Guarantee
         Privacy of the release.
     block : int
-        Number of values under one noisy sum; sums over full blocks are the noisy sums.
+        Number of values under one noisy sum.
     nodes : ReleasedNodes or None
         All released sums of an inconsistent hierarchy, which then answer ranges.
     revision : RevisedStream or None

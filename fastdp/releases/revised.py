@@ -18,7 +18,7 @@ from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_of_ends
 from fastdp_kernels.streams import block_lengths, revision, wave_filter
 
 #: Revised sums of aligned groups of 32, 64, ... blocks stay within so many standard deviations of the noise of those
-#: released: what smoothing moves by more is a bias that adds up (``docs/adaptive.md``, "Looking back").
+#: released: larger moves are a bias that adds up (``docs/adaptive.md``, "Looking back").
 KEPT_BLOCKS = 32
 MAX_MOVED = 1.0
 #: Relative error of a pattern within a block, in standard deviations.
@@ -28,8 +28,8 @@ UNSURE = 0.5
 class _Smoothed(NamedTuple):
     """Blocks given all released sums: means, levels without the pattern and sums before each, in units of the input.
 
-    `noises` are noise variances relative to a block under the first theta; `unit` is the last theta over the first;
-    `explained` is the pattern's share of the means, `waves` the pattern in thresholds.
+    `noises`: noise variances relative to the first theta's; `unit`: last theta over the first; `explained`: the
+    pattern's share of the means; `waves`: the pattern, in thresholds.
     """
 
     means: Floats
@@ -168,7 +168,7 @@ class RevisedStream:
 
     @cached_property
     def _hidden(self) -> tuple[Floats, float, float]:
-        """Variance per value hidden in each block, float64[J + 1]; variance of the level after them, and its growth."""
+        """Variance per value hidden in each block, float64[J + 1]; the later level's variance, and its growth."""
         rates = np.empty(self.totals.size + 1)
         levels = self._smoothed.levels.copy()
         levels[: self.totals.size] += self._smoothed.explained
@@ -252,13 +252,13 @@ HARMONICS = 6
 WEEK = 7
 #: A period that is looked for has at least so many blocks of the usual length.
 MIN_CELLS = 4
-#: Sums whose noise is so much less than what they differ by need no pattern.
+#: Sums whose noise is so much less than their differences need no pattern.
 CLEAR = 10.0
 #: Sums of at least 1 / FINE of a period are compared; the variances are chosen by at most so many of them.
 FINE, MAX_COMPARED = 32, 2**10
 #: Integrals of waves are taken for so many sums at a time.
 AT_ONCE = 2**14
-#: Factors by which the likeliest variances are looked for, and what a step must gain.
+#: Factors of the search for the likeliest variances, and the least gain of a step.
 FACTORS, LEAST_GAIN = (16.0, 4.0, 2.0), 0.1
 #: A variance that is 0 has no factors.
 TINY = 1e-300
@@ -326,8 +326,8 @@ def find_waves(
 ) -> Waves | None:
     """Pattern that released sums show, or None.
 
-    `surprises` are distances of sums from a wandering level, in standard deviations; `end` is the end of the open
-    block, `season` the public period, if any.
+    `surprises`: distances of sums from a wandering level, in standard deviations; `end`: end of the open block;
+    `season`: public period.
     """
     if totals.size < MIN_BLOCKS:
         return None
@@ -427,7 +427,7 @@ def _rows(edges: Floats, periods: tuple[float, ...]) -> Iterator[tuple[slice, Fl
 class _Model:
     """A wandering level and waves of some periods, observed through sums.
 
-    Variances are those of a value, of the level's steps, and of a first harmonic's coefficients at the first block.
+    Variances are of a value, the level's steps, and a first harmonic's coefficients at the first block.
     """
 
     def __init__(self, sums: Sums, periods: tuple[float, ...]) -> None:
@@ -443,7 +443,7 @@ class _Model:
         self._shares = 1.0 / np.tile(np.arange(1.0, HARMONICS + 1.0), 2 * len(periods))
         self._start = np.zeros(self._rows.shape[1])
         self._start[0] = sums.totals.sum() / edges[-1]
-        #: By which sums of a value differ.  The first level is as far from the mean as that: a wider law would lose
+        #: By which sums of a value differ.  The first level is as far from the mean as that: a wider one would lose
         #: the digits of clear sums.
         self._moved = max(float(np.var(sums.totals / self._lengths)), TINY)
         self._errors = np.empty(self._lengths.size)

@@ -58,7 +58,7 @@ def has_locks() -> bool:
 def lock(descriptor: int) -> bool:
     """Lock an open file or folder until :func:`unlock`; False if another owner kept it for LOCK_SECONDS.
 
-    OSError if the file system has no locks, or fails.  Locks of this thread's interrupted calls are released.
+    OSError if the file system has no locks.  Locks of this thread's interrupted calls are released.
     """
     for _ in range(LOCK_TRIES):
         if _locks(descriptor) or (_release_abandoned(descriptor) and _locks(descriptor)):
@@ -112,7 +112,7 @@ class Hold:
             return
         # In a forked child the lock belongs to its parent.
         if identity() == self._process:
-            # An error here says nothing about what was written and synced; closing gives the lock back as well.
+            # An error here is harmless: the data is synced, and closing gives the lock back as well.
             with contextlib.suppress(OSError):
                 unlock(self.descriptor)
         # Not closed twice: by then it may be another file's number.
@@ -120,7 +120,7 @@ class Hold:
         os.close(descriptor)
 
     def __del__(self) -> None:
-        # The end of the process closes what is left.
+        # The end of the process closes the file.
         if self.descriptor >= 0 and not sys.is_finalizing():
             self.release()
 
@@ -144,7 +144,7 @@ def _user_of(frame: FrameType) -> FrameType:
 def _release_abandoned(descriptor: int) -> bool:
     """Release locks of this file held by interrupted calls of this thread; return whether there were any.
 
-    A kept traceback keeps the call's file open; without this, a thread would wait for its own lock for ever.
+    Otherwise a thread could wait for its own lock, kept by a traceback, for ever.
     """
     wanted, running = os.fstat(descriptor), set()
     frame: FrameType | None = sys._getframe()
@@ -176,8 +176,8 @@ def sync_folder(folder: Path) -> None:
 def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterator[BinaryIO]:
     """Yield a temporary file beside `target` that replaces it, synced, when the block ends without an error.
 
-    `alone`: the caller holds the folder's lock and has removed leftovers; the folder is neither listed nor synced, so
-    after a power cut the file may be missing.  ParameterError as :func:`check_target`.
+    `alone`: the caller holds the folder's lock and has removed leftovers; the folder is not synced, so after a power
+    cut the file may be missing.  ParameterError as :func:`check_target`.
     """
     # A link stays a link: the file it points to is replaced.
     final = Path(os.path.realpath(target))

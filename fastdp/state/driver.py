@@ -69,7 +69,7 @@ class Publisher(Generic[S]):
         self._machine = machine
         self._key = key
         self._journal = Journal()
-        #: Rolling digest of what was consumed while a file was kept.
+        #: Rolling digest of all batches consumed while a file was kept.
         self._digest = ""
         self._replay: Replay | None = None
         #: The state that a replay must lead to, and the version of fastdp that recorded it.
@@ -98,7 +98,7 @@ class Publisher(Generic[S]):
     def noise_fingerprint(self) -> str | None:
         """Keyed digest of the secret, composition and stream that determine all noise; None for a simulation.
 
-        Two publishers with equal fingerprints would draw the same noise; a ledger refuses the second.
+        A ledger refuses a second publisher with the same one.
         """
         return None if self._key.simulated or self._PUBLIC else self._key.fingerprint()
 
@@ -106,7 +106,7 @@ class Publisher(Generic[S]):
     def digest(self) -> str:
         """Rolling keyed digest (hexadecimal) of everything consumed while a file was kept; empty at first.
 
-        Two runs with one key have equal digests only if they consumed the same.
+        Equal for two runs with one key only if they consumed the same.
         """
         return self._digest
 
@@ -468,10 +468,7 @@ class Publisher(Generic[S]):
 
     @single_caller
     def _rekeyed_copy(self) -> Self:
-        """Independent publisher with the same state and a new key.
-
-        Equal noise on different values would reveal their difference, so a copy never keeps the key.
-        """
+        """Independent publisher with the same state and a new key: equal noise would reveal differences."""
         self._refuse_replay("copy")
         self._copies += 1
         key = self._key.derive("copy", self._copies) if self._key.simulated else Key.choose(None, None)

@@ -86,7 +86,7 @@ class Journal:
         self._stamps: dict[str, bytes] = {} if file is None else {file.real: stamp}
         self.kept = file if kept else None
         self.last = last
-        #: Of the kept file: whether records may follow what was written from here, how many there are, its bytes,
+        #: Of the kept file: whether records may be appended to it, how many there are, its bytes,
         #: those of a state with a log that it begins with, and its largest content besides a log.
         self._appends, self._records, self._end, self._whole, self._base = False, 0, 0, 0, 0
 
@@ -184,7 +184,7 @@ class Journal:
                 "links as they were, because the file there would stay behind"
             )
         if found is not None and found != known:
-            # What is no state file has an error of its own.
+            # A file that is no state file has an error of its own.
             file.header()
         if found is not None and known is None:
             raise StateError(

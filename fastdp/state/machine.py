@@ -26,7 +26,7 @@ S = TypeVar("S")
 Batch: TypeAlias = Any
 Output: TypeAlias = Any
 
-#: A NamedTuple of all its fields, where a short call would notice what its own constructor adds.
+#: Makes a NamedTuple from all its fields, faster than its own constructor.
 record = tuple.__new__
 #: A replay draws everything again.
 NOTHING_DRAWN: Mapping[str, codec.JsonValue] = MappingProxyType({})
@@ -68,7 +68,7 @@ class Transition(NamedTuple, Generic[S]):
 class Record(NamedTuple):
     """A call as a kept file records it: the packed state after it without its log, and texts to append to the log.
 
-    `rewrite`: most of the log is out of date, so the file should be rewritten.
+    `rewrite`: rewrite the file, as most of the log is out of date.
     """
 
     now: Json
@@ -87,7 +87,7 @@ class Machine(ABC, Generic[S]):
 
     #: Parts that parameters may hold, by class name; a file never names anything else.
     PARTS: ClassVar[codec.Parts] = {}
-    #: Number of the rule that steps follow: raised where what they draw or release changes and no parameter does.
+    #: Number of the rule that steps follow: raised when their draws or releases change and no parameter does.
     rule: ClassVar[int] = 1
     #: Whether batches are columns of values, and n values the same as n batches of one.
     SPLITS: ClassVar[bool] = False
@@ -217,7 +217,7 @@ def single_caller(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenat
     @functools.wraps(method)
     def guarded(self: G, /, *args: P.args, **kwargs: P.kwargs) -> R:
         guard = self._guard
-        # identity(), in place: a short call would notice.
+        # identity(), inlined for speed.
         if (token[0] is not guard.token or getpid() != guard.number) and not guard.forks:
             raise StateError(
                 f"a {type(self).__name__} used in a forked process: expected a publisher made in the process that "
@@ -241,7 +241,7 @@ def single_caller(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenat
             drawn.keep()
             return result
         except BaseException:
-            # What a failed call drew, the next one may draw: nothing was released.
+            # The next call may repeat the draws of a failed one: nothing was released.
             if drawn is not None and mark is not None:
                 drawn.forget(mark)
             raise

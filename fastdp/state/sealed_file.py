@@ -48,7 +48,7 @@ MIN_FILE_BYTES = 8192
 MAX_GENERATIONS = 2**63
 #: A payload inflates to at most this many bytes, or so many times its own: a small file must not fill the memory.
 MAX_PAYLOAD, MAX_INFLATION = 2**28, 64
-#: Content that most states share; part of the format.
+#: Text that most states share; belongs to the format.
 _DICTIONARY = (
     b'"perturber":{"name":"Hierarchy","fan_out":16,"consistent":true,"prune":"optimal"},"threshold":{"name":"NoisyMax",'
     b'"c":60,"noise":"exponential","step":null},"smoother":{"name":"Recent"},"renewal":null,"epsilon":1.0,"bound":'
@@ -96,7 +96,7 @@ class Opened(NamedTuple):
 class Seal:
     """Protection of a state by 32 bytes or a passphrase; with None by a checksum.
 
-    A passphrase is used as given; reading also tries its composed and decomposed spellings (Unicode NFC and NFD).
+    Reading also tries the composed and decomposed spellings of a passphrase (Unicode NFC and NFD).
     """
 
     key: bytes | str | None = None
@@ -244,10 +244,7 @@ class Seal:
 
 @functools.lru_cache(maxsize=16)
 def _salt_for(passphrase: str) -> bytes:
-    """Return one salt per passphrase and process, so that each passphrase is stretched once.
-
-    A common salt would let each guess be tried on all passphrases at once.
-    """
+    """Salt per passphrase and process: a common one would let a guess be tried on all passphrases at once."""
     return secrets.token_bytes(16)
 
 
@@ -286,8 +283,8 @@ def stamp_of(header: bytes, size: int, tail: bytes) -> bytes:
 class StateFile:
     """Path of a state and its key (:class:`Seal`); None writes in the clear, for simulations.
 
-    `real` is the path without symbolic links, as it was when this object was made: neither the current folder nor a
-    link that changes later takes a publisher to another file.
+    `real` is the path without symbolic links when this object was made: later changes of links or of the current
+    folder have no effect.
     """
 
     path: str | os.PathLike[str]
