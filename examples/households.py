@@ -65,8 +65,8 @@ def main() -> None:
     print(daily.frame.head(3).to_string(), "\n")
 
     # A stronger promise: all 48 readings of a household's day are hidden together, which needs 48 times the noise.
-    day = {"who": "household_id", "contributions": 48, "period": "1d"}
-    strong = fastdp.totals(frame, "kwh", time="timestamp", every="1w", **day, epsilon=1.0, clip=2.0)
+    day = fastdp.Person("household_id", rows=48, per="1d")
+    strong = fastdp.totals(frame, "kwh", time="timestamp", every="1w", unit=day, epsilon=1.0, clip=2.0)
     print(strong)
 
 

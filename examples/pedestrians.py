@@ -40,11 +40,11 @@ def main() -> None:
     hours = pq.read_table(options.data / "pedestrians.parquet")
     hours = hours.set_column(2, "count", pc.divide(hours["count"], options.every_nth))
     sensors = sorted(hours["sensor"].unique().to_pylist())
-    given = {"by": "sensor", "keys": sensors, "epsilon": 0.01, "time_zone": ZONE}
+    given = {"by": "sensor", "keys": sensors, "epsilon": 0.01}
 
     # Hours of six weeks; summer time ends in their middle, and the pattern of the day stays where the clock shows it.
-    weeks = {"start": "2015-03-16", "stop": "2015-04-27"}
-    hourly = fastdp.counts(people(hours), "time", "1h", **given, **weeks)
+    weeks = fastdp.Time("time", "1h", start="2015-03-16", stop="2015-04-27", zone=ZONE)
+    hourly = fastdp.counts(people(hours), weeks, **given)
     print(hourly)
     hourly.plot(options.output / "hours.png")
 
@@ -53,7 +53,8 @@ def main() -> None:
     print(f"standard error of an hour: {estimate:.0f}, revised {revised:.0f} (by the model)\n")
 
     # Days run from midnight to midnight by the city's clock, whatever their length.
-    daily = fastdp.counts(people(hours), "time", "1d", **given, start="2015-01-01", stop="2016-01-01")
+    year = fastdp.Time("time", "1d", start="2015-01-01", stop="2016-01-01", zone=ZONE)
+    daily = fastdp.counts(people(hours), year, **given)
     print(daily)
     daily.plot(options.output / "days.png")
     lengths = np.diff(daily.sums.edges) / 3.6e9

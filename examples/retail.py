@@ -20,9 +20,9 @@ def main() -> None:
 
     # A customer's day may hold hundreds of lines. At most k of them count, so that none of the days shows; lines
     # without a customer are dropped. A larger k drops fewer lines and needs more noise.
-    unit = {"who": "customer", "period": "1d", "missing": "drop"}
     for k in (5, 20, 100):
-        orders = fastdp.counts(lines, "time", "1d", epsilon=1.0, contributions=k, **unit)
+        unit = fastdp.Person("customer", rows=k, per="1d")
+        orders = fastdp.counts(lines, fastdp.Time("time", "1d", missing="drop"), unit=unit, epsilon=1.0)
         error, all_days = orders.std_error(0, 1)[0], orders.sum(0, len(orders))[0]
         print(f"k = {k:3}: {all_days:9,.0f} lines counted, standard error of a day {error:.0f}")
     print(f"{orders.guarantee}\n")
@@ -32,14 +32,12 @@ def main() -> None:
     amounts = fastdp.totals(
         lines,
         "amount_pence",
-        "time",
-        "1w",
+        fastdp.Time("time", "1w", missing="drop"),
         by="country",
+        unit=fastdp.Person("customer", rows=20, per="1d"),
         epsilon=2.0,
         delta=1e-6,
         bound=(-5_000.0, 20_000.0),
-        contributions=20,
-        **unit,
     )
     print(amounts)
     print("countries:", ", ".join(amounts.sums.keys["country"]))

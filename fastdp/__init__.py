@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from fastdp.ledger.ledger import Ledger
     from fastdp.noise.draws import discrete_gaussian, discrete_laplace
     from fastdp.noise.key import Key
-    from fastdp.releases.batch import ReleasedMany
     from fastdp.releases.plan import Plan, plan
-    from fastdp.releases.release import Release
+    from fastdp.releases.release import Release, ReleasedMany
     from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
     from fastdp.spatial.phdstream import PHDStream
     from fastdp.streams.adaptive import Adaptive
@@ -46,8 +45,11 @@ if TYPE_CHECKING:
     from fastdp.streams.release_many import release_many
     from fastdp.streams.topl import ToPL, ToPLServer
     from fastdp.streams.tops import ToPS
+    from fastdp.tables.calendar import Time
     from fastdp.tables.functions import counts, means, totals
+    from fastdp.tables.plan import Value
     from fastdp.tables.windows import Windows
+    from fastdp.units import Person, Rows
 
 _HOMES = {
     "fastdp.auditing.run": ("audit",),
@@ -56,9 +58,8 @@ _HOMES = {
     "fastdp.ledger.ledger": ("Ledger",),
     "fastdp.noise.key": ("Key",),
     "fastdp.noise.draws": ("discrete_gaussian", "discrete_laplace"),
-    "fastdp.releases.batch": ("ReleasedMany",),
     "fastdp.releases.plan": ("Plan", "plan"),
-    "fastdp.releases.release": ("Release",),
+    "fastdp.releases.release": ("Release", "ReleasedMany"),
     "fastdp.streams.add_noise": ("add_noise",),
     "fastdp.streams.pak_publisher": ("PAK",),
     "fastdp.spatial.adaptive_phdstream": ("AdaptivePHDStream",),
@@ -69,8 +70,11 @@ _HOMES = {
     "fastdp.streams.publisher": ("StreamPublisher",),
     "fastdp.streams.tops": ("ToPS",),
     "fastdp.streams.topl": ("ToPL", "ToPLServer"),
+    "fastdp.tables.calendar": ("Time",),
     "fastdp.tables.functions": ("counts", "means", "totals"),
+    "fastdp.tables.plan": ("Value",),
     "fastdp.tables.windows": ("Windows",),
+    "fastdp.units": ("Person", "Rows"),
 }
 
 __all__ = [
@@ -82,13 +86,17 @@ __all__ = [
     "Key",
     "Ledger",
     "PHDStream",
+    "Person",
     "Plan",
     "Release",
     "ReleasedMany",
+    "Rows",
     "StreamPublisher",
+    "Time",
     "ToPL",
     "ToPLServer",
     "ToPS",
+    "Value",
     "Windows",
     "__version__",
     "add_noise",

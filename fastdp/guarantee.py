@@ -18,7 +18,7 @@ from typing import Any
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.units import Rows
+from fastdp.units import UnitRows
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Guarantee:
     rho : float
         Concentrated DP: the mechanism is rho-zCDP, of which epsilon at this delta is one consequence and
         :meth:`at_delta` gives others; ``inf`` where nothing of the kind is claimed.
-    rows : Rows or None
+    rows : UnitRows or None
         Unit and adjacency of a table as a value, by which a ledger knows which guarantees imply which others.
 
     Examples
@@ -72,7 +72,7 @@ class Guarantee:
     simulated: bool = False
     derivation: tuple[str, ...] = ()
     rho: float = math.inf
-    rows: Rows | None = None
+    rows: UnitRows | None = None
 
     def __str__(self) -> str:
         """One line for reports and the command line."""
@@ -170,7 +170,7 @@ class Guarantee:
         if not isinstance(steps, (list, tuple)) or not all(isinstance(step, str) for step in steps):
             raise ParameterError(f"derivation = {validation.shown(steps)}: expected a list of texts")
         try:
-            read["rows"] = Rows.read(read["rows"])
+            read["rows"] = UnitRows.read(read["rows"])
         except (TypeError, ValueError):
             shown = validation.shown(read["rows"])
             raise ParameterError(f"rows = {shown}: expected None, or column, number and period of rows") from None

@@ -30,7 +30,7 @@ from fastdp.guarantee import (
     zcdp_loss,
     zcdp_rho,
 )
-from fastdp.units import Period, Rows
+from fastdp.units import Period, UnitRows
 
 NUMBER = st.floats(0.0, math.inf, allow_nan=False)
 GUARANTEES = st.builds(
@@ -47,7 +47,7 @@ GUARANTEES = st.builds(
     rho=NUMBER,
     rows=st.none()
     | st.builds(
-        Rows,
+        UnitRows,
         st.none() | st.text(),
         st.integers(1),
         st.none() | st.builds(Period, st.just("days"), st.just(7), st.integers(0, 6), st.none() | st.text()),

@@ -14,6 +14,7 @@ import numpy as np
 
 import fastdp
 from benchmarks.shared import Floats
+from fastdp.noise.draws import NoiseName
 
 DELTAS = (1e-6, 1e-9)
 #: Wh in half an hour, and pence in a line and in a day's basket: 99.5 % of each are below.
@@ -99,13 +100,18 @@ def persons(data: Path, runs: int) -> list[dict[str, Any]]:
         clip = unit.given["clip"]
         frame = unit.frame.with_columns(who=unit.frame["who"].cast(str))
 
-        def measured(noise: str, delta: float, unit: Unit = unit, frame: Any = frame) -> tuple[Floats, Floats]:
+        def measured(noise: NoiseName, delta: float, unit: Unit = unit, frame: Any = frame) -> tuple[Floats, Floats]:
             """Estimates of all runs, and the revised ones."""
+            rows, each_window = unit.rows
+            person = fastdp.Person("who", rows, unit.given.get("period"), each_window)
             tables = [
                 fastdp.totals(
-                    *(frame, "value", "time"),
-                    **{**unit.given, "who": "who", "epsilon": 1.0, "delta": delta, "seed": seed},
-                    noise=noise if delta else None,
+                    *(frame, fastdp.Value("value", noise=noise if delta else None), "time", unit.given["every"]),
+                    unit=person,
+                    epsilon=1.0,
+                    clip=unit.given["clip"],
+                    delta=delta,
+                    seed=seed,
                 ).frame
                 for seed in range(runs)
             ]

@@ -180,25 +180,24 @@ def persons(data: Path, runs: int) -> list[dict[str, Any]]:
     true = pl.DataFrame({"day": pl.date_range(begin, end, eager=True)})
     amount = pl.col("amount_pence").clip(int(low), int(high)).sum()
     true = true.join(days.group_by("day").agg(pl.len(), amount), "day", "left").fill_null(0).sort("day")
-    person = {"who": "customer", "period": "1d"}
-    units: list[tuple[str, int, dict[str, Any]]] = [("one line", 1, {})]
-    units += [("a customer's day", k, {**person, "contributions": k}) for k in (5, 20, 100)]
-    units += [("a customer's day, no line dropped", most, {"contributions": most})]
+    units: list[tuple[str, int, fastdp.Rows | fastdp.Person]] = [("one line", 1, fastdp.Rows())]
+    units += [("a customer's day", k, fastdp.Person("customer", rows=k, per="1d")) for k in (5, 20, 100)]
+    units += [("a customer's day, no line dropped", most, fastdp.Rows(most))]
     rows = []
-    for unit, k, given in units:
+    for name, k, unit in units:
         # What the bounds drop, without noise: an evaluation, not a release.
-        kept = days.group_by("day", "customer").len()["len"].clip(upper_bound=k).sum() if given else len(days)
+        kept = days.group_by("day", "customer").len()["len"].clip(upper_bound=k).sum() if k > 1 else len(days)
         found: dict[str, list[float]] = {"count": [], "count revised": [], "amount": [], "amount revised": []}
         for seed in range(runs):
-            counts = fastdp.counts(lines, "time", "1d", epsilon=1.0, seed=seed, **given)
+            counts = fastdp.counts(lines, "time", "1d", epsilon=1.0, seed=seed, unit=unit)
             totals = fastdp.totals(
-                lines, "amount_pence", "time", "1d", epsilon=1.0, bound=(low, high), seed=seed, **given
+                lines, "amount_pence", "time", "1d", epsilon=1.0, bound=(low, high), seed=seed, unit=unit
             )
-            for name, table, exact in (("count", counts, true["len"]), ("amount", totals, true["amount_pence"])):
-                errors = [table.frame[column].to_numpy() - exact.to_numpy() for column in ("estimate", "revised")]
-                found[name].append(rms(errors[0]))
-                found[f"{name} revised"].append(rms(errors[1]))
-        rows.append({"unit": unit, "k": k, "dropped": 1.0 - int(kept) / len(days)})
+            for column, table, exact in (("count", counts, true["len"]), ("amount", totals, true["amount_pence"])):
+                errors = [table.frame[each].to_numpy() - exact.to_numpy() for each in ("estimate", "revised")]
+                found[column].append(rms(errors[0]))
+                found[f"{column} revised"].append(rms(errors[1]))
+        rows.append({"unit": name, "k": k, "dropped": 1.0 - int(kept) / len(days)})
         rows[-1] |= {name: float(np.mean(each)) for name, each in found.items()}
         rows[-1] |= {"lines a day": float(true["len"].mean()), "amount a day": float(true["amount_pence"].mean())}  # type: ignore[arg-type]
     return rows

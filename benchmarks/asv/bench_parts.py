@@ -12,7 +12,7 @@ from fastdp import local
 from fastdp.local.distribution import estimate
 from fastdp.noise import Key, discrete_laplace
 from fastdp.thresholds import NoisyMax, ThresholdTask
-from fastdp_kernels.streams.smooth_sensitivity import divide_pairs
+from fastdp_kernels.streams.threshold_choice import divide_pairs
 
 DRAWS = 2**20
 

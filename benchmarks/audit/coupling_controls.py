@@ -24,10 +24,10 @@ from fastdp.spatial import Box
 from fastdp.spatial.phdstream import PHDStream
 from fastdp.state.machine import Column, Transition
 from fastdp.streams.adaptive import WholeStream
-from fastdp.streams.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.publisher import StreamPublisher
-from fastdp.streams.stages import FillIn, Schedule
-from fastdp.streams.stream_state import Progress, StreamState, TreeNoise
+from fastdp.streams.stages import Schedule, fill_in
+from fastdp.streams.stream_state import Progress, Step, StreamState, TreeNoise
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels.streams import block_lengths
@@ -69,13 +69,14 @@ class TrueLengths(AdaptiveBlocks):
         """Where the same stream without noise stands, by values seen."""
         return {}
 
-    def prepare(
-        self, progress: Progress, noise: TreeNoise | None, values: Floats, new: Floats | None = None
-    ) -> AdaptiveStep | None:
+    def in_one_pass(self, theta_steps: int) -> bool:
+        """Not by the kernel that leaves blocks open."""
+        return False
+
+    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
         """Value by value, so that each length is overruled when its block begins."""
-        del new
         quiet = AdaptiveBlocks(**{**values_of(self), "perturber": SilentBlocks(self.perturber.closing)})
-        true = self._silent.get(progress.n_seen, progress)
+        true, begun = self._silent.get(progress.n_seen, progress), progress.filled
         step = super().prepare(progress, noise, values[:0])
         assert step is not None
         parts = [step.blocks]
@@ -90,7 +91,9 @@ class TrueLengths(AdaptiveBlocks):
                 progress = progress._replace(smoother=memory)
             parts = [*parts[:-1], noisy.blocks[:-1], noisy.blocks[-1:]]
             self._silent[progress.n_seen] = true
-        return step._replace(following=progress, noise=noise, blocks=np.concatenate(parts), size=values.size)
+        blocks, theta = np.concatenate(parts), progress.theta_steps * self.grid.resolution
+        emit = partial(self._emit, blocks, begun, theta, np.empty(0))
+        return Step(progress, noise, values.size, write=emit, blocks=blocks, before=step.before)
 
 
 class TrueLengthsSchedule(Schedule):
@@ -119,10 +122,10 @@ class WithheldMeanSchedule(Schedule):
         made = super().step(state, batch, key)
         parts = made.emit.parts
         for number, part in enumerate(parts):
-            if isinstance(part, FillIn):
+            if getattr(part.write, "func", None) is fill_in:
                 begin = sum(each.size for each in parts[:number]) + batch.values.size - made.emit.size
                 held = batch.values[begin : begin + part.size]
-                parts[number] = FillIn(float(held.mean()), part.size)
+                parts[number] = part._replace(write=partial(fill_in, float(held.mean())))
         return made
 
 

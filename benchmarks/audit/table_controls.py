@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
+from fastdp import Time
 from fastdp.noise.key import Key
 from fastdp.tables import choices
 from fastdp.tables.plan import TablePlan
@@ -61,7 +62,7 @@ def high_less_low(generator: Generator) -> TableInstance:
 
 def keys_that_count(generator: Generator) -> TableInstance:
     """Public keys of the rows that count, in place of all rows."""
-    right = draw(generator, "totals", "public", chooses=False, start=at(START), stop=at(STOP))
+    right = draw(generator, "totals", "public", chooses=False, time=Time("at", "1h", start=at(START), stop=at(STOP)))
 
     def released(key: Key, rows: Rows) -> list[Any]:
         return right.release(key, [row for row in rows if START <= row.minute < STOP])

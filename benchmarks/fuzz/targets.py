@@ -30,8 +30,7 @@ from fastdp.local.mechanisms import Mechanism
 from fastdp.noise.key import Key, read_key
 from fastdp.state import journal
 from fastdp.state.codec import as_text
-from fastdp.state.seal import MAGIC
-from fastdp.state.sealed_file import StateFile
+from fastdp.state.sealed_file import MAGIC, StateFile
 from fastdp_lab.sweeps.specification import read_specification
 
 #: Ends that are meant to be read: one line each.

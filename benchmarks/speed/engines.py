@@ -17,14 +17,14 @@ import fastdp
 from benchmarks.shared import table
 from benchmarks.speed.measure import keep
 from fastdp.engines import Job, spark
-from fastdp.tables.parameters import make_plan
-from fastdp.tables.persons import Reader
+from fastdp.tables.plan import make_plan
 
 Integers = NDArray[np.int64]
 #: Of the generated rows: 1,000 hours, 1,000 keys; streams of the second table.
 HOURS, KEYS, STREAMS = 1000, 1000, 5000
 HOUR, BEGIN = 3_600_000_000, 1_704_067_200_000_000
-PUBLIC: dict[str, Any] = {"start": "2024-01-01", "stop": "2024-02-11T16:00", "epsilon": 1.0, "clip": 10.0}
+TIME = fastdp.Time("at", "1h", start="2024-01-01", stop="2024-02-11T16:00", zone="UTC")
+PUBLIC: dict[str, Any] = {"epsilon": 1.0, "clip": 10.0}
 #: Rows at a time on one machine.
 CHUNK = 2**22
 OWN, OURS = "Spark's group-by: sum and count", "spark_tables.totals"
@@ -87,12 +87,12 @@ def totals(session: Any, rows: int, rounds: int, *, texts: bool) -> None:
         return frame.groupBy(window, "key").agg(f.sum("value"), f.count(f.lit(1))).toArrow()
 
     def ours() -> Any:
-        return spark.totals(frame, "value", "at", "1h", **public, key=bytes(32))
+        return spark.totals(frame, "value", TIME, **public, key=bytes(32))
 
-    plan = make_plan("totals", every="1h", time_zone="UTC", **public)
+    plan = make_plan("totals", TIME, fastdp.Value("value"), **public)
     settled = plan.settled(plan.start or 0, plan.stop or 0, KEYS)
     quantities = settled.quantities()
-    exact = spark.exact_sums(frame, settled, quantities, Reader("at", "value", "raise"))[0]
+    exact = spark.exact_sums(frame, settled, quantities)[0]
     same = np.array_equal(exact, sums_here(rows, quantities[0]))
     print(f"Exact sums of {rows:,} rows equal those of one machine: {same}.")
     if not same:

@@ -18,7 +18,7 @@ from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp.spatial import Box
 from fastdp.thresholds import PAKQuantile
 from fastdp.thresholds.smooth_noise import calibrate, decay_table
-from fastdp_kernels.streams import consistency
+from fastdp_kernels.streams import hierarchy_nodes
 from fastdp_lab.datasets import concentric_circles
 
 
@@ -43,7 +43,7 @@ class Tree:
     def make_consistent(self) -> None:
         """In place.  A second call costs the same as the first, though it changes nothing."""
         shape = self.shape
-        consistency.make_consistent(self.nodes, shape.tops, shape.fan_out, shape.levels, self.weights)
+        hierarchy_nodes.make_consistent(self.nodes, shape.tops, shape.fan_out, shape.levels, self.weights)
 
     def _levels(self) -> list[NDArray[np.int64]]:
         widths = [self.shape.leaves // self.shape.fan_out**level for level in range(self.shape.levels)]

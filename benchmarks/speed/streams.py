@@ -19,7 +19,7 @@ from fastdp.noise import Key, discrete_laplace
 from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.perturbers import Hierarchy
 from fastdp.thresholds import Fixed, NoisyMax, ThresholdTask
-from fastdp_kernels.streams.smooth_sensitivity import divide_pairs, scan_pairs
+from fastdp_kernels.streams.threshold_choice import divide_pairs, scan_pairs
 from fastdp_lab.queries.workloads import random_ranges
 
 SCALES = {

@@ -23,10 +23,11 @@ RUNS = 1
 CELLS = [(1000, 60), (60, 1000)]
 BEGIN, END = "2024-01-01", "2024-02-11T16:00"
 NAMES = [f"household-{i:04d}" for i in range(KEYS)]
+TIME = fastdp.Time("at", "1h", start=BEGIN, stop=END)
 #: What is public: everything; all but the clip; nothing (windows and keys are taken from the table).
 OPTIONS: dict[str, dict[str, Any]] = {
-    "clip, keys and windows given": {"keys": NAMES, "clip": 10.0, "start": BEGIN, "stop": END},
-    "clip chosen": {"keys": NAMES, "bound": 100.0, "start": BEGIN, "stop": END},
+    "clip, keys and windows given": {"keys": NAMES, "clip": 10.0, "time": TIME},
+    "clip chosen": {"keys": NAMES, "bound": 100.0, "time": TIME},
     "clip, keys and windows from the rows": {"keys": "public", "bound": 100.0},
 }
 PLAIN = "polars group-by"
@@ -53,7 +54,8 @@ def plain(path: Path) -> Any:
 
 
 def private(path: Path, name: str) -> Any:
-    return fastdp.totals(path, "value", "at", "1h", by="key", epsilon=1.0, seed=1, **OPTIONS[name])
+    given = {"time": fastdp.Time("at", "1h"), **OPTIONS[name]}
+    return fastdp.totals(path, "value", by="key", epsilon=1.0, seed=1, **given)
 
 
 def tasks(path: Path) -> dict[str, Task]:
@@ -84,13 +86,13 @@ def memory() -> Group:
         columns = {"at": np.datetime64(BEGIN, "us") + micros, "key": names[generator.integers(0, keys, ROWS // 10)]}
         frame = pl.DataFrame({**columns, "value": generator.exponential(1.0, ROWS // 10)})
         stop = str(np.datetime64(BEGIN, "h") + np.timedelta64(windows, "h")) + ":00"
-        given = {"by": "key", "keys": names.tolist(), "clip": 10.0, "start": BEGIN, "stop": stop}
-        given |= {"epsilon": 1.0, "seed": 1}
+        given = {"by": "key", "keys": names.tolist(), "clip": 10.0, "epsilon": 1.0, "seed": 1}
+        given["time"] = fastdp.Time("at", "1h", start=BEGIN, stop=stop)
         label = f"{keys:,} keys x {windows:,} windows"
         cell = [pl.col("at").dt.truncate("1h"), pl.col("key")]
         limits[f"{PLAIN}, {label}"] = partial(_grouped, frame, cell)
         for kind in (fastdp.totals, fastdp.means):
-            found[f"{kind.__name__}, {label}"] = partial(kind, frame, "value", "at", "1h", **given)
+            found[f"{kind.__name__}, {label}"] = partial(kind, frame, "value", **given)
     both = limits | found
     return Group("tables in memory", {}, items=dict.fromkeys(both, ROWS // 10), slow=both, limit=next(iter(limits)))
 

@@ -10,21 +10,10 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.auditing.mechanisms import Publishing, TrialMechanism
-    from fastdp.auditing.run import AuditResult, audit
+    from fastdp.auditing.run import AuditResult, Publishing, TrialMechanism, audit
 
-_HOMES = {
-    "fastdp.auditing.mechanisms": ("Publishing", "TrialMechanism"),
-    "fastdp.auditing.run": ("AuditResult", "audit"),
-}
-
-__all__ = [
-    "AuditResult",
-    "Publishing",
-    "TrialMechanism",
-    "audit",
-]
+__all__ = ["AuditResult", "Publishing", "TrialMechanism", "audit"]
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, {"fastdp.auditing.run": tuple(__all__)})

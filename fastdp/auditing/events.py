@@ -1,16 +1,153 @@
-"""Events on a feature, and the choice of the one that distinguishes two inputs best."""
+"""Features of outputs, events on them, and the choice of the event that distinguishes two inputs best.
+
+Any fixed function of the output gives a valid bound; a good one gives a high bound.  So features may be trained, as
+long as the bound is computed from other trials.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
-from fastdp.auditing.mechanisms import Feature
 from fastdp.kinds import Floats, Integers
+
+#: Outputs of many trials in, one number for each trial out.
+Statistic = Callable[[Floats], Floats]
+
+#: Coordinates that get features of their own: those that differ most.
+MAX_COORDINATES = 32
+#: Bins of the learned likelihood ratio.
+BINS = 32
+EXPONENT_BITS = 52
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A named function of outputs.
+
+    Attributes
+    ----------
+    name : str
+        For the report.
+    of : callable
+        float64[n, k] to float64[n].
+    discrete_only : bool
+        A fingerprint: its order means nothing, only equality does.
+    """
+
+    name: str
+    of: Statistic
+    discrete_only: bool = False
+
+
+def make_features(outputs: Floats, adjacent: Floats, given: Sequence[tuple[str, Statistic]]) -> list[Feature]:
+    """The caller's features, and those of ``events="auto"``, trained on outputs of trials that serve nothing else.
+
+    Coordinates, their distances from the median, running sums, a linear discriminant, a learned likelihood ratio, a
+    fingerprint of the entire output, and the grain of floating-point outputs.
+    """
+    features = [Feature(name, statistic) for name, statistic in given]
+    k = outputs.shape[1]
+    chosen = _most_different(outputs, adjacent)
+    pooled = np.concatenate([outputs, adjacent])
+    for j in chosen:
+        label = "output" if k == 1 else f"output[{j}]"
+        median = float(np.median(pooled[:, j]))
+        features.append(Feature(label, _on(j, np.asarray)))
+        features.append(Feature(f"|{label} - median|", _on(j, partial(_distance, median))))
+        if not (pooled[:, j] == np.rint(pooled[:, j])).all():
+            features.append(Feature(f"grain of {label}", _on(j, grain)))
+    if k > 1:
+        sums = ((j + 1, _on(slice(j + 1), lambda rows: rows.sum(axis=1))) for j in chosen if j > 0)
+        features.extend(Feature(f"sum of output[:{stop}]", total) for stop, total in sums)
+        features.append(Feature("linear discriminant", _discriminant(outputs, adjacent)))
+        features.append(Feature("learned likelihood ratio", _likelihood_ratio(outputs, adjacent, chosen)))
+        features.append(Feature("whole output", fingerprint, discrete_only=True))
+    return features
+
+
+def fingerprint(outputs: Floats) -> Floats:
+    """A 53-bit hash of each row; equal rows have equal hashes; collisions do not invalidate a bound."""
+    # Adding 0 makes -0 and 0 the same number.
+    words = np.ascontiguousarray(outputs + 0.0).view(np.uint64)
+    mixed: NDArray[np.uint64] = np.zeros(outputs.shape[0], np.uint64)
+    for j in range(outputs.shape[1]):
+        mixed = (mixed ^ words[:, j]) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    return (mixed >> np.uint64(11)).astype(np.float64)
+
+
+def grain(numbers: Floats) -> Floats:
+    """Exponent of the lowest set bit of each double: the coarsest grid of powers of two that it lies on.
+
+    Textbook noise in floating point reveals the value's exponent here (Mironov 2012).
+    """
+    bits = np.ascontiguousarray(numbers).view(np.int64)
+    exponent = (bits >> EXPONENT_BITS) & 0x7FF
+    mantissa = (bits & ((1 << EXPONENT_BITS) - 1)) | np.where(exponent > 0, np.int64(1) << EXPONENT_BITS, 0)
+    lowest = (mantissa & -mantissa).astype(np.float64)
+    zeros = np.log2(np.where(lowest > 0.0, lowest, 1.0))
+    return np.where(lowest > 0.0, np.maximum(exponent, 1) - 1023.0 - EXPONENT_BITS + zeros, 1024.0)
+
+
+def _most_different(outputs: Floats, adjacent: Floats) -> list[int]:
+    spread = np.sqrt(outputs.var(axis=0) + adjacent.var(axis=0))
+    scale = np.where(spread > 0.0, spread, 1.0)
+    # Where the spread is 0, any difference is clear.
+    difference = np.abs(outputs.mean(axis=0) - adjacent.mean(axis=0)) / scale
+    difference += np.abs(outputs.std(axis=0) - adjacent.std(axis=0)) / scale
+    order = np.argsort(-difference, kind="stable")[:MAX_COORDINATES]
+    return sorted(int(j) for j in order)
+
+
+def _distance(centre: float, values: Floats) -> Floats:
+    return np.abs(values - centre)
+
+
+def _on(j: int | slice, function: Statistic) -> Statistic:
+    """A function of one coordinate of outputs, or of several."""
+    return lambda outputs: function(outputs[:, j])
+
+
+def _discriminant(outputs: Floats, adjacent: Floats) -> Statistic:
+    """Fisher's direction, with a ridge that keeps it defined where outputs depend on each other."""
+    centre = (outputs.mean(axis=0) + adjacent.mean(axis=0)) / 2.0
+    both = np.concatenate([outputs - outputs.mean(axis=0), adjacent - adjacent.mean(axis=0)])
+    scale = both.std(axis=0)
+    scale[scale == 0.0] = 1.0
+    both /= scale
+    spread = both.T @ both / both.shape[0]
+    gap = (outputs.mean(axis=0) - adjacent.mean(axis=0)) / scale
+    direction = np.linalg.solve(spread + 1e-6 * np.eye(spread.shape[0]), gap) / scale
+    return lambda rows: (rows - centre) @ direction
+
+
+def _likelihood_ratio(outputs: Floats, adjacent: Floats, chosen: list[int]) -> Statistic:
+    """Sum over coordinates of learned ln(P / P'), each a step function over bins of equal weight."""
+    parts: list[tuple[int, Floats, Floats]] = []
+    for j in chosen:
+        pooled = np.concatenate([outputs[:, j], adjacent[:, j]])
+        edges = np.unique(np.quantile(pooled, np.linspace(0.0, 1.0, BINS + 1)[1:-1]))
+        here, there = (
+            np.bincount(np.searchsorted(edges, side[:, j], side="right"), minlength=edges.size + 1) + 0.5
+            for side in (outputs, adjacent)
+        )
+        parts.append((j, edges, np.log(here / there)))
+
+    def ratio(rows: Floats) -> Floats:
+        total = np.zeros(rows.shape[0])
+        for j, edges, logs in parts:
+            total += logs[np.searchsorted(edges, rows[:, j], side="right")]
+        return total
+
+    return ratio
+
 
 # From counts to a lower bound on epsilon: Clopper and Pearson 1934, exact whatever the probabilities.
 
@@ -31,23 +168,10 @@ def at_most(hits: Integers, trials: int, alpha: float) -> Floats:
 def epsilon_at_least(
     hits: Integers, hits_adjacent: Integers, trials: int, alpha: float, delta: float = 0.0
 ) -> Floats:
-    """Lower bounds on epsilon from events that were fixed before these trials were run.
+    """Lower bounds on epsilon, ln((P_low - delta) / P'_high), from events fixed before these trials were run.
 
-    Parameters
-    ----------
-    hits, hits_adjacent : int64[e]
-        How often each event held, on either input.
-    trials : int
-        Runs on each input.
-    alpha : float
-        Probability that one bound is above the true epsilon, at most; each probability's interval has half of it.
-    delta : float
-        P <= e^epsilon P' + delta is what is bounded.
-
-    Returns
-    -------
-    float64[e]
-        ln((P_low - delta) / P'_high); -inf where P_low is at most delta.
+    ``alpha`` is the probability that one bound is above the true epsilon, at most: each probability's interval has
+    half of it.  A bound is -inf where P_low is at most delta.
     """
     low = at_least(hits, trials, alpha / 2.0) - delta
     high = at_most(hits_adjacent, trials, alpha / 2.0)
@@ -95,8 +219,8 @@ class Event:
             return int(np.count_nonzero(numbers >= self.values[0]))
         if self.kind == "at most":
             return int(np.count_nonzero(numbers <= self.values[0]))
-        places = np.minimum(np.searchsorted(self.values, numbers), self.values.size - 1)
-        return int(np.count_nonzero(self.values[places] == numbers))
+        nearest = np.minimum(np.searchsorted(self.values, numbers), self.values.size - 1)
+        return int(np.count_nonzero(self.values[nearest] == numbers))
 
     def __str__(self) -> str:
         """For a report."""
@@ -137,27 +261,9 @@ def choose_events(
     """The event with the highest lower bound on these trials, and a few whose bound on later trials may be higher.
 
     A rare leak has few hits here and a low bound, while its frequencies may predict a high one; so may chance.
-    Therefore both are candidates.
-
-    Parameters
-    ----------
-    features : sequence of Feature
-        Fixed before the fresh trials.
-    learned : pair of float64[n, k]
-        Outputs on either input that may have served to make the features: they order the values of discrete ones.
-    fresh : pair of float64[n, k]
-        Others, which choose; the bound must be computed from yet others.
-    counted : int
-        How many trials the bound will come from.
-    alpha, delta : float
-        As for :func:`fastdp.auditing.events.epsilon_at_least`.
-    given : int
-        So many features, the first ones, are the caller's: the best event of each is taken in any case.
-
-    Returns
-    -------
-    list of Event
-        Different ones; empty if no event distinguishes the inputs.
+    Therefore both are candidates.  Outputs that made the features (``learned``) order the values of discrete ones,
+    ``fresh`` ones choose, and the bound must be computed from ``counted`` others.  The best event of each of the
+    ``given`` first features, which are the caller's, is taken in any case.  Empty if none distinguishes the inputs.
     """
     every: list[_Found] = []
     chosen: list[Event] = []
@@ -188,9 +294,9 @@ def _best(
     first, second = counts[::-1] if swapped else counts
     bounds = epsilon_at_least(first, second, size, alpha, delta)
     # Tails of Poisson counts: close enough to rank events, and much cheaper than the interval itself.
-    room, (likely, rare) = np.log(2.0 / alpha), (side * (counted / size) for side in (first, second))
-    low = likely - np.sqrt(2.0 * room * likely) - delta * counted
-    high = rare + room + np.sqrt(2.0 * room * rare)
+    margin, (likely, rare) = np.log(2.0 / alpha), (side * (counted / size) for side in (first, second))
+    low = likely - np.sqrt(2.0 * margin * likely) - delta * counted
+    high = rare + margin + np.sqrt(2.0 * margin * rare)
     projected = np.where(low > 0.0, np.log(np.where(low > 0.0, low, 1.0) / high), -np.inf)
     found = []
     for i in sorted({int(bounds.argmax()), int(projected.argmax())}):

@@ -8,24 +8,175 @@ Jagielski, Ullman and Oprea 2020 (design).
 
 from __future__ import annotations
 
+import copy
+import inspect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from fastdp import validation
-from fastdp.auditing.events import Event, choose_events, epsilon_at_least
-from fastdp.auditing.mechanisms import Statistic, check_mechanism, draws_trials, make_features, runs, wants_seed
-from fastdp.errors import ParameterError, warn
+from fastdp.auditing.events import Event, Statistic, choose_events, epsilon_at_least, make_features
+from fastdp.data.column import as_array, kind_of
+from fastdp.errors import DataError, ParameterError, warn
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats
+from fastdp.kinds import Array, Floats
 from fastdp.noise.key import Key
+from fastdp.record import Real
 
-# What an audit found.
+#: Runs in one call of ``draw_trials``, and runs in one batch of other mechanisms.
+BATCH, SLOW_BATCH = 2**17, 256
+#: Numbers of one output, and of all that are drawn at once.
+MAX_NUMBERS, MAX_AT_ONCE = 1024, 2**23
+#: Larger whole numbers do not all fit into a double.
+MAX_WHOLE = 2**53
+
+
+class TrialMechanism(Protocol):
+    """A mechanism that runs many trials at once."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The claim; not read where the audit is given ``epsilon``."""
+        ...
+
+    def draw_trials(self, data: Any, trials: int, key: Key) -> Array:
+        """Outputs of independent runs on the same data, [trials] or [trials, k]: fixed by the arguments."""
+        ...
+
+
+class Publishing:
+    """A publisher as a mechanism: every run makes a fresh one and publishes the data with it.
+
+    Parameters
+    ----------
+    factory : callable
+        ``factory(seed)`` gives a fresh publisher with that seed: ``lambda seed: fastdp.ToPS(..., seed=seed)``.
+    method : str
+        Method that is called with the data: ``"publish"`` or another one that returns numbers.
+    """
+
+    def __init__(self, factory: Callable[[int], object], method: str = "publish") -> None:
+        if not callable(factory):
+            raise ParameterError(f"factory = {validation.shown(factory)}: expected a callable that takes a seed")
+        self._factory = factory
+        self._method = method
+        self.guarantee: Guarantee | None = getattr(factory(0), "guarantee", None)
+
+    def __call__(self, data: object, seed: int) -> object:
+        """One run."""
+        return getattr(self._factory(seed), self._method)(data)
+
+
+Mechanism: TypeAlias = Callable[..., object] | TrialMechanism
+
+
+def runs(mechanism: Any, data: object, trials: int, key: Key) -> Iterator[Floats]:
+    """Outputs of independent runs, batch after batch: float64[n, k], the same k throughout.
+
+    Raises
+    ------
+    DataError
+        If an output is not numeric, not finite, a whole number beyond 2^53, or not as long as the one before.
+    ParameterError
+        If the data cannot be copied: every run gets a copy, which it may change.
+    """
+    vectorised, width, number, begin = draws_trials(mechanism), 0, 0, 0
+    while begin < trials:
+        # The first batch shows how many numbers an output has.
+        size = SLOW_BATCH if not (width and vectorised) else min(BATCH, MAX_AT_ONCE // width)
+        count, own = min(size, trials - begin), key.derive("batch", number)
+        if vectorised:
+            rows = _as_rows(mechanism.draw_trials(_copied(data), count, own), count)
+        else:
+            rows = _one_by_one(mechanism, data, count, own)
+        number, begin, width = number + 1, begin + count, _same(rows.shape[1], width)
+        if width > MAX_NUMBERS:
+            raise DataError(
+                f"mechanism gave {width} numbers: expected at most {MAX_NUMBERS} (sum them up, or take a few)"
+            )
+        if not np.isfinite(rows).all():
+            raise DataError("mechanism gave NaN or infinity: expected finite numbers")
+        yield rows
+
+
+def _same(width: int, before: int) -> int:
+    """Numbers of an output; DataError unless there are as many as in the one before, if there was one."""
+    if before and width != before:
+        raise DataError(f"mechanism gave {width} numbers after {before}: expected as many in every run (pad them)")
+    return width
+
+
+def draws_trials(mechanism: object) -> bool:
+    """Whether it runs many trials at once."""
+    return callable(getattr(mechanism, "draw_trials", None))
+
+
+def check_mechanism(mechanism: object) -> None:
+    """ParameterError unless it can be run."""
+    if isinstance(mechanism, type) or not (draws_trials(mechanism) or callable(mechanism)):
+        raise ParameterError(
+            f"mechanism = {validation.shown(mechanism)}: expected a callable that takes data and a generator "
+            "(or a seed), or a publisher's factory in fastdp.auditing.Publishing"
+        )
+
+
+def _one_by_one(mechanism: Callable[..., object], data: object, count: int, key: Key) -> Floats:
+    generator = np.random.default_rng(int.from_bytes(key.reveal(), "big"))
+    seeded = wants_seed(mechanism)
+    rows: list[Floats] = []
+    for _ in range(count):
+        row = _as_row(mechanism(_copied(data), int(generator.integers(2**63)) if seeded else generator))
+        _same(row.size, rows[-1].size if rows else 0)
+        rows.append(row)
+    return np.stack(rows)
+
+
+def _copied(data: object) -> object:
+    """A copy, because a run may change its data."""
+    try:
+        return copy.deepcopy(data)
+    except TypeError:
+        raise ParameterError("x: expected data that can be copied, because runs may change them") from None
+
+
+def wants_seed(mechanism: Mechanism) -> bool:
+    """Whether the second parameter is called ``seed``; otherwise it gets a generator."""
+    try:
+        names = list(inspect.signature(cast("Callable[..., object]", mechanism)).parameters)
+    except (TypeError, ValueError):
+        return False
+    return len(names) > 1 and names[1] == "seed"
+
+
+def _as_row(output: object) -> Floats:
+    # The output is not shown: it may be the input.
+    row = as_array(output)
+    if row is None or row.dtype.kind not in "biuf" or row.size == 0:
+        raise DataError(f"mechanism gave a {type(output).__name__}: expected a number or a filled array of numbers")
+    return _as_doubles(row).ravel()
+
+
+def _as_rows(outputs: Array, count: int) -> Floats:
+    rows = np.asarray(outputs)
+    if rows.dtype.kind not in "biuf" or rows.ndim not in (1, 2) or rows.shape[0] != count or rows.size == 0:
+        raise DataError(
+            f"draw_trials gave shape {rows.shape} and dtype {kind_of(rows.dtype)}: expected numbers, {count} rows of "
+            "them"
+        )
+    return _as_doubles(rows.reshape(count, -1))
+
+
+def _as_doubles(numbers: Array) -> Floats:
+    if numbers.dtype.kind in "iu" and ((numbers > MAX_WHOLE).any() or (numbers < -MAX_WHOLE).any()):
+        raise DataError(
+            "mechanism gave whole numbers beyond 2^53, whose last bits a double loses: expected smaller ones (give "
+            "the high and the low half of each)"
+        )
+    return numbers.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -44,10 +195,6 @@ class AuditResult:
         One minus the probability that the bound is above the truth, at most.
     trials : int
         Runs on each input.
-    event : str
-        The event that the bound comes from.
-    swapped : bool
-        Whether the event is likelier on the adjacent input.
     counted : int
         Runs on each input that the bound comes from; the others chose the event.
     hits, hits_adjacent : int
@@ -55,7 +202,7 @@ class AuditResult:
     seconds : float
         Time taken.
     chosen : Event or None
-        The event itself: ``chosen.count(outputs)`` says in how many rows of other outputs it holds.
+        The event of the bound: ``chosen.count(outputs)`` says in how many rows of other outputs it holds.
     """
 
     epsilon_lower: float
@@ -63,13 +210,21 @@ class AuditResult:
     delta: float
     confidence: float
     trials: int
-    event: str
-    swapped: bool
     counted: int
     hits: int
     hits_adjacent: int
     seconds: float
     chosen: Event | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def event(self) -> str:
+        """The event in words."""
+        return "none" if self.chosen is None else str(self.chosen)
+
+    @property
+    def swapped(self) -> bool:
+        """Whether the event is likelier on the adjacent input."""
+        return self.chosen is not None and self.chosen.swapped
 
     @property
     def violated(self) -> bool:
@@ -85,8 +240,9 @@ class AuditResult:
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, the verdict included, as plain numbers and texts."""
-        numbers = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "chosen"}
-        return {**numbers, "verdict": self.verdict}
+        names = [each.name for each in fields(self)[:-1]]
+        names[5:5] = ["event", "swapped"]
+        return {name: getattr(self, name) for name in (*names, "verdict")}
 
     def __str__(self) -> str:
         """A few lines."""
@@ -117,9 +273,9 @@ TIMEOUT_SECONDS = 2.0
 
 @validation.plain
 def audit(
-    mechanism: Any,
-    x: Any,
-    x_adjacent: Any,
+    mechanism: Mechanism,
+    x: object,
+    x_adjacent: object,
     *,
     trials: int = 100_000,
     epsilon: float | None = None,
@@ -190,12 +346,10 @@ def audit(
     begin = time.perf_counter()
     check_mechanism(mechanism)
     runs_each = validation.integer("trials", trials, MIN_TRIALS, MAX_TRIALS)
-    level = validation.real("confidence", confidence)
-    if not 0.5 <= level < 1.0:
-        raise ParameterError(f"confidence = {confidence!r}: expected a number of at least 0.5 and below 1")
+    level = Real(least=0.5, below=1.0).check("confidence", confidence)
     claim, at = _claim(mechanism, epsilon, delta)
     given, shows = _statistics(events), validation.flag("progress", progress)
-    key = Key.choose(seed, None).derive("audit")
+    key, inputs = Key.choose(seed, None).derive("audit"), (x, x_adjacent)
     learning = min(runs_each // 4, max(LEARNING, runs_each // LEARNING_SHARE))
     with tqdm(
         total=2 * runs_each, unit=" runs", delay=TIMEOUT_SECONDS, disable=None if shows else True, leave=False
@@ -203,32 +357,24 @@ def audit(
 
         def collect(purpose: str, count: int) -> tuple[Floats, Floats]:
             both = []
-            for side, data in enumerate((x, x_adjacent)):
-                parts: list[Floats] = []
+            for side, data in enumerate(inputs):
+                rows: list[Floats] = []
                 kept = 0
-                for part in runs(mechanism, data, count, key.derive(purpose, side)):
+                for batch in runs(mechanism, data, count, key.derive(purpose, side)):
                     # Wide outputs: fewer of them.
-                    most = min(count, max(MIN_TRIALS // 4, MAX_KEPT // part.shape[1]))
-                    parts.append(part[: most - kept])
-                    kept += parts[-1].shape[0]
-                    bar.update(parts[-1].shape[0])
+                    most = min(count, max(MIN_TRIALS // 4, MAX_KEPT // batch.shape[1]))
+                    rows.append(batch[: most - kept])
+                    kept += rows[-1].shape[0]
+                    bar.update(rows[-1].shape[0])
                     if kept == most:
                         break
-                both.append(np.concatenate(parts))
+                both.append(np.concatenate(rows))
             if both[0].shape != both[1].shape:
                 raise ParameterError(
                     f"x_adjacent: the mechanism gives {both[1].shape[1]} numbers on it and {both[0].shape[1]} on x; "
                     "expected as many on both"
                 )
             return both[0], both[1]
-
-        def count_hits(events: list[Event]) -> NDArray[np.int64]:
-            hits: NDArray[np.int64] = np.zeros((2, len(events)), np.int64)
-            for side, data in enumerate((x, x_adjacent)):
-                for part in runs(mechanism, data, counted, key.derive("count", side)):
-                    hits[side] += [event.count(part) for event in events]
-                    bar.update(part.shape[0])
-            return hits
 
         learned = collect("learn", learning)
         _warn_of_a_seed(mechanism, learned)
@@ -238,32 +384,23 @@ def audit(
         fresh = collect("choose", learning)
         chosen = choose_events(features, learned, fresh, counted, 1.0 - level, at, len(given))
         del learned, fresh
-        hits = count_hits(chosen) if chosen else np.zeros((2, 0), np.int64)
+        hits = np.zeros((2, len(chosen)), np.int64)
+        for side, data in enumerate(inputs if chosen else ()):
+            for batch in runs(mechanism, data, counted, key.derive("count", side)):
+                hits[side] += [event.count(batch) for event in chosen]
+                bar.update(batch.shape[0])
     # Where no event is chosen, each has probability delta or less, and the bound is 0.
-    best, bound, both = None, 0.0, [0, 0]
+    best, bound, both = None, 0.0, (0, 0)
     if chosen:
         swapped = np.array([event.swapped for event in chosen])
         first, second = np.where(swapped, hits[::-1], hits)
         bounds = epsilon_at_least(first, second, counted, (1.0 - level) / len(chosen), at)
-        place = int(bounds.argmax())
-        best, bound, both = chosen[place], max(0.0, float(bounds[place])), hits[:, place].tolist()
-    return AuditResult(
-        epsilon_lower=bound,
-        epsilon=claim,
-        delta=at,
-        confidence=level,
-        trials=runs_each,
-        event="none" if best is None else str(best),
-        swapped=best is not None and best.swapped,
-        counted=counted,
-        hits=both[0],
-        hits_adjacent=both[1],
-        seconds=time.perf_counter() - begin,
-        chosen=best,
-    )
+        k = int(bounds.argmax())
+        best, bound, both = chosen[k], max(0.0, float(bounds[k])), (int(hits[0, k]), int(hits[1, k]))
+    return AuditResult(bound, claim, at, level, runs_each, counted, *both, time.perf_counter() - begin, best)
 
 
-def _warn_of_a_seed(mechanism: Any, learned: tuple[Floats, Floats]) -> None:
+def _warn_of_a_seed(mechanism: Mechanism, learned: tuple[Floats, Floats]) -> None:
     """Warn where every run has the same noise, which means that a factory ignores its seed."""
     if draws_trials(mechanism) or not wants_seed(mechanism):
         return
@@ -275,22 +412,17 @@ def _warn_of_a_seed(mechanism: Any, learned: tuple[Floats, Floats]) -> None:
         )
 
 
-def _claim(mechanism: Any, epsilon: float | None, delta: float | None) -> tuple[float | None, float]:
-    """What is claimed, from the arguments first."""
+def _claim(mechanism: Mechanism, epsilon: float | None, delta: float | None) -> tuple[float | None, float]:
+    """Claimed epsilon and delta, from the arguments first."""
     guarantee = getattr(mechanism, "guarantee", None)
     if not isinstance(guarantee, Guarantee):
         guarantee = None
     claim = None if guarantee is None else guarantee.epsilon
     if epsilon is not None:
-        claim = validation.real("epsilon", epsilon)
-        if claim < 0.0:
-            raise ParameterError(f"epsilon = {epsilon!r}: expected a number of at least 0")
+        claim = Real(least=0.0).check("epsilon", epsilon)
     if delta is None:
         return claim, 0.0 if guarantee is None else guarantee.delta
-    at = validation.real("delta", delta)
-    if not 0.0 <= at < 1.0:
-        raise ParameterError(f"delta = {delta!r}: expected a number of at least 0 and below 1")
-    return claim, at
+    return claim, Real(least=0.0, below=1.0).check("delta", delta)
 
 
 def _statistics(

@@ -18,17 +18,7 @@ from fastdp._version import __version__
 from fastdp.cli.ledger_command import Account
 from fastdp.cli.options import options_of, parameters_of, with_options
 from fastdp.cli.resume import Resume, noise_of
-from fastdp.cli.terminal import (
-    STANDARD,
-    as_table,
-    check_separate,
-    plain_errors,
-    printable,
-    progress,
-    rate,
-    seconds,
-    terminated_cleanly,
-)
+from fastdp.cli.terminal import STANDARD, as_table, check_separate, printable, progress, rate, running, seconds
 from fastdp.cli.writers import Write, check_suffix, description_of, open_target
 from fastdp.data.readers import Source, open_source
 from fastdp.errors import DataError
@@ -146,7 +136,7 @@ def release(ctx: click.Context, /, **given: Any) -> None:
     if ("bound" in options) == (given["sensitivity"] is not None):
         raise click.UsageError("Expected either --bound, or for counts of events --sensitivity.")
     run.check_follow(given["state"])
-    with plain_errors(), terminated_cleanly():
+    with running():
         check_separate({**given, "description": description_of(run.output)})
         check_suffix(run.output)
         size = run.size(options)

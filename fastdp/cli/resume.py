@@ -27,7 +27,7 @@ from fastdp.kinds import Array, Json
 from fastdp.ledger.ledger import stream_key
 from fastdp.noise.canonical import NOISE_FORMAT
 from fastdp.noise.key import Key, read_key
-from fastdp.state.sealed_file import StateFile
+from fastdp.state.sealed_file import HEADER, StateFile
 
 #: Options that say which reservation pays for a release.
 RESERVED = ("ledger", "stream", "part")
@@ -130,9 +130,9 @@ class Resume:
 
     def _read(self, key: Key | None) -> bool:
         """Take over the file's content; whether it is for these settings."""
-        opened, _ = self._file.open()
-        self._header = opened.header
-        content = self._content(opened.frames[0])
+        frames, stamp = self._file.open()
+        self._header = stamp[: HEADER.size]
+        content = self._content(frames[0])
         if content["home"] != self._file.real:
             raise StateError(
                 f"state file {self._name} is a copy of {content['home']!r}: expected it there, because two copies "

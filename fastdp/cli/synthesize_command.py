@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,20 +16,12 @@ from fastdp.cli.ledger_command import Account
 from fastdp.cli.options import options_of, parameters_of, with_options
 from fastdp.cli.release_command import with_progress
 from fastdp.cli.resume import fingerprint, noise_of
-from fastdp.cli.terminal import (
-    as_table,
-    check_picture,
-    check_separate,
-    plain_errors,
-    printable,
-    progress,
-    seconds,
-    terminated_cleanly,
-)
+from fastdp.cli.terminal import as_table, check_picture, check_separate, printable, progress, running, seconds
 from fastdp.cli.writers import PointFolder, keep_outside
 from fastdp.data.event_reader import Events, heading_of, read_events
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Indices
+from fastdp.record import Real, Whole, parameter, record
 from fastdp.spatial import Box, Domain
 from fastdp.spatial.map_files import read_domain
 from fastdp.spatial.phdstream import SpatialPublisher
@@ -124,20 +116,19 @@ def synthesize(ctx: click.Context, /, **given: Any) -> None:
     """
     options, account = options_of(ctx, METHODS), Account.of(given)
     source, output, clip, quiet = given["source"], given["output"], given["clip"], given["quiet"]
-    cuts = Cuts(given["batch"], given["every"], given["initial"])
-    if (cuts.batch is None) == (cuts.period is None):
+    if (given["batch"] is None) == (given["every"] is None):
         raise click.UsageError("Expected exactly one of --batch and --every.")
     if (given["box"] is None) == (given["map_file"] is None):
         raise click.UsageError("Expected exactly one of --box and --domain.")
-    with plain_errors(), terminated_cleanly():
+    with running():
         begin = time.perf_counter()
         check_separate(given)
         keep_outside(output, given)
         columns = {name: given[name] for name in ("x", "y", "event")}
-        if cuts.period is not None or given["moment"] is not None or given["sort"]:
+        if given["every"] is not None or given["moment"] is not None or given["sort"]:
             columns["time"] = given["moment"]
         # All that does not depend on the events is checked before a ledger is charged for reading them.
-        cuts.check()
+        cuts = Cuts(given["batch"], given["every"], given["initial"])
         names = heading_of(source, columns)
         region, file = _region(given["box"], given["map_file"])
         settings = [*SETTINGS, *parameters_of(ctx, METHODS)]
@@ -212,12 +203,11 @@ def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: b
     outside = 0 if clip else int(np.count_nonzero(~domain.contains(events.points)))
     if outside:
         # Without their coordinates: messages end up in logs, which are not private.
-        what, move = (
-            ("box", "them to its border") if isinstance(domain, Box) else ("domain", "each to a place near by")
-        )
+        box = isinstance(domain, Box)
+        region, move = ("box", "them to its border") if box else ("domain", "each to a place near by")
         raise DataError(
-            f"{source}: {outside:,} of {len(events.points):,} points are outside the {what}; expected points inside, "
-            f"or --clip to move {move}"
+            f"{source}: {outside:,} of {len(events.points):,} points are outside the {region}; expected points "
+            f"inside, or --clip to move {move}"
         )
     if not len(events.points):
         raise DataError(f"{source}: empty, holds no points")
@@ -229,7 +219,7 @@ def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: b
     return [(points[additions], points[~additions]) for points, additions in pieces]
 
 
-@dataclass(frozen=True)
+@record
 class Cuts:
     """How a file of events is cut into batches.
 
@@ -243,28 +233,19 @@ class Cuts:
         Share of the events before the first batch.
     """
 
-    batch: int | None
-    period: float | None
-    initial: float
+    batch: int | None = parameter(Whole(1, optional=True))
+    period: float | None = parameter(Real(above=0.0, optional=True))
+    initial: float = parameter(Real(least=0.0, below=1.0))
 
-    def check(self) -> None:
-        """ParameterError where the fields exclude each other or are out of range."""
-        if not 0.0 <= validation.real("initial", self.initial) < 1.0:
-            raise ParameterError(f"initial = {self.initial!r}: expected a number in [0, 1)")
+    def _check(self) -> None:
         if (self.batch is None) == (self.period is None):
-            given = f"{validation.shown(self.batch)}, {validation.shown(self.period)}"
-            raise ParameterError(f"batch, period = {given}: expected exactly one of them")
-        if self.batch is not None:
-            validation.integer("batch", self.batch, 1)
-        else:
-            validation.positive("period", self.period)
+            raise ParameterError(f"batch, period = {self.batch}, {self.period}: expected exactly one of them")
 
     def of(self, times: Floats, origin: float | None = None) -> Indices:
         """Borders of batches: events before the first number are the initial set, and the last number ends them all.
 
         Periods are counted from the origin, or from the first event; at most 2^24.
         """
-        self.check()
         n = times.size
         first = int(self.initial * n)
         if n == 0:

@@ -22,19 +22,12 @@ import fastdp
 from fastdp.cli.ledger_command import Account
 from fastdp.cli.options import with_options
 from fastdp.cli.resume import secret_of
-from fastdp.cli.terminal import (
-    STANDARD,
-    as_table,
-    check_picture,
-    check_separate,
-    plain_errors,
-    seconds,
-    terminated_cleanly,
-)
+from fastdp.cli.terminal import STANDARD, as_table, check_picture, check_separate, running, seconds
 from fastdp.data.source import import_tables, open_dataset, open_source
 from fastdp.engines.job import engine
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Json
+from fastdp.releases.intervals import checked_confidence
 from fastdp.state.durable import check_target
 from fastdp.tables.output import description_of, kind_of
 from fastdp.tables.table import Table
@@ -64,12 +57,13 @@ OPTIONS = """
 -o/--output OUT required  A file, or - for CSV on standard output.
 --plot FILE:path as picture  Draw estimates, intervals and the revised line; the suffix chooses the format, such as
     .png.
---time COL
---every LENGTH
+--time COL required  Column of times.
+--every LENGTH required  Length of a window: 90s, 15min, 1h; or 1d, 1w, 1mo, 1y from local midnight to local midnight.
 --start TIME  Where the first window begins: public.  [default: the table's]
 --stop TIME  Where the last window ends: public.  [default: the table's]
---origin TIME
---time-zone ZONE
+--origin TIME  Where some window begins.  [default: 1970-01-01, midnight in the zone]
+--time-zone ZONE  Zone of the windows, such as Europe/Paris; times without a zone are clock times in it.  [default:
+    the time column's]
 --by COL multiple  Key column, repeated for several: windows of each key.
 --key KEY as listed multiple  A key that is released, repeated; of several --by, as a line of CSV: A,7. Other rows are
     dropped.
@@ -77,29 +71,29 @@ OPTIONS = """
 --public-keys  Release all keys of the table: it is no secret which keys it has.
 --delta D:float{values}
 --epsilon
---contributions K:int
---period LENGTH
---per-window J:int
---who COL
+--contributions K:int = 1  Rows of one unit. Without --who you vouch for it; with --who further rows are dropped.
+--period LENGTH  The unit is what a person adds in any such period.  [default: in all]
+--per-window J:int  A person's rows that count in a window (with --who).
+--who COL  Column of persons, who are then the unit.
 --engine (spark|dask)  Add the rows on an engine, for tables beyond one machine: with --start, --stop, --clip, and
     with --by listed keys.  The output is the same, byte for byte.
 --master ADDRESS  With --engine spark: of its cluster, such as spark://host:7077.  [default: local, or Spark's own
     configuration]
 --scheduler ADDRESS  With --engine dask: of its cluster, such as tcp://host:8786.  [default: threads of this process]
---missing (raise|drop)  Rows without a time or person: stop with an error, or drop them.
---confidence
+--missing (raise|drop) = raise  Rows without a time or person: stop with an error, or drop them.
+--confidence :float = 0.95  Of the intervals.
 --seed --key-file
 --quiet  No summary.
 --force --ledger --stream --limit --limit-delta --ledger-key-file
 """
 OF_VALUES = """
---value COL
+--value COL required  Column of numbers.
 --bound  Public bound of a value, from 0, or both ends. Values beyond it count as the bound. Take it from what is
     known of the quantity, never from the data.
 --clip  What values are clipped to, if that is known publicly.  [default: chosen from all rows with a share of
     epsilon]
---resolution X:float
---nonfinite (raise|zero)  Missing values, NaN and infinity: stop with an error, or count as 0."""
+--resolution X:float  Step to which values are rounded.  [default: bound / 2^32]
+--nonfinite (raise|zero) = raise  Missing values, NaN and infinity: stop with an error, or count as 0."""
 #: The end of a file's name, or a folder, for each engine.
 READABLE = {"spark": (".parquet", ".pq", ".csv"), "dask": (".parquet", ".pq", ".csv", ".arrow", ".feather")}
 
@@ -166,15 +160,19 @@ def _run(kind: str, options: Json) -> None:
             "Expected --bound, the public largest value (or LOW,HIGH), or --clip if that is known."
         )
     _check_engine(options)
-    with plain_errors(), terminated_cleanly():
+    with running():
         check_separate(options)
         _check_outputs(options)
         frame, key = _frame(options["source"]), secret_of(options["seed"], options["key_file"])
         accepted = signature(getattr(fastdp, kind)).parameters
         given = {name: value for name, value in options.items() if name in accepted}
         given |= {"by": list(options["by"]) or None, "keys": _keys(frame, options), "key": key}
+        given |= {"time": _time(options), "every": None, "unit": _unit(options)}
+        if kind != "counts":
+            given["value"] = fastdp.Value(*(options[name] for name in ("value", "resolution", "nonfinite")))
+        confidence = checked_confidence(options["confidence"])
         with account.opened() as ledger, _adding(frame, options) as (module, opened):
-            table: Table = getattr(module, kind)(opened, **{**given, "ledger": ledger})
+            table: Table = getattr(module, kind)(opened, **{**given, "ledger": ledger}).with_confidence(confidence)
         if options["output"] == STANDARD:
             _arrow_csv().write_csv(table.arrow, sys.stdout.buffer)
         else:
@@ -190,6 +188,22 @@ def _run(kind: str, options: Json) -> None:
                 *([] if options["picture"] is None else [("picture", str(options["picture"]))]),
             ]
             click.echo(f"{table.title()}\n{as_table(facts)}", err=True)
+
+
+def _time(options: Json) -> fastdp.Time:
+    """The times and windows that the options say."""
+    ends = {name: options[name] for name in ("start", "stop", "origin", "missing")}
+    return fastdp.Time(options["time"], options["every"], zone=options["time_zone"], **ends)
+
+
+def _unit(options: Json) -> fastdp.Rows | fastdp.Person:
+    """The unit of privacy that the options say."""
+    who, rows, per, per_window = (options[name] for name in ("who", "contributions", "period", "per_window"))
+    if who is not None:
+        return fastdp.Person(who, rows, per, per_window)
+    if per_window is not None:
+        raise ParameterError("--per-window: expected --who, the column of persons whose rows it bounds")
+    return fastdp.Rows(rows, per)
 
 
 def _check_keys(options: Json) -> None:

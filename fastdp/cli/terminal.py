@@ -8,11 +8,11 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import combinations
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn
 
 import click
 from tqdm import tqdm
@@ -44,40 +44,33 @@ def _plain_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         show = warnings.showwarning
 
-        def say(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: TextIO | None = None,
-            line: str | None = None,
-        ) -> None:
+        def say(message: Warning | str, category: type[Warning], *origin: Any, **more: Any) -> None:
             if issubclass(category, AccuracyWarning):
                 click.echo(f"Warning: {message}", err=True)
             else:
-                show(message, category, filename, lineno, file, line)
+                show(message, category, *origin, **more)
 
         warnings.showwarning = say
         yield
 
 
 @contextmanager
-def terminated_cleanly() -> Iterator[None]:
-    """Unwind at SIGTERM as at Ctrl-C, so that no temporary file is left."""
+def running() -> Iterator[None]:
+    """Errors as :func:`plain_errors` shows them; SIGTERM unwinds as Ctrl-C, so that no temporary file is left."""
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)
 
-    try:
+    before = None
+    # Outside the main thread (a program that embeds the command) the program's handlers stay.
+    with suppress(ValueError):
         before = signal.signal(signal.SIGTERM, leave)
-    except ValueError:
-        # Not the main thread (a program that embeds the command): its handlers are its own.
-        yield
-        return
     try:
-        yield
+        with plain_errors():
+            yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def printable(path: str) -> str:
@@ -144,11 +137,11 @@ def paths(options: Mapping[str, object]) -> list[tuple[str, Path]]:
 
 def check_picture(path: Path, *, overwrite: bool) -> None:
     """Refuse, before anything is paid for, a picture that could not be drawn or written."""
-    from fastdp.releases import intervals
+    from fastdp.releases import pictures
     from fastdp.state.durable import check_target
 
     try:
-        intervals.check_picture(path)
+        pictures.check_picture(path)
     except ImportError as error:
         raise StateError(str(error)) from None
     check_target(path, overwrite=overwrite)

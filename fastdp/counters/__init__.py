@@ -1,9 +1,8 @@
 """Where running sums get their noise: Simple, Block and Binary Tree counters, and selective counting over them."""
 
 from fastdp.counters.counter import BinaryTree, Block, Counter, Simple, event_guarantee
-from fastdp.counters.running import RunningCounts
-from fastdp.counters.selective import Selected as Selected
-from fastdp.counters.selective import SelectiveCounting, Selector
+from fastdp.counters.running import RunningCounts, SelectiveCounting, Selector
+from fastdp.counters.running import Selected as Selected
 
 __all__ = [
     "BinaryTree",

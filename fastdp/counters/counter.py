@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from fastdp import validation
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Integers
+from fastdp.record import Flag, Whole, parameter, record
+
+#: Longest block, and longest tree.
+MAX_LENGTH = 2**40
 
 
 class Counter(Protocol):
@@ -92,7 +94,7 @@ def counter_guarantee(counter: Counter, epsilon: float) -> Guarantee:
     return event_guarantee(epsilon, f"{type(counter).__name__}: an event enters {sums}, noise of scale {scale}")
 
 
-@dataclass(frozen=True)
+@record
 class Simple:
     """Fresh noise on every increment: after t values the error has variance 2 t / epsilon^2, roughly.
 
@@ -117,7 +119,7 @@ class Simple:
         return noise - noise
 
 
-@dataclass(frozen=True)
+@record
 class Block:
     """Increments with noise inside a block; at its end one noisy sum of the block takes their place.
 
@@ -139,15 +141,11 @@ class Block:
     look small is merged and keeps its noise (``docs/phdstream.md``).
     """
 
-    size: int = 8
-    settles: bool = False
+    size: int = parameter(Whole(1, MAX_LENGTH), default=8)
+    settles: bool = parameter(Flag(), default=False)
     rule: ClassVar[int] = 1
     width: ClassVar[int] = 2
     draws: ClassVar[int] = 2
-
-    def __post_init__(self) -> None:
-        validation.integer("size", self.size, 1, 2**40)
-        validation.flag("settles", self.settles)
 
     def step(self, state: Integers, noise: Integers) -> Integers:
         """Noise of the increment, or of the block's sum less that of the increments that it replaces."""
@@ -175,7 +173,7 @@ class Block:
         return error
 
 
-@dataclass(frozen=True)
+@record
 class BinaryTree:
     """Noisy sums of 2^j values; a running sum is made of those that the binary digits of t name.
 
@@ -196,13 +194,9 @@ class BinaryTree:
     State: values in the open tree; the noise of the open sum of each height.
     """
 
-    horizon: int = 1024
-    settles: bool = False
+    horizon: int = parameter(Whole(1, MAX_LENGTH), default=1024)
+    settles: bool = parameter(Flag(), default=False)
     rule: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        validation.integer("horizon", self.horizon, 1, 2**40)
-        validation.flag("settles", self.settles)
 
     @property
     def width(self) -> int:
@@ -216,7 +210,7 @@ class BinaryTree:
 
     @property
     def _levels(self) -> int:
-        return int(self.horizon).bit_length()
+        return self.horizon.bit_length()
 
     def step(self, state: Integers, noise: Integers) -> Integers:
         """Noise of the sum that closes, less that of the lower ones that it replaces."""

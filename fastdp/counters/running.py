@@ -1,24 +1,26 @@
-"""Many private running sums at once, usable alone."""
+"""Many private running sums at once, and selective counting: a private selector names the counter of each time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.counters.counter import BinaryTree, Block, Counter, Simple, check_rows, counter_guarantee, noise_scale
 from fastdp.data.column import as_array, as_column, entry_at
-from fastdp.errors import DataError, StateError
-from fastdp.guarantee import Guarantee
-from fastdp.kinds import Integers
+from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.guarantee import Guarantee, sequential
+from fastdp.kinds import Indices, Integers, Json, Values
 from fastdp.noise import sampler
 from fastdp.noise.binding import check_chain, step_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
+from fastdp.record import Checked, Keyed, PartOf, Real, Whole, constructor, parameter, record, values_of
 from fastdp.state import codec
 from fastdp.state.codec import expect
 from fastdp.state.machine import Machine, Transition, single_caller
@@ -28,24 +30,30 @@ from fastdp.state.publisher import Publisher
 LARGEST = 2**40
 #: Steps have 40 bits in the words' stream id.
 MAX_STEPS = 2**40
+#: Most running sums.
+MAX_SIZE = 2**30
 #: Counters that a state file may name.
 COUNTERS: codec.Parts = {kind.__name__: kind for kind in (Simple, Block, BinaryTree)}
 
 
-def as_increments(values: Any, size: int) -> Integers:
+def as_increments(values: Values, size: int) -> Integers:
     """Whole numbers of absolute value at most 2^40, int64[size]; DataError otherwise."""
     column = as_column(np.atleast_1d(values) if np.isscalar(values) else values, "values")
     if column.size != size:
         raise DataError(f"values has {column.size} entries: expected {size}")
     odd = ~(np.abs(column.astype(np.float64)) <= LARGEST) | (column != np.floor(column))
     if odd.any():
-        place = entry_at("values", odd, "no whole number, or too large")
-        raise DataError(f"{place}; expected whole numbers of absolute value at most 2^40")
+        found = entry_at("values", odd, "no whole number, or too large")
+        raise DataError(f"{found}; expected whole numbers of absolute value at most 2^40")
     return column.astype(np.int64)
 
 
-class CountState(NamedTuple):
-    """Where running sums stand.
+# Running sums.
+
+
+@dataclass(frozen=True)
+class CountState:
+    """State of running sums.
 
     Attributes
     ----------
@@ -56,33 +64,24 @@ class CountState(NamedTuple):
     released : int64[size]
         The sums as released last.
     chain : str
-        What noise is bound to (hexadecimal).  Secret.
+        Noise is bound to it (hexadecimal).  Secret.
     """
 
     n_seen: int
-    rows: Integers
-    released: Integers
-    chain: str
-
-    def __repr__(self) -> str:
-        return f"CountState(n_seen={self.n_seen})"
+    rows: Integers = field(repr=False)
+    released: Integers = field(repr=False)
+    chain: str = field(repr=False)
 
 
-@dataclass(frozen=True)
-class CountMachine(Machine[CountState]):
-    """Running sums as a machine.
-
-    Attributes
-    ----------
-    counter, epsilon, size
-        As of :class:`RunningCounts`.
-    """
+@record
+class CountMachine(Machine[CountState], Keyed):
+    """Running sums as a machine."""
 
     PARTS: ClassVar[codec.Parts] = COUNTERS
 
-    counter: Counter
-    epsilon: float
-    size: int = 1
+    counter: Counter = parameter(PartOf(Counter, "fastdp.counters"))
+    epsilon: float = parameter(Real(above=0.0))
+    size: int = parameter(Whole(1, MAX_SIZE), default=1)
     rule: ClassVar[int] = 1
 
     @cached_property
@@ -95,16 +94,16 @@ class CountMachine(Machine[CountState]):
         rows: Integers = np.zeros((self.size, self.counter.width), np.int64)
         return CountState(0, rows, np.zeros(self.size, np.int64), "")
 
-    def read(self, *batch: Any) -> tuple[Integers, Integers]:
+    def read(self, *batch: Any) -> tuple[Indices, Integers]:
         """The active sums, and their increments."""
         values, *active = batch
         chosen = self._as_chosen(*active or [None])
         return chosen, as_increments(values, chosen.size)
 
-    def step(self, state: CountState, batch: Any, key: Key) -> Transition[CountState]:
+    def step(self, state: CountState, batch: tuple[Indices, Integers], key: Key) -> Transition[CountState]:
         """Count the increments, and release the active sums."""
         chosen, increments = batch
-        n_seen, rows, released, chain = state
+        n_seen, rows, released, chain = state.n_seen, state.rows, state.released, state.chain
         if n_seen >= MAX_STEPS:
             raise StateError(f"{n_seen} steps were taken: expected at most 2^40")
         key, chain = step_key(key, chain, n_seen, chosen, increments)
@@ -116,7 +115,7 @@ class CountMachine(Machine[CountState]):
         released[chosen] += increments + error
         return Transition(CountState(n_seen + 1, rows, released, chain), partial(released.__getitem__, chosen))
 
-    def _as_chosen(self, active: Any) -> Integers:
+    def _as_chosen(self, active: Values | None) -> Indices:
         if active is None:
             return np.arange(self.size)
         found = as_array(active)
@@ -128,26 +127,14 @@ class CountMachine(Machine[CountState]):
             raise DataError(f"{entry_at('active', wrong, 'no sum')}; expected numbers of sums, 0 to {self.size - 1}")
         return chosen.astype(np.int64)
 
-    # State files.
-
-    def unpack(self, packed: dict[str, Any], key: Key) -> CountState:
-        """The state that was packed."""
-        state = self.unpacked(packed["state"], key)
-        if state.n_seen != codec.whole(packed["n_seen"]):
-            raise ValueError("a position out of range")
-        return state
-
-    def unpacked(self, described: Any, key: Key) -> CountState:
-        """The state that was described, field by field."""
-        state = CountState(*codec.restore(tuple[int, Integers, Integers, str], described))
-        like = self.start(key)
-        expect(state.rows, like.rows)
-        expect(state.released, like.released)
+    def check_indices(self, state: CountState) -> None:
+        """ValueError unless the rows are those of this counter."""
+        expect(state.rows, np.empty((self.size, self.counter.width), np.int64))
+        expect(state.released, np.empty(self.size, np.int64))
         check_chain(state.chain)
         if not 0 <= state.n_seen <= MAX_STEPS:
             raise ValueError(f"{state.n_seen} steps out of range")
         check_rows(self.counter, state.rows)
-        return state
 
 
 class RunningCounts(Publisher[CountState]):
@@ -156,11 +143,11 @@ class RunningCounts(Publisher[CountState]):
     Parameters
     ----------
     counter : Counter
-        How noise is laid: :class:`Simple`, :class:`Block` or :class:`BinaryTree`.
+        Arrangement of the noise: :class:`Simple`, :class:`Block` or :class:`BinaryTree`.
     epsilon : float
-        Privacy loss of the whole sequence of releases for one value that changes by one.
+        Privacy loss of all releases for one value that changes by one.
     size : int
-        How many running sums.
+        Number of running sums.
     seed, key
         As for a publisher.
 
@@ -169,38 +156,18 @@ class RunningCounts(Publisher[CountState]):
     An event must enter one running sum, once; then all sums together cost epsilon (disjoint values).
     """
 
-    _MACHINE: ClassVar[Any] = CountMachine
-    _machine: CountMachine
+    _MACHINE: ClassVar[type] = CountMachine
+    counter: Counter
+    epsilon: float
+    size: int
 
-    def __init__(
-        self,
-        counter: Counter,
-        epsilon: float,
-        size: int = 1,
-        *,
-        seed: int | str | None = None,
-        key: Key | bytes | None = None,
-    ) -> None:
-        validation.part("counter", counter, Counter, "fastdp.counters")
-        machine = CountMachine(
-            counter, validation.positive("epsilon", epsilon), validation.integer("size", size, 1, 2**30)
-        )
+    @constructor(CountMachine)
+    def __init__(self, machine: CountMachine, seed: int | str | None, key: Key | bytes | None) -> None:
         self._begin(machine, machine.bind(Key.choose(seed, key)))
 
-    @property
-    def counter(self) -> Counter:
-        """How noise is laid."""
-        return self._machine.counter
-
-    @property
-    def epsilon(self) -> float:
-        """The privacy budget of one sum."""
-        return self._machine.epsilon
-
-    @property
-    def size(self) -> int:
-        """How many running sums."""
-        return self._machine.size
+    def _begin(self, machine: CountMachine, key: Key) -> None:
+        super()._begin(machine, key)
+        self.__dict__.update(values_of(machine))
 
     @property
     def n_steps(self) -> int:
@@ -218,7 +185,7 @@ class RunningCounts(Publisher[CountState]):
         return replace(counter_guarantee(self.counter, self.epsilon), simulated=self._key.simulated)
 
     @single_caller
-    def step(self, values: Any, active: Integers | None = None) -> Integers:
+    def step(self, values: Values, active: Values | None = None) -> Integers:
         """Count one more value in each active running sum.
 
         Parameters
@@ -226,7 +193,7 @@ class RunningCounts(Publisher[CountState]):
         values : whole numbers, one for each active sum
             The increments.
         active : int64[k], distinct, optional
-            Which sums; by default all.
+            The active sums; by default all.
 
         Returns
         -------
@@ -242,3 +209,229 @@ class RunningCounts(Publisher[CountState]):
         """
         released: Integers = self._call(self._machine.read(values, active))
         return released
+
+
+# Online selective counting (PHDStream Algorithm 4).
+
+
+@dataclass(frozen=True)
+class Selected:
+    """One release of selective counting.
+
+    Attributes
+    ----------
+    counter : int
+        Index of the counter that was active.
+    counts : int64[k]
+        Its running sums after this time.
+    """
+
+    counter: int
+    counts: Integers
+
+
+class Selector(Protocol):
+    """Chooses the active counter, privately."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Guarantee of all its choices, whatever outputs it is shown (``event_guarantee``)."""
+
+    def select(self, values: Integers, step: int, last: Selected | None) -> int:
+        """Index of the counter for this time.
+
+        Parameters
+        ----------
+        values : int64[d]
+            The input of this time.  Secret.
+        step : int
+            Number of this time, from 0; fresh noise for each.
+        last : Selected or None
+            The release before.
+        """
+
+
+@dataclass(frozen=True)
+class SelectiveState:
+    """State of selective counting.
+
+    Attributes
+    ----------
+    n_seen : int
+        Times so far.
+    last : Selected or None
+        The release before.
+    counts : tuple of CountState
+        Of each counter.
+    choice : int or None
+        The selector's choice where a replay is due: it must not choose again.
+    """
+
+    n_seen: int
+    last: Selected | None
+    counts: tuple[CountState, ...] = field(repr=False)
+    choice: int | None = None
+
+
+def _as_counters(name: str, given: object) -> tuple[Counter, ...]:
+    if not isinstance(given, (list, tuple)) or any(isinstance(each, (str, float)) for each in given):
+        raise ParameterError(f"{name} = {validation.shown(given)}: expected a list of fastdp.counters")
+    validation.integer(f"len({name})", len(given), 1)
+    for counter in given:
+        validation.part("counter", counter, Counter, "fastdp.counters")
+    return tuple(given)
+
+
+@record
+class SelectiveMachine(Machine[SelectiveState], Keyed):
+    """Selective counting as a machine."""
+
+    PARTS: ClassVar[codec.Parts] = COUNTERS
+
+    counters: Sequence[Counter] = parameter(Checked(_as_counters))
+    selector: Selector = parameter(PartOf(Selector, "fastdp.counters"))
+    epsilon: float = parameter(Real(above=0.0))
+    _: KW_ONLY
+    dimension: int = parameter(Whole(1, MAX_SIZE), default=1)
+    rule: ClassVar[int] = 1
+
+    @cached_property
+    def machines(self) -> list[CountMachine]:
+        """Of each counter."""
+        return [CountMachine(counter, self.epsilon, self.dimension) for counter in self.counters]
+
+    def start(self, key: Key) -> SelectiveState:
+        """Before the first time."""
+        return SelectiveState(0, None, tuple(machine.start(key) for machine in self.machines))
+
+    def read(self, *batch: Any) -> tuple[Integers]:
+        """The input of one time."""
+        return (as_increments(batch[0], self.dimension),)
+
+    def step(self, state: SelectiveState, batch: tuple[Integers], key: Key) -> Transition[SelectiveState]:
+        """Ask the selector, unless a replay knows its choice, and count there."""
+        (increments,) = batch
+        choice: object = state.choice
+        if choice is None:
+            # Not the array that is counted: a selector might write to it.
+            choice = self.selector.select(increments.copy(), state.n_seen, state.last)
+        most = len(self.counters) - 1
+        if not (isinstance(choice, (int, np.integer)) and not isinstance(choice, bool) and 0 <= choice <= most):
+            # Its choice may show what it has seen, which is secret.
+            raise ParameterError(f"selector chose no counter: expected a whole number from 0 to {most} from select()")
+        chosen, counts = int(choice), state.counts
+        own = key.derive("counter", chosen)
+        made = self.machines[chosen].step(counts[chosen], (np.arange(self.dimension), increments), own)
+        selected = Selected(chosen, made.emit())
+        counts = (*counts[:chosen], made.state, *counts[chosen + 1 :])
+        following = SelectiveState(state.n_seen + 1, selected, counts)
+        return Transition(following, lambda: selected, drawn={"choice": chosen})
+
+    def describe(self) -> Json:
+        """Counters and parameters; the selector is given again at loading."""
+        names = ("counters", "epsilon", "dimension")
+        return {name: codec.describe_part(getattr(self, name), self.PARTS) for name in names}
+
+    def unpack(self, packed: Json, key: Key) -> SelectiveState:
+        """The state that was packed, with the selector's choice where a replay is due."""
+        state, choice = super().unpack(packed, key), packed.get("choice")
+        return replace(state, choice=None if choice is None else range(len(self.counters))[choice])
+
+    def check_indices(self, state: SelectiveState) -> None:
+        """ValueError unless each counter's state is its own, and the last release is one of them."""
+        for machine, each in zip(self.machines, state.counts, strict=True):
+            machine.check_indices(each)
+        if (state.last is None) != (state.n_seen == 0):
+            raise ValueError("a release out of range")
+        if state.last is not None:
+            expect(state.last.counts, state.counts[range(len(state.counts))[state.last.counter]].released)
+
+
+class SelectiveCounting(Publisher[SelectiveState]):
+    """Algorithm 4: at each time the input goes to the one counter that the selector names.
+
+    Parameters
+    ----------
+    counters : sequence of Counter
+        Any counters, one for each choice.
+    selector : Selector
+        A private selector.
+    epsilon : float
+        epsilon_C: privacy loss of each counter for one event.
+    dimension : int
+        Numbers that arrive at each time; each counter counts them all, in as many running sums.
+    seed, key
+        As for a publisher.  Each counter gets a key of its own.
+
+    Notes
+    -----
+    Theorem 4.2: epsilon_M + epsilon_C.  The joint distribution of choices and sums is the product of one factor of
+    the selector and one of each counter.  An event changes the selector's factor by at most e^epsilon_M and that of
+    the one counter whose input it enters by at most e^epsilon_C (proof: ``docs/privacy.md``, section 8).
+
+    A state file does not hold the selector: :meth:`load` and :meth:`from_bytes` take it as ``selector``.  Nor can a
+    copy give it noise of its own, so there are none.
+    """
+
+    _MACHINE: ClassVar[type] = SelectiveMachine
+    counters: tuple[Counter, ...]
+    selector: Selector
+    epsilon: float
+    dimension: int
+
+    @constructor(SelectiveMachine)
+    def __init__(self, machine: SelectiveMachine, seed: int | str | None, key: Key | bytes | None) -> None:
+        self._begin(machine, machine.bind(Key.choose(seed, key)))
+
+    def _begin(self, machine: SelectiveMachine, key: Key) -> None:
+        super()._begin(machine, key)
+        self.__dict__.update(values_of(machine))
+
+    @property
+    def n_steps(self) -> int:
+        """Times so far."""
+        return self._state.n_seen
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The selector's epsilon plus one counter's."""
+        each = [counter_guarantee(counter, self.epsilon) for counter in self.counters]
+        derivation = tuple(line for guarantee in each for line in guarantee.derivation)
+        worst = replace(each[0], derivation=derivation, simulated=self._key.simulated)
+        return sequential(self.selector.guarantee.of("selector"), worst.of("counters"))
+
+    @single_caller
+    def step(self, values: Values) -> Selected:
+        """Count the input of one more time.
+
+        Parameters
+        ----------
+        values : whole number, or int64[dimension]
+            The input.
+
+        Returns
+        -------
+        Selected
+            The active counter, and its sums.
+
+        Raises
+        ------
+        DataError
+            For values that are no whole numbers or of another dimension.
+        ParameterError
+            If the selector names a counter that does not exist; nothing is counted then.
+        """
+        selected: Selected = self._call(self._machine.read(values))
+        return selected
+
+    @classmethod
+    def _from_content(cls, content: Json, name: str, *, replay: bool, own: Mapping[str, object]) -> Self:
+        if own.get("selector") is None:
+            raise ParameterError("selector = None: expected the selector, which a state file does not hold")
+        return super()._from_content(content, name, replay=replay, own=own)
+
+    def _fresh(self, key: Key) -> Self:
+        raise StateError(
+            "a SelectiveCounting cannot be copied: its selector would choose with the same noise for other values; "
+            "expected a new one"
+        )

@@ -131,9 +131,9 @@ def is_in_order(column: NDArray[Any], dtype: np.dtype[Any]) -> bool:
 def convert(column: NDArray[Any], floats: Floats) -> None:
     """Write the column, each entry rounded to the nearest float64, into an array of its size."""
     if column.size >= MIN_COMPILED and is_in_order(column, INT64):
-        from fastdp_kernels.streams import whole_numbers  # loads Numba
+        from fastdp_kernels.streams import online_pass  # loads Numba
 
-        whole_numbers.to_floats(read_only(column), floats)
+        online_pass.to_floats(read_only(column), floats)
         return
     with np.errstate(over="ignore"):
         floats[:] = column

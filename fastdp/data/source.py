@@ -55,7 +55,7 @@ class Source:
     rows : int or None
         How many there are, where that is known without reading.
     add : callable or None
-        Of a table on an engine: (plan, quantities, :class:`fastdp.tables.persons.Reader`) to the exact sums of every
+        Of a table on an engine: (plan, quantities) to the exact sums of every
         window and key, int64[W, K] each; its rows are never read here.
     """
 
@@ -65,7 +65,7 @@ class Source:
     read: Callable[[], Iterator[Any]]
     again: bool = True
     rows: int | None = None
-    add: Callable[[Any, Any, Any], list[Any]] | None = None
+    add: Callable[[Any, Any], list[Any]] | None = None
 
     def batches(self) -> Iterator[Any]:
         """Record batches of at most BATCH rows, in the table's order."""

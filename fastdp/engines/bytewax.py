@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from operator import itemgetter
 
 from fastdp import validation
-from fastdp.engines.job import Job, engine, publish
+from fastdp.engines.job import Foreign, Job, engine, publish
 from fastdp.streams.fleet import Fleet
 
-Row = tuple[Any, ...]
+Row = tuple[Foreign, ...]
 
 
-def release(step_id: str, up: Any, job: Job, shards: int = 16) -> Any:
+def release(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
     """Publish the rows of a dataflow under differential privacy.
 
     Parameters
@@ -63,8 +63,4 @@ def release(step_id: str, up: Any, job: Job, shards: int = 16) -> Any:
 
     keyed = operators.flat_map_batch(f"{step_id}_shard", up, route)
     published = operators.stateful_batch(f"{step_id}_publish", keyed, Shard)
-    return operators.map(f"{step_id}_rows", published, _row)
-
-
-def _row(pair: tuple[str, Row]) -> Row:
-    return pair[1]
+    return operators.map(f"{step_id}_rows", published, itemgetter(1))

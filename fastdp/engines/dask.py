@@ -18,7 +18,7 @@ from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Indices, Integers
 from fastdp.tables import functions
 from fastdp.tables.columns import KeyTable
-from fastdp.tables.persons import Reader
+from fastdp.tables.persons import table_sums
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import Quantity
 
@@ -140,11 +140,10 @@ def _exact_sums(
     dictionary: Sequence[str],
     plan: TablePlan,
     quantities: Sequence[Quantity],
-    reader: Reader,
 ) -> list[Integers]:
     """The sums of every window and key, without noise: the cluster's part."""
     delayed = engine("dask", "dask").delayed
-    work = partial(_part_sums, columns, dictionary, plan, quantities, reader)
+    work = partial(_part_sums, columns, dictionary, plan, quantities)
     sums = [delayed(work)(part) for part in parts]
     while len(sums) > 1:
         sums = [delayed(_added)(sums[k : k + FAN_IN]) for k in range(0, len(sums), FAN_IN)]
@@ -157,12 +156,11 @@ def _part_sums(
     dictionary: Sequence[str],
     plan: TablePlan,
     quantities: Sequence[Quantity],
-    reader: Reader,
     part: Any,
 ) -> list[Integers]:
     """On a worker, which gets public parameters and no key."""
     table = KeyTable(plan.by, plan.keys)
-    return reader.sums(open_source(part, columns, dictionary), plan, quantities, table)
+    return table_sums(open_source(part, columns, dictionary), plan, quantities, table)
 
 
 def _added(parts: list[list[Integers]]) -> list[Integers]:
@@ -177,10 +175,12 @@ frame : dask.dataframe.DataFrame or path
     A path is that of a Parquet or CSV file or of a folder of Parquet files, which all workers reach: a task a file;
     of a single Parquet file, a task a row group.  Tasks run on the ``distributed.Client`` of this process, and
     without one on its threads.
-start, stop, keys (with ``by``), clip (not for counts)
+time : Time
+    :class:`fastdp.Time` with ``start`` and ``stop``.
+keys (with ``by``), clip (not for counts)
     Required: on an engine windows, keys and the clip are public.  A ``bound`` of two ends is a clip.
 others
-    As for :func:`fastdp.{kind}`; without ``who``, ``per_window`` and ``delta``.
+    As for :func:`fastdp.{kind}`; without :class:`fastdp.Person` and ``delta``.
 
 Returns
 -------

@@ -1,25 +1,24 @@
-"""Job: what every worker of an engine needs to continue streams from bytes that the engine stores.
+"""Job: mechanism, secret and format of the state, by which workers continue streams from bytes that an engine stores.
 
-The engine owns state, replays and workers; a job owns mechanism, secret and the format of the state.  Source: the
-project's design of fleets, sections 2 and 3; ``docs/engines.md``.
+The engine owns state, replays and workers.  Source: ``docs/engines.md``.
 """
 
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats
+from fastdp.kinds import Array, Floats, Indices, Json
 from fastdp.ledger import Ledger
 from fastdp.noise.key import KEY_BYTES, Key, is_secret, read_key
 from fastdp.perturbers.base import bound_law
@@ -29,6 +28,10 @@ from fastdp.streams.fleet import Fleet
 from fastdp.streams.fleet_streams import MACHINES, Streams
 from fastdp.streams.stages import Schedule
 
+#: Ids or values of rows.
+Column: TypeAlias = Sequence[object] | Array
+#: An object of an engine, whose packages publish no types.
+Foreign: TypeAlias = Any
 #: Fleets that a worker holds open, so that a state which comes back is not read again.
 OPEN_FLEETS = 1024
 
@@ -59,7 +62,7 @@ class Job:
 
     Privacy: that of one stream for each value.  Replays with the same values give the same output.  Replays with
     other values give independent noise from the first block on that differs, and cost at most one more release of
-    the values behind that place (``docs/privacy.md``, section 13).
+    the values after it (``docs/privacy.md``, section 13).
     """
 
     def __init__(
@@ -80,60 +83,55 @@ class Job:
                 "values (Adaptive, Flat, RunningCounts), because an altered replay would meet the same noise"
             )
         self.name, self.secret = name, secret
-        self._open()
-
-    def _open(self) -> None:
-        self._root: Key | None = None
-        self._none: Streams | None = None
-        self._sealing = b""
-        self._fleets: OrderedDict[bytes, Fleet] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"Job(name={self.name!r}, {self.machine!r})"
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Json:
         kind = type(self.machine)
         return {"class": kind, "machine": self.machine.describe(), "name": self.name, "secret": self.secret}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Json) -> None:
         self.machine = state["class"].from_description(state["machine"])
         self.name, self.secret = state["name"], state["secret"]
-        self._open()
 
     @property
     def guarantee(self) -> Guarantee:
-        """What all streams together promise for one value."""
+        """Guarantee of all streams together for one value."""
         return Fleet(self.machine).guarantee
 
-    def _secret(self) -> Key:
-        if self._root is None:
-            self._root = _read(self.secret)
-        return self._root
+    # Derived on a worker, and never pickled.
 
-    @property
+    @cached_property
+    def _root(self) -> Key:
+        return _read(self.secret)
+
+    @cached_property
     def key(self) -> Key:
         """The key of this job's streams; secret."""
-        return self._secret().within("job", self.name)
+        return self._root.within("job", self.name)
 
+    @cached_property
     def _seal(self) -> bytes:
-        if not self._sealing:
-            self._sealing = self._secret().derive("state of a job", self.name).reveal()
-        return self._sealing
+        return self._root.derive("state of a job", self.name).reveal()
 
+    @cached_property
     def _empty(self) -> Streams:
-        if self._none is None:
-            self._none = Streams(self.machine, self.key)
-        return self._none
+        return Streams(self.machine, self.key)
+
+    @cached_property
+    def _fleets(self) -> OrderedDict[bytes, Fleet]:
+        return OrderedDict()
 
     def fleet(self, part: tuple[int, int] | None = None) -> Fleet:
-        """A fleet without streams: the whole one, or part k of n, given as (k, n)."""
-        return Fleet._of(self._empty().empty(part), threads=1)
+        """A fleet without streams: of all ids, or of part k of n, given as (k, n)."""
+        return Fleet._of(self._empty.empty(part), threads=1)
 
     def to_bytes(self, fleet: Fleet) -> bytes:
         """The state of a fleet, sealed."""
         if not isinstance(fleet, Fleet):
             raise ParameterError(f"fleet = {validation.shown(fleet)}: expected a fleet of this job")
-        return fleet.to_bytes(self._seal())
+        return fleet.to_bytes(self._seal)
 
     @validation.plain
     def from_bytes(self, state: bytes, shards: int | None = None) -> Fleet:
@@ -141,20 +139,20 @@ class Job:
 
         StateError if it is damaged, or of another job, secret, mechanism, parameter or number of shards.
         """
-        streams = Streams.from_bytes(state, self._seal(), type(self.machine), self._empty())
+        streams = Streams.from_bytes(state, self._seal, type(self.machine), self._empty)
         mine = streams.part and streams.part[1]
         if shards not in (None, mine):
             made = "None (the state is of a whole fleet)" if mine is None else f"{mine}, the number in the state"
             raise StateError(f"shards = {shards}: expected {made}")
         return Fleet._of(streams, threads=1)
 
-    def advance(self, state: bytes | None, ids: Any, values: Any) -> tuple[bytes, NDArray[np.int64], Floats]:
+    def advance(self, state: bytes | None, ids: Column, values: Column) -> tuple[bytes, Indices, Floats]:
         """Consume values of some streams: a function from state to state, for engines that store bytes.
 
         Parameters
         ----------
         state : bytes or None
-            What the last call gave; None before the first.
+            State of the last call; None before the first.
         ids, values
             As for :meth:`fastdp.Fleet.publish`.
 
@@ -163,9 +161,9 @@ class Job:
         state : bytes
             To be stored before the outputs leave.
         rows : int64[m]
-            Which rows publish: all, but for those within a hold-out.
+            Rows that publish: all but those within a hold-out.
         out : float64[m]
-            What they publish.
+            Their published values.
         """
         fleet = self.resume(state)
         rows, out = publish(fleet, ids, values)
@@ -203,19 +201,17 @@ class Job:
         ledger.spend(self.fleet(), stream=stream, note=f"job {self.name!r}")
 
 
-def publish(fleet: Fleet, ids: Any, values: Any) -> tuple[NDArray[np.int64], Floats]:
-    """Which rows publish, and what: :meth:`Fleet.publish` for engines, whose rows carry more than an id."""
+def publish(fleet: Fleet, ids: Column, values: Column) -> tuple[Indices, Floats]:
+    """Rows that publish, and their values: :meth:`Fleet.publish` for engines, whose rows carry more than an id."""
     found, out = fleet.publish(ids, values)
     total = len(values)
     if out.size == total:
         return np.arange(total), out
     # Within a call the rows of a stream that publish are its last ones.
-    left: dict[Any, int] = {}
-    for each in found:
-        left[each] = left.get(each, 0) + 1
+    left = Counter(found)
     rows = []
     for row in range(total - 1, -1, -1):
-        if left.get(ids[row], 0):
+        if left[ids[row]]:
             left[ids[row]] -= 1
             rows.append(row)
     return np.array(rows[::-1], np.int64), out
@@ -242,7 +238,7 @@ def _read(secret: str | Callable[[], bytes]) -> Key:
     return Key.from_bytes(found)
 
 
-def engine(extra: str, module: str) -> Any:
+def engine(extra: str, module: str) -> Foreign:
     """A module of an engine; ParameterError naming the extra where it is not installed."""
     try:
         return import_module(module)

@@ -6,9 +6,8 @@ Source: Quix Streams 3.28, ``StreamingDataFrame.apply(stateful=True)``, ``State.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from fastdp.engines.job import OPEN_FLEETS, Job, engine
+from fastdp.engines.job import OPEN_FLEETS, Foreign, Job, engine
 from fastdp.errors import ParameterError, StateError
 from fastdp.streams.fleet import Fleet
 
@@ -18,7 +17,7 @@ ENTRY = "fastdp"
 MARK = b"fastdp: open since "
 
 
-def release(frame: Any, job: Job) -> Any:
+def release(frame: Foreign, job: Job) -> Foreign:
     """Publish the values of messages under differential privacy; the message key is the id of the stream.
 
     Parameters
@@ -53,7 +52,7 @@ def release(frame: Any, job: Job) -> Any:
     # A sink of which only `flush` is used: Quix calls it at the end of a checkpoint, before it writes the states.
     frame.processing_context.sink_manager.register(checkpoint)
 
-    def published(value: Any, key: Any, timestamp: int, headers: Any, state: Any) -> Any:
+    def published(value: Foreign, key: Foreign, timestamp: int, headers: Foreign, state: Foreign) -> Foreign:
         del timestamp, headers
         many = isinstance(value, Sequence) and not isinstance(value, str)
         values = value if many else [value]
@@ -61,14 +60,10 @@ def release(frame: Any, job: Job) -> Any:
         out = checkpoint.fleet(state).publish([each] * len(values), values)[1].tolist()
         return out if many or not out else out[0]
 
-    return frame.apply(published, stateful=True, metadata=True).filter(_has_values)
+    return frame.apply(published, stateful=True, metadata=True).filter(lambda out: out != [])
 
 
-def _has_values(published: Any) -> bool:
-    return not isinstance(published, list) or bool(published)
-
-
-def _checkpoint(job: Job) -> Any:
+def _checkpoint(job: Job) -> Foreign:
     sinks = engine("quix", "quixstreams.sinks")
 
     class Checkpoint(sinks.BaseSink):  # type: ignore[misc, name-defined]
@@ -81,9 +76,9 @@ def _checkpoint(job: Job) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self._marks = 0
-            self._open: dict[bytes, tuple[Any, Fleet]] = {}
+            self._open: dict[bytes, tuple[Foreign, Fleet]] = {}
 
-        def fleet(self, state: Any) -> Fleet:
+        def fleet(self, state: Foreign) -> Fleet:
             """The stream of the key that Quix's state belongs to."""
             stored = state.get_bytes(ENTRY)
             if stored in self._open:
@@ -112,7 +107,7 @@ def _checkpoint(job: Job) -> Any:
             """Quix repeats this checkpoint, from the states before it."""
             self._open = {}
 
-        def add(self, *_: Any, **__: Any) -> None:
+        def add(self, *_: Foreign, **__: Foreign) -> None:
             """Quix's sinks have it; no message comes here."""
 
     return Checkpoint()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
-from fastdp.engines.job import Job, engine
-from fastdp.engines.shards import Shard, Shards
+from fastdp.engines.job import Foreign, Job, engine
+from fastdp.engines.shards import Published, Shard, Shards, Share
 from fastdp.errors import StateError
-from fastdp.kinds import Floats, Indices
 
 
 class RayShards(Shards):
@@ -26,7 +24,7 @@ class RayShards(Shards):
         self._ray = engine("ray", "ray")
         super().__init__(job, folder, shards)
         kind = self._ray.remote(max_restarts=-1, max_task_retries=-1, num_cpus=0)(Shard)
-        self.actors: list[Any] = []
+        self.actors: list[Foreign] = []
         try:
             for k in range(shards):
                 name = f"fastdp {job.name} {k} of {shards}"
@@ -37,8 +35,8 @@ class RayShards(Shards):
                 f"this Ray namespace has actors of job {job.name!r}: expected one program for a job"
             ) from None
 
-    def _run(self, batch: int, parts: dict[int, tuple[Any, Any, int]]) -> dict[int, tuple[Indices, Floats]]:
-        running = {k: self.actors[k].publish.remote(batch, *part) for k, part in parts.items()}
+    def _run(self, batch: int, shares: dict[int, Share]) -> dict[int, Published]:
+        running = {k: self.actors[k].publish.remote(batch, *share) for k, share in shares.items()}
         return dict(zip(running, self._ray.get(list(running.values())), strict=True))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Shards: the parts of a job's fleet, each a state in a folder that any worker continues; for Dask and Ray."""
+"""Shards of a job's fleet, each a state in a folder that any worker continues; for Dask and Ray."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, TypeAlias
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import NOT_FINITE, as_column, as_floats, entry_at
-from fastdp.engines.job import Job, publish
+from fastdp.engines.job import Column, Job, publish
 from fastdp.errors import DataError, StateError
 from fastdp.kinds import Floats, Indices
 from fastdp.state import durable
@@ -22,29 +22,24 @@ from fastdp.state.durable import atomic_file
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.ids import as_ids
 
+#: Rows that publish, and their values.
+Published: TypeAlias = tuple[Indices, Floats]
+#: Ids and values of a shard's rows, and its last batch whose output arrived.
+Share: TypeAlias = tuple[Column, Floats, int]
+
 
 class Shard:
-    """One part of a job's fleet, with a sealed state file a batch.
-
-    Parameters
-    ----------
-    job : Job
-        Mechanism, name and place of the secret.
-    folder : path
-        Of the state files; every worker that may get this shard reaches it.
-    part : (int, int)
-        Which part, and of how many.
-    """
+    """Part k of n of a job's fleet, given as (k, n), with a sealed state file a batch in a folder."""
 
     def __init__(self, job: Job, folder: str | os.PathLike[str], part: tuple[int, int]) -> None:
         self._job, self._part = job, part
         self._folder = Path(folder) / f"shard-{part[0]}-of-{part[1]}"
-        #: The batch behind which the fleet stands.
+        #: The fleet, and the batch that it consumed last.
         self._open: tuple[int, Fleet] | None = None
         self._written = 0
 
-    def publish(self, batch: int, ids: Any, values: Any, written: int = 0) -> tuple[Indices, Floats]:
-        """Consume the rows of a batch; once more for the last one: which rows publish, and what.
+    def publish(self, batch: int, ids: Column, values: Floats, written: int = 0) -> Published:
+        """Consume the rows of a batch, or once more of the last one.
 
         ``written`` is the last batch whose state is known to be in the folder.
         """
@@ -68,7 +63,7 @@ class Shard:
         return rows, out
 
     def _before(self, batch: int, written: int) -> int:
-        """The batch whose state this one continues; 0 where it is the first."""
+        """Batch whose state this one continues; 0 if it is the first."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         numbers = list(self._numbers())
         newest = max(numbers, default=0)
@@ -102,7 +97,7 @@ class Shard:
 
 
 class Shards(ABC):
-    """All shards of a job on an engine; ``with`` gives the folder free again.
+    """All shards of a job on an engine; the end of ``with`` releases the folder.
 
     Parameters
     ----------
@@ -112,7 +107,7 @@ class Shards(ABC):
         Of the state, one for a job; every worker reaches it.  A second program that opens it is refused while this
         one runs, where the file system has locks.
     shards : int
-        How many; public.  The output does not depend on it.  It belongs to the state: another number is refused.
+        Number of shards; public.  The output does not depend on it, but the state does: another number is refused.
     """
 
     def __init__(self, job: Job, folder: str | os.PathLike[str], shards: int) -> None:
@@ -128,7 +123,7 @@ class Shards(ABC):
         if self._hold is not None and not durable.lock(self._hold.descriptor):
             raise StateError(f"{self.folder} is used by another program: expected one program for a job")
 
-    def publish(self, batch: int, ids: Any, values: Any) -> tuple[Indices, Floats]:
+    def publish(self, batch: int, ids: Column, values: Column) -> Published:
         """Consume one batch of rows, of any of the streams, and publish.
 
         Parameters
@@ -143,9 +138,9 @@ class Shards(ABC):
         Returns
         -------
         rows : int64[m]
-            Which rows publish: all, but for those within a hold-out.
+            Rows that publish: all but those within a hold-out.
         out : float64[m]
-            What they publish.
+            Their published values.
         """
         batch = validation.integer("batch", batch, 1)
         numbers = as_floats(as_column(values, "values"))
@@ -156,25 +151,21 @@ class Shards(ABC):
             raise DataError(f"{entry_at('values', wrong, NOT_FINITE)}; expected finite values")
         found = as_ids(ids, len(numbers))
         owners = Fleet.part_of(found, self.shards)
-        places = {int(k): np.flatnonzero(owners == k) for k in np.unique(owners)}
-        parts = {
-            k: (
-                [found[i] for i in mine.tolist()] if isinstance(found, list) else found[mine],
-                numbers[mine],
-                self._written.get(k, 0),
-            )
-            for k, mine in places.items()
-        }
-        answers = self._run(batch, parts)
+        rows_of = {int(k): np.flatnonzero(owners == k) for k in np.unique(owners)}
+        shares: dict[int, Share] = {}
+        for k, mine in rows_of.items():
+            own = [found[i] for i in mine.tolist()] if isinstance(found, list) else found[mine]
+            shares[k] = own, numbers[mine], self._written.get(k, 0)
+        answers = self._run(batch, shares)
         self._written |= dict.fromkeys(answers, batch)
-        rows = np.concatenate([places[k][rows] for k, (rows, _) in answers.items()] or [np.empty(0, np.int64)])
+        rows = np.concatenate([rows_of[k][rows] for k, (rows, _) in answers.items()] or [np.empty(0, np.int64)])
         out = np.concatenate([published for _, published in answers.values()] or [np.empty(0)])
         order = np.argsort(rows, kind="stable")
         return rows[order], out[order]
 
     @abstractmethod
-    def _run(self, batch: int, parts: dict[int, tuple[Any, Any, int]]) -> dict[int, tuple[Indices, Floats]]:
-        """Answers of :meth:`Shard.publish` on the workers, for the further arguments of each shard."""
+    def _run(self, batch: int, shares: dict[int, Share]) -> dict[int, Published]:
+        """Answers of :meth:`Shard.publish` on the workers."""
 
     def close(self) -> None:
         """End; the state stays in its folder."""

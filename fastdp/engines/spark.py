@@ -18,7 +18,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Integers
 from fastdp.streams.fleet import Fleet
 from fastdp.tables import functions
-from fastdp.tables.persons import NOT_FINITE, Reader
+from fastdp.tables.persons import NOT_FINITE
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import Quantity
 
@@ -145,21 +145,21 @@ def open_frame(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = (
     return Source("pandas", columns, schema, lambda: iter(()), add=partial(exact_sums, frame))
 
 
-def exact_sums(frame: Any, plan: TablePlan, quantities: Sequence[Quantity], reader: Reader) -> list[Integers]:
+def exact_sums(frame: Any, plan: TablePlan, quantities: Sequence[Quantity]) -> list[Integers]:
     """The sums of every window and key, int64[W, K] for each quantity, without noise: Spark's part.
 
     Windows of unequal lengths are whole numbers of a common length; Spark groups by it, and the driver adds.
     """
     from pyspark.sql import functions as f
 
-    first, last, value = plan.start or 0, plan.stop or 0, reader.value
+    first, last, value = plan.start or 0, plan.stop or 0, plan.value
     edges = plan.calendar.edges(first, last)
     unit = int(reduce(np.gcd, np.diff(edges)))
     begin, end = int(edges[0]), int(edges[-1])
-    moment = _micros(frame, reader.time, plan)
+    moment = _micros(frame, plan.time.column, plan)
     counts = (moment >= begin) & (moment < end)
-    rows = frame.where(counts | moment.isNull() if reader.missing == "raise" else counts)
-    number = None if value is None else _column(value).cast("double")
+    rows = frame.where(counts | moment.isNull() if plan.time.missing == "raise" else counts)
+    number = None if value is None else _column(value.column).cast("double")
     sums = [_sum(each, number, plan) for each in quantities]
     if number is not None and plan.nonfinite == "raise":
         # 0 times what is not finite is NaN.
@@ -256,14 +256,13 @@ Parameters
 ----------
 frame : pyspark.sql.DataFrame
     Of any size.  Stored, so that a task that runs again reads the same rows.
-time : str
-    The column of times: timestamps, timestamps without a zone, or dates.
-start, stop, keys (with ``by``), clip (not for counts)
+time : Time
+    :class:`fastdp.Time` with ``start`` and ``stop``; the column holds timestamps, timestamps without a zone, or
+    dates.  By default the zone is the session's, for timestamps; none for timestamps without a zone, and for dates.
+keys (with ``by``), clip (not for counts)
     Required: on an engine windows, keys and the clip are public.  A ``bound`` of two ends is a clip.
-time_zone : str, optional
-    By default the session's, for timestamps; none for timestamps without a zone, and for dates.
 others
-    As for :func:`fastdp.{kind}`; without ``who``, ``per_window`` and ``delta``.
+    As for :func:`fastdp.{kind}`; without :class:`fastdp.Person` and ``delta``.
 
 Returns
 -------

@@ -1,4 +1,4 @@
-"""What was released on which stream under which guarantee, and how much of a budget is left: :class:`Ledger`."""
+"""Releases of streams, their guarantees, and the budget that is left: :class:`Ledger`."""
 
 from __future__ import annotations
 

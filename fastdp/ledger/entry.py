@@ -19,7 +19,7 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Json
 from fastdp.record import parameter, record, values_of
-from fastdp.units import Rows
+from fastdp.units import UnitRows
 
 LONGEST_NAME, LONGEST_NOTE = 200, 2000
 #: Bytes of an entry, and how deeply its mechanism may be nested.
@@ -35,7 +35,7 @@ class Kind(NamedTuple):
 
     unit: str
     adjacency: str
-    rows: Rows | None = None
+    rows: UnitRows | None = None
 
     def __str__(self) -> str:
         return f"{self.unit} ({self.adjacency}{'' if self.rows is None else f'; {self.rows}'})"
@@ -150,7 +150,7 @@ class Entry:
     def from_line(cls, line: Json, state: str) -> Entry:
         """The entry of a line; LookupError, TypeError or ValueError if it is none."""
         said = dict(line["guarantee"])
-        said["derivation"], said["rows"] = tuple(said["derivation"]), Rows.read(said["rows"])
+        said["derivation"], said["rows"] = tuple(said["derivation"]), UnitRows.read(said["rows"])
         recorded = {**line, "guarantee": _recorded_guarantee(**said), "state": state}
         return cls(**{field.name: recorded[field.name] for field in dataclasses.fields(cls)})
 
@@ -215,7 +215,7 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
     if not isinstance(steps, (tuple, list)) or not all(isinstance(step, str) for step in steps):
         raise ParameterError(f"derivation = {validation.shown(steps)}: expected a tuple of texts")
     try:
-        rows = Rows.read(guarantee.rows)
+        rows = UnitRows.read(guarantee.rows)
     except (TypeError, ValueError):
         raise ParameterError(f"rows = {validation.shown(guarantee.rows)}: expected None or Rows") from None
     named = ("unit", "adjacency", "model", "arithmetic")

@@ -26,7 +26,7 @@ __all__ = ["Ledger", "Reservation", "Verification"]
 
 
 class Guaranteed(Protocol):
-    """A publisher or plan that states what it promises."""
+    """A publisher or plan that states its guarantee."""
 
     @property
     def guarantee(self) -> Guarantee:
@@ -97,19 +97,19 @@ class Ledger:
         self._store.close()
 
     def spent(self, stream: str) -> Guarantee:
-        """What all releases of a stream promise together; epsilon 0 where there are none."""
+        """Guarantee of all releases of a stream together; epsilon 0 where there are none."""
         return compose(self.entries(stream), stream)
 
     def remaining(
         self, stream: str, *, start: int | None = None, stop: int | None = None, part: str | None = None
     ) -> Budget:
-        """What one more release of a stream may cost, on these positions or this part of it.
+        """Cost allowed to one more release of a stream, on these positions or this part of it.
 
-        Never overstated where epsilons add up.  Where rhos do (``spent`` has one), it is the limit less what was
-        spent, and a release is measured by its own rho: a pure one, whose rho is epsilon^2 / 2, may be refused below.
-        It is stated in the unit that the stream has already: where a first release for one value (replace) would make
-        the earlier ones for one element count twice, less is left.  Delta is what a release's delta and the distance
-        of its sampled noise may cost together (:func:`fastdp.ledger.compose`).
+        Never overstated where epsilons add up.  Where rhos do (``spent`` has one), it is the limit less the cost so
+        far, and a release is measured by its own rho: a pure one, whose rho is epsilon^2 / 2, may be refused
+        below.  It is stated in the unit that the stream has already: where a first release for one value (replace)
+        would make the earlier ones for one element count twice, less is left.  Delta covers a release's delta and the
+        distance of its sampled noise together (:func:`fastdp.ledger.compose`).
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
         with self._store.transaction(write=False) as state:
@@ -478,19 +478,8 @@ def charge(
 ) -> AbstractContextManager[object]:
     """Reserve the loss in a ledger, if there is one; the block that follows makes the release.
 
-    Parameters
-    ----------
-    released, part, mechanism
-        As for :meth:`fastdp.Ledger.reserve`.
-    ledger, stream : Ledger and str, or None
-        As the caller of the function gave them.
-
-    Raises
-    ------
-    ParameterError
-        For a stream without a name beside a ledger, or a part without a ledger.
-    BudgetError
-        If the ledger refuses the release; nothing is recorded then.
+    Arguments are as for :meth:`fastdp.Ledger.reserve`, and its errors; ParameterError for a stream without a name
+    beside a ledger, or a part without a ledger.
     """
     if ledger is None:
         if part is not None:

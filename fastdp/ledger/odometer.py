@@ -5,8 +5,8 @@ composition is a valid filter for budgets that are chosen adaptively); proofs in
 
 Releases with Gaussian noise also have a rho of concentrated DP.  Rhos are summed too: a pure epsilon counts as
 epsilon^2 / 2, a release with a delta and without a rho as one that has none.  Once a stream has a rho, epsilon is the
-least of the sum of epsilons, of what the sum of rhos gives for the sum of deltas, and of what sums of Renyi
-divergences give (:mod:`fastdp.ledger.composition`).
+least of the sum of epsilons, of what rhos give for the sum of deltas, and of what sums of Renyi divergences give
+(:mod:`fastdp.ledger.composition`).
 
 A sum is stored as bytes that sort like the number: an index finds the largest of a million sums in one step.
 """
@@ -43,7 +43,7 @@ from fastdp.ledger.composition import (
     written,
 )
 from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
-from fastdp.units import Rows
+from fastdp.units import UnitRows
 
 #: The sum of the pure epsilons of a class is measure PURE and the class, which lies above all others.
 PURE = 10**5
@@ -103,16 +103,11 @@ ZERO = _pack(0)
 class Odometer:
     """The largest cost of the releases of each stream to any one of its elements, or to one of a region's.
 
-    Releases on the whole stream add up.  Of those on ranges of positions, the most that cover one position counts; of
-    labelled parts, the one with the largest sum, computed in the same way.  Ranges without a label may meet any part.
-    Where a replaced value is one element less and one more, those two may lie in other parts than the value: the
-    releases for one element have a largest part of their own.  Units whose parts are not proved disjoint add up.
-    Releases of several units add up in the weakest, each as often as :func:`composition.times` says.
-
-    Parameters
-    ----------
-    db : sqlite3.Connection
-        Holds the tables of SCHEMA; by default a new one, in memory.
+    Releases on all of a stream add up.  Of those on ranges of positions, the most that cover one position counts; of
+    labelled parts, the one with the largest sum.  Ranges without a label may meet any part.  Where a replaced value
+    is one element less and one more, those two may lie in other parts than the value: the releases for one element
+    have a largest part of their own.  Units whose parts are not proved disjoint add up.  Several units add up in the
+    weakest, each as often as :func:`composition.times` says.
     """
 
     def __init__(self, db: sqlite3.Connection | None = None) -> None:
@@ -262,7 +257,7 @@ class Odometer:
 
 def _kind(text: str) -> Kind:
     unit, adjacency, rows = json.loads(text)
-    return Kind(unit, adjacency, Rows.read(rows))
+    return Kind(unit, adjacency, UnitRows.read(rows))
 
 
 def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:

@@ -1,7 +1,4 @@
-"""Where the noise is made: keys, words, and the exact samplers on top of them.
-
-Noise that is bound to the sums that it protects (blocks, windows, counts) is drawn by ``prefix``, other noise by
-``sampler`` and ``gaussian``.
+"""Noise: keys, words, and the exact samplers on top of them.
 
 Names load on first use: a client of the local model needs a key at most, neither the compiler nor the cipher.
 """
@@ -16,10 +13,7 @@ if TYPE_CHECKING:
     from fastdp.noise.draws import discrete_gaussian, discrete_laplace, geometric
     from fastdp.noise.key import Key
 
-_HOMES = {
-    "fastdp.noise.key": ("Key",),
-    "fastdp.noise.draws": ("discrete_gaussian", "discrete_laplace", "geometric"),
-}
+_HOMES = {"fastdp.noise.key": ("Key",), "fastdp.noise.draws": ("discrete_gaussian", "discrete_laplace", "geometric")}
 
 __all__ = ["Key", "discrete_gaussian", "discrete_laplace", "geometric"]
 

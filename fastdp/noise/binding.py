@@ -1,12 +1,12 @@
 """Noise that is bound to the exact sums that it protects, made by AES in bulk: for sums known beforehand.
 
-F = AES-256 under a key of its own.  The number p of a sum, the xor of answers of F, stands for all that its noise is
-bound to; its words are F(p), F(p xor 1), ...  Every sum has a question of its own to F, so that all of them are asked
-at once: the next one's noise waits for none.
+F = AES-256 under a key of its own.  The number p of a sum, the xor of answers of F, stands for everything that its
+noise is bound to; its words are F(p), F(p xor 1), ...  All questions to F are asked at once: no noise waits for
+another.
 
-In a stream, sum k has p_k = p_(k-1) xor F(k, s_k), with p_0 from the chain key (:mod:`fastdp.noise.binding`).  In
-a table, the cell of key row d and window w has p = F(d) xor F((w, 1), s_1) xor ... xor F((w, n), s_n) with the sums
-of its n statistics, whatever other cells there are.  Proof: ``docs/privacy.md``, section 13.
+In a stream, sum k has p_k = p_(k-1) xor F(k, s_k), with p_0 from the chain key.  In a table, the cell of key row d
+and window w has p = F(d) xor F((w, 1), s_1) xor ... xor F((w, n), s_n) with the sums of its n statistics.  Proof:
+``docs/privacy.md``, section 13.
 
 Source: Bellare, Guerin and Rogaway 1995 (XOR MACs); Black and Rogaway 2002 (PMAC).
 """
@@ -27,7 +27,7 @@ from fastdp.noise import gaussian, sampler
 from fastdp.noise.draws import Distribution, fill_noise
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key
-from fastdp.noise.words import Purpose, RowWords, StreamId, WordStream
+from fastdp.noise.words import Purpose, RowWords, StreamId, Words, WordStream
 from fastdp_kernels.noise import bound_sums, chacha
 
 # Noise that is bound to the prefix of sums that it protects, where a kernel draws as it goes.
@@ -38,7 +38,7 @@ from fastdp_kernels.noise import bound_sums, chacha
 #
 # Sums that are known beforehand have a faster rule (:mod:`fastdp.noise.binding`).
 
-Chain = NDArray[np.uint64]
+Chain = Words
 #: Words of a chain key.
 CHAIN_WORDS = chacha.CHAIN
 _START = StreamId(Purpose.CHAIN)
@@ -67,7 +67,7 @@ CHAIN_PIECES = ((_START, CHAIN_WORDS),)
 
 
 def record(key: Key, before: Chain, after: Chain, count: int) -> None:
-    """Tell the check of words that so many sums took their noise between two chain keys; without the check nothing.
+    """Note in the check of words that so many sums took their noise between two chain keys.
 
     A chain key gives noise once, for each sum moves it on.
     """
@@ -101,20 +101,9 @@ def resolve(law: Distribution, key: Key, chain: Chain, index: int, total: int) -
 
 
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
-    """The key of one step's noise, bound to all inputs so far, and the chain after it.
+    """The key of one step's noise, bound to all inputs so far, and the chain after it (in hexadecimal).
 
     For mechanisms that draw much noise a step: keyed BLAKE2b takes the place of the block function.
-
-    Parameters
-    ----------
-    key : Key
-        The publisher's.
-    chain : str
-        What :func:`step_key` gave at the step before, in hexadecimal; empty at first.
-    step : int
-        Number of the step.
-    inputs : arrays
-        What the step consumes.
     """
     # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
     sizes = [part.nbytes for part in inputs]
@@ -127,7 +116,7 @@ def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> t
 
 
 def check_chain(chain: str) -> None:
-    """ValueError for what is no chain of :func:`step_key`."""
+    """ValueError for text that is no chain of :func:`step_key`."""
     if len(bytes.fromhex(chain)) not in (0, 32):
         raise ValueError("a chain of another length")
 
@@ -141,7 +130,7 @@ CHUNK, KEPT = 2**12, 2**6
 #: The highest bits of a question about a key row: 01.  Of one about a sum: 00, of one about words: 1.
 _ROW, _ROW_BITS = np.uint64(1 << 62), np.uint64(2)
 #: Two words each, the higher one behind.
-Blocks = NDArray[np.uint64]
+Blocks = Words
 
 
 class _Room:
@@ -170,20 +159,10 @@ class PrefixNoise:
     def draw(
         self, sums: Integers, law: Distribution, chain: Chain, first: int, member: int | None = None
     ) -> Integers:
-        """Noise of sums that are known beforehand: int64[n].
+        """Noise of sums that are known beforehand (int64[n]); the chain, which begins with p, is moved on.
 
-        Parameters
-        ----------
-        sums : int64[n], C-contiguous
-            Exact sums, in order.
-        law : LaplaceDistribution or GaussianDistribution
-            Of each; two-sided.
-        chain : uint64[4]
-            Begins with p; moved on in place.
-        first : int
-            Index of the first sum in its stream.
-        member : int, optional
-            Number of the stream, where it is not the key's.
+        ``first`` is the index of the first sum in its stream, ``member`` the stream's number where it is not the
+        key's.
         """
         key, noise, begin = self._key, np.empty(sums.size, np.int64), 0
         group = (key.member if member is None else member) // STREAMS_OF_A_KEY
@@ -219,18 +198,8 @@ class PrefixNoise:
 def draw_cells(sums: Integers, laws: Sequence[Distribution], key: Key, first: int, rows: Blocks) -> Integers:
     """Noise of a table's cells, each bound to its key row, its window and the sums of all its statistics.
 
-    Parameters
-    ----------
-    sums : int64[n, W, K], C-contiguous
-        Exact sums of each statistic.
-    laws : sequence of LaplaceDistribution or GaussianDistribution
-        Of each statistic.
-    key : Key
-        Of the composition, the statistics and their scales.
-    first : int
-        Number of the first window.
-    rows : uint64[K, 2]
-        Digests of the key rows.
+    ``sums`` is int64[n, W, K] of n statistics with a distribution each, under the key of the composition; ``first``
+    is the number of the first window, ``rows`` (uint64[K, 2]) are digests of the key rows.
     """
     noise: Integers = np.empty_like(sums)
     _, windows, width = sums.shape
@@ -278,7 +247,7 @@ def _draw(
         if i and not i % 2:
             answers = _outputs(cipher, prefixes, i // 2)
 
-        def further(k: int, where: Integers, i: int = i) -> NDArray[np.uint64]:
+        def further(k: int, where: Integers, i: int = i) -> Words:
             if k >= WORDS_OF_A_DRAW:
                 raise OverflowError(f"a draw wants more than {WORDS_OF_A_DRAW} words")
             output, half = divmod(k * len(laws) + i, 2)
@@ -327,19 +296,12 @@ def _ask(cipher: CipherContext, blocks: tuple[memoryview, memoryview]) -> None:
 
 
 class Name(NamedTuple):
-    """Name of a sequence of draws.
+    """Name of a sequence of draws: labels of the key without digests of data, number of the stream, id of the words.
 
-    Attributes
-    ----------
-    labels : tuple
-        Of the key, from the one that was given; digests of data are left out.
-    member : int
-        Number of the key's stream (:attr:`fastdp.Key.member`).
-    stream : StreamId
-        Of the words; of a chain, that of its beginning.
+    Of a chain, the id is that of its beginning.
     """
 
-    labels: tuple[Any, ...]
+    labels: tuple[object, ...]
     member: int
     stream: StreamId
 
@@ -363,11 +325,11 @@ class GivenNoise:
         """In place of :func:`fastdp.noise.sampler.fill`."""
         self._table(name_of(key, stream), law, start, out, None)
 
-    def begin(self, chain: NDArray[np.uint64], key: Key, stream: StreamId) -> None:
+    def begin(self, chain: Words, key: Key, stream: StreamId) -> None:
         """A chain begins."""
         self._chains[chain.tobytes()] = name_of(key, stream)
 
-    def bound(self, total: int, law: Distribution, chain: NDArray[np.uint64], index: int) -> int:
+    def bound(self, total: int, law: Distribution, chain: Words, index: int) -> int:
         """Noise of the sum that moves a chain key on, in place of :func:`fastdp.noise.binding.resolve`."""
         words, noise = np.empty(2 * chacha.CHAIN, np.uint64), np.empty(1, np.int64)
         chacha.further_words(chain, index, np.int64(total), 0, words)
@@ -375,7 +337,7 @@ class GivenNoise:
         return int(noise[0])
 
     def follow(
-        self, before: bytes, after: NDArray[np.uint64], law: Distribution, first: int, noise: Integers, sums: Integers
+        self, before: bytes, after: Words, law: Distribution, first: int, noise: Integers, sums: Integers
     ) -> None:
         """Overwrite the noise of sums that moved a chain key on."""
         name = self._chains[after.tobytes()] = self._chains[before]
@@ -395,17 +357,17 @@ class GivenKey(Key):
 
     __slots__ = ("given", "labels")
     given: GivenNoise  # type: ignore[misc]
-    labels: tuple[Any, ...]
+    labels: tuple[object, ...]
 
     @classmethod
-    def of(cls, key: Key, noise: GivenNoise, labels: tuple[Any, ...]) -> Self:
+    def of(cls, key: Key, noise: GivenNoise, labels: tuple[object, ...]) -> Self:
         """A key with this table."""
         own = cls(key.reveal(), simulated=key.simulated, member=key.member, binding=key.binding, drawn=key.drawn)
         object.__setattr__(own, "given", noise)
         object.__setattr__(own, "labels", labels)
         return own
 
-    def _derived(self, secret: bytes, labels: tuple[Any, ...] = (), **changes: Any) -> Key:
+    def _derived(self, secret: bytes, labels: tuple[object, ...] = (), **changes: Any) -> Key:
         key = super()._derived(secret, labels, **changes)
         more = labels if "member" not in changes or not self.member else (self.member, *labels)
         more = tuple(label for label in more if not isinstance(label, bytes))
@@ -413,7 +375,7 @@ class GivenKey(Key):
 
 
 def given(table: NoiseTable) -> Key:
-    """A key for audits: whatever a publisher draws with it is taken from the table instead.
+    """A key for audits: all draws of a publisher under it are taken from the table.
 
     Local reports, samples of synthetic points and smooth sensitivity are drawn as under any other key.
     """

@@ -1,13 +1,12 @@
-"""One byte string for each composition of mechanism and parameters: what noise keys are derived from.
+"""One byte string for each composition of mechanism and parameters, from which noise keys are derived.
 
-The encoding is injective on the values that it accepts, and versioned: :data:`NOISE_FORMAT` is part of every
-composition's encoding, so a later rule shares no word with an earlier one (``docs/noise.md``, section 1).
+The encoding is injective on the values that it accepts, and :data:`NOISE_FORMAT` is part of every composition's
+encoding, so a later rule shares no word with an earlier one (``docs/noise.md``, section 1).
 
-A value is one letter and its content: ``n`` None; ``t``, ``f`` the truth values; ``i`` a whole number in decimal;
-``d`` the 8 bytes of a float64, big-endian; ``s`` a text in UTF-8; ``b`` bytes; ``l`` a list of values; ``m`` a
-mapping, as a list of names and values ordered by name; ``a`` a NumPy array, as its type, shape and bytes; ``q`` a
-fraction, as numerator and denominator; ``p`` a mechanism or part, as its name, its rule and the mapping of its
-parameters.  A tuple is a list.  Contents other than the truth values' follow their length in 8 bytes.
+A value is one letter and its content: ``n`` None; ``t``, ``f`` the truth values; ``i`` an integer in decimal; ``d``
+the 8 bytes of a float64, big-endian; ``s`` a text in UTF-8; ``b`` bytes; ``l`` a list of values; ``m`` a mapping, as
+names and values ordered by name; ``a`` a NumPy array, as type, shape and bytes; ``q`` a fraction; ``p`` a mechanism
+or part, as name, rule and parameters.  Contents other than the truth values' follow their length in 8 bytes.
 """
 
 from __future__ import annotations
@@ -18,33 +17,27 @@ import struct
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
+from fastdp.kinds import Json
+
 #: Version of the rule that turns a secret, a composition and a prefix into noise.
 NOISE_FORMAT = 1
+#: A parameter: a number, a text, an array, a mechanism or part, a list or mapping of such, or none that can be read.
+Encodable: TypeAlias = Any
 
 
 class Part(NamedTuple):
-    """A mechanism, or a part of one, as keys know it.
-
-    Attributes
-    ----------
-    name : str
-        Of its class (:func:`part_name`).
-    rule : int
-        Number of its rule (:func:`rule_of`).
-    parameters : dict or None
-        All its parameters; None where they cannot be read.
-    """
+    """A mechanism or part as keys know it: name, rule, and its parameters where they can be read."""
 
     name: str
     rule: int
-    parameters: dict[str, Any] | None
+    parameters: Json | None
 
 
-def encode(value: Any) -> bytes:
+def encode(value: Encodable) -> bytes:
     """The bytes of a value; TypeError for one that has no encoding."""
     # Text and numbers first, by their very type: most parameters are such, and each publisher with a key pays.
     kind = type(value)
@@ -67,7 +60,7 @@ def encode(value: Any) -> bytes:
     return _encode_other(value)
 
 
-def _encode_other(value: Any) -> bytes:
+def _encode_other(value: object) -> bytes:
     """:func:`encode` for bytes, arrays and fractions, and for kinds of numbers and text that are not Python's own."""
     if isinstance(value, str):
         return _text(value)
@@ -121,10 +114,10 @@ def _head(name: str, rule: int) -> bytes:
 PLAIN = frozenset({str, float, int, bool, bytes, type(None)})
 
 
-def identity(value: Any) -> Any:
+def identity(value: Encodable) -> Encodable:
     """A parameter in terms that :func:`encode` accepts; a part as its class, its rule and all its parameters.
 
-    TypeError for a part with a parameter that has no encoding (:func:`parameters_of`).
+    TypeError for a part with a parameter that has no encoding.
     """
     kind = cast("type", type(value))
     if kind in PLAIN or isinstance(value, (str, float, int, bytes)):
@@ -146,11 +139,11 @@ def identity(value: Any) -> Any:
     return Part(part_name(value), rule_of(value), given)
 
 
-def parameters_of(part: Any) -> dict[str, Any]:
+def parameters_of(part: Encodable) -> Json:
     """Parameters of a mechanism or part: those of its method ``identity``, or the fields of a dataclass.
 
-    Of any other class the instance's attributes count, and of a user's dataclass those besides its fields: a
-    constructor of its own, or ``InitVar``, leaves such.  TypeError for what has none.
+    Of other classes, and a user's dataclass, the instance's attributes count too.  TypeError for an object without
+    any.
     """
     kind = cast("type", type(part))
     fields = _fields(kind)
@@ -159,14 +152,14 @@ def parameters_of(part: Any) -> dict[str, Any]:
         # fastdp's own parts keep there what follows from their fields.
         return given if _is_own(kind) else {**given, **_attributes(part, kind)}
     if hasattr(kind, "identity"):
-        said: dict[str, Any] = part.identity()
+        said: Json = part.identity()
         return said
     if not hasattr(part, "__dict__") or callable(part) or isinstance(part, Mapping):
         raise TypeError(f"a {kind.__name__} has no encoding")
     return _attributes(part, kind)
 
 
-def _attributes(part: Any, kind: type) -> dict[str, Any]:
+def _attributes(part: object, kind: type) -> Json:
     """Attributes of an instance, in slots too, but no cached properties."""
     held = object.__getstate__(part)
     parts = held if isinstance(held, tuple) else (held,)
@@ -178,11 +171,10 @@ def _attributes(part: Any, kind: type) -> dict[str, Any]:
     }
 
 
-def rule_of(part: Any) -> int:
+def rule_of(part: object) -> int:
     """Number of a mechanism's or part's rule: raised where what it draws or releases changes and no parameter does.
 
-    A class attribute ``rule``; a class of one's own without it has rule 1.  One that a class inherits from counts
-    beside its own: both say what it draws.
+    The class attribute ``rule``, 1 without it; one that a class inherits counts beside its own.
     """
     return _rule(cast("type", type(part)))
 
@@ -213,7 +205,7 @@ def _fields(kind: type) -> list[str] | None:
     return [each.name for each in dataclasses.fields(kind) if each.init]
 
 
-def part_name(part: Any) -> str:
+def part_name(part: object) -> str:
     """The class of a part: this distribution's by name, so that they may move; others with their module."""
     return _class_name(cast("type", type(part)))
 

@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any, ClassVar, Literal, cast, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
@@ -20,7 +19,7 @@ from fastdp.noise import gaussian, sampler
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import KEY_BYTES, Binding, Key
 from fastdp.noise.sampler import LaplaceDistribution, geometric_distribution, laplace_distribution
-from fastdp.noise.words import MAX_WORDS, Purpose, StreamId
+from fastdp.noise.words import MAX_WORDS, Purpose, StreamId, Words
 
 # Noise of perturbers, and the distribution that a budget buys.
 #
@@ -56,12 +55,7 @@ def sigma_above(square: int, epsilon: float) -> Fraction:
     return Fraction(sigma)
 
 
-def fill_noise(
-    out: Integers,
-    law: Distribution,
-    words: NDArray[np.uint64],
-    further: Callable[[int, Integers], NDArray[np.uint64]],
-) -> None:
+def fill_noise(out: Integers, law: Distribution, words: Words, further: Callable[[int, Integers], Words]) -> None:
     """:func:`fastdp.noise.gaussian.fill_from` for draws of either law."""
     if isinstance(law, GaussianDistribution):
         gaussian.fill_from(out, law, words, further)
@@ -75,7 +69,7 @@ def draw_scale(noise: NoiseName, levels: int, epsilon: float) -> float:
 
 
 def concentrated(epsilon: float, *derivation: str) -> Guarantee:
-    """What Gaussian noise of this budget promises: rho, and no epsilon before a delta is chosen."""
+    """The guarantee of Gaussian noise of this budget: rho, and no epsilon before a delta is chosen."""
     rho = round_up(Fraction(epsilon) ** 2 / 2)
     return Guarantee(math.inf, rho=rho, arithmetic="exact", derivation=derivation)
 
@@ -250,7 +244,7 @@ def _draw(
     stream: int,
     secrets: Secrets,
 ) -> Integers:
-    """What a public function of this name draws of the law with this parameter."""
+    """Draws of a public function of this name, of the distribution with this parameter."""
     law, number = law_of(parameter), validation.integer("stream", stream, 0, 2**40 - 1)
     target = _target(size, out)
     # Last, because it moves a generator on.
@@ -262,7 +256,7 @@ def _draw(
 
 
 def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integers:
-    """Where the draws go: ``out``, or a new array."""
+    """The array for the draws: ``out``, or a new one."""
     if out is not None:
         given: Any = out
         usable = isinstance(given, np.ndarray) and given.dtype == np.int64 and given.flags.c_contiguous

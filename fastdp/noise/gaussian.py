@@ -1,7 +1,7 @@
 """Exact discrete Gaussian noise at tens of millions of draws a second.
 
 P[X = k] is proportional to exp(-k^2 / (2 sigma^2)) over all integers.  Strips of integers cover the curve
-(``gaussian``); doubles decide nearly every draw, and only where the decision is certain; exact
+(``strips``); doubles decide nearly every draw, and only where the decision is certain; exact
 arithmetic with further words decides the others.  ``docs/noise.md`` has the proof.
 
 Source: Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy" (the law); the sampler is
@@ -18,13 +18,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
 from fastdp.noise.key import Key
-from fastdp.noise.words import CHUNK, StreamId, WordStream, words_at
-from fastdp_kernels.noise import gaussian
+from fastdp.noise.words import CHUNK, StreamId, Words, WordStream, words_at
+from fastdp_kernels.noise.strips import FIRST, HEIGHT, draw_strips
 
 MIN_SIGMA, MAX_SIGMA = Fraction(1, 2**10), Fraction(2**44)
 STRIPS = 256
@@ -40,18 +39,10 @@ _NO_CONSTANTS.flags.writeable = False
 
 @dataclass(frozen=True)
 class GaussianDistribution:
-    """The law of integer noise, and the strips that cover it.  Use :func:`gaussian_distribution`.
+    """Integer noise, P[X = k] proportional to exp(-k^2 / (2 sigma^2)), and the strips that cover it.
 
-    Attributes
-    ----------
-    sigma : Fraction
-        P[X = k] is proportional to exp(-k^2 / (2 sigma^2)).
-    table, inverses, cells, covered, unfair
-        As ``gaussian.draw_strips`` takes them.
-    heights : int
-        H.
-    edge : int
-        The strips hold |k| below it; f(edge) H is at most 1.
+    ``table``, ``inverses``, ``cells``, ``covered`` and ``unfair`` are as ``draw_strips`` takes them;
+    ``heights`` is H; the strips hold |k| below ``edge``, and f(edge) H is at most 1.
     """
 
     sigma: Fraction
@@ -88,7 +79,7 @@ class GaussianDistribution:
 
 @lru_cache(maxsize=256)
 def gaussian_distribution(sigma: Fraction) -> GaussianDistribution:
-    """The law with this sigma, in [2^-10, 2^44]."""
+    """The distribution with this sigma, in [2^-10, 2^44]."""
     if not MIN_SIGMA <= sigma <= MAX_SIGMA:
         raise ParameterError(
             f"sigma = {Decimal(sigma.numerator) / Decimal(sigma.denominator):.3g}: expected between 2^-10 and 2^44"
@@ -107,7 +98,7 @@ def gaussian_distribution(sigma: Fraction) -> GaussianDistribution:
     sure = [_sure(sigma, heights, y + height) for _, height, y in strips]
     reaches, tall, base = zip(*strips, strict=True)
     table = np.array([first[:-1], tall, base, reaches, sure], np.int64)
-    inverses: Floats = 1.0 / table[gaussian.HEIGHT]
+    inverses: Floats = 1.0 / table[HEIGHT]
     for array in (table, inverses):
         array.flags.writeable = False
     return GaussianDistribution(sigma, table, inverses, cells, covered, 2**64 % cells, heights, edge)
@@ -146,61 +137,35 @@ def _tail_cells(edge: int, sigma: Fraction) -> int:
 
 
 def fill(out: Integers, law: GaussianDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
-    """Overwrite ``out`` with independent draws; draw i is a function of (key, stream, i) alone.
-
-    Parameters
-    ----------
-    out : int64[n], C-contiguous
-        Receives the draws.
-    law : GaussianDistribution
-        The law to draw from.
-    key : Key
-        The secret.
-    stream : StreamId
-        Which stream of words; its refinement must be 0.
-    start : int
-        Position in the stream of the first draw.
-    """
+    """Overwrite ``out`` with draws from position ``start`` on; draw i follows from (key, stream, i) alone."""
     if key.given is not None:
         key.given.fill(out, law, key, stream, start)
         return
-    words: NDArray[np.uint64] = np.empty(min(CHUNK, out.size), np.uint64)
+    words: Words = np.empty(min(CHUNK, out.size), np.uint64)
     source = WordStream(key, stream, start)
     for begin in range(0, out.size, CHUNK):
         part = out[begin : begin + CHUNK]
         source.fill(words[: part.size])
 
-        def further(k: int, where: Integers, first: int = start + begin) -> NDArray[np.uint64]:
+        def further(k: int, where: Integers, first: int = start + begin) -> Words:
             return words_at(key, stream._replace(refinement=k), first + where)
 
         fill_from(part, law, words, further)
 
 
 def fill_from(
-    out: Integers,
-    law: GaussianDistribution,
-    words: NDArray[np.uint64],
-    further: Callable[[int, Integers], NDArray[np.uint64]],
+    out: Integers, law: GaussianDistribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
-    """Overwrite ``out`` with draws that begin with one word each.
+    """Overwrite ``out`` with draws that begin with one word each (uint64[>= n]).
 
-    Parameters
-    ----------
-    out : int64[n], C-contiguous
-        Receives the draws.
-    law : GaussianDistribution
-        The law to draw from.
-    words : uint64[>= n]
-        The first word of each draw.
-    further : callable
-        ``further(k, where)`` gives the k-th further word of the draws at these ascending positions, k = 1, 2, ...
+    ``further(k, where)`` gives the k-th further word of the draws at these ascending positions, k = 1, 2, ...
     """
     count = out.size
     where: Integers = np.arange(count)
     doubtful: Integers = np.empty(count, np.int64)
     drawn, attempt = words, 0
     while count:
-        count, undecided = gaussian.draw_strips(
+        count, undecided = draw_strips(
             *(drawn, where, count, law.table, law.inverses, np.uint64(law.cells), np.int64(law.covered)),
             *(np.uint64(law.unfair), float(law.sigma), float(law.heights), out, doubtful),
         )
@@ -246,7 +211,7 @@ class _Bits:
         self.bits += WORD_BITS
 
     def interval(self) -> tuple[Fraction, Fraction]:
-        """Where it lies."""
+        """The interval of its possible values."""
         return Fraction(self.number, 2**self.bits), Fraction(self.number + 1, 2**self.bits)
 
 
@@ -259,7 +224,7 @@ def _attempt(law: GaussianDistribution, word: int, bits: _Bits) -> int | None:
         side, cell = divmod(cell - law.covered, (law.cells - law.covered) // 2)
         behind = _tail(law, cell, bits)
         return None if behind is None else (law.edge + behind) * (-1 if side else 1)
-    j = int(np.searchsorted(law.table[gaussian.FIRST], cell, side="right")) - 1
+    j = int(np.searchsorted(law.table[FIRST], cell, side="right")) - 1
     first, height, base, reach, _ = law.table[:, j].tolist()
     m, r = divmod(cell - first, height)
     k = m - reach
@@ -284,12 +249,10 @@ def _tail(law: GaussianDistribution, cell: int, bits: _Bits) -> int | None:
 
 
 def _behind(law: GaussianDistribution, place: Fraction, bits: int) -> tuple[int, bool] | None:
-    """Which step of the envelope a place lies in, and whether below the curve there; None behind all steps.
+    """Step of the envelope that a point lies in, and whether it is below the curve there; None after all steps.
 
-    To enough digits for ``bits``.
-
-    Step j of the envelope has length rho^j, so it begins at (1 - rho^j) / (1 - rho).  Rounding moves a place by less
-    than its last bit; the caller compares both ends.
+    Step j has length rho^j, so it begins at (1 - rho^j) / (1 - rho).  With digits for ``bits``, rounding moves a
+    point by less than its last bit; the caller compares both ends.
     """
     context = Context(prec=80 + bits // 3)
 

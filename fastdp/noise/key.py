@@ -24,7 +24,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
-from fastdp.noise.canonical import NOISE_FORMAT, PLAIN, Part, encode, identity, parameters_of, part_name, rule_of
+from fastdp.noise.canonical import (
+    NOISE_FORMAT,
+    PLAIN,
+    Encodable,
+    Part,
+    encode,
+    identity,
+    parameters_of,
+    part_name,
+    rule_of,
+)
 
 if TYPE_CHECKING:
     from fastdp.noise.binding import GivenNoise
@@ -126,7 +136,7 @@ def is_secret(candidate: object) -> bool:
 
 
 class Binding(IntEnum):
-    """What a key belongs to; the values are in state files."""
+    """Scope of a key; the values are in state files."""
 
     #: A user's secret, for any number of compositions.
     ROOT = 0
@@ -271,7 +281,7 @@ class Key:
         member = validation.integer("stream", stream, 0, MAX_STREAMS - 1) + 1
         return self._derived(self._secret, member=member, family=family)
 
-    def bind(self, mechanism: Any) -> Key:
+    def bind(self, mechanism: object) -> Key:
         """The key of one composition under this secret: any other composition's is independent of it.
 
         Parameters
@@ -287,7 +297,7 @@ class Key:
         """
         return self if self.binding is not Binding.ROOT else self.bound(self.composition(mechanism))
 
-    def composition(self, mechanism: Any) -> bytes:
+    def composition(self, mechanism: object) -> bytes:
         """The encoding of a composition, for :meth:`bound`: it costs ten times as much as a key."""
         given = {
             name: value if type(value) in PLAIN else self._identity(name, value)
@@ -300,7 +310,7 @@ class Key:
         family = self.family and _public_digest(self.family, composition)
         return self._derived(self._digest(composition), binding=Binding.COMPOSITION, family=family)
 
-    def _identity(self, name: str, value: Any) -> Any:
+    def _identity(self, name: str, value: object) -> Encodable:
         try:
             return identity(value)
         except TypeError:
@@ -323,7 +333,7 @@ class Key:
         """Keyed BLAKE2b of an encoding; the stream number stays beside it."""
         return hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 1").digest()
 
-    def _derived(self, secret: bytes, labels: tuple[Any, ...] = (), **changes: Any) -> Key:
+    def _derived(self, secret: bytes, labels: tuple[object, ...] = (), **changes: Any) -> Key:
         """The key of a derived secret; ``labels`` name it among those of this one, ``changes`` are other fields."""
         if not changes:
             return Key(secret, simulated=self.simulated, member=self.member, binding=self.binding, drawn=self.drawn)
@@ -383,19 +393,9 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_key(path: Path, option: str = "--key-file") -> Key:
-    """The key in a file of 32 raw bytes or 64 hexadecimal digits.
+    """The key in an owner-only file of 32 raw bytes or 64 hexadecimal digits; ``option`` is its name for users.
 
-    Parameters
-    ----------
-    path : Path
-        Owner-only: anyone who can read the key can subtract the noise.
-    option : str
-        What the user called it.
-
-    Raises
-    ------
-    ParameterError
-        If others have any access, or the file holds something else.  The content is never shown.
+    ParameterError if others have any access, or the file holds something else.  The content is never shown.
     """
     with path.open("rb") as file:
         # The open file is asked, not its name, so that it cannot be swapped between check and use.

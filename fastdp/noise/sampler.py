@@ -1,8 +1,8 @@
 """Exact discrete Laplace and geometric noise at a hundred million draws a second.
 
-Three stages, each keeping only certain results: doubles for almost every draw, double-double for the
-doubtful ones, exact arithmetic with further words for the rest.  The law is therefore exact and the
-draws are the same on every machine.  ``docs/noise.md`` has the proofs.
+Three stages, each keeping only certain results: doubles for almost every draw, double-double for the doubtful ones,
+exact arithmetic with further words for the rest.  The distribution is therefore exact and the draws are the same on
+every machine.  ``docs/noise.md`` has the proofs.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
-from fastdp.kinds import Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.noise.words import (
     CHUNK,
     Purpose,
     RowWords,
     StreamId,
+    Words,
     WordStream,
     distinct_of,
     joined_words,
@@ -41,22 +41,16 @@ WORD_BITS = 63
 #: Streams of more draws than this gain nothing from one cipher for all.
 MAX_TOGETHER = CHUNK // 4
 #: Noise of nodes, and where that of each height is in it.
-Nodes = tuple[NDArray[np.int64], NDArray[np.int64]]
-NO_WORDS: NDArray[np.uint64] = np.empty(0, np.uint64)
+Nodes = tuple[Integers, Integers]
+NO_WORDS: Words = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
 class LaplaceDistribution:
-    """The law of integer noise, with its constants as doubles and double-doubles.
+    """Integer noise: P[X = k] proportional to exp(-|k| / scale); one-sided, to exp(-k / scale) on k >= 0.
 
-    Use :func:`laplace_distribution` or :func:`geometric_distribution`.
-
-    Attributes
-    ----------
-    scale : Fraction
-        s: P[X = k] is proportional to exp(-|k| / s), or to exp(-k / s) on k >= 0 if one-sided.
-    one_sided : bool
-        Geometric noise on 0, 1, 2, ...
+    With its constants as doubles and double-doubles; made by :func:`laplace_distribution` or
+    :func:`geometric_distribution`.
     """
 
     scale: Fraction
@@ -65,9 +59,9 @@ class LaplaceDistribution:
     offset_pair: tuple[float, float]
 
     @cached_property
-    def constants(self) -> NDArray[np.float64]:
+    def constants(self) -> Floats:
         """Scale and offset as double-doubles: float64[4]."""
-        constants: NDArray[np.float64] = np.array([*self.scale_pair, *self.offset_pair])
+        constants: Floats = np.array([*self.scale_pair, *self.offset_pair])
         constants.flags.writeable = False
         return constants
 
@@ -109,31 +103,20 @@ def geometric_distribution(scale: Fraction | int) -> LaplaceDistribution:
     return _law(Fraction(scale), True)
 
 
-def fill(out: NDArray[np.int64], law: LaplaceDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
-    """Overwrite ``out`` with independent draws; draw i is a function of (key, stream, i) alone.
+def fill(out: Integers, law: LaplaceDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
+    """Overwrite ``out`` with draws from position ``start`` on; draw i follows from (key, stream, i) alone.
 
-    Parameters
-    ----------
-    out : int64[n], C-contiguous
-        Receives the draws, modulo 2^64 (a draw that does not fit has probability below e^-64).
-    law : LaplaceDistribution
-        The law to draw from.
-    key : Key
-        The secret.
-    stream : StreamId
-        Which stream of words; its refinement must be 0.
-    start : int
-        Position in the stream of the first draw.
+    Draws are taken modulo 2^64 (one that does not fit has probability below e^-64).
     """
     if key.given is not None:
         key.given.fill(out, law, key, stream, start)
         return
     size = min(CHUNK, out.size)
-    words: NDArray[np.uint64] = np.empty(size, np.uint64)
-    positions: NDArray[np.int64] = np.empty(size, np.int64)
+    words: Words = np.empty(size, np.uint64)
+    positions: Integers = np.empty(size, np.int64)
     source = WordStream(key, stream, start)
     second = WordStream(key, stream._replace(refinement=1), start) if law.two_words else None
-    further: NDArray[np.uint64] = np.empty(size, np.uint64) if law.two_words else NO_WORDS
+    further: Words = np.empty(size, np.uint64) if law.two_words else NO_WORDS
     for begin in range(0, out.size, CHUNK):
         part = out[begin : begin + CHUNK]
         count = part.size
@@ -145,13 +128,10 @@ def fill(out: NDArray[np.int64], law: LaplaceDistribution, key: Key, stream: Str
 
 
 def fill_from(
-    out: NDArray[np.int64],
-    law: LaplaceDistribution,
-    words: NDArray[np.uint64],
-    further: Callable[[int, NDArray[np.int64]], NDArray[np.uint64]],
+    out: Integers, law: LaplaceDistribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
     """Overwrite ``out`` with draws that begin with one word each; as :func:`fastdp.noise.gaussian.fill_from`."""
-    positions: NDArray[np.int64] = np.empty(out.size, np.int64)
+    positions: Integers = np.empty(out.size, np.int64)
     second = further(1, np.arange(out.size)) if law.two_words else NO_WORDS
     for i in _draw_certain(law, words, second, out, positions):
 
@@ -161,19 +141,15 @@ def fill_from(
         out[i] = resolve(int(words[i]), law, word)
 
 
-def draws(count: int, law: LaplaceDistribution, key: Key, stream: StreamId) -> NDArray[np.int64]:
+def draws(count: int, law: LaplaceDistribution, key: Key, stream: StreamId) -> Integers:
     """The first draws of a stream, in new memory: int64[count]; as :func:`fill`."""
-    out: NDArray[np.int64] = np.empty(count, np.int64)
+    out: Integers = np.empty(count, np.int64)
     fill(out, law, key, stream)
     return out
 
 
 def _draw_certain(
-    law: LaplaceDistribution,
-    words: NDArray[np.uint64],
-    further: NDArray[np.uint64],
-    out: NDArray[np.int64],
-    positions: NDArray[np.int64],
+    law: LaplaceDistribution, words: Words, further: Words, out: Integers, positions: Integers
 ) -> list[int]:
     """The first two stages: fills ``out`` with the draws that they settle, and lists where the others are."""
     sign_bit = np.uint64(0 if law.one_sided else 1)
@@ -192,7 +168,7 @@ def _draw_certain(
 Pieces = tuple[tuple[StreamId, int], ...]
 
 
-def fill_one_by_one(out: NDArray[np.int64], law: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
+def fill_one_by_one(out: Integers, law: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
     """:func:`fill_pieces` by a call of :func:`fill` for each stream."""
     begin = 0
     for stream, count in pieces:
@@ -200,25 +176,16 @@ def fill_one_by_one(out: NDArray[np.int64], law: LaplaceDistribution, key: Key, 
         begin += count
 
 
-def fill_pieces(out: NDArray[np.int64], law: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
+def fill_pieces(out: Integers, law: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
     """Overwrite ``out`` with the first draws of a few streams, one after the other, each those of :func:`fill`.
 
-    Parameters
-    ----------
-    out : int64[n], C-contiguous
-        Receives the draws.
-    law, key
-        As for :func:`fill`.
-    pieces : tuple of (StreamId, int)
-        Each stream, its number 0, and how many draws it gives; n in all.
-    number : int
-        The number in the ids.
+    A piece is a stream with the number 0 and its count of draws; ``number`` is the number in all ids.
     """
     if out.size > MAX_TOGETHER or law.two_words or key.given is not None:
         fill_one_by_one(out, law, key, pieces, number)
         return
     words = joined_words(key, pieces, number)
-    positions: NDArray[np.int64] = np.empty(out.size, np.int64)
+    positions: Integers = np.empty(out.size, np.int64)
     for i in _draw_certain(law, words, NO_WORDS, out, positions):
         stream, place = located(pieces, i)
         out[i] = resolve_at(int(words[i]), law, key, stream._replace(number=number), place)
@@ -228,8 +195,8 @@ def draw_nodes_by_height(
     law: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int
 ) -> Nodes:
     """:func:`draw_nodes` by a call of :func:`fill` for each height."""
-    offsets: NDArray[np.int64] = np.empty(levels, np.int64)
-    noise: NDArray[np.int64] = np.empty(sum((after >> j) - (seen >> j) for j in range(levels)), np.int64)
+    offsets: Integers = np.empty(levels, np.int64)
+    noise: Integers = np.empty(sum((after >> j) - (seen >> j) for j in range(levels)), np.int64)
     begin = 0
     for height in range(levels):
         first = seen >> height
@@ -244,31 +211,14 @@ def draw_nodes_by_height(
 def draw_nodes(law: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
     """Noise of the nodes that values ``seen`` to ``after`` of a binary counter complete.
 
-    Parameters
-    ----------
-    law : LaplaceDistribution
-        The law to draw from.
-    key : Key
-        The secret.
-    number : int
-        Which counter of the stream: node k of height j has draw k of ``StreamId(Purpose.COUNTER, j, number)``.
-    seen, after : int
-        Values counted before and after.
-    levels : int
-        Heights of the tree.
-
-    Returns
-    -------
-    noise : int64[any]
-        The draws; entries that belong to no new node may hold anything.
-    offsets : int64[levels]
-        ``noise[offsets[j] + k]`` is draw k of height j, for ``seen >> j <= k < after >> j``.
+    Node k of height j has draw k of ``StreamId(Purpose.COUNTER, j, number)``: ``noise[offsets[j] + k]`` for ``seen >>
+    j <= k < after >> j``; entries between may hold anything.
     """
     if after - seen > MAX_TOGETHER or law.two_words or key.given is not None:
         return draw_nodes_by_height(law, key, number, seen, after, levels)
     words, offsets = node_words(key, StreamId(Purpose.COUNTER, 0, number), seen, after, levels)
-    noise: NDArray[np.int64] = np.empty(words.size, np.int64)
-    positions: NDArray[np.int64] = np.empty(words.size, np.int64)
+    noise: Integers = np.empty(words.size, np.int64)
+    positions: Integers = np.empty(words.size, np.int64)
     for i in _draw_certain(law, words, NO_WORDS, noise, positions):
         for height, offset in enumerate(offsets.tolist()):
             if seen >> height <= i - offset < after >> height:
@@ -283,16 +233,9 @@ def resolve_at(word: int, law: LaplaceDistribution, key: Key, stream: StreamId, 
 
 
 def resolve(word: int, law: LaplaceDistribution, further: Callable[[int], int]) -> int:
-    """The draw that a word begins, in exact arithmetic with as many further words as it takes, wrapped to int64.
+    """The draw that a word begins, in exact arithmetic, wrapped to int64.
 
-    Parameters
-    ----------
-    word : int
-        Its sign, unless noise is one-sided, and leading bits.
-    law : LaplaceDistribution
-        The law to draw from.
-    further : callable
-        ``further(k)`` gives the k-th further word, k = 1, 2, ...
+    ``further(k)`` gives the k-th further word, k = 1, 2, ..., as many as it takes.
     """
     magnitude = draw_exactly(word >> 1, WORD_BITS, law.scale, law.one_sided, further)
     value = -magnitude if not law.one_sided and word & 1 else magnitude
@@ -313,20 +256,9 @@ def fill_rows(
     streams: Integers,
     numbers: Integers,
 ) -> None:
-    """Overwrite the rows of ``out`` with draws for many streams, each those that ``sampler.fill`` gives for its key.
+    """Overwrite the rows of ``out`` (int64[n, width]) with draws for many streams, as :func:`fill` does.
 
-    Parameters
-    ----------
-    out : int64[n, width], C-contiguous
-        Receives the draws.
-    laws : sequence of LaplaceDistribution
-        Distinct laws, one-sided all or none.
-    which : int64[n]
-        The law of each row.
-    words : RowWords
-        The pieces of word streams that a row is drawn from.
-    streams, numbers : int64[n]
-        As :meth:`RowWords.fill` takes them.
+    Row i has distribution ``laws[which[i]]``, one-sided all or none, and words as of :meth:`RowWords.fill`.
     """
     alone = words.width > LONG_ROW or words.keys[0].given is not None
     if alone or max(law.scale for law in laws) > ONE_WORD_SCALE:
@@ -343,7 +275,7 @@ def fill_rows(
     # A part's counters, words and draws stay in the second cache.
     size = max(1, CHUNK // max(words.width, 1))
     positions: Integers = np.empty(size * words.width, np.int64)
-    doubtful: list[tuple[Integers, NDArray[np.uint64]]] = []
+    doubtful: list[tuple[Integers, Words]] = []
     for first, raw in words.parts(streams, numbers, size):
         part = out[first : first + size]
         flat, drawn = raw.reshape(-1), part.reshape(-1)
@@ -362,7 +294,7 @@ def fill_rows(
 def _resolve_rows(
     drawn: Integers,
     places: Integers,
-    raw: NDArray[np.uint64],
+    raw: Words,
     laws: Sequence[LaplaceDistribution],
     which: Integers,
     words: RowWords,
@@ -422,21 +354,7 @@ def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
 def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: Callable[[int], int]) -> int:
     """Floor of scale * (offset - ln U) for U in [u, u + 1) / 2^bits, by narrowing U until it is certain.
 
-    Parameters
-    ----------
-    u, bits : int
-        The leading bits of U.
-    scale : Fraction
-        The exact scale.
-    one_sided : bool
-        Geometric noise (no offset) instead of the magnitude of discrete Laplace noise.
-    further : callable
-        ``further(k)`` gives the k-th further 64 bits of U, k = 1, 2, ...
-
-    Returns
-    -------
-    int
-        The magnitude of the draw; unbounded.
+    ``further(k)`` gives the k-th further 64 bits of U, k = 1, 2, ...; geometric noise has no offset.
     """
     k = 0
     while True:

@@ -1,9 +1,9 @@
 """Random words: one AES-256-CTR key stream, cut by stream id.
 
-Noise is a pure function of (key, stream id, position): the same whatever the chunking, the threads or
-the scheduler, and the same again after a crash.  The 128-bit counter block is the stream id (64 bits)
-followed by the stream's number among many (32 bits, 0 for a key without one) and the block number.  A stream ends
-after 2^33 words, before its block number would run into the next stream's, so no two streams ever share a block.
+Noise is a pure function of (key, stream id, position): the same whatever the chunking, the threads or the scheduler,
+and the same again after a crash.  The 128-bit counter block is the stream id (64 bits) followed by the stream's
+number among many (32 bits, 0 for a key without one) and the block number.  A stream ends after 2^33 words, before its
+block number would run into the next stream's, so no two streams ever share a block.
 
 Source: NIST SP 800-38A section 6.5 (CTR mode); ``docs/noise.md``.
 """
@@ -21,11 +21,13 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from fastdp.kinds import Indices
+from fastdp.kinds import Indices, Integers
 from fastdp.noise.key import DrawnTwiceError, DrawnWords, Key
 from fastdp_kernels._jit import processor_has
-from fastdp_kernels.noise import binary_counter, row_counters
+from fastdp_kernels.noise import binary_counter
 
+#: Random words of 64 bits.
+Words = NDArray[np.uint64]
 #: Words produced at a time: 256 KiB stay in the second-level cache.
 CHUNK = 32_768
 #: Bits of a block's number below the number of a stream among many.
@@ -49,7 +51,7 @@ MIN_XTS, MAX_XTS = 2**14, 2**24
 
 
 class Purpose(IntEnum):
-    """What a stream of words is for; never renumber, saved streams depend on it."""
+    """Purpose of a stream of words; never renumber, saved streams depend on it."""
 
     THRESHOLD = 1
     TREE = 2
@@ -65,16 +67,8 @@ class Purpose(IntEnum):
 class StreamId(NamedTuple):
     """Names one independent stream of words under a key.
 
-    Parameters
-    ----------
-    purpose : Purpose
-        8 bits.
-    level : int
-        8 bits: the level of a tree.
-    number : int
-        40 bits: the number of the tree, task or counter.
-    refinement : int
-        8 bits: word i of refinement k holds the k-th further 64 bits of draw i.
+    ``level`` (8 bits) of a tree, ``number`` (40 bits) of the tree, task or counter, and ``refinement`` (8 bits): word
+    i of refinement k holds the k-th further 64 bits of draw i.
     """
 
     purpose: Purpose
@@ -90,21 +84,9 @@ class StreamId(NamedTuple):
 
 
 class WordStream:
-    """The words of one stream id, read in order.
+    """The words of one stream id, read in order from a position on.
 
-    Parameters
-    ----------
-    key : Key
-        The secret.
-    stream : StreamId
-        Which stream.
-    start : int
-        Position of the first word to read, up to 2^33.
-
-    Raises
-    ------
-    OverflowError
-        Before a word is read beyond the stream's 2^33, whatever the key.
+    OverflowError before a word is read beyond the stream's 2^33, whatever the key.
     """
 
     def __init__(self, key: Key, stream: StreamId, start: int = 0) -> None:
@@ -128,7 +110,7 @@ class WordStream:
             "(those that follow are another stream's)"
         )
 
-    def fill(self, out: NDArray[np.uint64]) -> None:
+    def fill(self, out: Words) -> None:
         """Overwrite ``out`` (uint64[n], little-endian words of the key stream) with the next n words."""
         if out.size > self._left:
             raise self._beyond(out.size)
@@ -198,21 +180,22 @@ def check_blocks(secret: bytes, counters: memoryview, words: memoryview) -> None
         check_block(secret, counters[begin : begin + 16], words[begin : begin + 16])
 
 
-def note_counters(
-    drawn: DrawnWords, secret: bytes, counters: NDArray[np.uint64], used: NDArray[np.int64] | None = None
+def encrypt_noted(
+    key: Key, cipher: CipherContext, counters: memoryview, out: memoryview, rows: int, used: Integers | None
 ) -> None:
-    """Note the words that the cipher makes of counters, whatever they were meant to be.
+    """Encrypt the counters of so many equal rows; where draws are checked, their words are noted and compared."""
+    if key.drawn is not None and len(counters):
+        noted = np.frombuffer(counters, np.uint64).reshape(rows, -1)
+        note_counters(key.drawn, key.reveal(), noted, used)
+    encrypt_blocks(cipher, counters, out)
+    if key.drawn is not None and len(counters):
+        check_blocks(key.reveal(), counters, out[: len(counters)])
 
-    Parameters
-    ----------
-    drawn : DrawnWords
-        The record.
-    secret : bytes
-        Of the cipher.
-    counters : uint64[n, 2 k], C-contiguous
-        Blocks of each row, their bytes as the cipher reads them.
-    used : int64, optional
-        Which of a row's 2 k words are handed out; by default all.
+
+def note_counters(drawn: DrawnWords, secret: bytes, counters: Words, used: Integers | None = None) -> None:
+    """Note the words that the cipher makes of counters (uint64[n, 2 k], their bytes as the cipher reads them).
+
+    ``used`` lists which of a row's 2 k words are handed out; by default all.
     """
     rows, width = counters.shape
     columns = np.arange(width) if used is None else used
@@ -228,49 +211,28 @@ def note_counters(
             drawn.add(where, int(positions[begin]), int(positions[end - 1]) + 1)
 
 
-def node_words(
-    key: Key, stream: StreamId, seen: int, after: int, levels: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+def node_words(key: Key, stream: StreamId, seen: int, after: int, levels: int) -> tuple[Words, Integers]:
     """One word for each node that values ``seen`` to ``after`` of a binary counter complete, by one cipher.
 
-    A cipher of its own for each height costs more than a few hundred words.
-
-    Parameters
-    ----------
-    key : Key
-        The secret.
-    stream : StreamId
-        The stream of height 0; height j has level j.  Without refinement.
-    seen, after : int
-        Values counted before and after, at most 2^33.
-    levels : int
-        Heights of the tree.
-
-    Returns
-    -------
-    words : uint64[any]
-        Words of nodes, and a few between them that nothing may use.
-    offsets : int64[levels]
-        ``words[offsets[j] + k]`` is word k of height j, for ``seen >> j <= k < after >> j``.
+    ``stream`` is that of height 0; height j has level j.  Word k of height j is ``words[offsets[j] + k]``, for ``seen
+    >> j <= k < after >> j``; those between may not be used.  A cipher a height costs more than some hundred words.
     """
     if not 0 <= seen <= after <= MAX_WORDS:
         raise OverflowError(f"{after - seen} words from position {seen} of a stream: beyond its {MAX_WORDS} words")
     secret = key.reveal()
-    counters: NDArray[np.uint64] = np.empty((after - seen + 2 * levels, 2), np.uint64)
-    offsets: NDArray[np.int64] = np.empty(levels, np.int64)
+    counters: Words = np.empty((after - seen + 2 * levels, 2), np.uint64)
+    offsets: Integers = np.empty(levels, np.int64)
     blocks = binary_counter.node_counters(seen, after, levels, stream.pack(), key.member, counters, offsets)
     # One block more: the cipher asks for room.
-    words: NDArray[np.uint64] = np.empty(2 * blocks + 2, np.uint64)
+    words: Words = np.empty(2 * blocks + 2, np.uint64)
     if not np.little_endian:
         counters.byteswap(inplace=True)
-    source, target = counters.data.cast("B")[: 16 * blocks], words.data.cast("B")
-    if key.drawn is not None and blocks:
+    used = None
+    if key.drawn is not None:
         heights = enumerate(offsets.tolist())
-        used = [np.arange(seen >> height, after >> height) + offset for height, offset in heights]
-        note_counters(key.drawn, secret, counters[:blocks].reshape(1, -1), np.concatenate(used))
-    encrypt_blocks(block_cipher(secret, 16 * blocks), source, target)
-    if key.drawn is not None and blocks:
-        check_blocks(secret, source, target)
+        used = np.concatenate([np.arange(seen >> height, after >> height) + offset for height, offset in heights])
+    source, size = counters.data.cast("B")[: 16 * blocks], 16 * blocks
+    encrypt_noted(key, block_cipher(secret, size), source, words.data.cast("B"), 1, used)
     if not np.little_endian:
         words.byteswap(inplace=True)
     return words[: 2 * blocks], offsets
@@ -283,17 +245,17 @@ def word_at(key: Key, stream: StreamId, position: int) -> int:
     return int(word[0])
 
 
-def words_at(key: Key, stream: StreamId, positions: NDArray[np.int64]) -> NDArray[np.uint64]:
+def words_at(key: Key, stream: StreamId, positions: Integers) -> Words:
     """Some words of a stream, by position, in one call of the cipher."""
     if positions.size and int(positions[-1]) >= MAX_WORDS:
         raise OverflowError(f"position {positions[-1]} of a stream: beyond its {MAX_WORDS} words")
-    counters: NDArray[np.uint64] = np.empty((positions.size, 2), ">u8")
+    counters: Words = np.empty((positions.size, 2), ">u8")
     counters[:, 0] = stream.pack()
     counters[:, 1] = np.uint64(key.member << BLOCK_BITS) | (positions >> 1).astype(np.uint64)
     # Few: by the bare cipher, on every machine.
     cipher = Cipher(algorithms.AES(key.reveal()), modes.ECB())  # noqa: S305
     blocks = np.frombuffer(cipher.encryptor().update(counters.tobytes()), "<u8").reshape(-1, 2)
-    words: NDArray[np.uint64] = blocks[np.arange(positions.size), positions & 1].astype(np.uint64)
+    words: Words = blocks[np.arange(positions.size), positions & 1].astype(np.uint64)
     return words
 
 
@@ -307,16 +269,10 @@ _TAIL_WORDS = 2
 
 
 class RowWords:
-    """The leading words of the same few stream ids, for many streams: a row each.
+    """The leading words of the same few stream ids, for many streams: a row each, one piece after another.
 
-    Parameters
-    ----------
-    keys : Key or sequence of Key
-        The secrets of the streams, without a stream number: one for all, or several.
-    pieces : sequence of (StreamId, int)
-        Each id, its number 0, and how many of its words a row has; a row is one piece after another.
-    owners : int64[n], optional
-        Which key each row has, where there are several.  Rows of one key cost least side by side.
+    A piece is an id, its number 0, and its count of words.  ``keys`` are the secrets without a stream number, one for
+    all or several; then ``owners`` (int64[n]) names the key of each row.  Rows of one key cost least side by side.
     """
 
     def __init__(
@@ -329,47 +285,36 @@ class RowWords:
         if max((count for _, count in pieces), default=0) > MAX_WORDS:
             raise OverflowError(f"pieces of up to {self.width} words: beyond the {MAX_WORDS} words of a stream")
 
-    def fill(self, streams: Indices, numbers: Indices) -> NDArray[np.uint64]:
-        """The words: uint64[n, width].
-
-        Parameters
-        ----------
-        streams : int64[n]
-            Numbers of the streams, as :meth:`Key.of_stream` takes them.
-        numbers : int64[n]
-            The number in each row's stream ids.
-        """
+    def fill(self, streams: Indices, numbers: Indices) -> Words:
+        """The words, uint64[n, width], of numbered streams (:meth:`Key.of_stream`), with these numbers in ids."""
         if not streams.size:
             return np.empty((0, self.width), np.uint64)
         ((_, words),) = self.parts(streams, numbers, streams.size)
         return words
 
-    def parts(self, streams: Indices, numbers: Indices, size: int) -> Iterator[tuple[int, NDArray[np.uint64]]]:
-        """What :meth:`fill` gives, ``size`` rows at a time: the first row, and words that the next ones overwrite."""
+    def parts(self, streams: Indices, numbers: Indices, size: int) -> Iterator[tuple[int, Words]]:
+        """The words of :meth:`fill`, ``size`` rows at a time: the first row, and words that the next overwrite."""
         n, size = streams.size, max(1, min(size, streams.size))
         common, columns = _layout(self.pieces)
         # Bytes are joined, so the machine's own order of bytes does not matter.
         names = _big_endian(numbers.astype(np.uint64))
         members = _big_endian((streams.astype(np.uint64) + np.uint64(1)) << np.uint64(BLOCK_BITS))
-        counters: NDArray[np.uint64] = np.empty((size, common.size), np.uint64)
-        words: NDArray[np.uint64] = np.empty(counters.size + _TAIL_WORDS, np.uint64)
+        counters: Words = np.empty((size, common.size), np.uint64)
+        words: Words = np.empty(counters.size + _TAIL_WORDS, np.uint64)
         source, target = memoryview(counters.data).cast("B"), memoryview(words.data).cast("B")
         row_bytes, tail_bytes = common.nbytes, _TAIL_WORDS * words.itemsize
         encryptor: CipherContext | None = None
         before = -1
         for first in range(0, n, size):
             last = min(first + size, n)
-            row_counters.write_counters(common, names[first:last], members[first:last], counters)
+            binary_counter.write_counters(common, names[first:last], members[first:last], counters)
             for owner, begin, end in self._runs(first, last):
                 key = self.keys[owner]
                 left, right = (begin - first) * row_bytes, (end - first) * row_bytes
                 if encryptor is None or owner != before:
                     encryptor, before = block_cipher(key.reveal(), right - left), owner
-                if key.drawn is not None and left < right:
-                    note_counters(key.drawn, key.reveal(), counters[begin - first : end - first], columns)
-                encrypt_blocks(encryptor, source[left:right], target[left : right + tail_bytes])
-                if key.drawn is not None and left < right:
-                    check_blocks(key.reveal(), source[left:right], target[left:right])
+                part = source[left:right], target[left : right + tail_bytes]
+                encrypt_noted(key, encryptor, *part, end - begin, columns)
             rows = words[: (last - first) * common.size].reshape(last - first, common.size)
             if not np.little_endian:
                 rows.byteswap(inplace=True)
@@ -396,7 +341,7 @@ class RowWords:
 
 
 def located(pieces: tuple[tuple[StreamId, int], ...], column: int) -> tuple[StreamId, int]:
-    """Which piece, and the position in it, one column of all holds."""
+    """The piece of a column, and the position in it."""
     for stream, count in pieces:
         if column < count:
             return stream, column
@@ -404,31 +349,17 @@ def located(pieces: tuple[tuple[StreamId, int], ...], column: int) -> tuple[Stre
     raise IndexError(column)
 
 
-def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int) -> NDArray[np.uint64]:
-    """The leading words of a few streams of one key, by one cipher, which costs more than some hundred words.
-
-    Parameters
-    ----------
-    key : Key
-        The secret, with its stream's number if it has one.
-    pieces : tuple of (StreamId, int)
-        As :class:`RowWords` takes them.
-    number : int
-        The number in the ids.
-    """
+def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int) -> Words:
+    """The leading words of a few streams of one key, by one cipher, which costs more than some hundred words."""
     counters, columns = _layout(pieces)
     if number or key.member:
         first = pieces[0][0]
         name = first._replace(number=number).pack() ^ first.pack()
         own = _big_endian(np.array([name, key.member << BLOCK_BITS], np.uint64))
         counters = (counters.reshape(-1, 2) | own).reshape(-1)
-    words: NDArray[np.uint64] = np.empty(counters.size + _TAIL_WORDS, np.uint64)
+    words: Words = np.empty(counters.size + _TAIL_WORDS, np.uint64)
     cipher = block_cipher(key.reveal(), counters.nbytes)
-    if key.drawn is not None:
-        note_counters(key.drawn, key.reveal(), counters.reshape(1, -1), columns)
-    encrypt_blocks(cipher, counters.data.cast("B"), words.data.cast("B"))
-    if key.drawn is not None:
-        check_blocks(key.reveal(), counters.data.cast("B"), words.data.cast("B")[: counters.nbytes])
+    encrypt_noted(key, cipher, counters.data.cast("B"), words.data.cast("B"), 1, columns)
     if not np.little_endian:
         words.byteswap(inplace=True)
     return words[: counters.size] if columns is None else words[columns]
@@ -443,7 +374,7 @@ def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
 
 
 @lru_cache(maxsize=8)
-def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[NDArray[np.uint64], Indices | None]:
+def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[Words, Indices | None]:
     """Counters of a row, but for the stream's number: id and block number of each; and the words that are used."""
     blocks = [-(-count // 2) for _, count in pieces]
     counted = list(zip(pieces, blocks, strict=True))
@@ -457,6 +388,6 @@ def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[NDArray[np.uint64
     return common, None if columns.size == common.size else columns
 
 
-def _big_endian(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _big_endian(numbers: Words) -> Words:
     """Numbers whose bytes, in memory, are in the cipher's order."""
     return numbers.astype(">u8").view(np.uint64)

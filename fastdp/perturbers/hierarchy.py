@@ -25,7 +25,7 @@ from fastdp.perturbers.base import HierarchyShape, TreeRows, noise_row_by_row
 from fastdp.perturbers.flat import fill
 from fastdp.perturbers.hat_noise import HatsShape
 from fastdp.record import Choice, Flag, Whole, parameter, record
-from fastdp_kernels.streams import consistency
+from fastdp_kernels.streams import hierarchy_nodes
 
 MAX_LEAVES = 2**28
 Basis = Literal["boxes", "hats"]
@@ -204,7 +204,7 @@ class Hierarchy:
         if plan.levels > 1 and self.basis == "hats":
             return hat_noise.make_consistent(nodes, plan)
         if plan.levels > 1:
-            consistency.make_consistent(nodes, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
+            hierarchy_nodes.make_consistent(nodes, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
         return nodes[: plan.leaves]
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
@@ -237,7 +237,9 @@ class Hierarchy:
             words, rows.theta_steps, lambda steps: _laplace(plan, steps, rows.epsilon), rows.streams, rows.trees
         )
         if self.consistent and not rows.nodes and plan.levels > 1:
-            consistency.make_rows_consistent(noise, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
+            hierarchy_nodes.make_rows_consistent(
+                noise, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan)
+            )
         return noise
 
 

@@ -1,4 +1,4 @@
-"""What an answer of a release is uncertain by: draws of noise by their exact law, and a model of what blocks hide.
+"""Intervals of answers: quantiles of sums of noise, exact, and a model of what cut blocks hide.
 
 Every number here is a function of released sums and of public parameters (post-processing).  Derivations and the
 measured coverage are in ``docs/intervals.md``.
@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations_with_replacement
-from pathlib import Path
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastdp import validation
 from fastdp.errors import ParameterError
@@ -24,11 +22,7 @@ from fastdp.kinds import Floats, Indices, Integers
 from fastdp_kernels.noise import laplace_sums
 from fastdp_kernels.streams import hidden
 
-# Error bars of released sums: quantiles and variances of sums of exact discrete Laplace noise.
-#
-# Everything here is a function of public numbers: scales of noise and how many draws enter an answer.
-
-#: The errors of the law's numerical inversion, proved in the kernel, stay far below 1 - MAX_CONFIDENCE.
+#: The errors of the numerical inversion, proved in the kernel, stay far below 1 - MAX_CONFIDENCE.
 MAX_CONFIDENCE = 1.0 - 1e-9
 
 
@@ -50,42 +44,20 @@ def laplace_variance(scale: Fraction | float) -> float:
 def laplace_sum_quantile(scale: Fraction | float, m: int, confidence: float) -> int:
     """The least t with P[-t <= S <= t] >= confidence, S the sum of m independent discrete Laplace variables.
 
-    Parameters
-    ----------
-    scale : Fraction or float
-        s of each, in grid steps: P[X = k] is proportional to exp(-|k| / s).
-    m : int
-        How many, from 0 on.
-    confidence : float
-        Above 0, at most 1 - 10^-9.
-
-    Returns
-    -------
-    int
-        In grid steps.  Never too small: the coverage is at least the confidence.  Above 2^40 steps it may be one part
-        in 2^40 too large.
-
-    Raises
-    ------
-    ParameterError
-        If an argument is out of its range.
-
-    Notes
-    -----
-    Privacy: a function of public numbers.  Source: the law's characteristic function, see
-    ``laplace_sums``, where the error of the inversion is bounded.
+    P[X = k] of each is proportional to exp(-|k| / scale), in grid steps.  The quantile is never too small; above 2^40
+    steps it may be one part in 2^40 too large.  Source: the characteristic function (``laplace_sums``).
     """
     return int(_quantiles(_scale(scale), (validation.integer("m", m, 0, 2**62),), checked_confidence(confidence))[0])
 
 
 def laplace_sum_quantiles(scale: Fraction | float, counts: Integers, confidence: float) -> Floats:
     """:func:`laplace_sum_quantile` of each number in ``counts``, int64[q]: whole numbers as float64[q]."""
-    distinct, place = np.unique(counts, return_inverse=True)
-    return _quantiles(_scale(scale), tuple(distinct.tolist()), checked_confidence(confidence))[place]
+    distinct, index = np.unique(counts, return_inverse=True)
+    return _quantiles(_scale(scale), tuple(distinct.tolist()), checked_confidence(confidence))[index]
 
 
 class DrawnNoise(NamedTuple):
-    """The law of the draws that an answer carries.
+    """Distribution of the draws that an answer carries.
 
     Attributes
     ----------
@@ -106,8 +78,8 @@ class DrawnNoise(NamedTuple):
     def quantiles(self, counts: Integers, confidence: float) -> Floats:
         """Half widths of intervals for sums of so many draws, in whole steps: float64[q].
 
-        Of Gaussian draws the normal law's, a step wider: sums of two or more of them on integers are normal but for
-        terms of the size of exp(-pi^2 sigma^2).
+        Of Gaussian draws the normal quantiles, a step wider: sums of two or more of them on integers are normal but
+        for terms of the size of exp(-pi^2 sigma^2).
         """
         if not self.gaussian:
             return laplace_sum_quantiles(self.scale, counts, confidence)
@@ -135,13 +107,13 @@ MODEL_WIDTH = 1.25
 
 @dataclass(frozen=True)
 class SumNoise:
-    """Which noise the sums of a release carry: public numbers, stated when it is made.
+    """Noise that the sums of a release carry: public numbers, stated when it is made.
 
     Attributes
     ----------
-    kind : "blocks", "tree", "nodes", "counter" or "correlated"
+    kind : "blocks", "tree", "nodes", "counter", "correlated" or "reports"
         One draw for each block; leaves of a hierarchy made consistent; its independent nodes; a binary counter; noise
-        of values that follows that of earlier ones (:class:`fastdp.perturbers.Toeplitz`).
+        of values that follows that of earlier ones (:class:`fastdp.perturbers.Toeplitz`); one report for each value.
     per_threshold : float
         Scale, or sigma, of a draw over theta.
     resolution : float
@@ -159,9 +131,11 @@ class SumNoise:
         constant first.
     epoch : int
         Of correlated noise: after so many values it begins again.
+    report_variance : float
+        Of reports in the local model: the largest variance of one, in squared steps.
     """
 
-    kind: Literal["blocks", "tree", "nodes", "counter", "correlated"]
+    kind: Literal["blocks", "tree", "nodes", "counter", "correlated", "reports"]
     per_threshold: float
     resolution: float
     bounded: bool = True
@@ -173,9 +147,10 @@ class SumNoise:
     rates: tuple[float, ...] = ()
     weights: tuple[float, ...] = ()
     epoch: int = 1
+    report_variance: float = 0.0
 
     def draw(self, threshold: float) -> DrawnNoise:
-        """The law of a draw in grid steps, for a threshold in units of the input."""
+        """Distribution of a draw in grid steps, for a threshold in units of the input."""
         return DrawnNoise(max(1, round(threshold / self.resolution)) * self.per_threshold + self.more, self.gaussian)
 
 
@@ -186,27 +161,27 @@ class ErrorBars:
     Attributes
     ----------
     centre : float64[q]
-        What errors are counted from: noisy sums of whole blocks, and the shares of those that a range cuts.
+        Noisy sums of entire blocks, and the shares of those that a range cuts: errors are counted from there.
     noise : DrawnNoise
         Of a draw, in grid steps.
     resolution : float
         A step in units of the input.
     draws : int64[q]
-        How many independent draws enter.
-    weight : float64[q]
-        By which their sum is multiplied; 1 where the law is exact.
-    model : float64[q]
-        Variance of what cut blocks hide, in squared units of the input; 0 where a range cuts none.
+        Number of independent draws.
+    weight : float64[q] or float
+        Factor of their sum; 1 where the interval is exact.
+    model : float64[q] or float
+        Variance hidden by cut blocks, in squared units of the input; 0 where a range cuts none.
     width : float
-        By which the model's part is widened.
+        Factor by which the model's share is widened.
     """
 
     centre: Floats
     noise: DrawnNoise
     resolution: float
     draws: Indices
-    weight: Floats
-    model: Floats
+    weight: Floats | float = 1.0
+    model: Floats | float = 0.0
     width: float = MODEL_WIDTH
 
     def half_widths(self, confidence: float) -> Floats:
@@ -223,11 +198,12 @@ class ErrorBars:
     def variances(self) -> Floats:
         """In squared units of the input: float64[q]."""
         drawn = self.noise.variance * self.resolution**2
-        return self.draws * self.weight**2 * drawn + self.model
+        total: Floats = np.multiply(self.draws, np.square(self.weight)) * drawn + self.model
+        return total
 
 
 def wider_quantile(confidence: float) -> float:
-    """Two-sided quantile of variance 1, of the normal or of the Laplace law, whichever is larger."""
+    """Two-sided quantile of variance 1, of the normal or of the Laplace distribution: the larger one."""
     return max(NormalDist().inv_cdf(0.5 + confidence / 2.0), -math.log1p(-confidence) / math.sqrt(2.0))
 
 
@@ -246,20 +222,20 @@ def tree_variances(noise: SumNoise, first: Floats, last: Floats) -> Floats:
     is (A^T A)^-1 = sum over j of (P_j - P_(j+1)) / (1 + b + ... + b^j): P_j averages over the blocks of b^j leaves,
     and P_h = 0 because tops are not tied.  Rounding to integers is left out.
     """
-    whole = float(noise.tree_blocks)
+    values = float(noise.tree_blocks)
     total: Floats = np.zeros(first.size)
-    trees = np.floor(first / whole), np.floor(last / whole)
+    trees = np.floor(first / values), np.floor(last / values)
     same = trees[0] == trees[1]
-    starts, stops = first - trees[0] * whole, last - trees[1] * whole
-    total += _within_tree(noise, starts, np.where(same, stops, whole))
+    starts, stops = first - trees[0] * values, last - trees[1] * values
+    total += _within_tree(noise, starts, np.where(same, stops, values))
     total += np.where(same, 0.0, _within_tree(noise, np.zeros(first.size), stops))
     between = np.where(same, 0.0, trees[1] - trees[0] - 1.0)
-    total += between * _within_tree(noise, np.zeros(1), np.array([whole]))[0]
+    total += between * _within_tree(noise, np.zeros(1), np.array([values]))[0]
     return total
 
 
 def _within_tree(noise: SumNoise, first: Floats, last: Floats) -> Floats:
-    """The same within one tree."""
+    """Those within one tree."""
     total: Floats = np.zeros(first.size)
     inverse = 0.0
     for level in range(noise.levels):
@@ -272,19 +248,19 @@ def _within_tree(noise: SumNoise, first: Floats, last: Floats) -> Floats:
 
 def correlated_variances(noise: SumNoise, first: Indices, last: Indices) -> Floats:
     """Variance of sums of correlated noise over [first, last), in variances of a draw, with what rounding may add."""
-    whole = noise.epoch
-    starts, stops = first // whole, last // whole
+    epoch = noise.epoch
+    starts, stops = first // epoch, last // epoch
     same = starts == stops
-    total = _within_epoch(noise, first - starts * whole, np.where(same, last - starts * whole, whole))
-    total += np.where(same, 0.0, _within_epoch(noise, np.zeros_like(first), last - stops * whole))
+    total = _within_epoch(noise, first - starts * epoch, np.where(same, last - starts * epoch, epoch))
+    total += np.where(same, 0.0, _within_epoch(noise, np.zeros_like(first), last - stops * epoch))
     between = np.where(same, 0, stops - starts - 1)
     if between.any():
-        total += between * _within_epoch(noise, np.zeros(1, np.int64), np.array([whole]))
+        total += between * _within_epoch(noise, np.zeros(1, np.int64), np.array([epoch]))
     return total
 
 
 def _within_epoch(noise: SumNoise, first: Indices, last: Indices) -> Floats:
-    """The same within one epoch: draws in the range have B_n, earlier ones B_(n + length) - B_n."""
+    """Those within one epoch: draws in the range have B_n, earlier ones B_(n + length) - B_n."""
     lengths, before = (last - first).astype(np.float64), first.astype(np.float64)
     # The constant cancels.
     change = [w * np.expm1(lengths * math.log1p(-rate)) for rate, w in zip(noise.rates, noise.weights, strict=True)]
@@ -313,7 +289,7 @@ def _overlaps(width: float, first: Floats, last: Floats) -> Floats:
 
 
 def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats) -> tuple[Floats, Indices, Floats]:
-    """What whole blocks a range holds, and what its ends hide.
+    """Variance hidden by a range's ends, number of blocks in it, and sum of the squared shares of those that it cuts.
 
     Parameters
     ----------
@@ -322,16 +298,8 @@ def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats)
     edges : int64[J + 1]
         Borders of the closed blocks.
     rates : float64[J + 1]
-        Variance a value of what each hides, and of the values behind the last block.
-
-    Returns
-    -------
-    hidden : float64[q]
-        Variance of what the ends hide; behind the last block, as if a block had ended with the range.
-    whole : int64[q]
-        How many blocks lie in the range.
-    shares : float64[q]
-        Sum of the squares of the shares of the blocks that it cuts.
+        Variance a value that each block hides, and that of the values after the last block, which counts as if it
+        ended with the range.
     """
     closed = edges.size - 1
     own = np.searchsorted(edges, first, side="right") - 1, np.searchsorted(edges, last, side="right") - 1
@@ -341,7 +309,7 @@ def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats)
     left = np.where(inside | (own[0] == closed), last - first, ending - first)
     left[~inside & (first == edges[own[0]])] = 0
     right = np.where(inside, 0, last - edges[own[1]])
-    whole = np.maximum(own[1] - own[0] - (left > 0), 0) * ~inside
+    complete = np.maximum(own[1] - own[0] - (left > 0), 0) * ~inside
     hidden_variance: Floats = np.zeros(first.size)
     shares: Floats = np.zeros(first.size)
     for block, length in ((own[0], left), (own[1], right)):
@@ -349,23 +317,11 @@ def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats)
         share = np.where(block < closed, length / lengths, 0.0)
         hidden_variance += rates[block] * length * (1.0 - share)
         shares += share**2
-    return hidden_variance, whole, shares
+    return hidden_variance, complete, shares
 
 
 def rate_of_blocks(totals: Floats, noise: SumNoise, threshold: float, block: int) -> float:
-    """What blocks of one length hide a value, in squared units of the input (``hidden``).
-
-    Parameters
-    ----------
-    totals : float64[J]
-        Released sums of the blocks.
-    noise : SumNoise
-        Of their noise.
-    threshold : float
-        Theta.
-    block : int
-        g.
-    """
+    """Variance a value that blocks of length g with these released sums hide, in squared units of the input."""
     drawn = noise.draw(threshold).variance * noise.resolution**2 / threshold**2
     sums = totals / threshold
     # Two leaves under one node of a consistent tree differ by their own noises alone.
@@ -374,80 +330,3 @@ def rate_of_blocks(totals: Floats, noise: SumNoise, threshold: float, block: int
     level = float(sums.mean()) / block if sums.size else 0.5
     rate = hidden.cautious_rate(energy / (2.0 * block), level, drawn, block, 1.0 + differences.size / 2.0)
     return rate * threshold**2
-
-
-# Drawing of estimates with their intervals; needs matplotlib (extra ``plot``), imported on use.
-
-ESTIMATE, REVISED = "#33658a", "#d1495b"
-
-
-def band(
-    ax: Any,
-    x: ArrayLike,
-    estimate: ArrayLike,
-    low: ArrayLike,
-    high: ArrayLike,
-    revised: ArrayLike | None = None,
-    label: str = "estimate",
-) -> None:
-    """Draw a line with its interval behind it, and the revised line in another colour.
-
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes
-        Receives the lines.
-    x : array-like[n]
-        Numbers or datetimes.
-    estimate, low, high : float64[n]
-        The line and the borders of its interval.
-    revised : float64[n], optional
-        The revised line.
-    label : str
-        The estimate's name in the legend, which the caller draws.
-    """
-    check_axes(ax)
-    ax.fill_between(x, low, high, color=ESTIMATE, alpha=0.22, linewidth=0.0, label="interval")
-    ax.plot(x, estimate, color=ESTIMATE, linewidth=0.9, alpha=0.85, label=label)
-    if revised is not None:
-        ax.plot(x, revised, color=REVISED, linewidth=1.5, label="revised")
-    ax.grid(visible=True, color="#dddddd", linewidth=0.6)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
-
-
-def check_axes(*axes: Any) -> None:
-    """ParameterError for what is no axes of matplotlib."""
-    for ax in axes:
-        if not hasattr(ax, "fill_between"):
-            raise ParameterError(f"ax is a {type(ax).__name__}: expected axes of matplotlib")
-
-
-def new_axes(rows: int = 1, height: float = 4.2) -> Any:
-    """Axes of a new figure, drawn without a window: one, or an array of ``rows`` below each other."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError(
-            "plot needs matplotlib, which is not installed: pip install 'fastdp-streams[plot]'"
-        ) from None
-    figure = Figure(figsize=(9.0, height), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure.subplots(rows, 1, sharex=True)
-
-
-def save(ax: Any, path: str | Path) -> None:
-    """Write the figure of these axes; the suffix chooses the format, ParameterError if it is no picture's."""
-    ax.figure.savefig(_check_suffix(ax, path))
-
-
-def check_picture(path: str | Path) -> None:
-    """Refuse, before there is anything to draw, what :func:`save` or :func:`new_axes` would refuse."""
-    _check_suffix(new_axes(), path)
-
-
-def _check_suffix(ax: Any, path: str | Path) -> str:
-    kinds, text = ax.figure.canvas.get_supported_filetypes(), validation.path("path", path)
-    if Path(text).suffix.lower().lstrip(".") not in kinds:
-        raise ParameterError(f"path = {text!r}: expected a suffix among {', '.join(sorted(kinds))}")
-    return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import get_args
@@ -15,6 +15,7 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import zcdp_loss
 from fastdp.noise.draws import NoiseName, better_noise, checked_noise, l2_square, sigma_above
+from fastdp.record import Checked, Kind, Real, Whole, parameter, record
 from fastdp.releases.intervals import DrawnNoise, checked_confidence
 
 #: Grid steps of the bound, as a release chooses them by default.
@@ -24,11 +25,11 @@ UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 LONGER = {"day": 86_400, "week": 604_800}
 
 
-@dataclass(frozen=True)
+@record
 class Plan:
-    """What :func:`plan` found; ``print`` shows it as a few lines.
+    """Widths of intervals at an epsilon (:func:`plan`); ``print`` shows it as a few lines.
 
-    Attributes
+    Parameters
     ----------
     epsilon : float
         Privacy loss of one unit: as given, or what the wanted half-width needs.
@@ -45,7 +46,7 @@ class Plan:
     mean : float or None
         Value expected of a row, in units of the input.
     delta : float
-        What is allowed beside epsilon; 0 for pure epsilon.
+        Allowed beside epsilon; 0 for pure epsilon.
     per_window : int or None
         Rows of one unit that count in one window.
 
@@ -57,19 +58,25 @@ class Plan:
     (29.96, 2.0)
     """
 
-    epsilon: float
-    bound: float
-    contributions: int = 1
-    confidence: float = 0.95
-    every: str | None = None
-    rows_per_window: float | None = None
-    mean: float | None = None
-    delta: float = 0.0
-    per_window: int | None = None
+    epsilon: float = parameter(Real(above=0.0))
+    bound: float = parameter(Real(above=0.0))
+    contributions: int = parameter(Whole(1, 2**20), default=1)
+    confidence: float = parameter(Checked(lambda _, value: checked_confidence(value)), default=0.95)
+    every: str | None = parameter(Kind(), default=None)
+    rows_per_window: float | None = parameter(Real(above=0.0), default=None)
+    mean: float | None = parameter(Real(above=0.0), default=None)
+    delta: float = parameter(Real(least=0.0, below=1.0), default=0.0)
+    per_window: int | None = parameter(Whole(1, 2**20), default=None)
+
+    def _check(self) -> None:
+        if self.every is not None and not isinstance(self.every, str):
+            raise ParameterError(
+                f"every = {validation.shown(self.every)}: expected the length of a window, such as '1h'"
+            )
 
     @property
     def noise(self) -> NoiseName:
-        """Which noise has less variance at this guarantee: "gaussian" only where there is a delta."""
+        """The noise with less variance at this guarantee: "gaussian" only where there is a delta."""
         if not self.delta:
             return "laplace"
         return better_noise(self.epsilon, self.delta, self.contributions, self.per_window)
@@ -101,7 +108,7 @@ class Plan:
         return self.std_error_with(self.noise)
 
     def std_error_with(self, noise: NoiseName) -> float:
-        """The same with this noise: "gaussian" needs a delta."""
+        """Standard deviation with this noise: "gaussian" needs a delta."""
         return math.sqrt(self._draw(checked_noise(noise)).variance) / STEPS * self.bound
 
     @property
@@ -234,19 +241,6 @@ def plan(
             f"epsilon = {validation.shown(epsilon)}, half_width = {validation.shown(half_width)}: expected one of "
             "the two, the other follows from it"
         )
-    if every is not None and not isinstance(every, str):
-        raise ParameterError(f"every = {validation.shown(every)}: expected the length of a window, such as '1h'")
-    made = Plan(
-        1.0 if epsilon is None else validation.positive("epsilon", epsilon),
-        validation.positive("bound", bound),
-        validation.integer("contributions", contributions, 1, 2**20),
-        checked_confidence(confidence),
-        every,
-        None if rows_per_window is None else validation.positive("rows_per_window", rows_per_window),
-        None if mean is None else validation.positive("mean", mean),
-        validation.probability("delta", delta) if delta else 0.0,
-        None if per_window is None else validation.integer("per_window", per_window, 1, 2**20),
-    )
-    if half_width is None:
-        return made
-    return Plan(**{**vars(made), "epsilon": made.epsilon_for(half_width)})
+    options = (contributions, confidence, every, rows_per_window, mean, delta, per_window)
+    made = Plan(1.0 if epsilon is None else epsilon, bound, *options)
+    return made if half_width is None else replace(made, epsilon=made.epsilon_for(half_width))

@@ -1,22 +1,26 @@
-"""A finished release: the private stream, its guarantee, and answers to range queries."""
+"""Finished releases of one stream or of many: values, their guarantee, and answers to range queries."""
 
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import as_array, kind_of
+from fastdp.data.frames import FrameSource
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats, Integers
-from fastdp.releases import intervals
+from fastdp.kinds import Floats, Indices, Integers, Values
+from fastdp.releases import pictures
 from fastdp.releases.intervals import (
+    DrawnNoise,
     ErrorBars,
     SumNoise,
     correlated_variances,
@@ -27,6 +31,15 @@ from fastdp.releases.intervals import (
 )
 from fastdp.releases.revised import RevisedStream
 from fastdp_kernels.streams import ranges
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PREFIX_BLOCK = 256
+#: Points of a picture.
+MAX_DRAWN = 1_000
+#: Thetas within 2^300 have squares, and so have their steps and their noise, that are ordinary floats.
+MAX_EXPONENT = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +52,7 @@ class ReleasedNodes:
         In units of the input, the leaf level first.  Nodes that were not complete when the stream ended are NaN;
         no range needs them.
     leaves, fan_out, levels, tree_values : int
-        Shape of a tree, and how many values each serves.
+        Shape of a tree, and number of values that each serves.
     """
 
     sums: Floats
@@ -48,11 +61,6 @@ class ReleasedNodes:
     levels: int
     tree_values: int
 
-    @classmethod
-    def of(cls, sums: Floats, plan: Any) -> ReleasedNodes:
-        """Sums of trees of this :class:`fastdp.perturbers.HierarchyShape`, each of whose leaves is one value."""
-        return cls(sums, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
-
     def sum(self, starts: Integers, stops: Integers) -> Floats:
         """Answers from the fewest nodes that tile each range (ToPS section 3, the hierarchy approach)."""
         out = np.empty(starts.size)
@@ -60,21 +68,14 @@ class ReleasedNodes:
         return out
 
     def draws(self, starts: Integers, stops: Integers) -> Integers:
-        """How many nodes each answer adds up."""
+        """Number of nodes that each answer adds up."""
         ones = replace(self, sums=np.broadcast_to(np.float64(1.0), self.sums.shape))
         return ones.sum(starts, stops).astype(np.int64)
 
 
-PREFIX_BLOCK = 256
-#: Points of a picture.
-MAX_DRAWN = 1_000
-#: Thetas within 2^300 have squares, and so have their steps and their noise, that are ordinary floats.
-MAX_EXPONENT = 300
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Release:
-    """What a publisher released from a whole array.
+    """A finished release of one stream.
 
     Attributes
     ----------
@@ -86,16 +87,16 @@ class Release:
         Theta: values were clipped to [0, theta]; where it was renewed the last one, where it rose the highest one,
         and other values were clipped to that of their time.
     guarantee : Guarantee
-        What the release promises.
+        Privacy of the release.
     block : int
         g: values under one noisy sum.  Within a block values are predictions, and the last one closes the
-        account, so sums over whole blocks are the noisy sums.  1 with ``revision``, which knows each block's length.
+        account, so sums over entire blocks are the noisy sums.  1 with ``revision``, which knows each block's length.
     nodes : ReleasedNodes or None
         All released sums of an inconsistent hierarchy, from which ranges are then answered.
     revision : RevisedStream or None
-        The stream seen again from all released sums, where blocks follow the stream (:class:`fastdp.Adaptive`).
+        The revised stream, where blocks follow the stream (:class:`fastdp.Adaptive`).
     noise : SumNoise or None
-        Which noise the sums carry, for intervals; None where it is not one law, as after a renewed threshold.
+        Noise of the sums, for intervals; None where its distribution is not known, as after a renewed threshold.
 
     Examples
     --------
@@ -122,18 +123,14 @@ class Release:
         return self.values.size
 
     def __repr__(self) -> str:
-        behind = f" after a hold-out of {self.offset:,}" if self.offset else ""
-        return "\n".join(
-            [
-                f"{type(self).__name__} of {self.values.size:,} values{behind}",
-                f"  values     {preview(self.values)}",
-                f"  threshold  {self.threshold:g}",
-                f"  guarantee  {self.guarantee}",
-            ]
+        after = f" after a hold-out of {self.offset:,}" if self.offset else ""
+        return (
+            f"{type(self).__name__} of {self.values.size:,} values{after}\n  values     {preview(self.values)}\n"
+            f"  threshold  {self.threshold:g}\n  guarantee  {self.guarantee}"
         )
 
     @validation.plain
-    def sum(self, starts: Any, stops: Any, revised: bool = False) -> Floats:
+    def sum(self, starts: Values, stops: Values, revised: bool = False) -> Floats:
         """Private answers to sums over [start, stop).
 
         Parameters
@@ -143,7 +140,7 @@ class Release:
         revised : bool
             False: the sum of the values as they were published.  True: from everything released so far.  With
             ``revision`` that is the revised stream; else a block that the range cuts is answered from its own noisy
-            sum, spread evenly, which avoids the last value of a block, with the noise of the whole block.
+            sum, spread evenly, which avoids the last value of a block, with the noise of the entire block.
 
         Returns
         -------
@@ -167,7 +164,7 @@ class Release:
         return out
 
     def interval(
-        self, starts: Any, stops: Any, confidence: float = 0.95, revised: bool = False
+        self, starts: Values, stops: Values, confidence: float = 0.95, revised: bool = False
     ) -> tuple[Floats, Floats]:
         """Interval for the true sum of the clipped stream over each [start, stop).
 
@@ -192,14 +189,13 @@ class Release:
 
         Notes
         -----
-        Post-processing: a function of released numbers, no further privacy loss.  Where the range consists of whole
-        blocks the interval is the exact law of the noise (hierarchies made consistent: a bound).  The part of a block
-        that a range cuts, published values that lag behind released sums, and revised values rest on a model of
-        what blocks hide (``docs/intervals.md``).  The interval of a revised answer also leaves out what no sum of
-        values of [0, theta] can be.
+        Post-processing.  Where the range consists of entire blocks the interval is exact (hierarchies made
+        consistent: a bound).  The part of a block that a range cuts, published values that lag behind released sums,
+        and revised values rest on a model (``docs/intervals.md``).  The interval of a revised answer also leaves out
+        what no sum of values of [0, theta] can be.
 
-        The interval is for values clipped to [0, theta] and rounded to the grid: what clipping removed is not known.
-        Where theta rose (:class:`fastdp.Adaptive`) that is the theta of each value's block, not the last one.
+        The interval is for values clipped to [0, theta] and rounded to the grid.  Where theta rose
+        (:class:`fastdp.Adaptive`) that is the theta of each value's block, not the last one.
         """
         first, last = self._ranges(starts, stops)
         if shift := self._shift:
@@ -212,11 +208,11 @@ class Release:
             low, high = np.maximum(low, 0.0), np.minimum(high, (last - first) * self.threshold)
         return np.minimum(low, answers), np.maximum(high, answers)
 
-    def std_error(self, starts: Any, stops: Any, revised: bool = False) -> Floats:
+    def std_error(self, starts: Values, stops: Values, revised: bool = False) -> Floats:
         """Root mean square error of :meth:`sum` about the true sum of the clipped stream: float64[q].
 
-        In units of the input.  Of the released noise and of what cut blocks hide, as in :meth:`interval`, and the
-        known distance between the answer and the released sums.  Post-processing.
+        In units of the input.  It counts the released noise and the model of cut blocks, as :meth:`interval` does,
+        and the known distance between the answer and the released sums.  Post-processing.
         """
         first, last = self._ranges(starts, stops)
         if shift := self._shift:
@@ -225,13 +221,13 @@ class Release:
         return np.hypot(np.sqrt(bars.variances), self.sum(first, last, revised) - bars.centre)
 
     @validation.plain
-    def plot(self, path: str | Path | None = None, ax: Any = None, *, revised: bool = True) -> Any:
+    def plot(self, path: str | Path | None = None, ax: Axes | None = None, *, revised: bool = True) -> Axes:
         """Draw the mean value over time, the revised one with its 95 % interval; needs matplotlib.
 
         Parameters
         ----------
         path : str or Path, optional
-            Where to save the picture; the suffix chooses the format.
+            File of the picture; the suffix chooses the format.
         ax : matplotlib.axes.Axes, optional
             Receives the lines; by default axes of a new figure.
         revised : bool
@@ -254,19 +250,19 @@ class Release:
         if not self.values.size:
             raise ParameterError("this release has no values: expected at least one to draw")
         edges = np.linspace(0, self.values.size, min(self.values.size, MAX_DRAWN) + 1).astype(np.int64)
-        ranges_drawn, lengths = (edges[:-1], edges[1:]), np.diff(edges)
+        drawn, lengths = (edges[:-1], edges[1:]), np.diff(edges)
         middles = self.offset + (edges[:-1] + edges[1:]) / 2.0
         own = revised and (self.revision is not None or self.block > 1)
-        low, high = (border / lengths for border in self.interval(*ranges_drawn, revised=own))
-        line = self.sum(*ranges_drawn, revised=True) / lengths if own else None
-        axes = intervals.new_axes() if ax is None else ax
-        intervals.band(axes, middles, self.sum(*ranges_drawn) / lengths, low, high, line, label="published")
+        low, high = (border / lengths for border in self.interval(*drawn, revised=own))
+        line = self.sum(*drawn, revised=True) / lengths if own else None
+        axes = pictures.new_axes() if ax is None else ax
+        pictures.band(axes, middles, self.sum(*drawn) / lengths, low, high, line, label="published")
         axes.set_xlabel("position in the input")
         axes.set_ylabel("value" if lengths.max() == 1 else f"mean of about {round(float(lengths.mean())):,} values")
         axes.legend(frameon=False, loc="best")
         axes.margins(x=0.0)
         if path is not None:
-            intervals.save(axes, path)
+            pictures.save(axes, path)
         return axes
 
     @property
@@ -296,41 +292,38 @@ class Release:
                 "this release does not state its noise, because its threshold was renewed or its perturber is not "
                 "fastdp's: expected a release with one threshold, for intervals and standard errors"
             )
-        draw, ones, none = noise.draw(self.threshold), np.ones(first.size), np.zeros(first.size)
         if self.revision is not None:
             return self.revision.error_bars(noise, first, last)
+        draw, resolution = noise.draw(self.threshold), noise.resolution
         if self.nodes is not None:
-            draws = self.nodes.draws(first, last)
-            return ErrorBars(self.nodes.sum(first, last), draw, noise.resolution, draws, ones, none)
+            return ErrorBars(self.nodes.sum(first, last), draw, resolution, self.nodes.draws(first, last))
+        if noise.kind == "reports":
+            model: Floats = np.multiply(last - first, noise.report_variance * resolution**2)
+            return ErrorBars(self.sum(first, last), DrawnNoise(1.0), 1.0, np.zeros_like(first), 1.0, model, width=1.0)
         if noise.kind == "counter":
-            draws = counter_draws(first, last)
-            return ErrorBars(self.sum(first, last), draw, noise.resolution, draws, ones, none)
+            return ErrorBars(self.sum(first, last), draw, resolution, counter_draws(first, last))
         if noise.kind == "correlated":
-            variances = correlated_variances(noise, first, last)
             # Each value's noise is rounded by half a step: at most so much in a sum (Cauchy and Schwarz).
             rounded = 1.0 + np.sqrt(np.minimum(last, noise.epoch)) / float(draw.scale)
-            draws = (last > first).astype(np.int64)
-            return ErrorBars(
-                *(self.sum(first, last), draw, noise.resolution, draws, np.sqrt(variances) * rounded, none)
-            )
-        edges, rates, behind = self._hidden
-        model, whole, shares = hidden_of_ends(first, last, edges, rates)
+            weight = np.sqrt(correlated_variances(noise, first, last)) * rounded
+            return ErrorBars(self.sum(first, last), draw, resolution, (last > first).astype(np.int64), weight)
+        edges, rates, beyond = self._hidden
+        model, inside, shares = hidden_of_ends(first, last, edges, rates)
         centre = self._spread_before(last) - self._spread_before(first)
-        drawn = draw.variance * noise.resolution**2
-        model += (last - np.maximum(first, edges[-1])).clip(0) ** 2.0 * behind
+        model += (last - np.maximum(first, edges[-1])).clip(0) ** 2.0 * beyond
         if noise.kind == "blocks":
-            return ErrorBars(centre, draw, noise.resolution, whole, ones, model + shares * drawn)
+            drawn = draw.variance * resolution**2
+            return ErrorBars(centre, draw, resolution, inside, 1.0, model + shares * drawn)
         closed = edges.size - 1
-        leaves = (np.minimum(index / self.block, closed) for index in (first, last))
-        variances = tree_variances(noise, *leaves)
-        # A weighted sum of nodes, bounded by the law of fewer draws of one weight.
+        variances = tree_variances(noise, *(np.minimum(index / self.block, closed) for index in (first, last)))
+        # A weighted sum of nodes, bounded by that of fewer draws of one weight.
         draws = np.where(variances > 0.0, np.maximum(np.floor(variances + 1e-9), 1.0), 0.0)
         weight = np.sqrt(variances / np.maximum(draws, 1.0))
-        return ErrorBars(centre, draw, noise.resolution, draws.astype(np.int64), weight, model)
+        return ErrorBars(centre, draw, resolution, draws.astype(np.int64), weight, model)
 
     @cached_property
     def _hidden(self) -> tuple[Integers, Floats, float]:
-        """Borders of blocks of one length, what each hides a value, and the variance of a prediction."""
+        """Borders of blocks of one length, the variance that each hides a value, and that of a prediction."""
         assert self.noise is not None  # noqa: S101 - checked by the caller
         prefix = self._block_prefix(self.block)
         edges: Integers = np.arange(prefix.size, dtype=np.int64) * self.block
@@ -339,8 +332,8 @@ class Release:
         rate = rate_of_blocks(np.diff(prefix), self.noise, self.threshold, self.block)
         drawn = self.noise.draw(self.threshold).variance * self.noise.resolution**2
         # The prediction is a released mean, or half of theta before there is one.
-        behind = 2.0 * rate / self.block + drawn / self.block**2 if prefix.size > 1 else self.threshold**2 / 4.0
-        return edges, np.full(prefix.size, rate), behind
+        beyond = 2.0 * rate / self.block + drawn / self.block**2 if prefix.size > 1 else self.threshold**2 / 4.0
+        return edges, np.full(prefix.size, rate), beyond
 
     @property
     def revised(self) -> Floats:
@@ -394,7 +387,7 @@ class Release:
         revision = replace(self.revision, season=validation.period("period", period))
         return replace(self, revision=revision, _prefix={})
 
-    def _ranges(self, starts: Any, stops: Any) -> tuple[Integers, Integers]:
+    def _ranges(self, starts: Values, stops: Values) -> tuple[Integers, Integers]:
         """Checked ranges, as two arrays of one length."""
         first, last = as_indices("starts", starts), as_indices("stops", stops)
         if first.size != last.size:
@@ -425,6 +418,222 @@ class Release:
         return sums
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class ReleasedMany:
+    """Finished releases of many streams as columns; ``many[i]`` is stream i's :class:`Release`, sharing memory.
+
+    Attributes
+    ----------
+    values : float64[all], read-only
+        The private streams one after another, in units of the input.
+    borders : int64[n + 1]
+        Stream i is ``values[borders[i]:borders[i + 1]]``.
+    offset, block, noise
+        As of :class:`Release`.
+    thresholds : float64[n]
+        Theta of each stream: its values were clipped to [0, theta]; where it rose, the highest one.
+    guarantee : Guarantee
+        Privacy of one value of one stream; the same for all streams together.
+    ids : int64[n], or tuple of int and str
+        Names that the streams' noise belongs to.
+    nodes : ReleasedNodes or None
+        Trees of all streams one after another, where ranges are answered from the nodes of a hierarchy.
+    tree_borders : int64[n + 1]
+        The trees of stream i are ``tree_borders[i]`` to ``tree_borders[i + 1]``.
+    revisions : tuple of RevisedStream, or None
+        Revised streams, where blocks follow them.
+    source : FrameSource or None
+        The data frame that the streams came in, which :attr:`frame` is like.
+    noise_fingerprint : str or None
+        For a ledger: names the noise of all streams under this key and composition, for any ids; it refuses another
+        release of any of them.  None for a simulation.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> many = fastdp.release_many(np.full((3, 100), 2.0), 1.0, bound=5.0, threshold=4.0, ids=[7, 8, 9], seed=1)
+    >>> many.matrix.shape
+    (3, 100)
+    >>> many.sum([0, 2], [0, 50], [100, 100]).shape  # streams, starts, stops
+    (2,)
+    """
+
+    values: Floats
+    borders: Indices
+    offset: int
+    thresholds: Floats
+    guarantee: Guarantee
+    ids: Indices | tuple[int | str, ...]
+    block: int = 1
+    nodes: ReleasedNodes | None = None
+    tree_borders: Indices = field(default_factory=lambda: np.zeros(1, np.int64))
+    revisions: tuple[RevisedStream, ...] | None = None
+    source: FrameSource | None = None
+    noise: SumNoise | None = None
+    noise_fingerprint: str | None = None
+
+    def __len__(self) -> int:
+        return self.borders.size - 1
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__} of {len(self):,} streams, {self.values.size:,} values, each after a hold-out of "
+            f"{self.offset:,}\n  values      {preview(self.values)}\n  thresholds  {preview(self.thresholds)}\n"
+            f"  guarantee   {self.guarantee}"
+        )
+
+    def __iter__(self) -> Iterator[Release]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, stream: int | str) -> Release:
+        """The release of one stream, by its index or its name, as its own publisher would have made it."""
+        i = self._index(stream)
+        own = slice(self.tree_borders[i], self.tree_borders[i + 1]) if self.nodes is not None else slice(0)
+        return Release(
+            self.values[self.borders[i] : self.borders[i + 1]],
+            self.offset,
+            float(self.thresholds[i]),
+            self.guarantee,
+            self.block,
+            self.nodes and replace(self.nodes, sums=self.nodes.sums[own]),
+            None if self.revisions is None else self.revisions[i],
+            noise=self.noise,
+        )
+
+    def _index(self, stream: int | str) -> int:
+        try:
+            return self._indices[stream] if isinstance(stream, str) else range(len(self))[operator.index(stream)]
+        except (KeyError, TypeError):
+            raise ParameterError(
+                f"stream = {validation.shown(stream)}: expected a whole number, the stream's place in this object, "
+                "or the name of a stream"
+            ) from None
+
+    @cached_property
+    def _indices(self) -> dict[int | str, int]:
+        """The index of each id."""
+        return {name: i for i, name in enumerate(self._listed)}
+
+    @property
+    def _listed(self) -> list[int | str]:
+        return list(self.ids) if isinstance(self.ids, tuple) else self.ids.tolist()
+
+    @property
+    def frame(self) -> Any:
+        """The private streams in a data frame of the family that came in, with a row for each published value.
+
+        Columns: the id, the time (or the position in the input), the value, and ``revised`` where blocks follow the
+        stream.  ParameterError if the streams came in no frame.
+        """
+        if self.source is None:
+            raise ParameterError("frame: expected streams that came in a data frame (use ids, borders and values)")
+        columns: dict[str, Floats] = {"values": self.values}
+        if self.revisions is not None:
+            columns["revised"] = np.concatenate([each.revised for each in self])
+        return self.source.long(self._listed, np.diff(self.borders), self.offset, columns)
+
+    @property
+    def matrix(self) -> Floats:
+        """The values as float64[n, length], read-only; ParameterError if the streams differ in length."""
+        lengths = np.diff(self.borders)
+        if lengths.size and (lengths != lengths[0]).any():
+            raise ParameterError(
+                f"matrix: expected streams of one length, they have from {lengths.min()} to {lengths.max()} values"
+            )
+        return self.values.reshape(len(self), -1 if self.values.size else 0)
+
+    @validation.plain
+    def sum(self, streams: Values, starts: Values, stops: Values, revised: bool = False) -> Floats:
+        """Private answers to sums over [start, stop) of each query's stream: :meth:`Release.sum` of each.
+
+        Parameters
+        ----------
+        streams, starts, stops : int or int[q]
+            The stream's index in this object (or its name), and indices into its published values,
+            0 <= start <= stop <= their number.
+        revised : bool
+            As for :meth:`Release.sum`.
+
+        Returns
+        -------
+        float64[q]
+            Bit for bit what ``many[stream].sum(start, stop, revised)`` gives.  Post-processing.
+
+        Raises
+        ------
+        ParameterError
+            If the indices are no whole numbers in order and in range, naming the first that is not.
+        """
+        whose, first, last = self.queries(streams, starts, stops)
+        if self.nodes is not None:
+            before = self.tree_borders[whose] * self.nodes.tree_values
+            return self.nodes.sum(before + first, before + last)
+        if revised:
+            (answers,) = self._each(whose, lambda one, own: one.sum(first[own], last[own], revised))
+            return answers
+        at, prefix = self._prefix
+        out = np.empty(whose.size)
+        ranges.sum_stream_ranges(self.values, self.borders, prefix, at, PREFIX_BLOCK, whose, first, last, out)
+        return out
+
+    def interval(
+        self, streams: Values, starts: Values, stops: Values, confidence: float = 0.95, revised: bool = False
+    ) -> tuple[Floats, Floats]:
+        """Intervals, low and high, in units of the input: :meth:`Release.interval` of each query's stream."""
+        whose, first, last = self.queries(streams, starts, stops)
+        low, high = self._each(whose, lambda one, own: one.interval(first[own], last[own], confidence, revised), 2)
+        return low, high
+
+    def std_error(self, streams: Values, starts: Values, stops: Values, revised: bool = False) -> Floats:
+        """Root mean square errors of answers: :meth:`Release.std_error` of each query's stream, float64[q]."""
+        whose, first, last = self.queries(streams, starts, stops)
+        (errors,) = self._each(whose, lambda one, own: one.std_error(first[own], last[own], revised))
+        return errors
+
+    def _each(self, whose: Indices, answer: Callable[[Release, Any], Any], count: int = 1) -> list[Floats]:
+        """Answers of each stream to the queries that ask it: so many float64[q]."""
+        out = np.empty((count, whose.size))
+        for stream in np.unique(whose).tolist():
+            own = whose == stream
+            out[:, own] = answer(self[stream], own)
+        return list(out)
+
+    def queries(self, streams: Values, starts: Values, stops: Values) -> tuple[Indices, Indices, Indices]:
+        """Checked queries of :meth:`sum`, three arrays of one length; ParameterError as there."""
+        if isinstance(streams, str):
+            streams = self._index(streams)
+        elif isinstance(streams, (list, tuple)) and any(isinstance(each, str) for each in streams):
+            strange = [isinstance(each, str) and each not in self._indices for each in streams]
+            if any(strange):
+                raise ParameterError(f"streams[{strange.index(True)}] names no stream of this release: expected one")
+            streams = [self._indices[each] if isinstance(each, str) else each for each in streams]
+        columns = [
+            as_indices(name, given) for name, given in (("streams", streams), ("starts", starts), ("stops", stops))
+        ]
+        try:
+            whose, first, last = (np.ascontiguousarray(each) for each in np.broadcast_arrays(*columns))
+        except ValueError:
+            sizes = ", ".join(str(each.size) for each in columns)
+            raise ParameterError(f"streams, starts, stops have {sizes} entries: expected as many each") from None
+        unknown = np.flatnonzero((whose < 0) | (whose >= len(self)))
+        if unknown.size:
+            k = int(unknown[0])
+            raise ParameterError(
+                f"streams[{k}] = {whose[k]}: expected a whole number of at least 0, below {len(self)}"
+            )
+        check_ranges(first, last, np.diff(self.borders)[whose])
+        return whose, first, last
+
+    @cached_property
+    def _prefix(self) -> tuple[Indices, Floats]:
+        """Indices at which each stream's block prefix sums begin, and the sums; made once."""
+        at: Indices = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(np.diff(self.borders) // PREFIX_BLOCK + 1, out=at[1:])
+        prefix = np.empty(int(at[-1]))
+        ranges.prefix_streams(self.values, self.borders, PREFIX_BLOCK, at, prefix)
+        return at, prefix
+
+
 def preview(values: Floats) -> str:
     """The first values and the last one, for a repr."""
     shown = [f"{value:.6g}" for value in values[:4].tolist()]
@@ -441,7 +650,7 @@ def check_ranges(first: Integers, last: Integers, lengths: Integers) -> None:
         )
 
 
-def as_indices(name: str, values: Any) -> Integers:
+def as_indices(name: str, values: object) -> Integers:
     """One row of whole numbers: int64[q], contiguous; ParameterError for anything else."""
     found = as_array(values)
     if found is None:

@@ -1,21 +1,21 @@
-"""A stream seen again once it was released: what all its noisy sums together say of every value.
+"""Revised streams: values of a stream given all its released sums, smoothed along time, with a pattern that repeats.
 
-Source: ``docs/adaptive.md``.  Post-processing: no further privacy loss.
+Source: ``docs/adaptive.md``.  Post-processing of released sums and public numbers: no further privacy loss.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from fastdp.kinds import Floats, Integers
-from fastdp.releases import patterns
+from fastdp.kinds import Floats, Indices, Integers
 from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_of_ends
-from fastdp_kernels.streams import block_lengths, hidden, revision
+from fastdp_kernels.streams import block_lengths, hidden, revision, wave_filter
 
 #: Revised sums of aligned groups of 32, 64, ... blocks stay within so many standard deviations of the noise of those
 #: released: what smoothing moves by more is a bias that adds up (``docs/adaptive.md``, "Looking back").
@@ -50,7 +50,7 @@ class _Smoothed(NamedTuple):
     noises: Floats
     unit: float
     explained: Floats
-    waves: patterns.Waves | None
+    waves: Waves | None
 
 
 class _Form(NamedTuple):
@@ -139,7 +139,7 @@ class RevisedStream:
         lengths, noises = np.diff(edges), np.empty(self.totals.size)
         means, levels, surprises, memory = self._revise(np.empty(0), noises)
         end = int(edges[-1]) + (1 << int(memory[block_lengths.EXPONENT]))
-        waves = patterns.find_waves(edges, self.totals, noise * noises, surprises, end, self.season)
+        waves = find_waves(edges, self.totals, noise * noises, surprises, end, self.season)
         explained = np.zeros(self.totals.size)
         if waves is not None:
             sums = np.diff(waves.before(edges))
@@ -203,15 +203,14 @@ class RevisedStream:
     def error_bars(self, noise: SumNoise, starts: Integers, stops: Integers) -> ErrorBars:
         """Errors of sums over [start, stop), counted from the released sums of blocks."""
         rates, variance, growth = self._hidden
-        cut, whole, shares = hidden_of_ends(starts, stops, self.edges, rates)
+        cut, inside, shares = hidden_of_ends(starts, stops, self.edges, rates)
         behind = (stops - np.maximum(starts, self.edges[-1])).clip(0).astype(np.float64)
         cut += behind**2 * (variance + growth * behind / 3.0)
         # Where theta rose or fell, noise counts as if the highest one had been in use in every block.
         unit = math.sqrt(self._smoothed.noises.max(initial=self._smoothed.unit**2))
         model = (cut + shares * self.shape[block_lengths.NOISE] * unit**2) * self.threshold**2
         centre = self._released_before(stops) - self._released_before(starts)
-        draw, ones = noise.draw(self.threshold * unit), np.ones(whole.size)
-        return ErrorBars(centre, draw, noise.resolution, whole, ones, model)
+        return ErrorBars(centre, noise.draw(self.threshold * unit), noise.resolution, inside, 1.0, model)
 
     def _released_before(self, stops: Integers) -> Floats:
         """Sums over [0, stop) of the stream whose blocks have their released sums, and the revised stream's form."""
@@ -249,3 +248,296 @@ def _keep_sums(means: Floats, totals: Floats, lengths: Integers, noise: float, n
         beyond = moved - np.clip(moved, -most, most)
         means[:whole] += np.repeat(beyond / lengths[:whole].reshape(-1, size).sum(1), size)
         size *= 2
+
+
+# Days and weeks: a period in released sums, and the waves of that period.
+
+#: Below so many blocks nothing is looked for; and at least so many periods must have been seen.
+MIN_BLOCKS, MIN_PERIODS = 48, 6
+#: The spectrum is taken of at most so many cells, at PADDING points for each frequency of its own.
+MAX_CELLS, PADDING = 2**14, 4
+#: Its background is the median of so many frequencies.
+BACKGROUND = 32
+#: The log-likelihood that waves must gain; where their period was looked for, more by the logarithm of the number of
+#: periods.
+CERTAIN = 6.0
+#: Waves of a period: its first harmonics.
+HARMONICS = 6
+#: And of the period that is so many times as long, where sums show it as well.
+WEEK = 7
+#: A period that is looked for has at least so many blocks of the usual length.
+MIN_CELLS = 4
+#: Sums whose noise is so much less than what they differ by need no pattern.
+CLEAR = 10.0
+#: Sums of at least 1 / FINE of a period are compared; the variances are chosen by at most so many of them.
+FINE, MAX_COMPARED = 32, 2**10
+#: Integrals of waves are taken for so many sums at a time.
+AT_ONCE = 2**14
+#: Factors by which the likeliest variances are looked for, and what a step must gain.
+FACTORS, LEAST_GAIN = (16.0, 4.0, 2.0), 0.1
+#: A variance that is 0 has no factors.
+TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Neighbouring sums, as few as tell a period.
+
+    Attributes
+    ----------
+    edges : int64[J + 1]
+        Where they begin, and where the last one ends.
+    totals, noises : float64[J]
+        The noisy sums, and the variances of their noise.
+    """
+
+    edges: Indices
+    totals: Floats
+    noises: Floats
+
+    def pooled(self, least: float) -> Sums:
+        """Neighbours together until they hold so many values each."""
+        at = np.arange(0.0, self.edges[-1], max(least, 1.0))
+        kept = np.unique(np.append(np.searchsorted(self.edges, at), self.edges.size - 1))
+        if kept.size == self.edges.size:
+            return self
+        return Sums(
+            self.edges[kept], np.add.reduceat(self.totals, kept[:-1]), np.add.reduceat(self.noises, kept[:-1])
+        )
+
+    def first(self, count: int) -> Sums:
+        """The first ones."""
+        return Sums(self.edges[: count + 1], self.totals[:count], self.noises[:count])
+
+
+@dataclass(frozen=True)
+class Waves:
+    """Sums explained by a pattern, at points between which they are straight lines.
+
+    Attributes
+    ----------
+    periods : tuple of float
+        In values.
+    points, sums : float64
+        Where, and the sum of the pattern over the values before.
+    """
+
+    periods: tuple[float, ...]
+    points: Floats
+    sums: Floats
+
+    def before(self, stops: Indices) -> Floats:
+        """Sum of the pattern over [0, stop)."""
+        return np.interp(stops, self.points, self.sums)
+
+    def split(self, edges: Indices) -> Indices:
+        """Edges of parts of the blocks that have 2^k values each, at most 1 / FINE of the first period or one."""
+        lengths = np.diff(edges)
+        most = 1 << max(int(math.log2(max(self.periods[0] / FINE, 1.0))), 0)
+        parts = np.maximum(lengths // most, 1)
+        block, place = _places(parts)
+        return np.append(edges[block] + place * (lengths // parts)[block], edges[-1])
+
+    def hidden(self, edges: Indices) -> Floats:
+        """The least rates a value that hide the pattern within blocks (``hidden``)."""
+        parts = self.split(edges)
+        block = np.searchsorted(edges, parts[:-1], side="right") - 1
+        before, whole, lengths = self.before(edges), np.diff(self.before(edges)), np.diff(edges)
+        along = parts[:-1] - edges[block]
+        share = along / lengths[block]
+        distance = self.before(parts[:-1]) - before[block] - share * whole[block]
+        return np.maximum.reduceat(
+            np.divide(distance**2, along * (1.0 - share), out=np.zeros(along.size), where=along > 0),
+            np.searchsorted(parts, edges[:-1]),
+        )
+
+
+def find_waves(
+    edges: Indices, totals: Floats, noises: Floats, surprises: Floats, end: int, season: float | None
+) -> Waves | None:
+    """The pattern that released sums show, or None.
+
+    Parameters
+    ----------
+    edges : int64[J + 1]
+        Where blocks begin, and where the last one ends.
+    totals, noises : float64[J]
+        Released sums and the variances of their noise.
+    surprises : float64[J]
+        How far each sum is from what a wandering level let expect, in standard deviations.
+    end : int
+        Where the block ends that is still open.
+    season : float, optional
+        The period, in values, where it is public; sums must show it as well.
+    """
+    if totals.size < MIN_BLOCKS:
+        return None
+    period, demanded = (season, CERTAIN) if season is not None else _peak(edges, surprises)
+    if not period or edges[-1] < MIN_PERIODS * period or _clear(edges, totals, noises, period):
+        return None
+    sums = Sums(edges, totals, noises).pooled(period / FINE)
+    compared = sums.first(MAX_COMPARED)
+    plain = _Model(compared, ()).likeliest(None)
+    chosen = _Model(compared, (period,)).likeliest(plain)
+    model = _Model(sums, (period,))
+    reached = model.likelihood(chosen)
+    if reached < _Model(sums, ()).likelihood(plain) + demanded:
+        return None
+    if WEEK * MIN_PERIODS * period <= compared.edges[-1]:
+        periods = (period, WEEK * period)
+        with_week, longer = _Model(compared, periods).likeliest(chosen), _Model(sums, periods)
+        if longer.likelihood(with_week) > reached + CERTAIN:
+            model, chosen = longer, with_week
+    return model.waves(chosen, end)
+
+
+def _clear(edges: Indices, totals: Floats, noises: Floats, period: float) -> bool:
+    """Whether sums are so many and so clear that a pattern would add nothing."""
+    differ = 0.5 * float(np.square(np.diff(totals)).mean())
+    return bool(np.diff(edges).max() * FINE <= 2.0 * period and CLEAR * noises.mean() < differ)
+
+
+def _peak(edges: Indices, surprises: Floats) -> tuple[float, float]:
+    """The period at which the spectrum of surprises has its peak, or 0; and what its waves must gain."""
+    lengths = np.diff(edges).astype(np.float64)
+    # The block of the middle one of all values, by length: longer blocks would show a short period as another one.
+    ordered = np.sort(lengths)
+    usual = float(ordered[np.searchsorted(np.cumsum(ordered), edges[-1] / 2.0)])
+    cell = max(usual, 2.0 ** math.ceil(math.log2(edges[-1] / MAX_CELLS)))
+    cells = int(edges[-1] / cell)
+    most = cells // MIN_CELLS
+    if most <= MIN_PERIODS:
+        return 0.0, 0.0
+    running = np.concatenate([np.zeros(1), np.cumsum(surprises * np.sqrt(lengths))])
+    series = np.diff(np.interp(np.arange(cells + 1) * cell, edges, running))
+    width = PADDING * (1 << (cells - 1).bit_length())
+    spectrum = np.abs(np.fft.rfft(series, width)) ** 2
+    # Points of the spectrum for each frequency of its own.
+    step = width / cells
+    least = math.ceil(MIN_PERIODS * step)
+    spectrum[:least] = 0.0
+    spectrum[least:] /= _background(spectrum[least:])
+    demanded = CERTAIN + math.log(most)
+    top = int(np.argmax(spectrum[: math.floor(most * step)]))
+    if spectrum[top] < demanded:
+        return 0.0, demanded
+    return width * cell / _fundamental(spectrum, top, step), demanded
+
+
+def _background(spectrum: Floats) -> Floats:
+    """The mean of noise's power near every frequency: a median, of an exponential law."""
+    size = min(PADDING * BACKGROUND, spectrum.size)
+    rows = spectrum[: spectrum.size // size * size].reshape(-1, size)
+    medians = np.median(rows, axis=1) / math.log(2.0)
+    middles = size * (np.arange(medians.size) + 0.5)
+    return np.maximum(np.interp(np.arange(spectrum.size), middles, medians), TINY)
+
+
+def _fundamental(spectrum: Floats, top: int, step: float) -> float:
+    """Whose harmonics have most power: the frequency of the peak, or one of which it is a harmonic, or near them."""
+    near = np.linspace(-0.5, 0.5, 4 * HARMONICS + 1) * step
+    numbers = np.arange(1, HARMONICS + 1)
+    candidates = (top / numbers[:, None] + near).ravel()
+    candidates = candidates[candidates >= MIN_PERIODS * step]
+    at = np.rint(np.outer(candidates, numbers)).astype(np.int64)
+    power = np.where(at < spectrum.size, spectrum[np.minimum(at, spectrum.size - 1)], 0.0)
+    # Powers that noise alone may have count nothing.
+    return float(candidates[np.argmax(np.maximum(power - CERTAIN, 0.0).sum(axis=1))])
+
+
+def _places(parts: Indices) -> tuple[Indices, Indices]:
+    """Of every part of every block: its block, and how many parts of that come before it."""
+    block = np.repeat(np.arange(parts.size), parts)
+    return block, np.arange(block.size) - np.repeat(np.cumsum(parts) - parts, parts)
+
+
+def _integrals(points: Floats, periods: tuple[float, ...]) -> Floats:
+    """Of every wave, cosines and then sines, over [0, point): float64[points, 2 waves]."""
+    found = [2.0 * math.pi / period * np.arange(1, HARMONICS + 1) for period in periods]
+    frequencies = np.concatenate([np.empty(0), *found])
+    angles = np.outer(points, frequencies)
+    return np.hstack([np.sin(angles) / frequencies, -np.cos(angles) / frequencies])
+
+
+def _rows(edges: Floats, periods: tuple[float, ...]) -> Iterator[tuple[slice, Floats]]:
+    """Of every wave over [edges[j], edges[j + 1]), for some j at a time: a large stream has many."""
+    for k in range(0, edges.size - 1, AT_ONCE):
+        yield slice(k, k + AT_ONCE), np.diff(_integrals(edges[k : k + AT_ONCE + 1], periods), axis=0)
+
+
+class _Model:
+    """A level that wanders and waves of some periods, seen through sums.
+
+    Variances are float64[3]: of a value about them, by which the level moves with a value, and of a first harmonic's
+    coefficients at the first block; later ones have less, and over all the sums they move by as much again.
+    """
+
+    def __init__(self, sums: Sums, periods: tuple[float, ...]) -> None:
+        self._sums, self._periods = sums, periods
+        edges = sums.edges.astype(np.float64)
+        self._lengths = np.diff(edges)
+        self._rows = np.empty((self._lengths.size, 1 + 2 * HARMONICS * len(periods)))
+        self._rows[:, 0] = self._lengths
+        for part, rows in _rows(edges, periods):
+            self._rows[part, 1:] = rows
+        self._gaps = np.zeros(self._lengths.size)
+        self._gaps[1:] = (self._lengths[1:] + self._lengths[:-1]) / 2.0
+        self._shares = 1.0 / np.tile(np.arange(1.0, HARMONICS + 1.0), 2 * len(periods))
+        self._start = np.zeros(self._rows.shape[1])
+        self._start[0] = sums.totals.sum() / edges[-1]
+        #: By which sums of a value differ.  The first level is as far from the mean as that: a wider law would lose
+        #: the digits of clear sums.
+        self._moved = max(float(np.var(sums.totals / self._lengths)), TINY)
+        self._errors = np.empty(self._lengths.size)
+
+    def likelihood(self, variances: Floats, gains: Floats | None = None) -> float:
+        """Its logarithm; ``gains`` receives those of the filter."""
+        return wave_filter.filter_waves(
+            *(self._sums.totals, self._rows, self._sums.noises + variances[0] * self._lengths, self._gaps),
+            *(*self._laws(variances), self._errors),
+            np.empty((0, self._rows.shape[1])) if gains is None else gains,
+        )
+
+    def _laws(self, variances: Floats) -> tuple[Floats, Floats, Floats]:
+        """Rates, starts and spreads of the states."""
+        waves = variances[2] * self._shares
+        rates = np.concatenate([[variances[1]], waves / self._sums.edges[-1]])
+        return rates, self._start, np.concatenate([[4.0 * self._moved], waves])
+
+    def likeliest(self, start: Floats | None) -> Floats:
+        """The likeliest variances, by a search along each of them in turn."""
+        if start is None:
+            white = float(np.mean(self._sums.noises / self._lengths))
+            start = np.array([white, self._moved / self._sums.edges[-1], 0.0])
+        variances = start.copy()
+        if self._periods and not variances[2]:
+            variances[2] = self._moved
+        best = self.likelihood(variances)
+        for factor in FACTORS:
+            for k in range(3 if self._periods else 2):
+                for way in (factor, 1.0 / factor):
+                    gained = True
+                    while gained:
+                        trial = variances.copy()
+                        trial[k] *= way
+                        found = self.likelihood(trial)
+                        gained = found > best + LEAST_GAIN
+                        if gained:
+                            best, variances = found, trial
+        return variances
+
+    def waves(self, variances: Floats, end: int) -> Waves:
+        """Given all sums, up to ``end``."""
+        gains, states = np.empty_like(self._rows), np.empty_like(self._rows)
+        self.likelihood(variances, gains)
+        wave_filter.smooth_waves(self._rows, self._errors, gains, self._gaps, *self._laws(variances), states)
+        # Coefficients stay as they are within a sum, and behind the last one.
+        edges = np.append(self._sums.edges, end).astype(np.float64)
+        states = np.vstack([states, states[-1:]])[:, 1:]
+        parts = np.ceil(np.diff(edges) * min(2.0 * FINE / self._periods[0], 1.0)).astype(np.int64)
+        block, place = _places(parts)
+        points = np.append(edges[block] + place * (np.diff(edges) / parts)[block], edges[-1])
+        added = np.empty(block.size)
+        for part, rows in _rows(points, self._periods):
+            added[part] = np.einsum("ij,ij->i", rows, states[block[part]])
+        return Waves(self._periods, points, np.concatenate([np.zeros(1), np.cumsum(added)]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastdp.kinds import Floats
 from fastdp.record import Real, Whole, parameter, record
-from fastdp_kernels.streams import moving_window, running_median
+from fastdp_kernels.streams import windows
 
 #: What a smoother remembers between two calls: numbers, so that state files can hold it.  Never changed in place.
 SmootherState = Floats
@@ -162,7 +162,7 @@ class Median:
             return state, means
         following = state.copy()
         out = np.empty(means.size)
-        running_median.follow_median(following[2:], float(state[0]), float(state[1]), means, out)
+        windows.follow_median(following[2:], float(state[0]), float(state[1]), means, out)
         return following, out
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
@@ -177,7 +177,7 @@ class Median:
         if out.size:
             dense, counts = np.ascontiguousarray(means), np.empty(BINS)
             widths, scratch = 3.0 * thetas / BINS, np.empty(means.shape[1])
-            running_median.follow_medians(-thetas, widths, dense, counts, scratch, out)
+            windows.follow_medians(-thetas, widths, dense, counts, scratch, out)
         return out
 
 
@@ -239,7 +239,7 @@ class MovingAverage:
             return state, means
         following, out = state.copy(), np.empty(means.size)
         following[0] += means.size
-        following[1] = moving_window.follow_window(following[2:], int(state[0]), float(state[1]), means, out)
+        following[1] = windows.follow_window(following[2:], int(state[0]), float(state[1]), means, out)
         return following, out
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
@@ -250,7 +250,7 @@ class MovingAverage:
         """The same for many streams."""
         out = np.empty(means.shape)
         if out.size:
-            moving_window.follow_windows(
+            windows.follow_windows(
                 firsts, np.ascontiguousarray(means), np.empty(self.window), np.empty(means.shape[1]), out
             )
         return out

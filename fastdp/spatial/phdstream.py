@@ -211,7 +211,7 @@ class PointMachine(Machine[S], PointParameters, Generic[S]):
         )
         self.check_indices(state)
         check_chain(state.chain)
-        if state.n_steps < 0 or state.n_steps != codec.whole(packed["n_seen"]):
+        if state.n_steps < 0 or state.n_steps != codec.require_int(packed["n_seen"]):
             raise ValueError("a position out of range")
         return state
 

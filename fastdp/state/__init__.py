@@ -1,4 +1,4 @@
-"""Where state is written: machines, the publisher that drives them, and the journal of a kept file."""
+"""State: machines, the publisher that drives them, and the journal of a kept file."""
 
 from __future__ import annotations
 

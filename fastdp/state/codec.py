@@ -10,33 +10,31 @@ import typing
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp._version import __version__
 from fastdp.errors import StateError
+from fastdp.kinds import Array, Json
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Binding, Key
 
 #: Bytes that an array may have, or how many times those that it takes packed: a small file that would inflate to all
 #: memory is refused before that.
 MAX_BYTES, MAX_INFLATION = 2**28, 64
-#: Parts by the name of their class.
-Parts = Mapping[str, Any]
+#: A value of a JSON text.
+JsonValue: TypeAlias = Any
+#: A state as JSON (:meth:`fastdp.state.machine.Machine.pack`).
+Packed: TypeAlias = Json
+#: Classes of parts by their names.
+Parts = Mapping[str, type]
 _KINDS = {np.int64: "<i8", np.float64: "<f8"}
 
 
-def pack(array: NDArray[Any], kind: str) -> str:
-    """An array as text, compressed; ``kind`` is the type that is written, such as "<f8".
-
-    Raises
-    ------
-    StateError
-        If :func:`unpack` would refuse it.
-    """
+def pack(array: Array, kind: str) -> str:
+    """An array as compressed text of this type, such as "<f8"; StateError if :func:`unpack` would refuse it."""
     raw = array.astype(kind).tobytes()
     packed = zlib.compress(raw, 1)
     if len(raw) > MAX_BYTES and len(raw) > _most(packed):
@@ -47,8 +45,8 @@ def pack(array: NDArray[Any], kind: str) -> str:
     return base64.b64encode(packed).decode()
 
 
-def unpack(text: str, kind: str) -> NDArray[Any]:
-    """What :func:`pack` wrote; ValueError or zlib.error if it did not, or if it inflates beyond the limit."""
+def unpack(text: str, kind: str) -> Array:
+    """The array that :func:`pack` wrote; ValueError or zlib.error for another text, or one beyond the limit."""
     return np.frombuffer(_inflated(text), kind)
 
 
@@ -67,8 +65,8 @@ def _inflated(text: str) -> bytes:
     return raw
 
 
-def same(now: Any, recorded: Any) -> bool:
-    """Whether two JSON documents say the same; arrays are compared unpacked, as another zlib packs them otherwise."""
+def same(now: JsonValue, recorded: JsonValue) -> bool:
+    """Equality of two JSON documents; arrays are compared unpacked, as another zlib packs them otherwise."""
     if isinstance(now, dict) and isinstance(recorded, dict):
         return now.keys() == recorded.keys() and all(same(now[name], value) for name, value in recorded.items())
     if isinstance(now, list) and isinstance(recorded, list):
@@ -81,14 +79,14 @@ def same(now: Any, recorded: Any) -> bool:
     return bool(now == recorded)
 
 
-def whole(number: object) -> int:
+def require_int(number: object) -> int:
     """A whole number; ValueError for anything else, such as 2.0."""
     if type(number) is not int:
         raise ValueError(f"a {type(number).__name__} in place of a whole number")
     return number
 
 
-def describe(record: Any) -> Any:
+def describe(record: object) -> JsonValue:
     """A record as JSON: numbers, texts, None, int64 and float64 arrays, and tuples and dataclasses of these."""
     if isinstance(record, np.ndarray):
         return {"shape": list(record.shape), "data": pack(record, _KINDS[record.dtype.type])}
@@ -99,7 +97,7 @@ def describe(record: Any) -> Any:
     return record
 
 
-def restore(kind: Any, described: Any) -> Any:
+def restore(kind: Any, described: JsonValue) -> Any:
     """The record of this type (a type annotation) that was described."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
@@ -107,7 +105,7 @@ def restore(kind: Any, described: Any) -> Any:
     if origin is np.ndarray:
         scalar = typing.get_args(inner[1])[0]
         array = unpack(described["data"], _KINDS[scalar]).astype(scalar)
-        return array.reshape([whole(side) for side in described["shape"]])
+        return array.reshape([require_int(side) for side in described["shape"]])
     if origin is list:
         return [restore(inner[0], entry) for entry in described]
     if origin is tuple:
@@ -122,13 +120,10 @@ def restore(kind: Any, described: Any) -> Any:
     return described
 
 
-def describe_part(part: Any, known: Parts) -> Any:
+def describe_part(part: object, known: Parts) -> JsonValue:
     """A parameter as JSON: plain ones as they are, lists entry by entry, parts by name, rule and parameters.
 
-    Raises
-    ------
-    StateError
-        For a part that is not one of ``known``.
+    StateError for a part that is not one of ``known``.
     """
     if part is None or isinstance(part, (bool, int, float, str)):
         return part
@@ -140,45 +135,36 @@ def describe_part(part: Any, known: Parts) -> Any:
     named = {"name": name, "rule": rule_of(part)}
     if hasattr(part, "describe"):
         return {**named, **part.describe()}
-    return {**named, **{f.name: getattr(part, f.name) for f in dataclasses.fields(part) if f.init}}
+    fields = dataclasses.fields(part)  # type: ignore[arg-type]
+    return {**named, **{each.name: getattr(part, each.name) for each in fields if each.init}}
 
 
-def build_part(description: Any, known: Parts) -> Any:
+def build_part(description: JsonValue, known: Parts) -> Any:
     """The parameter that was described."""
     if isinstance(description, list):
         return [build_part(entry, known) for entry in description]
     if not isinstance(description, dict):
         return description
     parameters = dict(description)
-    kind: Any = known[parameters.pop("name")]
+    kind = known[parameters.pop("name")]
     check_rule(kind, parameters.pop("rule"))
     return getattr(kind, "from_description", kind)(**parameters)
 
 
-def expect(state: NDArray[Any], like: NDArray[Any]) -> None:
+def expect(state: Array, like: Array) -> None:
     """ValueError unless an array has the type and shape of another."""
     if state.dtype != like.dtype or state.shape != like.shape:
         raise ValueError(f"an array of {state.dtype} and shape {state.shape}, not {like.dtype} and {like.shape}")
 
 
-#: A state as JSON (:meth:`fastdp.state.machine.Machine.pack`).
-Packed = dict[str, Any]
-#: What reading a description or a packed state may raise if it is none.
-DAMAGE = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    TypeError,
-    ValueError,
-    zlib.error,
-)
+#: Errors of reading what is no description or packed state.
+_NUMBERS = (ArithmeticError, TypeError, ValueError, zlib.error)
+DAMAGE = (*_NUMBERS, AttributeError, LookupError, MemoryError, RecursionError)
 
 
 @contextmanager
-def trusting(name: str, writer: object = __version__) -> Iterator[None]:
-    """Whatever is wrong within a state that passed its authentication is one clear error.
+def decode_errors(name: str, writer: object = __version__) -> Iterator[None]:
+    """Turn any damage within a state that passed its authentication into one clear error.
 
     ``writer`` is the version that wrote it: another one may have had something that this one has not.
     """
@@ -191,10 +177,10 @@ def trusting(name: str, writer: object = __version__) -> Iterator[None]:
         raise StateError(f"{name} is damaged{other}: {error}") from error
 
 
-def content_of(frames: list[bytes], name: str) -> dict[str, Any]:
-    """The content of a state, with the records behind it applied."""
-    with trusting(name):
-        content = json.loads(frames[0])
+def content_of(frames: list[bytes], name: str) -> Json:
+    """The content of a state, with the records after it applied."""
+    with decode_errors(name):
+        content: JsonValue = json.loads(frames[0])
         if not isinstance(content, dict) or not {"class", "fastdp", "home", "before", "now"} <= set(content):
             raise ValueError("no publisher in it")
         for frame in frames[1:]:
@@ -209,14 +195,14 @@ def content_of(frames: list[bytes], name: str) -> dict[str, Any]:
     return content
 
 
-def as_text(content: Any) -> bytes:
+def as_text(content: JsonValue) -> bytes:
     """JSON without spaces."""
     return json.dumps(content, separators=(",", ":")).encode()
 
 
-def key_of(content: dict[str, Any]) -> Key:
+def key_of(content: Json) -> Key:
     """The key of a state; ValueError, LookupError or TypeError if it is none."""
-    noise, member = content["noise"], whole(content["member"])
+    noise, member = content["noise"], require_int(content["member"])
     if type(noise) is not int or noise != Binding.COMPOSITION:
         raise ValueError(f"noise format {validation.shown(noise)}: expected {int(Binding.COMPOSITION)}")
     secret, family = (bytes.fromhex(content[name]) for name in ("secret", "family"))

@@ -1,8 +1,8 @@
 """Files that last, appear complete or not at all, and that no other process writes meanwhile.
 
 Until an atomic file is complete only its owner can read it: a process killed without warning leaves a part of a
-release behind, and a second run may draw other noise for the same values.  The next run for the same target removes
-such parts.
+release, and a second run may draw other noise for the same values.  The next run for the same target removes such
+parts.
 """
 
 from __future__ import annotations
@@ -46,10 +46,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def identity() -> tuple[int, object]:
-    """Equal within one process only: a forked child is another one, even if it has its parent's number.
-
-    The token differs after every fork that Python takes part in, the number after one by foreign code.
-    """
+    """Equal within one process only: a forked child is another one, even by foreign code or with an equal number."""
     return os.getpid(), token[0]
 
 
@@ -85,8 +82,7 @@ def _locks(descriptor: int) -> bool:
 def unlock(descriptor: int) -> None:
     """Give a lock back, before its file is closed.
 
-    Closing alone does not: a child that was forked meanwhile has the same open file, and so the lock, as long as it
-    lives.
+    Closing alone does not: a child that was forked meanwhile shares the open file, and so the lock.
     """
     import fcntl
 
@@ -96,13 +92,9 @@ def unlock(descriptor: int) -> None:
 class Hold:
     """An open file or folder that may be locked; released at the latest when no reference to it is left.
 
-    An interrupt on the way to :meth:`release`, or within it, leaves nothing locked: where its traceback is kept, the
-    thread's next call of :func:`lock` for the same file finds the call ended and releases it.
-
-    Parameters
-    ----------
-    descriptor : int
-        Belongs to this object from now on.
+    An interrupt on the way to :meth:`release` leaves nothing locked: where its traceback is kept, the thread's next
+    call of :func:`lock` for the same file finds the call ended and releases it.  The descriptor belongs to this
+    object.
     """
 
     descriptor = -1
@@ -142,10 +134,7 @@ _CONTEXTLIB = contextlib.contextmanager.__code__.co_filename
 
 
 def _user_of(frame: FrameType) -> FrameType:
-    """The frame that runs while a lock is held: the one whose ``with`` entered the generators that take the lock.
-
-    Where there is no such frame, the thread's first, which runs as long as the thread.
-    """
+    """The frame whose ``with`` entered the generators that take the lock; else the thread's first one."""
     while frame.f_back is not None:
         entered = frame.f_code.co_filename == _CONTEXTLIB
         frame = frame.f_back
@@ -156,7 +145,7 @@ def _user_of(frame: FrameType) -> FrameType:
 
 
 def _release_abandoned(descriptor: int) -> bool:
-    """Whether locks of this file were released whose call, by this very thread, has ended: by an interrupt.
+    """Whether locks of this file were released whose call, by this very thread, an interrupt had ended.
 
     A traceback that is kept keeps the call's open file too.  Waiting for a lock of one's own would never end.
     """
@@ -190,25 +179,9 @@ def sync_folder(folder: Path) -> None:
 def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterator[BinaryIO]:
     """A temporary file beside ``target`` that takes its place, durably, when the block ends well.
 
-    Parameters
-    ----------
-    target : Path
-        Untouched until the end, and for ever if anything fails or is interrupted.
-    overwrite : bool
-        Whether an existing file may be replaced.
-    alone : bool
-        The caller holds a lock on the folder and has removed what killed writers left there.  The folder is neither
-        listed nor synced: after a power cut the file may be missing.
-
-    Yields
-    ------
-    binary file
-        For writing and seeking.
-
-    Raises
-    ------
-    ParameterError
-        If the target exists and may not be replaced, or cannot be a file.
+    The target is untouched until the end, and for ever if anything fails.  ``alone``: the caller holds a lock on the
+    folder and has removed leftovers of killed writers; the folder is neither listed nor synced, so after a power cut
+    the file may be missing.  ParameterError if the target exists and may not be replaced, or cannot be a file.
     """
     # A link stays a link: the file it points to is replaced.
     final = Path(os.path.realpath(target))
@@ -240,13 +213,13 @@ def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterat
 
 
 def name_target(error: BaseException, target: str) -> None:
-    """Say where there was no room for a write, if the error does not say it itself."""
+    """Name the target in an error of a write that met no space, if the error does not name a file."""
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
         error.filename = target
 
 
 def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
-    """A new file for its owner, of which others can see that it is in use; and the permissions it shall have."""
+    """A new file for its owner, locked so that others see that it is in use; and the permissions that it gets."""
     while True:
         temporary = final.with_name(f".{final.name}.{secrets.token_hex(TOKEN_BYTES)}.tmp")
         # What the user's umask gives can only be seen; opening this one gives no access to the one that is filled.
@@ -280,12 +253,12 @@ def _lock(file: BinaryIO, *, wait: bool) -> bool:
 
 
 def remove_leftovers(final: Path) -> None:
-    """Remove the parts of a target, behind its links, whose writers were killed: no process holds their locks."""
+    """Remove the temporary files of a target, without its links, whose writers were killed."""
     remove_parts(final.parent, glob.escape(final.name))
 
 
 def remove_parts(folder: Path, names: str) -> None:
-    """Remove such parts of all targets in a folder whose names match a pattern."""
+    """Remove such files of all targets in a folder whose names match a pattern."""
     for path in folder.glob(f".{names}.{'[0-9a-f]' * 2 * TOKEN_BYTES}.tmp"):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if _lock(file, wait=False):

@@ -7,24 +7,23 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.errors import DataError, StateError
+from fastdp.kinds import Array, Json
 from fastdp.noise.key import Key
 from fastdp.state import codec
 from fastdp.state.codec import Packed, as_text, content_of
 from fastdp.state.machine import Record
-from fastdp.state.seal import HEADER
-from fastdp.state.sealed_file import StateFile, stamp_of
+from fastdp.state.sealed_file import HEADER, StateFile, stamp_of
 
-Chunk = NDArray[Any]
+#: A batch as its fingerprint takes it.
+Chunk = Array
 
 
-def as_one(*parts: NDArray[Any] | bytes) -> Chunk:
-    """A batch as a chunk of one entry, which is repeated whole or not at all."""
+def as_one(*parts: Array | bytes) -> Chunk:
+    """A batch as a chunk of one entry, which is repeated in full or not at all."""
     digest = hashlib.blake2b()
     for part in parts:
         raw = part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes()
@@ -34,27 +33,22 @@ def as_one(*parts: NDArray[Any] | bytes) -> Chunk:
 
 @dataclass(frozen=True)
 class Replay:
-    """Record of a batch in a journal; without the key it reveals nothing about the batch.
+    """Record of a batch: its number of entries, and its keyed fingerprint, rolled on from that of those before.
 
-    Attributes
-    ----------
-    count : int
-        Its number of entries.
-    digest : str
-        Its keyed fingerprint, rolled on from that of the batches before.
+    Without the key it reveals nothing about the batch.
     """
 
     count: int
     digest: str
 
     def __post_init__(self) -> None:
-        """Refuse what is none: it may come from a file."""
-        codec.whole(self.count)
+        """Refuse other values: they may come from a file."""
+        codec.require_int(self.count)
         bytes.fromhex(self.digest)
 
     @classmethod
     def of(cls, chunk: Chunk, key: Key, before: str = "") -> Replay:
-        """The record of a chunk behind those with this rolling digest."""
+        """The record of a chunk after those with this rolling digest."""
         fingerprint = hashlib.blake2b(bytes.fromhex(before), key=key.reveal(), person=b"fastdp replay 1")
         fingerprint.update(np.ascontiguousarray(chunk).tobytes())
         return cls(chunk.size, fingerprint.hexdigest())
@@ -74,21 +68,15 @@ class Replay:
             )
 
 
-#: Records behind a state, and bytes of the file, beyond which it is written again.
+#: Records after a state, and bytes of the file, beyond which it is written again.
 MAX_RECORDS, SPARE_BYTES = 512, 2**22
 
 
 class Journal:
     """The files that one publisher has written or came from, and how it last left each.
 
-    A file that another process has written since, or that was put back from a copy, is never overwritten.
-
-    Attributes
-    ----------
-    kept : StateFile or None
-        The file that is written before outputs are given out.
-    last : dict or None
-        The packed state recorded last, in the file that is kept or was loaded.
+    A file that another process has written since, or that was put back from a copy, is never overwritten.  ``kept``
+    is the file that is written before outputs are given out, ``last`` the packed state recorded last.
     """
 
     def __init__(
@@ -107,12 +95,12 @@ class Journal:
         if self.kept is None or self.kept.real != file.real:
             return False
         if file.key != self.kept.key:
-            file.seal.demand(self._stamps[file.real][: HEADER.size], file.name)
+            file.seal.require_protection(self._stamps[file.real][: HEADER.size], file.name)
             raise StateError(f"{file.name}: expected the key under which this publisher keeps it")
         return True
 
     def is_current(self, file: StateFile, consumed: int) -> bool:
-        """Whether the file is the one that is kept, and has this state and the batch that led there.
+        """Whether the file is the kept one and has this state with the batch that led there.
 
         StateError if another process has written it.
         """
@@ -122,7 +110,7 @@ class Journal:
             self._found(file)
         return True
 
-    def write(self, file: StateFile, content: Mapping[str, Any]) -> None:
+    def write(self, file: StateFile, content: Json) -> None:
         """Replace a file of this publisher by its present state."""
         payload = as_text(content)
         with file.locked():
@@ -146,31 +134,20 @@ class Journal:
 
     def record(
         self,
-        content: Callable[[str], Mapping[str, Any]],
+        content: Callable[[str], Json],
         record: Record,
         replay: Replay,
-        drawn: Mapping[str, Any],
+        drawn: Mapping[str, codec.JsonValue],
         before: Packed,
     ) -> None:
-        """Record the batch of this fingerprint and where it leads, in the kept file.
+        """Record the batch of this fingerprint, and the state after it, in the kept file.
 
-        Parameters
-        ----------
-        content : callable
-            Makes what the file at a path holds besides, with the rolling digest before the batch; asked for a whole
-            file only.
-        record : Record
-            Where the batch leads.
-        replay : Replay
-            The batch.
-        drawn : mapping
-            What a replay must not draw again.
-        before : dict
-            The packed state before the batch, without its log.
+        ``content`` makes the other content of the file at a path, asked for a complete file only; ``drawn`` are draws
+        that a replay must not repeat; ``before`` is the packed state before the batch, without its log.
         """
         file = self.kept
         assert file is not None  # noqa: S101 - the caller has looked
-        now, added, anew = record
+        now, added, rewrite = record
         chunk = dataclasses.asdict(replay)
         log = {"log": added} if added else {}
         payload = as_text({"now": now, "chunk": chunk, "drawn": dict(drawn), **log})
@@ -181,7 +158,7 @@ class Journal:
         many = (self._records >= MAX_RECORDS or self._end > SPARE_BYTES) and self._end >= 2 * self._whole
         # A hold-out that is used up does not stay in the file.
         shrunk = self._base > 3 * size + 1024
-        if not fits or many or shrunk or anew:
+        if not fits or many or shrunk or rewrite:
             whole = {**content(file.real), "now": now, "before": {**before, **drawn}, "chunk": chunk}
             if "log" in whole:
                 whole |= {"log": [*whole["log"], *added], "fresh": len(added)}
@@ -228,8 +205,8 @@ def _size_of(log: Iterable[str]) -> int:
     return sum(map(len, log))
 
 
-def read(file: StateFile) -> tuple[dict[str, Any], bytes]:
+def read(file: StateFile) -> tuple[Json, bytes]:
     """Content and stamp of a state file that passes its authentication."""
     with file.locked() if file.header() is not None else nullcontext():
-        opened, stamp = file.open()
-    return content_of(opened.frames, file.name), stamp
+        frames, stamp = file.open()
+    return content_of(frames, file.name), stamp

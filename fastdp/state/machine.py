@@ -1,4 +1,4 @@
-"""What an online mechanism is: a pure machine, whose state is a value.
+"""An online mechanism: a pure machine, whose state is a value.
 
 A :class:`~fastdp.state.publisher.Publisher` drives it: it owns key, state and journal, and gives every machine files,
 replays, copies, :meth:`to_bytes`, and the guard against threads and forks.
@@ -13,31 +13,33 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from os import getpid
 from types import MappingProxyType
-from typing import Any, ClassVar, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.column import as_column, as_floats
 from fastdp.errors import ParameterError, StateError
+from fastdp.kinds import Array, Json
 from fastdp.noise.key import ENABLED, Key
 from fastdp.state import codec
 from fastdp.state.durable import identity, token
 
 S = TypeVar("S")
-
+#: A batch as the method ``read`` of its machine returns it, and the output of a call.
+Batch: TypeAlias = Any
+Output: TypeAlias = Any
 
 #: A NamedTuple of all its fields, where a short call would notice what its own constructor adds.
 record = tuple.__new__
 #: A replay draws everything again.
-NOTHING_DRAWN: Mapping[str, Any] = MappingProxyType({})
+NOTHING_DRAWN: Mapping[str, codec.JsonValue] = MappingProxyType({})
 
 
 class Column(NamedTuple):
-    """A batch of values, what errors call them, and whether what they lead to gets new memory, not the caller's."""
+    """A batch of values, their name in errors, and whether the output gets new memory, not the caller's."""
 
-    values: NDArray[Any]
+    values: Array
     name: str = "chunk"
     new_memory: bool = False
 
@@ -47,7 +49,7 @@ def nothing(*_: object) -> None:
 
 
 class Transition(NamedTuple, Generic[S]):
-    """What a batch leads to, before anything is recorded, taken or published.
+    """Transition after one batch, before anything is recorded, taken or published.
 
     Attributes
     ----------
@@ -59,35 +61,28 @@ class Transition(NamedTuple, Generic[S]):
         Advances what accumulates in place (a histogram of the hold-out), once the state is recorded.  Where an
         interrupt could leave that half done, the machine refuses to go on from it.
     drawn : dict
-        What a replay must not draw again: joins the packed state before the batch in its record.
+        Draws that a replay must not repeat: joins the packed state before the batch in its record.
     """
 
     state: S
-    emit: Callable[..., Any] = nothing
+    emit: Callable[..., Output] = nothing
     finish: Callable[[], None] | None = None
-    drawn: Mapping[str, Any] = NOTHING_DRAWN
+    drawn: Mapping[str, codec.JsonValue] = NOTHING_DRAWN
 
 
 class Record(NamedTuple):
-    """A call as a kept file records it.
+    """A call as a kept file records it: the packed state after it without its log, and texts that join the log.
 
-    Attributes
-    ----------
-    now : dict
-        The packed state after it, without its log.
-    added : list of str
-        What it adds to the log: of a state that mostly grows, the parts that were packed before are left as they are.
-    anew : bool
-        Whether most of the log is out of date, so that the file should be rewritten.
+    ``rewrite``: most of the log is out of date, so that the file should be rewritten.
     """
 
-    now: dict[str, Any]
+    now: Json
     added: list[str]
-    anew: bool
+    rewrite: bool
 
 
 class Machine(ABC, Generic[S]):
-    """An online mechanism: its public parameters, and what one batch makes of a state.
+    """An online mechanism: its public parameters, and the step from state to state.
 
     A frozen dataclass with the public parameters as fields; ``start`` and ``step`` are the least that it needs.  The
     state is a frozen dataclass (or tuple) of numbers, texts, and int64 and float64 arrays, whose type the return
@@ -107,15 +102,15 @@ class Machine(ABC, Generic[S]):
         """The state before the first batch."""
 
     @abstractmethod
-    def step(self, state: S, batch: Any, key: Key) -> Transition[S]:
-        """What a batch leads to; an error leaves no trace.
+    def step(self, state: S, batch: Batch, key: Key) -> Transition[S]:
+        """Transition after a batch; an error leaves no trace.
 
         Parameters
         ----------
         state : S
             The present one; not changed.
-        batch : Any
-            What :meth:`read` made of the call.
+        batch
+            Result of :meth:`read`.
         key : Key
             Of this publisher alone.  The same state and batch must draw the same words.
         """
@@ -124,52 +119,52 @@ class Machine(ABC, Generic[S]):
         """The key of this mechanism with these parameters, under a user's secret."""
         return key.bind(self)
 
-    def read(self, *batch: Any) -> Any:
+    def read(self, *batch: Any) -> Batch:
         """The batch, checked and converted once; DataError for what is none.  By default a column, or as it is."""
         return Column(as_column(*batch)) if self.SPLITS else batch
 
-    def news(self, before: S, after: S) -> Iterator[tuple[int, str]]:
-        """What a log says of a step, with its level: public numbers only."""
+    def log_messages(self, before: S, after: S) -> Iterator[tuple[int, str]]:
+        """Log messages of a step, with their levels: public numbers only."""
         return iter(())
 
     def consumed(self, state: S) -> int:
         """A count that grows with whatever changes the state; by default its field ``n_seen``."""
         return int(state.n_seen)  # type: ignore[attr-defined]
 
-    def parts(self, batch: Any) -> tuple[NDArray[Any] | bytes, ...]:
-        """All that the step depends on besides state and key, for fingerprints; one array where a batch splits."""
+    def parts(self, batch: Batch) -> tuple[Array | bytes, ...]:
+        """Input of the step besides state and key, for fingerprints; one array where a batch splits."""
         if self.SPLITS:
             return (as_floats(batch.values),)
         return tuple(each if isinstance(each, bytes) else np.asarray(each) for each in batch)
 
-    def first(self, batch: Any, count: int) -> Any:
+    def first(self, batch: Batch, count: int) -> Batch:
         """The first ``count`` entries, where a batch splits."""
         return batch._replace(values=batch.values[:count])
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The public parameters, for a state file."""
         fields = dataclasses.fields(typing.cast("Any", self))
         return {each.name: codec.describe_part(getattr(self, each.name), self.PARTS) for each in fields}
 
     @classmethod
-    def from_description(cls, description: dict[str, Any], **own: Any) -> Self:
+    def from_description(cls, description: Json, **own: Any) -> Self:
         """The machine that was described; ``own`` are parts that a file cannot hold."""
         return cls(**{name: codec.build_part(value, cls.PARTS) for name, value in description.items()}, **own)
 
-    def pack(self, state: S) -> dict[str, Any]:
+    def pack(self, state: S) -> codec.Packed:
         """The state as JSON; "log", if it is there, is a list of texts that grows by those of :meth:`record`."""
         return {"n_seen": self.consumed(state), "state": codec.describe(state)}
 
-    def unpack(self, packed: dict[str, Any], key: Key) -> S:
+    def unpack(self, packed: codec.Packed, key: Key) -> S:
         """The state that was packed, its indices checked; ValueError, LookupError or TypeError if it is none."""
         state: S = codec.restore(typing.get_type_hints(type(self).start)["return"], packed["state"])
         self.check_indices(state)
-        if self.consumed(state) != codec.whole(packed["n_seen"]):
+        if self.consumed(state) != codec.require_int(packed["n_seen"]):
             raise ValueError("a position out of range")
         return state
 
     def record(self, before: S, after: S) -> Record:
-        """Record of a call in a kept file: by default the full state."""
+        """Record of a call in a kept file; by default all of the state."""
         return Record(self.pack(after), [], False)
 
     def settled(self, state: S) -> S:
@@ -181,7 +176,7 @@ class Machine(ABC, Generic[S]):
         return state
 
     def check_indices(self, state: S) -> None:
-        """ValueError unless shapes, and what kernels follow as an index, are in range."""
+        """ValueError unless shapes, and indices that kernels follow, are in range."""
 
 
 def check_is_machine(given: object) -> None:
@@ -190,11 +185,6 @@ def check_is_machine(given: object) -> None:
         raise ParameterError(
             f"machine = {validation.shown(given)}: expected a fastdp.state.Machine that is a dataclass"
         )
-
-
-def parameters_of(machine: Machine[Any]) -> dict[str, Any]:
-    """The fields of a machine, as they are."""
-    return {each.name: getattr(machine, each.name) for each in dataclasses.fields(typing.cast("Any", machine))}
 
 
 # One call at a time, in the process that owns the object.
@@ -206,13 +196,8 @@ R = TypeVar("R")
 class CallGuard:
     """Refuses two threads at once, and use after a fork: both would give the same noise to different values.
 
-    An object has one as ``_guard``; every public method that draws noise or reads its place in the stream is a
-    :func:`single_caller`.
-
-    Parameters
-    ----------
-    forks : bool
-        Whether a fork harms nothing, as there is no noise to repeat.
+    An object has one as ``_guard``; public methods that draw noise or read its position are :func:`single_caller`.
+    ``forks``: a fork harms nothing, as there is no noise to repeat.
     """
 
     __slots__ = ("calls", "forks", "number", "token")

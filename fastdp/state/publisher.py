@@ -1,7 +1,7 @@
 """The one driver of online machines: it owns key, state and journal.
 
-A call goes read, admit, step, record, take, emit: an interrupt or a crash leaves the batch consumed or not, never
-half of it, and no output is given out before its place in the stream is recorded.
+A call goes read, admit, step, record, take, emit: an interrupt or a crash leaves the batch consumed or not, and no
+output is given out before its position in the stream is recorded.
 """
 
 from __future__ import annotations
@@ -11,23 +11,25 @@ import logging
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from numbers import Real
-from typing import Any, ClassVar, Generic, Self, TypeVar, overload
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 
 from fastdp import validation
 from fastdp._version import __version__
 from fastdp.errors import ParameterError, StateError
+from fastdp.kinds import Json
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Key, repeating
 from fastdp.state import codec, journal
-from fastdp.state.codec import Packed, as_text, content_of, key_of, trusting
+from fastdp.state.codec import Packed, as_text, content_of, decode_errors, key_of
 from fastdp.state.journal import Chunk, Journal, Replay, as_one
-from fastdp.state.machine import CallGuard, Machine, check_is_machine, single_caller
-from fastdp.state.seal import Seal
-from fastdp.state.sealed_file import StateFile
+from fastdp.state.machine import Batch, CallGuard, Machine, Output, check_is_machine, single_caller
+from fastdp.state.sealed_file import Seal, StateFile
 
 S = TypeVar("S")
+#: A machine, with the parameters of its own class.
+AnyMachine: TypeAlias = Any
 #: Public numbers only: thresholds, counts of values and blocks, paths.
 LOG = logging.getLogger("fastdp")
 
@@ -51,7 +53,7 @@ class Publisher(Generic[S]):
     """
 
     #: The class of machine that a subclass drives, by which it reads state.
-    _MACHINE: ClassVar[Any] = None
+    _MACHINE: ClassVar[AnyMachine] = None
     #: Whether the state is no secret, as there is no noise to repeat: forks and pickles harm nothing.
     _PUBLIC: ClassVar[bool] = False
     _key: Key
@@ -61,7 +63,7 @@ class Publisher(Generic[S]):
         check_is_machine(machine)
         self._begin(machine, machine.bind(Key.choose(seed, key)))
 
-    def _begin(self, machine: Any, key: Key) -> None:
+    def _begin(self, machine: AnyMachine, key: Key) -> None:
         """Take the starting state; reading a state begins here too."""
         self._guard = CallGuard(forks=self._PUBLIC)
         self._machine = machine
@@ -112,15 +114,15 @@ class Publisher(Generic[S]):
     # The call.
 
     @single_caller
-    def step(self, *batch: Any) -> Any:
+    def step(self, *batch: Any) -> Output:
         """Consume one batch and give out what the machine publishes for it."""
         return self._call(self._machine.read(*batch))
 
-    def _call(self, batch: Any, *into: Any) -> Any:
+    def _call(self, batch: Batch, *into: object) -> Output:
         """Take a batch and emit; ``into`` is handed to :attr:`Transition.emit`."""
         return self._take(batch)(*into)
 
-    def _take(self, batch: Any) -> Any:
+    def _take(self, batch: Batch) -> Any:
         """Step, record, take, finish; gives :attr:`Transition.emit`."""
         if self._replay is not None:
             self._replay.check(self._chunk(batch), self._key, self._digest)
@@ -141,15 +143,15 @@ class Publisher(Generic[S]):
         return made.emit
 
     def _log(self, before: S) -> None:
-        for level, message in self._machine.news(before, self._state):
+        for level, message in self._machine.log_messages(before, self._state):
             LOG.log(level, "%s: %s", self._written_as, message)
 
     @overload
-    def stream(self, batches: AsyncIterable[Any]) -> AsyncIterator[Any]: ...
+    def stream(self, batches: AsyncIterable[Batch]) -> AsyncIterator[Output]: ...
     @overload
-    def stream(self, batches: Iterable[Any]) -> Iterator[Any]: ...
-    def stream(self, batches: Any) -> Any:
-        """What :meth:`step` gives for each batch of an iterable, as the batches come.
+    def stream(self, batches: Iterable[Batch]) -> Iterator[Output]: ...
+    def stream(self, batches: object) -> object:
+        """Output of :meth:`step` for each batch of an iterable, as the batches come.
 
         Parameters
         ----------
@@ -178,23 +180,23 @@ class Publisher(Generic[S]):
             )
         return map(self._one, batches)
 
-    async def _stream_async(self, batches: AsyncIterable[Any]) -> AsyncIterator[Any]:
+    async def _stream_async(self, batches: AsyncIterable[Batch]) -> AsyncIterator[Output]:
         async for batch in batches:
             yield self._one(batch)
 
-    def _one(self, batch: Any) -> Any:
+    def _one(self, batch: Batch) -> Output:
         """Step by one item of a stream."""
         if not self._machine.SPLITS:
             return self.step(*batch) if isinstance(batch, tuple) else self.step(batch)
         single = isinstance(batch, Real) or getattr(batch, "ndim", 1) == 0
         return self.step(np.reshape(batch, 1) if single else batch)
 
-    def _chunk(self, batch: Any) -> Chunk:
-        """What a call consumes, for its fingerprint: values, or one batch, which is repeated whole."""
+    def _chunk(self, batch: Batch) -> Chunk:
+        """Input of a call for its fingerprint: values, or one batch, which is repeated in full."""
         parts = self._machine.parts(batch)
         return parts[0] if self._machine.SPLITS else as_one(*parts)
 
-    def _record(self, batch: Any, after: S, drawn: Mapping[str, Any]) -> str:
+    def _record(self, batch: Batch, after: S, drawn: Mapping[str, codec.JsonValue]) -> str:
         """Write ahead; the digest that takes effect in the same step in which the batch is consumed."""
         machine = self._machine
         consumed = machine.consumed(self._state)
@@ -210,7 +212,7 @@ class Publisher(Generic[S]):
         self._journal.record(self._content, record, replay, drawn, last)
         return replay.digest
 
-    def _check_destination(self, batch: Any, chunk: Chunk, now: Packed, count: int) -> None:
+    def _check_destination(self, batch: Batch, chunk: Chunk, now: Packed, count: int) -> None:
         """Refuse a replay that leads elsewhere than the recorded call: another fastdp may cut a stream differently.
 
         The same noise would then meet other sums, whose difference it would reveal.
@@ -254,7 +256,7 @@ class Publisher(Generic[S]):
 
     @classmethod
     @validation.plain
-    def from_bytes(cls, state: bytes, key: bytes | str | None = None, *, moved: bool = False, **own: Any) -> Self:
+    def from_bytes(cls, state: bytes, key: bytes | str | None = None, *, moved: bool = False, **own: object) -> Self:
         """The publisher that :meth:`to_bytes` described.
 
         Parameters
@@ -349,7 +351,7 @@ class Publisher(Generic[S]):
         *,
         replay: bool = False,
         moved: bool = False,
-        **own: Any,
+        **own: object,
     ) -> Self:
         """A publisher that continues exactly where a saved one stood; from a kept file, it keeps the file too.
 
@@ -386,18 +388,18 @@ class Publisher(Generic[S]):
         return publisher
 
     @classmethod
-    def _from_content(cls, content: dict[str, Any], name: str, *, replay: bool, own: Mapping[str, Any]) -> Self:
-        parts = dict(own)
+    def _from_content(cls, content: Json, name: str, *, replay: bool, own: Mapping[str, object]) -> Self:
+        parts: dict[str, Any] = dict(own)
         kind = parts.pop("machine", cls._MACHINE) if cls._MACHINE is None else cls._MACHINE
         writer = content["fastdp"]
-        with trusting(name, writer):
+        with decode_errors(name, writer):
             fits = cls._fits(content, kind)
         if not fits:
             shown = validation.shown(content["class"]).strip("'")
             raise StateError(f"{name} holds a {shown}: expected a {(kind if cls._MACHINE is None else cls).__name__}")
         if replay and (content["before"] is None or content["home"] is None):
             raise StateError(f"{name} records no chunk to replay: expected replay=False")
-        with trusting(name, writer):
+        with decode_errors(name, writer):
             key = key_of(content)
             check_rule(kind, content["rule"])
             publisher = cls._of(kind.from_description(content["composition"], **parts), key)
@@ -415,14 +417,14 @@ class Publisher(Generic[S]):
         return publisher
 
     @classmethod
-    def _fits(cls, content: dict[str, Any], kind: Any) -> bool:
+    def _fits(cls, content: Json, kind: AnyMachine) -> bool:
         """Whether a state with this content is one for this class."""
         if cls._MACHINE is None and kind is None:
             raise StateError("machine = None: expected the class of machine that the state is of")
         return bool(content["class"] == (cls.__name__ if cls._MACHINE is not None else kind.__name__))
 
     @classmethod
-    def _of(cls, machine: Any, key: Key) -> Self:
+    def _of(cls, machine: AnyMachine, key: Key) -> Self:
         """A publisher that a machine and a bound key make, before its first value."""
         publisher = object.__new__(cls)
         publisher._begin(machine, key)
@@ -432,7 +434,7 @@ class Publisher(Generic[S]):
         """A publisher with the same parts and parameters before its first value."""
         return self._of(self._machine, key)
 
-    def _content(self, home: str | None) -> dict[str, Any]:
+    def _content(self, home: str | None) -> Json:
         """Content of a state file for the present state; ``home`` is where the file is kept."""
         now = self._machine.pack(self._state)
         return {
@@ -453,9 +455,9 @@ class Publisher(Generic[S]):
             **({"log": now["log"]} if "log" in now else {}),
         }
 
-    def _description(self) -> dict[str, Any]:
-        # Once: a domain may be a map of a whole country.
-        found: dict[str, Any] | None = self.__dict__.get("_described")
+    def _description(self) -> Json:
+        # Once: a domain may be a map of a country.
+        found: Json | None = self.__dict__.get("_described")
         if found is None:
             found = self._described = self._machine.describe()
         return found
@@ -470,7 +472,7 @@ class Publisher(Generic[S]):
     def __copy__(self) -> Self:
         return self._rekeyed_copy()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self._rekeyed_copy()
 
     @single_caller
@@ -486,7 +488,7 @@ class Publisher(Generic[S]):
         twin._state = self._machine.rekeyed(self._state, key)
         return twin
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         if self._PUBLIC:
             return self._unpickled, (self._machine, self._machine.pack(self._state))
         raise StateError(

@@ -1,24 +1,279 @@
-"""A sealed state in a file: atomic, owner-only, synced.
+"""A state as bytes and as a file: compressed, sealed where a key is given; replaced atomically, owner-only, synced.
 
-The file is written to a new one that only the owner can read, synced, and renamed over the old one, so a crash leaves
-the old state or the new one, never a mixture.  Records are appended and synced; a crash leaves the last one whole or
-not there.  Source: ``docs/state.md``.
+State holds secrets: noise and outputs together give the data back.  With a key it is sealed by AES-256-GCM; without
+one only damage is detected.  Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
+
+Layout: a header, then frames: a state, then in a kept file the records of a journal.  A frame is length, CRC of the
+length, nonce, and the sealed payload, whose authentication covers header and position.
+
+A file is written to a new one, synced, and renamed over the old one; records are appended and synced.  A crash leaves
+the old state or the new one, and the last record complete or not there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import glob
+import hashlib
 import os
 import secrets
+import struct
+import unicodedata
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from fastdp import validation
-from fastdp.errors import StateError
+from fastdp.errors import ParameterError, StateError
 from fastdp.state import durable
-from fastdp.state.seal import HEADER, MIN_FILE_BYTES, Opened, Seal
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+MAGIC = b"fastdp\x00s"
+VERSION = 1
+#: Magic, version, protection, generation, salt, nonce; all authenticated.
+HEADER = struct.Struct(">8sHBQ16s12s")
+_FRAME = struct.Struct(">QI12s")
+_LENGTH = struct.Struct(">I")
+_PURPOSE = b"fastdp state file 1"
+_CHECKSUM_BYTES, _TAG_BYTES = 32, 16
+#: Sealed bytes have a power of two as their size, this one at least: it would reveal how values compress.
+MIN_BYTES = 512
+#: In files, which many may see, as it would reveal how many events wait.
+MIN_FILE_BYTES = 8192
+#: More writes than any disk takes; the header has room for twice as many.
+MAX_GENERATIONS = 2**63
+#: A payload inflates to at most this many bytes, or so many times its own: a small file must not fill the memory.
+MAX_PAYLOAD, MAX_INFLATION = 2**28, 64
+#: Content that most states share; part of the format.
+_DICTIONARY = (
+    b'"perturber":{"name":"Hierarchy","fan_out":16,"consistent":true,"prune":"optimal"},"threshold":{"name":"NoisyMax",'
+    b'"c":60,"noise":"exponential","step":null},"smoother":{"name":"Recent"},"renewal":null,"epsilon":1.0,"bound":'
+    b'100.0,"holdout":65536,"max_range":1048576,"resolution":null,"nonfinite":"raise","contributions":1,"sensitivity":'
+    b'null,"delta":0.0,"budget":null},"total_share":0.0,"counter":{"name":"Simple"},"whole":null,"drawn":0,'
+    b'"state":{"shape":[0],"data":"eJwDAAAAAAE="},"n_seen":0,"cycle":1,"held":0,"released":0,"theta_steps":0,"blocks":0,'
+    b'"filled":0,"open_sum":0,"prediction":0.0,"smoother":"eJwDAAAAAAE=","chain":"eJwDAAAAAAE=","holdout":"eJwDAAAAAAE="'
+    b'},"before":null,"chunk":null,"digest":"","noise":2,"simulated":false,"home":null,"now":{"n_seen":0,"secret":"",'
+    b'"member":0,"fastdp":"0.1.0","composition":{"class":"ToPS","Adaptive","PAK","PHDStream"'
+)
+_CUT_SHORT = "is no fastdp state file, or was cut short"
+
+
+class Protection(IntEnum):
+    """Kind of protection; the values are in state files."""
+
+    CHECKSUM = 0
+    KEY = 1
+    PASSPHRASE = 2
+
+
+#: The keys of each kind, in words.
+_WANTED = {Protection.CHECKSUM: "None", Protection.KEY: "32 bytes", Protection.PASSPHRASE: "a passphrase"}
+
+
+class Header(NamedTuple):
+    """The first bytes of a state."""
+
+    protection: Protection
+    generation: int
+    salt: bytes
+
+
+class Opened(NamedTuple):
+    """Payloads of the frames of a state, and whether it ends with one.
+
+    A crash leaves an unfinished frame, which had no effect yet.
+    """
+
+    frames: list[bytes]
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Seal:
+    """Protection of a state by 32 bytes or a passphrase; with None by a checksum.
+
+    A passphrase is used as it is given; for reading, its composed and decomposed spellings (Unicode NFC and NFD) are
+    tried too.
+    """
+
+    key: bytes | str | None = None
+    _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the key."""
+        given: object = self.key
+        if isinstance(given, bytes) and len(given) != 32:
+            raise ParameterError(f"key: expected 32 bytes or a passphrase, got {len(given)} bytes")
+        if given is not None and not isinstance(given, (bytes, str)):
+            raise ParameterError(f"key: expected 32 bytes, a passphrase or None, got {type(given).__name__}")
+        if self.key == "":
+            raise ParameterError("key: expected 32 bytes, a passphrase or None, got an empty text")
+        if isinstance(given, str):
+            try:
+                given.encode()
+            except UnicodeEncodeError:
+                wanted = "expected a passphrase of Unicode characters, got a lone surrogate"
+                raise ParameterError(f"key: {wanted}") from None
+
+    def __repr__(self) -> str:
+        return "Seal()"
+
+    def pack(self, payload: bytes, generation: int = 1, least: int = MIN_BYTES) -> tuple[bytes, bytes]:
+        """Header, and all bytes, of a state; at least so many where it is sealed."""
+        salt = _salt_for(self.key) if isinstance(self.key, str) else self._salt
+        header = HEADER.pack(MAGIC, VERSION, self._protection(), generation, salt, secrets.token_bytes(12))
+        return header, header + self.frame(header, 0, payload, least)
+
+    def frame(
+        self, header: bytes, index: int, payload: bytes, least: int = MIN_FILE_BYTES, *, compress: bool = True
+    ) -> bytes:
+        """One more frame of what has this header; without compression for arrays, which gain little and cost time."""
+        packer = zlib.compressobj(int(compress), zlib.DEFLATED, -15, zdict=_DICTIONARY)
+        deflated = packer.compress(payload) + packer.flush()
+        most = max(MAX_PAYLOAD, MAX_INFLATION * len(deflated))
+        if len(payload) > most:
+            raise StateError(f"a state of {len(payload):,} bytes: expected at most {most:,}; use a smaller hold-out")
+        body = _LENGTH.pack(len(deflated)) + deflated
+        nonce, position = secrets.token_bytes(12), header + index.to_bytes(8, "big")
+        if self.key is None:
+            sealed = body + _checksum(position + nonce + body)
+        else:
+            around = _FRAME.size + _TAG_BYTES + (HEADER.size if index == 0 else 0)
+            size = max(least, 1 << (len(body) + around - 1).bit_length())
+            body = body.ljust(size - around, b"\0")
+            sealed = self._cipher(self._parse(header, "state").salt, self.key).encrypt(nonce, body, position)
+        length = len(sealed).to_bytes(8, "big")
+        return _FRAME.pack(len(sealed), zlib.crc32(length), nonce) + sealed
+
+    def open(self, raw: bytes, name: str) -> Opened:
+        """The frames of :meth:`pack` and those that followed; StateError names the damage."""
+        header, at = raw[: HEADER.size], HEADER.size
+        parsed = self._parse(header, name)
+        self.require_protection(header, name)
+        if parsed.generation >= MAX_GENERATIONS:
+            raise StateError(f"{name} is damaged: written {parsed.generation} times")
+        frames: list[bytes] = []
+        while at < len(raw):
+            begin, sealed = at + _FRAME.size, b""
+            # Pages that never reached the disk read as zeros.
+            if any(raw[at:begin]) and (any(raw[begin:]) or begin == len(raw)):
+                length, check, nonce = _FRAME.unpack(raw[at:begin])
+                if zlib.crc32(length.to_bytes(8, "big")) != check:
+                    raise StateError(f"{name} is damaged: the file was altered (the size of a record)")
+                sealed = raw[begin : begin + length]
+            if not frames and (not sealed or len(sealed) < length):
+                raise StateError(f"{name} {_CUT_SHORT}")
+            if not sealed or len(sealed) < length or not any(sealed[-_TAG_BYTES:]):
+                return Opened(frames, complete=False)
+            frames.append(self._opened(header, len(frames), nonce, sealed, name))
+            at = begin + length
+        if not frames:
+            raise StateError(f"{name} {_CUT_SHORT}")
+        return Opened(frames, complete=True)
+
+    def _opened(self, header: bytes, index: int, nonce: bytes, sealed: bytes, name: str) -> bytes:
+        position = header + index.to_bytes(8, "big")
+        if self.key is None:
+            body, checksum = sealed[:-_CHECKSUM_BYTES], sealed[-_CHECKSUM_BYTES:]
+            if not secrets.compare_digest(checksum, _checksum(position + nonce + body)):
+                raise StateError(f"{name} is damaged: its checksum does not match (the file was altered)")
+        else:
+            body = self._decrypted(header, nonce, sealed, position, name)
+        (size,) = _LENGTH.unpack(body[: _LENGTH.size])
+        unpacker = zlib.decompressobj(-15, zdict=_DICTIONARY)
+        most = max(MAX_PAYLOAD, MAX_INFLATION * size)
+        try:
+            payload = unpacker.decompress(body[_LENGTH.size : _LENGTH.size + size], most)
+        except zlib.error:
+            raise StateError(f"{name} is damaged: what is compressed cannot be read") from None
+        if not unpacker.eof:
+            raise StateError(f"{name} is damaged: it is cut short, or inflates to more than {most:,} bytes")
+        return payload
+
+    def _decrypted(self, header: bytes, nonce: bytes, sealed: bytes, position: bytes, name: str) -> bytes:
+        from cryptography.exceptions import InvalidTag
+
+        salt = self._parse(header, name).salt
+        for key in self._spellings():
+            with contextlib.suppress(InvalidTag):
+                return self._cipher(salt, key).decrypt(nonce, sealed, position)
+        raise StateError(f"{name}: wrong key, or the file was altered (authentication failed)")
+
+    def require_protection(self, header: bytes, name: str) -> None:
+        """A state keeps its kind of protection: one written without a key would reveal an encrypted one."""
+        protection = self._parse(header, name).protection
+        if protection is not self._protection():
+            raise StateError(f"{name}: expected key = {_WANTED[protection]}")
+
+    def generation(self, header: bytes, name: str) -> int:
+        """Number of the write that made this header."""
+        return self._parse(header, name).generation
+
+    def _parse(self, header: bytes, name: str) -> Header:
+        if len(header) < HEADER.size or not header.startswith(MAGIC):
+            raise StateError(f"{name} {_CUT_SHORT}")
+        _, version, protection, generation, salt, _ = HEADER.unpack(header)
+        if version != VERSION:
+            reads = f"this fastdp reads format {VERSION} (another fastdp wrote it, or it is damaged)"
+            raise StateError(f"{name} has format {version}: {reads}")
+        if protection not in tuple(Protection):
+            raise StateError(f"{name} is damaged: unknown protection {protection}")
+        return Header(Protection(protection), generation, salt)
+
+    def _protection(self) -> Protection:
+        if self.key is None:
+            return Protection.CHECKSUM
+        return Protection.KEY if isinstance(self.key, bytes) else Protection.PASSPHRASE
+
+    def _spellings(self) -> list[bytes | str]:
+        """The key; of a passphrase also what another keyboard or system may have made of the same characters."""
+        if isinstance(self.key, str):
+            forms = [unicodedata.normalize("NFC", self.key), unicodedata.normalize("NFD", self.key)]
+            return list(dict.fromkeys([self.key, *forms]))
+        return [] if self.key is None else [self.key]
+
+    def _cipher(self, salt: bytes, key: bytes | str) -> AESGCM:
+        # Imported here: a user's device in the local model that needs no state file loads no cipher.
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(_stretched(salt, key) if isinstance(key, str) else _subkey(salt, key))
+
+
+@functools.lru_cache(maxsize=16)
+def _salt_for(passphrase: str) -> bytes:
+    """Salt for all that this process seals under one passphrase, which is stretched once then, not once a file.
+
+    Other passphrases have other salts: under a common one, each guess would be tried on all of them at once.
+    """
+    return secrets.token_bytes(16)
+
+
+@functools.lru_cache(maxsize=16)
+def _stretched(salt: bytes, passphrase: str) -> bytes:
+    # Scrypt takes a tenth of a second on purpose.
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+    return Scrypt(salt=salt, length=32, n=2**15, r=8, p=1).derive(passphrase.encode())
+
+
+def _subkey(salt: bytes, key: bytes) -> bytes:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(SHA256(), 32, salt, _PURPOSE).derive(key)
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_CHECKSUM_BYTES).digest()
+
+
+# The file.
 
 _TOKEN_BYTES = 6
 #: The last bytes of a frame, which depend on its nonce: a tag or a checksum.
@@ -26,26 +281,16 @@ TAIL_BYTES = 16
 
 
 def stamp_of(header: bytes, size: int, tail: bytes) -> bytes:
-    """What :meth:`StateFile.stamp` gives for a file that ends with these bytes."""
+    """The stamp (:meth:`StateFile.stamp`) of a file that ends with these bytes."""
     return header + size.to_bytes(8, "big") + tail[-TAIL_BYTES:]
 
 
 @dataclass(frozen=True)
 class StateFile:
-    """Where a state lives and the secret that guards it.
+    """Path of a state and the key that guards it (:class:`Seal`); None writes in the clear, for simulations.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    key : 32 bytes, str (a passphrase) or None
-        None writes in the clear, for simulations and for disks that are encrypted anyway (:class:`Seal`).
-
-    Attributes
-    ----------
-    real : str
-        The path behind symbolic links, which stay links, as it was when this object was made: neither the current
-        folder nor a link that is changed later takes a publisher to another file.
+    ``real`` is the path without symbolic links, which stay links, as it was when this object was made: neither the
+    current folder nor a link that is changed later takes a publisher to another file.
     """
 
     path: str | os.PathLike[str]
@@ -69,6 +314,11 @@ class StateFile:
         return f"state file {os.fspath(self.path)!r}"
 
     @property
+    def _written(self) -> str:
+        """For messages about writes: the file itself."""
+        return f"state file {self.real!r}"
+
+    @property
     def redirected(self) -> bool:
         """Whether the path leads to another file than it did: links on it were changed."""
         return os.path.realpath(self._absolute) != self.real
@@ -88,7 +338,7 @@ class StateFile:
 
     def _ends(self) -> tuple[bytes, int, bytes] | None:
         """The first bytes, the size and the last bytes; None if there is no file."""
-        with self._reading():
+        with _errors(f"{self.name} could not be read"):
             try:
                 with Path(self.real).open("rb") as file:
                     header, size = file.read(HEADER.size), file.seek(0, os.SEEK_END)
@@ -99,27 +349,22 @@ class StateFile:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder's lock while the file is looked at and changed (where the system has flock)."""
+        """Hold the folder's lock while the file is compared and changed (where the system has flock)."""
         if not durable.has_locks():
             yield
             return
-        path = Path(self.real)
-        try:
-            hold = durable.Hold(os.open(path.parent, os.O_RDONLY))
-        except OSError as error:
-            raise StateError(f"state file {str(path)!r} could not be written: {error.strerror or error}") from error
+        with _errors(f"{self._written} could not be written"):
+            hold = durable.Hold(os.open(Path(self.real).parent, os.O_RDONLY))
         try:
             try:
                 locked = durable.lock(hold.descriptor)
             except OSError as error:
                 raise StateError(
-                    f"state file {str(path)!r}: its folder could not be locked: {error.strerror or error}; "
+                    f"{self._written}: its folder could not be locked: {error.strerror or error}; "
                     "expected a file system with locks (flock)"
                 ) from error
             if not locked:
-                raise StateError(
-                    f"state file {str(path)!r}: its folder stayed locked for {durable.LOCK_SECONDS:g} seconds"
-                )
+                raise StateError(f"{self._written}: its folder stayed locked for {durable.LOCK_SECONDS:g} seconds")
             yield
         finally:
             hold.release()
@@ -128,7 +373,7 @@ class StateFile:
         """Replace the file by this payload; returns the new header.  Follow with :meth:`sync_folder`."""
         generation = 1
         if previous is not None:
-            self.seal.demand(previous, self.name)
+            self.seal.require_protection(previous, self.name)
             generation = self.seal.generation(previous, self.name) + 1
         header, sealed = self.seal.pack(payload, generation, MIN_FILE_BYTES)
         path = Path(self.real)
@@ -137,26 +382,23 @@ class StateFile:
             with contextlib.suppress(OSError):
                 leftover.unlink()
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(_TOKEN_BYTES)}")
-        try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(sealed)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            if isinstance(error, OSError):
-                raise StateError(
-                    f"state file {str(path)!r} could not be written: {error.strerror or error}"
-                ) from error
-            raise
+        with _errors(f"{self._written} could not be written"):
+            try:
+                descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(sealed)
+                    file.flush()
+                    os.fsync(file.fileno())
+                temporary.replace(path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
+                raise
         return header
 
     def append(self, frame: bytes, end: int) -> None:
-        """Write one more frame behind ``end``, the file's size so far; if that fails, the file is cut there again."""
-        try:
+        """Write one more frame after ``end``, the file's size so far; if that fails, the file is cut there again."""
+        with _errors(f"{self._written} could not be written"):
             descriptor = os.open(self.real, os.O_WRONLY)
             try:
                 os.lseek(descriptor, end, os.SEEK_SET)
@@ -172,36 +414,29 @@ class StateFile:
                     raise
             finally:
                 os.close(descriptor)
-        except OSError as error:
-            raise StateError(f"state file {self.real!r} could not be written: {error.strerror or error}") from error
 
     def sync_folder(self) -> None:
         """Make the rename itself durable, where folders can be synced."""
-        try:
+        with _errors(f"the folder of {self.real!r} could not be synced"):
             durable.sync_folder(Path(self.real).parent)
-        except OSError as error:
-            raise StateError(f"the folder of {self.real!r} could not be synced: {error.strerror or error}") from error
 
-    def open(self) -> tuple[Opened, bytes]:
-        """What the file holds, and its stamp; StateError names what is wrong with it otherwise."""
-        with self._reading():
+    def open(self) -> tuple[list[bytes], bytes]:
+        """Payloads of the file's frames, and its stamp; StateError names the damage otherwise."""
+        with _errors(f"{self.name} could not be read"):
             raw = Path(self.real).read_bytes()
-        return self.seal.open(raw, self.name), stamp_of(raw[: HEADER.size], len(raw), raw)
+        return self.seal.open(raw, self.name).frames, stamp_of(raw[: HEADER.size], len(raw), raw)
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StateError(f"{self.name} could not be read: {error.strerror or error}") from error
+
+@contextlib.contextmanager
+def _errors(failed: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StateError(f"{failed}: {error.strerror or error}") from error
 
 
 def _absolute(path: object) -> str:
     """The path from the root, with its links: the current folder may change."""
     text = validation.path("path", path)
-    try:
+    with _errors(f"state file {text!r} in a current folder that is gone"):
         return text if Path(text).is_absolute() else str(Path.cwd() / text)
-    except OSError as error:
-        raise StateError(
-            f"state file {text!r} in a current folder that is gone: {error.strerror or error}"
-        ) from error

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,8 @@ from fastdp.noise.key import ENABLED, Key
 from fastdp.perturbers import Blocks, HierarchyShape
 from fastdp.perturbers.base import BoundLaws
 from fastdp.releases.revised import RevisedStream
-from fastdp.streams.stream_state import NO_CHAIN, NO_FLOATS, Progress, TreeNoise, next_chain
+from fastdp.state.machine import record
+from fastdp.streams.stream_state import NO_CHAIN, NO_FLOATS, Progress, Published, Step, TreeNoise, next_chain
 from fastdp_kernels.streams import adaptive_pass, block_lengths, seasons
 
 #: No theta rises further.
@@ -34,49 +35,6 @@ FIRST_LEVEL = 0.5
 FIRST_VARIANCE = 0.25
 #: Of events next to nothing is known: a level of about 0 whose variance is so many times that of a first sum.
 FIRST_EVENTS = 1e6
-
-
-class AdaptiveStep(NamedTuple):
-    """What a step has computed, before anything leaves.
-
-    Attributes
-    ----------
-    following : Progress
-        The progress after the values; its ``smoother`` is the kernels' memory, all of it made of released sums.
-    noise : (int, int64[batch]) or None
-        The noise in use.
-    before : float64[MEMORY]
-        The memory before the values.
-    blocks : float64[closed + 1, COLUMNS]
-        Exponent, released sum, prediction, extra and its length of the blocks that close, and of the one left open.
-    theta : float
-        The first threshold, in units of the input.
-    spikes : bool
-        Whether the last value of a block closes the account.
-    singles : bool
-        Whether a block of one value publishes its released sum.
-    filled, size : int
-        Values in the first block before the step, and values of the step.
-    bends : float64[size] or float64[0]
-        With a season: how far each value's prediction is from the mean of its block's.
-    """
-
-    following: Progress
-    noise: TreeNoise | None
-    before: Floats
-    blocks: Floats
-    theta: float
-    spikes: bool
-    singles: bool
-    filled: int
-    size: int
-    bends: Floats
-
-    def emit(self, out: Floats) -> None:
-        """Write the published values into ``out``."""
-        adaptive_pass.emit_adaptive(self.blocks, self.filled, self.theta, self.spikes, self.singles, out)
-        if self.bends.size:
-            out += self.theta * self.bends
 
 
 @dataclass(frozen=True)
@@ -157,10 +115,8 @@ class AdaptiveBlocks:
         chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
         return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
 
-    def prepare(
-        self, progress: Progress, noise: TreeNoise | None, values: Floats, new: Floats | None = None
-    ) -> AdaptiveStep | None:
-        """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
+    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
+        """The step of values after the hold-out; None if one of them is NaN or infinite."""
         counters: Integers = np.zeros(4, np.int64)
         counters[0], counters[1] = progress.filled, progress.open_sum
         memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0
@@ -210,10 +166,49 @@ class AdaptiveBlocks:
             *(int(counters[0]), int(counters[1]), float(memory[block_lengths.PREDICTION]) * theta, memory, chain),
         )
         blocks = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return AdaptiveStep(
-            *(following, noise, progress.smoother, blocks, theta),
-            *(self.perturber.closing == "spike", self.events, progress.filled, values.size, bends),
-        )
+        emit = partial(self._emit, blocks, progress.filled, theta, bends)
+        return Step(following, noise, values.size, write=emit, blocks=blocks, before=progress.smoother)
+
+    def _emit(self, blocks: Floats, filled: int, theta: float, bends: Floats, out: Floats) -> None:
+        """Publish predictions; ``bends`` are those of a season, or empty."""
+        spikes = self.perturber.closing == "spike"
+        adaptive_pass.emit_adaptive(blocks, filled, theta, spikes, self.events, out)
+        if bends.size:
+            out += theta * bends
+
+    def in_one_pass(self, theta_steps: int) -> bool:
+        """Whether values that leave a block open are published by one call of a kernel."""
+        # In a season predictions differ within a block.
+        return self.perturber.season is None
+
+    def publish(self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats) -> Published:
+        """Publish values that leave the block open: nothing is released, and the memory stays as it is.
+
+        Without progress if they fill the block, or one of them is NaN or infinite.
+        """
+        n_seen, cycle, held, released, steps, blocks, filled, total, prediction, memory, chain = progress
+        under = self.publics.get(steps)
+        if under is None:
+            under = self._public(steps)
+        per_unit, top, theta = under
+        if memory.item(block_lengths.UNIT) != 1.0:
+            top = self.top(self.steps(steps, memory))
+        total, prediction = adaptive_pass.publish_open(values, per_unit, top, filled, total, memory, theta, published)
+        if prediction != prediction:  # NaN
+            return None, noise
+        size = values.size
+        now = n_seen + size, cycle, held, released, steps, blocks, filled + size, total, prediction, memory, chain
+        return record(Progress, now), noise
+
+    @cached_property
+    def publics(self) -> dict[int, tuple[float, float, float]]:
+        """Steps per unit, top and theta by the first theta in grid steps."""
+        return {}
+
+    def _public(self, theta_steps: int) -> tuple[float, float, float]:
+        resolution = self.grid.resolution
+        public = self.publics[theta_steps] = 1.0 / resolution, self.top(theta_steps), theta_steps * resolution
+        return public
 
     def _pass(self, *arguments: Any) -> int:
         """The kernels' pass; its last argument is for the season alone."""
@@ -252,15 +247,14 @@ class AdaptiveBlocks:
             noise[closed] = binding.resolve(law, self.key, chain, first + closed, int(counters[1]))
             settled, counters[3] = closed + 1, 0
 
-    def revised(self, steps: Sequence[object], theta_steps: int) -> RevisedStream:
+    def revised(self, steps: Sequence[Step], theta_steps: int) -> RevisedStream:
         """All that steps from the first published value on have released."""
-        journey = [step for step in steps if isinstance(step, AdaptiveStep)]
-        closed = np.concatenate([step.blocks[:-1] for step in journey])
+        closed = np.concatenate([step.blocks[:-1] for step in steps])
         return RevisedStream(
             exponents=closed[:, 0].copy(),
             totals=closed[:, 1].copy(),
             threshold=theta_steps * self.grid.resolution,
-            memory=journey[0].before[: block_lengths.MEMORY],
+            memory=steps[0].before[: block_lengths.MEMORY],
             shape=self.shape_under(theta_steps),
             season=self.perturber.season,
         )

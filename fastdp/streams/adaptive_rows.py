@@ -19,7 +19,7 @@ from fastdp.noise.words import RowWords
 from fastdp.perturbers.base import theta_key
 from fastdp.state.machine import Column, Machine, Transition
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
-from fastdp.streams.each_stream import concurrently
+from fastdp.streams.row_pipeline import concurrently
 from fastdp.streams.stages import Schedule
 from fastdp.streams.stream_state import NO_FLOATS
 from fastdp_kernels.streams import block_lengths, fleet_pass

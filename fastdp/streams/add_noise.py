@@ -28,7 +28,7 @@ from fastdp.noise import sampler
 from fastdp.noise.binding import step_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import CHUNK, MAX_WORDS, Purpose, StreamId
-from fastdp_kernels.streams import noisy_values, online_pass
+from fastdp_kernels.streams import online_pass
 
 #: Values are taken to lie within so many steps.
 MAX_VALUE = 2**62
@@ -170,9 +170,9 @@ class VectorNoise:
             return np.clip(steps, -MAX_VALUE, MAX_VALUE, out=steps)
         floats = as_floats(column)
         per_unit, most = 1.0 / self.resolution, float(MAX_VALUE)
-        if noisy_values.round_half_up(floats, per_unit, most, steps):
+        if online_pass.round_half_up(floats, per_unit, most, steps):
             finite = as_finite(floats, nonfinite, "values", " (nonfinite='zero' makes them count as 0)")
-            noisy_values.round_half_up(finite, per_unit, most, steps)
+            online_pass.round_half_up(finite, per_unit, most, steps)
         return steps
 
 

@@ -20,10 +20,10 @@ from fastdp.noise.key import Key
 from fastdp.state.machine import CallGuard, Machine, single_caller
 from fastdp.state.publisher import Publisher
 from fastdp.streams.adaptive_rows import AdaptiveRows
-from fastdp.streams.each_stream import guarantee_of_many
 from fastdp.streams.fleet_streams import MACHINES, Streams
 from fastdp.streams.ids import as_ids, parts_of
 from fastdp.streams.publisher import StreamPublisher
+from fastdp.streams.row_pipeline import guarantee_of_many
 
 _PUBLISHERS: dict[str, Any] = {"Schedule": StreamPublisher, "CountMachine": RunningCounts}
 

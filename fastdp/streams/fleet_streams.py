@@ -19,9 +19,9 @@ from fastdp.errors import StateError
 from fastdp.kinds import Indices
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Binding, Key
-from fastdp.state.codec import as_text, trusting
+from fastdp.state.codec import as_text, decode_errors
 from fastdp.state.machine import Machine
-from fastdp.state.seal import MIN_BYTES, Seal
+from fastdp.state.sealed_file import MIN_BYTES, Seal
 from fastdp.streams.adaptive_rows import AdaptiveRows, MachineRows
 from fastdp.streams.ids import Id, Places, as_ids, parts_of
 from fastdp.streams.stages import Schedule
@@ -223,9 +223,9 @@ class Streams:
     ) -> Streams:
         """What :meth:`to_bytes` gave, of the mechanism of ``like``; StateError names what is wrong with it."""
         opened = Seal(key).open(bytes(state), "the state")
-        if not opened.whole:
+        if not opened.complete:
             raise StateError("the state was cut short: expected all that to_bytes() gave")
-        with trusting("the state"):
+        with decode_errors("the state"):
             content = json.loads(opened.frames[0])
             if not isinstance(content, dict) or "fleet" not in content:
                 raise StateError("the state holds no fleet: expected what Fleet.to_bytes() gave")

@@ -88,9 +88,9 @@ class RunningSum(NamedTuple):
     def resume(self, seen: int, total: int, above: list[int]) -> RunningSum:
         """The same counter where :meth:`describe` said it stood; ValueError if that is no place of it."""
         noise = np.array(above, np.int64)
-        if not 0 <= codec.whole(seen) <= self.length or noise.shape != self.above.shape:
+        if not 0 <= codec.require_int(seen) <= self.length or noise.shape != self.above.shape:
             raise ValueError("a counter out of range")
-        return self._replace(seen=seen, total=int(np.int64(codec.whole(total))), above=noise)
+        return self._replace(seen=seen, total=int(np.int64(codec.require_int(total))), above=noise)
 
 
 def averages(
@@ -192,7 +192,7 @@ class PAKMachine(Machine[PAKState]):
             return PAKState(lag=np.empty(self.plan.holdout))
         return PAKState(lag=np.empty(0), tree=self._open(np.empty(0), key)[0])
 
-    def news(self, before: PAKState, after: PAKState) -> Iterator[tuple[int, str]]:
+    def log_messages(self, before: PAKState, after: PAKState) -> Iterator[tuple[int, str]]:
         """The threshold, once it is chosen."""
         if before.tree is None and after.tree is not None:
             theta = after.tree.theta_steps * self.plan.grid.resolution
@@ -303,12 +303,12 @@ class PAKMachine(Machine[PAKState]):
     def unpack(self, packed: Packed, key: Key) -> PAKState:
         """The state that was packed."""
         plan = self.plan
-        n_seen, running, counter = codec.whole(packed["n_seen"]), packed["running"], packed["counter"]
+        n_seen, running, counter = codec.require_int(packed["n_seen"]), packed["running"], packed["counter"]
         held = codec.unpack(packed["lag"], "<f8").astype(np.float64)
         recent = codec.unpack(packed["recent"], "<i8").astype(np.int64)
         lag, tree, seen = np.empty(0 if counter else plan.holdout), None, held.size
         if counter:
-            theta_steps = codec.whole(counter["theta_steps"])
+            theta_steps = codec.require_int(counter["theta_steps"])
             if not 1 <= theta_steps <= plan.grid.bound_steps:
                 raise ValueError("a threshold out of range")
             tree = self._tree(theta_steps, 0, key).resume(counter["seen"], counter["total"], counter["above"])

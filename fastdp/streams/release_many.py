@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,26 +16,32 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import Blocks, Hierarchy, Perturber
-from fastdp.releases.batch import ReleasedMany
+from fastdp.releases.release import ReleasedMany
+from fastdp.releases.revised import RevisedStream
 from fastdp.smoothers import Smoother
-from fastdp.streams.each_stream import (
-    EachStream,
-    Room,
-    borders_of,
-    choose_thetas,
-    concurrently,
-    even,
-    slabs,
-    snapped,
-    worth,
-)
+from fastdp.state.machine import Column
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks
+from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.ids import as_row_ids
 from fastdp.streams.pace import DEFAULT_RANGE
 from fastdp.streams.parameters import DEFAULT_HOLDOUT, StreamParameters
-from fastdp.streams.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline
+from fastdp.streams.row_pipeline import (
+    BATCH_VALUES,
+    BATCH_WORDS,
+    RowBatch,
+    RowOutput,
+    RowPipeline,
+    batches,
+    borders_of,
+    concurrently,
+    even,
+    snapped,
+    worth,
+)
+from fastdp.streams.stages import Emission, Schedule
 from fastdp.streams.tops import SMOOTHERS, SmootherName
-from fastdp.thresholds import NoisyMax, ScaleFree, Threshold
-from fastdp.thresholds.base import RowChooser, as_rule
+from fastdp.thresholds import Chooser, NoisyMax, ScaleFree, Threshold
+from fastdp.thresholds.base import RowChooser, as_rule, held_out
 from fastdp_kernels.streams import many_streams
 
 
@@ -173,13 +180,13 @@ def release_many(
     if numbers is None and seed is None and key is None:
         # A fresh key's streams cannot be asked for again, so their noise may go by their places.
         numbers = np.arange(rows.size)
-    room = Room.of(composition, rows.lengths, named, found.source)
+    out = RowOutput.of(composition, rows.lengths, named, found.source)
     if numbers is None or follows:
         each = list(named) if numbers is None else numbers.tolist()
-        many = EachStream(composition, secret, rows, each).release(room, threads)
+        many = _EachStream(composition, secret, rows, each).release(out, threads)
     else:
         pipeline = RowPipeline(composition, composition.noise_key(secret))
-        many = _Many(pipeline, rows, numbers, threads).release(room)
+        many = _Many(pipeline, rows, numbers, threads).release(out)
     if secret.simulated:
         return many
     return replace(many, noise_fingerprint=f"{composition.noise_key(secret.of_stream(0)).family.hex()}:*")
@@ -194,34 +201,35 @@ class _Many:
     ids: Indices
     threads: int
 
-    def release(self, room: Room) -> ReleasedMany:
+    def release(self, out: RowOutput) -> ReleasedMany:
+        """Publish every stream into the output."""
         composition, n = self.pipeline.composition, self.rows.size
         holdout = composition.task.holdout
-        counts, borders, values, nodes, trees = room.counts, room.borders, room.values, room.nodes, room.trees
+        counts, borders, values, nodes, trees = out.counts, out.borders, out.values, out.nodes, out.trees
         steps = self._thresholds()
-        # Streams of one length and one threshold together: slabs are dense, and drawn from few laws.
+        # Streams of one length and one threshold together: batches are dense, and drawn from few distributions.
         order = np.lexsort((np.arange(n), steps, counts))
 
         def publish(which: Indices) -> None:
             taken, starts = self.rows.take(which, holdout)
-            slab = RowBatch(taken, starts, counts[which], steps[which], self.ids[which])
-            wrong = self.pipeline.publish(slab, values, borders[which])
+            batch = RowBatch(taken, starts, counts[which], steps[which], self.ids[which])
+            wrong = self.pipeline.publish(batch, values, borders[which])
             if wrong >= 0:
-                taken, starts = self._replace_nonfinite(taken, starts, slab.counts, which, wrong, holdout)
-                slab = replace(slab, values=taken, starts=starts)
+                taken, starts = self._replace_nonfinite(taken, starts, batch.counts, which, wrong, holdout)
+                batch = replace(batch, values=taken, starts=starts)
                 # Nothing was released of the noise drawn before the values were looked at.
                 with repeating():
-                    self.pipeline.publish(slab, values, borders[which])
+                    self.pipeline.publish(batch, values, borders[which])
             if nodes is not None and trees is not None:
-                self.pipeline.release_nodes(slab, nodes, trees[which])
+                self.pipeline.release_nodes(batch, nodes, trees[which])
 
-        threads = worth(self.threads, values.size, SLAB_VALUES)
+        threads = worth(self.threads, values.size, BATCH_VALUES)
 
         def rows_at_once(count: int) -> int:
             return even(n, self.pipeline.rows_at_once(count), threads)
 
-        concurrently(threads, publish, slabs(order, counts, rows_at_once))
-        return room.released(steps, simulated=self.pipeline.key.simulated)
+        concurrently(threads, publish, batches(order, counts, rows_at_once))
+        return out.released(steps, simulated=self.pipeline.key.simulated)
 
     def _thresholds(self) -> Indices:
         """Theta of each stream, in grid steps."""
@@ -240,7 +248,7 @@ class _Many:
 
         if task.holdout:
             words = first.row_words if isinstance(first, RowChooser) else 1
-            size = even(n, max(1, min(SLAB_WORDS // words, SLAB_VALUES // task.holdout)), self.threads)
+            size = even(n, max(1, min(BATCH_WORDS // words, BATCH_VALUES // task.holdout)), self.threads)
             concurrently(self.threads, choose, (np.arange(i, min(n, i + size)) for i in range(0, n, size)))
         return steps
 
@@ -266,3 +274,90 @@ class _Many:
         rows = [values[start : start + count] for start, count in zip(starts.tolist(), counts.tolist(), strict=True)]
         joined = np.concatenate(rows)
         return as_floats(np.where(np.isfinite(joined), joined, 0.0)), borders_of(counts)[:-1]
+
+
+def choose_thetas(
+    chooser: Chooser, holdout: int, values: Floats, starts: Indices, key: Key, streams: Indices
+) -> Floats:
+    """Theta of each stream, whose hold-out begins at ``starts[i]``; the chooser has seen nothing, and stays so."""
+    if isinstance(chooser, RowChooser):
+        return chooser.choose_rows(chooser.histograms(values, starts), key, streams)
+    thetas = np.empty(streams.size)
+    for row, (start, number) in enumerate(zip(starts.tolist(), streams.tolist(), strict=True)):
+        one = chooser.copy()
+        one.observe(values[start : start + holdout])
+        thetas[row] = one.choose(held_out(key, one.pack()).of_stream(number))
+    return thetas
+
+
+#: Streams that a thread takes at a time.
+STREAMS = 64
+
+
+@dataclass(frozen=True)
+class _EachStream:
+    """Streams that are published one by one, and the ids that their noise belongs to.
+
+    Attributes
+    ----------
+    composition : StreamParameters
+        Parts and parameters of every stream.
+    secret : Key
+        Of all streams; stream i has ``secret.of_stream(ids[i])``.
+    rows : StreamRows
+        Each longer than the hold-out.
+    ids : list of int or str
+        Distinct.
+    """
+
+    composition: StreamParameters
+    secret: Key
+    rows: StreamRows
+    ids: list[int | str]
+
+    def release(self, out: RowOutput, threads: int) -> ReleasedMany:
+        """Publish every stream into the output; ``threads`` work at once."""
+        values, borders, nodes, trees = out.values, out.borders, out.nodes, out.trees
+        n, machine = self.rows.size, Schedule(self.composition)
+        steps: Indices = np.empty(n, np.int64)
+        revisions: list[RevisedStream | None] = [None] * n
+
+        def publish(which: range) -> None:
+            for i in which:
+                key, stream, name = self._key(i), self._values(i), f"streams[{i}]"
+                made = machine.step(machine.start(key), Column(stream, name), key)
+                emission = cast("Emission", made.emit)
+                emission(values[borders[i] : borders[i + 1]])
+                progress, pipeline = made.state.progress, machine.pipeline(key)
+                steps[i] = progress.theta_steps
+                if isinstance(pipeline, AdaptiveBlocks):
+                    steps[i] = pipeline.highest(progress.theta_steps, progress.smoother)
+                    revisions[i] = pipeline.revised(emission.parts, progress.theta_steps)
+                elif nodes is not None and trees is not None:
+                    nodes[trees[i] : trees[i + 1]] = self._nodes(machine, pipeline, stream, name, int(steps[i]))
+
+        concurrently(threads, publish, (range(i, min(n, i + STREAMS)) for i in range(0, n, STREAMS)))
+        found = tuple(each for each in revisions if each is not None)
+        simulated = self.secret.simulated
+        return out.released(steps, simulated=simulated, revisions=found if n and len(found) == n else None)
+
+    @cached_property
+    def _shared(self) -> Key:
+        return self.composition.noise_key(self.secret)
+
+    def _key(self, i: int) -> Key:
+        """``noise_key(secret.of_stream(ids[i]))``; numbers share the composition's key."""
+        name = self.ids[i]
+        if isinstance(name, str):
+            return self.composition.noise_key(self.secret.of_stream(name))
+        return self._shared.of_stream(name)
+
+    def _values(self, i: int) -> Floats:
+        values, starts = self.rows.take(np.array([i]), 0)
+        # Rows of one array lie in it as they are; others come alone.
+        begin = int(starts[0])
+        return as_floats(values[begin : begin + int(self.rows.lengths[i])])
+
+    def _nodes(self, machine: Schedule, pipeline: FixedBlocks, stream: Floats, name: str, steps: int) -> Floats:
+        holdout = self.composition.task.holdout
+        return pipeline.released_nodes(steps, machine.finite(as_floats(stream[holdout:]), holdout, name)).sums

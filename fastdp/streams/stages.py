@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,52 +24,42 @@ from fastdp.perturbers import Blocks
 from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
-from fastdp.streams.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
-from fastdp.streams.fixed_blocks import FixedBlocks, Step, SummedStep
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks
+from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.parameters import StreamParameters
-from fastdp.streams.short import IN_ORDER, MAX_SHORT, Short, short_of
-from fastdp.streams.stream_state import Progress, StreamState, next_chain
+from fastdp.streams.stream_state import Progress, Step, StreamState, next_chain
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
 
-# What a batch of a stream publishes, once its place in the stream is recorded.
-
-
-class FillIn(NamedTuple):
-    """What is published in the place of withheld values: a constant made of released values."""
-
-    value: float
-    size: int
-
-    def emit(self, out: Floats) -> None:
-        """Write it into ``out``."""
-        out[:] = self.value
-
-
-#: What a part of a batch publishes: it has a ``size`` and an ``emit``.
-Output = Step | SummedStep | AdaptiveStep | FillIn
+Pipeline = FixedBlocks | AdaptiveBlocks
+#: Values from which on they are published while they are read, if the output gets new memory; and up to which they
+#: are if it does not.
+LONG, MAX_SHORT = 1024, 8192
+#: Bits of an array's flags: C-contiguous, aligned, writable.
+IN_ORDER = 0x0501
+#: What the next value is used for.
+Stage = Literal["holdout", "warm-up", "publish", "withhold"]
 
 
 @dataclass(frozen=True)
 class Emission:
-    """What a batch publishes; called, it writes it.
+    """Output of a batch, once its place in the stream is recorded; called, it is written.
 
     Attributes
     ----------
-    parts : list of Step, SummedStep, AdaptiveStep or FillIn
+    parts : list of Step
         In order.
     size : int
         Published values.
     """
 
-    parts: list[Output]
+    parts: list[Step]
     size: int
 
     def __call__(self, out: Floats | None = None) -> Floats:
         """The published values, in the first entries of ``out`` if it is given."""
-        first = self.parts[0] if len(self.parts) == 1 else None
-        if out is None and isinstance(first, Step) and first.predictions is None:
-            return first.totals
+        if out is None and len(self.parts) == 1 and self.parts[0].published is not None:
+            return self.parts[0].published
         target: Floats = np.empty(self.size) if out is None else out[: self.size]
         begin = 0
         for part in self.parts:
@@ -87,11 +77,9 @@ def as_given(published: Floats, out: Floats | None = None) -> Floats:
     return target
 
 
-Pipeline = FixedBlocks | AdaptiveBlocks
-#: Values from which on they are published while they are read.
-LONG = 1024
-#: What the next value is used for.
-Stage = Literal["holdout", "warm-up", "publish", "withhold"]
+def fill_in(value: float, out: Floats) -> None:
+    """Publish a constant, made of released values, in the place of withheld ones."""
+    out[:] = value
 
 
 @dataclass(frozen=True)
@@ -108,8 +96,8 @@ class Schedule(Machine[StreamState]):
     rule: ClassVar[int] = StreamParameters.rule
 
     composition: StreamParameters
-    #: Of one publisher, which has one key and one first threshold.
-    _short: ClassVar[tuple[Key, int, Short | None] | None] = None
+    #: Key, first threshold, pipeline and first value of the one pass for short batches.
+    _short: ClassVar[tuple[Key, int, Pipeline | None, int] | None] = None
 
     def pipeline(self, key: Key) -> Pipeline:
         """The parts between clipped values and published ones, under this key."""
@@ -133,17 +121,16 @@ class Schedule(Machine[StreamState]):
         """The noise key of this composition under a secret."""
         return self.composition.noise_key(key)
 
-    def short(self, key: Key, theta_steps: int) -> Short | None:
-        """What publishes short chunks, under this key and threshold."""
+    def short(self, key: Key, theta_steps: int) -> tuple[Key, int, Pipeline | None, int]:
+        """The pipeline whose one pass short batches take under this key and threshold, if any, and from where on."""
         made = self._short
+        # One publisher has one key and one first threshold.
         if made is None or made[0] is not key or made[1] != theta_steps:
-            short = None
-            if theta_steps and self.composition.renewal is None:
-                # A whole release needs its steps, and begins with the first value.
-                short = short_of(self.pipeline(key), theta_steps, max(1, self.holdout))
-            made = key, theta_steps, short
+            fits = theta_steps and self.composition.renewal is None and self.pipeline(key).in_one_pass(theta_steps)
+            # A release of all values needs its steps, and begins with the first value.
+            made = key, theta_steps, self.pipeline(key) if fits else None, max(1, self.holdout)
             object.__setattr__(self, "_short", made)
-        return made[2]
+        return made
 
     @cached_property
     def holdout(self) -> int:
@@ -159,7 +146,7 @@ class Schedule(Machine[StreamState]):
         """Values consumed."""
         return state.progress.n_seen
 
-    def news(self, before: StreamState, after: StreamState) -> Iterator[tuple[int, str]]:
+    def log_messages(self, before: StreamState, after: StreamState) -> Iterator[tuple[int, str]]:
         """Thresholds as they are chosen; blocks as they close."""
         was, now = before.progress, after.progress
         if now.cycle > was.cycle:
@@ -192,14 +179,16 @@ class Schedule(Machine[StreamState]):
         return "withhold", c.renewal_task.holdout - progress.held
 
     def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
-        """Where these values lead."""
+        """Transition after these values."""
         values, progress = batch.values, state.progress
         if values.size <= MAX_SHORT and values.dtype is FLOAT64:
-            short = self.short(key, progress.theta_steps)
-            if short is not None and progress.n_seen >= short.begin:
+            _, _, short, begin = self.short(key, progress.theta_steps)
+            if short is not None and progress.n_seen >= begin:
                 if values.flags.num & IN_ORDER != IN_ORDER or type(values) is not np.ndarray:
                     values = np.array(values)
-                following, noise, published = short.publish(progress, state.noise, values)
+                # Copying a short output costs less than a second call.
+                published = np.empty(values.size)
+                following, noise = short.publish(progress, state.noise, values, published)
                 if following is not None:
                     after = record(StreamState, (following, state.chooser, noise, ()))
                     return record(Transition, (after, partial(as_given, published), None, NOTHING_DRAWN))
@@ -209,7 +198,7 @@ class Schedule(Machine[StreamState]):
         refines = self.composition.renewal is not None and self.composition.renewal.share > 0.0
         if state.pending:
             state.check()
-        parts: list[Output] = []
+        parts: list[Step] = []
         at = 0
         while at < values.size:
             stage, room = self.stage(state.progress)
@@ -217,8 +206,12 @@ class Schedule(Machine[StreamState]):
             if stage in ("publish", "warm-up"):
                 new, readable = self._in_new_memory(batch, part, pipeline, state.progress, refines=refines)
                 for begin, floats in readable:
-                    target = None if new is None else new[begin : begin + floats.size]
-                    made = pipeline.prepare(state.progress, state.noise, floats, target)
+                    if new is None:
+                        made = pipeline.prepare(state.progress, state.noise, as_floats(floats))
+                    else:
+                        assert isinstance(pipeline, FixedBlocks)  # noqa: S101 - others get no new memory
+                        out = new[begin : begin + floats.size]
+                        made = pipeline.publish_long(state.progress, state.noise, floats, out)
                     if made is None:
                         floats = as_floats(part[begin : begin + floats.size])
                         floats = self._replace_nonfinite(floats, at + begin, batch.name)
@@ -230,7 +223,7 @@ class Schedule(Machine[StreamState]):
                     if stage == "publish" and new is None:
                         parts.append(made)
                 if new is not None:
-                    parts.append(Step(state.progress, state.noise, new, None, 1, 0, new.size))
+                    parts.append(Step(state.progress, state.noise, new.size, new))
                 complete = refines and part.size == room
             else:
                 complete = part.size == room
@@ -247,28 +240,24 @@ class Schedule(Machine[StreamState]):
     def _in_new_memory(
         self, batch: Column, part: NDArray[Any], pipeline: Pipeline, progress: Progress, *, refines: bool
     ) -> tuple[Floats | None, Iterable[tuple[int, NDArray[Any]]]]:
-        """One array for all that a part publishes, if it is written while values are read; and these, in pieces.
+        """New memory for the output of a part, where one pass writes it while values are read; and these, in pieces.
 
         Not where values may be replaced: they are read before noise is drawn.
         """
-        new_memory = batch.new_memory and self.composition.nonfinite == "raise"
-        if part.size < LONG or not new_memory or isinstance(pipeline, AdaptiveBlocks):
-            return None, pieces(part)
-        one_pass = pipeline.in_one_pass(progress, part.size)
-        if pipeline.every and not one_pass and part.dtype == FLOAT64:
-            # Steps of the grid become the output: floats need no other array.
+        new_memory = part.size >= LONG and batch.new_memory and self.composition.nonfinite == "raise"
+        if not new_memory or isinstance(pipeline, AdaptiveBlocks) or not pipeline.is_long_pass(progress.theta_steps):
             return None, pieces(part)
         new = np.empty(part.size)
-        if one_pass and not refines and is_in_order(part, INT64):
+        if not refines and is_in_order(part, INT64):
             return new, [(0, read_only(part))]
-        if refines or part.dtype == FLOAT64 or (one_pass and pipeline.every):
+        if refines or part.dtype == FLOAT64 or pipeline.every:
             return new, pieces(part)
         # In place: a block is read before it is written.
         convert(part, new)
         return new, [(0, as_floats(new))]
 
     def _withhold(
-        self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Output], *, copied: bool
+        self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Step], *, copied: bool
     ) -> StreamState:
         """Values of a hold-out; of a later one, something is published in their place."""
         progress = state.progress
@@ -281,7 +270,7 @@ class Schedule(Machine[StreamState]):
             resolution = self.composition.grid.resolution
             mean = progress.released / period * resolution
             value = min(max(mean, 0.0), progress.theta_steps * resolution)
-            parts.append(FillIn(value, floats.size))
+            parts.append(Step(progress, state.noise, floats.size, write=partial(fill_in, value)))
             following = following._replace(held=progress.held + floats.size)
         if chooser is not None:
             return StreamState(following, chooser, state.noise)

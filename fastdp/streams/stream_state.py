@@ -1,8 +1,8 @@
-"""Where a stream of values stands: its progress, and what waits for the next threshold."""
+"""State of a stream of values: its progress, and the values that wait for the next threshold; output of a step."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -67,6 +67,46 @@ class Progress(NamedTuple):
     def __repr__(self) -> str:
         # Not the secrets.
         return f"Progress(n_seen={self.n_seen}, cycle={self.cycle}, blocks={self.blocks}, filled={self.filled})"
+
+
+class Step(NamedTuple):
+    """Progress after some values, and their output.
+
+    Attributes
+    ----------
+    following : Progress
+        The progress after the values.
+    noise : (int, int64[leaves]) or None
+        The tree in use.
+    size : int
+        Values of the step.
+    published : float64[size] or None
+        The published values, where they are computed already.
+    write : callable
+        Else: a kernel that writes them into an array.
+    blocks, before : float64
+        Of blocks that follow released sums: those that closed, and the one left open (``adaptive_pass``); and the
+        memory before the values.
+    """
+
+    following: Progress
+    noise: TreeNoise | None
+    size: int
+    published: Floats | None = None
+    write: Callable[[Floats], object] | None = None
+    blocks: Floats = NO_FLOATS
+    before: Floats = NO_FLOATS
+
+    def emit(self, out: Floats) -> None:
+        """Write the published values into ``out``."""
+        if self.write is None:
+            out[:] = self.published
+        else:
+            self.write(out)
+
+
+#: Progress after values that were published at once, None where they were not, and the tree in use.
+Published = tuple[Progress | None, TreeNoise | None]
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:

@@ -19,7 +19,7 @@ from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_finite, as_floats, as_whole, is_number
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, parallel
-from fastdp.kinds import Array, Floats, Indices, Json, NumberColumn
+from fastdp.kinds import Array, Floats, Json, NumberColumn
 from fastdp.local import Hybrid
 from fastdp.local.client import Announcement
 from fastdp.local.collectors import (
@@ -38,7 +38,7 @@ from fastdp.local.mechanisms import SquareWave as SquareWaveMechanism
 from fastdp.local.reports import MAX_START
 from fastdp.noise.key import Key
 from fastdp.record import Choice, Kind, Real, Whole, parameter, record
-from fastdp.releases.intervals import DrawnNoise, ErrorBars
+from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import Release
 from fastdp.state import codec
 from fastdp.state.machine import Column, Machine, Transition, single_caller
@@ -170,7 +170,7 @@ class ServerMachine(Machine[ServerState]):
             return counted + 1
         return counted + self.sought().consumed(state.tally) + int(state.theta is not None)
 
-    def news(self, before: ServerState, after: ServerState) -> Iterator[tuple[int, str]]:
+    def log_messages(self, before: ServerState, after: ServerState) -> Iterator[tuple[int, str]]:
         """The threshold, once it is chosen."""
         if before.theta is None and after.theta is not None:
             yield logging.INFO, f"threshold chosen: {after.theta:g}"
@@ -290,9 +290,9 @@ class SimulationMachine(Machine[SimulationState]):
         """Users so far."""
         return state.n_held + state.n_published
 
-    def news(self, before: SimulationState, after: SimulationState) -> Iterator[tuple[int, str]]:
+    def log_messages(self, before: SimulationState, after: SimulationState) -> Iterator[tuple[int, str]]:
         """Messages of the server's log."""
-        return self.server.news(before.server, after.server)
+        return self.server.log_messages(before.server, after.server)
 
     def step(self, state: SimulationState, batch: Column, key: Key) -> Transition[SimulationState]:
         """Ask the users, and let the server collect and publish."""
@@ -525,30 +525,6 @@ class ToPLServer(Publisher[ServerState]):
         return published
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LocalRelease(Release):
-    """A stream of unbiased estimates, one a user.
-
-    Attributes
-    ----------
-    value_variance : float
-        Largest variance of one estimate around the value clipped at theta, in units of the input squared.
-    """
-
-    value_variance: float = math.nan
-
-    def _scaled(self, shift: int) -> LocalRelease:
-        scaled = cast("LocalRelease", super()._scaled(shift))
-        return replace(scaled, value_variance=math.ldexp(self.value_variance, 2 * shift))
-
-    def _error_bars(self, first: Indices, last: Indices) -> ErrorBars:
-        """Independent reports: the largest variance, with the wider quantile of the normal and the Laplace law."""
-        none = np.zeros(first.size, np.int64)
-        variances: Floats = np.multiply(last - first, self.value_variance)
-        sums, ones = self.sum(first, last), np.ones(first.size)
-        return ErrorBars(sums, DrawnNoise(1.0), 1.0, none, ones, variances, width=1.0)
-
-
 class ToPL(Publisher[SimulationState]):
     """Simulates users and server in one process, with the numbers that the two roles give apart.
 
@@ -659,7 +635,7 @@ class ToPL(Publisher[SimulationState]):
         return published
 
     @single_caller
-    def release(self, values: NumberColumn) -> LocalRelease:
+    def release(self, values: NumberColumn) -> Release:
         """Publish a whole array at once (a fresh simulation only).
 
         Parameters
@@ -669,13 +645,12 @@ class ToPL(Publisher[SimulationState]):
 
         Returns
         -------
-        LocalRelease
+        Release
             Bit for bit what :meth:`publish` gives for any chunking.
         """
         column = as_whole(values, self.n_seen, self.holdout)
         published: Floats = self._call(Column(column, "values"))
         published.flags.writeable = False
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
-        return LocalRelease(
-            published, self.holdout, self.threshold, self.guarantee, value_variance=self.server.value_variance
-        )
+        noise = SumNoise("reports", 1.0, 1.0, bounded=False, report_variance=self.server.value_variance)
+        return Release(published, self.holdout, self.threshold, self.guarantee, noise=noise)

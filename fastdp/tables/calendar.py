@@ -8,24 +8,23 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.kinds import Integers
-from fastdp.units import Period
-from fastdp.validation import DAY, FIXED, split_duration
+from fastdp.kinds import Duration, Instant, Integers
+from fastdp.record import Choice, Kind, parameter, record
+from fastdp.units import MICROSECOND, Column, Length, Period, parse_length
+from fastdp.validation import DAY
 
-MICROSECOND = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1)
 _AWARE_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: Calendar units as (months, days).
-CALENDAR = {"d": (0, 1), "w": (0, 7), "mo": (1, 0), "y": (12, 0)}
 #: A Monday, so that windows of a week begin on one.
 MONDAY = date(1970, 1, 5)
 #: The first and last microsecond that a datetime can hold in every zone.
@@ -34,9 +33,62 @@ FIRST, LAST = -62_135_510_400_000_000, 253_402_214_400_000_000
 COMPARED = 1800, 2100
 #: So many days are compared at least: weekdays and dates fall together in every way.
 LONG_DAYS = 28 * 366
+#: Handling of rows without a time or person.
+Missing = Literal["raise", "drop"]
 #: Zones without a name; those with GMT are Java's.
 OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)")
-ACCEPTED = "a length such as '15min', '1h', '90s', '1d', '1w', '1mo' or '1y'"
+
+
+MOMENT = "a datetime, a date or ISO text such as '2024-03-31T01:00'"
+
+
+@dataclass(frozen=True)
+class Moment(Kind):
+    """A public point in time, whose zone is known later."""
+
+    def check(self, name: str, value: object) -> object:
+        """The same, if its type may be one."""
+        if not isinstance(value, (str, date, np.datetime64)):
+            raise ParameterError(f"{name} = {validation.shown(value)}: expected {MOMENT}")
+        return value
+
+
+@record
+class Time:
+    """The times of a table: their column, and the windows that they fall in.
+
+    Parameters
+    ----------
+    column : str
+        The column of times: dates, or datetimes of one time zone or none.
+    every : str or timedelta
+        Length of the windows, which are half-open: "90s", "15min", "1h" are counted from ``origin``, whatever the
+        clock does; "1d", "1w" (from Monday), "1mo", "1y" run from local midnight to local midnight.
+    start, stop : datetime, date or ISO text, optional
+        The first window's beginning and the last one's end: public.  Rows outside are dropped.  By default the first
+        and last window of the table, which are then public knowledge, as the guarantee says.
+    origin : datetime, date or ISO text, optional
+        Where a window begins; by default midnight of 1970-01-01 in the zone.
+    zone : str, optional
+        Zone of the windows; by default the time column's.  Times without a zone are taken as clock times in it: the
+        first one where the clock shows a time twice, and moved forward where it skips a time.
+    missing : "raise" or "drop"
+        What rows without a time or person do.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> fastdp.Time("timestamp", "1h", start="2024-05-01", zone="Europe/Paris").every
+    '1h'
+    """
+
+    column: str = parameter(Column())
+    every: Duration = parameter(Length())
+    start: Instant | None = parameter(Moment(optional=True), default=None)
+    stop: Instant | None = parameter(Moment(optional=True), default=None)
+    origin: Instant | None = parameter(Moment(optional=True), default=None)
+    zone: str | None = parameter(Kind(optional=True), default=None)
+    missing: Missing = parameter(Choice(("raise", "drop")), default="raise")
 
 
 def zone_name(name: str | None) -> str | None:
@@ -60,7 +112,7 @@ def zone_of(name: str | None) -> tzinfo | None:
         return ZoneInfo(name)
     except Exception:  # a wrong name, or no database of zones
         raise ParameterError(
-            f"time_zone = {validation.shown(name)}: expected the name of a time zone, such as 'Europe/Paris' or 'UTC'"
+            f"zone = {validation.shown(name)}: expected the name of a time zone, such as 'Europe/Paris' or 'UTC'"
             " (on Windows the package tzdata has them)"
         ) from None
 
@@ -132,7 +184,6 @@ def zone_rules(zone: tzinfo | None, begin: int | None) -> bytes | None:
 
 def as_instant(name: str, value: Any, zone: tzinfo | None) -> int:
     """A public point in time as microseconds; ParameterError for what is none."""
-    expected = "expected a datetime, a date or ISO text such as '2024-03-31T01:00'"
     given = value
     try:
         if isinstance(value, np.datetime64):
@@ -146,35 +197,15 @@ def as_instant(name: str, value: Any, zone: tzinfo | None) -> int:
         else:
             raise TypeError
     except (TypeError, ValueError):
-        raise ParameterError(f"{name} = {validation.shown(value)}: {expected}") from None
+        raise ParameterError(f"{name} = {validation.shown(value)}: expected {MOMENT}") from None
     if found.tzinfo is None:
         return instant(found, zone)
     if zone is None:
         raise ParameterError(
             f"{name} = {validation.shown(value)}: expected a time without a zone, because the table's times have none"
-            " (or time_zone=)"
+            " (or zone=)"
         )
     return (found - _AWARE_EPOCH) // MICROSECOND
-
-
-def parse_length(name: str, length: Any) -> tuple[str, int, int, int]:
-    """A length as text, and as (microseconds, months, days), of which one is not 0."""
-    if isinstance(length, timedelta) and length > timedelta():
-        return _fixed(length // MICROSECOND), length // MICROSECOND, 0, 0
-    count, unit = split_duration(length)
-    microseconds = count * FIXED.get(unit, 0)
-    if microseconds.denominator == 1 and 0 < microseconds <= 10_000 * 365 * DAY:
-        whole = int(microseconds)
-        return f"{count}{unit}" if count.denominator == 1 else _fixed(whole), whole, 0, 0
-    if unit in CALENDAR and count.denominator == 1 and 0 < count <= 10_000:
-        months, days = CALENDAR[unit]
-        return f"{count}{unit}", 0, int(count) * months, int(count) * days
-    raise ParameterError(f"{name} = {validation.shown(length)}: expected {ACCEPTED}")
-
-
-def _fixed(microseconds: int) -> str:
-    unit = next(unit for unit in ("h", "min", "s", "ms", "us") if microseconds % FIXED[unit] == 0)
-    return f"{microseconds // FIXED[unit]}{unit}"
 
 
 #: Days that :func:`most_spans` looks at: the whole cycle of the calendar.

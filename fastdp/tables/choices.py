@@ -209,10 +209,10 @@ def kept_persons(plan: TablePlan, whole: int, cut: int, key: Key) -> float | Non
     """The released share of persons (in each period) all of whose rows count; a warning where many are cut."""
     share, many = released_share((cut, whole), 1, plan.person_epsilon, key, "persons", MANY_PERSONS)
     if many:
-        where = "a period=" if plan.periods is None else f"a period= shorter than {plan.periods.every}"
+        where = "a per=" if plan.periods is None else f"a per= shorter than {plan.periods.every}"
         warn(
-            f"contributions = {plan.contributions}: an estimated {share:.0%} of the persons have more rows, which "
-            f"are dropped, so that sums are too low; expected a larger contributions=, or {where}",
+            f"rows = {plan.contributions}: an estimated {share:.0%} of the persons have more rows, which "
+            f"are dropped, so that sums are too low; expected a larger rows=, or {where}",
             AccuracyWarning,
         )
     return None if share is None else 1.0 - share

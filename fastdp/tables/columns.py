@@ -163,7 +163,7 @@ def times_of(column: Any, zone: tzinfo | None) -> tuple[Integers, NDArray[np.boo
         numbers: Integers = column.cast(arrow.int64()).fill_null(0).to_numpy()
         unit, aware = kind.unit, kind.tz is not None
         if aware and zone is None:
-            raise DataError("time has a zone: expected time_zone=, the zone of the windows")
+            raise DataError("time has a zone: expected zone=, the zone of the windows")
         times = numbers // 1_000 if unit == "ns" else numbers
         factor = _PER_UNIT.get(unit, 1)
     elif arrow.types.is_date(kind):

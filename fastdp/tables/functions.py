@@ -3,54 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
 from typing import Any, ParamSpec, cast
 
+import numpy as np
+
 from fastdp import validation
-from fastdp.data.column import Nonfinite
 from fastdp.data.source import Source, arrow_type, check_types, open_source
-from fastdp.errors import ParameterError
+from fastdp.errors import DataError, ParameterError
+from fastdp.guarantee import Guarantee
+from fastdp.kinds import Bounds, Duration, Frame, Integers, Keys
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise.draws import NoiseName
 from fastdp.noise.key import Key
-from fastdp.tables.columns import KeyTable
-from fastdp.tables.parameters import make_plan, names_of
-from fastdp.tables.persons import Missing, Reader
-from fastdp.tables.release import TableRelease
-from fastdp.tables.sums import Kind
+from fastdp.tables import choices
+from fastdp.tables.calendar import Time
+from fastdp.tables.choices import choose_clip, choose_keys, clip_counter, count_rows
+from fastdp.tables.columns import KeyNumbers, KeyRow, KeyTable, count_keys, sorted_keys
+from fastdp.tables.persons import NOT_FINITE, BatchRows, Kept, PersonRows, exact_sums, mask_of, read_rows, table_sums
+from fastdp.tables.plan import TablePlan, Value, make_plan, names_of
+from fastdp.tables.sums import Kind, WindowSums, release
 from fastdp.tables.table import Table
+from fastdp.units import ONE_ROW, Column, Person, Unit
 
 P = ParamSpec("P")
+NO_ROWS = "frame has no rows: expected start= and stop=, because it has no first and last window"
 
 
 @validation.plain
 def totals(
-    frame: Any,
-    value: str,
-    time: str,
-    every: Any,
-    by: Any = None,
-    keys: Any = None,
+    frame: Frame,
+    value: str | Value,
+    time: str | Time,
+    every: Duration | None = None,
+    by: str | Sequence[str] | None = None,
+    keys: Keys | None = None,
     *,
     epsilon: float,
-    bound: Any = None,
-    clip: Any = None,
-    start: Any = None,
-    stop: Any = None,
-    origin: Any = None,
-    time_zone: str | None = None,
-    contributions: int = 1,
-    period: Any = None,
-    per_window: int | None = None,
-    who: str | None = None,
+    unit: Unit = ONE_ROW,
+    bound: Bounds | None = None,
+    clip: Bounds | None = None,
     delta: float = 0.0,
-    noise: NoiseName | None = None,
-    resolution: float | None = None,
-    nonfinite: Nonfinite = "raise",
-    missing: Missing = "raise",
-    confidence: float = 0.95,
     seed: int | str | None = None,
     key: Key | bytes | None = None,
     ledger: Ledger | None = None,
@@ -63,13 +59,14 @@ def totals(
     frame : table
         A data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, an Arrow stream, or the path
         of a Parquet or CSV file.  Rows may be in any order; lazy tables and files are read in batches.
-    value : str
-        The column that is summed: numbers.
-    time : str
-        The column of times: dates, or datetimes of one time zone or none.
-    every : str or timedelta
-        Length of the windows, which are half-open: "90s", "15min", "1h" are counted from ``origin``, whatever the
-        clock does; "1d", "1w" (from Monday), "1mo", "1y" run from local midnight to local midnight.
+    value : str or Value
+        The column that is summed: numbers; a :class:`fastdp.Value` says more.
+    time : str or Time
+        The column of times: dates, or datetimes of one time zone or none; with ``every``.  Or a
+        :class:`fastdp.Time`, which has the windows' ends, zone and origin too.
+    every : str or timedelta, optional
+        Length of the windows, where ``time`` is a column: "15min", "1h", "1d" and others, as for
+        :class:`fastdp.Time`.
     by : str or list of str, optional
         Key columns: every key has a total in every window.
     keys : list, mapping, "public" or None
@@ -78,7 +75,11 @@ def totals(
         rows of the table, dropped ones too, on your word that it is no secret which there are.  None with ``delta``:
         chosen privately.
     epsilon : float
-        Privacy loss for one unit (by default one row) over everything that is released.
+        Privacy loss for one unit over everything that is released.
+    unit : Rows or Person
+        What one person may change: :class:`fastdp.Rows` or :class:`fastdp.Person`; by default one row.  With a
+        Person a hundredth of epsilon is for a noisy share of persons (in each period) with dropped rows
+        (:attr:`Table.cut_persons`).
     bound : float or (float, float)
         Public upper bound of a value, from 0, or a lower and an upper one.  It must not be computed from the table.
         Values beyond it count as the bound.
@@ -87,44 +88,11 @@ def totals(
         epsilon, at most a tenth, for sums of a day where windows are shorter, of a week of days, else of a year; not
         for a ``bound`` of two ends, which is the clip itself.  A hundredth of epsilon is for a noisy share of rows
         beyond the clip (:attr:`Table.clipped_rows`).
-    start, stop : datetime, date or ISO text, optional
-        The first window's beginning and the last one's end: public.  Rows outside are dropped.  By default the first
-        and last window of the table, whose place is then public knowledge, as the guarantee says.
-    origin : datetime, date or ISO text, optional
-        Where a window begins; by default midnight of 1970-01-01 in the zone.
-    time_zone : str, optional
-        Zone of the windows; by default the time column's.  Times without a zone are taken as clock times in it: the
-        first one where the clock shows a time twice, and moved forward where it skips a time.
-    contributions : int
-        Rows of one unit.  Without ``who`` you vouch for it; with ``who`` the rows of a person with the least keyed
-        hashes count, evenly spread over a period, and further ones are dropped.
-    period : str or timedelta, optional
-        The unit is what someone adds in any one period, such as "1d", aligned as windows are; by default in all.
-    per_window : int, optional
-        With ``who``: rows of a person that count in one window, those of least hash.
-    who : str, optional
-        The column of persons, who are then the unit; equal values of other types are one person (``docs/tables.md``).
-        The choice depends neither on the order of rows nor on other persons.  A hundredth of epsilon is for a noisy
-        share of persons (in each period) with dropped rows (:attr:`Table.cut_persons`).
     delta : float
         Above 0, with ``by`` and without ``keys``: keys are private.  Those of the table are released whose noisy
         count of rows, with a tenth of epsilon, passes a threshold that a unit's own keys pass with probability at
-        most ``delta``.  Above 0 in any other release: noise may be Gaussian, and the release
+        most ``delta``.  Above 0 in any other release: noise may be Gaussian (:class:`fastdp.Value`), and the release
         is then (epsilon, delta)-DP.
-    noise : "laplace" or "gaussian", optional
-        Of the sums.  Gaussian noise has sigma clip * sqrt(k * j) / x for k rows of a unit, at most j of them in one
-        window (``per_window``), x^2 / 2 being the rho that gives (epsilon, delta).  By default Laplace; with a
-        ``delta`` that no keys need, the one of less variance, which public parameters tell: Gaussian from 11
-        windows of a person on at epsilon = 1, delta = 1e-6 (:func:`fastdp.plan`).
-    resolution : float, optional
-        Step of the integer grid that values are rounded to; by default the bound's 2^32th part, or coarser where the
-        noise is.  A cell holds 2^63 steps: 10^9 rows and more by default.
-    nonfinite : "raise" or "zero"
-        What values that are missing, NaN or infinite do.
-    missing : "raise" or "drop"
-        What rows without a time or person do.
-    confidence : float
-        Of the intervals.
     seed, key
         As for :func:`fastdp.release`.
     ledger : Ledger, optional
@@ -156,8 +124,8 @@ def totals(
     Notes
     -----
     Privacy: each row is in one window and one key, whose integer sum gets one exact discrete Laplace noise of scale
-    contributions * clip / epsilon.  Proof: ``docs/privacy.md``, "Tables".  Noise is bound to the sums that it
-    protects: the same secret, parameters and rows give the same output again, altered rows meet independent noise
+    k * clip / epsilon for k rows of a unit.  Proof: ``docs/privacy.md``, "Tables".  Noise is bound to the sums that
+    it protects: the same secret, parameters and rows give the same output again, altered rows meet independent noise
     from the first sum that differs.
 
     Examples
@@ -175,25 +143,16 @@ def totals(
 
 @validation.plain
 def counts(
-    frame: Any,
-    time: str,
-    every: Any,
-    by: Any = None,
-    keys: Any = None,
+    frame: Frame,
+    time: str | Time,
+    every: Duration | None = None,
+    by: str | Sequence[str] | None = None,
+    keys: Keys | None = None,
     *,
     epsilon: float,
-    start: Any = None,
-    stop: Any = None,
-    origin: Any = None,
-    time_zone: str | None = None,
-    contributions: int = 1,
-    period: Any = None,
-    per_window: int | None = None,
-    who: str | None = None,
+    unit: Unit = ONE_ROW,
     delta: float = 0.0,
     noise: NoiseName | None = None,
-    missing: Missing = "raise",
-    confidence: float = 0.95,
     seed: int | str | None = None,
     key: Key | bytes | None = None,
     ledger: Ledger | None = None,
@@ -202,7 +161,8 @@ def counts(
     """Private numbers of rows by window of time, and by key.
 
     Parameters, errors and privacy are those of :func:`totals`; there is no value, so no bound and no clip, and the
-    noise has scale contributions / epsilon.
+    noise has scale k / epsilon for k rows of a unit.  ``noise`` is "laplace" or "gaussian", as of
+    :class:`fastdp.Value`.
 
     Returns
     -------
@@ -243,29 +203,38 @@ def on_engine(
 
 def _release(kind: Kind, given: dict[str, Any], opens: Opens = open_source) -> Table:
     """Check everything public, reserve, read, release."""
-    frame, time, value = given.pop("frame"), given.pop("time"), given.pop("value", None)
-    confidence, missing = validation.real("confidence", given.pop("confidence")), given.pop("missing")
-    if not 0.0 < confidence < 1.0:
-        raise ParameterError(f"confidence = {confidence!r}: expected a number between 0 and 1")
-    validation.choice("missing", missing, ("raise", "drop"))
-    ledger, stream = given.pop("ledger"), given.pop("stream")
+    frame, ledger, stream = given.pop("frame"), given.pop("ledger"), given.pop("stream")
     secret = stream_key(Key.choose(given.pop("seed"), given.pop("key")), stream)
-    by, who = names_of("by", given["by"]), given["who"]
-    columns = [time, *by, *(each for each in (value, who) if each is not None)]
-    named = [*by, *([] if who is None else [who])]
+    time, value = _timed(given.pop("time"), given.pop("every")), given.pop("value", None)
+    if kind != "counts" and not isinstance(value, Value):
+        value = Value(Column().check("value", value))
+    by, unit = names_of("by", given["by"]), given["unit"]
+    named = [*by, *([unit.column] if isinstance(unit, Person) else [])]
+    columns = [time.column, *by, *([] if value is None else [value.column]), *named[len(by) :]]
     source = opens(frame, columns, named)
-    zone = check_types(source, time, value, named)
-    plan = make_plan(kind, **{**given, "time_zone": given["time_zone"] or zone})
+    zone = check_types(source, time.column, None if value is None else value.column, named)
+    plan = make_plan(kind, replace(time, zone=time.zone or zone), value, **given)
     if plan.key_rule == "given":
         table = KeyTable(by, plan.keys)
         for name in by:
             if (type_of := arrow_type(source, name)) is not None:
                 table.check_type(name, type_of)
-    release = TableRelease(plan, source, Reader(time, value, missing), secret.bind(plan))
+    release = TableRelease(plan, source, secret.bind(plan))
     release.check()
     mechanism = {"class": kind, "parameters": plan.describe()}
     with charge(release, ledger, stream, mechanism=mechanism):
-        return Table(release.run(), confidence)
+        return Table(release.run())
+
+
+def _timed(time: str | Time, every: Duration | None) -> Time:
+    """The times of a table from the arguments ``time`` and ``every``."""
+    if not isinstance(time, Time):
+        if every is None:
+            raise ParameterError("every = None: expected the length of the windows, such as '1h', or a fastdp.Time")
+        return Time(Column().check("time", time), every)
+    if every is not None:
+        raise ParameterError(f"every = {validation.shown(every)}: expected None, because time is a fastdp.Time")
+    return time
 
 
 def _alike(function: Callable[P, Table]) -> Callable[[Callable[[], None]], Callable[P, Table]]:
@@ -300,3 +269,191 @@ def means() -> None:
     >>> abs(float(table.mean(0, 1)[0]) - 0.4) < 0.1
     True
     """
+
+
+# A table, read once or twice, to noisy sums.
+
+
+@dataclass(frozen=True)
+class TableRelease:
+    """One release: plan, table, key.  A ledger reads guarantee, fingerprint and parameters from it.
+
+    Attributes
+    ----------
+    plan : TablePlan
+        Public parameters.
+    source : Source
+        The table.
+    key : Key
+        Of this composition.
+    """
+
+    plan: TablePlan
+    source: Source
+    key: Key
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the release promises."""
+        return self.plan.guarantee(simulated=self.key.simulated)
+
+    @property
+    def noise_fingerprint(self) -> str | None:
+        """As of a publisher."""
+        return None if self.key.simulated else self.key.fingerprint()
+
+    def run(self) -> WindowSums:
+        """Read the table and release it."""
+        plan = self.plan
+        if plan.who is not None:
+            return self._release_persons()
+        if self._is_settled():
+            return self._release(plan.settled(plan.start or 0, plan.stop or 0, max(1, len(plan.keys))), self.source)
+        source = self.source.twice()
+        survey = _Survey(plan)
+        # Before anything is dropped: which rows count follows from secrets, such as the rest of a person's rows.
+        see_keys = survey.see_keys if plan.key_rule == "public" else None
+        for rows in read_rows(source, plan, survey.see_times, see_keys):
+            survey.add(rows)
+        return self._release(survey.settle(self.key), source, survey)
+
+    def _release_persons(self) -> WindowSums:
+        """Read the table once, bound each person's rows, and release sums of those that count."""
+        plan, survey = self.plan, _Survey(self.plan)
+        keys = KeyNumbers(plan.by, plan.keys if plan.by else [()])
+        found = PersonRows(plan, self.key)
+        see_keys = survey.see_keys if plan.key_rule == "public" else None
+        for rows in read_rows(self.source, plan, survey.see_times, see_keys):
+            given = plan.key_rule in ("none", "given")
+            codes = rows.codes.astype(np.int64) if given else keys.codes(rows.keys)
+            if not np.isfinite(rows.values).all():
+                # Not of the rows that count alone, which the secret chooses.
+                raise DataError(NOT_FINITE)
+            assert rows.persons is not None  # noqa: S101 - the plan names their column
+            found.add(rows.persons, rows.times, rows.windows, codes, keys.words[codes], rows.values)
+        first, last = survey.ends()
+        plan.check_cells(last - first, 1)
+        kept = found.kept()
+        survey.see_kept(kept, keys.rows)
+        settled = survey.settle(self.key)
+        if survey.keys is not None:
+            # From the numbers in which keys came to those of the released ones.
+            places = {row: place for place, row in enumerate(survey.keys)}
+            codes = np.array([places.get(row, -1) for row in keys.rows], np.int64)[kept.codes]
+            kept = kept._replace(codes=codes)
+        return self._release(settled, self.source, survey, kept)
+
+    def _is_settled(self) -> bool:
+        """Whether windows, keys and clip are public parameters, so that one reading is enough."""
+        plan = self.plan
+        ends = plan.start is not None and plan.stop is not None
+        return ends and plan.key_rule in ("none", "given") and not plan.chooses_clip
+
+    def check(self) -> None:
+        """What is known without reading a row: an engine adds, and nothing else; an empty table has no windows."""
+        if self.source.add is not None and not (self._is_settled() and self.plan.who is None):
+            raise ParameterError(
+                "expected start=, stop=, keys= where there is by=, clip= (or two bounds), no Person: on an engine "
+                "windows, keys and the clip are public"
+            )
+        if self.source.rows == 0 and (self.plan.start is None or self.plan.stop is None):
+            raise DataError(NO_ROWS)
+
+    def _release(
+        self, plan: TablePlan, source: Source, survey: _Survey | None = None, kept: Kept | None = None
+    ) -> WindowSums:
+        keys = list(plan.keys) if survey is None or survey.keys is None else survey.keys
+        first, last = plan.start or 0, plan.stop or 0
+        clip = None
+        if survey is not None and survey.histogram is not None:
+            plan = replace(plan, rows=count_rows(plan, survey.histogram.counts, self.key))
+            clip = choose_clip(plan, survey.histogram.counts, self.key)
+        quantities = plan.quantities(clip)
+        every = [*quantities, *plan.reported(quantities)]
+        table = KeyTable(plan.by, keys)
+        if kept is not None:
+            sums = exact_sums([(kept.windows, kept.codes, kept.values)], plan, every, table.size)
+        elif source.add is None:
+            sums = table_sums(source, plan, every, table)
+        else:
+            sums = source.add(plan, every)
+        by_name = {quantity.name: exact for quantity, exact in zip(every, sums, strict=True)}
+        released = np.stack([by_name[quantity.name] for quantity in quantities])
+        return WindowSums(
+            kind=plan.kind,
+            edges=plan.calendar.edges(first, last),
+            time_zone=plan.calendar.time_zone,
+            every=plan.calendar.every,
+            keys=table.columns,
+            columns=release(quantities, released, self.key, first, table.digests),
+            clip=plan.clip_of(quantities),
+            guarantee=plan.guarantee(simulated=self.key.simulated),
+            family=self.source.family,
+            centre=quantities[0].centre * plan.step if plan.kind == "means" else 0.0,
+            clipped_rows=self._clipped_rows(plan, by_name) if plan.reports_clip else None,
+            kept_persons=None if kept is None else choices.kept_persons(plan, kept.whole, kept.cut, self.key),
+        )
+
+    def _clipped_rows(self, plan: TablePlan, sums: dict[str, Integers]) -> float | None:
+        return choices.clipped_rows(plan, int(sums["beyond"].sum()), int(sums["count"].sum()), self.key)
+
+
+class _Survey:
+    """What the first reading collects: ends of the time, keys, a histogram of values."""
+
+    def __init__(self, plan: TablePlan) -> None:
+        self.plan = plan
+        self.histogram = clip_counter(plan) if plan.chooses_clip else None
+        self.keys: list[KeyRow] | None = None
+        self._counts: dict[KeyRow, int] = {}
+        self._ends: list[int] = []
+
+    def see_times(self, times: Integers) -> None:
+        """Extend the span of time."""
+        if times.size:
+            both = [*self._ends, int(times.min()), int(times.max())]
+            self._ends = [min(both), max(both)]
+
+    def see_keys(self, columns: list[Any]) -> None:
+        """Count the rows of each key."""
+        for key, count in count_keys(columns).items():
+            self._counts[key] = self._counts.get(key, 0) + count
+
+    def see_kept(self, kept: Kept, keys: list[KeyRow]) -> None:
+        """Count what the release depends on, of the rows of persons that count."""
+        if self.plan.key_rule == "private":
+            sizes = np.bincount(kept.codes, minlength=len(keys)).tolist()
+            self._counts = {key: size for key, size in zip(keys, sizes, strict=True) if size}
+        if self.histogram is not None:
+            self.histogram.observe(kept.values)
+
+    def add(self, rows: BatchRows) -> None:
+        """Count what the release depends on."""
+        plan = self.plan
+        counted = (rows.codes >= 0) & plan.has(rows.windows)
+        if plan.key_rule == "private":
+            self.see_keys(rows.keys if counted.all() else [column.filter(mask_of(counted)) for column in rows.keys])
+        if self.histogram is not None:
+            values = rows.values if counted.all() else rows.values[counted]
+            if not np.isfinite(values).all():
+                raise DataError(NOT_FINITE)
+            self.histogram.observe(values)
+
+    def ends(self) -> tuple[int, int]:
+        """The first window, and the one behind the last."""
+        plan = self.plan
+        if not self._ends and (plan.start is None or plan.stop is None):
+            raise DataError(NO_ROWS)
+        first = plan.calendar.number(self._ends[0]) if plan.start is None else plan.start
+        last = plan.calendar.number(self._ends[1]) + 1 if plan.stop is None else plan.stop
+        return first, max(first, last)
+
+    def settle(self, key: Key) -> TablePlan:
+        """The plan with windows and keys that are known now."""
+        plan, (first, last) = self.plan, self.ends()
+        if plan.key_rule == "public":
+            self.keys = sorted_keys(self._counts)
+        elif plan.key_rule == "private":
+            self.keys = choose_keys(plan, self._counts, key)
+        width = len(plan.keys if self.keys is None else self.keys) if plan.by else 1
+        return plan.settled(first, last, width)

@@ -16,7 +16,7 @@ from fastdp._version import __version__
 from fastdp.data.source import import_tables
 from fastdp.errors import ParameterError
 from fastdp.kinds import Integers
-from fastdp.releases.intervals import band, check_axes, new_axes, save
+from fastdp.releases.pictures import band, check_axes, new_axes, save
 from fastdp.state.durable import atomic_file
 from fastdp.tables import choices
 from fastdp.tables.answers import DAY, Answer, Answers

@@ -1,28 +1,32 @@
-"""The public parameters of a release of windows, checked, and what follows from them: budgets, grid, noise, key."""
+"""The public parameters of a release of windows, checked, and the numbers that follow: budgets, grid, noise key."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import validation
 from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, remainder, square_remainder, zcdp_loss
 from fastdp.integer_grid import make_grid
-from fastdp.kinds import Integers
-from fastdp.noise.draws import NoiseName, l2_square
+from fastdp.kinds import Bounds, Integers
+from fastdp.noise.draws import NoiseName, better_noise, checked_noise, l2_square
+from fastdp.record import Choice, Real, parameter, record
 from fastdp.tables import sums
-from fastdp.tables.calendar import Calendar, zone_rules
+from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.sums import Kind, Quantity
+from fastdp.units import ONE_ROW, Column, Person, Rows, Unit
 from fastdp.validation import DAY
 
 KINDS = ("totals", "counts", "means")
@@ -45,6 +49,38 @@ SPAN = 33.0 * math.log(2.0)
 KeyRule = Literal["none", "given", "public", "private"]
 
 
+@record
+class Value:
+    """The values of a table, where more than their column is to be said.
+
+    Parameters
+    ----------
+    column : str
+        The column that is summed: numbers.
+    resolution : float, optional
+        Step of the integer grid that values are rounded to; by default the bound's 2^32th part, or coarser where the
+        noise is.  A cell holds 2^63 steps: 10^9 rows and more by default.
+    nonfinite : "raise" or "zero"
+        Handling of values that are missing, NaN or infinite: an error, or they count as 0.
+    noise : "laplace" or "gaussian", optional
+        Noise of the sums.  Gaussian noise has sigma clip * sqrt(k * j) / x for k rows of a unit, at most j of them
+        in one window (``Person.per_window``), x^2 / 2 being the rho that gives (epsilon, delta).  By default
+        Laplace; with a ``delta`` that no keys need, the one of less variance, which follows from public parameters:
+        Gaussian from 11 windows of a person on at epsilon = 1, delta = 1e-6 (:func:`fastdp.plan`).
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> fastdp.Value("kwh", resolution=0.001).nonfinite
+    'raise'
+    """
+
+    column: str = parameter(Column())
+    resolution: float | None = parameter(Real(above=0.0, optional=True), default=None)
+    nonfinite: Nonfinite = parameter(Choice(("raise", "zero")), default="raise")
+    noise: NoiseName | None = parameter(Choice(("laplace", "gaussian"), optional=True), default=None)
+
+
 @dataclass(frozen=True)
 class TablePlan:
     """Everything public about a release of windows.
@@ -53,30 +89,26 @@ class TablePlan:
     ----------
     kind : "totals", "counts" or "means"
         What is released.
+    time, unit, value
+        As given; the value is None for counts.
     calendar, periods : Calendar, Calendar or None
         The windows, and the periods in which a unit has its rows; None: one period.
     epsilon, delta : float
         The whole budget.
     bound : (float, float) or None
-        What values are clipped to at most; None for counts.
+        The widest clip; None for counts.
     chooses_clip : bool
         Whether the upper end is chosen from the rows.
-    resolution : float or None
-        As given.
     by : tuple of str
         Key columns.
     key_rule : "none", "given", "public" or "private"
-        Where the keys come from.
+        Source of the keys.
     keys : tuple of tuples
         The keys that were given.
-    contributions, per_window : int
-        Rows of one unit in a period, and in a window (None: no bound of its own).
-    who : str or None
-        The column of persons, whose rows beyond the bounds do not count.
+    noise : "laplace" or "gaussian"
+        Of the sums.
     start, stop : int or None
-        Numbers of the first window, and of the one behind the last.
-    nonfinite : "raise" or "zero"
-        What a value that is NaN or infinite does.
+        Numbers of the first window, and of the one after the last.
     online : bool
         Whether rows come one after the other and a public clock closes windows.
     cells : int or None
@@ -84,35 +116,56 @@ class TablePlan:
     rows : int or None
         How many rows that count lie above the lowest candidate of the clip, once that is released.
     taken : tuple of str
-        Which ends of the time were taken from the table: "first", "last".
-    noise : "laplace" or "gaussian"
-        Of the sums.
+        Ends of the time that were taken from the table: "first", "last".
     """
 
     kind: Kind
+    time: Time
+    unit: Unit
+    value: Value | None
     calendar: Calendar
+    periods: Calendar | None
     epsilon: float
+    delta: float = 0.0
     bound: tuple[float, float] | None = None
     chooses_clip: bool = False
-    resolution: float | None = None
     by: tuple[str, ...] = ()
     key_rule: KeyRule = "none"
     keys: tuple[KeyRow, ...] = ()
-    contributions: int = 1
-    periods: Calendar | None = None
-    per_window: int | None = None
-    who: str | None = None
-    delta: float = 0.0
+    noise: NoiseName = "laplace"
     start: int | None = None
     stop: int | None = None
-    nonfinite: Nonfinite = "raise"
     online: bool = False
     cells: int | None = None
     rows: int | None = None
     taken: tuple[str, ...] = ()
-    noise: NoiseName = "laplace"
 
     rule: ClassVar[int] = 1
+
+    @property
+    def who(self) -> str | None:
+        """The column of persons, whose rows beyond the bounds do not count."""
+        return self.unit.column if isinstance(self.unit, Person) else None
+
+    @property
+    def contributions(self) -> int:
+        """Rows of one unit in a period."""
+        return self.unit.rows if isinstance(self.unit, Person) else self.unit.k
+
+    @property
+    def per_window(self) -> int | None:
+        """Rows of one unit in a window; None: no bound of its own."""
+        return self.unit.per_window if isinstance(self.unit, Person) else None
+
+    @property
+    def nonfinite(self) -> Nonfinite:
+        """Handling of values that are NaN or infinite."""
+        return "raise" if self.value is None else self.value.nonfinite
+
+    @property
+    def resolution(self) -> float | None:
+        """The grid's resolution, as given."""
+        return None if self.value is None else self.value.resolution
 
     # Budgets.
 
@@ -359,3 +412,195 @@ class TablePlan:
 def key_digest(keys: Sequence[KeyRow]) -> bytes:
     """Names these keys, in this order."""
     return hashlib.sha256(repr(list(keys)).encode()).digest()
+
+
+# The arguments of ``totals``, ``counts``, ``means`` and ``Windows``.
+
+
+def names_of(name: str, given: Any) -> tuple[str, ...]:
+    """Column names from one, several or None."""
+    listed = [] if given is None else [given] if isinstance(given, str) else given
+    if not isinstance(listed, (list, tuple)) or not all(isinstance(each, str) for each in listed):
+        raise ParameterError(f"{name} = {validation.shown(given)}: expected the name of a column, or a list of names")
+    if len(set(listed)) != len(listed):
+        raise ParameterError(f"{name} = {validation.shown(given)}: expected each column once")
+    return tuple(listed)
+
+
+def keys_of(by: tuple[str, ...], given: Any, delta: float) -> tuple[KeyRule, tuple[KeyRow, ...]]:
+    """Where the keys come from, and those that are given."""
+    if not by:
+        if given is not None:
+            raise ParameterError("keys: expected None without by=, the columns that they are of")
+        return "none", ()
+    if isinstance(given, str):
+        return cast("KeyRule", validation.choice("keys", given, ("public",))), ()
+    if given is None:
+        if delta:
+            return "private", ()
+        raise ParameterError(
+            f"keys = None: expected the list of keys of {', '.join(map(repr, by))} that are released, or "
+            "keys='public' if it is no secret which keys the table has, or delta > 0 to choose them privately"
+        )
+    rows = _key_rows(by, given)
+    # Their texts too, which name their noise: two NaNs are not equal.
+    distinct = min(len(set(rows)), len(set(map(repr, rows))))
+    if not rows or distinct != len(rows):
+        raise ParameterError(f"keys has {len(rows)} entries, {distinct} of them distinct: expected distinct keys")
+    return "given", tuple(rows)
+
+
+def _key_rows(by: tuple[str, ...], given: Any) -> list[KeyRow]:
+    if isinstance(given, Mapping):
+        if set(given) != set(by):
+            raise ParameterError(f"keys: expected a list for each of {', '.join(map(repr, by))}")
+        return list(itertools.product(*(_plain(given[name]) for name in by)))
+    listed = _plain(given)
+    if len(by) == 1:
+        if any(isinstance(key, (list, dict, set)) for key in listed):
+            raise ParameterError(f"keys: expected entries of {by[0]!r}, texts or numbers, and no lists of them")
+        return [tuple(key) if isinstance(key, tuple) and len(key) == 1 else (key,) for key in listed]
+    if not all(isinstance(key, (tuple, list)) and len(key) == len(by) for key in listed):
+        raise ParameterError(
+            f"keys: expected tuples of {len(by)} entries, or a mapping of each column of by= to a list, whose "
+            "combinations are the keys"
+        )
+    return [tuple(key) for key in listed]
+
+
+def _plain(given: Any) -> list[Any]:
+    """The entries of a list, array or series, as Python has them."""
+    convert = next(
+        (getattr(given, name) for name in ("tolist", "to_list", "to_pylist") if hasattr(given, name)), None
+    )
+    try:
+        listed = convert() if convert else list(given)
+        hash(tuple(tuple(key) if isinstance(key, list) else key for key in listed))
+    except TypeError:
+        raise ParameterError(f"keys is a {type(given).__name__}: expected a list of keys") from None
+    return cast("list[Any]", listed)
+
+
+def check_bound(bound: Any, clip: Any) -> tuple[tuple[float, float], bool]:
+    """The widest clip, and whether its upper end is chosen from the rows."""
+    if bound is None and clip is None:
+        raise ParameterError(
+            "bound = None: expected a public upper bound of a value, such as bound=10.0, or (low, high) where values "
+            "may be negative"
+        )
+    given, name = (bound, "bound") if clip is None else (clip, "clip")
+    if isinstance(given, (tuple, list)):
+        low, high = validation.ends(name, given)
+        if not low < high:
+            raise ParameterError(f"{name} = ({low!r}, {high!r}): expected low below high")
+        ends, chooses = (low, high), False
+    else:
+        ends, chooses = (0.0, validation.positive(name, given)), clip is None
+    if bound is not None and clip is not None:
+        outer, _ = check_bound(bound, None)
+        if ends[0] < outer[0] or ends[1] > outer[1]:
+            raise ParameterError(f"clip = {clip!r}: expected a clip within bound = {bound!r}")
+    return ends, chooses
+
+
+def make_plan(
+    kind: Kind,
+    time: Time,
+    value: Value | None,
+    *,
+    epsilon: float,
+    unit: Unit = ONE_ROW,
+    bound: Bounds | None = None,
+    clip: Bounds | None = None,
+    by: str | Sequence[str] | None = None,
+    keys: Any = None,
+    delta: float = 0.0,
+    noise: NoiseName | None = None,
+) -> TablePlan:
+    """The plan of a release, its parameters checked; the table is not looked at."""
+    if not isinstance(unit, (Rows, Person)):
+        raise ParameterError(
+            f"unit = {validation.shown(unit)}: expected fastdp.Rows(k), or fastdp.Person(column, rows=k)"
+        )
+    epsilon = validation.positive("epsilon", epsilon)
+    delta = validation.real("delta", delta)
+    if not 0.0 <= delta < 1.0:
+        raise ParameterError(f"delta = {delta!r}: expected at least 0 and below 1")
+    columns = names_of("by", by)
+    rule, rows = keys_of(columns, keys, delta)
+    calendar = Calendar(time.every, time.zone, time.origin)
+    first = None if time.start is None else calendar.border("start", time.start)
+    last = None if time.stop is None else calendar.border("stop", time.stop)
+    if first is not None and last is not None and last <= first:
+        raise ParameterError(f"stop = {time.stop!r}: expected a time behind start = {time.start!r}")
+    ends, chooses = (None, False) if kind == "counts" else check_bound(bound, clip)
+    periods = None if unit.per is None else Calendar(unit.per, time.zone, time.origin, "per")
+    plan = TablePlan(
+        *(kind, time, unit, value, calendar, periods, epsilon, delta, ends, chooses, columns, rule, rows),
+        start=first,
+        stop=last,
+    )
+    drawn = _noise_of(noise if value is None else value.noise, plan)
+    # Laplace noise of sums needs no delta; keys that are chosen do.
+    plan = replace(plan, noise=drawn, delta=delta if drawn == "gaussian" or rule == "private" else 0.0)
+    if first is not None and last is not None:
+        plan.check_cells(last - first, max(1, len(rows)))
+        _check_per_window(plan, last - first)
+    # Laws that cannot be drawn are refused before any row is read.
+    for quantity in plan.quantities():
+        _ = quantity.law
+    return plan
+
+
+def _noise_of(noise: NoiseName | None, plan: TablePlan) -> NoiseName:
+    """The noise of the sums: as given, or where there is a delta for it the one whose variance is less."""
+    delta, private = plan.delta, plan.key_rule == "private"
+    noise = None if noise is None else checked_noise(noise)
+    if noise == "gaussian" and not delta:
+        raise ParameterError("delta = 0: expected above 0, such as 1e-9, because noise = 'gaussian'")
+    if noise == "laplace" and delta and not private:
+        raise ParameterError(
+            f"delta = {delta!r}: expected 0, because Laplace noise needs none and no keys are chosen privately"
+        )
+    if noise is not None or not delta or private:
+        return noise or "laplace"
+    return better_noise(plan.epsilon, delta, plan.contributions, plan.per_window)
+
+
+def _check_per_window(plan: TablePlan, windows: int) -> None:
+    """ParameterError for more rows of a person than windows allow: the noise would be larger than it need be."""
+    if plan.per_window is None or plan.periods is not None:
+        return
+    most = plan.per_window * windows
+    if plan.contributions > most:
+        raise ParameterError(
+            f"rows = {plan.contributions}: a person has at most {most} rows, {plan.per_window} in each of "
+            f"{windows} windows; expected at most {most}, because noise grows with rows"
+        )
+
+
+def check_online(plan: TablePlan) -> None:
+    """ParameterError unless the rows of a person that count are known window by window, as windows close."""
+    if plan.who is None:
+        return
+    if plan.periods is None:
+        raise ParameterError(
+            "per = None: expected the period in which a person's rows are bounded, such as '1d', because windows "
+            "close one by one: a number of rows for life would be used up by the first ones"
+        )
+    calendar, period = plan.calendar, plan.periods.every
+    begin = calendar.edge(plan.start or 0)
+    most = most_spans(calendar.every, period, calendar.time_zone, calendar.origin, begin)
+    if most > 1 and plan.per_window is None:
+        raise ParameterError(
+            f"per_window = None: expected the rows of a person that count in one window, such as "
+            f"{max(1, plan.contributions // most)}, because a period of {period} has up to {most} windows of "
+            f"{calendar.every}, which close one by one"
+        )
+    needed = most * (plan.per_window or 1)
+    if most > 1 and plan.contributions < needed:
+        raise ParameterError(
+            f"rows = {plan.contributions}: expected at least {needed}, because a period of {period} has up "
+            f"to {most} windows of {calendar.every} with per_window = {plan.per_window} rows of a person each; or a "
+            "smaller per_window, longer windows, or a shorter period"
+        )

@@ -19,7 +19,7 @@ from fastdp.noise.draws import Distribution, NoiseName, concentrated, noise_dist
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import DrawnNoise
-from fastdp.units import Rows
+from fastdp.units import UnitRows
 from fastdp_kernels.tables import window_sums
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def release(
 def in_units(plan: TablePlan, guarantee: Guarantee) -> Guarantee:
     """The guarantee with what is protected, and when two tables are adjacent."""
     k, period = plan.contributions, "" if plan.periods is None else f" in any period of {plan.periods.every}"
-    rows = Rows(plan.who, 1 if plan.who is not None else k, None if plan.periods is None else plan.periods.period)
+    rows = UnitRows(plan.who, 1 if plan.who is not None else k, None if plan.periods is None else plan.periods.period)
     if plan.who is not None:
         unit, adjacency = f"one person{period}", f"add or remove all rows of one person{period.replace('any', 'one')}"
     elif k == 1:
@@ -303,7 +303,7 @@ def _public_knowledge(plan: TablePlan) -> list[str]:
             "the keys of all rows, dropped ones too, are public knowledge, on the caller's word (keys='public')"
         )
     if plan.who is None and plan.contributions > 1:
-        said.append(f"a unit has at most {plan.contributions} rows, on the caller's word (who= enforces it)")
+        said.append(f"a unit has at most {plan.contributions} rows, on the caller's word (fastdp.Person enforces it)")
     if plan.who is not None:
         where = "in all" if plan.periods is None else f"in each period of {plan.periods.every}"
         said.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from html import escape
@@ -46,6 +46,10 @@ class Table:
 
     sums: WindowSums
     confidence: float = 0.95
+
+    def with_confidence(self, confidence: float) -> Table:
+        """The same table with intervals of another confidence, between 0 and 1."""
+        return replace(self, confidence=checked_confidence(confidence))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -90,7 +94,7 @@ class Table:
 
     @property
     def cut_persons(self) -> float | None:
-        """Estimated share of the persons (in each period) with dropped rows; None without ``who`` or if unknown."""
+        """Estimated share of the persons (in each period) with dropped rows; None without one, or if unknown."""
         kept = self.sums.kept_persons
         return None if kept is None else 1.0 - kept
 

@@ -3,32 +3,454 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import date, datetime, timedelta
-from typing import Any, ClassVar
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from functools import cached_property, partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.column import Nonfinite
-from fastdp.errors import ParameterError
+from fastdp.data.column import Nonfinite, as_column, as_floats
+from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Array, Bounds, Duration, Flags, Floats, Instant, Integers, Keys, Values
 from fastdp.noise.key import Key
-from fastdp.state.machine import single_caller
+from fastdp.state import codec
+from fastdp.state.codec import Packed, expect
+from fastdp.state.machine import Machine, Record, Transition, single_caller
 from fastdp.state.publisher import Publisher
-from fastdp.tables.calendar import MICROSECOND, parse_length
-from fastdp.tables.parameters import names_of
-from fastdp.tables.sums import WindowSums
+from fastdp.tables.calendar import LAST, Time, as_instant
+from fastdp.tables.columns import KeyNumbers, KeyTable, as_arrow, digests_of, times_of
+from fastdp.tables.persons import NOT_FINITE, PersonRows
+from fastdp.tables.plan import KINDS, TablePlan, Value, check_online, make_plan, names_of
+from fastdp.tables.sums import Kind, NoisySums, Quantity, WindowSums, release
 from fastdp.tables.table import Table
-from fastdp.tables.windows_machine import Batch, WindowsMachine, WindowsState
+from fastdp.units import ONE_ROW, Person, Rows, Unit, parse_length
+from fastdp_kernels.tables import person_rows
+
+#: Columns of what a row says: two halves of the person's digest, instant, key, bits of the value.
+COLUMNS = 5
+#: Rows of closed windows stay as long as they are no more than the others, or than these.
+SPARE = 1024
+#: Rows that wait, in one part of a state file's log.
+PART_ROWS = 2**20
+log = logging.getLogger("fastdp")
 
 
-def _text(value: Any) -> Any:
-    """A public point in time, or a length, as text that a state file holds; anything else as it is."""
-    if isinstance(value, (datetime, date)):
-        return value.isoformat()
-    if isinstance(value, np.datetime64):
-        return str(value)
-    return f"{value // MICROSECOND}us" if isinstance(value, timedelta) else value
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """Rows of persons in open windows: which of them count is known only once their window closes.
+
+    Rows are appended, and a call leaves those before it as they are.  So a state shares its rows with later states,
+    a call copies none of them, and one that fails has changed nothing.
+
+    Attributes
+    ----------
+    rows : int64[capacity, COLUMNS + 1]
+        What rows say, and the row before in the same window (-1: none).  Rows after ``size`` are free; the
+        last one says how many are filled, by this state or by a later one.
+    size : int
+        How many rows there are.
+    gone : int
+        How many of them lie in windows that are closed.
+    ends : int64[open windows]
+        The last row of each, or -1.
+    moved : int
+        How many times rows of closed windows were left out.
+    """
+
+    rows: Integers
+    size: int
+    gone: int
+    ends: Integers
+    moved: int = 0
+
+    def __repr__(self) -> str:
+        return f"Waiting(windows={self.ends.size})"
+
+    @classmethod
+    def none(cls) -> Waiting:
+        """Before any row."""
+        return cls(np.empty((0, COLUMNS + 1), np.int64), 0, 0, np.empty(0, np.int64))
+
+    def widened(self, windows: int) -> Waiting:
+        """With at least so many open windows, in arrays of its own where they change."""
+        ends: Integers = np.full(max(windows, self.ends.size), -1, np.int64)
+        ends[: self.ends.size] = self.ends
+        return replace(self, ends=ends)
+
+    def compact(self) -> Waiting:
+        """Without the rows of closed windows, where they are many; else as it is."""
+        live = self.size - self.gone
+        if self.gone <= max(live, SPARE):
+            return self
+        fresh = Waiting.none().widened(self.ends.size)
+        for window in np.flatnonzero(self.ends >= 0).tolist():
+            rows = self.rows[person_rows.chained_rows(self.rows, self.ends[window : window + 1])]
+            fresh = fresh.with_rows(rows[:, :COLUMNS], np.full(len(rows), window))
+        return replace(fresh, moved=self.moved + 1)
+
+    def with_rows(self, said: Integers, windows: Integers) -> Waiting:
+        """With these rows after the others: int64[m, COLUMNS], and places of their open windows.
+
+        ``ends`` is changed: :meth:`widened` comes first.
+        """
+        rows, size = self.rows, self.size + len(said)
+        if size >= len(rows) or rows[-1, 0] != self.size:
+            # No room, or another state has filled it.
+            rows = np.empty((2 * size + 2, COLUMNS + 1), np.int64)
+            rows[: self.size] = self.rows[: self.size]
+        rows[self.size : size, :COLUMNS] = said
+        person_rows.link_rows(windows, rows, self.size, self.ends)
+        rows[-1, 0] = size
+        return replace(self, rows=rows, size=size)
+
+    def of_first(self, windows: int) -> Integers:
+        """What the rows of the first windows say: int64[n, COLUMNS]."""
+        return self.rows[person_rows.chained_rows(self.rows, self.ends[:windows]), :COLUMNS]
+
+    def without_first(self, windows: int, rows: int) -> Waiting:
+        """Once the first windows are closed, which have so many rows."""
+        return replace(self, ends=self.ends[windows:], gone=self.gone + rows)
+
+    def alone(self) -> Waiting:
+        """With rows that no other state shares."""
+        return replace(self, rows=self.rows[: self.size].copy())
+
+
+class Batch(NamedTuple):
+    """One call: rows, or how far the clock is.
+
+    Attributes
+    ----------
+    times : int64[n]
+        Instants.
+    values : float64[n or 0]
+        What is summed, if anything is.
+    codes : int64[n]
+        Keys; -1 for unknown ones.
+    digests : int64[n or 0, 2]
+        Persons.
+    to : int
+        Where the public clock stands at least.
+    """
+
+    times: Integers
+    values: Floats
+    codes: Integers
+    digests: Integers
+    to: int
+
+
+@dataclass(frozen=True)
+class WindowsState:
+    """Everything that lives between two calls.
+
+    Attributes
+    ----------
+    n_seen : int
+        Calls that changed something.
+    clock : int
+        Windows that end up to here are closed.
+    closed : int
+        Number of the first open window.
+    late : int
+        Rows that came after their window was closed.  Secret.
+    sums : int64[Q, open windows, K]
+        Exact sums.  Secret.
+    waiting : Waiting
+        With persons, rows of open windows; sums have none then.  Secret.
+    """
+
+    n_seen: int
+    clock: int
+    closed: int
+    late: int
+    sums: Integers
+    waiting: Waiting = field(default_factory=Waiting.none)
+
+    def __repr__(self) -> str:
+        return f"WindowsState(n_seen={self.n_seen}, closed={self.closed})"
+
+
+@dataclass(frozen=True)
+class WindowsMachine(Machine[WindowsState]):
+    """Windows as a machine; times as ISO text."""
+
+    PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (Time, Value, Rows, Person)}
+    rule: ClassVar[int] = TablePlan.rule
+
+    kind: Kind
+    time: Time
+    value: Value | None
+    unit: Unit
+    epsilon: float
+    bound: Any = None
+    by: Any = None
+    keys: Any = None
+    lateness: str | None = None
+
+    @cached_property
+    def plan(self) -> TablePlan:
+        """The public parameters, checked."""
+        given = {"epsilon": self.epsilon, "unit": self.unit, "by": self.by, "keys": self.keys}
+        plan = make_plan(self.kind, self.time, self.value, bound=self.bound, **given)
+        check_online(plan)
+        # The bound is the clip: nothing is chosen from rows that are not there yet.
+        return replace(plan, online=True, chooses_clip=False)
+
+    @cached_property
+    def quantities(self) -> list[Quantity]:
+        """What is summed."""
+        return self.plan.quantities()
+
+    @cached_property
+    def table(self) -> KeyTable:
+        """The keys."""
+        return KeyTable(self.plan.by, self.plan.keys)
+
+    @cached_property
+    def words(self) -> Integers:
+        """What the hash of a row sees of each key."""
+        return KeyNumbers(self.plan.by, self.plan.keys if self.plan.by else [()]).words
+
+    @cached_property
+    def delay(self) -> int | None:
+        """How far the clock stays behind the latest time seen, in microseconds."""
+        return None if self.lateness is None else parse_length("lateness", self.lateness)[1]
+
+    def start(self, key: Key) -> WindowsState:
+        """Before any row."""
+        number = self.plan.start or 0
+        sums: Integers = np.zeros((len(self.quantities), 0, self.table.size), np.int64)
+        return WindowsState(0, self.plan.calendar.edge(number), number, 0, sums)
+
+    # The call.
+
+    def read(self, *batch: Any) -> Batch:
+        """Rows as arrays, or the clock."""
+        times, values, keys, who, to = batch
+        zone = self.plan.calendar.zone
+        if to is not None:
+            moment = as_instant("to", to, zone)
+            none: Integers = np.empty(0, np.int64)
+            return Batch(none, np.empty(0), none, _no_persons(), moment)
+        instants, present = times_of(as_arrow(times, "times"), zone)
+        n = instants.size
+        if present is not None and not present.all():
+            raise DataError(f"times[{int(np.argmin(present))}] is missing: expected a time for every row")
+        floats = self._values(values, n)
+        codes = self._codes(keys, n)
+        digests = self._persons(who, n)
+        return Batch(instants, floats, codes, digests, int(np.iinfo(np.int64).min))
+
+    def _values(self, values: Any, n: int) -> Floats:
+        if self.kind == "counts":
+            if values is not None:
+                raise DataError(f"values is a {type(values).__name__}: expected None, because rows are counted")
+            return np.empty(0)
+        floats = as_floats(as_column([] if values is None else values, "values"))
+        _same_length("values", floats.size, n)
+        return np.where(np.isfinite(floats), floats, 0.0) if self.plan.nonfinite == "zero" else floats
+
+    def _codes(self, keys: Any, n: int) -> Integers:
+        by = self.plan.by
+        if not by:
+            if keys is not None:
+                raise DataError(f"keys is a {type(keys).__name__}: expected None without by=")
+            return np.zeros(n, np.int64)
+        mapped = isinstance(keys, Mapping)
+        if (mapped or len(by) > 1) and not (mapped and set(by) <= set(keys)):
+            raise DataError(f"keys is a {type(keys).__name__}: expected a mapping with a column for each of {by}")
+        columns = [as_arrow(keys[name] if mapped else keys, "keys") for name in by]
+        for column in columns:
+            _same_length("keys", len(column), n)
+        return self.table.codes(columns).astype(np.int64)
+
+    def _persons(self, who: Any, n: int) -> Integers:
+        if self.plan.who is None:
+            if who is not None:
+                raise DataError(f"persons is a {type(who).__name__}: expected None without unit=fastdp.Person")
+            return _no_persons()
+        digests, named = digests_of(as_arrow([] if who is None else who, "persons"))
+        _same_length("persons", len(digests), n)
+        if named is not None and not named.all():
+            raise DataError(f"persons[{int(np.argmin(named))}] is missing: expected the person of every row")
+        return digests
+
+    def parts(self, batch: Batch) -> tuple[Array, ...]:
+        """All that the step depends on besides state and key."""
+        return (*batch[:4], np.array([batch.to]))
+
+    def step(self, state: WindowsState, batch: Batch, key: Key) -> Transition[WindowsState]:
+        """Add rows to open windows, and release those that the clock closes."""
+        calendar, first = self.plan.calendar, state.closed
+        windows = calendar.numbers(batch.times)
+        clock, late = self._clock(state, batch, windows)
+        counted = (batch.codes >= 0) & ~late
+        closed = max(first, calendar.number(min(clock, LAST)))
+        open_to = max(closed, int(windows[counted].max(initial=first - 1)) + 1)
+        self._check_far(max(open_to - first, state.sums.shape[1], state.waiting.ends.size))
+        if not np.isfinite(batch.values[counted] if batch.values.size else batch.values).all():
+            raise DataError(NOT_FINITE)
+        waiting = state.waiting
+        if self.plan.who is not None:
+            sums, waiting = self._close(waiting, batch, counted, (windows, first, closed, open_to), key)
+        else:
+            sums = _wide(state.sums, open_to - first)
+            self._add((windows, np.where(counted, batch.codes, -1), batch.values), first, sums)
+        columns = release(self.quantities, sums[:, : closed - first], key, first, self.table.digests)
+        after = WindowsState(
+            n_seen=state.n_seen + bool(batch.times.size or clock > state.clock),
+            clock=clock,
+            closed=closed,
+            late=state.late + int(np.count_nonzero(late)),
+            sums=sums[:, closed - first :].copy(),
+            waiting=waiting,
+        )
+        return Transition(after, partial(self._emit, first, closed, columns, key))
+
+    def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
+        """The clock behind the batch, and which rows are late: row by row, however rows are cut into batches."""
+        clock = max(state.clock, batch.to)
+        if self.delay is None or not windows.size:
+            return clock, windows < state.closed
+        reached = np.maximum.accumulate(np.maximum(batch.times - self.delay, clock))
+        # A row never closes its own window, so it may count among those before it.
+        return int(reached[-1]), windows < np.maximum(state.closed, self.plan.calendar.numbers(reached))
+
+    def _close(
+        self,
+        waiting: Waiting,
+        batch: Batch,
+        counted: Flags,
+        span: tuple[Integers, int, int, int],
+        key: Key,
+    ) -> tuple[Integers, Waiting]:
+        """The exact sums of windows that close now, of the rows of least hash, and the rows that still wait."""
+        windows, first, closed, open_to = span
+        waiting = waiting.compact().widened(open_to - first)
+        if counted.any():
+            bits = batch.values[counted].view(np.int64) if batch.values.size else np.zeros(counted.sum(), np.int64)
+            said = (*batch.digests[counted].T, batch.times[counted], batch.codes[counted], bits)
+            waiting = waiting.with_rows(np.column_stack(said), windows[counted] - first)
+        sums: Integers = np.zeros((len(self.quantities), closed - first, self.table.size), np.int64)
+        rows = waiting.of_first(closed - first)
+        if len(rows):
+            times, codes, values = (np.ascontiguousarray(column) for column in rows.T[2:])
+            found = PersonRows(self.plan, key)
+            values = np.empty(0) if self.kind == "counts" else values.view(np.float64)
+            found.add(rows[:, :2], times, self.plan.calendar.numbers(times), codes, self.words[codes], values)
+            kept = found.kept()
+            self._add((kept.windows, kept.codes, kept.values), first, sums)
+        return sums, waiting.without_first(closed - first, len(rows))
+
+    def _add(self, rows: tuple[Integers, Integers, Floats], first: int, sums: Integers) -> None:
+        for quantity, into in zip(self.quantities, sums, strict=True):
+            quantity.add(rows, first, into)
+
+    def _check_far(self, windows: int) -> None:
+        """DataError for more open windows than fit."""
+        try:
+            self.plan.check_cells(windows, self.table.size)
+        except ParameterError:
+            raise DataError(
+                "a time lies too far behind the first open window: expected at most 2 * 10^8 open windows and keys, "
+                "so that they fit into memory (move the clock with advance)"
+            ) from None
+
+    def _emit(self, first: int, closed: int, columns: dict[str, NoisySums], key: Key) -> WindowSums:
+        """What the closed windows release."""
+        plan = self.plan
+        if closed > first:
+            log.info("%d windows of %s closed", closed - first, plan.calendar.every)
+        return WindowSums(
+            kind=self.kind,
+            edges=plan.calendar.edges(first, closed),
+            time_zone=plan.calendar.time_zone,
+            every=plan.calendar.every,
+            keys=self.table.columns,
+            columns=columns,
+            clip=plan.clip_of(self.quantities),
+            guarantee=self.guarantee(key),
+            centre=self.quantities[0].centre * plan.step if self.kind == "means" else 0.0,
+        )
+
+    def guarantee(self, key: Key) -> Guarantee:
+        """Of everything that is ever released."""
+        whole = self.plan.guarantee(simulated=key.simulated)
+        if self.lateness is None:
+            return whole
+        step = "the latest time of the rows so far is public knowledge: it moves the clock (lateness=)"
+        return replace(whole, derivation=(*whole.derivation, step))
+
+    # State files.
+
+    def rekeyed(self, state: WindowsState, key: Key) -> WindowsState:
+        """The state for a copy: rows that wait of its own."""
+        return replace(state, waiting=state.waiting.alone())
+
+    def pack(self, state: WindowsState) -> Packed:
+        """The state as JSON, rows that wait as the parts of a log."""
+        live = state.waiting.of_first(state.waiting.ends.size)
+        return {**self._small(state), **({"log": _parts(live)} if self.plan.who is not None else {})}
+
+    def record(self, before: WindowsState, after: WindowsState) -> Record:
+        """The state without rows that wait, the rows that came, and whether those of closed windows were left out."""
+        old, new = before.waiting, after.waiting
+        came = new.rows[old.size if old.moved == new.moved else old.size - old.gone : new.size, :COLUMNS]
+        return Record(self._small(after), _parts(came), old.moved != new.moved)
+
+    def _small(self, state: WindowsState) -> Packed:
+        names = [each.name for each in dataclasses.fields(state) if each.name != "waiting"]
+        return {"n_seen": state.n_seen, "state": {name: codec.describe(getattr(state, name)) for name in names}}
+
+    def unpack(self, packed: Packed, key: Key) -> WindowsState:
+        """The state that was packed, rows that wait read from the parts of the log."""
+        none = {"waiting": codec.describe(Waiting.none())}
+        state = super().unpack({**packed, "state": {**packed["state"], **none}}, key)
+        parts = [codec.unpack(part, "<i8") for part in packed.get("log", ())]
+        rows = np.concatenate([np.empty(0, np.int64), *parts]).reshape(-1, COLUMNS).astype(np.int64)
+        if rows[:, 3].min(initial=0) < 0 or rows[:, 3].max(initial=0) >= self.table.size:
+            raise ValueError("a key out of range")
+        places = self.plan.calendar.numbers(rows[:, 2]) - state.closed
+        rows, places = rows[places >= 0], places[places >= 0]
+        self._check_far(int(places.max(initial=-1)) + 1)
+        waiting = state.waiting.widened(int(places.max(initial=-1)) + 1).with_rows(rows, places)
+        return replace(state, waiting=waiting)
+
+    def check_indices(self, state: WindowsState) -> None:
+        """ValueError unless the state has the shape of this machine's."""
+        like, calendar = self.start(Key(bytes(32), simulated=True)), self.plan.calendar
+        expect(state.sums, np.empty((like.sums.shape[0], state.sums.shape[1], like.sums.shape[2]), np.int64))
+        if min(state.n_seen, state.late) < 0 or state.closed < like.closed or state.clock < like.clock:
+            raise ValueError("a position out of range")
+        if calendar.number(min(state.clock, LAST)) > state.closed:
+            raise ValueError("a clock behind an open window")
+
+
+def _parts(rows: Integers) -> list[str]:
+    """Rows as texts of a log, none of which is larger than a state file holds."""
+    return [codec.pack(rows[i : i + PART_ROWS], "<i8") for i in range(0, len(rows), PART_ROWS)]
+
+
+def _wide(sums: Integers, windows: int) -> Integers:
+    """A copy with room for so many windows."""
+    wide: Integers = np.zeros((sums.shape[0], max(windows, sums.shape[1]), sums.shape[2]), np.int64)
+    wide[:, : sums.shape[1]] = sums
+    return wide
+
+
+def _no_persons() -> Integers:
+    return np.empty((0, 2), np.int64)
+
+
+def _same_length(name: str, found: int, n: int) -> None:
+    if found != n:
+        raise DataError(f"{name} has {found} entries: expected {n}, one for each of times")
 
 
 class Windows(Publisher[WindowsState]):
@@ -44,10 +466,8 @@ class Windows(Publisher[WindowsState]):
         Where the first window begins; rows before it are late.
     bound : float or (float, float), optional
         What values are clipped to, public: from 0, or from a lower end.
-    counts : bool
-        True: rows are counted, and there is no bound.
-    means : bool
-        True: means in place of totals.
+    kind : "totals", "counts" or "means"
+        What is released; counts have no bound.
     by : str or list of str, optional
         Names of the key columns.
     keys : list or mapping
@@ -55,13 +475,15 @@ class Windows(Publisher[WindowsState]):
     lateness : str or timedelta, optional
         A fixed length ("10min"): the clock stands at the latest time seen, less this.  By default :meth:`advance`
         alone moves it.  The latest time seen is then public knowledge, and whether a row is late depends on it.
-    contributions, period, per_window
-        As for :func:`fastdp.totals`.
-    who : bool
-        True: each row comes with its person, and waits until its window closes; then the rows of least keyed hash
-        count.  It needs a ``period``; where that has rows in several windows, also ``per_window``, and
-        ``contributions`` of at least ``per_window`` times these windows.
-    origin, time_zone, resolution, nonfinite, seed, key
+    unit : Rows or Person
+        As for :func:`fastdp.totals`.  With a :class:`fastdp.Person` each row comes with its person, and waits until
+        its window closes; then the rows of least keyed hash count.  It needs ``per``; where that has rows in several
+        windows, also ``per_window``, and ``rows`` of at least ``per_window`` times these windows.
+    origin, zone
+        As for :class:`fastdp.Time`.
+    resolution, nonfinite
+        As for :class:`fastdp.Value`.
+    seed, key
         As for :func:`fastdp.totals`.
 
     Notes
@@ -90,59 +512,39 @@ class Windows(Publisher[WindowsState]):
     @validation.plain
     def __init__(
         self,
-        every: Any,
+        every: Duration,
         epsilon: float,
-        start: Any,
-        bound: Any = None,
+        start: Instant,
+        bound: Bounds | None = None,
         *,
-        counts: bool = False,
-        means: bool = False,
-        by: Any = None,
-        keys: Any = None,
-        lateness: Any = None,
-        contributions: int = 1,
-        period: Any = None,
-        per_window: int | None = None,
-        who: bool = False,
-        origin: Any = None,
-        time_zone: str | None = None,
+        kind: Kind = "totals",
+        by: str | Sequence[str] | None = None,
+        keys: Keys | None = None,
+        unit: Unit = ONE_ROW,
+        lateness: Duration | None = None,
+        origin: Instant | None = None,
+        zone: str | None = None,
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        counting, averaging = validation.flag("counts", counts), validation.flag("means", means)
-        if counting and (averaging or bound is not None):
-            raise ParameterError("counts = True: expected neither means=True nor a bound, because rows are counted")
+        validation.choice("kind", kind, KINDS)
+        if kind == "counts" and bound is not None:
+            raise ParameterError("kind = 'counts': expected no bound, because rows are counted")
         if (keys is None and by is not None) or isinstance(keys, str):
             raise ParameterError("keys: expected the list of keys, because windows close before all rows are there")
-        if lateness is not None and not parse_length("lateness", _text(lateness))[1]:
-            raise ParameterError(f"lateness = {validation.shown(lateness)}: expected a fixed length such as '10min'")
         if start is None:
             raise ParameterError("start = None: expected where the first window begins, such as '2024-05-01'")
-        machine = WindowsMachine(
-            kind="counts" if counting else "means" if averaging else "totals",
-            every=_text(every),
-            epsilon=epsilon,
-            begin=_text(start),
-            bound=list(bound) if isinstance(bound, tuple) else bound,
-            resolution=resolution,
-            by=by,
-            keys=keys,
-            origin=_text(origin),
-            time_zone=time_zone,
-            contributions=contributions,
-            period=_text(period),
-            per_window=per_window,
-            who=validation.flag("who", who),
-            lateness=_text(lateness),
-            nonfinite=nonfinite,
-        )
+        time = Time("times", every, start=_text(start), origin=_text(origin), zone=zone)
+        value = None if kind == "counts" else Value("values", resolution, nonfinite)
+        ends = list(bound) if isinstance(bound, tuple) else bound
+        machine = WindowsMachine(kind, time, value, unit, epsilon, ends, by, keys, _fixed(lateness))
         plan = machine.plan
         # As a state file holds them.
         listed = [list(row) if len(plan.by) > 1 else row[0] for row in plan.keys] if plan.by else None
         named = list(names_of("by", by)) if plan.by else None
-        machine = dataclasses.replace(machine, by=named, keys=listed)
+        machine = replace(machine, by=named, keys=listed)
         self._begin(machine, Key.choose(seed, key).bind(machine.plan))
 
     @property
@@ -161,7 +563,7 @@ class Windows(Publisher[WindowsState]):
         return self._state.late
 
     @single_caller
-    def add(self, times: Any, values: Any = None, keys: Any = None, persons: Any = None) -> Table:
+    def add(self, times: Any, values: Values | None = None, keys: Any = None, persons: Any = None) -> Table:
         """Add rows; gives the windows that they close (with ``lateness``), with no rows if there are none.
 
         Parameters
@@ -173,7 +575,7 @@ class Windows(Publisher[WindowsState]):
         keys : array-like, [n], or mapping of column names to them, optional
             With ``by``.
         persons : array-like, [n], optional
-            With ``who=True``.
+            With a :class:`fastdp.Person`.
 
         Raises
         ------
@@ -185,10 +587,25 @@ class Windows(Publisher[WindowsState]):
         return self._table(self._machine.read(times, values, keys, persons, None))
 
     @single_caller
-    def advance(self, to: Any) -> Table:
+    def advance(self, to: Instant) -> Table:
         """Move the public clock to a datetime, date or ISO text, and release the windows that end up to there."""
         return self._table(self._machine.read(None, None, None, None, to))
 
     def _table(self, batch: Batch) -> Table:
         sums: WindowSums = self._call(batch)
-        return Table(dataclasses.replace(sums, family=self._family))
+        return Table(replace(sums, family=self._family))
+
+
+def _text(value: Instant | None) -> Any:
+    """A public point in time as text that a state file holds; anything else as it is."""
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    return str(value) if isinstance(value, np.datetime64) else value
+
+
+def _fixed(lateness: Duration | None) -> str | None:
+    """A lateness as text that a state file holds."""
+    text, microseconds = (None, 1) if lateness is None else parse_length("lateness", lateness)[:2]
+    if not microseconds:
+        raise ParameterError(f"lateness = {validation.shown(lateness)}: expected a fixed length such as '10min'")
+    return text

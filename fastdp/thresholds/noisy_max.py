@@ -22,7 +22,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, RowWords, StreamId
 from fastdp.record import Choice, Real, Whole, parameter, record
 from fastdp.thresholds.base import ThresholdTask, held_out
-from fastdp_kernels.streams import noisy_max
+from fastdp_kernels.streams import threshold_choice
 
 # What the noisy-max rules share: the integers that scores are made of, their noise, and a histogram to score.
 #
@@ -215,10 +215,12 @@ class _NoisyMaxChooser(CountedHoldout):
         return not self._bin(values, self._counts)
 
     def _bin(self, values: Floats, counts: Integers) -> bool:
-        if values.size < counts.size * noisy_max.PARTED:
-            return noisy_max.bin_values(values, self._step, counts)
+        if values.size < counts.size * threshold_choice.PARTED:
+            return threshold_choice.bin_values(values, self._step, counts)
         lanes: Integers = np.zeros((3, counts.size), np.int64)
-        return noisy_max.bin_pieces(values, self._step, np.empty(noisy_max.PIECE, np.uint32), lanes, counts)
+        return threshold_choice.bin_pieces(
+            values, self._step, np.empty(threshold_choice.PIECE, np.uint32), lanes, counts
+        )
 
     def unit(self) -> int:
         """K: one count in the integers that scores are made of."""
@@ -244,7 +246,7 @@ class _NoisyMaxChooser(CountedHoldout):
     def _best(self, histograms: Integers, noise: Integers) -> Floats:
         """Theta by each row of noise, in units of the input."""
         best: Integers = np.empty(noise.shape[0], np.int64)
-        noisy_max.choose_rows(histograms, self.unit(), self.penalties(), noise, best)
+        threshold_choice.choose_rows(histograms, self.unit(), self.penalties(), noise, best)
         thetas: Floats = np.minimum(best * self._step, self._task.bound)
         return thetas
 
@@ -257,8 +259,8 @@ class _NoisyMaxChooser(CountedHoldout):
         """Histograms of many hold-outs."""
         rows: Integers = np.zeros((starts.size, self._counts.size), np.int64)
         count = self._task.holdout
-        if count < self._counts.size * noisy_max.PARTED:
-            noisy_max.bin_rows(values, starts, count, self._step, rows)
+        if count < self._counts.size * threshold_choice.PARTED:
+            threshold_choice.bin_rows(values, starts, count, self._step, rows)
         else:
             for row, start in zip(rows, starts.tolist(), strict=True):
                 self._bin(values[start : start + count], row)

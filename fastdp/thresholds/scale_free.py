@@ -35,7 +35,7 @@ from fastdp.thresholds.noisy_max import (
     noise_distribution,
     score_unit,
 )
-from fastdp_kernels.streams import noisy_max, online_pass
+from fastdp_kernels.streams import online_pass, threshold_choice
 
 #: Neighbouring candidates: three of them make a factor of 1.5, which is where the second count is taken.
 PER_REACH = 3
@@ -246,7 +246,7 @@ class _ScaleFreeChooser(CountedHoldout):
         floats = as_floats(as_column(values, "values"))
         steps: Integers = np.empty(floats.size, np.int64)
         online_pass.round_values(floats, 1.0 / self._task.resolution, float(self._top), steps)
-        noisy_max.bin_eighths(steps, self._first, self.candidates, self._counts)
+        threshold_choice.bin_eighths(steps, self._first, self.candidates, self._counts)
 
     @property
     def above_lowest(self) -> int:

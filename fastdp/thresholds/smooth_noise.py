@@ -37,11 +37,11 @@ from fastdp.kinds import Floats, Integers
 from fastdp.local.reports import exp_below
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, word_at
-from fastdp_kernels.streams import smooth_sensitivity
+from fastdp_kernels.streams import threshold_choice
 
 #: Tails go down to 2^-960, an ordinary float whose noise is one too.
 MAX_TAIL_BITS = 959
-#: Entries of a decay table below this count as 0 (``fastdp_kernels.streams.smooth_sensitivity``).
+#: Entries of a decay table below this count as 0 (``fastdp_kernels.streams.threshold_choice``).
 MIN_DECAY = 2.0**-900
 #: A table's exponent is b (1 - B_SLACK): room for the roundings of b and kappa.
 B_SLACK = Fraction(1, 2**40)
@@ -95,7 +95,7 @@ class SmoothNoise:
 
         S is the smooth sensitivity of the value of that rank.
         """
-        sensitivity = smooth_sensitivity.divide_pairs(values, bound, rank, decay_table(self.b, values.size))
+        sensitivity = threshold_choice.divide_pairs(values, bound, rank, decay_table(self.b, values.size))
         return kappa * sensitivity / self.a * SCALE_SLACK
 
     def magnitude(self, tail: float) -> float:

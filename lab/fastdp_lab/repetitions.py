@@ -17,9 +17,19 @@ from fastdp.data.column import as_floats, as_whole
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import MAX_STREAMS
-from fastdp.streams.each_stream import Room, concurrently, even, snapped, worth
 from fastdp.streams.parameters import StreamParameters
-from fastdp.streams.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline, Sums
+from fastdp.streams.row_pipeline import (
+    BATCH_VALUES,
+    BATCH_WORDS,
+    RowBatch,
+    RowOutput,
+    RowPipeline,
+    Sums,
+    concurrently,
+    even,
+    snapped,
+    worth,
+)
 from fastdp.thresholds.base import RowChooser, held_out
 
 #: Slabs that a thread takes at a time, at most.
@@ -145,11 +155,11 @@ class _Repeater:
         composition, size, steps = self.pipeline.composition, self.numbers.size, self._thresholds(values)
         thetas: Floats = np.multiply(steps, composition.grid.resolution)
 
-        def room(which: Indices) -> Room:
+        def room(which: Indices) -> RowOutput:
             """Memory for these releases."""
-            return Room.of(composition, np.full(which.size, values.size), self.numbers[which])
+            return RowOutput.of(composition, np.full(which.size, values.size), self.numbers[which])
 
-        def fill(which: Indices, sums: Sums | None, into: Room, rows: Indices) -> None:
+        def fill(which: Indices, sums: Sums | None, into: RowOutput, rows: Indices) -> None:
             slab = self._slab(values, steps[which], self.numbers[which])
             self.pipeline.publish(slab, into.values, into.borders[rows], sums)
             if into.nodes is not None and into.trees is not None:
@@ -199,8 +209,8 @@ class _Repeater:
             own = held_out(key, chooser.pack())
             thetas = np.array([chooser.choose(own.of_stream(number)) for number in self.numbers.tolist()])
             return snapped(composition.grid, thetas)
-        threads = worth(self.threads, self.numbers.size * chooser.row_words, SLAB_WORDS)
-        size = even(self.numbers.size, max(1, SLAB_WORDS // chooser.row_words), threads)
+        threads = worth(self.threads, self.numbers.size * chooser.row_words, BATCH_WORDS)
+        size = even(self.numbers.size, max(1, BATCH_WORDS // chooser.row_words), threads)
         histograms = chooser.counts[None]
         thetas = np.empty(self.numbers.size)
 
@@ -214,7 +224,7 @@ class _Repeater:
     def _each(self, values: Floats, steps: Indices, work: Callable[[Indices, Sums | None], None]) -> None:
         count = self._count(values)
         rows = self.pipeline.rows_at_once(count)
-        threads = worth(self.threads, steps.size * count, SLAB_VALUES)
+        threads = worth(self.threads, steps.size * count, BATCH_VALUES)
         # In order of their thresholds, so that few are summed by two threads.
         order, size = np.argsort(steps, kind="stable"), even(steps.size, RUN * rows, threads)
         with tqdm(total=steps.size, unit=" repetitions", disable=not self.progress) as bar:

@@ -14,7 +14,7 @@ from fastdp.cli.compile_command import SYSTEMS, first_calls
 from fastdp_kernels.local import local_reports
 from fastdp_kernels.noise import binary_counter
 from fastdp_kernels.points import cell_codes
-from fastdp_kernels.streams import adaptive_pass, fleet_pass, noisy_max, online_pass
+from fastdp_kernels.streams import adaptive_pass, fleet_pass, online_pass, threshold_choice
 from fastdp_kernels.tables import window_sums
 
 
@@ -38,7 +38,7 @@ def test_what_is_compiled_is_found_afterwards(tmp_path):
 #: Kernels that each system cannot do without, and that no other kernel calls.
 NEEDED = {
     "adaptive": (adaptive_pass, "sum_bound"),
-    "tops": (online_pass, "emit_sums"),
+    "tops": (online_pass, "publish"),
     "pak": (binary_counter, "count_on"),
     "topl": (local_reports, "draw_window"),
     "phdstream": (cell_codes, "encode_points"),
@@ -85,8 +85,8 @@ def test_both_kinds_of_values_and_of_holdouts_are_compiled(monkeypatch):
         monkeypatch.setattr(module, name, called)
 
     watch(adaptive_pass, "sum_bound", lambda arguments: arguments[5] is None)
-    watch(noisy_max, "bin_values", len)
-    watch(noisy_max, "bin_pieces", len)
+    watch(threshold_choice, "bin_values", len)
+    watch(threshold_choice, "bin_pieces", len)
     calls = first_calls()
     assert tuple(calls) == SYSTEMS
     calls["adaptive"]()

@@ -305,7 +305,7 @@ def test_what_does_not_depend_on_the_events_costs_nothing(
         ((source, "--x", "nope"), "no such column"),
         ((source, "--event", "nope"), "no such column"),
         ((source, "--time", "nope"), "no such column"),
-        ((source, "--initial", 1), "initial = 1.0: expected a number in [0, 1)"),
+        ((source, "--initial", 1), "initial = 1.0: expected a number of at least 0 and below 1"),
         ((words,), "holds string entries"),
     ):
         assert said in complaint(synthesize(*given, *told))

@@ -178,7 +178,7 @@ def test_other_and_damaged_files_are_refused(release, values, lines, complaint) 
     with pytest.raises(StateError, match="'s'"):
         fastdp.ToPS.load("s")
     raw = Path("s").read_bytes()
-    payload = StateFile("s").open()[0].frames[0]
+    payload = StateFile("s").open()[0][0]
     Path("s").write_bytes(raw[:-1])
     assert "was cut short" in complaint(release("in.csv", "-o", "-"))
     for old, new in (

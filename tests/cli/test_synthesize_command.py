@@ -229,7 +229,7 @@ def test_usage_errors(arguments, said, write_events, synthesize):
         (["--box", "0", "0", "0", "5"], "expected numbers above lower"),
         (["--max-depth", "99"], "max_depth"),
         (["--sensitivity", "0"], "sensitivity = 0"),
-        (["--initial", "1"], "initial = 1.0: expected a number in [0, 1)"),
+        (["--initial", "1"], "initial = 1.0: expected a number of at least 0 and below 1"),
         (["--x", "place"], "has no such column"),
         (["--key-file", "nowhere"], "No such file or directory"),
     ],

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import fastdp
 from fastdp.cli import main
 from fastdp.guarantee import Guarantee
 from fastdp.ledger import Ledger
@@ -15,6 +14,8 @@ from fastdp.ledger import Ledger
 pytest.importorskip("narwhals", reason="needs fastdp-streams[tables]")
 pa = pytest.importorskip("pyarrow", reason="needs fastdp-streams[tables]")
 from pyarrow import csv, parquet  # noqa: E402 - behind the check that it is there
+
+from tests.tables import flat  # noqa: E402
 
 ROWS = 4000
 
@@ -63,7 +64,7 @@ def test_a_bound_or_a_clip_is_asked_for_by_its_option(kind, source, run):
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".csv.gz", "-"])
 def test_every_input_gives_what_the_function_gives(suffix, readings, source, run, tmp_path):
-    expected = fastdp.totals(str(source), "kwh", "at", "6h", epsilon=1.0, bound=10.0, seed=5).frame
+    expected = flat.totals(str(source), "kwh", "at", "6h", epsilon=1.0, bound=10.0, seed=5).frame
     given, data = tmp_path / f"input{suffix}", None
     if suffix == ".parquet":
         given = source
@@ -80,21 +81,21 @@ def test_every_input_gives_what_the_function_gives(suffix, readings, source, run
 
 def test_counts_and_means_with_every_option(source, run):
     common = {"epsilon": 0.5, "by": ["city", "floor"], "keys": [("Rome", 1), ("Bern, old", 3)], "seed": 7}
-    common |= {"start": "2024-03-30", "stop": "2024-03-31", "time_zone": "Europe/Rome", "confidence": 0.9}
+    common |= {"start": "2024-03-30", "stop": "2024-03-31", "zone": "Europe/Rome"}
     common |= {"who": "meter", "contributions": 6, "period": "1d", "per_window": 3, "missing": "drop"}
     options = ["--epsilon", "0.5", "--by", "city", "--by", "floor", "--key", "Rome,1", "--key", '"Bern, old",3']
     options += ["--seed", 7, "--start", "2024-03-30", "--stop", "2024-03-31", "--time-zone", "Europe/Rome"]
     options += ["--confidence", 0.9, "--who", "meter", "--contributions", 6, "--period", "1d", "--per-window", 3]
     options += ["--missing", "drop", "--origin", "2024-01-01", "-o", "out.parquet", "--force"]
-    counts = fastdp.counts(str(source), "at", "6h", **common, origin="2024-01-01")
+    counts = flat.counts(str(source), "at", "6h", **common, origin="2024-01-01")
     assert run("counts", source, *WINDOWS, *options).exit_code == 0
-    assert parquet.read_table("out.parquet").equals(counts.frame)
+    assert parquet.read_table("out.parquet").equals(counts.with_confidence(0.9).frame)
     more = {"bound": (-1.0, 5.0), "resolution": 0.25, "nonfinite": "zero"}
-    means = fastdp.means(str(source), "kwh", "at", "6h", **common, **more, origin="2024-01-01")
+    means = flat.means(str(source), "kwh", "at", "6h", **common, **more, origin="2024-01-01")
     values = ["--value", "kwh", "--bound=-1,5", "--resolution", 0.25, "--nonfinite", "zero"]
     result = run("means", source, *WINDOWS, *values, *options)
     assert result.exit_code == 0, result.output
-    assert parquet.read_table("out.parquet").equals(means.frame)
+    assert parquet.read_table("out.parquet").equals(means.with_confidence(0.9).frame)
 
 
 def test_where_keys_come_from(source, run, tmp_path):

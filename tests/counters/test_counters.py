@@ -130,7 +130,7 @@ def test_only_active_sums_count() -> None:
     before = counts.released
     counts.step([5], np.array([1]))
     assert np.array_equal(counts.released[[0, 2]], before[[0, 2]])
-    assert counts._state[1][:, 0].tolist() == [1, 0, 1]
+    assert counts._state.rows[:, 0].tolist() == [1, 0, 1]
     assert counts.n_steps == 2
 
 
@@ -218,7 +218,7 @@ def test_a_selector_that_names_no_counter() -> None:
 def test_an_interrupted_choice_counts_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     counting = SelectiveCounting([Simple(), Simple()], Alternating(), 50.0, seed=1)
     with monkeypatch.context() as patch:
-        patch.setattr("fastdp.counters.selective.Selected", interrupted)
+        patch.setattr("fastdp.counters.running.Selected", interrupted)
         with pytest.raises(KeyboardInterrupt):
             counting.step(5)
     assert counting.n_steps == 0

@@ -23,6 +23,7 @@ from tests.engines.scenes import (
     needs,
     replay_altered,
 )
+from tests.tables import flat
 from tests.tables.rows import as_family
 from tests.tables.zones import ROWS, ZONES, instants, released
 
@@ -118,7 +119,7 @@ TABLE: dict[str, Any] = {
     "start": "2024-03-29",
     "stop": "2024-04-02",
     "key": bytes(32),
-    "time_zone": "Europe/Paris",
+    "zone": "Europe/Paris",
 }
 TABLE |= {"by": "meter", "keys": ["m3", "m0", "nowhere"]}
 
@@ -132,11 +133,11 @@ def test_sums_are_those_of_one_machine(readings: Path, name: str, client: Any) -
     path = readings / ("whole.parquet" if name == "frame" else name)
     given = dd.read_parquet(readings / "parts") if name == "frame" else path
     pairs = [
-        (fastdp.totals(path, "kwh", "at", "1h", clip=4.0, **TABLE), dask.totals, ("kwh", "at"), {"clip": 4.0}),
-        (fastdp.counts(path, "at", "1h", **TABLE), dask.counts, ("at",), {}),
+        (flat.totals(path, "kwh", "at", "1h", clip=4.0, **TABLE), flat.totals, ("kwh", "at"), {"clip": 4.0}),
+        (flat.counts(path, "at", "1h", **TABLE), flat.counts, ("at",), {}),
     ]
     for one, made, columns, more in pairs:
-        table = made(given, *columns, "1h", **TABLE, **more)
+        table = made(given, *columns, "1h", module=dask, **TABLE, **more)
         for quantity, sums in one.sums.columns.items():
             assert table.sums.columns[quantity].steps.tolist() == sums.steps.tolist()
         assert (table.sums.keys, table.guarantee) == (one.sums.keys, one.guarantee)
@@ -164,13 +165,13 @@ def test_what_tables_refuse(readings: Path, tmp_path: Path) -> None:
     path, ledger = readings / "whole.parquet", fastdp.Ledger(tmp_path / "budget")
     paid = {"ledger": ledger, "stream": "t"}
     with pytest.raises(ParameterError, match="on an engine windows, keys and the clip are public"):
-        dask.totals(path, "kwh", "at", "1h", bound=4.0, **TABLE, **paid)
+        flat.totals(path, "kwh", "at", "1h", bound=4.0, module=dask, **TABLE, **paid)
     with pytest.raises(ParameterError, match="column 'when'"):
-        dask.counts(path, "when", "1h", **TABLE, **paid)
+        flat.counts(path, "when", "1h", module=dask, **TABLE, **paid)
     with pytest.raises(ParameterError, match="frame is a dict"):
-        dask.counts({}, "at", "1h", **TABLE, **paid)
+        flat.counts({}, "at", "1h", module=dask, **TABLE, **paid)
     assert not ledger.entries()
-    dask.counts(path, "at", "1h", **TABLE, **paid)
+    flat.counts(path, "at", "1h", module=dask, **TABLE, **paid)
     assert [each.state for each in ledger.entries()] == ["spent"]
 
 
@@ -190,7 +191,7 @@ def test_workers_get_no_key(readings: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(delayed, "compute", spied)
     secret = bytes(range(100, 132))
-    dask.counts(readings / "whole.parquet", "at", "1h", **TABLE | {"key": secret})
+    flat.counts(readings / "whole.parquet", "at", "1h", module=dask, **TABLE | {"key": secret})
     assert shipped
     assert secret not in shipped[0]
     assert b"fastdp.noise.key" not in shipped[0]

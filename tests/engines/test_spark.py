@@ -18,6 +18,7 @@ import pytest
 import fastdp
 from fastdp.errors import DataError, ParameterError
 from tests.engines.scenes import Row, expected, make_job, make_rows, needs
+from tests.tables import flat
 from tests.tables.rows import as_family
 from tests.tables.zones import ROWS, ZONES, instants, released
 
@@ -155,12 +156,12 @@ def test_totals_and_counts_are_those_of_one_machine(session: Any, every: str, zo
     clipped = options | {"clip": 4.0}
     pairs = [
         (
-            fastdp.totals(frame, "kwh", "at", every, time_zone=zone or "UTC", **clipped),
-            spark.totals(table, "kwh", "at", every, time_zone=zone, **clipped),
+            flat.totals(frame, "kwh", "at", every, zone=zone or "UTC", **clipped),
+            flat.totals(table, "kwh", "at", every, zone=zone, module=spark, **clipped),
         ),
         (
-            fastdp.counts(frame, "at", every, time_zone=zone or "UTC", **options),
-            spark.counts(table, "at", every, time_zone=zone, **options),
+            flat.counts(frame, "at", every, zone=zone or "UTC", **options),
+            flat.counts(table, "at", every, zone=zone, module=spark, **options),
         ),
     ]
     for one, two in pairs:
@@ -205,30 +206,28 @@ def test_what_spark_tables_refuse(session: Any, tmp_path: Path) -> None:
     ledger = fastdp.Ledger(tmp_path / "budget")
     for wrong, said in (({"bound": 9.0}, "clip="), ({"clip": 4.0, "by": "meter", "keys": "public"}, "keys=")):
         with pytest.raises(ParameterError, match=said):
-            spark.totals(table, "kwh", "at", "1h", ledger=ledger, stream="t", **options, **wrong)
+            flat.totals(table, "kwh", "at", "1h", ledger=ledger, stream="t", module=spark, **options, **wrong)
     with pytest.raises(ParameterError, match="column 'when'"):
-        spark.counts(table, "when", "1h", **options)
+        flat.counts(table, "when", "1h", module=spark, **options)
     with pytest.raises(ParameterError, match="expected dates, or datetimes"):
-        spark.counts(table, "meter", "1h", **options)
+        flat.counts(table, "meter", "1h", module=spark, **options)
     with pytest.raises(ParameterError, match="value = 'meter' holds"):
-        spark.totals(table, "meter", "at", "1h", clip=4.0, **options)
-    with pytest.raises(ParameterError, match="confidence = 2"):
-        spark.counts(table, "at", "1h", ledger=ledger, stream="t", confidence=2, **options)
+        flat.totals(table, "meter", "at", "1h", clip=4.0, module=spark, **options)
     with pytest.raises(ParameterError, match=r"expected an object from fastdp\.ledger"):
-        spark.counts(table, "at", "1h", ledger="budget", stream="t", **options)
+        flat.counts(table, "at", "1h", ledger="budget", stream="t", module=spark, **options)
     with pytest.raises(ParameterError, match=r"expected a pyspark\.sql\.DataFrame"):
-        spark.counts(frame, "at", "1h", **options)
+        flat.counts(frame, "at", "1h", module=spark, **options)
     assert not ledger.entries()
     with pytest.raises(DataError, match="not a finite number"):
-        spark.totals(table, "kwh", "at", "1h", clip=4.0, ledger=ledger, stream="t", **options)
+        flat.totals(table, "kwh", "at", "1h", clip=4.0, ledger=ledger, stream="t", module=spark, **options)
     assert [each.state for each in ledger.entries()] == ["reserved"]
-    zero = spark.totals(table, "kwh", "at", "1h", clip=4.0, nonfinite="zero", **options)
-    alone = fastdp.totals(frame, "kwh", "at", "1h", clip=4.0, nonfinite="zero", **options)
+    zero = flat.totals(table, "kwh", "at", "1h", clip=4.0, nonfinite="zero", module=spark, **options)
+    alone = flat.totals(frame, "kwh", "at", "1h", clip=4.0, nonfinite="zero", **options)
     assert zero.sums.columns["total"].steps.tolist() == alone.sums.columns["total"].steps.tolist()
     # One name, written in two ways: one stream, and one noise.
     named = [
-        made(given, "at", "1h", stream=name, **options)
-        for made, given, name in ((spark.counts, table, "Zu\u0308rich"), (fastdp.counts, frame, "Z\u00fcrich"))
+        flat.counts(given, "at", "1h", stream=name, module=module, **options)
+        for module, given, name in ((spark, table, "Zu\u0308rich"), (fastdp, frame, "Z\u00fcrich"))
     ]
     assert_equal(*named)
 
@@ -259,13 +258,13 @@ def test_times_and_keys_of_every_kind(session: Any) -> None:
     options |= {"clip": (-1.0, 4.0), "missing": "drop"}
     for time, every, zone in (("at", "1h", "Europe/Paris"), ("at", "1h", None), ("day", "1d", None)):
         pair = [
-            each(given, "kwh", time, every, time_zone=zone, **options)
-            for each, given in ((spark.means, table), (fastdp.means, one))
+            flat.means(given, "kwh", time, every, zone=zone, module=module, **options)
+            for module, given in ((spark, table), (fastdp, one))
         ]
         assert_equal(*pair)
     del options["clip"], options["missing"]
     with pytest.raises(DataError, match="time: a row has none"):
-        spark.counts(table, "at", "1d", **options)
+        flat.counts(table, "at", "1d", module=spark, **options)
 
 
 def test_what_spark_says_about_a_row_is_not_shown(session: Any) -> None:
@@ -275,7 +274,7 @@ def test_what_spark_says_about_a_row_is_not_shown(session: Any) -> None:
     table = table.selectExpr("at", "cast(concat('secret', meter) as double) as kwh")
     options: dict[str, Any] = {"start": "2024-03-29", "stop": "2024-04-02", "epsilon": 1.0, "seed": 1}
     with pytest.raises(DataError, match="while Spark read") as error:
-        spark.totals(table, "kwh", "at", "1d", clip=4.0, **options)
+        flat.totals(table, "kwh", "at", "1d", clip=4.0, module=spark, **options)
     assert "secret" not in str(error.value)
     assert error.value.__cause__ is None
 

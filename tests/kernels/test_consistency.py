@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
-from fastdp_kernels.streams import consistency
+from fastdp_kernels.streams import hierarchy_nodes
 from tests.oracles import tops
 
 SHAPES = [(2, 1, 1), (2, 1, 5), (2, 3, 4), (3, 2, 4), (5, 1, 3), (16, 1, 2), (16, 3, 2), (16, 2, 3), (7, 5, 1)]
@@ -38,7 +38,7 @@ def truth_tree(leaves: np.ndarray, shape: HierarchyShape) -> np.ndarray:
 
 def run(nodes: np.ndarray, shape: HierarchyShape) -> np.ndarray:
     out = nodes.copy()
-    consistency.make_consistent(out, shape.tops, shape.fan_out, shape.levels, consistency_weights(shape))
+    hierarchy_nodes.make_consistent(out, shape.tops, shape.fan_out, shape.levels, consistency_weights(shape))
     return out
 
 
@@ -82,11 +82,11 @@ def test_equals_the_oracle(shape: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize(("fan_out", "levels"), [(16, 2), (2, 13), (3, 11)])
 def test_trees_that_are_settled_in_groups_do_not_touch_each_other(fan_out: int, levels: int) -> None:
-    each = max(1, consistency.CACHED // fan_out ** (levels - 1))
+    each = max(1, hierarchy_nodes.CACHED // fan_out ** (levels - 1))
     shape = plan(fan_out, 2 * each + 1, levels)
     noise = random_nodes(shape, np.random.default_rng(36))
     rows = np.concatenate([level.reshape(shape.tops, -1) for level in split(noise, shape)], axis=1)
-    consistency.make_rows_consistent(rows, 1, fan_out, levels, consistency_weights(shape))
+    hierarchy_nodes.make_rows_consistent(rows, 1, fan_out, levels, consistency_weights(shape))
     done = np.concatenate([level.reshape(shape.tops, -1) for level in split(run(noise, shape), shape)], axis=1)
     assert np.array_equal(done, rows)
 

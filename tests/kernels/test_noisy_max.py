@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdp.thresholds.scale_free import first_of_eighths
-from fastdp_kernels.streams import noisy_max
+from fastdp_kernels.streams import threshold_choice
 
 
 @given(
@@ -23,7 +23,7 @@ def test_bins_by_eighths_of_octaves_are_those_of_a_search(values: tuple[int, lis
     near = np.clip(np.concatenate([candidates - 1, candidates, candidates + 1]), 0, top)
     every = np.concatenate([np.array(steps, np.int64), near])
     counts = np.zeros(candidates.size, np.int64)
-    noisy_max.bin_eighths(every, first, candidates, counts)
+    threshold_choice.bin_eighths(every, first, candidates, counts)
     assert np.array_equal(counts, np.bincount(np.searchsorted(candidates, every), minlength=candidates.size))
 
 
@@ -32,9 +32,9 @@ def test_bins_of_long_holdouts_are_those_of_a_search(size: int, candidates: int,
     """Four histograms or one; values below, within and above the candidates."""
     values = np.random.default_rng(seed).normal(candidates / 4, candidates / 2, size)
     plain, parted = np.arange(candidates + 1), np.arange(candidates + 1)
-    assert not noisy_max.bin_values(values, 0.5, plain)
-    room = np.empty(noisy_max.PIECE, np.uint32), np.zeros((3, candidates + 1), np.int64)
-    assert not noisy_max.bin_pieces(values, 0.5, *room, parted)
+    assert not threshold_choice.bin_values(values, 0.5, plain)
+    room = np.empty(threshold_choice.PIECE, np.uint32), np.zeros((3, candidates + 1), np.int64)
+    assert not threshold_choice.bin_pieces(values, 0.5, *room, parted)
     bins = np.minimum(np.searchsorted(0.5 * np.arange(candidates + 1), values), candidates)
     expected = np.arange(candidates + 1) + np.bincount(bins, minlength=candidates + 1)
     assert np.array_equal(plain, expected)
@@ -46,5 +46,7 @@ def test_bins_of_long_holdouts_are_those_of_a_search(size: int, candidates: int,
 def test_histograms_tell_of_values_that_are_not_finite(wrong: float, place: int) -> None:
     values, counts = np.full(2100, 3.0), np.zeros(9, np.int64)
     values[place] = wrong
-    assert noisy_max.bin_values(values, 1.0, counts)
-    assert noisy_max.bin_pieces(values, 1.0, np.empty(noisy_max.PIECE, np.uint32), np.zeros((3, 9), np.int64), counts)
+    assert threshold_choice.bin_values(values, 1.0, counts)
+    assert threshold_choice.bin_pieces(
+        values, 1.0, np.empty(threshold_choice.PIECE, np.uint32), np.zeros((3, 9), np.int64), counts
+    )

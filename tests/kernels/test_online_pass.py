@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fastdp_kernels.streams import noisy_max, online_pass, ranges
+from fastdp_kernels.streams import online_pass, ranges, threshold_choice
 from tests.oracles import tops
 
 RESOLUTION = 2.0**-6
@@ -116,13 +116,13 @@ def test_noisy_max_equals_the_oracle(noise_range: int) -> None:
         penalties = generator.integers(0, 200, 40)
         noise = generator.integers(-noise_range, noise_range + 1, 40)
         counts = np.zeros(41, np.int64)
-        noisy_max.bin_values(holdout[:77], step, counts)
-        noisy_max.bin_values(holdout[77:], step, counts)
+        threshold_choice.bin_values(holdout[:77], step, counts)
+        threshold_choice.bin_values(holdout[77:], step, counts)
         scores = [
             unit * sum(1 for v in holdout if v <= theta) - int(p) + int(z)
             for theta, p, z in zip(candidates, penalties, noise, strict=True)
         ]
-        chosen = noisy_max.choose_candidate(counts, unit, penalties, noise)
+        chosen = threshold_choice.choose_candidate(counts, unit, penalties, noise)
         # Values above the last candidate count as its equals.
         if holdout.max() <= candidates[-1]:
             assert chosen == tops.argmax_first(scores) + 1
@@ -131,8 +131,8 @@ def test_noisy_max_equals_the_oracle(noise_range: int) -> None:
 def test_ties_go_to_the_lowest_candidate() -> None:
     counts = np.array([5, 0, 0, 1, 0], np.int64)
     zeros = np.zeros(4, np.int64)
-    assert noisy_max.choose_candidate(counts, 8, zeros, zeros) == 3
-    assert noisy_max.choose_candidate(np.zeros(5, np.int64), 8, zeros, zeros - 10**12) == 1
+    assert threshold_choice.choose_candidate(counts, 8, zeros, zeros) == 3
+    assert threshold_choice.choose_candidate(np.zeros(5, np.int64), 8, zeros, zeros - 10**12) == 1
 
 
 def test_range_sums() -> None:
@@ -160,27 +160,28 @@ def test_one_pass_equals_sums_noise_and_output(block: int) -> None:
     predictions[0], predictions[1:] = first, totals / block
     online_pass.emit_blocks(totals, predictions, block, 0, expected)
     published = np.empty(values.size)
-    following = online_pass.publish_blocks(values, 1 / RESOLUTION, top, noise, RESOLUTION, first, published)
+    public = np.array([1 / RESOLUTION, top, RESOLUTION, block])
+    following = online_pass.publish(values, public, noise, 0, count, 0, 0, first, published)[1]
     assert published.tobytes() == expected.tobytes()
     assert following == predictions[-1]
     # Integers are converted into the output, which is then published in place.
     place = values.copy()
     shared = place[:]
     shared.flags.writeable = False
-    following = online_pass.publish_blocks(shared, 1 / RESOLUTION, top, noise, RESOLUTION, first, place)
+    following = online_pass.publish(shared, public, noise, 0, count, 0, 0, first, place)[1]
     assert place.tobytes() == expected.tobytes()
     assert following == predictions[-1]
 
 
 @pytest.mark.parametrize(("count", "block"), [(4, 16), (70, 16), (4, 64)])
 def test_one_pass_detects_non_finite_values_anywhere(count: int, block: int) -> None:
-    noise, last = np.zeros(count, np.int64), block * count
+    noise, last, public = np.zeros(count, np.int64), block * count, np.array([1.0, 2000.0, 1.0, block])
     for wrong, position in itertools.product((np.nan, np.inf, -np.inf), (0, 3, 15, 16, 31, 40, 63, last - 1)):
         values, published = np.arange(float(last)), np.empty(last)
         expected = sum(range(last - block, last)) / block
-        assert online_pass.publish_blocks(values, 1.0, 2000.0, noise, 1.0, 0.0, published) == expected
+        assert online_pass.publish(values, public, noise, 0, count, 0, 0, 0.0, published) == (0, expected)
         values[position] = wrong
-        assert np.isnan(online_pass.publish_blocks(values, 1.0, 2000.0, noise, 1.0, 0.0, published))
+        assert np.isnan(online_pass.publish(values, public, noise, 0, count, 0, 0, 0.0, published)[1])
 
 
 @pytest.mark.parametrize("size", [1, 7, 16, 1009])
@@ -189,14 +190,15 @@ def test_single_values_in_one_pass_equal_rounding_and_noise(size: int) -> None:
     steps, expected, published = np.empty(size, np.int64), np.empty(size), np.empty(size)
     assert not online_pass.round_values(values, 1 / RESOLUTION, 640.0, steps)
     online_pass.add_noise(steps, noise, RESOLUTION, expected)
-    assert not online_pass.publish_values(values, 1 / RESOLUTION, 640.0, noise, RESOLUTION, published)
+    public = np.array([1 / RESOLUTION, 640.0, RESOLUTION, 1.0])
+    assert online_pass.publish(values, public, noise, 0, size, 0, 0, 2.5, published) == (0, 2.5)
     assert published.tobytes() == expected.tobytes()
     noisy = [step + own for step, own in zip(steps.tolist(), noise[:size].tolist(), strict=True)]
     assert published.tolist() == [float(each) * RESOLUTION for each in noisy]
     for wrong, position in itertools.product((np.nan, np.inf, -np.inf), (0, size // 2, size - 1)):
         broken = values.copy()
         broken[position] = wrong
-        assert online_pass.publish_values(broken, 1 / RESOLUTION, 640.0, noise, RESOLUTION, published)
+        assert np.isnan(online_pass.publish(broken, public, noise, 0, size, 0, 0, 2.5, published)[1])
 
 
 #: Beyond 2^53 doubles are rounded to; both signs.
@@ -212,9 +214,7 @@ def test_whole_numbers_are_published_as_their_doubles_are(block: int, count: int
     noise = np.random.default_rng(count).integers(-10_000, 10_000, count)
     for top in (640.0, 2.0**51):
         both = [np.empty(values.size), np.empty(values.size)]
+        public = np.array([1 / RESOLUTION, top, RESOLUTION, block])
         for given, out in zip((values, values.astype(float)), both, strict=True):
-            if block == 1:
-                assert not online_pass.publish_values(given, 1 / RESOLUTION, top, noise, RESOLUTION, out)
-            else:
-                online_pass.publish_blocks(given, 1 / RESOLUTION, top, noise, RESOLUTION, 3.25, out)
+            assert np.isfinite(online_pass.publish(given, public, noise, 0, count, 0, 0, 3.25, out)[1])
         assert both[0].tobytes() == both[1].tobytes()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastdp_kernels.streams import patterns
+from fastdp_kernels.streams import wave_filter
 from tests.oracles import waves
 
 
@@ -25,9 +25,9 @@ def test_likelihood_and_states_equal_the_oracle(seed: int, count: int, size: int
     rows, noises, gaps, rates, start, spreads = law
     totals = np.random.default_rng(seed + 100).normal(size=count) * 3.0
     errors, gains, states = np.empty(count), np.empty((count, size)), np.empty((count, size))
-    found = patterns.filter_waves(totals, rows, noises, gaps, rates, start, spreads, errors, gains)
+    found = wave_filter.filter_waves(totals, rows, noises, gaps, rates, start, spreads, errors, gains)
     assert found == pytest.approx(waves.log_likelihood(totals, *law), rel=1e-9)
-    without = patterns.filter_waves(totals, rows, noises, gaps, rates, start, spreads, errors, np.empty((0, size)))
+    without = wave_filter.filter_waves(totals, rows, noises, gaps, rates, start, spreads, errors, np.empty((0, size)))
     assert without == found
-    patterns.smooth_waves(rows, errors, gains, gaps, rates, start, spreads, states)
+    wave_filter.smooth_waves(rows, errors, gains, gaps, rates, start, spreads, states)
     np.testing.assert_allclose(states, waves.states(totals, *law), rtol=1e-8, atol=1e-9)

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastdp.perturbers import Blocks
-from fastdp_kernels.streams import adaptive_pass, block_lengths, online_pass, short_chunks
+from fastdp_kernels.streams import adaptive_pass, block_lengths, online_pass
 from tests.kernels.adaptive_runs import sum_adaptive
 
 RESOLUTION, TOP = 2.0**-8, 2000.0
@@ -51,7 +51,7 @@ def test_fixed_blocks_are_those_of_the_arrays(seed: int, block: int, size: int, 
     open_sum, first = (3 * filled, 2.5) if filled else (0, 2.5)
     expected = by_arrays(values, block, noise[leaf : leaf + closing], filled, open_sum, first)
     public, out = np.array([1 / RESOLUTION, TOP, RESOLUTION, block]), np.empty(size)
-    found = short_chunks.publish_short(values, public, noise, leaf, closing, filled, open_sum, first, out)
+    found = online_pass.publish(values, public, noise, leaf, closing, filled, open_sum, first, out)
     assert found == expected[:2]
     assert np.array_equal(out, expected[2])
 
@@ -63,10 +63,10 @@ def test_a_value_that_is_not_finite_is_reported_wherever_it_is(block: int, bad: 
     for place in range(11):
         values = np.ones(11)
         values[place] = bad
-        assert np.isnan(short_chunks.publish_short(values, public, noise, 0, 13 // block, 2 % block, 0, 1.0, out)[1])
+        assert np.isnan(online_pass.publish(values, public, noise, 0, 13 // block, 2 % block, 0, 1.0, out)[1])
         for top in (100.0, -100.0):
             memory = opened(5)
-            assert np.isnan(short_chunks.publish_open(values, 1.0, top, 0, 0, memory, 1.0, out)[1])
+            assert np.isnan(adaptive_pass.publish_open(values, 1.0, top, 0, 0, memory, 1.0, out)[1])
 
 
 def opened(exponent: int) -> np.ndarray:
@@ -84,7 +84,7 @@ def test_open_blocks_are_those_of_the_arrays(seed: int, size: int, filled: int, 
     values, theta, top = values_of(seed, size), 9.0, -TOP if events else TOP
     memory = opened(5)
     kept, out = memory.copy(), np.empty(size)
-    total, prediction = short_chunks.publish_open(values, 1 / RESOLUTION, top, filled, 11, memory, theta, out)
+    total, prediction = adaptive_pass.publish_open(values, 1 / RESOLUTION, top, filled, 11, memory, theta, out)
     assert np.array_equal(memory, kept)
     if filled + size >= 32:
         assert np.isnan(prediction)

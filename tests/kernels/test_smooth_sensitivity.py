@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastdp_kernels.streams import smooth_sensitivity
+from fastdp_kernels.streams import threshold_choice
 from tests.oracles import smooth_sensitivity as oracle
 from tests.shared import real_stream
 
@@ -19,8 +19,8 @@ def table(b: float, m: int) -> np.ndarray:
 
 def both(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> tuple[float, float]:
     steps = np.ascontiguousarray(values, np.int64)
-    scan = smooth_sensitivity.scan_pairs(steps, bound, rank, decay)
-    return scan, smooth_sensitivity.divide_pairs(steps, bound, rank, decay)
+    scan = threshold_choice.scan_pairs(steps, bound, rank, decay)
+    return scan, threshold_choice.divide_pairs(steps, bound, rank, decay)
 
 
 def instance(generator: np.random.Generator, m: int) -> tuple[np.ndarray, int]:
@@ -96,7 +96,7 @@ def test_columns_are_compared_exactly() -> None:
         x = float(generator.integers(0, 2**20))
         products = (tops - x) * weights
         exact = [(Fraction(top) - Fraction(x)) * Fraction(w) for top, w in zip(tops, weights, strict=True)]
-        assert exact[smooth_sensitivity.best_column(x, tops, weights, 0, 11)] == max(exact)
+        assert exact[threshold_choice.best_column(x, tops, weights, 0, 11)] == max(exact)
         ties += exact[int(products.argmax())] != max(exact)
     assert ties > 100
 

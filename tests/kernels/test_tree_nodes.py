@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastdp_kernels.streams.tree_nodes import PIECE, release_tree
+from fastdp_kernels.streams.hierarchy_nodes import PIECE, release_tree
 from tests.oracles import nodes as oracle
 
 RESOLUTION = 2.0**-3

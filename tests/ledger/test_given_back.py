@@ -133,9 +133,10 @@ def test_budget_is_never_given_back_on_an_error_that_depends_on_data(ledger, nam
     """Of tables and of numbers: an error tells something about a row, and is paid for."""
     account = ledger()
     for count, call in enumerate((fastdp.totals, fastdp.means), 1):
-        said = {"epsilon": 0.5, "clip": 2.0, "who": "who", "start": "2026-01-01", "stop": "2026-01-03"}
+        time = fastdp.Time("at", "1d", start="2026-01-01", stop="2026-01-03")
+        said = {"epsilon": 0.5, "clip": 2.0, "unit": fastdp.Person("who")}
         with pytest.raises(DataError):
-            call(BROKEN_TABLES[name], "value", "at", "1d", ledger=account, stream="meter", **said)
+            call(BROKEN_TABLES[name], "value", time, ledger=account, stream="meter", **said)
         assert [each.state for each in account.entries()] == ["reserved"] * count
     for each in (math.nan, math.inf):
         with pytest.raises(DataError):

@@ -22,6 +22,7 @@ from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box, PrivTree
 from fastdp_lab.baselines.w_event import WEvent
+from tests.tables import flat
 
 SECRET = bytes(range(32))
 SQUARE = Box([0, 0], [1, 1])
@@ -149,9 +150,9 @@ def test_tables_with_private_keys_and_all_others_have_a_fingerprint(ledger, rule
     for count, (name, more) in enumerate((("totals", {"clip": 2.0}), ("counts", {}), ("means", {"clip": 2.0})), 1):
         said = {"epsilon": 0.5, "key": SECRET, "ledger": account, "stream": "meter", **more, **KEY_RULES[rule]}
         where = ("at", "1d") if name == "counts" else ("value", "at", "1d")
-        getattr(fastdp, name)(FRAME, *where, **said)
+        getattr(flat, name)(FRAME, *where, **said)
         with pytest.raises(BudgetError, match=f"same secret and composition were used by entry {2 * count - 1} on"):
-            getattr(fastdp, name)(FRAME.iloc[:-1], *where, **said)
+            getattr(flat, name)(FRAME.iloc[:-1], *where, **said)
     assert len({each.fingerprint for each in account.entries()} - {None}) == 3
 
 
@@ -163,10 +164,10 @@ def public_objects() -> dict[str, Any]:
         **{name: make(key=key) for name, make in PUBLISHERS.items()},
         "Fleet": fastdp.Fleet(fastdp.Adaptive(0.5, 100.0, threshold=5.0), key=key),
         "Job": Job(fastdp.Adaptive(0.5, 100.0, threshold=5.0), name="job", secret=lambda: key),
-        "Windows": fastdp.Windows("1d", 0.5, "2026-01-01", counts=True, key=key),
+        "Windows": flat.windows("1d", 0.5, "2026-01-01", counts=True, key=key),
         "Release": released,
         "ReleasedMany": fastdp.release_many(VALUES.reshape(2, -1), 0.5, bound=100.0, threshold=20.0, key=key),
-        "Table": fastdp.counts(FRAME, "at", "1d", epsilon=0.5, key=key),
+        "Table": flat.counts(FRAME, "at", "1d", epsilon=0.5, key=key),
         "SquareWave": fastdp.local.SquareWave(0.5),
         "of one's own": type("Own", (), {"guarantee": Guarantee(0.5)})(),
     }

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fastdp
 from fastdp import Guarantee, Ledger
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.ledger import Entry, compose
 from fastdp.ledger.odometer import Odometer
 from fastdp.tables.calendar import Calendar
 from fastdp.tables.table import Table
-from fastdp.units import Period, Rows
+from fastdp.units import Period, UnitRows
 from tests.oracles import ledger as oracle
+from tests.tables import flat
 
 #: Four days over the end of a month; the first of February is a Sunday.
 DAYS = [date(2026, 1, 30), date(2026, 1, 31), date(2026, 2, 1), date(2026, 2, 2)]
@@ -28,16 +28,16 @@ DAYS = [date(2026, 1, 30), date(2026, 1, 31), date(2026, 2, 1), date(2026, 2, 2)
 ROWS = [*(("p", "x", day) for day in DAYS), ("p", "y", DAYS[1]), ("q", "x", DAYS[1]), ("q", "y", DAYS[3])]
 MONTH, WEEK, DAY = Period("months", 1, 0, None), Period("days", 7, 1, None), Period("days", 1, 0, None)
 UNITS = {
-    "person": Rows("person"),
-    "device": Rows("device"),
-    "person a month": Rows("person", 1, MONTH),
-    "person a week": Rows("person", 1, WEEK),
-    "person a day": Rows("person", 1, DAY),
-    "row": Rows(),
-    "2 rows": Rows(None, 2),
-    "3 rows": Rows(None, 3),
-    "3 rows a month": Rows(None, 3, MONTH),
-    "2 rows a day": Rows(None, 2, DAY),
+    "person": UnitRows("person"),
+    "device": UnitRows("device"),
+    "person a month": UnitRows("person", 1, MONTH),
+    "person a week": UnitRows("person", 1, WEEK),
+    "person a day": UnitRows("person", 1, DAY),
+    "row": UnitRows(),
+    "2 rows": UnitRows(None, 2),
+    "3 rows": UnitRows(None, 3),
+    "3 rows a month": UnitRows(None, 3, MONTH),
+    "2 rows a day": UnitRows(None, 2, DAY),
 }
 #: All that holds besides a unit and itself; what is not here is refused.
 IMPLIED = {
@@ -62,7 +62,7 @@ def span(period: Period | None, day: date) -> int:
     )
 
 
-def changes(unit: Rows) -> set[frozenset[int]]:
+def changes(unit: UnitRows) -> set[frozenset[int]]:
     """Sets of rows that one unit adds or removes; of a person they are all that a table has, in one period."""
     found = set()
     for size in range(1, len(ROWS) + 1):
@@ -74,7 +74,7 @@ def changes(unit: Rows) -> set[frozenset[int]]:
     return found
 
 
-def neighbours(unit: Rows) -> dict[frozenset[int], set[frozenset[int]]]:
+def neighbours(unit: UnitRows) -> dict[frozenset[int], set[frozenset[int]]]:
     tables = [frozenset(rows) for size in range(len(ROWS) + 1) for rows in combinations(range(len(ROWS)), size)]
     edges: dict[frozenset[int], set[frozenset[int]]] = {table: set() for table in tables}
     for table, change in product(tables, changes(unit)):
@@ -223,7 +223,7 @@ class TestTables:
 
     def count(self, ledger: Ledger, every: str = "1d", **said) -> Table:
         said = {"who": "person", "contributions": 2, **said}
-        return fastdp.counts(
+        return flat.counts(
             FRAME, "at", every, epsilon=0.5, start="2026-01-01", stop="2026-03-01", ledger=ledger, stream="s", **said
         )
 
@@ -248,7 +248,7 @@ class TestTables:
         [
             ({"who": "person"}, {"who": "device"}),
             ({"period": "1mo"}, {"period": "1w"}),
-            ({"period": "1d"}, {"period": "1d", "time_zone": "Asia/Tokyo"}),
+            ({"period": "1d"}, {"period": "1d", "zone": "Asia/Tokyo"}),
             ({"period": "1w"}, {"period": "1w", "origin": "2026-01-01"}),
             ({"who": None}, {"who": None, "contributions": 3, "period": "1mo"}),
         ],

@@ -16,7 +16,7 @@ from fastdp.noise.key import Binding, DrawnTwiceError, DrawnWords, Key
 from fastdp.noise.words import Purpose, StreamId, WordStream, joined_words, node_words
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.thresholds import Fixed
-from fastdp_kernels.noise import binary_counter, bound_sums, row_counters
+from fastdp_kernels.noise import binary_counter, bound_sums
 from fastdp_kernels.streams import adaptive_pass, fleet_pass
 
 
@@ -143,8 +143,8 @@ def test_noise_of_many_streams_that_repeats_is_seen(
         low[1::2] &= 2**12 - 1
         write(low.view(np.uint64), names, members, counters)
 
-    write = row_counters.write_counters
-    monkeypatch.setattr(row_counters, "write_counters", wrapping)
+    write = binary_counter.write_counters
+    monkeypatch.setattr(binary_counter, "write_counters", wrapping)
     with pytest.raises(DrawnTwiceError):
         rows_of_many_words()
 

@@ -20,7 +20,6 @@ from fastdp.noise import Key, gaussian
 from fastdp.noise.draws import discrete_gaussian
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.words import Purpose, StreamId, word_at, words_at
-from fastdp_kernels.noise import gaussian as kernel
 from tests.stat import accept, chi_square_p, reject
 
 KEY = Key.from_seed("gaussian")
@@ -95,7 +94,7 @@ def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
         settled.append(1)
         return settle(*arguments)
 
-    monkeypatch.setattr(kernel, "draw_strips", doubting)
+    monkeypatch.setattr(gaussian, "draw_strips", doubting)
     monkeypatch.setattr(gaussian, "resolve", counted)
     np.testing.assert_array_equal(drawn(law, 200), expected)
     assert len(settled) == 200

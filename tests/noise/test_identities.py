@@ -23,7 +23,7 @@ from fastdp.perturbers import Blocks, Flat, Hierarchy, Toeplitz
 from fastdp.spatial import Box, PrivTree
 from fastdp.streams.adaptive import Adaptive, WholeStream
 from fastdp.streams.add_noise import VectorNoise
-from fastdp.tables.parameters import make_plan
+from fastdp.tables.plan import make_plan
 from fastdp.thresholds import (
     Fixed,
     NoisyMax,
@@ -70,8 +70,8 @@ SECRETS = dict.fromkeys(("seed", "key"), "is the secret")
 UNKNOWN: dict[str, dict[str, str]] = {
     "ToPS": PACE,
     **dict.fromkeys(("StreamPublisher", "Adaptive"), PACE | {"sensitivity": "takes the place of the bound"}),
-    "totals": {"kind": "has a row of its own", "stop": "windows before it keep their noise, which is bound to them"},
-    "Windows": {"lateness": "says which rows still count: noise is bound to their sums", "means": "excludes counts"},
+    "totals": {"kind": "has a row of its own"},
+    "Windows": {"lateness": "says which rows still count: noise is bound to their sums"},
 }
 SPATIAL: dict[str, Any] = {"domain": SQUARE, "epsilon": 1.0, "max_depth": 5}
 SPATIAL_OTHERS: dict[str, list[Any]] = {
@@ -89,6 +89,9 @@ RENEWALS = [
 ]
 #: A delta, and keys that need it.
 PRIVATE: dict[str, Any] = {"delta": 1e-6, "keys": None}
+TIME = fastdp.Time("at", "1h", start="2024-01-01")
+PERSON, ONLINE = fastdp.Person("who", rows=3, per="6h"), fastdp.Person("who", rows=12, per="6h", per_window=2)
+GAUSSIAN = fastdp.Value("kwh", noise="gaussian")
 
 MECHANISMS: dict[str, Mechanism] = {
     "StreamPublisher": Mechanism(
@@ -250,46 +253,55 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "totals": Mechanism(
         make_plan,
-        {"kind": "totals", "every": "1h", "epsilon": 1.0, "bound": 10.0, "by": "at", "keys": ["a"]}
-        | {"start": "2024-01-01", "who": "who", "period": "6h", "contributions": 3, "noise": "laplace"},
+        {"kind": "totals", "time": TIME, "value": fastdp.Value("kwh"), "epsilon": 1.0, "bound": 10.0, "by": "at"}
+        | {"keys": ["a"], "unit": PERSON},
         {
-            "every": ["2h"],
+            "time": [
+                replace(TIME, every="2h"),
+                replace(TIME, start="2024-01-02"),
+                replace(TIME, start=None),
+                replace(TIME, origin="2024-01-01T01:00"),
+                replace(TIME, zone="Europe/Berlin"),
+            ],
+            "value": [
+                fastdp.Value("kwh", resolution=0.5),
+                fastdp.Value("kwh", nonfinite="zero"),
+                {**PRIVATE, "value": GAUSSIAN},
+                {"delta": 1e-6, "value": GAUSSIAN},
+            ],
+            "unit": [
+                fastdp.Person("who", rows=2, per="6h"),
+                fastdp.Person("who", rows=3, per="3h"),
+                fastdp.Person("who", rows=3, per="6h", per_window=1),
+                fastdp.Rows(3, per="6h"),
+            ],
             "epsilon": [2.0],
             "bound": [11.0, (-1.0, 10.0)],
             "clip": [2.0, 3.0],
             "by": ["other"],
             "keys": [["a", "b"], "public"],
-            "start": ["2024-01-02", None],
-            "origin": ["2024-01-01T01:00"],
-            "time_zone": ["Europe/Berlin"],
-            "contributions": [2],
-            "period": ["3h"],
-            "per_window": [1],
-            "who": [None],
             "delta": [PRIVATE, {**PRIVATE, "delta": 1e-7}],
-            "resolution": [0.5],
-            "nonfinite": ["zero"],
-            "noise": [{**PRIVATE, "noise": "gaussian"}, {"delta": 1e-6, "noise": "gaussian"}],
+            "noise": [{"kind": "counts", "value": None, "delta": 1e-6, "noise": "gaussian"}],
         },
     ),
     "Windows": Mechanism(
         fastdp.Windows,
-        {"every": "1h", "epsilon": 1.0, "start": "2024-01-01", "bound": 10.0}
-        | {"period": "6h", "who": True, "per_window": 2, "contributions": 12},
+        {"every": "1h", "epsilon": 1.0, "start": "2024-01-01", "bound": 10.0, "unit": ONLINE},
         {
             "every": ["2h"],
             "epsilon": [2.0],
             "start": ["2024-01-02"],
             "bound": [11.0],
-            "counts": [],
+            "kind": ["means"],
             "by": [],
             "keys": [],
-            "contributions": [13],
-            "period": ["3h"],
-            "per_window": [1],
-            "who": [],
+            "unit": [
+                fastdp.Person("who", rows=13, per="6h", per_window=2),
+                fastdp.Person("who", rows=12, per="3h", per_window=2),
+                fastdp.Person("who", rows=12, per="6h", per_window=1),
+            ],
             "origin": ["2024-01-01T01:00"],
-            "time_zone": ["Europe/Berlin"],
+            "zone": ["Europe/Berlin"],
             "resolution": [0.5],
             "nonfinite": ["zero"],
         },
@@ -411,6 +423,7 @@ WITHOUT_NOISE = {
     "draws nothing": ("Announcement", "HistogramCollector", "SumCollector", "ToPLServer", "Zeros", "Client"),
     "a key, a promise, an account, or an answer": ("Key", "Guarantee", "Ledger", "Plan", "Release", "ReleasedMany"),
     "a release, or an index of one": ("CellIndex", "ReleasedTree", "WindowTree"),
+    "parameters of tables, whose plan is a mechanism": ("Person", "Rows", "Time", "Value"),
     "many streams of another mechanism": ("Fleet",),
     "needs shapely (tests/spatial)": ("Polygons", "Network"),
 }

@@ -85,13 +85,13 @@ def test_a_kernel_is_compiled_anew_when_any_kernel_file_changed() -> None:
     """The cache's stamp covers all kernel sources, so a changed helper is never served stale."""
     from fastdp_kernels import _jit
     from fastdp_kernels.noise import double_double, guarded_log
-    from fastdp_kernels.streams import consistency, noisy_max, online_pass, ranges
+    from fastdp_kernels.streams import hierarchy_nodes, online_pass, ranges, threshold_choice
 
     for dispatcher in (
-        consistency.make_consistent,
+        hierarchy_nodes.make_consistent,
         double_double.draw_double_double,
         guarded_log.draw_double,
-        noisy_max.choose_rows,
+        threshold_choice.choose_rows,
         online_pass.sum_blocks,
         ranges.sum_ranges,
     ):

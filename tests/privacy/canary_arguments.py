@@ -130,7 +130,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "ReleasedMany": lambda: fastdp.release_many([[1.0, 2.0] * 50], 1.0, BOUND, threshold=9.0, seed=1),
     "ToPLServer": lambda: fastdp.ToPLServer(1.0, BOUND),
     "Windows": lambda: fastdp.Windows(
-        *("1h", 1.0, "2024-01-01"), bound=BOUND, by="key", keys=["a"], who=True, period="1h", seed=1
+        *("1h", 1.0, "2024-01-01"), bound=BOUND, by="key", keys=["a"], unit=fastdp.Person("who", per="1h"), seed=1
     ),
     "tables.table.Table": _table,
     "counters.RunningCounts": lambda: counters.RunningCounts(counters.Simple(), 1.0, 2, seed=1),
@@ -240,7 +240,7 @@ USUAL: dict[str, Any] = {
     "released": {"a": THREE},
 }
 BOXES = {"lower": [[0.0, 0.0]], "upper": [[1.0, 1.0]]}
-KEYED = {"by": "key", "keys": ["a"], "who": "who", "contributions": 2, "period": "1d", "start": "2024-01-01"}
+KEYED = {"by": "key", "keys": ["a"], "unit": fastdp.Person("who", rows=2, per="1d"), "every": "4h"}
 BOUNDED = {"bound": BOUND}
 ONE_OF = {"streams": [0], "starts": [0], "stops": [2]}
 AT = np.array(["2024-01-01"] * 3, "M8[s]")
@@ -301,6 +301,7 @@ VALID: dict[str, dict[str, Any]] = {
     "plots.counters_compared": {"counts": {"a": THREE}},
     "plots.points_and_cells": {"rows": {"a": [POINTS]}},
     "plan": {"bound": 10.0, "epsilon": 1.0},
+    **{name: {"column": "kwh"} for name in ("Person", "Time", "Value")},
     "Plan": {"bound": 10.0},
     "spatial.Network": {"lines": shapely.LineString([[0, 0], [1, 1]])},
     "spatial.Polygons": {"geometry": shapely.box(0, 0, 1, 1)},

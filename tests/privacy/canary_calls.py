@@ -438,7 +438,7 @@ def _tables() -> dict[str, Any]:
 
 
 def table_calls() -> list[Calls]:
-    options: dict[str, Any] = {"epsilon": 1.0, "by": "key", "keys": ["a"], "who": "who", "contributions": 9}
+    options: dict[str, Any] = {"epsilon": 1.0, "by": "key", "keys": ["a"], "unit": fastdp.Person("who", rows=9)}
     calls = []
     for name in ("totals", "means"):
         call = getattr(fastdp, name)
@@ -450,7 +450,7 @@ def table_calls() -> list[Calls]:
             Calls(name, _swapped, lambda bad, f=call: f(None, "kwh", "at", "1h", epsilon=1.0, bound=bad)),
         ]
     counting = lambda bad: fastdp.counts(bad, "at", "1h", **options)  # noqa: E731
-    persons = {"by": "key", "keys": ["a"], "who": True, "period": "1h"}
+    persons: dict[str, Any] = {"by": "key", "keys": ["a"], "unit": fastdp.Person("who", per="1h")}
     windows = lambda: fastdp.Windows("1h", 1.0, "2024-01-01", bound=BOUND, seed=1, **persons)  # noqa: E731
     at = np.array(["2024-01-01"] * 2, "M8[s]")
     return [

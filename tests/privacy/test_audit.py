@@ -13,7 +13,7 @@ from scipy import stats
 
 import fastdp
 from fastdp.auditing import events
-from fastdp.auditing.mechanisms import fingerprint, grain
+from fastdp.auditing.events import fingerprint, grain
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.noise import sampler

@@ -10,7 +10,7 @@ import pytest
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp_kernels.streams import noisy_max
+from fastdp_kernels.streams import threshold_choice
 from tests import stat
 from tests.oracles import scale_free as oracle
 
@@ -54,6 +54,6 @@ def test_the_kernel_follows_the_exact_law(noise: str) -> None:
     sampler.fill(draws, law, Key.from_seed(stat.seed(51)), StreamId(Purpose.DRAWS))
     winners = np.zeros(CANDIDATES, np.int64)
     for row in draws.reshape(trials, CANDIDATES):
-        winners[noisy_max.choose_candidate(counts, UNIT, PENALTIES, row) - 1] += 1
+        winners[threshold_choice.choose_candidate(counts, UNIT, PENALTIES, row) - 1] += 1
     stat.accept(stat.chi_square_p(winners, winner_probabilities(holdout, noise, float(scale))))
     stat.reject(stat.chi_square_p(winners, winner_probabilities(holdout, noise, float(scale) * 1.1)))

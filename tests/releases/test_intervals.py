@@ -281,7 +281,7 @@ def test_many_streams_have_each_its_intervals(kind: str) -> None:
 def test_local_reports_use_the_largest_variance(releases) -> None:
     release = releases["topl"]
     low, high = release.interval([0, 5], [1, 1005], 0.9)
-    deviation = np.sqrt(np.array([1.0, 1000.0]) * release.value_variance)
+    deviation = np.sqrt(np.array([1.0, 1000.0]) * release.noise.report_variance)
     np.testing.assert_allclose((high - low) / 2.0, wider_quantile(0.9) * deviation, rtol=1e-9)
     np.testing.assert_allclose(release.std_error([0, 5], [1, 1005]), deviation)
 

@@ -9,8 +9,8 @@ import pytest
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.releases import patterns
-from fastdp.releases.patterns import Sums, _integrals, _Model, _peak, find_waves
+from fastdp.releases import revised
+from fastdp.releases.revised import Sums, _integrals, _Model, _peak, find_waves
 from tests.oracles import waves as oracle
 
 
@@ -30,7 +30,7 @@ def mean_square(release: fastdp.Release, rate: np.ndarray) -> float:
 
 def test_rows_are_integrals_of_waves() -> None:
     edges, periods = np.array([0.0, 3.0, 11.0, 27.0]), (9.5, 66.5)
-    expected = [oracle.sums_of_waves(a, b, periods, patterns.HARMONICS) for a, b in itertools.pairwise(edges)]
+    expected = [oracle.sums_of_waves(a, b, periods, revised.HARMONICS) for a, b in itertools.pairwise(edges)]
     np.testing.assert_allclose(np.diff(_integrals(edges, periods), axis=0), expected, atol=1e-5)
 
 
@@ -40,9 +40,9 @@ def test_the_pattern_is_that_of_the_joint_law() -> None:
     totals, noises = generator.normal(20.0, 9.0, 40), generator.uniform(1.0, 4.0, 40)
     model, variances = _Model(Sums(edges, totals, noises), (21.3,)), np.array([0.5, 0.02, 3.0])
     lengths = np.diff(edges).astype(float)
-    shares = np.tile(1.0 / np.arange(1, patterns.HARMONICS + 1), 2)
+    shares = np.tile(1.0 / np.arange(1, revised.HARMONICS + 1), 2)
     spread = 4.0 * np.var(totals / lengths)
-    sums_of = [oracle.sums_of_waves(a, b, (21.3,), patterns.HARMONICS) for a, b in itertools.pairwise(edges)]
+    sums_of = [oracle.sums_of_waves(a, b, (21.3,), revised.HARMONICS) for a, b in itertools.pairwise(edges)]
     law = (
         np.hstack([lengths[:, None], sums_of]),
         noises + 0.5 * lengths,
@@ -57,11 +57,11 @@ def test_the_pattern_is_that_of_the_joint_law() -> None:
     expected = np.cumsum([(row * state)[1:].sum() for row, state in zip(law[0], states, strict=True)])
     np.testing.assert_allclose(found.before(edges[1:]), expected, rtol=1e-7, atol=1e-7)
     # Behind the last sum its coefficients go on, for as long as the open block is.
-    on = oracle.sums_of_waves(edges[-1], edges[-1] + 8, (21.3,), patterns.HARMONICS) @ states[-1, 1:]
+    on = oracle.sums_of_waves(edges[-1], edges[-1] + 8, (21.3,), revised.HARMONICS) @ states[-1, 1:]
     assert found.before(np.array([edges[-1] + 8]))[0] == pytest.approx(expected[-1] + on)
     # Within a sum, the wave itself.
     middle = (edges[5] + edges[6]) // 2
-    part = oracle.sums_of_waves(edges[5], middle, (21.3,), patterns.HARMONICS) @ states[5, 1:]
+    part = oracle.sums_of_waves(edges[5], middle, (21.3,), revised.HARMONICS) @ states[5, 1:]
     got = np.diff(found.before(np.array([edges[5], middle])))[0]
     assert got == pytest.approx(part, rel=0.05, abs=0.2)
 
@@ -189,14 +189,14 @@ def test_a_pattern_has_no_more_points_than_values(monkeypatch: pytest.MonkeyPatc
     found = _Model(sums, (4.0,)).waves(variances, end)
     np.testing.assert_array_equal(found.points, np.arange(end + 1))
     # Its integrals are taken in parts.
-    monkeypatch.setattr(patterns, "AT_ONCE", 7)
+    monkeypatch.setattr(revised, "AT_ONCE", 7)
     np.testing.assert_allclose(_Model(sums, (4.0,)).waves(variances, end).sums, found.sums, rtol=1e-12, atol=1e-12)
 
 
 def test_what_a_pattern_hides_within_blocks() -> None:
     edges = np.array([0, 64, 128, 132, 260])
     points = np.arange(261.0)
-    waves = patterns.Waves((100.0,), points, 30.0 * np.sin(points / 15.0))
+    waves = revised.Waves((100.0,), points, 30.0 * np.sin(points / 15.0))
     for found, a, b in zip(waves.hidden(edges), *(edges.tolist()[k:] for k in (0, 1)), strict=False):
         sums, parts = waves.before(np.arange(a, b + 1)), [k for k in waves.split(edges) if a < k < b]
         share = [(k - a) / (b - a) for k in parts]

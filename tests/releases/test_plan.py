@@ -9,7 +9,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.tables.parameters import make_plan
+from tests.tables import flat
 
 
 def test_a_window_has_one_draw() -> None:
@@ -110,7 +110,7 @@ def vars_of(plan: fastdp.Plan) -> dict:
 def test_a_plan_is_what_a_release_does() -> None:
     """The noise that is planned is the law that a table draws from."""
     plan = fastdp.plan(epsilon=1.0, bound=1.0, contributions=48, per_window=1, delta=1e-6)
-    made = make_plan(
+    made = flat.make_plan(
         "totals",
         every="1h",
         who="home",

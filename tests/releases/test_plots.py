@@ -9,7 +9,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.releases import intervals
+from fastdp.releases import pictures
 from fastdp.releases.release import MAX_DRAWN
 
 pytest.importorskip("matplotlib")
@@ -43,7 +43,7 @@ def test_few_values_are_drawn_one_by_one_on_axes_of_the_callers() -> None:
     release = fastdp.StreamPublisher(
         threshold=20.0, perturber=fastdp.perturbers.Flat(), epsilon=1.0, bound=20, seed=1
     ).release(VALUES[:50])
-    axes = intervals.new_axes(2)[1]
+    axes = pictures.new_axes(2)[1]
     assert release.plot(ax=axes) is axes
     drawn = lines(axes)
     assert set(drawn) == {"published"}

@@ -14,7 +14,7 @@ import fastdp
 from fastdp.errors import ParameterError
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.smoothers.smoothers import BINS
-from fastdp_kernels.streams import running_median
+from fastdp_kernels.streams import windows
 from tests.noise_values import bound_key
 from tests.oracles import smoothers as oracle
 
@@ -60,7 +60,7 @@ def test_the_median_stays_in_its_bins_whatever_they_hold() -> None:
         counts, out = np.zeros(16), np.empty(200)
         counts[place] = wrong
         with np.errstate(all="ignore"):
-            running_median.follow_median(counts, -1.0, 0.5, np.linspace(-3.0, 9.0, 200), out)
+            windows.follow_median(counts, -1.0, 0.5, np.linspace(-3.0, 9.0, 200), out)
         assert out.min() >= -1.0
         assert out.max() <= -1.0 + 16 * 0.5
 

@@ -12,7 +12,8 @@ from fastdp.errors import DataError, StateError
 from fastdp.state import codec, journal
 from fastdp.state.sealed_file import StateFile
 from fastdp.streams.adaptive import Adaptive
-from fastdp.streams.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks
+from fastdp.streams.stream_state import Step
 from fastdp_kernels.streams import block_lengths as b
 from tests.noise_values import bound_key
 from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream
@@ -65,7 +66,7 @@ def test_an_interrupt_shows_nothing_that_could_be_used_again(
     publisher = make()
     publisher.publish(values[:begin])
     out = np.full(900, 123.0)
-    home, step = {"noise": (AdaptiveBlocks, "_close_bound"), "emit": (AdaptiveStep, "emit")}[where]
+    home, step = {"noise": (AdaptiveBlocks, "_close_bound"), "emit": (Step, "emit")}[where]
 
     def interrupt(*arguments: object, **options: object) -> None:
         raise Interrupted

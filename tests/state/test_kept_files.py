@@ -20,11 +20,11 @@ import pytest
 import fastdp
 from fastdp.errors import ParameterError, StateError
 from fastdp.local import Piecewise, SumCollector, encode
-from fastdp.state import codec, durable, journal, seal, sealed_file
+from fastdp.state import codec, durable, journal, sealed_file
 from tests.state.saved_objects import CASES, KEY, golden_cut, is_empty
 
 KIND = type(CASES["tops"].make())
-HEADER = seal.HEADER
+HEADER = sealed_file.HEADER
 
 
 def rewritten(path: Path, change) -> None:
@@ -300,7 +300,7 @@ def test_spellings_of_a_passphrase(tmp_path: Path) -> None:
 
 def test_a_count_of_writes_that_no_disk_takes(tmp_path: Path) -> None:
     """The next one would not fit into its field."""
-    _, raw = seal.Seal().pack(b"{}", 2**64 - 1)
+    _, raw = sealed_file.Seal().pack(b"{}", 2**64 - 1)
     (tmp_path / "kept").write_bytes(raw)
     with pytest.raises(StateError, match="damaged: written 18446744073709551615 times"):
         KIND.load(tmp_path / "kept")

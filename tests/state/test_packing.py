@@ -54,9 +54,9 @@ def test_entries_of_another_type_are_refused(field: str, wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [2.0, True, "2", None, np.int64(2)])
 def test_whole_numbers_are_python_integers(wrong: Any) -> None:
-    assert codec.whole(-(2**80)) == -(2**80)
+    assert codec.require_int(-(2**80)) == -(2**80)
     with pytest.raises(ValueError, match="whole number"):
-        codec.whole(wrong)
+        codec.require_int(wrong)
 
 
 def test_documents_are_the_same_but_for_how_arrays_are_packed() -> None:

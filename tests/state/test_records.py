@@ -47,14 +47,14 @@ class Counting(Machine[Place]):
 
 
 def frames(path: Path) -> int:
-    return len(StateFile(path).open()[0].frames)
+    return len(StateFile(path).open()[0])
 
 
-def altered(path: Path, **changes: Any) -> None:
+def altered(path: Path, within: str | None = None, **changes: Any) -> None:
     """A kept file with another present position."""
     file = StateFile(path)
     content = journal.read(file)[0]
-    content["now"] |= changes
+    (content["now"] if within is None else content["now"][within]).update(changes)
     file.write(json.dumps(content).encode(), None)
 
 
@@ -135,6 +135,6 @@ def test_a_threshold_out_of_range_is_refused(tmp_path: Path, theta: float) -> No
     for chunk in case.calls[:4]:
         case.run(server, chunk)
     assert server.threshold is not None
-    altered(path, theta=theta)
+    altered(path, "state", theta=theta)
     with pytest.raises(StateError, match="damaged"):
         type(server).load(path, moved=True)

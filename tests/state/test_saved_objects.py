@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.counters import SelectiveCounting, Simple
-from fastdp.counters.running import CountState
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.local.collectors import MECHANISMS
 from fastdp.local.encoding import KINDS
@@ -30,7 +29,7 @@ from fastdp.noise.key import Binding
 from fastdp.perturbers import Hierarchy
 from fastdp.spatial import domains, tree
 from fastdp.spatial.tree import KEPT, describe_tree, restore_tree
-from fastdp.state import codec, journal, seal
+from fastdp.state import codec, journal, sealed_file
 from fastdp.state.publisher import Publisher
 from fastdp.state.sealed_file import StateFile
 from fastdp.thresholds import Fixed
@@ -68,7 +67,7 @@ def view(publisher) -> list:
 
 def ends_of_frames(raw: bytes) -> list[int]:
     """Where the state and each record end."""
-    ends, at = [], seal.HEADER.size
+    ends, at = [], sealed_file.HEADER.size
     while at < len(raw):
         at += 24 + int.from_bytes(raw[at : at + 8], "big")
         ends.append(at)
@@ -581,10 +580,10 @@ def test_smoothers_of_ones_own_need_not_know_their_memories() -> None:
 def counted(name: str, calls: int, steps: int, row: int):
     """Another number of steps, and another first number in a row of a counter that is at work."""
     publisher = at_cut(name, calls)
-    n_steps, rows, released, chain = publisher._state
-    rows = rows.copy()
+    state = publisher._state
+    rows = state.rows.copy()
     rows[1, 0] = row
-    return publisher, CountState(steps if steps >= 0 else n_steps, rows, released, chain)
+    return publisher, dataclasses.replace(state, n_seen=steps if steps >= 0 else state.n_seen, rows=rows)
 
 
 @pytest.mark.parametrize(

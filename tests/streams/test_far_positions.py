@@ -49,7 +49,7 @@ def test_steps_of_running_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     released = set()
     with record(monkeypatch) as drawn:
         for step in FARTHEST:
-            counts._state = counts._machine.start(counts._key)._replace(n_seen=step)
+            counts._state = replace(counts._machine.start(counts._key), n_seen=step)
             released.add(tuple(counts.step(np.zeros(8, np.int64)).tolist()))
     assert len(released) == len(FARTHEST)
     assert drawn.count == 8 * len(FARTHEST)
@@ -72,16 +72,16 @@ def test_steps_of_phdstream(monkeypatch: pytest.MonkeyPatch, counter) -> None:
         stream.advance(POINTS)
 
 
-@pytest.mark.parametrize("anew", [False, True])
-def test_steps_of_adaptive_phdstream(monkeypatch: pytest.MonkeyPatch, anew: bool) -> None:
-    """Counts in cells that past releases chose, and in cells that are planted anew."""
+@pytest.mark.parametrize("recount", [False, True])
+def test_steps_of_adaptive_phdstream(monkeypatch: pytest.MonkeyPatch, recount: bool) -> None:
+    """Counts in cells that past releases chose, and in cells that are planted recount."""
     stream = AdaptivePHDStream(SQUARE, 0.5, max_depth=4, period=1, seed=1)
     with record(monkeypatch) as drawn:
         stream.advance(POINTS)
         for step in FARTHEST[1:]:
-            stream._state = replace(stream._state, n_steps=step, last_count=step, anew=anew)
+            stream._state = replace(stream._state, n_steps=step, last_count=step, recount=recount)
             stream.advance(POINTS, POINTS[:30])
-    assert len(drawn.ranges) >= (1 + anew) * len(FARTHEST)
+    assert len(drawn.ranges) >= (1 + recount) * len(FARTHEST)
     assert not drawn.repeated
 
 

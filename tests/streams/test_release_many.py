@@ -17,7 +17,7 @@ from fastdp.perturbers.base import RowPerturber
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.smoothers.smoothers import RowSmoother
 from fastdp.streams import release_many as module
-from fastdp.streams import row_steps
+from fastdp.streams import row_pipeline
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile
 from tests.grid import exhaustive
 
@@ -97,7 +97,7 @@ THRESHOLDS: dict[str, tuple[Any, int]] = {
 @pytest.mark.parametrize("choice", ["noisy max", *exhaustive("fixed", "fixed, values held", "one-sided, fractions")])
 def test_each_stream_is_what_its_own_publisher_releases(choice, parts, max_range, monkeypatch) -> None:
     # Slabs of a few streams, so that several are at work.
-    monkeypatch.setattr(row_steps, "SLAB_WORDS", 700)
+    monkeypatch.setattr(row_pipeline, "BATCH_WORDS", 700)
     threshold, holdout = THRESHOLDS[choice]
     streams, key = ragged(14), Key.from_seed("many")
     parts = {**parts, "threshold": threshold, "holdout": holdout, "max_range": max_range}
@@ -184,7 +184,7 @@ def inputs() -> dict[str, tuple[Any, Any, list[np.ndarray]]]:
 
 @pytest.mark.parametrize("kind", inputs())
 def test_any_form_of_input(kind, monkeypatch) -> None:
-    monkeypatch.setattr(row_steps, "SLAB_WORDS", 200)
+    monkeypatch.setattr(row_pipeline, "BATCH_WORDS", 200)
     streams, offsets, rows = inputs()[kind]
     parts = {"threshold": NoisyMax(), "holdout": 30, "max_range": 64}
     parts |= {"perturber": Hierarchy(4, prune=1), "smoother": Recent()}
@@ -214,9 +214,9 @@ def test_columns_of_lists() -> None:
 
 @pytest.mark.parametrize("threads", [2, 5])
 def test_threads_change_nothing(threads, monkeypatch) -> None:
-    monkeypatch.setattr(row_steps, "SLAB_WORDS", 300)
+    monkeypatch.setattr(row_pipeline, "BATCH_WORDS", 300)
     # As if there were work for every thread.
-    monkeypatch.setattr(module, "SLAB_VALUES", 300)
+    monkeypatch.setattr(module, "BATCH_VALUES", 300)
     streams = ragged(60)
     one = fastdp.release_many(streams, EPSILON, BOUND, seed=9)
     other = fastdp.release_many(streams, EPSILON, BOUND, seed=9, threads=threads)

@@ -7,8 +7,8 @@ from threading import Barrier, Event, Thread, get_ident
 
 import pytest
 
-from fastdp.streams import each_stream
-from fastdp.streams.each_stream import concurrently, even, worth
+from fastdp.streams import row_pipeline
+from fastdp.streams.row_pipeline import concurrently, even, worth
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -74,7 +74,7 @@ def test_no_thread_works_on_where_another_cannot_start(monkeypatch) -> None:
         if over.is_set():
             raise InterruptedError
 
-    monkeypatch.setattr(each_stream, "Thread", Scarce)
+    monkeypatch.setattr(row_pipeline, "Thread", Scarce)
     try:
         with pytest.raises(RuntimeError, match="can't start"):
             concurrently(3, work, numbers())
@@ -100,7 +100,7 @@ def test_an_interrupt_waits_for_the_slabs_that_are_worked_on(monkeypatch) -> Non
             goes_on.wait(60)
             done.append(slab)
 
-    monkeypatch.setattr(each_stream, "Thread", Awaited)
+    monkeypatch.setattr(row_pipeline, "Thread", Awaited)
     try:
         with pytest.raises(KeyboardInterrupt):
             concurrently(2, work, range(2))

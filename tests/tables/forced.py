@@ -18,7 +18,7 @@ import pytest
 from fastdp.noise import binding
 from fastdp.noise.draws import Distribution
 from fastdp.noise.sampler import LaplaceDistribution
-from fastdp.tables import choices, release
+from fastdp.tables import choices, functions
 from fastdp.tables.columns import KeyRow, sorted_keys
 from fastdp.thresholds import scale_free
 
@@ -83,7 +83,7 @@ def forced(script: Script) -> Iterator[Hidden]:
     candidates: list[KeyRow] | None = None
     drawn = 0
     real_keys, real_threshold, real_scores = (
-        release.choose_keys,
+        functions.choose_keys,
         choices.key_threshold,
         scale_free._ScaleFreeChooser.scores,
     )
@@ -130,7 +130,7 @@ def forced(script: Script) -> Iterator[Hidden]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(binding.PrefixNoise, "draw", lambda _, *given: draw(*given))
         patch.setattr(binding, "draw_cells", draw_cells)
-        patch.setattr(release, "choose_keys", choose_keys)
+        patch.setattr(functions, "choose_keys", choose_keys)
         patch.setattr(choices, "key_threshold", key_threshold)
         patch.setattr(scale_free._ScaleFreeChooser, "scores", scores)
         patch.setattr(scale_free, "draw_noise", draw_noise)

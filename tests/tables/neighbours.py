@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import fastdp
 from fastdp import guarantee
 from fastdp.guarantee import Guarantee, zcdp_delta
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.tables import plan
 from fastdp.tables.sums import WindowSums
+from tests.tables import flat
 from tests.tables.forced import Hidden, Integers, Script, forced
 from tests.tables.losses import gaussian_tail, loss
 
@@ -249,7 +249,7 @@ def run(case: Case, script: Script, rows: Rows) -> Run:
 def batch(case: Case, rows: Rows) -> WindowSums:
     value = () if case.kind == "counts" else ("value",)
     others = {} if case.kind == "counts" else {"nonfinite": "zero"}
-    function = getattr(fastdp, case.kind)
+    function = getattr(flat, case.kind)
     given = {**case.options, **others, **ENDS[case.ends], "missing": "drop", "seed": 1}
     frame = table_of(rows)
     if case.categories:
@@ -266,7 +266,7 @@ def online(case: Case, rows: Rows) -> list[WindowSums]:
     if "clip" in given:
         given["bound"] = given.pop("clip")
     late = {"lateness": "2h"} if case.ends == "taken" else {}
-    windows = fastdp.Windows("1h", start=BEGIN, nonfinite="zero", seed=1, **late, **given)
+    windows = flat.windows("1h", start=BEGIN, nonfinite="zero", seed=1, **late, **given)
     out = []
     for part in batches(rows):
         table = table_of((row for row in part if row[0] is not None), case.categories)

@@ -17,6 +17,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import BudgetError, DataError, ParameterError
+from tests.tables import flat
 from tests.tables.rows import as_family, random_rows
 
 SECRET_VALUE = 987654.25
@@ -36,7 +37,7 @@ def spent(ledger: fastdp.Ledger) -> float:
 
 def refused(ledger: fastdp.Ledger, frame: Any, **options: Any) -> str:
     with pytest.raises((ParameterError, DataError)) as error:
-        fastdp.totals(frame, **(OPTIONS | {"ledger": ledger, "stream": "meters"} | options))
+        flat.totals(frame, **(OPTIONS | {"ledger": ledger, "stream": "meters"} | options))
     assert "987654" not in str(error.value)
     assert "\n" not in str(error.value)
     assert error.value.__suppress_context__ or "987654" not in repr(error.value.__context__)
@@ -96,15 +97,13 @@ FORM: dict[str, tuple[Any, dict[str, Any], str]] = {
         {"every": "1ms", "start": "2000-01-01", "stop": "2024-01-01"},
         "expected at most 200,000,000",
     ),
-    "a period of one row": (GOOD, {"period": "1d"}, "expected contributions= above 1, or who="),
-    "rows of a window without persons": (GOOD, {"per_window": 2}, "expected who="),
+    "a period of one row": (GOOD, {"period": "1d"}, "expected k above 1, or a Person"),
     "more contributions than windows": (
         GOOD,
         {"who": "who", "contributions": 9, "per_window": 2, "start": "2024-01-01", "stop": "2024-01-01T03:00"},
-        "contributions = 9: a person has at most 6 rows",
+        "rows = 9: a person has at most 6 rows",
     ),
     "a rule of its own": (GOOD, {"missing": "ignore"}, "missing = 'ignore'"),
-    "confidence": (GOOD, {"confidence": 1.0}, "confidence = 1.0"),
     "epsilon": (GOOD, {"epsilon": 0}, "epsilon = 0"),
     "a coarse grid": (GOOD, {"resolution": 3.0}, "resolution = 3.0: expected at most the bound"),
 }
@@ -145,7 +144,7 @@ def test_errors_about_rows_are_charged(
     assert spent(ledger) == 1.0
     rule = {"missing": "drop", "nonfinite": "zero", "seed": 1}
     clip = {} if "bound" in options else {"clip": 2.0}
-    table = fastdp.totals(frame, **(OPTIONS | options | rule | clip | {"bound": 2.0, "clip": 2.0})).sums
+    table = flat.totals(frame, **(OPTIONS | options | rule | clip | {"bound": 2.0, "clip": 2.0})).sums
     assert table.columns["total"].steps.shape == (3, 1)
 
 
@@ -172,7 +171,7 @@ def test_a_file_that_is_cut_short(tmp_path: Path, ledger: fastdp.Ledger) -> None
 
 
 def counted(frame: Any, **options: Any) -> list[int]:
-    steps = fastdp.counts(frame, "at", "1h", epsilon=1000.0, seed=1, **options).sums.columns["count"].steps
+    steps = flat.counts(frame, "at", "1h", epsilon=1000.0, seed=1, **options).sums.columns["count"].steps
     return steps.ravel().tolist()
 
 
@@ -185,35 +184,35 @@ def test_rules_that_are_no_errors() -> None:
     assert counted(GOOD, start="2024-01-01T01:00", stop="2024-01-01T02:00") == [1]
     negative = GOOD.assign(kwh=[-5.0, 1.0, 9.0])
     options: dict[str, Any] = {"epsilon": 1e6, "seed": 1}
-    clipped = fastdp.totals(negative, "kwh", "at", "1h", clip=2.0, **options).sums.columns["total"].values
+    clipped = flat.totals(negative, "kwh", "at", "1h", clip=2.0, **options).sums.columns["total"].values
     assert clipped.ravel() == pytest.approx([0.0, 1.0, 2.0], abs=1e-4)
-    both = fastdp.totals(negative, "kwh", "at", "1h", bound=(-4.0, 2.0), **options).sums.columns["total"].values
+    both = flat.totals(negative, "kwh", "at", "1h", bound=(-4.0, 2.0), **options).sums.columns["total"].values
     assert both.ravel() == pytest.approx([-4.0, 1.0, 2.0], abs=1e-4)
 
 
 def test_releases_are_entered_and_refused_twice(ledger: fastdp.Ledger) -> None:
     key = bytes(range(32))
     options = OPTIONS | {"ledger": ledger, "stream": "meters", "key": key}
-    first = fastdp.totals(GOOD, **options).sums
+    first = flat.totals(GOOD, **options).sums
     (entry,) = ledger.entries()
     assert (entry.guarantee, entry.stream, entry.state) == (first.guarantee, "meters", "spent")
     assert entry.mechanism["class"] == "totals"
     assert entry.mechanism["parameters"]["every"] == "1h"
     with pytest.raises(BudgetError, match="the same secret and composition"):
-        fastdp.totals(GOOD, **options)
+        flat.totals(GOOD, **options)
     ledger.set_limit(1.5, stream="meters")
     with pytest.raises(BudgetError, match=r"has 0\.5 of 1\.5 epsilon left"):
-        fastdp.totals(GOOD, **(options | {"epsilon": 0.75}))
-    fastdp.totals(GOOD, **(options | {"epsilon": 0.5}))
+        flat.totals(GOOD, **(options | {"epsilon": 0.75}))
+    flat.totals(GOOD, **(options | {"epsilon": 0.5}))
     # Under another name the noise is another one.
-    other = fastdp.totals(GOOD, **(OPTIONS | {"stream": "other", "key": key})).sums
+    other = flat.totals(GOOD, **(OPTIONS | {"stream": "other", "key": key})).sums
     assert not np.array_equal(other.columns["total"].steps, first.columns["total"].steps)
 
 
 def test_one_person_counts_twice_for_a_row(ledger: fastdp.Ledger) -> None:
     options: dict[str, Any] = {"epsilon": 1.0, "ledger": ledger, "stream": "meters"}
-    fastdp.counts(GOOD, "at", "1h", **options)
-    fastdp.counts(GOOD, "at", "1h", who="who", contributions=3, period="1d", **options)
+    flat.counts(GOOD, "at", "1h", **options)
+    flat.counts(GOOD, "at", "1h", who="who", contributions=3, period="1d", **options)
     spent = ledger.spent("meters")
     assert (spent.unit, spent.epsilon) == ("one row of the table", 3.0)
     with pytest.raises(ParameterError, match="name another stream for another unit"):
@@ -221,7 +220,7 @@ def test_one_person_counts_twice_for_a_row(ledger: fastdp.Ledger) -> None:
 
 
 def test_many_keys_fit_an_entry(ledger: fastdp.Ledger) -> None:
-    fastdp.counts(
+    flat.counts(
         *(GOOD, "at", "1h"),
         by="meter",
         keys=[f"meter {i}" for i in range(20_000)],
@@ -235,15 +234,15 @@ def test_many_keys_fit_an_entry(ledger: fastdp.Ledger) -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "narwhals.stable.v2", None)
     with pytest.raises(ParameterError, match=r"pip install 'fastdp-streams\[tables\]'"):
-        fastdp.counts(GOOD, "at", "1h", epsilon=1.0)
+        flat.counts(GOOD, "at", "1h", epsilon=1.0)
 
 
 def test_times_beyond_all_calendars() -> None:
     table = pa.table({"at": pa.array([2**62], pa.int64()).cast(pa.timestamp("us"))})
     with pytest.raises(DataError, match="outside the years 1 to 9999"):
-        fastdp.counts(table, "at", "1d", epsilon=1.0)
+        flat.counts(table, "at", "1d", epsilon=1.0)
     dates = pa.table({"at": pa.array([datetime(1, 1, 3), datetime(9998, 1, 1)], pa.timestamp("s"))})
-    found = fastdp.counts(dates, "at", "1000y", epsilon=1000.0, seed=1).sums
+    found = flat.counts(dates, "at", "1000y", epsilon=1000.0, seed=1).sums
     assert found.columns["count"].steps.sum() == 2
 
 
@@ -251,7 +250,7 @@ def test_times_beyond_all_calendars() -> None:
 @pytest.mark.parametrize("resolution", [0.01, 0.1, 0.3, 1.0])
 def test_a_clip_of_whole_steps_is_not_a_step_short(clip: Any, resolution: float) -> None:
     """0.01 is no binary fraction; 9.99 in place of 10 would clip what the caller allows."""
-    sums = fastdp.totals(GOOD, "kwh", "at", "1h", epsilon=1.0, clip=clip, resolution=resolution, seed=1).sums
+    sums = flat.totals(GOOD, "kwh", "at", "1h", epsilon=1.0, clip=clip, resolution=resolution, seed=1).sums
     rounded = {10.0: 9.9, -10.0: -9.9} if resolution == 0.3 else {}
     ends = clip if isinstance(clip, tuple) else (0.0, clip)
     assert sums.clip == pytest.approx([rounded.get(end, end) for end in ends], rel=1e-12)
@@ -262,14 +261,14 @@ def test_entries_that_arrow_has_no_type_for_are_named(ledger: fastdp.Ledger) -> 
     assert "expected numbers" in refused(ledger, frame, value="other")
     assert spent(ledger) == 0.0
     # A column that is not in use does no harm.
-    assert len(fastdp.totals(frame, **OPTIONS, seed=1)) == 3
+    assert len(flat.totals(frame, **OPTIONS, seed=1)) == 3
 
 
 def test_persons_may_be_uuids_and_keys_may_not(ledger: fastdp.Ledger) -> None:
     ids = [UUID(int=1), UUID(int=2), UUID(int=1)]
     options = {"who": "id", "contributions": 1, "period": "1d", "resolution": 2.0**-10, "seed": 1}
     by_id, by_text = (
-        fastdp.totals(GOOD.assign(id=each), **OPTIONS, **options).frame["estimate"]
+        flat.totals(GOOD.assign(id=each), **OPTIONS, **options).frame["estimate"]
         for each in (ids, list(map(str, ids)))
     )
     assert by_id.tolist() == by_text.tolist()
@@ -295,14 +294,19 @@ def columns_of_persons() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("argument", ["by", "time", "value", "who", "time_zone", "clip", "every", "contributions"])
+@pytest.mark.parametrize("argument", ["by", "time", "value", "who", "zone", "clip", "every", "contributions"])
 @pytest.mark.parametrize("kind", columns_of_persons())
 def test_a_column_for_a_name_shows_no_entry(argument: str, kind: str, ledger: fastdp.Ledger) -> None:
     column = columns_of_persons()[kind]
     said = refused(ledger, GOOD, **({"by": "meter", "keys": ["x"]} | {argument: column}))
     # Of names that a table does not have the table's own ones are shown.
-    assert argument in said or "of the columns that were named: expected one of the table's columns" in said
+    named = {"time": "column", "value": "column", "who": "column", "contributions": "k"}.get(argument, argument)
+    assert (
+        f"{named} =" in said
+        or f"{named}:" in said
+        or "of the columns that were named: expected one of the table's columns" in said
+    )
     assert spent(ledger) == 0.0
-    table = fastdp.counts(GOOD, "at", "1h", epsilon=1.0, seed=1)
+    table = flat.counts(GOOD, "at", "1h", epsilon=1.0, seed=1)
     with pytest.raises(ParameterError, match=f"^revised = <{type(column).__name__}>: expected True or False"):
         table.sum(0, 1, revised=column)

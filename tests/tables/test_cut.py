@@ -13,12 +13,13 @@ import pytest
 import fastdp
 from fastdp.errors import AccuracyWarning
 from fastdp.tables import choices
-from fastdp.tables.parameters import make_plan
 
 pytest.importorskip("pyarrow", reason="needs the extra tables")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from tests.tables import flat
 
 HOUR = np.timedelta64(1, "h")
 
@@ -33,7 +34,7 @@ def totals(values: np.ndarray, *, every: str = "1h", hours: int = 240, **options
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AccuracyWarning)
         given = {"epsilon": 1.0, "seed": 1, **options}
-        return fastdp.totals(table_of(values, hours), "v", "at", every, **given)
+        return flat.totals(table_of(values, hours), "v", "at", every, **given)
 
 
 # The clip.
@@ -48,7 +49,7 @@ def test_zeros_do_not_choose_the_clip() -> None:
         assert 10.0 < t.sums.clip[1] < 200.0
         assert t.sum(0, 2400)[0] > 0.5 * values.sum()
     # Rows above the lowest candidate are what the rule weighs; noise of scale 1 / 50 is 0.
-    plan = make_plan("totals", epsilon=1e4, every="1h", bound=1440.0).settled(0, 24, 1)
+    plan = flat.make_plan("totals", epsilon=1e4, every="1h", bound=1440.0).settled(0, 24, 1)
     counter = choices.clip_counter(plan)
     counter.observe(np.where(np.arange(1000) % 25, 0.0, 10.0))
     assert choices.count_rows(plan, counter.counts, fastdp.Key.from_seed(1)) == 40
@@ -71,7 +72,7 @@ def test_zeros_do_not_choose_the_clip() -> None:
     ],
 )
 def test_the_clip_is_for_sums_of_longer_spans(every: str, windows: int, together: float) -> None:
-    plan = make_plan("totals", epsilon=1.0, every=every, bound=10.0).settled(0, windows, 3)
+    plan = flat.make_plan("totals", epsilon=1.0, every=every, bound=10.0).settled(0, windows, 3)
     assert plan.together == pytest.approx(together)
     alone = 3 * max(1, windows) * np.sqrt(2.0) / 0.9
     assert plan.rows_above == pytest.approx((alone if windows else np.sqrt(2.0) / 0.9) / np.sqrt(together))
@@ -89,14 +90,14 @@ def test_the_share_of_rows_beyond_the_clip_is_released() -> None:
         assert found != true or not true
     chosen = totals(values, bound=100.0)
     assert chosen.clipped_rows == pytest.approx(np.mean(values > chosen.sums.clip[1]), abs=0.03)
-    means = fastdp.means(table_of(values), "v", "at", "1d", epsilon=1.0, clip=1.0, seed=1)
+    means = flat.means(table_of(values), "v", "at", "1d", epsilon=1.0, clip=1.0, seed=1)
     assert means.clipped_rows == pytest.approx(np.exp(-1.0), abs=0.03)
 
 
 def test_it_is_unknown_where_rows_are_few_or_nothing_is_clipped() -> None:
     assert totals(np.ones(500), clip=0.5).clipped_rows is None
-    assert fastdp.counts(table_of(np.ones(5000)), "at", "1d", epsilon=1.0, seed=1).clipped_rows is None
-    windows = fastdp.Windows("1h", epsilon=1.0, start="2024-01-01", bound=0.5, seed=1)
+    assert flat.counts(table_of(np.ones(5000)), "at", "1d", epsilon=1.0, seed=1).clipped_rows is None
+    windows = flat.windows("1h", epsilon=1.0, start="2024-01-01", bound=0.5, seed=1)
     windows.add(np.full(50_000, np.datetime64("2024-01-01", "s")), np.ones(50_000))
     closed = windows.advance("2024-01-01T01:00")
     assert (closed.clipped_rows, closed.cut_persons) == (None, None)
@@ -118,7 +119,7 @@ def test_the_counts_have_the_noise_of_their_share(contributions: int, monkeypatc
         frame = table_of(np.arange(1000.0), who=persons.pop("who"))
         for period, pairs in ((None, 100), ("1d", 1000)):
             options = {"who": "who", "period": period, "start": "2024-01-01", "stop": "2024-01-11", **persons}
-            fastdp.totals(frame, "v", "at", "1h", epsilon=2.0, clip=600.0, seed=1, **options)
+            flat.totals(frame, "v", "at", "1h", epsilon=2.0, clip=600.0, seed=1, **options)
             (_, (beyond, within), *scaled), (_, (cut_off, whole), *alone) = asked[-2:]
             # A replaced value changes both counts.
             assert scaled == [max(2, contributions), 0.02]
@@ -145,7 +146,9 @@ def persons(rows: int, k: int, period: str | None = None) -> list[str]:
     who = np.tile(np.repeat(np.arange(5000), rows), 2)
     frame = table_of(np.ones(who.size), hours=48, who=who)
     options = {"who": "who", "contributions": k, "period": period, "start": "2024-01-01", "stop": "2024-01-03"}
-    return caught(lambda: fastdp.counts(frame, "at", "1d", epsilon=1.0, seed=1, **options))
+    return caught(
+        lambda: fastdp.counts(frame, epsilon=1.0, seed=1, **flat.arguments("counts", "at", "1d", **options))
+    )
 
 
 @pytest.mark.parametrize("period", [None, "1d"])
@@ -154,7 +157,7 @@ def test_many_persons_cut_are_warned_of(period: str | None) -> None:
     assert persons(4, k, period) == []
     (said,) = persons(4, k - 1, period)
     assert "of the persons have more rows" in said
-    assert ("a period= shorter than 1d" in said) is (period == "1d")
+    assert ("a per= shorter than 1d" in said) is (period == "1d")
 
 
 def test_a_clip_that_cuts_most_rows_is_warned_of() -> None:
@@ -174,7 +177,7 @@ def test_a_clip_of_next_to_nothing_is_warned_of() -> None:
     frame = table_of(np.zeros(20_000))
     said = caught(lambda: fastdp.totals(frame, "v", "at", "1h", epsilon=1.0, bound=100.0, seed=1))
     assert any("next to nothing beside the bound" in each or "too few to choose a clip" in each for each in said)
-    candidates = choices.clip_counter(make_plan("totals", epsilon=1.0, every="1h", bound=100.0)).candidates
+    candidates = choices.clip_counter(flat.make_plan("totals", epsilon=1.0, every="1h", bound=100.0)).candidates
 
     class Chosen:
         """A choice of this candidate, whatever the rows."""
@@ -186,7 +189,7 @@ def test_a_clip_of_next_to_nothing_is_warned_of() -> None:
         def choose(self, _key: Any) -> float:
             return float(candidates[self.place]) * 2.0**-26
 
-    plan = make_plan("totals", epsilon=1.0, every="1h", bound=100.0).settled(0, 24, 1)
+    plan = flat.make_plan("totals", epsilon=1.0, every="1h", bound=100.0).settled(0, 24, 1)
     key, counts = fastdp.Key.from_seed(1), np.zeros(candidates.size, np.int64)
     for place, expected in ((9, 1), (10, 0)):
         with pytest.MonkeyPatch.context() as patch:
@@ -202,7 +205,11 @@ def test_warnings_and_shares_follow_from_the_noisy_counts_alone(monkeypatch: pyt
         frame = table_of(values, who=who)
         options = {"who": "who", "contributions": 2, "start": "2024-01-01", "stop": "2024-01-11", "clip": 0.5}
         tables = []
-        said = caught(lambda: tables.append(fastdp.totals(frame, "v", "at", "1h", epsilon=1.0, seed=1, **options)))
+        said = caught(
+            lambda: tables.append(
+                fastdp.totals(frame, epsilon=1.0, seed=1, **flat.arguments("totals", "v", "at", "1h", **options))
+            )
+        )
         (t,) = tables
         return said, t.clipped_rows, t.cut_persons, choices.described(t.sums), t.metadata
 
@@ -222,7 +229,7 @@ def test_what_was_cut_is_in_print_frame_file_and_picture(tmp_path: Path) -> None
     frame = pd.DataFrame(table_of(np.random.default_rng(5).exponential(1.0, who.size), who=who).to_pydict())
     options = {"who": "who", "contributions": 5, "clip": 1.0, "start": "2024-01-01", "stop": "2024-01-11"}
     with pytest.warns(AccuracyWarning):
-        t = fastdp.totals(frame, "v", "at", "1d", epsilon=5.0, seed=1, **options)
+        t = flat.totals(frame, "v", "at", "1d", epsilon=5.0, seed=1, **options)
     assert t.clipped_rows == pytest.approx(np.exp(-1.0), abs=0.1)
     assert t.cut_persons == pytest.approx(1.0, abs=0.1)
     rows, cut_off = f"cut about {t.clipped_rows:.2g} of the rows", f"about {t.cut_persons:.2g} of them have rows"
@@ -258,7 +265,7 @@ def test_no_private_key_fails_nothing(kind: str, family: str, tmp_path: Path) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AccuracyWarning)
         options = {"by": "k", "delta": 1e-9, "epsilon": 0.5, "seed": 1, **bound}
-        t = getattr(fastdp, kind)(frame, *value, "at", "1d", **options)
+        t = getattr(flat, kind)(frame, *value, "at", "1d", **options)
     assert len(t.arrow) == 0
     assert "window" in t.frame.columns if family != "pyarrow" else t.frame.schema.names
     assert "no key was released" in str(t)

@@ -21,8 +21,8 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
-import fastdp
 from fastdp.cli import main
+from tests.tables import flat
 from tests.tables.forced import Script, forced
 from tests.tables.neighbours import plain
 
@@ -116,7 +116,7 @@ def released(
     value = () if kind == "counts" else ("value",)
     with forced(script), warnings.catch_warnings(record=True) as warned, caplog.at_level(logging.DEBUG, "fastdp"):
         warnings.simplefilter("always")
-        table = getattr(fastdp, kind)(frame, *value, "at", "1h", epsilon=1.0, seed=SEED, **given)
+        table = getattr(flat, kind)(frame, *value, "at", "1h", epsilon=1.0, seed=SEED, **given)
     said = [(str(each.message), each.category, each.filename, each.lineno) for each in warned]
     return table, said + logged(caplog)
 
@@ -151,7 +151,7 @@ def test_the_tables_are_unrelated(caplog: pytest.LogCaptureFixture) -> None:
     for frame in TABLES:
         with forced(SCRIPTS[0]) as hidden, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fastdp.totals(frame, "value", "at", "1h", epsilon=1.0, seed=1, **CASES["persons"])
+            flat.totals(frame, "value", "at", "1h", epsilon=1.0, seed=1, **CASES["persons"])
         found.append([each.exact for each in hidden])
     assert all((one != other).any() for one, other in zip(*found, strict=True))
 
@@ -211,7 +211,7 @@ def test_windows_of_unrelated_rows_show_the_same(
         caplog.clear()
         bound = None if kind == "counts" else (-2.0, 3.0)
         person = {"who": True, "contributions": 3, "period": "3h", "per_window": 1}
-        windows = fastdp.Windows("1h", 1.0, BEGIN, bound=bound, seed=1, **options, **person)
+        windows = flat.windows("1h", 1.0, BEGIN, bound=bound, seed=1, **options, **person)
         seen = []
         with (
             forced(SCRIPTS[0]),

@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import fastdp
 from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.guarantee import zcdp_delta
-from fastdp.tables.parameters import make_plan
 from fastdp.tables.plan import TablePlan
+from tests.tables import flat
 
 DAY = {"every": "30min", "start": "2024-05-01", "stop": "2024-05-02"}
 PERSON = {"who": "home", "contributions": 48, "per_window": 1, "period": "1d"}
@@ -28,7 +27,7 @@ def homes(count: int = 40) -> pd.DataFrame:
 
 def plan_of(kind="totals", **options) -> TablePlan:
     bound = {} if kind == "counts" else {"clip": 1.0}
-    return make_plan(kind, **{**DAY, **PERSON, **bound, "epsilon": 1.0, "delta": 1e-6, **options})
+    return flat.make_plan(kind, **{**DAY, **PERSON, **bound, "epsilon": 1.0, "delta": 1e-6, **options})
 
 
 @pytest.mark.parametrize("kind", ["totals", "counts", "means"])
@@ -89,9 +88,9 @@ def test_parameters(options, message) -> None:
 def test_noise_is_bound_to_the_sums_and_smaller() -> None:
     frame = homes()
     given = {**DAY, **PERSON, "clip": 1.0, "epsilon": 1.0, "seed": 4}
-    gaussian = fastdp.totals(frame, "kwh", "at", delta=1e-6, **given)
-    laplace = fastdp.totals(frame, "kwh", "at", **given)
-    again = fastdp.totals(frame.sample(frac=1.0, random_state=1), "kwh", "at", delta=1e-6, **given)
+    gaussian = flat.totals(frame, "kwh", "at", delta=1e-6, **given)
+    laplace = flat.totals(frame, "kwh", "at", **given)
+    again = flat.totals(frame.sample(frac=1.0, random_state=1), "kwh", "at", delta=1e-6, **given)
     one, two, other = (t.sums.columns["total"].steps for t in (gaussian, again, laplace))
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, other)
@@ -99,7 +98,7 @@ def test_noise_is_bound_to_the_sums_and_smaller() -> None:
     assert noises[gaussian].variance < 0.25 * noises[laplace].variance
     # An altered row meets other noise in its window.
     frame.loc[frame["at"] == frame["at"].iloc[20], "kwh"] += 0.25
-    altered = fastdp.totals(frame, "kwh", "at", delta=1e-6, **given).sums.columns["total"].steps
+    altered = flat.totals(frame, "kwh", "at", delta=1e-6, **given).sums.columns["total"].steps
     assert np.flatnonzero(altered != one).tolist() == [20]
     assert abs(int(altered[20, 0] - one[20, 0])) > 2**20
     assert gaussian.sums.guarantee.delta == 1e-6
@@ -110,7 +109,7 @@ def test_intervals_cover() -> None:
     frame, inside = homes(10), 0
     exact = frame.groupby("at")["kwh"].sum().to_numpy()
     for seed in range(30):
-        table = fastdp.totals(frame, "kwh", "at", clip=1.0, epsilon=1.0, delta=1e-6, seed=seed, **DAY, **PERSON)
+        table = flat.totals(frame, "kwh", "at", clip=1.0, epsilon=1.0, delta=1e-6, seed=seed, **DAY, **PERSON)
         found = table.frame
         inside += int(((found["low"] <= exact) & (exact <= found["high"])).sum())
     assert 0.92 < inside / 1440 < 0.98
@@ -118,6 +117,6 @@ def test_intervals_cover() -> None:
 
 def test_a_clip_that_is_chosen_costs_its_share_of_rho() -> None:
     with pytest.warns(AccuracyWarning):
-        table = fastdp.totals(homes(), "kwh", "at", bound=8.0, epsilon=1.0, delta=1e-6, seed=1, **DAY, **PERSON)
+        table = flat.totals(homes(), "kwh", "at", bound=8.0, epsilon=1.0, delta=1e-6, seed=1, **DAY, **PERSON)
     assert any(line.startswith("clip") for line in table.sums.guarantee.derivation)
     assert table.sums.guarantee.rho < 0.0244

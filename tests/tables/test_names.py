@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import fastdp
 from fastdp.errors import DataError
 from fastdp.tables import columns as names
 from fastdp.tables.columns import as_arrow, digests_of
+from tests.tables import flat
 
 NAME = "e\u0301lodie \U0001f600"
 ID = UUID("abcdef01-2345-6789-abcd-ef0123456789")
@@ -123,7 +123,7 @@ def test_persons_in_categories_are_their_names_in_every_batch() -> None:
         pa.record_batch([pa.array([datetime(2024, 1, 1)] * 3, pa.timestamp("s")), b], schema=schema) for b in batches
     ]
     reader = pa.RecordBatchReader.from_batches(schema, [rows[0], rows[1].slice(0, 1), rows[1].slice(0, 1)])
-    found = fastdp.counts(
+    found = flat.counts(
         *(reader, "at", "1d"), epsilon=1e4, who="who", contributions=2, period="1d", start="2024-01-01", seed=1
     )
     # Ann, Bob, and two of Cid's three rows.
@@ -132,7 +132,7 @@ def test_persons_in_categories_are_their_names_in_every_batch() -> None:
 
 def test_a_person_is_one_whatever_type_a_batch_has() -> None:
     """pandas reads numbers with a gap as floats, and as texts where one of them is none: still the same persons."""
-    windows = fastdp.Windows("1h", 1e3, "2024-01-01", counts=True, who=True, period="1h", seed=1)
+    windows = flat.windows("1h", 1e3, "2024-01-01", counts=True, who=True, period="1h", seed=1)
     at = np.array(["2024-01-01T00:10"], "M8[s]")
     for name in (7, 7.0, "7", Decimal("7.00"), np.int8(7)):
         windows.add(at, persons=[name])

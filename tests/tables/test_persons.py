@@ -18,9 +18,9 @@ import fastdp
 from fastdp.errors import AccuracyWarning, DataError
 from fastdp.guarantee import remainder
 from fastdp.noise.key import Key
-from fastdp.tables.parameters import make_plan
 from fastdp.tables.persons import Kept, Numbers, PersonRows
 from tests.oracles import tables
+from tests.tables import flat
 from tests.tables.rows import SECRET, as_family, expected, random_rows
 
 HOUR = 3_600_000_000
@@ -34,7 +34,7 @@ few_rows = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int | None) -> tuple[Kept, Counter]:
     """What counts of (person, hour, key), and the rows (person, hour, key) that do."""
     options = {"contributions": most, "period": period, "per_window": per_window, "who": "who"}
-    plan = make_plan("totals", every="4h", epsilon=1.0, clip=1.0, **options)
+    plan = flat.make_plan("totals", every="4h", epsilon=1.0, clip=1.0, **options)
     found = PersonRows(plan, Key.from_bytes(SECRET))
     table = np.array(rows, np.int64).reshape(-1, 3)
     times = table[:, 1] * HOUR
@@ -83,7 +83,7 @@ def test_tables_with_persons(
     # Equal rows, and others that differ in their value alone.
     rows += rows[:50] + [(*row[:2], -row[2], row[3]) for row in rows[:30]] + rows[:20]
     value, clip = ((), {}) if kind == "counts" else (("kwh",), {"clip": (-1.0, 2.0), "resolution": 0.001})
-    found = getattr(fastdp, kind)(
+    found = getattr(flat, kind)(
         as_family(rows, family, tmp_path),
         *(*value, "at", "1h"),
         by="meter",
@@ -141,7 +141,7 @@ def test_the_order_of_rows_and_batches_changes_no_byte(keys: Any, sums: dict[str
 
     def release(order: list[tuple], family: str = "reader") -> Any:
         frame = as_family(order, family, Path())
-        return fastdp.totals(frame, "kwh", "at", "6h", key=SECRET, **options, **sums, **delta).sums
+        return flat.totals(frame, "kwh", "at", "6h", key=SECRET, **options, **sums, **delta).sums
 
     wanted = release(rows, "pyarrow")
     assert wanted.keys["meter"]
@@ -172,11 +172,11 @@ def test_days_have_their_shape(online: bool) -> None:
     for seed in range(20):
         key = Key.from_bytes(SECRET).within("test", seed)
         if online:
-            windows = fastdp.Windows("1d", 1.0, "2024-01-01", counts=True, who=True, key=key, **options)
+            windows = flat.windows("1d", 1.0, "2024-01-01", counts=True, who=True, key=key, **options)
             windows.add(frame["at"], persons=frame["user"])
             days.append(windows.advance("2024-01-08").sums.columns["count"].values[:, 0])
         else:
-            found = fastdp.counts(frame, "at", "1d", epsilon=1.0, who="user", key=key, **WEEK, **options)
+            found = flat.counts(frame, "at", "1d", epsilon=1.0, who="user", key=key, **WEEK, **options)
             days.append(found.sums.columns["count"].values[:, 0])
     true = frame.groupby(frame["at"].dt.day).size().to_numpy(float)
     shape = true / true.mean()
@@ -186,7 +186,7 @@ def test_days_have_their_shape(online: bool) -> None:
 
 @few_rows
 def test_hours_of_a_day_are_flat() -> None:
-    found = fastdp.counts(
+    found = flat.counts(
         *(crowd(60_000), "at", "1h"), epsilon=1e4, who="user", contributions=5, period="1d", key=SECRET, **WEEK
     )
     hours = found.sums.columns["count"].values.reshape(7, 24).sum(axis=0)
@@ -198,7 +198,7 @@ def test_equal_rows_each_count() -> None:
     """900 equal rows of a person on Monday and 100 on Tuesday are kept 9 to 1, in dates without a time of day."""
     at = np.array(["2024-01-01"] * 900 + ["2024-01-02"] * 100, "M8[s]")
     frame = pd.DataFrame({"at": np.tile(at, 200), "who": np.repeat(np.arange(200), 1000)})
-    found = fastdp.counts(
+    found = flat.counts(
         *(frame, "at", "1d"), epsilon=1e4, who="who", contributions=10, period="1w", start="2024-01-01", key=SECRET
     )
     monday, tuesday = np.rint(found.sums.columns["count"].values[:2, 0])
@@ -217,7 +217,7 @@ def test_rows_of_unreleased_keys_use_up_a_persons_rows() -> None:
     ]
     frame = as_family(rows, "pyarrow", Path())
     options: dict[str, Any] = {"by": "meter", "delta": 1e-6, "epsilon": 400.0, "contributions": 8, "who": "person"}
-    found = fastdp.counts(frame, "at", "1d", key=SECRET, **options).sums
+    found = flat.counts(frame, "at", "1d", key=SECRET, **options).sums
     assert found.keys == {"meter": ["often"]}
     count = found.columns["count"].values[0, 0]
     # Sd 29 of 1,600; were the rows of other keys dropped before, each person had eight.
@@ -232,19 +232,19 @@ def test_values_are_checked_before_a_secret_chooses_rows() -> None:
     frame = as_family(rows, "pyarrow", Path())
     for seed in range(8):
         with pytest.raises(DataError, match="not a finite number"):
-            fastdp.totals(frame, "kwh", "at", "1d", seed=seed, **options)
-    assert fastdp.totals(frame, "kwh", "at", "1d", seed=1, start="2024-01-02", stop="2024-01-03", **options)
+            flat.totals(frame, "kwh", "at", "1d", seed=seed, **options)
+    assert flat.totals(frame, "kwh", "at", "1d", seed=1, start="2024-01-02", stop="2024-01-03", **options)
 
 
 def test_most_rows_dropped_is_reported() -> None:
     rows = [(datetime(2024, 1, 1), "a", 1.0, person) for person in range(2000) for _ in range(4)]
     frame = as_family(rows, "pyarrow", Path())
     with pytest.warns(AccuracyWarning, match="of the persons have more rows"):
-        cut = fastdp.counts(frame, "at", "1d", epsilon=1.0, contributions=3, who="person", seed=1).sums
+        cut = flat.counts(frame, "at", "1d", epsilon=1.0, contributions=3, who="person", seed=1).sums
     assert cut.kept_persons is not None
     assert cut.kept_persons < 0.4
     assert fastdp.tables.table.Table(cut).cut_persons == 1.0 - cut.kept_persons
-    whole = fastdp.counts(frame, "at", "1d", epsilon=1.0, contributions=4, who="person", seed=1).sums
+    whole = flat.counts(frame, "at", "1d", epsilon=1.0, contributions=4, who="person", seed=1).sums
     assert whole.kept_persons is not None
     assert whole.kept_persons > 0.6
 

@@ -15,13 +15,13 @@ import mpmath
 import numpy as np
 import pytest
 
-import fastdp
 from fastdp.noise import binding
 from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.tables import choices
 from fastdp.tables.choices import key_threshold
 from fastdp.tables.columns import KeyTable, count_keys, sorted_keys
 from fastdp.thresholds import scale_free
+from tests.tables import flat
 from tests.tables.rows import as_family, random_rows
 
 ROWS = random_rows(300, 11)
@@ -103,7 +103,7 @@ def cost(
         chosen.append(theta)
         return theta
 
-    monkeypatch.setattr("fastdp.tables.release.choose_clip", choosing)
+    monkeypatch.setattr("fastdp.tables.functions.choose_clip", choosing)
     with noise_of(coupled, monkeypatch):
         here = public(release(rows))
         coupled.repeat()
@@ -115,7 +115,7 @@ def cost(
 def releasing(kind: str, **options: Any) -> Callable[[list[tuple]], Any]:
     value = () if kind == "counts" else ("kwh",)
     given = {"epsilon": 0.7, "by": "meter", "keys": ["a", "b", "c"], "seed": 1, **END} | options
-    return lambda rows: getattr(fastdp, kind)(as_family(rows, "pyarrow", Path()), *value, "at", "3h", **given).sums
+    return lambda rows: getattr(flat, kind)(as_family(rows, "pyarrow", Path()), *value, "at", "3h", **given).sums
 
 
 @pytest.mark.parametrize("row", [0, 7, 150])
@@ -238,7 +238,7 @@ def test_the_chosen_clip_is_near_the_best() -> None:
 
     best = min(error(theta) for theta in np.geomspace(0.1, 100.0, 100))
     for bound in (60.0, 1e6):
-        sums = fastdp.totals(table, "kwh", "at", "1h", epsilon=1.0, bound=bound, seed=2).sums
+        sums = flat.totals(table, "kwh", "at", "1h", epsilon=1.0, bound=bound, seed=2).sums
         assert sums.clip is not None
         assert error(sums.clip[1]) < 1.33 * best
         # As small a share as a good choice needs.
@@ -284,7 +284,7 @@ def test_choices_from_other_rows_share_no_noise(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(scale_free, "draw_noise", draw_noise)
     # Whatever is chosen before, so that the scales are equal.
-    monkeypatch.setattr("fastdp.tables.release.count_rows", lambda *_: 20_000)
+    monkeypatch.setattr("fastdp.tables.functions.count_rows", lambda *_: 20_000)
     rows = random_rows(20_000, 3)
     counted = next(i for i, row in enumerate(rows) if row[1] == "a")
     for each in (rows, rows[:counted] + rows[counted + 1 :], rows):

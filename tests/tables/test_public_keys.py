@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import fastdp
+from tests.tables import flat
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 N = 2_000
@@ -46,7 +46,7 @@ def test_one_person_moves_keys_and_report_by_one(form: str, stored: str, tmp_pat
             frame.to_parquet(tmp_path / "rows.parquet", row_group_size=300)
             frame = tmp_path / "rows.parquet"
         # Next to no noise.
-        found.append(fastdp.counts(frame, "at", "1d", by="k", keys="public", epsilon=1e6, seed=1, **options).sums)
+        found.append(flat.counts(frame, "at", "1d", by="k", keys="public", epsilon=1e6, seed=1, **options).sums)
     assert [sums.keys for sums in found] == [{"k": ["a", "c"]}] * 2
     assert abs(found[1].columns["count"].steps - found[0].columns["count"].steps).sum() == 1
     without, with_one_more = (sums.kept_persons for sums in found)
@@ -58,7 +58,7 @@ def test_one_person_moves_keys_and_report_by_one(form: str, stored: str, tmp_pat
 def test_keys_of_other_windows_and_persons_have_sums_of_noise_alone() -> None:
     """A key of the table that no row that counts has is released as any other, beside a chosen clip too."""
     frame = persons(False, {"at": "2023-06-01"}).assign(v=1.0)
-    found = fastdp.totals(
+    found = flat.totals(
         *(frame, "v", "at", "1d"),
         by="k",
         keys="public",

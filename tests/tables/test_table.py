@@ -10,6 +10,7 @@ import pytest
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from tests.tables import flat
 from tests.tables.released import table
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -207,15 +208,15 @@ def test_zones_that_are_offsets(family, offset, tmp_path):
         frame = pa.Table.from_pandas(frame)
     if family == "polars":
         frame = pl.DataFrame({"at": at.tz_localize(None).to_numpy()})
-        options["time_zone"] = offset
-    t = fastdp.counts(frame, "at", "1d", **options)
+        options["zone"] = offset
+    t = flat.counts(frame, "at", "1d", **options)
     assert t.title() == f"Counts of 2 windows of 1d, 2024-03-30 00:00 to 2024-04-01 00:00 {offset}"
     assert len(t.frame["window"]) == 2
     assert t.arrow["window"][0].as_py() == at[0].to_pydatetime()
     assert t.sum(0, 2, revised=True) == pytest.approx(96.0, abs=1.0)
     t.plot(tmp_path / "counts.png")
-    options["time_zone"] = "UTC" + offset
-    windows = fastdp.Windows("1d", start="2024-03-30", counts=True, **options)
+    options["zone"] = "UTC" + offset
+    windows = fastdp.Windows("1d", start="2024-03-30", kind="counts", **options)
     assert len(windows.advance(at[-1].to_pydatetime()).frame) == 1
 
 

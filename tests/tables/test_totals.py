@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import fastdp
 from tests.oracles import tables
+from tests.tables import flat
 from tests.tables.rows import FAMILIES, SECRET, as_family, composition, expected, random_rows
 
 ROWS = random_rows(400, 1)
@@ -46,7 +47,7 @@ def instant_of(text: str) -> int:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_gives_the_oracles_integers(family: str, tmp_path: Path) -> None:
     begin, end = "2024-03-30", "2024-04-01"
-    found = fastdp.totals(
+    found = flat.totals(
         as_family(ROWS, family, tmp_path),
         *("kwh", "at", "1h"),
         by="meter",
@@ -55,7 +56,7 @@ def test_every_family_gives_the_oracles_integers(family: str, tmp_path: Path) ->
         clip=2.5,
         start=begin,
         stop=end,
-        time_zone="Europe/Paris",
+        zone="Europe/Paris",
         key=SECRET,
     ).sums
     first, last = (tables.window(instant_of(each), "1h", "Europe/Paris") for each in (begin, end))
@@ -101,9 +102,7 @@ def test_every_family_gives_the_oracles_integers(family: str, tmp_path: Path) ->
 @pytest.mark.parametrize("every", ["90s", "15min", "2h", "1d", "2d", "1w", "1mo", "1y"])
 def test_counts_in_every_zone_and_length(begin: str, zone: str | None, every: str) -> None:
     rows = random_rows(60, 7, begin)
-    found = fastdp.counts(
-        as_family(rows, "pyarrow", Path()), "at", every, epsilon=0.5, time_zone=zone, key=SECRET
-    ).sums
+    found = flat.counts(as_family(rows, "pyarrow", Path()), "at", every, epsilon=0.5, zone=zone, key=SECRET).sums
     span = whole_span(rows, every, zone)
     edges, numbers = found.edges, range(*span)
     # Samoa skipped the 30th of December 2011: a window without length.
@@ -124,19 +123,15 @@ def test_times_with_a_zone_are_converted(tmp_path: Path) -> None:
 
     aware = [(row[0].replace(tzinfo=ZoneInfo("UTC")), *row[1:]) for row in ROWS]
     local = [(row[0].astimezone(ZoneInfo("Asia/Tokyo")).replace(tzinfo=None), *row[1:]) for row in aware]
-    wanted = fastdp.counts(
-        as_family(local, "pandas", tmp_path), "at", "1d", epsilon=1.0, time_zone="Asia/Tokyo", seed=1
-    )
-    options: dict[str, Any] = {"epsilon": 1.0, "time_zone": "Asia/Tokyo", "seed": 1}
+    wanted = flat.counts(as_family(local, "pandas", tmp_path), "at", "1d", epsilon=1.0, zone="Asia/Tokyo", seed=1)
+    options: dict[str, Any] = {"epsilon": 1.0, "zone": "Asia/Tokyo", "seed": 1}
     for family in ("pandas", "polars", "pyarrow", "duckdb"):
         frame = as_family(aware, family, tmp_path)
-        found = fastdp.counts(frame, "at", "1d", **options).sums
+        found = flat.counts(frame, "at", "1d", **options).sums
         assert np.array_equal(found.columns["count"].steps, wanted.sums.columns["count"].steps)
         assert np.array_equal(found.edges, wanted.sums.edges)
     # By default the column's own zone.
-    assert (
-        fastdp.counts(as_family(aware, "polars", tmp_path), "at", "1d", epsilon=1.0, seed=1).sums.time_zone == "UTC"
-    )
+    assert flat.counts(as_family(aware, "polars", tmp_path), "at", "1d", epsilon=1.0, seed=1).sums.time_zone == "UTC"
 
 
 @pytest.mark.parametrize("kind", ["totals", "means"])
@@ -181,8 +176,8 @@ def test_several_key_columns(tmp_path: Path) -> None:
     lists = {"meter": ["b", "a"], "person": [3, 1]}
     pairs = [("b", 3), ("b", 1), ("a", 3), ("a", 1)]
     options: dict[str, Any] = {"by": ["meter", "person"], "epsilon": 1000.0, "seed": 1}
-    found = fastdp.counts(frame, "at", "1d", keys=lists, **options).sums
-    again = fastdp.counts(as_family(ROWS, "duckdb", tmp_path), "at", "1d", keys=pairs, **options).sums
+    found = flat.counts(frame, "at", "1d", keys=lists, **options).sums
+    again = flat.counts(as_family(ROWS, "duckdb", tmp_path), "at", "1d", keys=pairs, **options).sums
     wanted = [sum(row[1] == meter and row[3] == person for row in ROWS) for meter, person in pairs]
     assert found.columns["count"].steps.sum(axis=0).tolist() == wanted
     assert np.array_equal(found.columns["count"].steps, again.columns["count"].steps)
@@ -195,9 +190,9 @@ def test_dictionaries_and_missing_keys() -> None:
     frame = pl.DataFrame({"at": [datetime(2024, 1, 1)] * 6, "meter": ["x", None, "y", "x", None, "z"]})
     coded = frame.with_columns(pl.col("meter").cast(pl.Categorical))
     for each in (frame, coded):
-        found = fastdp.counts(each, "at", "1d", by="meter", keys=["y", None, "x"], epsilon=1000.0, seed=1).sums
+        found = flat.counts(each, "at", "1d", by="meter", keys=["y", None, "x"], epsilon=1000.0, seed=1).sums
         assert found.columns["count"].steps.tolist() == [[1, 2, 2]]
-        found = fastdp.counts(each, "at", "1d", by="meter", keys="public", epsilon=1000.0, seed=1).sums
+        found = flat.counts(each, "at", "1d", by="meter", keys="public", epsilon=1000.0, seed=1).sums
         assert found.keys == {"meter": ["x", "y", "z", None]}
         assert found.columns["count"].steps.tolist() == [[2, 1, 1, 2]]
 
@@ -210,7 +205,7 @@ def test_units_of_time(unit: str) -> None:
     table = pa.table(
         {"at": pa.array([m * 10 ** {"s": 0, "ms": 3, "us": 6, "ns": 9}[unit] for m in moments], pa.timestamp(unit))}
     )
-    found = fastdp.counts(table, "at", "1d", epsilon=1000.0, seed=1).sums
+    found = flat.counts(table, "at", "1d", epsilon=1000.0, seed=1).sums
     assert found.columns["count"].steps[:, 0].tolist() == [1, 1, 2, 1]
     assert found.edges.tolist() == [day * 24 * HOUR for day in range(-2, 3)]
 
@@ -220,17 +215,17 @@ def test_dates_are_midnights() -> None:
 
     frame = pd.DataFrame({"at": [datetime(2024, 1, 1).date(), datetime(2024, 1, 3).date()]})
     frame["at"] = frame["at"].astype("date32[pyarrow]")
-    found = fastdp.counts(frame, "at", "1d", epsilon=1000.0, seed=1, time_zone="Asia/Tokyo").sums
+    found = flat.counts(frame, "at", "1d", epsilon=1000.0, seed=1, zone="Asia/Tokyo").sums
     assert found.columns["count"].steps[:, 0].tolist() == [1, 0, 1]
 
 
 def test_origins_move_windows() -> None:
     frame = as_family(ROWS, "pandas", Path())
-    found = fastdp.counts(frame, "at", "1h", epsilon=1.0, origin="2024-01-01T00:20", seed=1).sums
+    found = flat.counts(frame, "at", "1h", epsilon=1.0, origin="2024-01-01T00:20", seed=1).sums
     assert (found.edges % HOUR == HOUR // 3).all()
-    found = fastdp.counts(frame, "at", "1w", epsilon=1.0, origin="2024-03-27", seed=1).sums
+    found = flat.counts(frame, "at", "1w", epsilon=1.0, origin="2024-03-27", seed=1).sums
     assert (found.edges // (24 * HOUR) % 7 == (datetime(2024, 3, 27) - datetime(1970, 1, 1)).days % 7).all()
-    found = fastdp.counts(frame, "at", "1y", epsilon=1.0, origin="2000-04-01", seed=1).sums
+    found = flat.counts(frame, "at", "1y", epsilon=1.0, origin="2000-04-01", seed=1).sums
     assert [str(np.datetime64(int(edge), "us"))[:10] for edge in found.edges] == [
         f"{year}-04-01" for year in (2023, 2024, 2025)
     ]
@@ -247,10 +242,8 @@ def test_order_and_batches_change_nothing(data: st.DataObject) -> None:
     parts = [shuffled[a:b] for a, b in zip([0, *cuts], [*cuts, 40], strict=True)]
     table = pa.concat_tables([as_family(part, "pyarrow", Path()) for part in parts])
     options: dict[str, Any] = {"by": "meter", "keys": ["a", "b"], "epsilon": 1.0, "clip": 2.5, "seed": 1}
-    found = fastdp.totals(table, "kwh", "at", "6h", time_zone="Europe/Paris", **options).sums
-    wanted = fastdp.totals(
-        as_family(rows, "pandas", Path()), "kwh", "at", "6h", time_zone="Europe/Paris", **options
-    ).sums
+    found = flat.totals(table, "kwh", "at", "6h", zone="Europe/Paris", **options).sums
+    wanted = flat.totals(as_family(rows, "pandas", Path()), "kwh", "at", "6h", zone="Europe/Paris", **options).sums
     assert found.clip == wanted.clip
     assert np.array_equal(found.columns["total"].steps, wanted.columns["total"].steps)
 
@@ -259,7 +252,7 @@ def test_empty_windows_are_released() -> None:
     import pandas as pd
 
     empty = pd.DataFrame({"at": pd.to_datetime([]), "kwh": np.array([], float)})
-    found = fastdp.totals(
+    found = flat.totals(
         empty, "kwh", "at", "1h", epsilon=1.0, clip=1.0, start="2024-01-01", stop="2024-01-02", seed=1
     )
     assert found.sums.columns["total"].steps.shape == (24, 1)
@@ -267,7 +260,7 @@ def test_empty_windows_are_released() -> None:
 
 
 def test_a_window_longer_than_the_data() -> None:
-    found = fastdp.counts(as_family(ROWS, "pandas", Path()), "at", "10y", epsilon=1000.0, seed=1).sums
+    found = flat.counts(as_family(ROWS, "pandas", Path()), "at", "10y", epsilon=1000.0, seed=1).sums
     assert found.columns["count"].steps.tolist() == [[400]]
 
 

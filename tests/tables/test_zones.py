@@ -16,6 +16,7 @@ import fastdp
 from fastdp.tables import calendar
 from fastdp.tables.calendar import Calendar, zone_of, zone_rules
 from tests.oracles import tables
+from tests.tables import flat
 from tests.tables.rows import FAMILIES, as_family
 from tests.tables.zones import ROWS, ZONES, released
 
@@ -55,9 +56,7 @@ def test_the_zone_of_a_column_counts_as_one_that_is_named(family: str, tmp_path:
 def test_names_of_one_zone(names: tuple[str, ...], tmp_path: Path) -> None:
     table = as_family(ROWS, "pyarrow", tmp_path)
     found = {
-        fastdp.counts(table, "at", "1h", epsilon=1.0, key=bytes(32), time_zone=name)
-        .sums.columns["count"]
-        .steps.tobytes()
+        flat.counts(table, "at", "1h", epsilon=1.0, key=bytes(32), zone=name).sums.columns["count"].steps.tobytes()
         for name in names
     }
     assert len(found) == 1
@@ -131,6 +130,6 @@ def test_two_builds_of_the_database(name: str, database: Callable[[str, bytes], 
 
 
 def test_parameters_of_a_ledger_name_the_zone() -> None:
-    plan = fastdp.Windows("1h", 1.0, "2024-01-01", counts=True, time_zone="Europe/Berlin", seed=1).machine.plan
+    plan = flat.windows("1h", 1.0, "2024-01-01", counts=True, zone="Europe/Berlin", seed=1).machine.plan
     assert plan.describe()["time_zone"] == "Europe/Berlin"
     assert plan.identity() == replace(plan, calendar=Calendar("1h", "Arctic/Longyearbyen")).identity()

@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from fastdp import Rows, Time
 from tests.tables.rows import SECRET, random_rows
 
 #: Two names of one zone, one that changes its clock within these rows, and none.
 ZONES = ("UTC", "Etc/UTC", "Europe/Berlin", None)
 ROWS = random_rows(400, 5)
-_OPTIONS: dict[str, Any] = {"start": "2024-03-29", "stop": "2024-04-02", "epsilon": 1.0, "key": SECRET}
+_DAYS: dict[str, Any] = {"start": "2024-03-29", "stop": "2024-04-02"}
+_OPTIONS: dict[str, Any] = {"epsilon": 1.0, "key": SECRET}
 _OPTIONS |= {"by": "meter", "keys": ["a", "c"]}
 
 
@@ -22,9 +24,9 @@ def instants(clock: Any, zone: str) -> Any:
 def released(functions: Any, table: Any, zone: str | None) -> bytes:
     """Totals by hour, counts by day and means by hour, of a module: zone, borders, noisy sums."""
     found = [
-        functions.totals(table, "kwh", "at", "1h", clip=2.5, time_zone=zone, **_OPTIONS),
-        functions.counts(table, "at", "1d", time_zone=zone, period="1d", contributions=2, **_OPTIONS),
-        functions.means(table, "kwh", "at", "1h", clip=(-1.0, 2.5), time_zone=zone, **_OPTIONS),
+        functions.totals(table, "kwh", Time("at", "1h", zone=zone, **_DAYS), clip=2.5, **_OPTIONS),
+        functions.counts(table, Time("at", "1d", zone=zone, **_DAYS), unit=Rows(2, per="1d"), **_OPTIONS),
+        functions.means(table, "kwh", Time("at", "1h", zone=zone, **_DAYS), clip=(-1.0, 2.5), **_OPTIONS),
     ]
     # Of two names of UTC the table shows one.
     parts = [str(found[0].sums.time_zone).encode()]

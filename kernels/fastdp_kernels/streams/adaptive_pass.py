@@ -173,3 +173,45 @@ def emit_adaptive(
                 out[end - 1] = (block[1] + extra) * theta
         at = end
         filled = 0
+
+
+@kernel
+def publish_open(
+    values: np.ndarray,
+    steps_per_unit: float,
+    top: float,
+    filled: int,
+    open_sum: int,
+    memory: np.ndarray,
+    theta: float,
+    out: np.ndarray,
+) -> tuple[int, float]:
+    """Publish values that leave the open block open: :func:`sum_bound` and :func:`emit_adaptive` in one call.
+
+    Parameters
+    ----------
+    values, steps_per_unit, top, memory
+        As for :func:`sum_bound`; the memory stays as it is.
+    filled, open_sum : int
+        Values that the open block already holds, and their sum in steps.
+    theta : float
+        The first threshold, in units of the input.
+    out : float64[n]
+        The published values.
+
+    Returns
+    -------
+    (int, float)
+        The sum of the block, and its prediction; NaN if the values fill it, or one of them is NaN or infinite.
+    """
+    if filled + values.size >= 1 << int(memory[EXPONENT]):
+        return 0, np.nan
+    if top < 0.0:
+        total, flags = sum_signed(values, steps_per_unit, -top)
+    else:
+        total, flags = sum_part(values, steps_per_unit, top)
+    usual = memory[PREDICTION] * theta
+    catch = min(max(int(memory[CATCH]) - filled, 0), out.size)
+    out[:catch] = usual + memory[EXTRA] * theta
+    out[catch:] = usual
+    return int(plus(total, np.int64(open_sum))), usual if flags >= 0 else np.nan

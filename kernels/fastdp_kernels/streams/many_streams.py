@@ -11,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import kernel
-from fastdp_kernels.streams import online_pass
-from fastdp_kernels.streams.online_pass import add_noise, emit_blocks, finite_flag, sum_blocks
-from fastdp_kernels.streams.tree_nodes import release_tree
+from fastdp_kernels.streams.hierarchy_nodes import release_tree
+from fastdp_kernels.streams.online_pass import add_noise, emit_blocks, finite_flag, publish, sum_blocks
 
 
 @kernel
@@ -129,26 +128,29 @@ def emit_rows(
 
 
 @kernel
-def publish_values(
+def publish_rows(
     values: np.ndarray,
     starts: np.ndarray,
     counts: np.ndarray,
-    steps_per_unit: float,
-    tops: np.ndarray,
+    publics: np.ndarray,
     noise: np.ndarray,
     tree_blocks: int,
-    resolution: float,
+    predictions: np.ndarray,
     out: np.ndarray,
     out_starts: np.ndarray,
 ) -> int:
-    """Publish each row with noise on every value (blocks of one value).
+    """Publish each row in one pass (``online_pass.publish``).
 
     Parameters
     ----------
     values, starts, counts
         The rows.
-    steps_per_unit, tops, noise, tree_blocks, resolution
-        As for :func:`sum_rows` and :func:`close_rows`.
+    publics : float64[n, 4]
+        As ``public`` there.
+    noise, tree_blocks
+        As for :func:`close_rows`; at least one tree.
+    predictions : float64[n]
+        Of each row's first block.
     out : float64
         Receives the rows, row i from ``out_starts[i]`` on.
 
@@ -158,11 +160,18 @@ def publish_values(
         The first row with a NaN or infinite value, or -1.
     """
     for row in range(starts.size):
-        for tree, begin in enumerate(range(0, counts[row], tree_blocks)):
-            size = min(counts[row] - begin, tree_blocks)
-            first, to = starts[row] + begin, out_starts[row] + begin
-            part, target = values[first : first + size], out[to : to + size]
-            if online_pass.publish_values(part, steps_per_unit, tops[row], noise[row, tree], resolution, target):
+        count, block, prediction = counts[row], int(publics[row, 3]), predictions[row]
+        closed = count // block
+        for tree, begin in enumerate(range(0, max(closed, 1), tree_blocks)):
+            closing, at = min(closed - begin, tree_blocks), begin * block
+            end = count if begin + closing == closed else at + closing * block
+            first, to = starts[row], out_starts[row]
+            part, target = values[first + at : first + end], out[to + at : to + end]
+            zero = int(np.int64(0))
+            _, prediction = publish(
+                part, publics[row], noise[row, tree], zero, closing, zero, zero, prediction, target
+            )
+            if np.isnan(prediction):
                 return row
     return -1
 
@@ -189,7 +198,7 @@ def release_nodes(
     Parameters
     ----------
     values, starts, counts, steps_per_unit, tops, tree_blocks, resolution
-        As for :func:`publish_values`; values are finite.
+        As for :func:`sum_rows` and :func:`close_rows`; values are finite.
     noise : int64[n, T, nodes]
         Noise of every node, the leaf level first.
     fan_out, levels, leaves : int

@@ -179,6 +179,48 @@ def round_values(values: np.ndarray, steps_per_unit: float, top: float, steps: n
 
 
 @kernel
+def round_half_up(values: np.ndarray, steps_per_unit: float, most: float, steps: np.ndarray) -> bool:
+    """Round to the nearest step, halves up, and saturate at ``most`` steps on either side.
+
+    Exact, so that two values at most k steps apart, k a whole number, are at most k steps apart afterwards: rounding
+    halves to even is not (0.5 and 1.5 become 0 and 2), nor is adding 0.5 in doubles.
+
+    Parameters
+    ----------
+    values : float64[n]
+        In units of the input.
+    steps_per_unit : float
+        1 / resolution, a power of two, so that the product is exact.
+    most : float
+        A whole number up to 2^62.
+    steps : int64[n]
+        Receives the steps.
+
+    Returns
+    -------
+    bool
+        Whether a value is NaN or infinite; the steps are then of no use.
+    """
+    flags = np.int64(0)
+    for i in range(values.size):
+        flags |= finite_flag(values[i])
+        x = values[i] * steps_per_unit
+        x = x if x < most else most
+        x = x if x > -most else -most
+        low = np.floor(x)
+        # The difference is exact, or rounded on the same side of a half.
+        steps[i] = np.int64(low) + np.int64(x - low >= 0.5)
+    return bool(flags < 0)
+
+
+@kernel
+def to_floats(numbers: np.ndarray, floats: np.ndarray) -> None:
+    """Write int64[n] into float64[n], each rounded to the nearest, halves to even."""
+    for i in range(numbers.size):
+        floats[i] = real_of(numbers[i])
+
+
+@kernel
 def add_noise(steps: np.ndarray, noise: np.ndarray, resolution: float, out: np.ndarray) -> None:
     """Publish noisy integers in units of the input: out = (steps + noise) * resolution.
 
@@ -188,34 +230,17 @@ def add_noise(steps: np.ndarray, noise: np.ndarray, resolution: float, out: np.n
         out[i] = real_of(plus(steps[i], noise[i])) * resolution
 
 
-@kernel
+@inline
 def publish_values(
     values: np.ndarray, steps_per_unit: float, top: float, noise: np.ndarray, resolution: float, out: np.ndarray
-) -> bool:
-    """Values with noise on each: :func:`round_values` and :func:`add_noise` in one pass.
-
-    Parameters
-    ----------
-    values : float64[n] or int64[n]
-        In units of the input.
-    steps_per_unit, top, resolution
-        As for :func:`sum_blocks` and :func:`add_noise`.
-    noise : int64[>= n]
-        Of each value, in steps.
-    out : float64[n]
-        The published values, in other memory.
-
-    Returns
-    -------
-    bool
-        Whether a value is NaN or infinite; the output is then of no use.
-    """
+) -> np.int64:
+    """Values with noise on each, :func:`round_values` and :func:`add_noise` in one pass; returns the flags."""
     flags = np.int64(0)
     for i in range(out.size):
         flags |= finite_flag(values[i])
         step = minus(step_bits(values[i], steps_per_unit, top), ROUNDER_BITS)
         out[i] = real_of(plus(step, noise[i])) * resolution
-    return bool(flags < 0)
+    return flags
 
 
 @kernel
@@ -299,8 +324,8 @@ def emit_sums(
     out[begin:] = prediction
 
 
-@kernel
-def publish_blocks(
+@inline
+def _publish_blocks(
     values: np.ndarray,
     steps_per_unit: float,
     top: float,
@@ -308,32 +333,8 @@ def publish_blocks(
     resolution: float,
     prediction: float,
     out: np.ndarray,
-) -> float:
-    """All of the pass for whole blocks whose mean predicts the next block: reading and writing overlap.
-
-    Block by block what :func:`sum_blocks`, :func:`add_noise` and :func:`emit_blocks` do array by array, bit for bit;
-    g is a multiple of LANES.
-
-    Parameters
-    ----------
-    values : float64[k g] or int64[k g]
-        In units of the input.
-    steps_per_unit, top
-        As for :func:`sum_blocks`.
-    noise : int64[k]
-        Of each block, in steps.
-    resolution : float
-        The grid step.
-    prediction : float
-        What each value of the first block is predicted to be.
-    out : float64[k g]
-        The published values; of no use if the result is NaN.  May be ``values``.
-
-    Returns
-    -------
-    float
-        The prediction of the block that follows; NaN if a value is NaN or infinite.
-    """
+) -> tuple[float, np.int64]:
+    """Whole blocks of a multiple of LANES values: reading and writing overlap.  Next prediction, and the flags."""
     flags = np.int64(0)
     block = values.size // noise.size
     others, length = np.float64(block - 1), np.float64(block)
@@ -356,4 +357,74 @@ def publish_blocks(
         released = real_of(plus(minus(summed[0], excess), noise[j])) * resolution
         out[(j + 1) * block - 1] = released - prediction * others
         prediction = released / length
-    return prediction if flags >= 0 else np.nan
+    return prediction, flags
+
+
+@kernel
+def publish(
+    values: np.ndarray,
+    public: np.ndarray,
+    noise: np.ndarray,
+    leaf: int,
+    closing: int,
+    filled: int,
+    open_sum: int,
+    prediction: float,
+    out: np.ndarray,
+) -> tuple[int, float]:
+    """The online pass in one call, where a block's mean predicts the next block.
+
+    Block by block what :func:`sum_blocks`, :func:`add_noise` and :func:`emit_blocks` do array by array, bit for bit.
+
+    Parameters
+    ----------
+    values : float64[n] or int64[n]
+        In units of the input.
+    public : float64[4]
+        Steps per unit, top and resolution, as for :func:`sum_blocks` and :func:`add_noise`, and g, the length of a
+        block.  One array: each argument costs as much as a dozen values.
+    noise : int64[any]
+        A tree's, in steps.
+    leaf, closing : int
+        The first entry that is used, and how many blocks close: (filled + n) // g.
+    filled, open_sum : int
+        Values that the first block already holds, and their sum in steps.
+    prediction : float
+        What each value of the first block is predicted to be.
+    out : float64[n]
+        The published values; of no use if a value is NaN or infinite.  May be ``values``.
+
+    Returns
+    -------
+    (int, float)
+        The sum of the block left open, and its prediction; NaN if a value is NaN or infinite.
+    """
+    steps_per_unit, top, resolution, block = public[0], public[1], public[2], int(public[3])
+    drawn = noise[leaf : leaf + closing]
+    if block == 1:
+        flags = publish_values(values, steps_per_unit, top, drawn, resolution, out)
+        return 0, prediction if flags >= 0 else np.nan
+    others, length = np.float64(block - 1), np.float64(block)
+    flags, at, begun, j = np.int64(0), 0, np.int64(open_sum), 0
+    while j < closing:
+        end = at + block - filled
+        if filled == 0 and block % LANES == 0:
+            end = at + (closing - j) * block
+            whole = values[at:end]
+            prediction, part_flags = _publish_blocks(
+                whole, steps_per_unit, top, drawn[j:], resolution, prediction, out[at:end]
+            )
+            flags |= part_flags
+            at, j = end, closing
+            continue
+        total, part_flags = sum_part(values[at:end], steps_per_unit, top)
+        flags |= part_flags
+        released = real_of(plus(plus(total, begun), drawn[j])) * resolution
+        out[at : end - 1] = prediction
+        out[end - 1] = released - prediction * others
+        prediction = released / length
+        at, filled, begun, j = end, 0, np.int64(0), j + 1
+    total, part_flags = sum_part(values[at:], steps_per_unit, top)
+    flags |= part_flags
+    out[at:] = prediction
+    return int(plus(total, begun)), prediction if flags >= 0 else np.nan

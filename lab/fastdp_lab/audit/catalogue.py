@@ -20,7 +20,7 @@ from fastdp.perturbers import Blocks, Flat, Hierarchy, Perturber, Toeplitz
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
 from fastdp.tables.columns import KeyTable
-from fastdp.tables.parameters import make_plan
+from fastdp.tables.plan import make_plan
 from fastdp.tables.sums import release
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SquareWave
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
@@ -108,9 +108,9 @@ def repeat(make: Callable[..., StreamPublisher]) -> ManyRuns:
 
 def person_of_two_days(epsilon: float) -> ManyRuns:
     """Totals with a delta: one long row of windows, two of them a run."""
-    noise: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "noise": "gaussian"}
-    unit: dict[str, Any] = {"who": "who", "contributions": 2, "per_window": 1, "period": "1w"}
-    plan = make_plan("totals", every="1d", clip=4.0, resolution=1.0, **unit, **noise)
+    time, value = fastdp.Time("at", "1d"), fastdp.Value("value", 1.0, noise="gaussian")
+    unit = fastdp.Person("who", rows=2, per="1w", per_window=1)
+    plan = make_plan("totals", time, value, unit=unit, epsilon=epsilon, clip=4.0, delta=DELTA)
     quantity = plan.quantities()[0]
 
     def draw(data: Sequence[int], trials: int, key: Key) -> Floats:
@@ -362,7 +362,8 @@ def _tables(epsilon: float) -> list[Case]:
     if not runs.TABLES_INSTALLED:
         return []
     windows = partial(fastdp.Windows, "1d", start=runs.START, resolution=1.0, epsilon=epsilon)
-    person = partial(windows, bound=4.0, contributions=2, per_window=1, period="2d", who=True)
+    unit = fastdp.Person("who", rows=2, per="2d", per_window=1)
+    person = partial(windows, bound=4.0, unit=unit)
     others, mine = [(0, 1.0, "b"), (1, 2.0, "c")], (0, 4.0, "a")
     # The third row of the person is dropped, and those of others stay.
     further = [mine, (1, 4.0, "a"), (1, 4.0, "a"), *others]
@@ -372,8 +373,8 @@ def _tables(epsilon: float) -> list[Case]:
     return [
         _once("totals", partial(windows, bound=4.0), runs.windows_of(), row),
         _once("totals-persons", person, runs.windows_of(who=True), (further, others)),
-        _once("counts", partial(windows, counts=True), runs.windows_of(values=False), row),
+        _once("counts", partial(windows, kind="counts"), runs.windows_of(values=False), row),
         Case("totals-gaussian", person_of_two_days(epsilon), [4, 4], [0, 0], FAST, (both_days,)),
         Case("counts-public-keys", runs.keys_of_table(epsilon), [*keyed, ("a", "y")], keyed, SLOW),
-        _once("means", partial(windows, bound=4.0, means=True), runs.windows_of(), row),
+        _once("means", partial(windows, bound=4.0, kind="means"), runs.windows_of(), row),
     ]

@@ -193,7 +193,7 @@ def windows_of(*, values: bool = True, who: bool = False) -> See:
 
 def keys_of_table(epsilon: float) -> OneRun:
     """How many keys are released, and the first day's count of the last one: rows are pairs of person and key."""
-    options: dict[str, Any] = {"who": "who", "by": "key", "start": START, "stop": STOP, "period": "1w"}
+    time, unit = fastdp.Time("at", "1d", start=START, stop=STOP), fastdp.Person("who", per="1w")
 
     def counts(rows: Sequence[tuple[str, str]], key: Key) -> Any:
         import pyarrow
@@ -203,7 +203,7 @@ def keys_of_table(epsilon: float) -> OneRun:
         with warnings.catch_warnings():
             # Most persons are cut, on purpose.
             warnings.simplefilter("ignore", AccuracyWarning)
-            return fastdp.counts(table, "at", "1d", keys="public", epsilon=epsilon, key=key, **options)
+            return fastdp.counts(table, time, by="key", keys="public", unit=unit, epsilon=epsilon, key=key)
 
     def see(fresh: Fresh, rows: Sequence[tuple[str, str]]) -> Floats:
         steps = counts(rows, fresh()).sums.columns["count"].steps

@@ -15,7 +15,7 @@ import fastdp
 from benchmarks.audit import __main__ as long_audit
 from benchmarks.audit import catalogue
 from benchmarks.audit.quantiles import thetas
-from fastdp.auditing.mechanisms import draws_trials
+from fastdp.auditing.run import draws_trials
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, word_at
 from fastdp.thresholds import PAKQuantile, SmoothQuantile

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fastdp
 from benchmarks.audit.coupling_cases import SHIPPED, planted, turning
 from benchmarks.audit.coupling_controls import CONTROLS
 from fastdp.errors import ParameterError
@@ -172,12 +173,12 @@ def test_the_tail_of_a_draw_is_that_of_its_law() -> None:
 def test_tables_of_noise_give_the_numbers_of_a_table(online: bool) -> None:
     """Without noise the exact sums are shown; those of kept rows alone."""
     rows = [Row(10, "a", "p", 3.0), Row(20, "a", "p", 4.0), Row(70, "b", "q", 20.0)]
-    options: dict[str, Any] = {"every": "1h", "epsilon": 1.0, "start": at(0), "contributions": 2}
+    options: dict[str, Any] = {"epsilon": 1.0, "unit": fastdp.Rows(2)}
     if online:
-        options |= {"bound": 10.0}
+        options |= {"every": "1h", "start": at(0), "kind": "totals", "bound": 10.0}
         tables = online_release(options, 0, KEY, [(60, rows[:2]), (180, rows[2:])])
     else:
-        options |= {"clip": 10.0, "stop": at(180)}
+        options |= {"value": "value", "time": fastdp.Time("at", "1h", start=at(0), stop=at(180)), "clip": 10.0}
         tables = batch_release("totals", options, KEY, rows)
     estimates = np.concatenate([table.sums.columns["total"].values[:, 0] for table in tables])
     assert estimates.tolist() == [7.0, 10.0, 0.0]

@@ -15,7 +15,7 @@ from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.thresholds import PAKQuantile
 from fastdp.thresholds.smooth_noise import calibrate
-from fastdp_kernels.streams import noisy_max
+from fastdp_kernels.streams import threshold_choice
 from fastdp_lab.audit import exact
 from fastdp_lab.audit.exact import RULES, WIDE, small_task, split_plan
 from tests import stat
@@ -31,7 +31,7 @@ def test_exact_winners_are_those_of_the_kernel(one_sided: bool) -> None:
     )
     winners = np.empty(runs, np.int64)
     noise = draw_noise(law, runs, 3, Key.from_seed(stat.seed(307)))
-    noisy_max.choose_rows(counts.reshape(1, -1), unit, penalties, noise, winners)
+    threshold_choice.choose_rows(counts.reshape(1, -1), unit, penalties, noise, winners)
     found = np.bincount(winners - 1, minlength=3)
     stat.accept(stat.chi_square_p(found, exact.winner_probabilities(scores, scale, one_sided=one_sided)))
     last_wins = exact.winner_probabilities(scores[::-1], scale, one_sided=one_sided)[::-1]

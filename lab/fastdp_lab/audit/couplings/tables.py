@@ -15,7 +15,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -64,14 +64,14 @@ def batch_release(kind: str, options: dict[str, Any], key: Key, rows: Rows) -> l
     types = {"at": pyarrow.timestamp("us"), "key": pyarrow.string(), "person": pyarrow.string()}
     schema = pyarrow.schema({**types, "value": pyarrow.float64()})
     frame = pyarrow.Table.from_pylist([{"at": at(row.minute), **row._asdict()} for row in rows], schema)
-    columns = ("at",) if kind == "counts" else ("value", "at")
-    return [getattr(fastdp, kind)(frame, *columns, key=key, **options)]
+    return [getattr(fastdp, kind)(frame, key=key, **options)]
 
 
 def online_release(options: dict[str, Any], saved: int, key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
     """A ``fastdp.Windows``: rows are added, then the clock moves; the state is saved after one of the calls."""
     windows = fastdp.Windows(key=key, **options)
-    given = {"values": not options.get("counts"), "keys": options.get("by"), "persons": options.get("who")}
+    persons = isinstance(options["unit"], fastdp.Person)
+    given = {"values": options["kind"] != "counts", "keys": options.get("by"), "persons": persons}
     found = []
     for number, (clock, rows) in enumerate(batches):
         columns = {name: [getattr(row, name[:-1]) for row in rows] for name, wanted in given.items() if wanted}
@@ -278,35 +278,45 @@ def tables_of(rng: Generator, choice: Choice, contributions: int) -> tuple[list[
 
 def options_of(rng: Generator, choice: Choice) -> dict[str, Any]:
     """The parameters of a call."""
-    options: dict[str, Any] = {"every": "1h", "epsilon": pick(rng, 0.5, 1.0, 6.0)}
+    options: dict[str, Any] = {"epsilon": pick(rng, 0.5, 1.0, 6.0)}
+    noise: Literal["gaussian"] | None = "gaussian" if choice.noise == "gaussian" else None
     if choice.kind != "counts":
         resolution = pick(rng, None, 0.5)
         # On a coarse grid several candidates are one clip, which does not tell the winner.
-        options |= {"bound": BOUND, "resolution": None if choice.chooses else resolution}
+        value = fastdp.Value("value", None if choice.chooses else resolution, noise=noise)
+        options |= {"bound": BOUND, "value": value}
         if not choice.chooses:
             ends = pick(rng, 4.0, 10.0, 0.5, (-10.0, -5.0), (-3.0, 10.0), (0.0, 10.0), (5.0, 10.0))
             options |= {"bound": (-BOUND, BOUND) if isinstance(ends, tuple) else BOUND, "clip": ends}
-    options["contributions"] = 1 if choice.unit == "row" else pick(rng, 1, 2, 4)
-    if "in a period" in choice.unit:
-        options["period"] = "2h"
-        if choice.unit == "rows in a period":
-            options["contributions"] = 2
-    if choice.unit == "person in windows":
-        # No more rows of a person could count in three windows.
-        options |= {"per_window": pick(rng, 1, 2), "contributions": min(options["contributions"], 3)}
-    if "person" in choice.unit:
-        options["who"] = "person"
+    options["unit"] = unit_of(rng, choice.unit)
     if choice.keys != "none":
         options["by"] = "key"
     if choice.keys in ("given", "public"):
         options["keys"] = "public" if choice.keys == "public" else ["b", "a", "q"]
-    if choice.noise == "gaussian":
-        options["noise"] = "gaussian"
+    if choice.kind == "counts":
+        options["noise"] = noise
     if choice.noise == "gaussian" or choice.keys == "private":
         options["delta"] = pick(rng, 1e-6, 0.01)
-    if pick(rng, False, True):
-        options |= {"start": at(60), "stop": at(60 * 4)}
-    return options
+    ends = {"start": at(60), "stop": at(60 * 4)} if pick(rng, False, True) else {}
+    return options | {"time": fastdp.Time("at", "1h", **ends)}
+
+
+def unit_of(rng: Generator, unit: str) -> fastdp.Rows | fastdp.Person:
+    """A unit of privacy of this kind."""
+    k = 1 if unit == "row" else pick(rng, 1, 2, 4)
+    if unit == "rows in a period":
+        return fastdp.Rows(2, per="2h")
+    if unit == "person in a period":
+        return fastdp.Person("person", k, per="2h")
+    if unit == "person in windows":
+        # No more rows of a person could count in three windows.
+        return fastdp.Person("person", min(k, 3), per_window=pick(rng, 1, 2))
+    return fastdp.Person("person", k) if unit == "person" else fastdp.Rows(k)
+
+
+def rows_in(unit: fastdp.Rows | fastdp.Person) -> int:
+    """Rows of one unit that count."""
+    return unit.rows if isinstance(unit, fastdp.Person) else unit.k
 
 
 def choice_of(rng: Generator, kind: str, keys: str) -> Choice:
@@ -320,7 +330,7 @@ def draw(rng: Generator, kind: str, keys: str, **fixed: Any) -> TableInstance:
     choice = choice_of(rng, kind, keys)
     choice = choice._replace(**{name: fixed.pop(name) for name in tuple(fixed) if name in Choice._fields})
     options = {**options_of(rng, choice), **fixed}
-    pair = tables_of(rng, choice, options["contributions"])
+    pair = tables_of(rng, choice, rows_in(options["unit"]))
     return instance_of(rng, choice, options, pair, partial(batch_release, kind, options))
 
 
@@ -345,17 +355,14 @@ def draw_online(rng: Generator, kind: str, keys: str, **fixed: Any) -> TableInst
     unit = "person in a period" if "person" in unit else unit
     choice = Choice(kind, keys, unit, "laplace", False)
     given = {**options_of(rng, choice), **fixed}
-    options: dict[str, Any] = {"start": at(pick(rng, 0, 60))}
-    same = "every", "epsilon", "contributions", "period", "by", "keys"
-    options |= {name: given[name] for name in same if name in given}
-    if kind == "counts":
-        options["counts"] = True
-    else:
-        options |= {"means": kind == "means", "bound": given["clip"], "resolution": given["resolution"]}
+    options: dict[str, Any] = {"every": "1h", "start": at(pick(rng, 0, 60)), "kind": kind}
+    options |= {name: given[name] for name in ("epsilon", "unit", "by", "keys") if name in given}
+    if kind != "counts":
+        options |= {"bound": given["clip"], "resolution": given["value"].resolution}
     if "person" in unit:
         each = pick(rng, 1, 2)
-        options |= {"who": True, "per_window": each, "contributions": 2 * each}
-    pair = tables_of(rng, choice, options["contributions"])
+        options["unit"] = fastdp.Person("person", 2 * each, per="2h", per_window=each)
+    pair = tables_of(rng, choice, rows_in(options["unit"]))
     release = partial(online_release, options, int(rng.integers(-1, 3)))
     return instance_of(rng, choice, options, batched(rng, *pair), release)
 

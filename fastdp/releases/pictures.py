@@ -1,0 +1,88 @@
+"""Pictures of estimates with their intervals; needs matplotlib (extra ``plot``), imported on use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ESTIMATE, REVISED = "#33658a", "#d1495b"
+
+
+def band(
+    ax: Axes,
+    x: ArrayLike,
+    estimate: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+    revised: ArrayLike | None = None,
+    label: str = "estimate",
+) -> None:
+    """Draw a line with its interval behind it, and the revised line in another colour.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Receives the lines.
+    x : array-like[n]
+        Numbers or datetimes.
+    estimate, low, high : float64[n]
+        The line and the borders of its interval.
+    revised : float64[n], optional
+        The revised line.
+    label : str
+        The estimate's name in the legend, which the caller draws.
+    """
+    check_axes(ax)
+    ax.fill_between(x, low, high, color=ESTIMATE, alpha=0.22, linewidth=0.0, label="interval")
+    ax.plot(x, estimate, color=ESTIMATE, linewidth=0.9, alpha=0.85, label=label)
+    if revised is not None:
+        ax.plot(x, revised, color=REVISED, linewidth=1.5, label="revised")
+    ax.grid(visible=True, color="#dddddd", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def check_axes(*axes: object) -> None:
+    """ParameterError for what is no axes of matplotlib."""
+    for ax in axes:
+        if not hasattr(ax, "fill_between"):
+            raise ParameterError(f"ax is a {type(ax).__name__}: expected axes of matplotlib")
+
+
+def new_axes(rows: int = 1, height: float = 4.2) -> Any:
+    """Axes of a new figure, drawn without a window: one, or an array of ``rows`` below each other."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError(
+            "plot needs matplotlib, which is not installed: pip install 'fastdp-streams[plot]'"
+        ) from None
+    figure = Figure(figsize=(9.0, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.subplots(rows, 1, sharex=True)
+
+
+def save(ax: Axes, path: str | Path) -> None:
+    """Write the figure of these axes; the suffix chooses the format, ParameterError if it is no picture's."""
+    ax.figure.canvas.figure.savefig(_check_suffix(ax, path))
+
+
+def check_picture(path: str | Path) -> None:
+    """Refuse, before there is anything to draw, what :func:`save` or :func:`new_axes` would refuse."""
+    _check_suffix(new_axes(), path)
+
+
+def _check_suffix(ax: Axes, path: str | Path) -> str:
+    kinds, text = ax.figure.canvas.get_supported_filetypes(), validation.path("path", path)
+    if Path(text).suffix.lower().lstrip(".") not in kinds:
+        raise ParameterError(f"path = {text!r}: expected a suffix among {', '.join(sorted(kinds))}")
+    return text

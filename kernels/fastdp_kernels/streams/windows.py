@@ -1,0 +1,136 @@
+"""Smoothers over the last values: their mean, and the running median of all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastdp_kernels._jit import inline, kernel
+
+# Mean of the last w values: O(1) a value on average, without rounding errors that pile up.
+#
+# Values fill a ring of w places, turn after turn.  While a turn goes on, the places it has passed hold its values,
+# the
+# others the sums of the turn before from that place to its end; a window is one such sum plus the running sum of
+# the turn.  (ToPS Appendix D, item 4.)
+
+
+@kernel
+def follow_window(ring: np.ndarray, count: int, running: float, means: np.ndarray, out: np.ndarray) -> float:
+    """Add values one by one and write the mean of the last w, or of all while there are fewer.
+
+    Parameters
+    ----------
+    ring : float64[w]
+        As described above; changed in place.
+    count : int
+        Values before these.
+    running : float
+        Sum of the turn so far; 0 where a turn begins.
+    means : float64[k]
+        The values.
+    out : float64[k]
+        Mean of the last w values after each.
+
+    Returns
+    -------
+    float
+        Sum of the turn so far.
+    """
+    w = ring.size
+    place = count % w
+    for i in range(means.size):
+        running += means[i]
+        ring[place] = means[i]
+        place += 1
+        older = ring[place] if place < w else 0.0
+        out[i] = (running + older) / min(count + i + 1, w)
+        if place == w:
+            for j in range(w - 2, -1, -1):
+                ring[j] += ring[j + 1]
+            place = 0
+            running = 0.0
+    return running
+
+
+@kernel
+def follow_windows(
+    firsts: np.ndarray, means: np.ndarray, ring: np.ndarray, scratch: np.ndarray, out: np.ndarray
+) -> None:
+    """Moving averages of each row of ``means`` (float64[n, k]), after its own first guess (float64[n])."""
+    for row in range(firsts.size):
+        ring[:] = 0.0
+        # Not the constants, for which Numba would compile it again.
+        running = follow_window(ring, int(np.int64(0)), 0.0, firsts[row : row + 1], scratch[:1])
+        for k in range(scratch.size):
+            scratch[k] = means[row, k]
+        follow_window(ring, int(np.int64(1)), running, scratch, out[row])
+
+
+# Running median over a histogram: constant memory on an endless stream.
+#
+# Values fall into equal bins; the position of the lower middle value moves by a few bins for each new value,
+# so a step costs O(1) on average.
+
+
+@inline
+def _bin_of_rank(counts: np.ndarray, rank: float, at: int, below: float) -> tuple[int, float]:
+    """Bin of the value with ``rank`` values before it, walking from bin ``at`` with ``below`` values under it.
+
+    It never leaves the bins, whatever they hold.
+    """
+    while below > rank and at > 0:
+        at -= 1
+        below -= counts[at]
+    while at < counts.size - 1 and below + counts[at] <= rank:
+        below += counts[at]
+        at += 1
+    return at, below
+
+
+@kernel
+def follow_median(counts: np.ndarray, low: float, width: float, means: np.ndarray, out: np.ndarray) -> None:
+    """Add values one by one and write the median after each.
+
+    Parameters
+    ----------
+    counts : float64[bins]
+        How many values each bin holds (whole numbers); changed in place.
+    low, width : float
+        Bin j holds [low + j width, low + (j + 1) width); the first and last also what lies beyond.
+    means : float64[k]
+        The values.
+    out : float64[k]
+        Mean of the middles of the bins that hold the one or two middle values.
+    """
+    bins = counts.size
+    total = 0.0
+    for j in range(bins):
+        total += counts[j]
+    at = 0
+    below = 0.0
+    for i in range(means.size):
+        place = (means[i] - low) / width
+        j = 0
+        if place >= bins:
+            j = bins - 1
+        elif place > 0.0:
+            j = int(place)
+        counts[j] += 1.0
+        total += 1.0
+        if j < at:
+            below += 1.0
+        at, below = _bin_of_rank(counts, np.floor((total - 1.0) / 2.0), at, below)
+        upper, _ = _bin_of_rank(counts, np.floor(total / 2.0), at, below)
+        out[i] = low + 0.5 * width * (np.float64(at) + np.float64(upper) + 1.0)
+
+
+@kernel
+def follow_medians(
+    lows: np.ndarray, widths: np.ndarray, means: np.ndarray, counts: np.ndarray, scratch: np.ndarray, out: np.ndarray
+) -> None:
+    """Running medians of each row of ``means`` (float64[n, k]); bins as ``follow_median`` has them, for each row."""
+    for row in range(lows.size):
+        counts[:] = 0.0
+        for k in range(scratch.size):
+            scratch[k] = means[row, k]
+        follow_median(counts, lows[row], widths[row], scratch, out[row])
