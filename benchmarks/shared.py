@@ -14,11 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks import ROOT
-
-Floats = NDArray[np.float64]
+from fastdp.kinds import Floats
 
 # The sizes of the papers' experiments.
 BOUND = 1657  # BMS-POS

@@ -36,15 +36,14 @@ if TYPE_CHECKING:
     from fastdp.releases.release import Release, ReleasedMany
     from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
     from fastdp.spatial.phdstream import PHDStream
-    from fastdp.streams.adaptive import Adaptive
     from fastdp.streams.add_noise import add_noise
     from fastdp.streams.fleet import Fleet
-    from fastdp.streams.pak_publisher import PAK
+    from fastdp.streams.methods import Adaptive, ToPS
+    from fastdp.streams.pak import PAK
     from fastdp.streams.publisher import StreamPublisher
     from fastdp.streams.release import release
     from fastdp.streams.release_many import release_many
     from fastdp.streams.topl import ToPL, ToPLServer
-    from fastdp.streams.tops import ToPS
     from fastdp.tables.calendar import Time
     from fastdp.tables.functions import counts, means, totals
     from fastdp.tables.plan import Value
@@ -61,14 +60,13 @@ _HOMES = {
     "fastdp.releases.plan": ("Plan", "plan"),
     "fastdp.releases.release": ("Release", "ReleasedMany"),
     "fastdp.streams.add_noise": ("add_noise",),
-    "fastdp.streams.pak_publisher": ("PAK",),
+    "fastdp.streams.pak": ("PAK",),
     "fastdp.spatial.adaptive_phdstream": ("AdaptivePHDStream",),
     "fastdp.spatial.phdstream": ("PHDStream",),
     "fastdp.streams.release": ("release",),
     "fastdp.streams.release_many": ("release_many",),
-    "fastdp.streams.adaptive": ("Adaptive",),
+    "fastdp.streams.methods": ("Adaptive", "ToPS"),
     "fastdp.streams.publisher": ("StreamPublisher",),
-    "fastdp.streams.tops": ("ToPS",),
     "fastdp.streams.topl": ("ToPL", "ToPLServer"),
     "fastdp.tables.calendar": ("Time",),
     "fastdp.tables.functions": ("counts", "means", "totals"),

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+#: Records with named fields, as kernels take them.
+Records: TypeAlias = NDArray[Any]
 #: Indices into other arrays.
 Indices = NDArray[np.int64]
 #: An array of any type.

@@ -30,6 +30,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast, dataclass_transfo
 
 from fastdp import validation
 from fastdp.errors import ParameterError
+from fastdp.kinds import Json
 
 Accepted = list[tuple[Callable[[object], bool], str]] | None
 P = ParamSpec("P")
@@ -54,22 +55,22 @@ class Kind:
     words: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
     optional: bool = dataclasses.field(default=False, kw_only=True)
 
-    def check(self, name: str, value: Any) -> Any:
+    def check(self, name: str, value: object) -> object:
         """The value as the record holds it; ParameterError if it is not accepted."""
         return value
 
-    def checker(self, annotation: str) -> Callable[[str, Any], Any]:
+    def checker(self, annotation: str) -> Callable[[str, object], object]:
         """The check of a field with this annotation."""
         if type(self) is not Kind:
             return functools.partial(_or_word, self) if self.words else self.check
         return functools.partial(_checked_kind, validation.accepted(annotation))
 
 
-def _or_word(kind: Kind, name: str, value: Any) -> Any:
+def _or_word(kind: Kind, name: str, value: object) -> object:
     return value if isinstance(value, str) and value in kind.words else kind.check(name, value)
 
 
-def _checked_kind(accepted: Accepted, name: str, value: Any) -> Any:
+def _checked_kind(accepted: Accepted, name: str, value: object) -> object:
     """Refuse a column in a parameter's place; the record's own check follows."""
     if accepted is not None:
         validation.kinds(name, value, accepted)
@@ -85,7 +86,7 @@ class Real(Kind):
     below: float | None = None
     most: float | None = None
 
-    def check(self, name: str, value: Any) -> float:
+    def check(self, name: str, value: object) -> float:
         """The number as float."""
         number = validation.real(name, value)
         low = (self.above is None or number > self.above) and (self.least is None or number >= self.least)
@@ -107,7 +108,7 @@ class Whole(Kind):
     low: int
     high: int | None = None
 
-    def check(self, name: str, value: Any) -> int:
+    def check(self, name: str, value: object) -> int:
         """The number as int."""
         return validation.integer(name, value, self.low, self.high)
 
@@ -116,7 +117,7 @@ class Whole(Kind):
 class Flag(Kind):
     """True or False."""
 
-    def check(self, name: str, value: Any) -> bool:
+    def check(self, name: str, value: object) -> bool:
         """The truth value as bool."""
         return validation.flag(name, value)
 
@@ -125,7 +126,7 @@ class Flag(Kind):
 class Text(Kind):
     """A text of Unicode characters, which files and columns can hold."""
 
-    def check(self, name: str, value: Any) -> str:
+    def check(self, name: str, value: object) -> str:
         """The text."""
         if not isinstance(value, str) or not validation.encodes(value):
             raise ParameterError(f"{name} = {validation.shown(value)}: expected a text of Unicode characters")
@@ -138,7 +139,7 @@ class Choice(Kind):
 
     accepted: tuple[str, ...]
 
-    def check(self, name: str, value: Any) -> str:
+    def check(self, name: str, value: object) -> str:
         """The name."""
         return validation.choice(name, value, self.accepted)
 
@@ -150,7 +151,7 @@ class Numbers(Kind):
     each: Real
     count: int
 
-    def check(self, name: str, value: Any) -> tuple[float, ...]:
+    def check(self, name: str, value: object) -> tuple[float, ...]:
         """The numbers as floats."""
         if isinstance(value, (list, tuple)) and len(value) == self.count:
             try:
@@ -168,7 +169,7 @@ class PartOf(Kind):
     protocol: type
     module: str
 
-    def check(self, name: str, value: Any) -> Any:
+    def check(self, name: str, value: object) -> object:
         """The part itself."""
         validation.part(name, value, self.protocol, self.module)
         return value
@@ -178,14 +179,14 @@ class PartOf(Kind):
 class Checked(Kind):
     """A value that a function of its name and itself accepts; it returns the value as the record holds it."""
 
-    function: Callable[[str, Any], Any]
+    function: Callable[[str, object], object]
 
-    def check(self, name: str, value: Any) -> Any:
+    def check(self, name: str, value: object) -> object:
         """The function's value."""
         return self.function(name, value)
 
 
-def parameter(kind: Kind, *, default: Any = MISSING, kw_only: Any = MISSING) -> Any:
+def parameter(kind: Kind, *, default: object = MISSING, kw_only: Any = MISSING) -> Any:
     """A field of a record."""
     return dataclasses.field(default=default, kw_only=kw_only, metadata={_METADATA: kind})
 
@@ -195,7 +196,7 @@ def record(made: type[T]) -> type[T]:
     """A frozen dataclass that checks its parameters, then itself by its method ``_check``, if it has one."""
     relate = getattr(made, "_check", None)
 
-    def check(self: Any, *_: Any) -> None:
+    def check(self: object, *_: object) -> None:
         for name, held_by, optional in checks:
             value = getattr(self, name)
             if value is not None or not optional:
@@ -251,7 +252,7 @@ def constructor(
 
     def decorate(start: Callable[[S, T, Any, Any], None]) -> Callable[Concatenate[S, P], None]:
         @functools.wraps(start)
-        def construct(self: Any, *args: Any, seed: Any = None, key: Any = None, **options: Any) -> None:
+        def construct(self: S, *args: Any, seed: object = None, key: object = None, **options: Any) -> None:
             start(self, shared(made, *args, **options), seed, key)
 
         construct.record = made  # type: ignore[attr-defined]
@@ -261,7 +262,7 @@ def constructor(
     return decorate
 
 
-def values_of(made: Any) -> dict[str, Any]:
+def values_of(made: object) -> Json:
     """The fields of a record or dataclass by name, as they are."""
     return {name: getattr(made, name) for name in _names(cast("type", type(made)))}
 
@@ -274,7 +275,7 @@ def _names(kind: type) -> tuple[str, ...]:
 _PLAIN = frozenset({bool, int, float, str, type(None)})
 
 
-def shared(make: Callable[..., T], *fields: Any, warns: bool = False, **named: Any) -> T:
+def shared(make: Callable[..., T], *fields: object, warns: bool = False, **named: object) -> T:
     """The record that ``make`` makes of these fields, shared with equal ones where nothing in it can change.
 
     That is where the fields are plain numbers and texts, or fastdp's own parts made of such, and ``make`` never
@@ -292,7 +293,7 @@ def shared(make: Callable[..., T], *fields: Any, warns: bool = False, **named: A
     return cast("T", _shared(tuple(held), make, *fields, **named))
 
 
-def _types(part: Any) -> list[type] | None:
+def _types(part: object) -> list[type] | None:
     """Types of a part's fields; None where it may change."""
     if not _frozen(cast("type", type(part))):
         return None
@@ -309,7 +310,7 @@ def _frozen(kind: type) -> bool:
 
 
 @functools.lru_cache(maxsize=128, typed=True)
-def _shared(_types: tuple[type, ...], make: Callable[..., Any], *fields: Any, **named: Any) -> Any:
+def _shared(_types: tuple[type, ...], make: Callable[..., object], *fields: object, **named: object) -> object:
     """Numbers that are equal but of other types may give other noise: hence the types."""
     made = make(*fields, **named)
     # Place of the record's encoding for keys (fastdp.noise.key), which takes ten times as long as a key.

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fastdp
+from fastdp.streams import METHODS
+
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 
@@ -42,3 +45,21 @@ def run_python(*arguments: object, check: bool = False, **variables: str) -> sub
     """Such a process, from its begin to its end."""
     process = python(*arguments, **variables)
     return subprocess.run(**process, capture_output=True, text=True, timeout=900, check=check)
+
+
+def finished(method: str, size: int, epsilon: float, bound: float, holdout: int | None = None, **options: Any) -> Any:
+    """A publisher of a finished array of so many values, a quarter of which are withheld by default."""
+    kind = getattr(fastdp, METHODS[method])
+    held = max(1, min(65_536, size // 4)) if holdout is None else holdout
+    if method == "pak":
+        usual: dict[str, Any] = {"length": max(1, size), "delta": 1.0 / max(2, size) ** 2}
+    else:
+        usual = {"max_range": max(1, min(2**20, size - held))}
+    return kind(epsilon=epsilon, bound=bound, holdout=held, **{**usual, **options})
+
+
+def booked(ledger: fastdp.Ledger, publisher: Any, values: Any, **said: Any) -> fastdp.Release:
+    """What a publisher releases once a ledger has reserved its loss for the stream "meter"."""
+    with ledger.reserve(publisher, **{"stream": "meter", **said}):
+        released: fastdp.Release = publisher.release(values)
+        return released

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.peers.pegasus import PeGaSus
+from benchmarks.peers.online import PeGaSus
 from benchmarks.shared import Floats, add_data_option, table
 from fastdp import Adaptive
 

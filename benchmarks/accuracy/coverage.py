@@ -25,7 +25,7 @@ from fastdp.errors import AccuracyWarning
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.releases.release import Release
 from fastdp_lab.datasets import TABLE1, hold_out_and_extend
-from fastdp_lab.datasets.synthetic_values import table1
+from fastdp_lab.datasets.synthetic import table1
 from fastdp_lab.queries.workloads import random_ranges
 
 EPSILONS = (0.01, 0.1, 1.0)

@@ -24,15 +24,7 @@ HOMES = 10
 
 
 class Unit(NamedTuple):
-    """A table with its unit of privacy.
-
-    Attributes
-    ----------
-    frame : polars.DataFrame
-        Columns ``time``, ``who`` and ``value``.
-    given : dict
-        For :func:`fastdp.totals`.
-    """
+    """A table with its unit of privacy."""
 
     name: str
     frame: Any

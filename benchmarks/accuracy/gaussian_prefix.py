@@ -50,21 +50,7 @@ DPCRPY = {
 
 
 class Row(NamedTuple):
-    """One mechanism.
-
-    Attributes
-    ----------
-    guarantee : str
-        Epsilon, or (epsilon, delta).
-    error : float
-        Mean squared error of prefix sums, in theta^2.
-    speed : float
-        Values a second.
-    memory : str
-        What lives between two values.
-    rise : float
-        Bytes.
-    """
+    """One mechanism."""
 
     name: str
     guarantee: str

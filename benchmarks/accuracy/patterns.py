@@ -20,8 +20,8 @@ from fastdp import Adaptive, StreamPublisher, release
 from fastdp.errors import AccuracyWarning
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
-from fastdp.streams.adaptive import WholeStream
-from fastdp.streams.pace import DEFAULT_RANGE
+from fastdp.streams.parameters import DEFAULT_RANGE
+from fastdp.streams.release import WholeStream
 from fastdp.streams.stages import Schedule
 from fastdp.thresholds import ScaleFree
 

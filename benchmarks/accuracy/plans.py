@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers import w_event
-from benchmarks.peers.pegasus import PeGaSus
+from benchmarks.peers.online import PeGaSus, w_event
 from fastdp import validation
 from fastdp.noise.key import Key
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp_lab.baselines.w_event import SCHEMES
@@ -170,7 +169,7 @@ class WEventScheme(_Plan):
     def release(self, given: Given) -> Released:
         """Value by value."""
         body, draw = given.body, given.generator.laplace
-        published = w_event.release(
+        published = w_event(
             *(given.parameters["scheme"], body, given.theta, given.setting.epsilon, given.contributions),
             (draw(size=body.size), draw(size=body.size)),
         )

@@ -20,10 +20,10 @@ from benchmarks.accuracy.streams import REAL
 from benchmarks.shared import Floats, add_data_option, table
 from fastdp.errors import AccuracyWarning
 from fastdp.noise import Key
-from fastdp.streams import adaptive
-from fastdp.streams.pace import DEFAULT_RANGE
+from fastdp.streams import release as whole_release
+from fastdp.streams.parameters import DEFAULT_RANGE
 from fastdp.thresholds import ScaleFree
-from fastdp_lab.datasets.synthetic_values import extend_by_reflection
+from fastdp_lab.datasets.synthetic import extend_by_reflection
 from fastdp_lab.queries.workloads import random_ranges
 
 SIZES = (1000, 10_000, 100_000, 2**20)
@@ -68,11 +68,11 @@ def scenes(folder: Path, sizes: Sequence[int]) -> Iterator[tuple[str, float, Sce
                 yield name, each.bound, Scene(extend_by_reflection(values, size))
 
 
-def nothing_withheld(scene: Scene, epsilon: float, bound: float) -> tuple[Released, adaptive.WholeStream]:
-    def make(seed: int) -> adaptive.WholeStream:
+def nothing_withheld(scene: Scene, epsilon: float, bound: float) -> tuple[Released, whole_release.WholeStream]:
+    def make(seed: int) -> whole_release.WholeStream:
         longest = min(DEFAULT_RANGE, scene.size)
         key = Key.from_seed(seed)
-        return adaptive.WholeStream(scene.size, epsilon, bound, longest, threshold=ScaleFree(), key=key)
+        return whole_release.WholeStream(scene.size, epsilon, bound, longest, threshold=ScaleFree(), key=key)
 
     return lambda seed: make(seed).release(scene.values), make(0)
 
@@ -99,17 +99,17 @@ def measure(folder: Path, repetitions: int, quick: bool) -> list[dict[str, Any]]
 
 def compare_shares(folder: Path, repetitions: int) -> None:
     """Errors by how well the threshold is resolved: what :data:`whole.WELL_CHOSEN` was chosen from."""
-    usual, ratios = adaptive.WELL_CHOSEN, {}
+    usual, ratios = whole_release.WELL_CHOSEN, {}
     for _, bound, scene in scenes(folder, SIZES):
         count = max(3, repetitions // 4) if scene.size > 10**6 else repetitions
         for epsilon in EPSILONS:
             held = scene.error(held_out(scene, epsilon, bound), count)[0]
             for wanted in SHARES:
-                adaptive.WELL_CHOSEN = wanted
+                whole_release.WELL_CHOSEN = wanted
                 make, made = nothing_withheld(scene, epsilon, bound)
                 found = ratios.setdefault((scene.size, epsilon), {}).setdefault(wanted, ([], made.share))
                 found[0].append(scene.error(make, count)[0] / held)
-            adaptive.WELL_CHOSEN = usual
+            whole_release.WELL_CHOSEN = usual
     rows = [
         [f"{n:,}", f"{epsilon:g}", *(f"{mean_of(found):.2f} ({share:.1%})" for found, share in by.values())]
         for (n, epsilon), by in sorted(ratios.items())

@@ -13,11 +13,9 @@ import numpy as np
 
 import fastdp
 from benchmarks import shared
-from benchmarks.asv.bench_streams import LENGTH, LONG_CHUNK, RELEASES, started
 from benchmarks.shared import item_counts
 from benchmarks.speed import batch
-from benchmarks.speed.inputs import Tree, circles
-from benchmarks.speed.inputs import started as with_points
+from benchmarks.speed.inputs import LENGTH, LONG_CHUNK, Tree, begun, circles, started
 from benchmarks.speed.local import plain_steps, report_values
 from fastdp import local
 from fastdp.noise import Key, discrete_laplace
@@ -28,13 +26,13 @@ Task = Callable[[], Any]
 
 
 def _publish(name: str, size: int) -> Task:
-    publisher, chunk = started(name), item_counts(size)
+    publisher, chunk = begun(name), item_counts(size)
     return lambda: publisher.publish(chunk)
 
 
-def _release(method: str) -> Task:
+def _release(system: Callable[..., Any]) -> Task:
     values = item_counts(LENGTH)
-    return lambda: RELEASES[method](values)
+    return lambda: system(shared.EPSILON, shared.BOUND, shared.HOLDOUT, shared.MAX_RANGE).release(values)
 
 
 def _draws() -> Task:
@@ -66,7 +64,7 @@ def _queries() -> Task:
 
 
 def _points() -> Task:
-    stream: Any = with_points(10_000, 20, fastdp.PHDStream)
+    stream: Any = started(10_000, 20, fastdp.PHDStream)
     there, back = circles(250, 1), circles(250, 2)
     stream.advance(there, np.empty((0, 2)))
 
@@ -111,8 +109,8 @@ TASKS: dict[str, Callable[[], Task]] = {
     "ToPS, s = 2, one value": lambda: _publish("ToPS, prune 2", 1),
     "Adaptive, 65,536 values": lambda: _publish("Adaptive, spread", LONG_CHUNK),
     "PAK, 4,096 values": lambda: _publish("PAK", 4096),
-    "ToPS, whole": lambda: _release("ToPS"),
-    "Adaptive, whole": lambda: _release("Adaptive"),
+    "ToPS, whole": lambda: _release(fastdp.ToPS),
+    "Adaptive, whole": lambda: _release(fastdp.Adaptive),
     "200 range queries": _queries,
     "1,000 streams of 1,000": _many,
     "fleet of 10,000": _fleet,

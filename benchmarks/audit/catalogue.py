@@ -10,25 +10,28 @@ from typing import Any
 import numpy as np
 
 from benchmarks.audit import controls
-from benchmarks.audit.blocks import BlocksTrials, turning_point
 from benchmarks.audit.parts import (
     LEFT,
     LEFT_LATE,
+    POINTS,
     SECOND,
     THETA,
     VALUE,
+    BlocksTrials,
+    attack,
     binary_tree,
     hierarchy,
     nodes,
     one_tree,
     open_nodes,
     open_sums,
+    quantile,
     settling_counter,
+    splits,
+    turning_point,
+    with_split_noise,
 )
-from benchmarks.audit.quantiles import quantile
-from benchmarks.audit.splits import POINTS, attack, splits
 from fastdp.counters import BinaryTree, Block
-from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.spatial import Box
@@ -181,7 +184,7 @@ def exact_controls(seed: int | str | None) -> dict[str, Callable[[], ExactLoss]]
     plan, paper = split_plan(1.0, 12), split_plan(1.0, 12, repaired=False)
     # Half of the Gaussian and of the Cauchy-type noise is enough on any pair, so only Laplace noise is halved.
     law = SmoothQuantile(delta=DELTA).law(WIDE)
-    halved_plan = replace(plan, split_law=sampler.laplace_distribution(plan.split_law.scale / 2))
+    halved_plan = with_split_noise(plan, plan.split_law.scale / 2)
     few = np.zeros(5), np.zeros(0)
     key = Key.choose(seed, None)
     losses: dict[str, Callable[[], ExactLoss]] = {

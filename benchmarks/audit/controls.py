@@ -12,12 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.audit.blocks import LOOKED_AT, BlocksTrials
-from benchmarks.audit.parts import THETA, binary_tree
+from benchmarks.audit.parts import LOOKED_AT, THETA, BlocksTrials, binary_tree
 from fastdp.counters import Counter, SelectiveCounting
 from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.binding import Name, given
 from fastdp.noise.draws import Distribution
@@ -27,14 +26,12 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.base import BoundLaws, HierarchyShape
 from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax
 from fastdp_lab.audit.catalogue import composed, rising, selective
 from fastdp_lab.audit.runs import ManyRuns, OneRun, collected, pieces
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Mechanism = ManyRuns | OneRun
 
 

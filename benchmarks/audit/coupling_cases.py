@@ -13,10 +13,19 @@ from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp_lab.audit.couplings import COUPLINGS
 from fastdp_lab.audit.couplings.check import KEY, Draw, Generator, Instance, Outputs, Shift, pick
-from fastdp_lab.audit.couplings.point_cases import event_of, of_points, shape_of
-from fastdp_lab.audit.couplings.points import COORDINATES, Batch
-from fastdp_lab.audit.couplings.stream_cases import noisy_choice, of_pair, of_stream, publisher
-from fastdp_lab.audit.couplings.streams import BOUND, Floats, Make, altered, choice_shift, values_of
+from fastdp_lab.audit.couplings.points import COORDINATES, Batch, event_of, of_points, shape_of
+from fastdp_lab.audit.couplings.streams import (
+    BOUND,
+    Floats,
+    Make,
+    altered,
+    choice_shift,
+    noisy_choice,
+    of_pair,
+    of_stream,
+    publisher,
+    values_of,
+)
 
 #: Values of a stream on which blocks have changed their length.
 LONG = 1200

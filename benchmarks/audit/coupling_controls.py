@@ -7,14 +7,14 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.audit.controls import RecountingPHDStream, SharedNoise
 from benchmarks.audit.coupling_cases import turning
-from benchmarks.audit.splits import attack
+from benchmarks.audit.parts import attack
 from benchmarks.audit.table_controls import TABLE_CONTROLS
 from fastdp.counters import BinaryTree, Block
 from fastdp.data.column import as_floats
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.binding import GivenKey
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
@@ -23,22 +23,16 @@ from fastdp.smoothers import Recent
 from fastdp.spatial import Box
 from fastdp.spatial.phdstream import PHDStream
 from fastdp.state.machine import Column, Transition
-from fastdp.streams.adaptive import WholeStream
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.publisher import StreamPublisher
+from fastdp.streams.release import WholeStream
 from fastdp.streams.stages import Schedule, fill_in
 from fastdp.streams.stream_state import Progress, Step, StreamState, TreeNoise
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
-from fastdp_kernels.streams import block_lengths
 from fastdp_lab.audit.couplings.check import Draw, Generator, Instance, pick
-from fastdp_lab.audit.couplings.point_cases import of_points, running_counts, selective_counting
-from fastdp_lab.audit.couplings.points import Event
-from fastdp_lab.audit.couplings.stream_cases import events, of_pair, of_stream, publisher, whole, windows
-from fastdp_lab.audit.couplings.streams import Make
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from fastdp_lab.audit.couplings.points import Event, of_points, running_counts, selective_counting
+from fastdp_lab.audit.couplings.streams import Make, events, of_pair, of_stream, publisher, whole, windows
 
 
 class PeekingSchedule(Schedule):
@@ -87,7 +81,7 @@ class TrueLengths(AdaptiveBlocks):
             true, progress, noise = bare.following, noisy.following, noisy.noise
             if progress.filled == 0:
                 memory = progress.smoother.copy()
-                memory[block_lengths.EXPONENT] = true.smoother[block_lengths.EXPONENT]
+                memory["exponent"][0] = true.smoother["exponent"][0]
                 progress = progress._replace(smoother=memory)
             parts = [*parts[:-1], noisy.blocks[:-1], noisy.blocks[-1:]]
             self._silent[progress.n_seen] = true

@@ -5,27 +5,37 @@ The noise comes from the package's samplers, and each decision from the mechanis
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.audit import row_kernels
 from benchmarks.audit import row_kernels as kernel
 from fastdp.counters import Counter, RunningCounts
-from fastdp.counters.counter import noise_scale
+from fastdp.counters.counter import event_guarantee, noise_scale
 from fastdp.guarantee import Guarantee
+from fastdp.integer_grid import make_grid
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
-from fastdp.noise.words import Purpose, StreamId
-from fastdp.perturbers import Hierarchy
+from fastdp.noise.words import Purpose, StreamId, WordStream
+from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.base import HierarchyShape
-from fastdp.streams.pak_machine import RunningSum
+from fastdp.spatial import domains
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks
+from fastdp.streams.pak import RunningSum
+from fastdp.streams.stream_state import Progress
+from fastdp.thresholds import PAKQuantile, SmoothQuantile
+from fastdp.thresholds.base import ThresholdTask
+from fastdp.thresholds.quantile import CELLS, rank_of
+from fastdp_lab.audit.exact import split_plan
 from fastdp_lab.audit.runs import ManyRuns
-
-Integers = NDArray[np.int64]
 
 #: Values are clipped to so many grid steps.
 THETA = 64
@@ -137,3 +147,165 @@ def open_nodes(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
     leaves = (outputs.shape[1] + 1) // 2
     first = np.cumsum([0, *(leaves >> height for height in range(leaves.bit_length() - 1))])
     return np.clip(outputs[:, first], 0.0, THETA).sum(axis=1)
+
+
+#: A stream of so many values, the first ones a warm-up: blocks are long from the start, and lengths are soon chosen.
+VALUES, WARM_UP = 2048, 1024
+#: The first blocks of a run are looked at; what comes later is not.
+LOOKED_AT = 40
+
+
+@dataclass(frozen=True)
+class BlocksTrials:
+    """The first blocks of a stream a trial, lengths and sums, through the kernel of :class:`fastdp.Adaptive`.
+
+    The warm-up's sums are outputs like the others, which is more than a publisher shows.
+    """
+
+    epsilon: float
+    theta_steps: int
+
+    @cached_property
+    def pipeline(self) -> AdaptiveBlocks:
+        """The publisher's; with values in steps, all of its range up to theta."""
+        perturber = Blocks("none")
+        plan = perturber.plan(self.epsilon, VALUES)
+        grid = make_grid(float(self.theta_steps), 1.0, self.epsilon, VALUES, plan.levels, plan.fan_out)
+        return AdaptiveBlocks(plan, grid, perturber, self.epsilon, Key.from_seed(0), VALUES, WARM_UP, False)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The perturber's."""
+        return self.pipeline.perturber.guarantee(self.pipeline.plan, self.epsilon)
+
+    @property
+    def mechanism(self) -> ManyRuns:
+        """Data: the values, in grid steps.  Outputs: exponent and sum of each block, -1 and 0 where none closed."""
+        return ManyRuns(self.guarantee, lambda data, trials, key: self.release(data, self.noise(trials, key)))
+
+    def noise(self, trials_: int, key: Key) -> Integers:
+        """A batch of blocks a trial, by ``Blocks.leaf_noise``: int64[trials, LOOKED_AT]."""
+        batch = replace(self.pipeline.plan, tops=trials_ * LOOKED_AT, leaves=trials_ * LOOKED_AT)
+        drawn = self.pipeline.perturber.leaf_noise(batch, self.theta_steps, self.epsilon, key, 0)
+        return drawn.reshape(trials_, LOOKED_AT)
+
+    def release(self, data: Sequence[float] | Floats, noise: Integers) -> Integers:
+        """A run for each row of noise: int64[trials, 2 * LOOKED_AT]."""
+        values = np.asarray(data, np.float64)
+        memory = self.pipeline.open(Progress(), float(self.theta_steps)).smoother
+        out: Integers = np.empty((noise.shape[0], 2 * LOOKED_AT), np.int64)
+        row_kernels.release_blocks(values, self.theta_steps, self.pipeline.shape, memory, noise, out)
+        return out
+
+    def true_lengths(self, data: Sequence[float] | Floats) -> Integers:
+        """Exponents as they would be by the true sums: what may not be known."""
+        return self.release(data, np.zeros((1, LOOKED_AT), np.int64))[0, ::2]
+
+
+def turning_point(theta_steps: int, epsilon: float) -> tuple[Floats, Floats]:
+    """Two streams that differ in one value, and in block lengths if these depended on true sums.
+
+    On the way from a calm stream to a wild one, value by value, lengths change somewhere.
+    """
+    mechanism = BlocksTrials(epsilon, theta_steps)
+    wild = np.where(np.arange(VALUES) // 64 % 2, float(theta_steps), 0.0)
+    calm = np.full(VALUES, float(theta_steps))
+
+    def stream(changed: int) -> Floats:
+        return np.concatenate([wild[:changed], calm[changed:]])
+
+    low, high, lengths = 0, VALUES, mechanism.true_lengths(stream(0))
+    while high - low > 1:
+        middle = (low + high) // 2
+        same = np.array_equal(mechanism.true_lengths(stream(middle)), lengths)
+        low, high = (middle, high) if same else (low, middle)
+    return stream(low), stream(high)
+
+
+Words = NDArray[np.uint64]
+
+
+def quantile(rule: SmoothQuantile | PAKQuantile, task: ThresholdTask) -> ManyRuns:
+    """Data: the hold-out."""
+
+    def draw(data: Sequence[float], trials: int, key: Key) -> Floats:
+        words: Words = np.empty(trials, np.uint64)
+        WordStream(key, StreamId(Purpose.THRESHOLD)).fill(words)
+        return thetas(rule, task, data, words)
+
+    return ManyRuns(rule.guarantee(task), draw)
+
+
+def thetas(rule: SmoothQuantile | PAKQuantile, task: ThresholdTask, data: Sequence[float], words: Words) -> Floats:
+    """Theta by each word."""
+    law, resolution = rule.law(task), task.resolution
+    with_offset = isinstance(rule, PAKQuantile)
+    kappa, offset = (rule.kappa(task), law.upper(rule.beta)) if with_offset else (1.0, 0.0)
+    chooser = rule.start(task)
+    chooser.observe(np.asarray(data, np.float64))
+    steps, bound = np.sort(chooser.pack()), round(task.bound / resolution)
+    rank = rank_of(rule.p, steps.size)
+    scale = law.scale(steps, bound, rank, kappa)
+    leading = (words >> np.uint64(1)).astype(np.float64)
+    drawn = -np.log((2.0 * leading + 1.0) / 2.0**64)
+    drawn = np.where(words & np.uint64(1), -drawn, drawn)
+    cell = max(1, bound // CELLS)
+    theta = np.floor((steps[rank - 1] + scale * (drawn + offset) + 0.5) / cell) * cell + cell // 2
+    return np.clip(theta * resolution, resolution, task.bound)
+
+
+#: Points added and removed.
+Points = tuple[Floats, Floats]
+
+#: Trees grown side by side.
+ROWS = 4096
+#: Points on [0, 1], one more in the first.
+POINTS: Any = ((np.zeros(3), np.zeros(0)), (np.zeros(2), np.zeros(0)))
+
+
+def with_split_noise(plan: domains.CellParameters, scale: Any) -> domains.CellParameters:
+    """The same decisions with noise of another scale, which no parameters give."""
+    made = copy.copy(plan)
+    object.__setattr__(made, "split_law", sampler.laplace_distribution(scale))
+    return made
+
+
+def splits(epsilon: float, max_depth: int, *, repaired: bool = True) -> ManyRuns:
+    """Data: the points added and removed.  Outputs: depth of the leaf around 0, and number of nodes."""
+    plan = split_plan(epsilon, max_depth, repaired=repaired)
+    fixed = (plan.max_depth, plan.fan_out, plan.unit, plan.bias, plan.threshold, plan.repaired)
+
+    def draw(data: Points, trials: int, key: Key) -> Integers:
+        added, removed, target = (
+            domains.encode(plan, np.asarray(points, np.float64).reshape(-1, 1)) for points in (*data, [0.0])
+        )
+        out: Integers = np.full((trials, 2), -1, np.int64)
+        for number, begin in enumerate(range(0, trials, ROWS)):
+            part, level = out[begin : begin + ROWS], 0
+            noise: Integers = np.empty((part.shape[0], 0), np.int64)
+            waiting = np.arange(part.shape[0])
+            while waiting.size:
+                # A tree that is too large continues with further draws after the same ones: none is redrawn.
+                columns = max(4 * (max_depth + 1), noise.shape[1])
+                more = draw_noise(plan.split_law, part.shape[0], columns, key, level=level, number=number)
+                noise, level = np.concatenate([noise, more], axis=1), level + 1
+                grown: Integers = np.empty((waiting.size, 2), np.int64)
+                kernel.split_trees(*fixed, added, removed, int(target[0]), noise[waiting], grown)
+                part[waiting] = grown
+                waiting = waiting[grown[:, 0] < 0]
+        return out
+
+    return ManyRuns(event_guarantee(epsilon, "PrivTree's decisions alone"), draw)
+
+
+def attack(depth: int, epsilon: float) -> Points:
+    """Additions and removals on [0, 1] that keep the paper's score at its threshold along one path.
+
+    The cell of depth i around 0 must hold i penalties of a level: additions go into the deepest cell, removals into
+    the siblings.
+    """
+    plan = split_plan(epsilon, depth, repaired=False)
+    penalty = plan.bias / plan.unit
+    wanted = [round((i + 0.15) * penalty) for i in range(depth)]
+    siblings = 0.75 * 2.0 ** -np.arange(depth - 1.0)
+    return np.zeros(wanted[-1]), np.repeat(siblings, np.diff(wanted))

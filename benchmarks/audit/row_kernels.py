@@ -11,26 +11,13 @@ from fastdp.spatial.tree import NODE
 from fastdp_kernels._jit import kernel
 from fastdp_kernels.noise.binary_counter import count_on
 from fastdp_kernels.points.privtree import descend
-from fastdp_kernels.streams.adaptive_pass import COLUMNS, sum_bound
+from fastdp_kernels.streams.adaptive_pass import BLOCK, COUNTERS, PUBLIC, sum_bound
+from fastdp_kernels.streams.block_lengths import MEMORY
 
 
 @kernel
 def count_streams(steps: np.ndarray, levels: int, noise: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """``binary_counter.count_on`` from its beginning, for each row of noise.
-
-    Parameters
-    ----------
-    steps : int64[t]
-        The stream, the same in every trial.
-    levels : int
-        Heights of the tree.
-    noise : int64[n, nodes]
-        One row a trial, laid out by ``offsets``.
-    offsets : int64[levels]
-        As there.
-    out : int64[n, t]
-        Noisy running sums.
-    """
+    """``binary_counter.count_on`` from its beginning, for each row of noise."""
     above = np.zeros(levels + 1, np.int64)
     for i in range(noise.shape[0]):
         above[:] = 0
@@ -41,37 +28,22 @@ def count_streams(steps: np.ndarray, levels: int, noise: np.ndarray, offsets: np
 def release_blocks(
     values: np.ndarray, theta_steps: int, shape: np.ndarray, start: np.ndarray, noise: np.ndarray, out: np.ndarray
 ) -> None:
-    """``adaptive_pass.sum_bound`` from its beginning, for each row of noise, all of it given.
-
-    Parameters
-    ----------
-    values : float64[t]
-        The stream in steps, the same in every trial.
-    theta_steps : int
-        The threshold in steps.
-    shape, start : float64[SHAPE], float64[MEMORY]
-        Public parameters, and the memory before the first block.
-    noise : int64[n, J]
-        One row a trial, for the first J blocks.
-    out : int64[n, 2 J]
-        Exponent and released sum, in steps, of each block; -1 and 0 where none was closed.
-    """
+    """``adaptive_pass.sum_bound`` from its beginning, for each row of noise, all of it given."""
     theta = np.float64(theta_steps)
-    counters = np.zeros(4, np.int64)
-    memory = np.empty(start.size)
-    blocks, unbound, no_law = np.empty((noise.shape[1] + 1, COLUMNS)), np.empty(0, np.uint64), np.empty(0)
+    counters, public, memory = np.zeros(1, COUNTERS), np.zeros(1, PUBLIC), np.zeros(1, MEMORY)
+    public[0].per_unit, public[0].top, public[0].theta_steps = 1.0, theta, theta
+    blocks, unbound, no_law = np.empty(noise.shape[1] + 1, BLOCK), np.empty(0, np.uint64), np.empty(0)
     for i in range(noise.shape[0]):
-        memory[:] = start
-        counters[:] = 0
+        memory[0] = start[0]
+        counters[0].filled = counters[0].open_sum = counters[0].closed = 0
         drawn = noise[i]
         sum_bound(
-            *(values, 1.0, theta, theta, shape, None),
-            *(drawn, unbound, 0, no_law, drawn.size, counters, memory, blocks),
+            *(values, public, shape, None, drawn, unbound, 0, no_law, drawn.size, counters, memory, blocks),
         )
         for j in range(noise.shape[1]):
-            closed = j < counters[2]
-            out[i, 2 * j] = np.int64(blocks[j, 0]) if closed else -1
-            out[i, 2 * j + 1] = np.int64(np.rint(blocks[j, 1] * theta)) if closed else 0
+            closed = j < counters[0].closed
+            out[i, 2 * j] = np.int64(blocks[j].exponent) if closed else -1
+            out[i, 2 * j + 1] = np.int64(np.rint(blocks[j].released * theta)) if closed else 0
 
 
 @kernel
@@ -88,26 +60,13 @@ def split_trees(
     noise: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """``privtree.descend`` on an empty resident tree, for each row of noise.
-
-    Parameters
-    ----------
-    depth, fan_out, unit, bias, threshold, repaired, added, removed
-        As there; cells have equal measures.
-    target : int
-        A code of the greatest depth.
-    noise : int64[n, capacity]
-        One row a trial, one draw for each node that may be visited.
-    out : int64[n, 2]
-        Depth of the leaf that holds ``target``, and how many nodes the tree has: functions of the decisions alone.
-        (-1, -1) if the capacity is too small.
-    """
+    """``privtree.descend`` on an empty kept tree, for each row of noise."""
     capacity = noise.shape[1]
-    resident = np.empty(1, NODE)
-    resident[0].first = -1
-    resident[0].released = 0
-    resident[0].split = -1
-    resident[0].measure = 1.0
+    kept = np.empty(1, NODE)
+    kept[0].first = -1
+    kept[0].released = 0
+    kept[0].split = -1
+    kept[0].measure = 1.0
     starts = np.zeros(depth + 2, np.int64)
     numbers = np.zeros((6, capacity), np.int64)
     ends = np.zeros((capacity, 4), np.int64)
@@ -124,33 +83,10 @@ def split_trees(
         ends[0, 2] = 0
         ends[0, 3] = removed.size
         reals[0, 0] = 1.0
-        size = descend(
-            0,
-            depth + 1,
-            fan_out,
-            depth,
-            unit,
-            bias,
-            threshold,
-            repaired,
-            True,
-            -1,
-            added,
-            removed,
-            noise[i],
-            resident,
-            starts,
-            numbers[0],
-            numbers[1],
-            numbers[2],
-            numbers[3],
-            ends,
-            numbers[4],
-            reals[0],
-            reals[1],
-            reals[2],
-            numbers[5],
-        )
+        rule = (fan_out, depth, unit, bias, threshold, repaired, True)
+        places = (numbers[0], numbers[1], numbers[2], numbers[3], ends, numbers[4])
+        tree = (*places, reals[0], reals[1], reals[2], numbers[5])
+        size = descend(0, depth + 1, rule, -1, (added, removed), noise[i], kept, starts, tree)
         out[i, 0] = -1
         out[i, 1] = size
         if size < 0:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from benchmarks.faults import disks
-from benchmarks.faults.killing import Score, judge
+from benchmarks.faults.processes import Score, judge
 from benchmarks.faults.subjects import SUBJECTS, TWINS, Subject
 from benchmarks.shared import heading, table
 

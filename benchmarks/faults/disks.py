@@ -5,30 +5,25 @@ Each case shows one clear error, a state as it was, and a run that goes on after
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import resource
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import numpy as np
 
 from benchmarks.faults import processes
-from benchmarks.faults.fault import (
-    OTHER_USER,
-    Fault,
-    complaint,
-    contents,
-    drop_root,
-    folder,
-    limited_file,
-    small_disk,
-    unlimited_file,
-)
-from benchmarks.faults.online import CHUNK, SECRET, make_tops, values
-from benchmarks.faults.state_files import N, concurrent_writers, state_of_another_user, wrong_clock
-from benchmarks.faults.subjects import release, write_input, write_key
-from fastdp.streams.tops import ToPS
+from benchmarks.faults.subjects import CHUNK, SECRET, make_tops, release, values, write_input, write_key
+from fastdp.errors import FastDPError
+from fastdp.streams.methods import ToPS
 
 #: Bytes of the small disk, and of the largest file under a limit.
 SMALL = 64 * 1024
@@ -179,6 +174,180 @@ def release_in_a_read_only_folder() -> Fault:
         processes.run(lambda: _release_files(place))
         same = (place / "out.csv").exists() and (place / "out.csv").read_bytes() == _undisturbed_release()
         return Fault("read-only folder", "release", said, intact, same)
+
+
+OTHER_USER = 65_534
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What became of one case."""
+
+    name: str
+    who: str
+    said: str
+    intact: bool
+    goes_on: bool
+    skipped: bool = False
+
+    @property
+    def good(self) -> bool:
+        return self.skipped or (self.intact and self.goes_on and self.said != "" and "\n" not in self.said)
+
+    def row(self) -> list[str]:
+        if self.skipped:
+            return [self.name, self.who, f"not tried: {self.said}", "-", "-"]
+        said = re.sub(r"/[^ ']*/fastdp-faults-\w+", "...", self.said)
+        after = "goes on, output as undisturbed" if self.goes_on else "DOES NOT GO ON"
+        return [self.name, self.who, said or "NOTHING", "intact" if self.intact else "CHANGED", after]
+
+
+def complaint(work: Callable[[], object]) -> str:
+    """The one line that the work ends with; anything else than an error for users passes through."""
+    try:
+        work()
+    except click.ClickException as error:
+        return error.format_message()
+    except FastDPError as error:
+        return str(error)
+    return ""
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="fastdp-faults-") as name:
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def small_disk(size: int) -> Iterator[Path | None]:
+    """A disk of so many bytes; None where it may not be mounted."""
+    with folder() as place:
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True, check=False
+        )
+        if mounted.returncode:
+            yield None
+            return
+        try:
+            yield place
+        finally:
+            os.chdir("/")
+            subprocess.run(["umount", str(place)], check=True)
+
+
+def limited_file(size: int) -> None:
+    """No file of this process grows beyond the size; Python ignores the signal, and the write fails."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def unlimited_file() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def drop_root() -> None:
+    """Permissions mean nothing to root."""
+    if os.geteuid() == 0:
+        os.setgid(OTHER_USER)
+        os.setuid(OTHER_USER)
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()}
+
+
+N = 20_000
+
+
+def state_of_another_user() -> Fault:
+    stream = values(N)
+    name, who = "state file of another user", "ToPS.load"
+    if os.geteuid() != 0:
+        return Fault(name, who, "needs two users", True, True, True)
+    with folder() as place:
+        place.chmod(0o755)
+        publisher = make_tops()
+        publisher.keep(place / "kept", SECRET)
+        first = publisher.publish(stream[: 2 * CHUNK])
+        before = contents(place)
+
+        def work() -> str:
+            drop_root()
+            return complaint(lambda: ToPS.load(place / "kept", SECRET))
+
+        said = processes.run(work).answer
+        intact = contents(place) == before
+        rest = ToPS.load(place / "kept", SECRET).publish(stream[2 * CHUNK :])
+        same = np.array_equal(np.concatenate([first, rest]), make_tops().publish(stream))
+        return Fault(name, who, said, intact, bool(same))
+
+
+def wrong_clock() -> Fault:
+    """Files dated decades away: nothing depends on the clock."""
+    stream = values(N)
+    parts = []
+    with folder() as place:
+        for number, moment in enumerate((0, 4_102_444_800)):
+            publisher = ToPS.load(place / "kept", SECRET) if number else make_tops()
+            if not number:
+                publisher.keep(place / "kept", SECRET)
+            parts.append(publisher.publish(stream[number * CHUNK : (number + 1) * CHUNK]))
+            os.utime(place / "kept", (moment, moment))
+        parts.append(ToPS.load(place / "kept", SECRET).publish(stream[2 * CHUNK :]))
+    same = bool(np.array_equal(np.concatenate(parts), make_tops().publish(stream)))
+    return Fault("clock at 1970, then at 2100", "ToPS with keep()", "(no error: nothing reads the clock)", True, same)
+
+
+def concurrent_writers(writers: int = 4, rounds: int = 6) -> Fault:
+    """Processes that all loaded one file publish different values: each time exactly one may."""
+    stream = values(N)
+    said: set[str] = set()
+    published = 0
+    with folder() as place:
+        publisher = make_tops()
+        publisher.keep(place / "kept", SECRET)
+        publisher.publish(stream[:CHUNK])
+        for _ in range(rounds):
+            results = _race(place, writers)
+            published += results.count("")
+            said |= {result for result in results if result}
+        intact = published == rounds and [path.name for path in place.iterdir()] == ["kept"]
+        going = ToPS.load(place / "kept", SECRET)
+        goes_on = going.n_seen == CHUNK + rounds * 100 and going.publish(stream[:CHUNK]).size == CHUNK
+    name = f"{writers} writers of one state file, {rounds} times: {published} published"
+    message = next(iter(said), "")
+    return Fault(name, "ToPS.load", message if len({text[:20] for text in said}) == 1 else "", intact, goes_on)
+
+
+def _race(place: Path, writers: int) -> list[str]:
+    gate, open_gate = os.pipe()
+    pipes, children = [], []
+    for number in range(writers):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(open_gate)
+            publisher = ToPS.load(place / "kept", SECRET)
+            os.write(writing, b".")
+            os.read(gate, 1)
+            said = complaint(lambda publisher=publisher, n=number: publisher.publish(np.full(100, float(n))))  # type: ignore[misc]
+            os.write(writing, said.encode())
+            os._exit(0)
+        os.close(writing)
+        pipes.append(reading)
+        children.append(child)
+    for pipe in pipes:
+        os.read(pipe, 1)
+    os.close(gate)
+    os.close(open_gate)
+    said = []
+    for pipe in pipes:
+        with os.fdopen(pipe, "rb") as file:
+            said.append(file.read().decode())
+    for child in children:
+        os.waitpid(child, 0)
+    return said
 
 
 FAULTS: tuple[Callable[[], Fault], ...] = (

@@ -39,18 +39,7 @@ SPARK_FILES, SPARK_KILLS = 36, 9
 
 @dataclass
 class Tally:
-    """What an engine survived.
-
-    Attributes
-    ----------
-    kills : int
-        That struck.
-    outputs : int
-        Compared, those that came again included.
-    two_noises, lost, twice : int
-        Outputs that differ from an earlier one of the same row, rows without an output at the end, and outputs that
-        came again where the engine promises each once.
-    """
+    """What an engine survived."""
 
     kills: int = 0
     outputs: int = 0

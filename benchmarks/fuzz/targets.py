@@ -22,8 +22,7 @@ import numpy as np
 import fastdp
 from fastdp import local
 from fastdp.cli.synthesize_command import in_order
-from fastdp.data.event_reader import read_events
-from fastdp.data.readers import open_source
+from fastdp.data.readers import open_source, read_events
 from fastdp.errors import DataError, FastDPError, StateError
 from fastdp.local import encoding
 from fastdp.local.mechanisms import Mechanism
@@ -41,15 +40,7 @@ KEY = bytes(range(32))
 
 @dataclass(frozen=True)
 class Target:
-    """One reader.
-
-    Attributes
-    ----------
-    run : function of bytes
-        Raises what is found.
-    seeds : function without arguments
-        Well-formed inputs.
-    """
+    """One reader."""
 
     run: Callable[[bytes], None]
     seeds: Callable[[], list[bytes]]

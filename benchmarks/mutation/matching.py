@@ -39,20 +39,7 @@ class Match(NamedTuple):
 
 
 def plant(source: str, old: str, new: str, within: str = "", beside: str = "") -> str:
-    """The source with ``new`` in place of ``old``.
-
-    Parameters
-    ----------
-    within : str
-        Qualified name of the function or class that is meant, if the old text fits in several.
-    beside : str
-        A text that stands there too and has local names that the new text uses and the old one lacks.
-
-    Raises
-    ------
-    ValueError
-        If the old text does not stand there once, or the source with the new one is no Python.
-    """
+    """The source with ``new`` in place of ``old``."""
     first, last = _span(source, within) if within else (0, len(source))
     exact = _places(source, old, first, last)
     if len(exact) == 1 and (not beside or _places(source, beside, first, last)):

@@ -92,9 +92,9 @@ def _pak_laws(number: int) -> Script:
 
 
 def _phd_counters(options: Options) -> list[Path]:
-    from benchmarks.paper import phd_pictures
+    from benchmarks.paper import phd_streams
 
-    return phd_pictures.counters(options.output)
+    return phd_streams.counters(options.output)
 
 
 def _phd_stream(number: int) -> Script:
@@ -109,9 +109,9 @@ def _phd_stream(number: int) -> Script:
 
 def _phd_points(name: str) -> Script:
     def script(options: Options) -> list[Path]:
-        from benchmarks.paper import phd_pictures
+        from benchmarks.paper import phd_streams
 
-        return phd_pictures.points(name, options.data, options.output)
+        return phd_streams.points(name, options.data, options.output)
 
     return script
 
@@ -194,7 +194,7 @@ def draw(item: Item, options: Options) -> list[Path]:
     )
     paths = sweeps.draw(options.output, options.output / "figures", group=item.group)
     if item.against:
-        from benchmarks.paper.phd_sweeps import draw_against
+        from benchmarks.paper.phd_streams import draw_against
 
         paths += draw_against(options.output, item.against)
     return paths
@@ -202,8 +202,8 @@ def draw(item: Item, options: Options) -> list[Path]:
 
 def sweep_of(item: Item, data: Path | None) -> Specification:
     """The sweep of an item; on real streams wherever a folder has them."""
-    from benchmarks.paper.phd_sweeps import with_real_points
-    from benchmarks.paper.real import with_real_streams
+    from benchmarks.paper.phd_streams import with_real_points
+    from benchmarks.paper.tops import with_real_streams
     from fastdp_lab.sweeps import from_table, read_specification
 
     path = HERE / f"{item.sweep}.toml"

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.paper import phd_streams
+from fastdp import PHDStream
+from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, Simple
+from fastdp.kinds import Floats
+from fastdp.plots import counters_compared, points_and_cells
 from fastdp.spatial import Box, Domain, Network, Polygons
 from fastdp.spatial.map_files import read_domain
 from fastdp.spatial.maps import load
@@ -24,7 +32,7 @@ from fastdp_lab.datasets import (
     made_up_streets,
 )
 from fastdp_lab.datasets.files import DAY
-from fastdp_lab.sweeps.figures import grid
+from fastdp_lab.sweeps.figures import NAMES, Sweep, averaged, curves, grid, legend, looks
 from fastdp_lab.sweeps.points import confined
 
 #: The real streams in the folder of ``--data``.
@@ -40,19 +48,7 @@ GROUND = "#cccccc"
 
 @dataclass(frozen=True)
 class Scene:
-    """A stream on its domain.
-
-    Attributes
-    ----------
-    name : str
-        For titles; says what of it is synthetic.
-    stream : SpatialStream
-        Its initial set ends at t0.
-    domain : Domain
-        Where the points are.
-    first : int
-        The batch that the initial set ends with.
-    """
+    """A stream on its domain."""
 
     name: str
     stream: SpatialStream
@@ -98,13 +94,7 @@ def on(scene: Scene, domain: Domain, where: str) -> Scene:
 
 
 def land(data: Path | None, output: Path) -> Path:
-    """GeoJSON of the Earth's land without Antarctica: of the folder, or Natural Earth's that geopandas brings along.
-
-    Raises
-    ------
-    ImportError
-        If geopandas and its reader are not installed.
-    """
+    """GeoJSON of the Earth's land without Antarctica: of the folder, or Natural Earth's in geopandas."""
     if data is not None and (data / LAND).exists():
         return data / LAND
     geopandas, found = load("geopandas"), find_spec("pyogrio")
@@ -208,5 +198,165 @@ def _frame(ax: Any, domain: Domain, margin: float = 0.0) -> None:
 
 def _saved(figure: Any, output: Path, name: str) -> list[Path]:
     path = output / f"{name}.png"
+    figure.savefig(path)
+    return [path]
+
+
+EPSILON, DEPTH = 0.5, 20
+#: Rows of the paper's scatter plots.
+EPSILONS = (0.5, 1.0, 2.0)
+#: Activations, and simultaneous running sums that the mean is over.
+HORIZONS = (128, 4096)
+BITS_RUNS = 200
+#: The part of the plane that is shown; all of it by default.
+WINDOWS = {"pickups": ((-74.1, 40.6), (-73.75, 40.9))}
+
+
+def counters(output: Path) -> list[Path]:
+    """Figure 2: mean absolute error of a running count of random bits."""
+    paths = []
+    for horizon in HORIZONS:
+        paths += [output / f"counters_{horizon}.{suffix}" for suffix in ("png", "svg")]
+        for path in paths[-2:]:
+            _counters(horizon, path)
+    return paths
+
+
+def points(name: str, data: Path | None, output: Path) -> list[Path]:
+    """Figures 6 to 9: true and synthetic points at four times, and the cells; as PNG, for there are many."""
+    scene = SCENES[name](data, output)
+    path = output / f"points_{name}.png"
+    _points(scene, WINDOWS.get(name), path)
+    return [path]
+
+
+def _check_ins(data: Path | None, output: Path) -> Scene:
+    return phd_streams.on(
+        phd_streams.check_ins(data, start=100), read_domain(phd_streams.land(data, output))[0], "on land"
+    )
+
+
+def _streets(data: Path | None, output: Path) -> Scene:
+    del output
+    network, name = phd_streams.streets(data)
+    return phd_streams.on(phd_streams.pickups(data, start=2), network, f"on {name}")
+
+
+SCENES: dict[str, Callable[[Path | None, Path], Scene]] = {
+    "check-ins": _check_ins,
+    "pickups": lambda data, output: phd_streams.pickups(data, start=2),
+    "streets": _streets,
+    "circles": lambda data, output: phd_streams.circles(data),
+}
+
+
+def _counters(horizon: int, path: Path) -> None:
+    bits = np.random.default_rng(1).integers(0, 2, horizon)
+    kinds: dict[str, Counter] = {
+        "Simple": Simple(),
+        "Block(8)": Block(),
+        f"BinaryTree({horizon})": BinaryTree(horizon),
+    }
+    said = {}
+    for name, counter in kinds.items():
+        # As many independent running sums of the same bits as there are runs.
+        running = RunningCounts(counter, EPSILON, BITS_RUNS, seed=1)
+        said[name] = np.stack([running.step(np.full(BITS_RUNS, bit)).copy() for bit in bits], axis=1)
+    title = rf"Figure 2 in kind: a synthetic stream of random bits, $\epsilon$ = {EPSILON:g}, {BITS_RUNS} runs"
+    counters_compared(np.cumsum(bits), said, path, title=title)
+
+
+def _points(scene: Scene, window: tuple[tuple[float, float], ...] | None, path: Path) -> None:
+    """Rows as in the paper: the truth under the cells of the least epsilon, and each epsilon with its own."""
+    stream = scene.stream
+    times = [round(stream.n_steps * k / 3) for k in range(4)]
+    options = {"max_depth": DEPTH, "total_share": 0.0, "seed": 1}
+    systems = {f"ε = {epsilon:g}": PHDStream(scene.domain, epsilon, **options) for epsilon in EPSILONS}
+    rows: dict[str, list[Floats]] = {"true": [stream.present(t) for t in times]}
+    cells: dict[str, list[tuple[Floats, Floats]]] = {"true": []}
+    for t, (added, removed) in enumerate([(stream.initial, None), *stream.batches]):
+        for label, system in systems.items():
+            system.advance(added, removed)
+            if t in times:
+                rows.setdefault(label, []).append(system.sample())
+                cells.setdefault(label, []).append((system.tree.lower, system.tree.upper))
+    cells["true"] = cells[next(iter(systems))]
+    box = window if window is not None else (scene.domain.lower, scene.domain.upper)
+    figure = points_and_cells(
+        rows, cells=cells, columns=[f"{scene.name}\nt = {scene.first + t}" for t in times], box=box
+    )
+    for ax in figure.axes:
+        phd_streams.draw_domain(ax, scene.domain)
+    figure.savefig(path)
+
+
+METRIC = "relative_error"
+#: What a parameter is.
+AXES = {"sensitivity": "events of a person protected together, k", "batch": "events in a batch"}
+
+
+def with_real_points(table: Mapping[str, Any], data: Path) -> dict[str, Any]:
+    """A sweep's TOML tables with Gowalla, Uber pickups and the authors' circles in place of synthetic streams."""
+    return {**table, "datasets": [_real(each, data) for each in table["datasets"]]}
+
+
+def _real(table: dict[str, Any], data: Path) -> dict[str, Any]:
+    made, kept = (
+        table.get("generator"),
+        {key: table[key] for key in table if key not in ("generator", "name", "start")},
+    )
+    if made == "check_ins" and (data / GOWALLA).exists():
+        # The paper's days are counted within its horizon, the last days of the sample.
+        first = load_gowalla(data / GOWALLA, period=DAY).n_steps - HORIZON
+        days = table.get("start", 0)
+        start = [first + day for day in days] if isinstance(days, list) else first + days
+        name = table["name"].replace("Check-ins", "Gowalla")
+        return {"name": name, "file": GOWALLA, "format": "gowalla", "period": DAY, "start": start, **kept}
+    if made == "pickups" and (data / PICKUPS).exists():
+        start = {"start": table["start"]} if "start" in table else {}
+        name, domain = "Uber pickups", table.get("domain")
+        if domain is not None:
+            real = (data / STREETS).exists()
+            name, kept["domain"] = f"{name} on {'' if real else 'synthetic '}streets", STREETS if real else domain
+        return {"name": name, "file": PICKUPS, "format": "pickups", "period": DAY / 4, **start, **kept}
+    if made == "circles" and table.get("deletion", True) and (data / CIRCLES).exists():
+        kept.pop("deletion", None)
+        return {"name": f"{table['name']} (synthetic)", "file": CIRCLES, "format": "circles", **kept}
+    return dict(table)
+
+
+def draw_against(folder: Path, parameter: str) -> list[Path]:
+    """Errors of every class of boxes, mean over time, against a parameter that names data sets or mechanisms."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    sweep = Sweep(folder)
+    label = re.compile(rf"(, )?\b{parameter}=(\d+)")
+    table = averaged(sweep.rows, METRIC)
+    value = (table["dataset"] + ", " + table["mechanism"]).str.extract(label)[1].astype(float)
+    bases = [label.sub("", sweep.title_of(name)) for name in table["dataset"]]
+    said = [f"$\\epsilon$ = {epsilon:g}" for epsilon in table["epsilon"]]
+    table = table.assign(value=value, base=bases, said=said)
+    panels = list(product(table["group"].unique(), table["base"].unique()))
+    figure, axes = grid(table["group"].nunique(), table["base"].nunique(), sweep.name, height=2.5)
+    styles, x = looks(sorted(table["said"].unique())), sorted(table["value"].unique())
+    handles: dict[str, Any] = {}
+    for ax, (group, title) in zip(axes.flat, panels, strict=True):
+        rows = table[(table["group"] == group) & (table["base"] == title)]
+        handles |= curves(ax, rows, "value", METRIC, styles, "said")
+        ax.set(xscale="log", yscale="log", title=f"{title}, {group} boxes")
+        ax.set_xticks(x, [f"{each:g}" for each in x])
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
+        for axis_format in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+            axis_format("{x:.2g}")
+        ax.tick_params(which="both", labelsize=8)
+        ax.title.set_fontsize(9)
+    for ax in axes[-1]:
+        ax.set_xlabel(AXES[parameter], fontsize=9)
+    for ax in axes[:, 0]:
+        ax.set_ylabel(NAMES[METRIC], fontsize=9)
+    legend(figure, handles)
+    path = folder / "figures" / f"{METRIC}_against_{parameter}.png"
+    path.parent.mkdir(exist_ok=True)
     figure.savefig(path)
     return [path]

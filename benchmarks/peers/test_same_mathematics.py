@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import shared
-from benchmarks.peers import numpy_local, numpy_square_wave, numpy_tops, open_dp
+from benchmarks.peers import numpy_local, numpy_tops, open_dp
 from benchmarks.shared import item_counts
 from benchmarks.speed.inputs import Tree, client, output_counts
 from benchmarks.speed.local import dense, report_values
@@ -63,9 +63,9 @@ def test_square_wave_em() -> None:
     matrix, cells = dense(2.0)
     same = estimate(client(2.0).distribution, 2.0, output_counts(2.0), accelerate=False)
     for products in (
-        numpy_square_wave.dense_products(matrix),
-        numpy_square_wave.products(client(2.0).distribution, cells.size),
+        numpy_local.dense_products(matrix),
+        numpy_local.products(client(2.0).distribution, cells.size),
     ):
-        theta, steps = numpy_square_wave.estimate(*products, cells, 1e-3 * math.exp(2.0), 10_000)
+        theta, steps = numpy_local.estimate(*products, cells, 1e-3 * math.exp(2.0), 10_000)
         assert abs(same.iterations - steps) <= 1
         assert np.abs(same.frequencies - theta).max() < 1e-6

@@ -11,15 +11,14 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import fastdp
 from benchmarks.shared import table
 from benchmarks.speed.measure import keep
 from fastdp.engines import Job, spark
+from fastdp.kinds import Floats, Integers
 from fastdp.tables.plan import make_plan
 
-Integers = NDArray[np.int64]
 #: Of the generated rows: 1,000 hours, 1,000 keys; streams of the second table.
 HOURS, KEYS, STREAMS = 1000, 1000, 5000
 HOUR, BEGIN = 3_600_000_000, 1_704_067_200_000_000
@@ -69,7 +68,7 @@ def generated(session: Any, rows: int, texts: bool) -> Any:
     )
 
 
-def generated_here(first: int, rows: int) -> tuple[Integers, Integers, NDArray[np.float64]]:
+def generated_here(first: int, rows: int) -> tuple[Integers, Integers, Floats]:
     """Window, key and value of some of the rows."""
     number = np.arange(first, first + rows)
     mixed = number * 2654435761 % 2**31

@@ -17,8 +17,8 @@ import numpy as np
 
 import fastdp
 from benchmarks import shared
-from benchmarks.asv.bench_ledger import GUARANTEE, fill
 from benchmarks.shared import item_counts
+from benchmarks.speed.inputs import GUARANTEE, fill
 from benchmarks.speed.measure import Group, Task
 from fastdp.errors import AccuracyWarning
 from fastdp.ledger import Ledger

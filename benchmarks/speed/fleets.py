@@ -11,7 +11,7 @@ import numpy as np
 
 import fastdp
 from benchmarks.shared import Floats, table
-from benchmarks.speed import pictures
+from benchmarks.speed import measure
 from benchmarks.speed.measure import keep, stay_on_one_core
 
 #: Of the dictionary: each takes milliseconds to make.
@@ -107,12 +107,12 @@ def draw(sizes: list[int], rows: list[Row], path: Path) -> None:
         lines = {name: (sizes, [row[column] for row in rows]) for column, name in names.items()}
         limit = {"1 us a stream": (sizes, [size * 1e-6 for size in sizes])}
         text = {"xlabel": "streams", "ylabel": "processor seconds", "title": "Fleet of Adaptive, one core"}
-        pictures.panel(axes, lines, dotted=limit, yscale="log", **text)
+        measure.panel(axes, lines, dotted=limit, yscale="log", **text)
 
     def memory(axes: Any) -> None:
         names = {2: "state in memory, without ids", 5: "sealed snapshot, with ids"}
         lines = {name: (sizes, [row[column] for row in rows]) for column, name in names.items()}
         text = {"xlabel": "streams", "ylabel": "bytes a stream", "title": "After the first values"}
-        pictures.panel(axes, lines, ylim=(0, 400), **text)
+        measure.panel(axes, lines, ylim=(0, 400), **text)
 
-    pictures.draw(path, seconds, memory)
+    measure.draw(path, seconds, memory)

@@ -13,10 +13,9 @@ import numpy as np
 
 import fastdp
 from benchmarks import shared
-from benchmarks.asv.bench_ledger import GUARANTEE, fill
-from benchmarks.asv.bench_streams import CHUNK, LONG_CHUNK, PUBLISHERS
 from benchmarks.shared import item_counts, table
-from benchmarks.speed import pictures
+from benchmarks.speed import measure
+from benchmarks.speed.inputs import CHUNK, GUARANTEE, LONG_CHUNK, PUBLISHERS, fill
 from benchmarks.speed.measure import keep, stay_on_one_core
 from fastdp.ledger import Ledger
 from fastdp.perturbers import Flat
@@ -58,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def show(
-    streams: dict[str, pictures.Line], book: tuple[list[int], list[float], list[float]], plot: Path | None
+    streams: dict[str, measure.Line], book: tuple[list[int], list[float], list[float]], plot: Path | None
 ) -> None:
     """Tables of both, and a picture."""
     lengths = max((line[0] for line in streams.values()), key=len)
@@ -89,14 +88,14 @@ def show(
             "title": "Ledger",
             "ylim": (0, None),
         }
-        pictures.draw(
+        measure.draw(
             plot,
-            lambda axes: pictures.panel(axes, streams, yscale="log", **text),
-            lambda axes: pictures.panel(axes, {"spend": (entries, spends), "open": (entries, opens)}, **of_book),
+            lambda axes: measure.panel(axes, streams, yscale="log", **text),
+            lambda axes: measure.panel(axes, {"spend": (entries, spends), "open": (entries, opens)}, **of_book),
         )
 
 
-def costs(name: str, last: int) -> pictures.Line:
+def costs(name: str, last: int) -> measure.Line:
     """Lengths, and nanoseconds a value of the part that ends there; the hold-out is not counted."""
     make, size = STREAMS[name]
     publisher, chunk = make(shared.MAX_RANGE), item_counts(size)

@@ -1,7 +1,8 @@
-"""What tasks start from: noise trees, hold-outs for the smooth sensitivity, square-wave reports, points."""
+"""Inputs of tasks: endless streams, ledgers, noise trees, hold-outs of smooth sensitivity, reports, points."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -13,11 +14,13 @@ import fastdp
 from benchmarks import shared
 from benchmarks.shared import DATA, Floats, item_counts
 from fastdp import PHDStream, local
-from fastdp.perturbers import Hierarchy
+from fastdp.guarantee import Guarantee
+from fastdp.ledger import Entry, Ledger
+from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp.spatial import Box
 from fastdp.thresholds import PAKQuantile
-from fastdp.thresholds.smooth_noise import calibrate, decay_table
+from fastdp.thresholds.quantile import calibrate, decay_table
 from fastdp_kernels.streams import hierarchy_nodes
 from fastdp_lab.datasets import concentric_circles
 
@@ -133,3 +136,46 @@ def started(present: int, depth: int, system: Any = PHDStream) -> Any:
     stream = system(Box([-1.25] * 2, [1.25] * 2), 1.0, max_depth=depth, seed=1)
     stream.advance(circles(present, 0))
     return stream
+
+
+# Endless streams, and ledgers.
+
+CHUNK, LONG_CHUNK = 4096, 65_536
+LENGTH = shared.HOLDOUT + shared.PUBLISHED
+#: Publishers of an endless stream for ranges up to so many values.
+PUBLISHERS: dict[str, Callable[[int], Any]] = {
+    **{
+        f"ToPS, prune {prune}": lambda r, prune=prune: fastdp.ToPS(
+            shared.EPSILON, shared.BOUND, max_range=r, prune=prune, seed=1
+        )
+        for prune in range(4)
+    },
+    **{
+        f"Adaptive, {closing}": lambda r, closing=closing: fastdp.Adaptive(
+            shared.EPSILON, shared.BOUND, max_range=r, perturber=Blocks(closing), seed=1
+        )
+        for closing in ("spread", "spike", "none")
+    },
+    "PAK": lambda r: endless_pak(),
+}
+
+
+def begun(name: str) -> Any:
+    """A publisher that has chosen its threshold and made its tree."""
+    publisher = PUBLISHERS[name](shared.MAX_RANGE)
+    publisher.publish(item_counts(shared.HOLDOUT))
+    publisher.publish(item_counts(CHUNK))
+    return publisher
+
+
+GUARANTEE = Guarantee(epsilon=1e-6)
+
+
+def fill(ledger: Ledger, first: int, stop: int) -> None:
+    """Record releases of one stream in one transaction."""
+    with ledger._store.transaction(write=True) as state:
+        for _ in range(first, stop):
+            release = Entry(0, "", "meter", GUARANTEE, None, None, None, None, "", "spent")
+            state.append({"kind": "spend", **release.to_line()})
+    # Moves them from the log to the file.
+    ledger.close()

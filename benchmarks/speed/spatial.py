@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.spatial_runs import DEPTH, EPSILONS
+from benchmarks.accuracy.spatial import DEPTH, EPSILONS
 from benchmarks.shared import table
-from benchmarks.speed import fresh
+from benchmarks.speed import start
 from benchmarks.speed.inputs import circles, started
 from benchmarks.speed.measure import Group, Task
 from fastdp import AdaptivePHDStream, PHDStream
@@ -107,13 +107,13 @@ def memory() -> None:
         ["steps", "ms a step, since the row above", "leaves", "nodes in memory", "released total"],
         rows,
     )
-    rises = [(steps, fresh.number(fresh.SPATIAL_RISE.format(steps=steps))) for steps in (1_000, 10_000)]
+    rises = [(steps, start.number(start.SPATIAL_RISE.format(steps=steps))) for steps in (1_000, 10_000)]
     table(
         "Rise of peak memory of that stream after its first 500 steps, fresh processes",
         ["further steps", "MiB"],
         [[f"{steps:,}", f"{rise / 2**20:.2f}"] for steps, rise in rises],
     )
-    peaks = [fresh.number(fresh.SPATIAL_PEAK.format(traced=traced)) / 2**20 for traced in (False, True)]
+    peaks = [start.number(start.SPATIAL_PEAK.format(traced=traced)) / 2**20 for traced in (False, True)]
     table(
         "Circles with deletion (generated, 75,000 events), every step sampled, in a fresh process: peak memory",
         ["", "MiB"],

@@ -18,7 +18,7 @@ values = datasets.dns_like_day(150_000)
 epsilon, bound = 0.5, 2000  # a public bound of one interval's queries
 
 adaptive = fastdp.release(values, epsilon=epsilon, bound=bound, seed=1)
-tops = fastdp.release(values, epsilon=epsilon, bound=bound, method="tops", seed=1)
+tops = fastdp.ToPS(epsilon=epsilon, bound=bound, expected_length=len(values), seed=1).release(values)
 print(adaptive)
 
 # %%

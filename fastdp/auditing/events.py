@@ -1,7 +1,6 @@
 """Features of outputs, events on them, and the choice of the event that distinguishes two inputs best.
 
-Any fixed function of the output gives a valid bound; a good one gives a high bound.  So features may be trained, as
-long as the bound is computed from other trials.
+Any fixed function of the output gives a valid bound, if other trials trained it.
 """
 
 from __future__ import annotations
@@ -29,17 +28,7 @@ EXPONENT_BITS = 52
 
 @dataclass(frozen=True)
 class Feature:
-    """A named function of outputs.
-
-    Attributes
-    ----------
-    name : str
-        For the report.
-    of : callable
-        float64[n, k] to float64[n].
-    discrete_only : bool
-        A fingerprint: its order means nothing, only equality does.
-    """
+    """A named function of outputs, float64[n, k] to float64[n]; of a discrete one only equality counts."""
 
     name: str
     of: Statistic
@@ -193,19 +182,7 @@ NAMED = 4
 
 @dataclass(frozen=True)
 class Event:
-    """A set of outputs.
-
-    Attributes
-    ----------
-    feature : Feature
-        Of the output.
-    kind : str
-        ``"at least"`` or ``"at most"`` a threshold, or ``"among"`` a few values.
-    values : float64[c]
-        The threshold alone, or the values, ascending.
-    swapped : bool
-        Whether it is more likely on the adjacent input.
-    """
+    """A set of outputs: a feature at least or at most a threshold, or among a few ascending values."""
 
     feature: Feature
     kind: Literal["at least", "at most", "among"]
@@ -258,12 +235,10 @@ def choose_events(
     delta: float,
     given: int = 0,
 ) -> list[Event]:
-    """The event with the highest lower bound on these trials, and a few whose bound on later trials may be higher.
+    """The event with the highest lower bound on ``fresh`` trials, and a few whose bound on later ones may be higher.
 
-    A rare leak has few hits here and a low bound, while its frequencies may predict a high one; so may chance.
-    Therefore both are candidates.  Outputs that made the features (``learned``) order the values of discrete ones,
-    ``fresh`` ones choose, and the bound must be computed from ``counted`` others.  The best event of each of the
-    ``given`` first features, which are the caller's, is taken in any case.  Empty if none distinguishes the inputs.
+    ``learned`` outputs order the values of discrete features; the bound must come from ``counted`` others.  The best
+    event of each of the ``given`` first features, the caller's, is taken in any case.
     """
     every: list[_Found] = []
     chosen: list[Event] = []

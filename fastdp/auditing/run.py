@@ -1,9 +1,7 @@
 """``fastdp.audit``: an empirical lower bound on epsilon, with its confidence.
 
-There are three sets of runs on each input.  The first trains features, the second chooses the events that distinguish
-the inputs best, the third counts how often they hold, each with its share of the confidence.  Only the third enters
-the bound, so the choice does not bias it.  Sources: Clopper and Pearson 1934 (interval);
-Jagielski, Ullman and Oprea 2020 (design).
+One set of runs trains features, one chooses events, one counts how often they hold: only the third enters the bound.
+Sources: Clopper and Pearson 1934 (interval); Jagielski, Ullman and Oprea 2020 (design).
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from fastdp.auditing.events import Event, Statistic, choose_events, epsilon_at_l
 from fastdp.data.column import as_array, kind_of
 from fastdp.errors import DataError, ParameterError, warn
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Array, Floats
+from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.key import Key
 from fastdp.record import Real
 
@@ -54,9 +52,9 @@ class Publishing:
     Parameters
     ----------
     factory : callable
-        ``factory(seed)`` gives a fresh publisher with that seed: ``lambda seed: fastdp.ToPS(..., seed=seed)``.
+        ``factory(seed)`` gives a fresh publisher: ``lambda seed: fastdp.ToPS(..., seed=seed)``.
     method : str
-        Method that is called with the data: ``"publish"`` or another one that returns numbers.
+        Method that is called with the data and returns numbers.
     """
 
     def __init__(self, factory: Callable[[int], object], method: str = "publish") -> None:
@@ -77,12 +75,8 @@ Mechanism: TypeAlias = Callable[..., object] | TrialMechanism
 def runs(mechanism: Any, data: object, trials: int, key: Key) -> Iterator[Floats]:
     """Outputs of independent runs, batch after batch: float64[n, k], the same k throughout.
 
-    Raises
-    ------
-    DataError
-        If an output is not numeric, not finite, a whole number beyond 2^53, or not as long as the one before.
-    ParameterError
-        If the data cannot be copied: every run gets a copy, which it may change.
+    DataError if outputs are not numeric, finite, exact as floats and of one length; every run gets a copy of the
+    data.
     """
     vectorised, width, number, begin = draws_trials(mechanism), 0, 0, 0
     while begin < trials:
@@ -187,18 +181,14 @@ class AuditResult:
     ----------
     epsilon_lower : float
         With probability ``confidence`` or more the true epsilon (at ``delta``) is not below this; at least 0.
-    epsilon : float or None
-        The claim; None if there is none.
-    delta : float
-        The claim's delta.
+    epsilon, delta
+        The claim; epsilon None if there is none.
     confidence : float
         One minus the probability that the bound is above the truth, at most.
-    trials : int
-        Runs on each input.
-    counted : int
-        Runs on each input that the bound comes from; the others chose the event.
+    trials, counted : int
+        Runs on each input, and those of them that the bound comes from; the others chose the event.
     hits, hits_adjacent : int
-        In how many of them the event held.
+        Runs of the counted ones in which the event held.
     seconds : float
         Time taken.
     chosen : Event or None
@@ -238,7 +228,7 @@ class AuditResult:
             return "no claim to check"
         return "claim violated" if self.violated else "consistent with the claim"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """All of it, the verdict included, as plain numbers and texts."""
         names = [each.name for each in fields(self)[:-1]]
         names[5:5] = ["event", "swapped"]
@@ -290,32 +280,25 @@ def audit(
     Parameters
     ----------
     mechanism : callable
-        ``mechanism(data, generator)``, the generator NumPy's, or ``mechanism(data, seed)`` if its second parameter
-        has that name: a number or an array of numbers, as many in every run.  For publishers there is
-        :class:`fastdp.auditing.Publishing`.
-        An object with ``draw_trials`` (:class:`fastdp.auditing.TrialMechanism`) runs many trials in one call.
+        ``mechanism(data, generator)``, or ``mechanism(data, seed)`` if its second parameter has that name: a number
+        or an array of numbers, as many in every run.  For publishers there is :class:`fastdp.auditing.Publishing`; an
+        object with ``draw_trials`` (:class:`fastdp.auditing.TrialMechanism`) runs many trials in one call.
     x, x_adjacent : any
-        Adjacent inputs.  The caller makes sure that they are adjacent, and chooses a pair with a large loss.
+        Adjacent inputs, which the caller chooses with a large loss.
     trials : int
-        Runs on each input, at least 100.  Half of them choose the event, of many an eighth: a leak is found if
-        it occurs in several of the runs that choose, n / 16 for n trials.
+        Runs on each input, at least 100.  A leak is found if it occurs in several of the runs that choose the event,
+        n / 16 for n trials.
     epsilon, delta : float, optional
         The claim, by default that of ``mechanism.guarantee`` if it has one; otherwise delta is 0.
     events : "auto", a callable, or a sequence of callables
-        A callable computes a number of each output, float64[n, k] to float64[n], such as a known log-likelihood
-        ratio; the best event on each is always counted.  They are added to those of "auto": thresholds
-        on outputs and on learned directions, sets of values, the grain of floating-point numbers.
+        A callable computes a number of each output, float64[n, k] to float64[n]; the best event on each is always
+        counted, beside those of "auto".
     confidence : float
         1 minus the probability that the bound is above the truth, in [0.5, 1).
     seed : int or str, optional
         To repeat an audit; fresh randomness by default.
     progress : bool
         Show a bar on a terminal if it takes long.
-
-    Returns
-    -------
-    AuditResult
-        The bound, the event, the verdict; ``print`` it.
 
     Raises
     ------

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import click
 
 import fastdp_kernels
 from fastdp.cli.options import with_options
 from fastdp.cli.terminal import plain_errors
+from fastdp.streams import METHODS
 
 EPILOG = """
 \b
@@ -25,7 +25,7 @@ Examples
 A cache belongs to one kind of processor, one version of fastdp and one of Numba. For an image that runs on several
 kinds, set NUMBA_CPU_NAME=generic while compiling and while running.
 """
-SYSTEMS = ("adaptive", "tops", "pak", "topl", "phdstream", "totals", "fleet")
+SYSTEMS = (*METHODS, "phdstream", "totals", "fleet")
 
 
 @click.command("compile", epilog=EPILOG)
@@ -35,9 +35,10 @@ SYSTEMS = ("adaptive", "tops", "pak", "topl", "phdstream", "totals", "fleet")
     wherever fastdp is to find them.  [default: beside the installed sources, else the user's cache]
 """)
 def compile(systems: tuple[str, ...], cache_dir: Path | None) -> None:
-    """Compile the kernels of SYSTEMs (all by default) now, so that no later call has to wait.
+    """Compile kernels now, so that no later call has to wait.
 
-    SYSTEM is adaptive, tops, pak, topl, phdstream, totals or fleet. Each runs once on generated values.
+    SYSTEM is adaptive, tops, pak, topl, phdstream, totals or fleet, by default all. Each runs once on generated
+    values.
     """
     if cache_dir is not None:
         # Numba reads it when it is imported, which nothing has done yet.
@@ -75,7 +76,7 @@ def first_calls() -> dict[str, Callable[[], object]]:
     import numpy as np
 
     import fastdp
-    from fastdp.perturbers import Hierarchy
+    from fastdp.perturbers import Blocks, Hierarchy
     from fastdp.smoothers import Recent
     from fastdp.spatial import Box
     from fastdp.thresholds import NoisyMax
@@ -83,21 +84,20 @@ def first_calls() -> dict[str, Callable[[], object]]:
     n, bound, secret = 2_000, 50.0, bytes(32)
     values = np.arange(n) % bound
 
-    def release(system: Literal["adaptive", "tops", "pak", "topl"]) -> None:
-        released = fastdp.release(values, 1.0, bound, system, seed=1)
+    sizes = n // 4, n - n // 4
+
+    def ask(released: fastdp.Release) -> None:
         released.interval(0, 5)
         released.sum(0, 5, revised=True)
 
     def adaptive() -> None:
-        release("adaptive")
-        fastdp.Adaptive(1.0, bound, threshold=20.0, season=16, seed=1).publish(values)
+        ask(fastdp.release(values, 1.0, bound, seed=1))
+        fastdp.Adaptive(1.0, bound, threshold=20.0, perturber=Blocks(season=16), seed=1).publish(values)
         # Counts of events, which nothing bounds, have a pass of their own.
-        released = fastdp.release(np.arange(n) % 5, 1.0, sensitivity=1.0, seed=1)
-        released.interval(0, 5)
-        released.sum(0, 5, revised=True)
+        ask(fastdp.release(np.arange(n) % 5, 1.0, sensitivity=1.0, seed=1))
 
     def tops() -> None:
-        release("tops")
+        ask(fastdp.ToPS(1.0, bound, *sizes, seed=1).release(values))
         make = partial(fastdp.StreamPublisher, perturber=Hierarchy(prune=1), smoother=Recent(), epsilon=1.0)
         make = partial(make, bound=bound, max_range=256, seed=1)
         # Into the caller's memory it writes by other kernels.
@@ -106,6 +106,12 @@ def first_calls() -> dict[str, Callable[[], object]]:
         make(threshold=20.0).release(np.arange(n))
         # A hold-out of many values a candidate has histograms of its own.
         make(threshold=NoisyMax(step=bound / 8), holdout=n).publish(values)
+
+    def pak() -> None:
+        ask(fastdp.PAK(1.0, 1.0 / n**2, bound, n, holdout=n // 4, seed=1).release(values))
+
+    def topl() -> None:
+        ask(fastdp.ToPL(1.0, bound, *sizes, seed=1).release(values))
 
     def phdstream() -> None:
         points = [[0.1 * i, 0.1 * i] for i in range(10)] * 20
@@ -129,6 +135,5 @@ def first_calls() -> dict[str, Callable[[], object]]:
         for publisher in (clipped, counted):
             fastdp.Fleet(publisher, key=secret).publish(np.arange(100), np.ones(100))
 
-    pak, topl = partial(release, "pak"), partial(release, "topl")
     found: tuple[Callable[[], object], ...] = (adaptive, tops, pak, topl, phdstream, totals, fleet)
     return dict(zip(SYSTEMS, found, strict=True))

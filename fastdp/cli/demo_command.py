@@ -14,8 +14,7 @@ from fastdp.cli.options import with_options
 from fastdp.cli.terminal import as_table, plain_errors, rate, seconds
 from fastdp.kinds import Floats, Indices, Integers
 from fastdp.releases.release import Release
-from fastdp.streams.adaptive import Adaptive
-from fastdp.streams.tops import ToPS
+from fastdp.streams.methods import Adaptive, ToPS
 
 HOLDOUT = 65_536
 QUERIES = 200
@@ -45,19 +44,7 @@ def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> N
 
 
 def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | None = None) -> None:
-    """The demonstration.
-
-    Parameters
-    ----------
-    picture : Path, optional
-        Where the picture goes; none is drawn without it.
-    epsilon : float
-        Privacy loss for one value.
-    seed : int, optional
-        For reproducible noise.
-    n : int, optional
-        Length of the stream, the hold-out included; by default a whole day.
-    """
+    """Print the demonstration of n values, by default of a day, and draw a picture if there is a path."""
     n = DAY_LENGTH if n is None else n
     values = dns_like_day(n).astype(np.float64)
     holdout = min(HOLDOUT, n // 4)
@@ -65,20 +52,15 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
     (private, duration), (paper, _) = timed
     truth = values[private.offset :]
     click.echo("A synthetic day of DNS queries per interval, released under differential privacy.\n")
-    click.echo(
-        as_table(
-            (
-                ("values", f"{len(private):,} published, {holdout:,} held out before them"),
-                ("threshold", f"{private.threshold:g} (public bound {DNS_BOUND:g})"),
-                ("guarantee", str(private.guarantee)),
-                ("speed", f"{rate(n, duration)} ({seconds(duration)}; median of {WARM_RUNS} warm runs)"),
-            )
-        )
-    )
-    click.echo(
-        f"\nError (root mean square) of the sums over {QUERIES} random ranges, and of the {BINS} means drawn:\n"
-    )
-    click.echo(as_table(_errors(truth, private, paper)))
+    facts = {
+        "values": f"{len(private):,} published, {holdout:,} held out before them",
+        "threshold": f"{private.threshold:g} (public bound {DNS_BOUND:g})",
+        "guarantee": str(private.guarantee),
+        "speed": f"{rate(n, duration)} ({seconds(duration)}; median of {WARM_RUNS} warm runs)",
+    }
+    click.echo(as_table(facts.items()))
+    queries = f"the sums over {QUERIES} random ranges, and of the {BINS} means drawn"
+    click.echo(f"\nError (root mean square) of {queries}:\n\n{as_table(_errors(truth, private, paper))}")
     if picture is not None:
         click.echo("\n" + _draw(truth, private, paper, picture, epsilon, n))
 
@@ -86,7 +68,7 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
 def _release_and_time(
     system: type[Adaptive | ToPS], values: Floats, epsilon: float, holdout: int, seed: int | None
 ) -> tuple[Release, float]:
-    """Release, then again and again to time it: the first run may compile, the others tell the lasting speed."""
+    """A release, and its median duration in further runs: the first one may compile."""
     durations = []
     for _ in range(1 + WARM_RUNS):
         publisher = system(epsilon, DNS_BOUND, holdout, MAX_LENGTH, seed=seed)
@@ -97,16 +79,12 @@ def _release_and_time(
 
 
 def _errors(truth: Floats, private: Release, paper: Release) -> list[tuple[str, str]]:
-    """Root mean square errors, each beside that of zeros, whose error is the size of the answers."""
+    """Root mean square errors, relative to those of zeros."""
     before = np.concatenate(([0.0], np.cumsum(truth)))
 
     def errors(starts: Indices, stops: Indices) -> list[float]:
-        answers = (
-            private.sum(starts, stops),
-            private.sum(starts, stops, revised=True),
-            paper.sum(starts, stops),
-            np.zeros(starts.size),
-        )
+        answers = [private.sum(starts, stops, revised=revised) for revised in (False, True)]
+        answers += [paper.sum(starts, stops), np.zeros(starts.size)]
         return [float(np.mean((before[stops] - before[starts] - answer) ** 2)) ** 0.5 for answer in answers]
 
     generator = np.random.default_rng(QUERY_SEED)
@@ -133,7 +111,7 @@ def _errors(truth: Floats, private: Release, paper: Release) -> list[tuple[str, 
 
 
 def _draw(truth: Floats, private: Release, paper: Release, picture: Path, epsilon: float, n: int) -> str:
-    """Draw the picture; what to say about it."""
+    """Draw the picture; gives a line about it."""
     from fastdp.plots import truth_and_releases
 
     first, last = HOURS
@@ -141,11 +119,7 @@ def _draw(truth: Floats, private: Release, paper: Release, picture: Path, epsilo
     try:
         truth_and_releases(
             truth,
-            {
-                "ToPS": paper.values,
-                "Adaptive, as published": private.values,
-                "Adaptive, revised": private.revised,
-            },
+            {"ToPS": paper.values, "Adaptive, as published": private.values, "Adaptive, revised": private.revised},
             picture,
             span=(begin, last),
             title=f"A synthetic day of DNS queries and its private releases, epsilon = {epsilon:g}",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
-from fastdp.cli.options import with_options
+from fastdp.cli.options import fields_of, with_options
 from fastdp.cli.terminal import plain_errors
 from fastdp.errors import ParameterError, StateError
 from fastdp.kinds import Json
@@ -40,7 +40,7 @@ _of_stream = with_options("""
 
 @click.group(epilog=EPILOG)
 def ledger() -> None:
-    """Account for privacy budgets: what was released on which stream, and what is left.
+    """Account for privacy budgets: releases of each stream, and the budget left.
 
     A ledger is a file, and only grows. "fastdp release", "synthesize", "totals", "counts" and
     "means" write to it with --ledger.
@@ -166,7 +166,7 @@ class Account:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
         """Of a command's options; click.UsageError where one lacks another that it needs."""
-        made = cls(**{each.name: options.get(each.name) for each in fields(cls)})
+        made = cls(**{"part": None, **fields_of(cls, options)})
         if made.ledger is None:
             for name in ("part", "limit", "limit_delta", "ledger_key_file"):
                 if getattr(made, name) is not None:
@@ -180,19 +180,8 @@ class Account:
         """Set the publisher's epsilon aside before the data are read; the block's end commits it.
 
         A release that continues does so under the reservation of its earlier run, or under a new one if that was
-        cancelled.  No error within the block gives anything back: it may depend on the data.
-
-        Yields
-        ------
-        dict or None
-            Identity of the ledger's entry, for a state file; None without a ledger.
-
-        Raises
-        ------
-        BudgetError
-            If the ledger refuses the release.
-        StateError
-            If the ledger is not there or does not hold the earlier run's reservation.
+        cancelled.  No error within the block gives anything back: it may depend on the data.  The block gets the
+        identity of the ledger's entry, for a state file; None without a ledger.
         """
         if self.ledger is None:
             yield None

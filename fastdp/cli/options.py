@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 import fastdp
 from fastdp.kinds import Json
-from fastdp.record import meanings
+from fastdp.record import Choice, meanings, parameters
 
 F = TypeVar("F", bound=Callable[..., object])
 #: The class or function behind each method of a command; "" stands for the only one.
@@ -66,21 +66,17 @@ class _Decorator(Protocol):
     def __call__(self, function: F, /) -> F: ...
 
 
-def with_options(listed: str, methods: Methods | None = None, **more: Json) -> _Decorator:
+def with_options(
+    listed: str, methods: Methods | None = None, records: tuple[Callable[..., Any], ...] = (), **more: Json
+) -> _Decorator:
     """A command's options as a text lists them; each begins a line with its flags, then two spaces and its help.
 
     Between flags and help stand ``METAVAR:type`` or ``(a|b)``, ``as`` with the argument's name, ``required`` or
     ``multiple``, and ``=`` with the default.  A line of flags alone has several options that are declared elsewhere;
     with help alone an option that is not declared elsewhere is on or off.
 
-    Parameters
-    ----------
-    listed : str
-        The list.
-    methods : mapping, optional
-        Whose parameters options may be.  Those that not every method has say which have them.
-    more : dict
-        Further arguments of :func:`click.option`, by the argument's name.
+    Options may be parameters of ``methods``, and those that not every method has say which have them; before that
+    fields of ``records``.  ``more`` are further arguments of :func:`click.option`, by the argument's name.
     """
     entries = list(_entries(listed))
     shared = {name: given for _, name, given in _entries(SHARED)} if listed is not SHARED else {}
@@ -88,7 +84,7 @@ def with_options(listed: str, methods: Methods | None = None, **more: Json) -> _
 
     def decorate(function: F) -> F:
         for flags, name, own in reversed(entries):
-            declared, owners = ({}, "") if name in shared else _declared(name, methods or {}, names)
+            declared, owners = ({}, "") if name in shared else _declared(name, methods or {}, records, names)
             given = {**shared.get(name, {}), **declared, **own, **more.get(name, {})}
             if not given.keys() - {"help"}:
                 given["is_flag"] = True
@@ -134,19 +130,25 @@ def _parameters(method: Callable[..., object]) -> Mapping[str, Parameter]:
     return signature(method).parameters
 
 
-def _declared(name: str, methods: Methods, names: set[str]) -> tuple[Json, str]:
+def _declared(
+    name: str, methods: Methods, records: tuple[Callable[..., Any], ...], names: set[str]
+) -> tuple[Json, str]:
     """Arguments of :func:`click.option` that follow from a parameter's declarations, and the methods that have it."""
-    owners = {each: found for each, m in methods.items() if (found := _parameters(m).get(name)) is not None}
+    record = next((each for each in records if name in _parameters(each)), None)
+    sources = dict(methods) if record is None else {"": record}
+    owners = {each: found for each, m in sources.items() if (found := _parameters(m).get(name)) is not None}
     if not owners:
         return {}, ""
-    text = next(filter(None, (_meaning(methods[each], name) for each in owners)), "")
+    text = next(filter(None, (_meaning(sources[each], name) for each in owners)), "")
     text = re.sub(r"^\w: ", "", re.sub(r":\w+:`(?:[\w.]+\.)?(\w+)`", r"\1", text))
     # Parameters that are options too are called as such.
-    text = re.sub(r"``(\w+)``", lambda m: f"--{m[1].replace('_', '-')}" if m[1] in names else m[1], text)
+    text = re.sub(r"``(?:\w+\.)?(\w+)``", lambda m: f"--{m[1].replace('_', '-')}" if m[1] in names else m[1], text)
     first, *others = owners.values()
     kind = next((kind for kind in ("int", "float") if str(first.annotation).startswith(kind)), "str")
     given: Json = {"type": _TYPES[kind], "help": (text[:1].upper() + text[1:]).replace("``", "")}
-    everywhere = len(owners) == len(methods)
+    if isinstance(record, type) and isinstance(choice := parameters(record).get(name), Choice):
+        given["type"] = click.Choice(choice.accepted)
+    everywhere = len(owners) == len(sources)
     if all(each.default == first.default for each in others):
         if first.default is Parameter.empty:
             given["required"] = everywhere
@@ -177,3 +179,8 @@ def parameters_of(ctx: click.Context, methods: Methods) -> list[str]:
     """A command's options that are parameters of any of its methods, but for secrets."""
     known = {name for method in methods.values() for name in _parameters(method)} - {"seed", "key"}
     return sorted(known & ctx.params.keys())
+
+
+def fields_of(made: Callable[..., object], options: Mapping[str, Any]) -> Json:
+    """The options that are parameters of a class or function."""
+    return {name: options[name] for name in _parameters(made) if name in options}

@@ -6,17 +6,18 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, fields
-from inspect import signature
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
+import fastdp
+from fastdp import streams
 from fastdp._version import __version__
 from fastdp.cli.ledger_command import Account
-from fastdp.cli.options import options_of, parameters_of, with_options
+from fastdp.cli.options import fields_of, options_of, parameters_of, with_options
 from fastdp.cli.resume import Resume, noise_of
 from fastdp.cli.terminal import STANDARD, as_table, check_separate, printable, progress, rate, running, seconds
 from fastdp.cli.writers import Write, check_suffix, description_of, open_target
@@ -26,15 +27,14 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Json
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
-from fastdp.streams.adaptive import Adaptive, WholeStream
-from fastdp.streams.pace import DEFAULT_RANGE
-from fastdp.streams.pak_publisher import PAK
+from fastdp.streams.pak import PAK
+from fastdp.streams.parameters import DEFAULT_RANGE
 from fastdp.streams.publisher import StreamPublisher
-from fastdp.streams.release import METHODS
+from fastdp.streams.release import WholeStream
 from fastdp.streams.topl import ToPL
-from fastdp.thresholds import ScaleFree
 
 Publisher = StreamPublisher | ToPL | PAK
+METHODS: dict[str, Any] = {name: getattr(fastdp, public) for name, public in streams.METHODS.items()}
 
 #: Columns of the output for each choice of ``--values``.
 VALUES = {"published": ("value",), "revised": ("revised",), "both": ("value", "revised")}
@@ -79,11 +79,11 @@ OPTIONS = """
 --every T  Time between two values, such as 30min, a public number: without --expected-length the stream is planned
     for a year.
 --season N:float  After how many values the stream repeats, a public number (1440 for counts a minute with a day):
-    values follow that pattern where released sums show it.
+    values follow that pattern where released sums show it (adaptive).
 --fan-out B:int  Tree fan-out.
 --prune [S|optimal]  Lowest levels to prune: noise is added once per B^S values.
 --length N:int
---delta D:float  adaptive, tops: above 0 noise is Gaussian and the release (epsilon, delta)-DP.  pak: the threshold's
+--delta D:float  adaptive: above 0 noise is Gaussian and the release (epsilon, delta)-DP.  pak: the threshold's
     share of the guarantee.  [default: 0; of pak 1 / length^2]
 --resolution X:float  Step to which values are rounded.  [default: bound / 2^32]
 --nonfinite (raise|zero)  Missing values, NaN and infinity: stop with an error, or count as 0.
@@ -132,7 +132,11 @@ def release(ctx: click.Context, /, **given: Any) -> None:
     pass of their own. Values are read and written in chunks, in constant memory.
     """
     options, account = options_of(ctx, METHODS), Account.of(given)
-    run = Run(**{each.name: given[each.name] for each in fields(Run)})
+    if given["season"] is not None:
+        if given["method"] != "adaptive":
+            raise click.UsageError(f"--season does not apply to --method {given['method']}.")
+        options["season"] = given["season"]
+    run = Run(**fields_of(Run, given))
     if ("bound" in options) == (given["sensitivity"] is not None):
         raise click.UsageError("Expected either --bound, or for counts of events --sensitivity.")
     run.check_follow(given["state"])
@@ -142,7 +146,7 @@ def release(ctx: click.Context, /, **given: Any) -> None:
         size = run.size(options)
         # The whole input is one release: of a longer one nothing may be published under this one's noise.
         whole = {} if size is None else {"whole": size}
-        resume, key = noise_of(ctx, "fastdp release", ["method", *parameters_of(ctx, METHODS)], **whole)
+        resume, key = noise_of(ctx, "fastdp release", ["method", "season", *parameters_of(ctx, METHODS)], **whole)
         system = run.system(options, size, key)
         begin = time.perf_counter()
         publisher = run.publish(system, resume, account)
@@ -193,15 +197,18 @@ class Run:
 
     def system(self, options: Json, size: int | None, key: Key) -> Publisher | WholeStream:
         """The publisher, or the release of an input of known size."""
+        if "season" in options:
+            options = {**options, "perturber": Blocks(season=options["season"])}
+            del options["season"]
         if size is not None:
-            given = {"max_range": min(DEFAULT_RANGE, size), **options, "threshold": ScaleFree(), "key": key}
-            accepted = signature(WholeStream).parameters
-            return WholeStream(size, **{name: value for name, value in given.items() if name in accepted})
+            given = {"max_range": min(DEFAULT_RANGE, size), **options, "key": key}
+            return WholeStream(size, **fields_of(WholeStream, given))
         if self.method == "pak":
             if "length" not in options:
                 raise click.UsageError("--method pak needs --length, the number of values of the whole stream.")
             options = {"delta": 1.0 / max(2, options["length"]) ** 2, **options}
-        return METHODS[self.method](key=key, **options)
+        publisher: Publisher = METHODS[self.method](key=key, **options)
+        return publisher
 
     def publish(self, system: Publisher | WholeStream, resume: Resume, account: Account) -> Publisher:
         """Read, publish and write; gives the publisher as it ends."""
@@ -333,13 +340,10 @@ def _check_count(name: str, count: int, system: Publisher | WholeStream) -> None
     if not count:
         raise DataError(f"{name}: empty, holds no values")
     if count <= system.holdout:
-        # Options of the method that leave values to publish.
-        others = " or --expected-length" if isinstance(system, StreamPublisher) else " or a public --threshold"
-        if isinstance(system, (Adaptive, WholeStream)):
-            others = ", --expected-length, or a public --threshold"
+        length = ", --expected-length," if isinstance(system, (StreamPublisher, WholeStream)) else ""
         raise DataError(
             f"{name}: {count:,} values came, all within the hold-out of {system.holdout:,}, so nothing can be "
-            f"published; expected more values, a smaller --holdout{others}"
+            f"published; expected more values, a smaller --holdout{length} or a public --threshold"
         )
 
 

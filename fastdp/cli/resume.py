@@ -49,17 +49,7 @@ CONTENT: dict[str, type | tuple[type, ...]] = {
 def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: object) -> tuple[Resume, Key]:
     """The release that a command begins or continues, and the key of its noise.
 
-    Parameters
-    ----------
-    ctx : click.Context
-        Holds the command's options: ``state``, ``seed``, ``key_file``, and those of
-        :class:`fastdp.cli.ledger_command.Account`.
-    command : str
-        As the state file names it.
-    names : iterable of str
-        Options on which the output depends, besides the input and the key.
-    **others : plain values
-        Further settings on which it depends.
+    ``names`` are the options on which the output depends, besides the input and the key; ``others`` further settings.
     """
     given, seed = ctx.params, ctx.params["seed"]
     key = secret_of(seed, given["key_file"])
@@ -84,21 +74,8 @@ def secret_of(seed: int | None, key_file: Path | None) -> Key | None:
 class Resume:
     """One release, over all runs of its command; or of one run, without a state file.
 
-    Parameters
-    ----------
-    command : str
-        As the state file names it.
-    path : Path or None
-        The state file, if there is one.
-    settings : dict
-        All that the output depends on besides the input and the key, as plain values.
-    key : Key or None
-        The user's own, which encrypts the file too; None for a fresh one, which the file then holds in the clear.
-
-    Raises
-    ------
-    StateError
-        If the file is damaged, a copy, of another release, or of another key.
+    A user's key encrypts the file; without one the file holds a fresh key in the clear.  StateError if the file is
+    damaged, a copy, of another release, or of another key.
 
     Attributes
     ----------
@@ -109,7 +86,7 @@ class Resume:
     count : int
         Values, or batches, that an earlier run has recorded of the input.
     reservation : dict or None
-        Budget entry of the recorded run.
+        Ledger entry of the recorded run.
     token : str
         A random name of this release, for a ledger's note.
     """
@@ -207,19 +184,9 @@ class Resume:
         self._hash.update(values[before:].tobytes())
 
     def record(self, output: str, reservation: Json | None) -> None:
-        """Put the digest of the whole input on disk, before any of the output can be seen.
+        """Put the digest of the input on disk, before any of the output can be seen.
 
-        Parameters
-        ----------
-        output : str
-            The file or folder that is about to appear, or ``-``.
-        reservation : dict or None
-            Entry that a ledger has reserved for the release.
-
-        Raises
-        ------
-        DataError
-            If the input is shorter than the one that was recorded.
+        DataError if the input is shorter than the one that was recorded.
         """
         if not self.kept:
             return

@@ -18,7 +18,7 @@ from fastdp.cli.release_command import with_progress
 from fastdp.cli.resume import fingerprint, noise_of
 from fastdp.cli.terminal import as_table, check_picture, check_separate, printable, progress, running, seconds
 from fastdp.cli.writers import PointFolder, keep_outside
-from fastdp.data.event_reader import Events, heading_of, read_events
+from fastdp.data.readers import Events, heading_of, read_events
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Indices
 from fastdp.record import Real, Whole, parameter, record

@@ -10,7 +10,6 @@ import time as clock
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
-from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,15 +19,15 @@ from click.core import ParameterSource
 
 import fastdp
 from fastdp.cli.ledger_command import Account
-from fastdp.cli.options import with_options
+from fastdp.cli.options import fields_of, with_options
 from fastdp.cli.resume import secret_of
 from fastdp.cli.terminal import STANDARD, as_table, check_picture, check_separate, running, seconds
 from fastdp.data.source import import_tables, open_dataset, open_source
-from fastdp.engines.job import engine
+from fastdp.engines.job import Foreign, engine
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Json
 from fastdp.releases.intervals import checked_confidence
-from fastdp.state.durable import check_target
+from fastdp.state.atomic_files import check_target
 from fastdp.tables.output import description_of, kind_of
 from fastdp.tables.table import Table
 
@@ -39,10 +38,10 @@ Examples
   fastdp totals readings.csv --time timestamp --every 1d --by household --keys-file households.csv --value kwh
       --epsilon 1 --bound 10 -o private.csv --plot private.png
   fastdp counts trips.parquet --time start --every 1h --by station --key Embarcadero --key Caltrain
-      --epsilon 0.5 --time-zone America/Los_Angeles -o private.parquet
+      --epsilon 0.5 --zone America/Los_Angeles -o private.parquet
   fastdp means trips.parquet --time start --every 1d --value minutes --epsilon 1 --clip 60 -o private.parquet
-  fastdp counts orders.csv --time at --every 1d --by country --delta 1e-6 --who customer --contributions 20
-      --period 1d --epsilon 1 -o private.csv --ledger budget --stream orders --limit 2
+  fastdp counts orders.csv --time at --every 1d --by country --delta 1e-6 --person customer --rows 20
+      --per 1d --epsilon 1 -o private.csv --ledger budget --stream orders --limit 2
   fastdp totals readings/ --time at --every 1h --value kwh --start 2026-01-01 --stop 2027-01-01 --clip 10 --epsilon 1
       --engine spark --master spark://host:7077 -o private.parquet
 """
@@ -57,30 +56,32 @@ OPTIONS = """
 -o/--output OUT required  A file, or - for CSV on standard output.
 --plot FILE:path as picture  Draw estimates, intervals and the revised line; the suffix chooses the format, such as
     .png.
---time COL required  Column of times.
---every LENGTH required  Length of a window: 90s, 15min, 1h; or 1d, 1w, 1mo, 1y from local midnight to local midnight.
+--time COL required  Column of times: dates, or datetimes of one time zone or none.
+--every LENGTH
 --start TIME  Where the first window begins: public.  [default: the table's]
 --stop TIME  Where the last window ends: public.  [default: the table's]
---origin TIME  Where some window begins.  [default: 1970-01-01, midnight in the zone]
---time-zone ZONE  Zone of the windows, such as Europe/Paris; times without a zone are clock times in it.  [default:
-    the time column's]
+--origin TIME
+--zone ZONE
 --by COL multiple  Key column, repeated for several: windows of each key.
 --key KEY as listed multiple  A key that is released, repeated; of several --by, as a line of CSV: A,7. Other rows are
     dropped.
 --keys-file FILE:file  The keys that are released: a CSV or Parquet file with the columns of --by.
 --public-keys  Release all keys of the table: it is no secret which keys it has.
---delta D:float{values}
+--delta D:float  Above 0 the keys are private, unless they are given: those whose noisy number of rows passes a
+    threshold are released. In any other release noise may be Gaussian, and the release (epsilon, delta)-DP.{values}
 --epsilon
---contributions K:int = 1  Rows of one unit. Without --who you vouch for it; with --who further rows are dropped.
---period LENGTH  The unit is what a person adds in any such period.  [default: in all]
---per-window J:int  A person's rows that count in a window (with --who).
---who COL  Column of persons, who are then the unit.
+--person COL  Column of persons, who are then the unit.
+--rows K:int = 1  Rows of one unit. Without --person you vouch for it; with --person further rows are dropped, and the
+    choice depends neither on the order of rows nor on other persons.
+--per LENGTH  The unit is what a person adds in any such period, such as 1d, aligned as windows are.  [default: in
+    all]
+--per-window J:int
 --engine (spark|dask)  Add the rows on an engine, for tables beyond one machine: with --start, --stop, --clip, and
     with --by listed keys.  The output is the same, byte for byte.
 --master ADDRESS  With --engine spark: of its cluster, such as spark://host:7077.  [default: local, or Spark's own
     configuration]
 --scheduler ADDRESS  With --engine dask: of its cluster, such as tcp://host:8786.  [default: threads of this process]
---missing (raise|drop) = raise  Rows without a time or person: stop with an error, or drop them.
+--missing  Rows without a time or person: stop with an error, or drop them.
 --confidence :float = 0.95  Of the intervals.
 --seed --key-file
 --quiet  No summary.
@@ -92,8 +93,9 @@ OF_VALUES = """
     known of the quantity, never from the data.
 --clip  What values are clipped to, if that is known publicly.  [default: chosen from all rows with a share of
     epsilon]
---resolution X:float  Step to which values are rounded.  [default: bound / 2^32]
---nonfinite (raise|zero) = raise  Missing values, NaN and infinity: stop with an error, or count as 0."""
+--resolution X:float
+--nonfinite
+--noise  Noise of the sums.  [default: laplace; with a --delta that no keys need, the one of less variance]"""
 #: The end of a file's name, or a folder, for each engine.
 READABLE = {"spark": (".parquet", ".pq", ".csv"), "dask": (".parquet", ".pq", ".csv", ".arrow", ".feather")}
 
@@ -107,6 +109,7 @@ def _command(function: Callable[..., None]) -> click.Command:
     decorate = with_options(
         listed,
         {"": getattr(fastdp, name)},
+        (fastdp.Time, fastdp.Person, fastdp.Value),
         bound=ends,
         clip=ends,
         master={"envvar": "FASTDP_SPARK_MASTER", "show_envvar": True},
@@ -164,12 +167,12 @@ def _run(kind: str, options: Json) -> None:
         check_separate(options)
         _check_outputs(options)
         frame, key = _frame(options["source"]), secret_of(options["seed"], options["key_file"])
-        accepted = signature(getattr(fastdp, kind)).parameters
-        given = {name: value for name, value in options.items() if name in accepted}
+        given = fields_of(getattr(fastdp, kind), options)
         given |= {"by": list(options["by"]) or None, "keys": _keys(frame, options), "key": key}
-        given |= {"time": _time(options), "every": None, "unit": _unit(options)}
+        time = fastdp.Time(options["time"], **fields_of(fastdp.Time, options))
+        given |= {"time": time, "every": None, "unit": _unit(options)}
         if kind != "counts":
-            given["value"] = fastdp.Value(*(options[name] for name in ("value", "resolution", "nonfinite")))
+            given["value"] = fastdp.Value(options["value"], **fields_of(fastdp.Value, options))
         confidence = checked_confidence(options["confidence"])
         with account.opened() as ledger, _adding(frame, options) as (module, opened):
             table: Table = getattr(module, kind)(opened, **{**given, "ledger": ledger}).with_confidence(confidence)
@@ -190,20 +193,12 @@ def _run(kind: str, options: Json) -> None:
             click.echo(f"{table.title()}\n{as_table(facts)}", err=True)
 
 
-def _time(options: Json) -> fastdp.Time:
-    """The times and windows that the options say."""
-    ends = {name: options[name] for name in ("start", "stop", "origin", "missing")}
-    return fastdp.Time(options["time"], options["every"], zone=options["time_zone"], **ends)
-
-
 def _unit(options: Json) -> fastdp.Rows | fastdp.Person:
-    """The unit of privacy that the options say."""
-    who, rows, per, per_window = (options[name] for name in ("who", "contributions", "period", "per_window"))
-    if who is not None:
-        return fastdp.Person(who, rows, per, per_window)
-    if per_window is not None:
-        raise ParameterError("--per-window: expected --who, the column of persons whose rows it bounds")
-    return fastdp.Rows(rows, per)
+    if options["person"] is not None:
+        return fastdp.Person(options["person"], **fields_of(fastdp.Person, options))
+    if options["per_window"] is not None:
+        raise ParameterError("--per-window: expected --person, the column of persons whose rows it bounds")
+    return fastdp.Rows(options["rows"], options["per"])
 
 
 def _check_keys(options: Json) -> None:
@@ -232,7 +227,7 @@ def _check_outputs(options: Json) -> None:
         check_picture(options["picture"], overwrite=options["force"])
 
 
-def _frame(source: str) -> Any:
+def _frame(source: str) -> Foreign:
     """A path, or a stream of Arrow batches where only Arrow's CSV reader can read it."""
     if source != STANDARD and not source.lower().endswith(".csv.gz"):
         return source
@@ -244,11 +239,11 @@ def _frame(source: str) -> Any:
         raise DataError(f"{source}: not readable as CSV; expected a heading and rows of as many columns") from None
 
 
-def _arrow_csv() -> Any:
+def _arrow_csv() -> ModuleType:
     return import_module("pyarrow.csv")
 
 
-def _keys(frame: Any, options: Json) -> Any:
+def _keys(frame: Foreign, options: Json) -> Foreign:
     """The keys with the types of their columns; "public"; or None."""
     by, listed = options["by"], options["listed"]
     if options["public_keys"]:
@@ -268,7 +263,7 @@ def _keys(frame: Any, options: Json) -> Any:
     return [row[0] for row in typed] if len(by) == 1 else typed
 
 
-def _typed(entry: Any, kind: Any, name: str) -> Any:
+def _typed(entry: Foreign, kind: Foreign, name: str) -> Foreign:
     """A key's entry as a column of that type has it."""
     if entry is None:
         return None
@@ -300,7 +295,7 @@ def _check_engine(options: Json) -> None:
 
 
 @contextmanager
-def _adding(frame: Any, options: Json) -> Iterator[tuple[ModuleType, Any]]:
+def _adding(frame: Foreign, options: Json) -> Iterator[tuple[ModuleType, Foreign]]:
     """The module whose functions make the table, and the table for it."""
     if options["engine"] is None:
         yield fastdp, frame
@@ -321,7 +316,7 @@ def _adding(frame: Any, options: Json) -> Iterator[tuple[ModuleType, Any]]:
 
 
 @contextmanager
-def _session(master: str | None, zone: str) -> Iterator[Any]:
+def _session(master: str | None, zone: str) -> Iterator[Foreign]:
     """A Spark session, which ends with the command."""
     sessions = engine("spark", "pyspark.sql").SparkSession
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
@@ -345,7 +340,7 @@ def _session(master: str | None, zone: str) -> Iterator[Any]:
             session.stop()
 
 
-def _read(session: Any, source: str, schema: Any) -> Any:
+def _read(session: Foreign, source: str, schema: Foreign) -> Foreign:
     """The table; of CSV with the types that Arrow finds, so that both read the same."""
     address = Path(source).resolve().as_uri()
     if not source.lower().endswith(".csv"):

@@ -138,7 +138,7 @@ def paths(options: Mapping[str, object]) -> list[tuple[str, Path]]:
 def check_picture(path: Path, *, overwrite: bool) -> None:
     """Refuse, before anything is paid for, a picture that could not be drawn or written."""
     from fastdp.releases import pictures
-    from fastdp.state.durable import check_target
+    from fastdp.state.atomic_files import check_target
 
     try:
         pictures.check_picture(path)

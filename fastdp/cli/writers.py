@@ -26,7 +26,7 @@ from fastdp.cli.terminal import STANDARD, paths
 from fastdp.data.readers import import_pyarrow
 from fastdp.errors import ParameterError
 from fastdp.kinds import Array, Floats, Json
-from fastdp.state.durable import atomic_file, check_target, name_target, remove_parts, sync_folder
+from fastdp.state.atomic_files import atomic_file, check_target, name_target, remove_parts, sync_folder
 
 #: Appends rows, of each column as many.
 Write = Callable[..., None]
@@ -56,32 +56,20 @@ def open_target(
     describe: Describe = dict,
     live: bool = False,
 ) -> Iterator[Write]:
-    """Open an output by its suffix; ``-`` is standard output as CSV.
+    """Open an output by its suffix for columns of :data:`COLUMNS`; ``-`` is standard output as CSV.
+
+    The file appears, after its description, when the block ends without an exception.
 
     Parameters
     ----------
-    path : str
-        A file's path, or ``-``.
     force : bool
         Whether an existing file may be replaced.
     record : function, optional
         Called after the last value, before any value can be seen: standard output is held back until then.
-    columns : tuple of str
-        Of :data:`COLUMNS`.
     describe : function
         Gives the metadata, called after the first value; none where they are empty.
     live : bool
         Whether standard output shows values as they are written.
-
-    Yields
-    ------
-    function of as many arrays as there are columns
-        Appends values.  The file appears, after its description, when the block ends without an exception.
-
-    Raises
-    ------
-    ParameterError
-        If the suffix is unknown or the file cannot or may not be written.
     """
     if path == STANDARD:
         with _standard_output(record) as stream, _csv_file(stream, columns, describe) as write:
@@ -337,24 +325,10 @@ class PointFolder:
 
     Parameters
     ----------
-    path : Path
-        Made by :meth:`clear` if it is not there; its parent must be.
-    kind : str
-        Suffix of the files: csv, npy, parquet or geojson.
-    names : tuple of two str
-        Of the columns.
     force : bool
         Whether the files of an earlier run may be replaced; any that would be left over are removed.
     written : int
         Number of first files that earlier runs of this very release may have written: they are written again.
-
-    Raises
-    ------
-    ParameterError
-        If the path is a file, may not be written, or holds other such files and ``force`` is not set; if something
-        else than a plain file is in the place of one.
-    DataError
-        If the package that writes the format is missing.
     """
 
     def __init__(self, path: Path, kind: str, names: tuple[str, str], *, force: bool, written: int = 0) -> None:

@@ -23,8 +23,8 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.record import Checked, Keyed, PartOf, Real, Whole, constructor, parameter, record, values_of
 from fastdp.state import codec
 from fastdp.state.codec import expect
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
 
 #: Larger increments are refused: sums of a million of them still fit an int64.
 LARGEST = 2**40

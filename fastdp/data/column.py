@@ -1,19 +1,22 @@
-"""One column of numbers from whatever the user has: lists, NumPy, pandas, polars, Arrow."""
+"""One column of numbers from lists, NumPy, pandas, polars or Arrow."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from numbers import Real
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp._lazy import imported
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Array, Floats, Integers
 
-#: What a publisher does with NaN and infinity: refuse them, or count them as 0.
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Handling of NaN and infinity by a publisher: refuse them, or count them as 0.
 Nonfinite = Literal["raise", "zero"]
 #: Values of other types are converted in pieces that stay in the cache (1 MiB of floats).
 PIECE = 2**17
@@ -30,42 +33,32 @@ ACCEPTED = "a one-dimensional list, NumPy array, pandas or polars series, or Arr
 _KINDS = {"U": "text", "T": "text", "S": "bytes", "V": "records", "O": "objects"}
 
 
-def kind_of(dtype: Any) -> str:
-    """What entries are, without what a type's name reveals about them: lengths, digits, categories."""
+def kind_of(dtype: object) -> str:
+    """Kind of the entries, without what a type's name reveals about them: lengths, digits, categories."""
     if isinstance(dtype, np.dtype) and dtype.kind in _KINDS:
         return _KINDS[dtype.kind]
     found = re.match(r"\w+", str(dtype))
     return found.group() if found else type(dtype).__name__
 
 
-def entry_at(name: str, wrong: Any, fault: str) -> str:
-    """The first wrong entry and how many there are: ``values[17]: not a finite number (3 of 1,000 entries)``.
-
-    Parameters
-    ----------
-    name : str
-        The argument's.
-    wrong : bool[n]
-        Which entries are wrong, at least one.
-    fault : str
-        What is wrong with them.
-    """
-    return f"{name}[{int(np.argmax(wrong))}]: {fault} ({np.count_nonzero(wrong):,} of {len(wrong):,} entries)"
+def entry_at(name: str, wrong: Array | np.bool_, fault: str) -> str:
+    """The first wrong entry and how many there are: ``values[17]: not a finite number (3 of 1,000 entries)``."""
+    return f"{name}[{int(np.argmax(wrong))}]: {fault} ({np.count_nonzero(wrong):,} of {np.size(wrong):,} entries)"
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether this is one real number rather than a column of them."""
     return isinstance(value, (Real, np.bool_))
 
 
-def as_column(values: Any, name: str = "chunk") -> NDArray[Any]:
+def as_column(values: object, name: str = "chunk") -> Array:
     """The values as a one-dimensional array of real numbers, shared with the caller where possible.
 
     Parameters
     ----------
     values : array-like
-        See the module's docstring.  Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (the
-        Arrow PyCapsule interface) works.
+        See ACCEPTED.  Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (the Arrow PyCapsule interface)
+        works.
     name : str
         The argument's name, for messages.
 
@@ -78,22 +71,20 @@ def as_column(values: Any, name: str = "chunk") -> NDArray[Any]:
         return values
     array = _as_numpy(values, name)
     if array.ndim == 0:
-        raise DataError(f"{name} is a single {type(values).__name__}: expected {ACCEPTED}")
+        raise _refused(name, f"is a single {type(values).__name__}")
     if array.ndim != 1:
-        raise DataError(f"{name} has shape {array.shape}: expected {ACCEPTED}")
+        raise _refused(name, f"has shape {array.shape}")
     if array.dtype.kind not in "biuf":
-        raise DataError(f"{name} holds {_kind(array)}: expected {ACCEPTED}")
+        raise _refused(name, f"holds {_kind(array)}")
     return array
 
 
-def as_floats(column: NDArray[Any]) -> Floats:
-    """The one layout that kernels are compiled for: float64, contiguous, aligned, read-only; shared if it can be.
+def _refused(name: str, said: str, more: str = "") -> DataError:
+    return DataError(f"{name} {said}: expected {ACCEPTED}{more}")
 
-    Parameters
-    ----------
-    column : array of bool, integers or floats, one-dimensional
-        From :func:`as_column`.
-    """
+
+def as_floats(column: Array) -> Floats:
+    """The one layout that kernels are compiled for: float64, contiguous, aligned, read-only; shared if it can be."""
     if is_in_order(column, FLOAT64):
         return read_only(column)
     if is_in_order(column, INT64):
@@ -116,19 +107,19 @@ def as_finite(floats: Floats, nonfinite: str, name: str, hint: str = "") -> Floa
     return read_only(np.where(finite, floats, 0.0))
 
 
-def read_only(column: NDArray[Any]) -> NDArray[Any]:
+def read_only(column: Array) -> Array:
     """The same memory: kernels are compiled for arrays that cannot be written."""
     view = column[:]
     view.flags.writeable = False
     return view
 
 
-def is_in_order(column: NDArray[Any], dtype: np.dtype[Any]) -> bool:
+def is_in_order(column: Array, dtype: np.dtype[np.generic]) -> bool:
     """Whether kernels for this type read the column where it lies."""
     return column.dtype == dtype and column.flags.num & IN_PLACE == IN_PLACE and type(column) is np.ndarray
 
 
-def convert(column: NDArray[Any], floats: Floats) -> None:
+def convert(column: Array, floats: Floats) -> None:
     """Write the column, each entry rounded to the nearest float64, into an array of its size."""
     if column.size >= MIN_COMPILED and is_in_order(column, INT64):
         from fastdp_kernels.streams import online_pass  # loads Numba
@@ -139,94 +130,85 @@ def convert(column: NDArray[Any], floats: Floats) -> None:
         floats[:] = column
 
 
-def pieces(column: NDArray[Any]) -> Iterable[tuple[int, Floats]]:
+def pieces(column: Array) -> Iterable[tuple[int, Floats]]:
     """Float64 values whole, others converted piece by piece; each with its position."""
     if column.dtype == np.float64:
         return [(0, as_floats(column))] if column.size else []
     return ((begin, as_floats(column[begin : begin + PIECE])) for begin in range(0, column.size, PIECE))
 
 
-def _kind(array: NDArray[Any]) -> str:
-    if array.dtype.kind == "O":
-        foreign = sorted(
-            {type(entry).__name__ for entry in array.tolist() if entry is not None and not _is_real(entry)}
-        )
-        return f"objects ({', '.join(foreign[:3])})"
-    return f"{kind_of(array.dtype)} entries"
+def _kind(array: Array) -> str:
+    if array.dtype.kind != "O":
+        return f"{kind_of(array.dtype)} entries"
+    foreign = {type(entry).__name__ for entry in array.tolist() if entry is not None and not _is_real(entry)}
+    return f"objects ({', '.join(sorted(foreign)[:3])})"
 
 
 def _is_real(entry: object) -> bool:
     return isinstance(entry, (int, float, np.floating, np.integer, np.bool_))
 
 
-def _as_numpy(values: Any, name: str) -> NDArray[Any]:
+def _as_numpy(values: object, name: str) -> Array:
     if isinstance(values, np.ma.MaskedArray):
         return _from_masked(values)
     if isinstance(values, np.ndarray):
         return _objects_to_floats(values)
-    if type(values) is list:
-        return _from_sequence(values, name)
-    if isinstance(values, (str, bytes, bytearray, Mapping, set, frozenset)):
-        raise DataError(f"{name} is a {type(values).__name__}: expected {ACCEPTED}")
-    # Subclasses, wherever they are defined, count as what they derive from.
-    homes = {base.__module__.partition(".")[0] for base in type(values).__mro__}
-    if "pandas" in homes:
-        return _from_pandas(values, name)
-    if "polars" in homes:
-        return _from_polars(values, name)
-    if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
-        return _from_arrow(values, name)
-    if hasattr(values, "__next__"):
-        raise DataError(f"{name} is a {type(values).__name__}: expected {ACCEPTED} (call list() on it first)")
-    return _from_sequence(values, name)
-
-
-def _from_sequence(values: Any, name: str) -> NDArray[Any]:
+    if type(values) is not list:
+        if isinstance(values, (str, bytes, bytearray, Mapping, set, frozenset)):
+            raise _refused(name, f"is a {type(values).__name__}")
+        # Subclasses, wherever they are defined, count as what they derive from.
+        homes = {base.__module__.partition(".")[0] for base in type(values).__mro__}
+        if "pandas" in homes:
+            return _from_pandas(values, name)
+        if "polars" in homes:
+            return _from_polars(values, name)
+        if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
+            return _from_arrow(values, name)
+        if hasattr(values, "__next__"):
+            raise _refused(name, f"is a {type(values).__name__}", " (call list() on it first)")
     array = as_array(values)
     if array is None:
-        raise DataError(f"{name} is a {type(values).__name__} that is no array (ragged?): expected {ACCEPTED}")
+        raise _refused(name, f"is a {type(values).__name__} that is no array (ragged?)")
     return _objects_to_floats(array)
 
 
-def as_array(values: Any) -> NDArray[Any] | None:
-    """What NumPy makes of the values, or None: what it, or a foreign ``__array__``, raises may quote a value."""
+def as_array(values: object) -> Array | None:
+    """NumPy's array of the values, or None: what it, or a foreign ``__array__``, raises may quote a value."""
     try:
         return np.asarray(values)
     except Exception:
         return None
 
 
-def _from_masked(values: Any) -> NDArray[Any]:
+def _from_masked(values: Any) -> Array:
     if values.dtype.kind in "biuf":
         return np.asarray(values.astype(np.float64).filled(np.nan))
     if values.dtype.kind != "O":
         return np.asarray(values)
     # filled(None) would mean the default, '?'.
-    entries: NDArray[Any] = np.array(values.data)
+    entries: Array = np.array(values.data)
     entries[np.ma.getmaskarray(values)] = None
     return _objects_to_floats(entries)
 
 
-def _objects_to_floats(array: NDArray[Any]) -> NDArray[Any]:
+def _objects_to_floats(array: Array) -> Array:
     """Object arrays of Python numbers and None as float64; others as they are, for the message."""
     if array.dtype.kind != "O" or array.ndim != 1:
         return array
     entries = array.tolist()
     if all(entry is None or _is_real(entry) for entry in entries):
-        return np.array([_to_float(entry) for entry in entries])
+        return np.array([np.nan if entry is None else _to_float(entry) for entry in entries])
     return array
 
 
-def _to_float(entry: Any) -> float:
-    if entry is None:
-        return float("nan")
+def _to_float(entry: float) -> float:
     try:
         return float(entry)
     except OverflowError:
         return float("inf") if entry > 0 else float("-inf")
 
 
-def as_reals(values: Any, name: str) -> Floats:
+def as_reals(values: object, name: str) -> Floats:
     """An array of real numbers of any shape, given as a parameter: contiguous float64; ParameterError otherwise."""
     array = as_array(values)
     if array is None:
@@ -237,14 +219,14 @@ def as_reals(values: Any, name: str) -> Floats:
         return np.ascontiguousarray(array, dtype=np.float64)
 
 
-def _one_column(values: Any, width: int, name: str) -> None:
+def _one_column(values: object, width: int, name: str) -> None:
     if width != 1:
         raise DataError(f"{name} is a {type(values).__name__} of {width} columns: expected one column")
 
 
-def _from_pandas(values: Any, name: str) -> NDArray[Any]:
+def _from_pandas(values: Any, name: str) -> Array:
     if not (hasattr(values, "to_numpy") and hasattr(values, "ndim")):
-        raise DataError(f"{name} is a pandas {type(values).__name__}: expected {ACCEPTED}")
+        raise _refused(name, f"is a pandas {type(values).__name__}")
     if values.ndim == 2:
         _one_column(values, values.shape[1], name)
         values = values.iloc[:, 0]
@@ -252,16 +234,14 @@ def _from_pandas(values: Any, name: str) -> NDArray[Any]:
     if isinstance(dtype, np.dtype):
         return _objects_to_floats(values.to_numpy())
     kind = getattr(dtype, "kind", "O")
-    if kind in "biuf":
-        if kind != "f" and not values.isna().any():
-            whole: NDArray[Any] = values.to_numpy(dtype=dtype.numpy_dtype)
-            return whole
-        array: NDArray[Any] = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        return array
-    raise DataError(f"{name} holds {kind_of(dtype)} entries: expected {ACCEPTED}")
+    if kind not in "biuf":
+        raise _refused(name, f"holds {kind_of(dtype)} entries")
+    whole = kind != "f" and not values.isna().any()
+    array: Array = values.to_numpy(dtype.numpy_dtype) if whole else values.to_numpy(np.float64, na_value=np.nan)
+    return array
 
 
-def _from_polars(values: Any, name: str) -> NDArray[Any]:
+def _from_polars(values: Any, name: str) -> Array:
     if not hasattr(values, "to_numpy"):
         raise DataError(f"{name} is a polars {type(values).__name__}: expected a Series (collect it first)")
     if hasattr(values, "to_series"):
@@ -271,53 +251,46 @@ def _from_polars(values: Any, name: str) -> NDArray[Any]:
     if kind == "Null":
         return np.full(len(values), np.nan)
     if not (values.dtype.is_numeric() or kind == "Boolean") or values.dtype.is_decimal():
-        raise DataError(f"{name} holds {kind_of(kind)} entries: expected {ACCEPTED}")
-    array: NDArray[Any] = (values.cast(float) if kind in ("Int128", "UInt128") else values).to_numpy()
-    return _objects_to_floats(array)
+        raise _refused(name, f"holds {kind_of(kind)} entries")
+    return _objects_to_floats((values.cast(float) if kind in ("Int128", "UInt128") else values).to_numpy())
 
 
-def _from_arrow(values: Any, name: str) -> NDArray[Any]:
+def open_arrow(values: object, name: str, accepted: str = ACCEPTED) -> pa.ChunkedArray:
+    """One column of an object with Arrow's PyCapsule interface; DataError without pyarrow, or if Arrow cannot."""
+    said = f"{name} is a {type(values).__name__}"
+    told = "expected pyarrow to be installed (pip install 'fastdp-streams[parquet]'), or a NumPy array"
+    arrow = imported("pyarrow", DataError(f"{said}, read through Arrow: {told}"))
     try:
-        import pyarrow as pa
-    except ImportError:
-        raise DataError(
-            f"{name} is a {type(values).__name__}, read through Arrow: expected pyarrow to be installed "
-            "(pip install 'fastdp-streams[parquet]'), or a NumPy array"
-        ) from None
-    try:
-        if hasattr(values, "__arrow_c_stream__"):
-            # A table's stream is a struct a chunk; a column's is the column.
-            column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array(values)
-        else:
-            column = pa.chunked_array([pa.array(values)])
+        if isinstance(values, arrow.ChunkedArray):
+            return values
+        # A table's stream is a struct a chunk; a column's is the column.
+        streams = hasattr(values, "__arrow_c_stream__")
+        return arrow.chunked_array(values if streams else [arrow.array(values)])
     except Exception:  # whatever a foreign exporter raises
-        raise DataError(f"{name} is a {type(values).__name__} that Arrow cannot read: expected {ACCEPTED}") from None
+        raise DataError(f"{said} that Arrow cannot read: expected {accepted}") from None
+
+
+def _from_arrow(values: object, name: str) -> Array:
+    column = open_arrow(values, name)
+    import pyarrow as pa
+
     if pa.types.is_struct(column.type):
         _one_column(values, column.type.num_fields, name)
         # flatten() passes a missing struct on to its field; field() would show what lies beneath.
         column = pa.chunked_array([chunk.flatten()[0] for chunk in column.chunks], type=column.type.field(0).type)
-    kind = column.type
-    if not (
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
-    ):
-        raise DataError(f"{name} holds {kind_of(kind)} entries: expected {ACCEPTED}")
-    if pa.types.is_null(kind):
+    kind, types = column.type, pa.types
+    if types.is_null(kind):
         return np.full(len(column), np.nan)
-    parts = [_arrow_chunk(chunk, pa.types.is_boolean(kind)) for chunk in column.chunks]
-    if len(parts) == 1:
-        return parts[0]
-    return np.concatenate(parts) if parts else np.empty(0)
-
-
-def _arrow_chunk(chunk: Any, boolean: bool) -> NDArray[Any]:
-    if boolean:
-        chunk = chunk.cast("int8")
-    # Missing entries, whatever the type, make this float64 with NaN.
-    array: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        raise _refused(name, f"holds {kind_of(kind)} entries")
+    # Missing entries, whatever the type, make a chunk float64 with NaN.
+    chunks = [chunk.cast("int8") if types.is_boolean(kind) else chunk for chunk in column.chunks]
+    parts = [chunk.to_numpy(zero_copy_only=False) for chunk in chunks]
+    array: Array = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0)
     return array
 
 
-def as_whole(values: Any, n_seen: int, holdout: int) -> NDArray[Any]:
+def as_whole(values: object, n_seen: int, holdout: int) -> Array:
     """The values as a column, longer than the hold-out; StateError if values came before, else DataError."""
     if n_seen:
         raise StateError(
@@ -331,10 +304,11 @@ def as_whole(values: Any, n_seen: int, holdout: int) -> NDArray[Any]:
 def check_size(size: int, holdout: int, name: str = "values") -> None:
     """DataError unless there are more values than the hold-out takes; their number is public."""
     if size <= holdout:
-        hint = " (choose a smaller holdout)" if holdout > 1 else ""
+        shorter = f"a smaller holdout= (ToPS, Adaptive: expected_length={size}), or " if holdout > 1 else ""
+        hint = f"; {shorter}a public threshold= withholds none" if holdout and name == "values" else ""
         raise DataError(
-            f"{name} has {size} entries: expected more than the hold-out of {holdout}, "
-            f"after which published values begin{hint}"
+            f"{name} has {size} entries: expected more than the hold-out of {holdout}, after which published values "
+            f"begin{hint}"
         )
 
 

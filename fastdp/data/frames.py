@@ -1,32 +1,154 @@
-"""Many streams in a data frame: a row for each value (long), or a column for each stream (wide); and the way back.
+"""Many streams from a matrix, lists of columns, Arrow lists or data frames, and results in the form of the input.
 
-Frames are read through Arrow (the PyCapsule interface), and are given back in the family that they came from.
+Streams are rows.  Float64 rows that lie in one contiguous array are used as they are; others are converted when
+requested, some rows at a time.  Frames are read through Arrow (the PyCapsule interface): a row for each value (long),
+or a column for each stream (wide).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastdp.data.column import as_column, as_floats, kind_of
-from fastdp.data.rows import StreamRows, as_rows
+from fastdp.data.column import as_array, as_column, as_floats, is_number, kind_of, open_arrow
 from fastdp.data.source import import_tables, open_source
 from fastdp.errors import DataError, ParameterError
-from fastdp.kinds import Indices
+from fastdp.kinds import Array, Floats, Frame, Indices
 
-#: Where the classes of frames are defined, and what their families are called.
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ACCEPTED_ROWS = (
+    "a two-dimensional array (a row is a stream), a one-dimensional one with offsets, a list of columns, or an Array "
+    "of lists as Arrow and polars have them"
+)
+#: Modules that define frames, and their families.
 FAMILIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "pyarrow", "duckdb": "duckdb", "_duckdb": "duckdb"}
 ACCEPTED = "a pandas or polars frame, an Arrow table, or a DuckDB relation"
 
 
+@dataclass(frozen=True)
+class StreamRows:
+    """Real numbers in rows.
+
+    Attributes
+    ----------
+    rows : array [n, length], or list of n one-dimensional arrays
+        Of any real dtype.  Without rows, they lie in ``flat``.
+    flat : array, one-dimensional, or None
+        All rows in one array.
+    starts, lengths : int64[n]
+        Where each row begins in ``flat`` and how long it is.
+    """
+
+    rows: Array | Sequence[Array] | None
+    flat: Array | None
+    starts: Indices
+    lengths: Indices
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return self.lengths.size
+
+    @property
+    def shared(self) -> bool:
+        """Whether rows are used where they lie."""
+        return self.flat is not None and self.flat.dtype == np.float64 and self.flat.flags.c_contiguous
+
+    def take(self, which: Indices, begin: int, end: int | None = None) -> tuple[Floats, Indices]:
+        """Values [begin, end) of some rows, contiguous, and where those of each row begin.
+
+        Rows must be long enough for ``end``; without one they are taken to their ends.
+        """
+        if self.flat is not None:
+            if self.shared:
+                return as_floats(self.flat), self.starts[which] + begin
+            spans = zip(self.starts[which].tolist(), self.lengths[which].tolist(), strict=True)
+            columns = [self.flat[start : start + count] for start, count in spans]
+        else:
+            assert self.rows is not None  # noqa: S101 - one of both is there
+            if isinstance(self.rows, np.ndarray):
+                part = np.asarray(self.rows[which, begin:end])
+                return as_floats(part.reshape(-1)), np.arange(which.size) * part.shape[1]
+            columns = [self.rows[i] for i in which.tolist()]
+        cut = [as_floats(column[begin:end]) for column in columns]
+        starts: Indices = np.zeros(len(cut), np.int64)
+        np.cumsum([part.size for part in cut[:-1]], out=starts[1:])
+        return as_floats(np.concatenate(cut) if cut else np.empty(0)), starts
+
+
+def as_rows(streams: object, offsets: object = None) -> StreamRows:
+    """Rows from arrays and lists; ``offsets`` are borders in a one-dimensional array, from 0 to its length.
+
+    Raises
+    ------
+    DataError
+        If these are no streams of real numbers; the message says what they are instead.
+    """
+    if offsets is not None:
+        borders = as_column(offsets, "offsets")
+        if borders.dtype.kind not in "iu":
+            raise DataError(f"offsets holds {kind_of(borders.dtype)} entries: expected whole numbers")
+        return _cut(as_column(streams, "streams"), borders.astype(np.int64))
+    if isinstance(streams, np.ndarray) and streams.ndim == 2:
+        return _from_matrix(streams)
+    if isinstance(streams, (list, tuple)):
+        columns = [as_column(stream, f"streams[{i}]") for i, stream in enumerate(streams)]
+        lengths = np.array([column.size for column in columns], np.int64)
+        return StreamRows(columns, None, np.zeros(lengths.size, np.int64), lengths)
+    if hasattr(streams, "__arrow_c_stream__") or hasattr(streams, "__arrow_c_array__"):
+        return _from_arrow(streams)
+    shape = f" of shape {streams.shape}" if isinstance(streams, np.ndarray) else ""
+    raise DataError(f"streams is a {type(streams).__name__}{shape}: expected {ACCEPTED_ROWS}")
+
+
+def _from_matrix(matrix: Array) -> StreamRows:
+    masked = isinstance(matrix, np.ma.MaskedArray)
+    if matrix.dtype.kind not in "biuf" or masked:
+        kind = "masked" if masked else kind_of(matrix.dtype)
+        raise DataError(f"streams holds {kind} entries: expected {ACCEPTED_ROWS}, of real numbers")
+    matrix = np.asarray(matrix)
+    n, length = matrix.shape
+    lengths = np.full(n, length, np.int64)
+    if matrix.dtype == np.float64 and matrix.flags.c_contiguous and matrix.flags.aligned:
+        return StreamRows(None, matrix.reshape(-1), np.arange(n) * length, lengths)
+    return StreamRows(matrix, None, np.zeros(n, np.int64), lengths)
+
+
+def _cut(column: Array, borders: Indices) -> StreamRows:
+    if borders.size == 0 or borders[0] != 0 or borders[-1] != column.size or (np.diff(borders) < 0).any():
+        raise DataError(
+            f"offsets has {borders.size} entries: expected borders that ascend from 0 to {column.size}, the number "
+            "of values, one more than there are streams"
+        )
+    return StreamRows(None, column, borders[:-1], np.diff(borders))
+
+
+def _from_arrow(streams: object) -> StreamRows:
+    column = open_arrow(streams, "streams", ACCEPTED_ROWS)
+    import pyarrow as pa
+
+    lists = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+    if not lists and not pa.types.is_fixed_size_list(column.type):
+        raise DataError(f"streams holds {kind_of(column.type)} entries: expected {ACCEPTED_ROWS}")
+    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    if array.null_count:
+        raise DataError(f"streams has {array.null_count} missing streams: expected none")
+    lengths = np.asarray(array.value_lengths().to_numpy(zero_copy_only=False), np.int64)
+    return _cut(as_column(array.flatten(), "streams"), np.concatenate([[0], np.cumsum(lengths)]))
+
+
+# Frames of streams.
+
+
 @dataclass(frozen=True, eq=False)
 class FrameSource:
-    """What a frame was, so that a release can be one too.
+    """The form of a frame, so that a release can have it too.
 
     Attributes
     ----------
@@ -44,10 +166,10 @@ class FrameSource:
     by: str
     time: str
     value: str
-    times: Any
+    times: pa.Array | None
     starts: Indices
 
-    def long(self, ids: list[int | str], lengths: Indices, offset: int, columns: Mapping[str, Any]) -> Any:
+    def long(self, ids: list[int | str], lengths: Indices, offset: int, columns: Mapping[str, Array]) -> Any:
         """A frame of the family with a row for each value: its stream, its time, and these columns.
 
         Parameters
@@ -61,20 +183,19 @@ class FrameSource:
         columns : mapping of str to array
             ``"values"`` takes the value column's name.
         """
-        pa = import_tables()[1]
+        arrow = import_tables()[1]
         which = np.repeat(np.arange(lengths.size), lengths)
-        ends = np.cumsum(lengths)
-        positions = np.arange(which.size) - np.repeat(ends - lengths, lengths) + offset
-        named = {self.value if name == "values" else name: pa.array(column) for name, column in columns.items()}
-        times = pa.array(positions) if self.times is None else self.times.take(self.starts[which] + positions)
+        positions = np.arange(which.size) - np.repeat(np.cumsum(lengths) - lengths, lengths) + offset
+        named = {self.value if name == "values" else name: arrow.array(column) for name, column in columns.items()}
+        times = arrow.array(positions) if self.times is None else self.times.take(self.starts[which] + positions)
         # Arrow's columns have one type.
         if len(set(map(type, ids))) > 1:
             ids = list(map(str, ids))
-        table = pa.table({self.by: pa.array(ids).take(pa.array(which)), self.time: times, **named})
+        table = arrow.table({self.by: arrow.array(ids).take(arrow.array(which)), self.time: times, **named})
         return in_family(table, self.family)
 
 
-def in_family(table: Any, family: str) -> Any:
+def in_family(table: pa.Table, family: str) -> Any:
     """An Arrow table as a pandas or polars data frame, a DuckDB relation, or as it is."""
     if family == "pandas":
         return table.to_pandas()
@@ -90,8 +211,8 @@ class Streams:
     source: FrameSource | None = None
 
 
-def as_streams(streams: Any, offsets: Any, value: str | None, by: str | None, time: str | None) -> Streams:
-    """Streams from frames, mappings, and all that :func:`~fastdp.data.rows.as_rows` takes.
+def as_streams(streams: object, offsets: object, value: str | None, by: str | None, time: str | None) -> Streams:
+    """Streams from frames, mappings, and all that :func:`as_rows` takes.
 
     Raises
     ------
@@ -114,7 +235,7 @@ def as_streams(streams: Any, offsets: Any, value: str | None, by: str | None, ti
     return _wide(streams, family, time) if by is None else _long(streams, family, str(value), by, time)
 
 
-def _family(streams: Any) -> str | None:
+def _family(streams: object) -> str | None:
     """The family of a two-dimensional frame."""
     for base in type(streams).__mro__:
         family = FAMILIES.get(base.__module__.partition(".")[0])
@@ -125,7 +246,7 @@ def _family(streams: Any) -> str | None:
     return None
 
 
-def _table(frame: Any, columns: dict[str, str]) -> Any:
+def _table(frame: Frame, columns: dict[str, str]) -> pa.Table:
     """An Arrow table of the columns that the arguments (by name) ask for."""
     wanted = list(columns.values())
     # The release, as a frame, has columns of these names too.
@@ -142,20 +263,18 @@ def _wide(frame: Any, family: str, time: str | None) -> Streams:
     """Each column but the time is a stream, named as the column; rows in their order, or in that of the time."""
     if family == "duckdb" or hasattr(frame, "collect"):
         frame = import_tables()[1].table(frame if family == "duckdb" else frame.collect())
-    columns = _columns(frame)
     times, order = None, None
     if time is not None:
         times = _table(frame, {"time": time}).column(0)
         clock = _clock(times, time)
         order = None if bool((clock[1:] >= clock[:-1]).all()) else np.argsort(clock, kind="stable")
         times = (times if order is None else times.take(order)).combine_chunks()
-    ids = [name for name, _ in columns if time is None or name != time]
-    streams = [column for name, column in columns if time is None or name != time]
-    each = [as_column(column, f"streams[{i}]") for i, column in enumerate(streams)]
-    source = FrameSource(
-        *(family, "stream", "position" if time is None else time, "value", times), np.zeros(len(ids), np.int64)
-    )
-    return Streams(as_rows(each if order is None else [column[order] for column in each]), ids, source)
+    columns = [each for each in _columns(frame) if time is None or each[0] != time]
+    streams = [as_column(column, f"streams[{i}]") for i, (_, column) in enumerate(columns)]
+    names = family, "stream", "position" if time is None else time, "value"
+    source = FrameSource(*names, times, np.zeros(len(columns), np.int64))
+    rows = as_rows(streams if order is None else [stream[order] for stream in streams])
+    return Streams(rows, [name for name, _ in columns], source)
 
 
 def _columns(frame: Any) -> list[tuple[Any, Any]]:
@@ -167,76 +286,138 @@ def _columns(frame: Any) -> list[tuple[Any, Any]]:
     return list(zip(frame.schema.names, frame.columns, strict=True))
 
 
-def _long(frame: Any, family: str, value: str, by: str, time: str | None) -> Streams:
+def _long(frame: Frame, family: str, value: str, by: str, time: str | None) -> Streams:
     """A stream's rows in their order, or in that of their times; streams in the order of their first rows."""
-    asked = {"value": value, "by": by} | ({} if time is None else {"time": time})
-    table = _table(frame, asked)
+    table = _table(frame, {"value": value, "by": by} | ({} if time is None else {"time": time}))
     codes, ids = _codes(table.column(by), by)
     values = as_floats(as_column(table.column(value), value))
     times = None if time is None else table.column(time)
-    order = _order(codes, times, time)
+    order = _order(codes, None if times is None else _clock(times, str(time)))
+    if order is not None:
+        values, times = values[order], None if times is None else times.take(order)
     lengths = np.bincount(codes, minlength=len(ids)).astype(np.int64)
     borders = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    if order is not None:
-        values = values[order]
-    if times is not None:
-        times = times.combine_chunks() if order is None else times.take(order).combine_chunks()
-    source = FrameSource(family, by, "position" if time is None else time, value, times, borders[:-1])
+    names = family, by, "position" if time is None else time, value
+    source = FrameSource(*names, None if times is None else times.combine_chunks(), borders[:-1])
     return Streams(as_rows(values, borders), ids, source)
 
 
-def _codes(column: Any, by: str) -> tuple[Indices, list[Any]]:
+def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[int | str]]:
     """The number of each row's stream, and the streams' ids: texts or whole numbers."""
-    pa = import_tables()[1]
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    if not texts and not pa.types.is_integer(kind):
+    arrow = import_tables()[1]
+    coded = arrow.types.is_dictionary(column.type)
+    kind = column.type.value_type if coded else column.type
+    texts = arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_string_view(kind)
+    if not texts and not arrow.types.is_integer(kind):
         raise DataError(
             f"{by} holds {kind_of(kind)} entries: expected texts or whole numbers, the ids of the streams"
         )
     if column.null_count:
         raise DataError(f"{by}: {column.null_count} of {len(column)} rows have no id; expected one in every row")
-    if pa.types.is_dictionary(column.type):
+    if coded:
         return _categories(column.unify_dictionaries().combine_chunks())
-    plain = column.cast(pa.large_string() if texts else kind)
-    encoded = plain.combine_chunks().dictionary_encode()
+    encoded = column.cast(arrow.large_string() if texts else kind).combine_chunks().dictionary_encode()
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
 
 
-def _categories(encoded: Any) -> tuple[Indices, list[Any]]:
+def _categories(encoded: pa.DictionaryArray) -> tuple[Indices, list[int | str]]:
     """The same of a dictionary, which may hold ids that do not occur."""
     ids = encoded.dictionary.to_pylist()
     used, firsts, codes = np.unique(encoded.indices.to_numpy(), return_index=True, return_inverse=True)
     order = np.argsort(firsts)
-    place: Indices = np.empty(used.size, np.int64)
-    place[order] = np.arange(used.size)
-    return place[codes], [ids[code] for code in used[order].tolist()]
+    rank: Indices = np.empty(used.size, np.int64)
+    rank[order] = np.arange(used.size)
+    return rank[codes], [ids[code] for code in used[order].tolist()]
 
 
-def _order(codes: Indices, times: Any, time: str | None) -> Indices | None:
+def _order(codes: Indices, clock: Array | None) -> Indices | None:
     """The order in which rows of one stream lie together, in that of time; None if they do already."""
-    sorted_codes = bool((codes[1:] >= codes[:-1]).all())
-    if times is None:
-        return None if sorted_codes else np.argsort(codes, kind="stable")
-    clock = _clock(times, str(time))
-    if bool((clock[1:] >= clock[:-1]).all()):
-        return None if sorted_codes else np.argsort(codes, kind="stable")
-    return np.lexsort((clock, codes))
+    if clock is not None and bool((clock[1:] < clock[:-1]).any()):
+        return np.lexsort((clock, codes))
+    return None if bool((codes[1:] >= codes[:-1]).all()) else np.argsort(codes, kind="stable")
 
 
-def _clock(times: Any, time: str) -> NDArray[Any]:
+def _clock(times: pa.ChunkedArray, time: str) -> Array:
     """Times as numbers in their order."""
-    pa = import_tables()[1]
+    arrow = import_tables()[1]
     kind = times.type
     if times.null_count:
         raise DataError(f"{time}: {times.null_count} of {len(times)} rows have no time; expected one in every row")
-    if pa.types.is_date32(kind):
-        times = times.cast(pa.int32())
-    elif pa.types.is_temporal(kind):
-        times = times.cast(pa.int64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    if arrow.types.is_temporal(kind):
+        times = times.cast(arrow.int32() if arrow.types.is_date32(kind) else arrow.int64())
+    elif not (arrow.types.is_integer(kind) or arrow.types.is_floating(kind)):
         raise DataError(f"{time} holds {kind_of(kind)} entries: expected timestamps, dates or numbers")
-    clock: NDArray[Any] = times.to_numpy()
+    clock: Array = times.to_numpy()
     if clock.dtype.kind == "f" and not np.isfinite(clock).all():
         raise DataError(f"{time}: a row has no time; expected one in every row")
     return clock
+
+
+# Numbers of any shape and family as one column, and the way back.
+
+Back = Callable[[Array], Any]
+#: Spelling of a frame's column in messages.
+_SPELLED = {"pandas": "{}.iloc[:, {}]", "polars": "{}[:, {}]", "pyarrow": "{}.column({})"}
+
+
+def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
+    """The numbers in one column, and a function that gives as many numbers the form that the values had.
+
+    Parameters
+    ----------
+    values : number or array-like
+        A number, a NumPy array of any shape, (nested) lists, a pandas or polars series or frame, an Arrow array or
+        table, or anything else that :func:`~fastdp.data.column.as_column` takes.
+    name : str
+        The argument's name, for messages.
+
+    Returns
+    -------
+    column : array, one-dimensional
+        Of a real dtype; integers only where all numbers are integers.
+    back : callable
+        To a Python number, pandas, polars or pyarrow for what came from there, else to a NumPy array.
+
+    Raises
+    ------
+    DataError
+        If these are no real numbers.
+    """
+    if is_number(values):
+        return as_column([values], name), lambda out: out.reshape(-1)[0].item()
+    family = _family(values)
+    if family in _SPELLED and hasattr(values, "shape"):
+        spelled = _SPELLED[family]
+        columns = [as_column(each, spelled.format(name, i)) for i, (_, each) in enumerate(_columns(values))]
+        return np.column_stack(columns).reshape(-1) if columns else np.empty(0), _frame_like(values, family)
+    if isinstance(values, np.ndarray) and values.ndim == 0:
+        return as_column(values.reshape(1), name), lambda out: out.reshape(())
+    nested = isinstance(values, np.ndarray) or (
+        isinstance(values, (list, tuple)) and any(isinstance(entry, (list, tuple, np.ndarray)) for entry in values)
+    )
+    array = as_array(values) if nested and not isinstance(values, np.ndarray) else values
+    if not nested or array is None:
+        return as_column(values, name), _series_like(values)
+    return as_column(array.reshape(-1), name), lambda out: out.reshape(array.shape)
+
+
+def _frame_like(values: Any, family: str) -> Back:
+    """Numbers, row after row, as a frame like this one."""
+    library = import_module(family)
+    if family == "pandas":
+        return lambda out: library.DataFrame(out.reshape(values.shape), index=values.index, columns=values.columns)
+    if family == "polars":
+        return lambda out: library.DataFrame(out.reshape(values.shape), schema=values.columns, orient="row")
+    return lambda out: library.Table.from_arrays(
+        list(map(library.array, np.ascontiguousarray(out.reshape(values.shape).T))), names=values.schema.names
+    )
+
+
+def _series_like(values: Any) -> Back:
+    """Numbers as a series or array like this one."""
+    homes = {base.__module__.partition(".")[0] for base in type(values).__mro__}
+    if "pandas" in homes and hasattr(values, "to_frame") and hasattr(values, "index"):
+        return lambda out: import_module("pandas").Series(out, index=values.index, name=values.name)
+    if "polars" in homes:
+        return lambda out: import_module("polars").Series(values.name, out)
+    return (lambda out: import_module("pyarrow").array(out)) if "pyarrow" in homes else (lambda out: out)

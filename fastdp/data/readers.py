@@ -1,4 +1,4 @@
-"""Where values come from: every kind of input as a generator of float64 arrays.
+"""Values and events in files: every kind of input as a generator of float64 arrays.
 
 Memory stays constant however long the input is (an .npz array alone is loaded whole: it is compressed).
 """
@@ -7,27 +7,32 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp._lazy import imported
 from fastdp.data.column import as_column, as_floats, kind_of
 from fastdp.errors import DataError
+from fastdp.kinds import Array, Flags, Floats
 
-Chunks = Iterator[NDArray[np.float64]]
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
 
-#: Which columns are wanted, by what they are, given the names of all.
+Chunks = Iterator[Floats]
+
+#: Chooses columns: given the names of all, the wanted ones by what they are.
 Choose = Callable[[Sequence[str]], Mapping[str, str | None]]
-#: What a column of times is called there.
+#: The kind of a column of times.
 TIME = "time"
 
 TEXT = (".csv", ".csv.gz", ".txt", ".txt.gz")
@@ -35,7 +40,7 @@ PARQUET = (".parquet", ".pq")
 ARRAYS = (".npy", ".npz")
 STDIN = "-"
 MAX_LISTED = 30
-#: What NumPy and the archive's reader raise on damaged files; headers are parsed as Python literals.
+#: Errors of NumPy and the archive's reader on damaged files; headers are parsed as Python literals.
 DAMAGE = (ValueError, EOFError, SyntaxError, TokenError, OverflowError, MemoryError, RuntimeError)
 
 
@@ -102,18 +107,14 @@ def open_table(
 
     Parameters
     ----------
-    path : str
-        A file's path, or ``-``.
+    path, chunk_size, live
+        As for :func:`open_source`.
     choose : function of a sequence of str
         Gets the columns' names (none if the first row holds numbers) and returns the columns that are wanted, each a
-        name or a zero-based number, by what they are.  What is called ``TIME`` may hold moments, which become
+        name or a zero-based number, by what they are.  Of the kind ``TIME`` they may hold moments, which become
         seconds since 1970.
-    chunk_size : int
-        As for :func:`open_source`.
     ragged : bool
         Whether blank lines of a text are skipped and rows may have surplus cells, as those of some public data sets.
-    live : bool
-        As for :func:`open_source`.
 
     Raises
     ------
@@ -206,13 +207,13 @@ def _loaded(load: Callable[[], Any], fault: str) -> Any:
         raise DataError(f"{fault} (damaged, not in NumPy's format, or pickled objects)") from None
 
 
-def _check_numbers(array: NDArray[Any], where: str) -> None:
+def _check_numbers(array: Array, where: str) -> None:
     if array.dtype.kind not in "biuf":
         raise DataError(f"{where} holds {kind_of(array.dtype)} entries: expected real numbers")
 
 
 def pick_column(column: str | None, names: Sequence[str] | None, width: int, where: str) -> int:
-    """The zero-based number of the requested column.
+    """The zero-based number of the requested column, or DataError, which lists the columns there are.
 
     Parameters
     ----------
@@ -221,14 +222,9 @@ def pick_column(column: str | None, names: Sequence[str] | None, width: int, whe
     names : sequence of str, optional
         The columns' names, where they have any.
     width : int
-        How many columns there are.
+        Number of columns.
     where : str
         The file, for messages.
-
-    Raises
-    ------
-    DataError
-        Listing the columns there are.
     """
     if column is None:
         if width == 1:
@@ -251,8 +247,8 @@ def is_index(column: str) -> bool:
 def listed(names: Sequence[str] | None, width: int) -> str:
     """The columns there are, for a message."""
     shown = range(min(width, MAX_LISTED))
-    listed = [str(k) if names is None or not is_name(names[k]) else f"{names[k]!r} ({k})" for k in shown]
-    return ", ".join(listed) + (", ..." if width > MAX_LISTED else "")
+    told = [str(k) if names is None or not is_name(names[k]) else f"{names[k]!r} ({k})" for k in shown]
+    return ", ".join(told) + (", ..." if width > MAX_LISTED else "")
 
 
 def is_name(cell: str) -> bool:
@@ -293,7 +289,7 @@ def damage_named(path: str) -> Iterator[None]:
         raise DataError(f"{path}: not a readable Parquet file, or damaged{reason}") from None
 
 
-def read_table(source: Path | BinaryIO, columns: list[str] | None = None, **options: Any) -> Any:
+def read_table(source: Path | BinaryIO, columns: list[str] | None = None, **options: Any) -> pa.Table:
     """An Arrow table of a whole Parquet file, or of some columns, read by this thread alone.
 
     A thread of Arrow's pools, pre-buffering included, may be the last owner of a Python file; where Python is ending,
@@ -322,7 +318,7 @@ def open_parquet(path: str, choose: Choose, chunk_size: int) -> Iterator[Source]
         yield Source(path, _batches(table, list(chosen.values()), chunk_size, path), table.metadata.num_rows)
 
 
-def _check_type(path: str, name: str, kind: Any, *, moments: bool) -> None:
+def _check_type(path: str, name: str, kind: pa.DataType, *, moments: bool) -> None:
     types = import_pyarrow().types
     accepted = [types.is_integer, types.is_floating, types.is_boolean, types.is_null]
     if not any(fits(kind) for fits in [*accepted, *[types.is_timestamp] * moments]):
@@ -330,7 +326,7 @@ def _check_type(path: str, name: str, kind: Any, *, moments: bool) -> None:
         raise DataError(f"{path}, column {name!r}: holds {kind_of(kind)} entries; expected {wanted}")
 
 
-def _batches(table: Any, names: list[str], chunk_size: int, path: str) -> Chunks:
+def _batches(table: ParquetFile, names: list[str], chunk_size: int, path: str) -> Chunks:
     batches = table.iter_batches(batch_size=chunk_size, columns=list(dict.fromkeys(names)), use_threads=False)
     while True:
         with damage_named(path):
@@ -341,9 +337,152 @@ def _batches(table: Any, names: list[str], chunk_size: int, path: str) -> Chunks
         yield np.stack(columns, axis=1)
 
 
-def _numbers(column: Any) -> NDArray[np.float64]:
+def _numbers(column: pa.Array) -> Floats:
     """Numbers as they are, moments as seconds since 1970."""
     if not import_pyarrow().types.is_timestamp(column.type):
         return as_floats(as_column(column))
     moments = np.asarray(column.to_numpy(zero_copy_only=False), "datetime64[us]")
     return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / 1e6)
+
+
+# Places, times and kinds of events, from the columns of a text or Parquet file.
+
+#: Names under which a column is found if none is asked for, in any case; the later ones are of public data sets.
+DEFAULTS = {
+    "x": ("x", "lon", "lng", "longitude", "pickup_longitude", "start_lon"),
+    "y": ("y", "lat", "latitude", "pickup_latitude", "start_lat"),
+    "time": (
+        "time",
+        "t",
+        "timestamp",
+        "date/time",
+        "pickup_datetime",
+        "tpep_pickup_datetime",
+        "lpep_pickup_datetime",
+        "trip_pickup_datetime",
+        "check-in time",
+    ),
+    "event": ("event", "move"),
+}
+CHUNK = 2**16
+#: The columns asked for: of each kind a name, a zero-based number, or None for the usual names.
+Columns = Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class Events:
+    """A file's rows, in its order.
+
+    Attributes
+    ----------
+    points : float64[n, 2]
+        Finite.
+    additions : bool[n]
+        Whether a row adds its point; it removes it otherwise.
+    times : float64[n] or None
+        Seconds since 1970, where they were asked for.
+    names : tuple of two str
+        The file's names of x and y.
+    """
+
+    points: Floats
+    additions: Flags
+    times: Floats | None
+    names: tuple[str, str]
+
+
+def read_events(
+    path: str,
+    columns: Columns,
+    *,
+    unnamed: Columns | None = None,
+    ragged: bool = False,
+    watch: Callable[[Source], Iterable[Floats]] = attrgetter("chunks"),
+) -> Events:
+    """All events of a file.
+
+    Parameters
+    ----------
+    path : str
+        A .csv, .txt (either may end in .gz too) or .parquet file with a heading.
+    columns : mapping
+        The columns that are "x", "y", and, where they are wanted, "time" and "event".  Without a column of events all
+        rows are additions.
+    unnamed : mapping, optional
+        The columns of a file without a heading.
+    ragged : bool
+        As for :func:`open_table`.
+    watch : function
+        The chunks of an open file, with a progress bar for example.
+
+    Raises
+    ------
+    DataError
+        Naming the column and the row, counted from 1 without the heading, or the line; never what a cell holds.
+    """
+    choice = _Choice(path, columns, unnamed)
+    with choice.opened(ragged=ragged) as source:
+        parts = list(watch(source))
+    table = np.concatenate([np.empty((0, len(choice.chosen))), *parts])
+    read = dict(zip(choice.chosen, table.T, strict=True))
+    for kind, column in choice.chosen.items():
+        _refuse(path, column, ~np.isfinite(read[kind]), "missing, NaN or infinite", "expected finite numbers")
+    additions = np.ones(len(table), bool)
+    if "event" in read:
+        what = "neither 1 (a point appears) nor -1 (it disappears)"
+        _refuse(path, choice.chosen["event"], np.abs(read["event"]) != 1.0, what, "expected one of these")
+        additions = read["event"] > 0
+    return Events(np.stack([read["x"], read["y"]], axis=1), additions, read.get("time"), choice.labels)
+
+
+def heading_of(path: str, columns: Columns) -> tuple[str, str]:
+    """A file's names of x and y; DataError, before rows are read, without the columns of :func:`read_events`."""
+    choice = _Choice(path, columns)
+    with choice.opened(ragged=False):
+        return choice.labels
+
+
+@dataclass
+class _Choice:
+    """Finds the columns among a file's names."""
+
+    path: str
+    columns: Columns
+    unnamed: Columns | None = None
+    chosen: dict[str, str] = field(default_factory=dict)
+    labels: tuple[str, str] = ("x", "y")
+
+    def opened(self, *, ragged: bool) -> AbstractContextManager[Source]:
+        if self.path == STDIN:
+            raise DataError("standard input holds no events; expected a file")
+        if self.path.lower().endswith(ARRAYS):
+            raise DataError(f"{self.path}: holds no named columns; expected .csv, .csv.gz, .txt, .txt.gz or .parquet")
+        return open_table(self.path, self, CHUNK, ragged=ragged)
+
+    def __call__(self, names: Sequence[str]) -> dict[str, str]:
+        lowered = [name.lower() for name in names]
+        for kind, column in (self.columns if names or self.unnamed is None else self.unnamed).items():
+            usual = (names[lowered.index(name)] for name in DEFAULTS[kind] if name in lowered)
+            found = next(usual, None) if column is None else column
+            if found is not None:
+                self.chosen[kind] = found
+            elif kind != "event":
+                there = f"has the columns {listed(names, len(names))}" if names else "has no heading"
+                raise DataError(
+                    f"{self.path} {there}: expected {' or '.join(map(repr, DEFAULTS[kind]))}, or --{kind}"
+                )
+        x, y = (
+            names[int(c)] if is_index(c) and c not in names and int(c) < len(names) else c
+            for c in (self.chosen["x"], self.chosen["y"])
+        )
+        self.labels = x, y
+        return self.chosen
+
+
+def _refuse(path: str, column: str, wrong: Flags, what: str, expected: str) -> None:
+    bad = np.flatnonzero(wrong)
+    if bad.size:
+        raise DataError(
+            f"{path}, column {column!r}: {bad.size:,} of {wrong.size:,} rows are {what}, the first is row "
+            f"{bad[0] + 1:,}; {expected}"
+        )

@@ -6,11 +6,19 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fastdp import validation
 from fastdp.data.column import kind_of
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Frame
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.dataset import Dataset
+
+    #: Arrow record batches.
+    Batches = Iterator[pa.RecordBatch]
 
 #: Rows read at a time: a few columns of them stay below some 10 MB.
 BATCH = 2**18
@@ -38,12 +46,10 @@ def import_tables() -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Source:
-    """The columns of a table that a release looks at.
+    """The columns of a table that are in use.
 
     Attributes
     ----------
-    family : str
-        One of FAMILIES.
     columns : sequence of str
         Their names, each once.
     schema : mapping of str to narwhals data type
@@ -55,19 +61,19 @@ class Source:
     rows : int or None
         How many there are, where that is known without reading.
     add : callable or None
-        Of a table on an engine: (plan, quantities) to the exact sums of every
-        window and key, int64[W, K] each; its rows are never read here.
+        Of a table on an engine: (plan, quantities) to the exact sums of every window and key, int64[W, K] each; its
+        rows are never read here.
     """
 
     family: str
     columns: Sequence[str]
     schema: Any
-    read: Callable[[], Iterator[Any]]
+    read: Callable[[], Batches]
     again: bool = True
     rows: int | None = None
     add: Callable[[Any, Any], list[Any]] | None = None
 
-    def batches(self) -> Iterator[Any]:
+    def batches(self) -> Batches:
         """Record batches of at most BATCH rows, in the table's order."""
         try:
             for batch in self.read():
@@ -81,7 +87,7 @@ class Source:
                 "and a file that is whole"
             ) from None
 
-    def table(self) -> Any:
+    def table(self) -> pa.Table:
         """All columns, as an Arrow table."""
         narwhals, arrow = import_tables()
         batches = list(self.batches())
@@ -97,31 +103,26 @@ class Source:
         return Source(self.family, self.columns, self.schema, lambda: iter(held))
 
 
-def open_source(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
+def open_source(frame: Frame, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
     """The columns of a table, their names checked; nothing is read that depends on a row.
 
-    Parameters
-    ----------
-    frame : table
-        See ACCEPTED.
-    columns : sequence of str
-        Names of the columns in use.
-    dictionary : sequence of str
-        Those of them with few distinct entries, which a Parquet file may give as dictionaries.
+    A Parquet file may give the columns ``dictionary``, which have few distinct entries, as dictionaries.
     """
     narwhals, arrow = import_tables()
-    chosen = list(dict.fromkeys(columns))
+    chosen, opened = list(dict.fromkeys(columns)), cast("Any", frame)
     if isinstance(frame, (str, os.PathLike)):
-        frame = open_dataset(Path(validation.path("frame", frame)), dictionary)
-    if hasattr(frame, "scanner") and hasattr(frame, "schema"):
-        check_names(chosen, frame.schema.names, frame)
-        schema = narwhals.from_native(frame.schema.empty_table()).collect_schema()
-        return Source("pyarrow", chosen, schema, lambda: _scan(frame, chosen))
+        opened = open_dataset(Path(validation.path("frame", frame)), dictionary)
+    if hasattr(opened, "scanner") and hasattr(opened, "schema"):
+        check_names(chosen, opened.schema.names, opened)
+        schema = narwhals.from_native(opened.schema.empty_table()).collect_schema()
+        # Few batches are read ahead, so that memory stays small.
+        ahead = {"batch_size": BATCH, "batch_readahead": 2, "fragment_readahead": 1}
+        return Source("pyarrow", chosen, schema, lambda: iter(opened.scanner(chosen, **ahead).to_batches()))
     try:
-        wrapped = narwhals.from_native(frame)
+        wrapped = narwhals.from_native(opened)
         schema = wrapped.collect_schema()
     except TypeError:
-        return _stream(frame, chosen, narwhals, arrow)
+        return _stream(opened, chosen, narwhals, arrow)
     except Exception:  # columns with one name, which narwhals refuses in words of its own
         raise DataError(
             f"frame: a {type(frame).__name__} whose columns cannot be named; expected distinct names"
@@ -129,13 +130,13 @@ def open_source(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = 
     check_names(chosen, list(schema), frame)
     family = wrapped.implementation.value
     family = family if family in FAMILIES else "pyarrow"
+    if not isinstance(wrapped, narwhals.DataFrame):
+        return Source(family, chosen, schema, lambda: _lazy(wrapped.select(chosen), family))
     unknown = [name for name in chosen if schema[name] == narwhals.Unknown]
-    if unknown and isinstance(wrapped, narwhals.DataFrame):
+    if unknown:
         # Narwhals does not know pandas' times in zones such as America/Los_Angeles; Arrow does.
         schema = {**schema, **_arrow_types(wrapped.head(0).select(unknown), narwhals)}
-    if isinstance(wrapped, narwhals.DataFrame):
-        return Source(family, chosen, schema, lambda: _eager(wrapped.select(chosen)), rows=len(wrapped))
-    return Source(family, chosen, schema, lambda: _lazy(wrapped.select(chosen), family, arrow))
+    return Source(family, chosen, schema, lambda: _eager(wrapped.select(chosen)), rows=len(wrapped))
 
 
 def _arrow_types(frame: Any, narwhals: Any) -> dict[str, Any]:
@@ -146,12 +147,7 @@ def _arrow_types(frame: Any, narwhals: Any) -> dict[str, Any]:
         return {}
 
 
-def _scan(frame: Any, chosen: list[str]) -> Iterator[Any]:
-    """The batches of a dataset; few are read ahead, so that memory stays small."""
-    return iter(frame.scanner(chosen, batch_size=BATCH, batch_readahead=2, fragment_readahead=1).to_batches())
-
-
-def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Any:
+def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Dataset:
     """The data set of a file or folder; ParameterError if it cannot be read."""
     import pyarrow.dataset as dataset
 
@@ -159,9 +155,8 @@ def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Any:
     if kind is None:
         raise ParameterError(f"frame = {str(path)!r}: expected the path of a .parquet, .csv or .arrow file")
     if kind == "parquet":
-        kind = dataset.ParquetFileFormat(
-            dictionary_columns=list(dictionary), pre_buffer=False, use_buffered_stream=True
-        )
+        options = {"dictionary_columns": list(dictionary), "pre_buffer": False, "use_buffered_stream": True}
+        kind = dataset.ParquetFileFormat(**options)
     try:
         return dataset.dataset(path, format=kind)
     except Exception as error:  # missing, damaged, not permitted; Arrow's words may quote a row
@@ -180,12 +175,12 @@ def _stream(frame: Any, chosen: list[str], narwhals: Any, arrow: Any) -> Source:
     return Source("pyarrow", chosen, schema, lambda: (batch.select(chosen) for batch in reader), again=False)
 
 
-def _eager(frame: Any) -> Iterator[Any]:
+def _eager(frame: Any) -> Batches:
     for begin in range(0, len(frame), BATCH):
         yield from frame[begin : begin + BATCH].to_arrow().combine_chunks().to_batches()
 
 
-def _lazy(frame: Any, family: str, arrow: Any) -> Iterator[Any]:
+def _lazy(frame: Any, family: str) -> Batches:
     native = frame.to_native()
     if family == "duckdb":
         yield from native.to_arrow_reader(BATCH)
@@ -196,7 +191,7 @@ def _lazy(frame: Any, family: str, arrow: Any) -> Iterator[Any]:
         yield from frame.collect(backend="pyarrow").to_native().to_batches()
 
 
-def check_names(chosen: Sequence[str], names: Sequence[str], frame: Any) -> None:
+def check_names(chosen: Sequence[str], names: Sequence[str], frame: object) -> None:
     """ParameterError unless a table has each chosen column once."""
     for name in chosen:
         if not isinstance(name, str):
@@ -238,7 +233,7 @@ def check_types(source: Source, time: str, value: str | None, named: Sequence[st
     return getattr(found, "time_zone", None)
 
 
-def arrow_type(source: Source, name: str) -> Any:
+def arrow_type(source: Source, name: str) -> pa.DataType | None:
     """The Arrow type of a column, or None where it is not known before rows are read."""
     narwhals, _ = import_tables()
     try:

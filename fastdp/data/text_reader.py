@@ -8,7 +8,6 @@ row: slower, but errors name the line.
 from __future__ import annotations
 
 import codecs
-import contextlib
 import csv
 import gzip
 import io
@@ -24,10 +23,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.data.readers import STDIN, TIME, Choose, Source, is_index, is_name, pick_column
 from fastdp.errors import DataError
+from fastdp.kinds import Floats
 
 DELIMITERS = (",", "\t", ";")
 #: Bytes of a block; a text below half of it is not worth loading Arrow.
@@ -192,9 +191,9 @@ class _Table:
             )
         return headings.pop()
 
-    def chunks(self, count: int, live: bool) -> Generator[NDArray[np.float64], None, None]:
+    def chunks(self, count: int, live: bool) -> Generator[Floats, None, None]:
         """Values to the end; live ones as their lines come."""
-        values: NDArray[np.float64] | None = self._first
+        values: Floats | None = self._first
         while values is not None:
             if len(values):
                 yield values
@@ -206,7 +205,7 @@ class _Table:
             if values is None:
                 values = self._by_rows(count)
 
-    def _by_arrow(self, block: bytes) -> NDArray[np.float64] | None:
+    def _by_arrow(self, block: bytes) -> Floats | None:
         """The values of a block; None if Arrow is not installed, or anything but numbers may be there."""
         # Arrow overlooks a quote that goes on behind the block, and a mark of the byte order.
         odd = b'"' in block or block.startswith(codecs.BOM_UTF8)
@@ -237,22 +236,12 @@ class _Table:
         self._lines.number += lines
         return np.column_stack([table.column(name).to_numpy() for name in wanted])
 
-    def _by_columns(self, count: int) -> NDArray[np.float64] | None:
+    def _by_columns(self, count: int) -> Floats | None:
         """The values of lines that wait, at most ``count``; None if anything about them wants a closer look."""
-        lines, settled = list(islice(self._lines.waiting, count)), self._times.notations
+        lines, known = list(islice(self._lines.waiting, count)), self._times.notations
         text = "".join(lines)
         if self._blank or "_" in text or text.isspace():
             return None
-        # NumPy overlooks surplus cells behind the columns that it is asked for, and skips blank lines.
-        plain = '"' not in text and settled[0] is number
-        if plain and {line.count(self._delimiter) for line in lines} == {self._width - 1}:
-            places = [place for place, _, _ in self._columns]
-            with contextlib.suppress(ValueError):
-                found = np.loadtxt(lines, delimiter=self._delimiter, comments=None, usecols=places, ndmin=2)
-                if len(found) == len(lines):
-                    self._times.notations = (number,)
-                    self._lines.skip(len(lines))
-                    return np.asarray(found, np.float64)
         try:
             # Strict, so that quoted text which goes on behind these lines is an error here.
             rows = list(csv.reader(lines, delimiter=self._delimiter, strict=True))
@@ -264,10 +253,10 @@ class _Table:
                     return np.array(values, np.float64).T
         except (csv.Error, ValueError):
             pass
-        self._times.notations = settled
+        self._times.notations = known
         return None
 
-    def _by_rows(self, count: int) -> NDArray[np.float64] | None:
+    def _by_rows(self, count: int) -> Floats | None:
         """The values of rows that wait, at most ``count``, at least one for which it may wait; None at the end."""
         values, line = list[list[float]](), self._lines.number + 1
         try:

@@ -6,16 +6,15 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.data.source import Source, open_dataset, open_source
-from fastdp.engines.job import Job, engine, publish
-from fastdp.engines.shards import Shard, Shards
+from fastdp.engines.job import Column, Foreign, Job, engine, publish
+from fastdp.engines.shards import Published, Shard, Shards, Share
 from fastdp.errors import ParameterError
-from fastdp.kinds import Floats, Indices, Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.tables import functions
 from fastdp.tables.columns import KeyTable
 from fastdp.tables.persons import table_sums
@@ -41,23 +40,24 @@ class DaskShards(Shards):
     A task whose worker dies runs again on another one, reads the state and gives the same output.
     """
 
-    def __init__(self, job: Job, folder: str | os.PathLike[str], shards: int = 16, *, client: Any) -> None:
+    def __init__(self, job: Job, folder: str | os.PathLike[str], shards: int = 16, *, client: Foreign) -> None:
         engine("dask", "distributed")
         super().__init__(job, folder, shards)
         self._client = client
 
-    def _run(self, batch: int, parts: dict[int, tuple[Any, Any, int]]) -> dict[int, tuple[Indices, Floats]]:
+    def _run(self, batch: int, shares: dict[int, Share]) -> dict[int, Published]:
         submit, at = self._client.submit, str(self.folder)
         running = {
-            k: submit(_publish, self.job, at, (k, self.shards), batch, *part, pure=False) for k, part in parts.items()
+            k: submit(_publish, self.job, at, (k, self.shards), batch, *share, pure=False)
+            for k, share in shares.items()
         }
-        answers: dict[int, tuple[Indices, Floats]] = self._client.gather(running)
+        answers: dict[int, Published] = self._client.gather(running)
         return answers
 
 
 def _publish(
-    job: Job, folder: str, part: tuple[int, int], batch: int, ids: Any, values: Any, written: int
-) -> tuple[Indices, Floats]:
+    job: Job, folder: str, part: tuple[int, int], batch: int, ids: Column, values: Floats, written: int
+) -> Published:
     """On a worker, which may hold a shard of an earlier program, perhaps with other parameters."""
     place = folder, repr((job.name, job.secret, job.machine.describe())), part
     # Taken out while in use: a task that comes twice reads the state again.
@@ -67,7 +67,7 @@ def _publish(
     return answer
 
 
-def release(frame: Any, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Any:
+def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Foreign:
     """Publish the streams of a finished Dask data frame, each from its first row.
 
     Parameters
@@ -92,7 +92,7 @@ def release(frame: Any, job: Job, *, id: str, order: str, value: str, into: str 
     return whole.map_partitions(_partition, job, id, order, value, into, meta=meta)
 
 
-def _partition(frame: Any, job: Job, name: str, order: str, value: str, into: str) -> Any:
+def _partition(frame: Foreign, job: Job, name: str, order: str, value: str, into: str) -> Foreign:
     """On a worker; values break ties of the order, so that the output does not follow the shuffle."""
     ordered = frame.sort_values([name, order, value])
     rows, out = publish(job.fleet(), ordered[name].to_numpy(), ordered[value].to_numpy())
@@ -107,7 +107,7 @@ def _partition(frame: Any, job: Job, name: str, order: str, value: str, into: st
 FAN_IN = 8
 
 
-def open_frame(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
+def open_frame(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
     """The columns of a Dask data frame or of files, their names checked."""
     delayed = engine("dask", "dask").delayed
     if isinstance(frame, (str, os.PathLike)):
@@ -124,7 +124,7 @@ def open_frame(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = (
     return Source(whole.family, whole.columns, whole.schema, lambda: iter(()), add=add)
 
 
-def _parts(dataset: Any) -> list[Any]:
+def _parts(dataset: Foreign) -> list[Foreign]:
     """A data set of each file; of a single Parquet file, of each row group."""
     from pyarrow.dataset import FileSystemDataset
 
@@ -135,7 +135,7 @@ def _parts(dataset: Any) -> list[Any]:
 
 
 def _exact_sums(
-    parts: list[Any],
+    parts: list[Foreign],
     columns: Sequence[str],
     dictionary: Sequence[str],
     plan: TablePlan,
@@ -152,11 +152,7 @@ def _exact_sums(
 
 
 def _part_sums(
-    columns: Sequence[str],
-    dictionary: Sequence[str],
-    plan: TablePlan,
-    quantities: Sequence[Quantity],
-    part: Any,
+    columns: Sequence[str], dictionary: Sequence[str], plan: TablePlan, quantities: Sequence[Quantity], part: Foreign
 ) -> list[Integers]:
     """On a worker, which gets public parameters and no key."""
     table = KeyTable(plan.by, plan.keys)
@@ -167,36 +163,44 @@ def _added(parts: list[list[Integers]]) -> list[Integers]:
     return [np.add.reduce(each) for each in zip(*parts, strict=True)]
 
 
-DOCUMENTATION = """Private {kind} of a Dask data frame, or of files, by window of time, and by key.
+@functions.like(functions.totals, open_frame)
+def totals() -> None:
+    """Private totals of a Dask data frame, or of files, by window of time, and by key.
 
-Parameters
-----------
-frame : dask.dataframe.DataFrame or path
-    A path is that of a Parquet or CSV file or of a folder of Parquet files, which all workers reach: a task a file;
-    of a single Parquet file, a task a row group.  Tasks run on the ``distributed.Client`` of this process, and
-    without one on its threads.
-time : Time
-    :class:`fastdp.Time` with ``start`` and ``stop``.
-keys (with ``by``), clip (not for counts)
-    Required: on an engine windows, keys and the clip are public.  A ``bound`` of two ends is a clip.
-others
-    As for :func:`fastdp.{kind}`; without :class:`fastdp.Person` and ``delta``.
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame or path
+        A path of a Parquet or CSV file or of a folder of Parquet files, which all workers reach: a task a file; of a
+        single Parquet file, a task a row group.  Tasks run on the ``distributed.Client`` of this process, or on its
+        threads.
+    time : Time
+        With ``start`` and ``stop``.
+    keys (with ``by``), clip (not for counts)
+        Required: on an engine windows, keys and the clip are public.  A ``bound`` of two ends is a clip.
+    others
+        As for :func:`fastdp.totals`; without :class:`fastdp.Person` and ``delta``.
 
-Returns
--------
-Table
-    Bit for bit that of :func:`fastdp.{kind}` with these parameters and the same key.
+    Returns
+    -------
+    Table
+        Bit for bit that of :func:`fastdp.totals` with these parameters and the same key.
 
-Raises
-------
-ParameterError, DataError, BudgetError
-    As on one machine; numbers of rows count within a part.
+    Raises
+    ------
+    ParameterError, DataError, BudgetError
+        As on one machine; numbers of rows count within a partition.
 
-Notes
------
-The partial sums on workers, and the whole ones in this process, have no noise yet: the operator of the cluster sees
-them and the rows.
-"""
-totals = functions.on_engine(functions.totals, open_frame, DOCUMENTATION)
-counts = functions.on_engine(functions.counts, open_frame, DOCUMENTATION)
-means = functions.on_engine(functions.means, open_frame, DOCUMENTATION)
+    Notes
+    -----
+    The sums on workers and in this process have no noise yet: the operator of the cluster sees them and the rows.
+    """
+
+
+@functions.like(functions.counts, open_frame)
+def counts() -> None:
+    """Private numbers of rows of a Dask data frame, or of files, otherwise as :func:`totals`."""
+
+
+@functions.like(functions.means, open_frame)
+def means() -> None:
+    """Private means of a Dask data frame, or of files, otherwise as :func:`totals`."""

@@ -22,15 +22,15 @@ from fastdp.kinds import Array, Floats, Indices, Json
 from fastdp.ledger import Ledger
 from fastdp.noise.key import KEY_BYTES, Key, is_secret, read_key
 from fastdp.perturbers.base import bound_law
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine
-from fastdp.state.publisher import Publisher
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.fleet_streams import MACHINES, Streams
 from fastdp.streams.stages import Schedule
 
 #: Ids or values of rows.
 Column: TypeAlias = Sequence[object] | Array
-#: An object of an engine, whose packages publish no types.
+#: An object of an engine or of Arrow, whose packages publish no types.
 Foreign: TypeAlias = Any
 #: Fleets that a worker holds open, so that a state which comes back is not read again.
 OPEN_FLEETS = 1024

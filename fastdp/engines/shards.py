@@ -17,8 +17,8 @@ from fastdp.data.column import NOT_FINITE, as_column, as_floats, entry_at
 from fastdp.engines.job import Column, Job, publish
 from fastdp.errors import DataError, StateError
 from fastdp.kinds import Floats, Indices
-from fastdp.state import durable
-from fastdp.state.durable import atomic_file
+from fastdp.state import atomic_files
+from fastdp.state.atomic_files import atomic_file
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.ids import as_ids
 
@@ -119,8 +119,8 @@ class Shards(ABC):
         others = [path.name for path in self.folder.glob("shard-*") if not path.name.endswith(f"-of-{shards}")]
         if others:
             raise StateError(f"shards = {shards}: expected the number of this folder, which holds {others[0]}")
-        self._hold = durable.Hold(os.open(self.folder, os.O_RDONLY)) if durable.has_locks() else None
-        if self._hold is not None and not durable.lock(self._hold.descriptor):
+        self._hold = atomic_files.Hold(os.open(self.folder, os.O_RDONLY)) if atomic_files.has_locks() else None
+        if self._hold is not None and not atomic_files.lock(self._hold.descriptor):
             raise StateError(f"{self.folder} is used by another program: expected one program for a job")
 
     def publish(self, batch: int, ids: Column, values: Column) -> Published:

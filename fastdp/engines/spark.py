@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial, reduce
 from operator import and_
-from typing import Any
 
 import numpy as np
 
 from fastdp.data.source import Source, check_names, import_tables
-from fastdp.engines.job import Job, engine, publish
+from fastdp.engines.job import Foreign, Job, engine, publish
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Integers
 from fastdp.streams.fleet import Fleet
@@ -23,7 +22,7 @@ from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import Quantity
 
 
-def release(frame: Any, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Any:
+def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Foreign:
     """Publish the streams of a finished data frame, each from its first row.
 
     Parameters
@@ -48,7 +47,7 @@ def release(frame: Any, job: Job, *, id: str, order: str, value: str, into: str 
     # ties of the order, so that the output does not follow the shuffle.
     streams = rows.repartition(id).sortWithinPartitions(order, value)
 
-    def work(batches: Iterator[Any]) -> Iterator[Any]:
+    def work(batches: Iterator[Foreign]) -> Iterator[Foreign]:
         fleet = job.fleet()
         for batch in batches:
             yield _published(fleet, batch, into)
@@ -57,7 +56,7 @@ def release(frame: Any, job: Job, *, id: str, order: str, value: str, into: str 
     return streams.mapInArrow(work, schema)
 
 
-def _published(fleet: Fleet, batch: Any, into: str) -> Any:
+def _published(fleet: Fleet, batch: Foreign, into: str) -> Foreign:
     """A batch of the columns id, order, value, on a worker."""
     import pyarrow as pa
 
@@ -71,15 +70,7 @@ def _published(fleet: Fleet, batch: Any, into: str) -> Any:
     return pa.RecordBatch.from_arrays([*kept, pa.array(out)], names=names)
 
 
-def release_stream(
-    frame: Any,
-    job: Job,
-    *,
-    id: str,
-    order: str,
-    value: str,
-    into: str = "published",
-) -> Any:
+def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Foreign:
     """Publish the streams of a streaming data frame, with the state of each in Spark's state store.
 
     Parameters
@@ -106,10 +97,10 @@ def release_stream(
     class Streams(processor):  # type: ignore[misc, valid-type]
         """Continues one stream a call."""
 
-        def init(self, handle: Any) -> None:
+        def init(self, handle: Foreign) -> None:
             self.state = handle.getValueState("fastdp", "state binary")
 
-        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+        def handleInputRows(self, key: Foreign, rows: Iterator[Foreign], timerValues: Foreign) -> Iterator[Foreign]:  # noqa: N802, N803
             import pandas as pd
 
             ordered = pd.concat(list(rows)).sort_values([order, value])
@@ -134,8 +125,8 @@ BIN, KEY, WRONG = "fastdp_bin", "fastdp_key", "fastdp_wrong"
 EPOCH = "1970-01-01 00:00:00"
 
 
-def open_frame(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
-    """The columns of a Spark data frame, their names checked, for :func:`fastdp.tables.functions.on_engine`."""
+def open_frame(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
+    """The columns of a Spark data frame, their names checked, for :func:`fastdp.tables.functions.like`."""
     engine("spark", "pyspark")
     narwhals, _ = import_tables()
     if not hasattr(frame, "sparkSession"):
@@ -145,7 +136,7 @@ def open_frame(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = (
     return Source("pandas", columns, schema, lambda: iter(()), add=partial(exact_sums, frame))
 
 
-def exact_sums(frame: Any, plan: TablePlan, quantities: Sequence[Quantity]) -> list[Integers]:
+def exact_sums(frame: Foreign, plan: TablePlan, quantities: Sequence[Quantity]) -> list[Integers]:
     """The sums of every window and key, int64[W, K] for each quantity, without noise: Spark's part.
 
     Windows of unequal lengths are whole numbers of a common length; Spark groups by it, and the driver adds.
@@ -182,14 +173,14 @@ def exact_sums(frame: Any, plan: TablePlan, quantities: Sequence[Quantity]) -> l
     return out
 
 
-def _column(name: str) -> Any:
+def _column(name: str) -> Foreign:
     """A column whose name may have dots."""
     from pyspark.sql import functions as f
 
     return f.col("`{}`".format(name.replace("`", "``")))
 
 
-def _micros(frame: Any, time: str, plan: TablePlan) -> Any:
+def _micros(frame: Foreign, time: str, plan: TablePlan) -> Foreign:
     """Microseconds since 1970: instants, or what the clock shows where there is no zone, as on one machine."""
     from pyspark.sql import functions as f
 
@@ -202,7 +193,7 @@ def _micros(frame: Any, time: str, plan: TablePlan) -> Any:
     return f.call_function("div", clock - f.expr(f"timestamp_ntz'{EPOCH}'"), f.expr("interval '0.000001' second"))
 
 
-def _sum(quantity: Quantity, number: Any, plan: TablePlan) -> Any:
+def _sum(quantity: Quantity, number: Foreign, plan: TablePlan) -> Foreign:
     """Of ones, or of values in steps, clipped and rounded (half to even) as on one machine."""
     from pyspark.sql import functions as f
 
@@ -221,7 +212,7 @@ def _sum(quantity: Quantity, number: Any, plan: TablePlan) -> Any:
     return f.sum(steps - quantity.centre if quantity.centre else steps).alias(quantity.name)
 
 
-def _coded(grouped: Any, frame: Any, plan: TablePlan) -> Any:
+def _coded(grouped: Foreign, frame: Foreign, plan: TablePlan) -> Foreign:
     """The groups of listed keys, with the number of each; and those without a time.
 
     Behind the sums, of which there are few: no row pays for it.
@@ -239,7 +230,7 @@ def _coded(grouped: Any, frame: Any, plan: TablePlan) -> Any:
     return coded.where(coded[KEY].isNotNull() | coded[BIN].isNull())
 
 
-def _collected(grouped: Any) -> Any:
+def _collected(grouped: Foreign) -> Foreign:
     """On the driver; what Spark says about a row may quote it."""
     try:
         return grouped.toArrow()
@@ -250,36 +241,45 @@ def _collected(grouped: Any) -> Any:
         ) from None
 
 
-DOCUMENTATION = """Private {kind} of a Spark data frame by window of time, and by key.
+@functions.like(functions.totals, open_frame)
+def totals() -> None:
+    """Private totals of a Spark data frame by window of time, and by key.
 
-Parameters
-----------
-frame : pyspark.sql.DataFrame
-    Of any size.  Stored, so that a task that runs again reads the same rows.
-time : Time
-    :class:`fastdp.Time` with ``start`` and ``stop``; the column holds timestamps, timestamps without a zone, or
-    dates.  By default the zone is the session's, for timestamps; none for timestamps without a zone, and for dates.
-keys (with ``by``), clip (not for counts)
-    Required: on an engine windows, keys and the clip are public.  A ``bound`` of two ends is a clip.
-others
-    As for :func:`fastdp.{kind}`; without :class:`fastdp.Person` and ``delta``.
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+        Of any size.  Stored, so that a task that runs again reads the same rows.
+    time : Time
+        With ``start`` and ``stop``; the column holds timestamps, timestamps without a zone, or dates.  By default the
+        zone is the session's for timestamps, and none for the others.
+    keys (with ``by``), clip (not for counts)
+        Required: on an engine windows, keys and the clip are public.  A ``bound`` of two ends is a clip.
+    others
+        As for :func:`fastdp.totals`; without :class:`fastdp.Person` and ``delta``.
 
-Returns
--------
-Table
-    Bit for bit that of :func:`fastdp.{kind}` with these parameters and the same key.
+    Returns
+    -------
+    Table
+        Bit for bit that of :func:`fastdp.totals` with these parameters and the same key.
 
-Raises
-------
-ParameterError, DataError, BudgetError
-    As on one machine; of what Spark says about a row only the kind of error.
+    Raises
+    ------
+    ParameterError, DataError, BudgetError
+        As on one machine; of Spark's errors about a row only the kind is shown.
 
-Notes
------
-The partial sums within the cluster, and the whole ones on the driver, have no noise yet: the operator of the cluster
-sees them and the rows.  A cell takes 2^31 rows with values at the clip.  Rows with keys that are not listed are
-dropped behind the sums: where most rows have such keys, filter the frame first.
-"""
-totals = functions.on_engine(functions.totals, open_frame, DOCUMENTATION)
-counts = functions.on_engine(functions.counts, open_frame, DOCUMENTATION)
-means = functions.on_engine(functions.means, open_frame, DOCUMENTATION)
+    Notes
+    -----
+    The sums in the cluster and on the driver have no noise yet: the operator of the cluster sees them and the rows.
+    A cell takes 2^31 rows with values at the clip.  Rows with keys that are not listed are dropped after the sums:
+    where most rows have such keys, filter the frame first.
+    """
+
+
+@functions.like(functions.counts, open_frame)
+def counts() -> None:
+    """Private numbers of rows of a Spark data frame, otherwise as :func:`totals`."""
+
+
+@functions.like(functions.means, open_frame)
+def means() -> None:
+    """Private means of a Spark data frame, otherwise as :func:`totals`."""

@@ -1,10 +1,9 @@
 """Exact noise in DuckDB's SQL: a function for numbers that a query has aggregated.
 
-One registered function is one release.  SQL may call it in any order, over any number of chunks and queries, so it
-cannot know which values belong together.  The caller states, over all values that it is ever given, by how much one
-contribution moves them in total.  Then all its answers together cost epsilon, even if later queries depend on earlier
-answers, because the loss of each value is its own change over the scale of the noise.
-:func:`register` counts values and refuses more than ``rows``, so that a query cannot be run again by mistake.
+One registered function is one release.  SQL may call it in any order, over any number of chunks and queries; the
+caller states by how much one contribution moves all the values together that it is ever given.  Then all its answers
+cost epsilon, even if later queries depend on earlier answers: the loss of each value is its own change over the scale
+of the noise.
 """
 
 from __future__ import annotations

@@ -106,12 +106,7 @@ def make_discrete_laplace(
 
     try:
         return dp.m.make_user_measurement(
-            input_domain,
-            input_metric,
-            dp.max_divergence(),
-            release,
-            privacy_map,
-            TO=input_domain.carrier_type,
+            input_domain, input_metric, dp.max_divergence(), release, privacy_map, TO=input_domain.carrier_type
         )
     except dp.OpenDPException as error:
         if "enable_features" not in str(error):

@@ -57,10 +57,7 @@ def add_noise(
     validation.choice("kind", kind, get_args(Kind))
     if not isinstance(column, (str, pl.Expr)):
         raise ParameterError(f"column is a {type(column).__name__}: expected a column's name, or an expression")
-    parameters = (
-        validation.positive("sensitivity", sensitivity),
-        validation.positive("epsilon", epsilon),
-    )
+    parameters = (validation.positive("sensitivity", sensitivity), validation.positive("epsilon", epsilon))
     integers = kind == "Int64"
     wanted = None if resolution is None else validation.positive("resolution", resolution)
     # How many values there are shows when they come; nothing else is left to check then.

@@ -8,7 +8,7 @@ import json
 import math
 import re
 import unicodedata
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -117,7 +117,7 @@ class Entry:
     fingerprint: str | None = parameter(Text(optional=True), default=None)
 
     def _check(self) -> None:
-        if (self.start, self.stop) != (None, None):
+        if self.start is not None or self.stop is not None:
             start = 0 if self.start is None else validation.integer("start", self.start, 0, LAST - 1)
             stop = None if self.stop is None else validation.integer("stop", self.stop, start + 1, LAST)
             vars(self).update(start=start, stop=stop)
@@ -142,17 +142,15 @@ class Entry:
 
     def to_line(self) -> Json:
         """The fields but the state; floats as the shortest decimals that read back as the same float."""
-        fields = {**values_of(self), "guarantee": self.guarantee.to_dict()}
-        del fields["state"]
-        return fields
+        return {name: getattr(self, name) for name in _IN_LINE} | {"guarantee": self.guarantee.to_dict()}
 
     @classmethod
     def from_line(cls, line: Json, state: str) -> Entry:
         """The entry of a line; LookupError, TypeError or ValueError if it is none."""
         said = dict(line["guarantee"])
         said["derivation"], said["rows"] = tuple(said["derivation"]), UnitRows.read(said["rows"])
-        recorded = {**line, "guarantee": _recorded_guarantee(**said), "state": state}
-        return cls(**{field.name: recorded[field.name] for field in dataclasses.fields(cls)})
+        fields = {name: line[name] for name in _IN_LINE}
+        return cls(**fields | {"guarantee": _recorded_guarantee(**said)}, state=state)
 
     def checked(self) -> Entry:
         """The entry as its line reads back, with a plain guarantee and names in Unicode's normal form C.
@@ -160,19 +158,23 @@ class Entry:
         ParameterError for names that look alike, parts that are not proved disjoint, and what no line could hold.
         """
         part = None if self.part is None else normal_name("part", self.part)
-        stream, guarantee = normal_name("stream", self.stream), _plain_guarantee(self.guarantee)
-        entry = replace(self, stream=stream, part=part, guarantee=guarantee)
-        _refuse_parts(entry)
+        guarantee, stream = _plain_guarantee(self.guarantee), normal_name("stream", self.stream)
+        plain = {**vars(self), "stream": stream, "part": part, "guarantee": guarantee.to_dict()}
         try:
-            line = json.dumps(entry.to_line(), ensure_ascii=False, allow_nan=False)
+            line = json.dumps(plain, ensure_ascii=False, allow_nan=False)
             if len(line.encode()) > LONGEST_ENTRY or _depth(line) > DEEPEST:
                 raise ValueError(f"at most {LONGEST_ENTRY} bytes, {DEEPEST} levels deep")
-            return Entry.from_line(json.loads(line), entry.state)
+            entry = Entry.from_line(json.loads(line), self.state)
         except (TypeError, ValueError, RecursionError) as error:
             raise ParameterError(
-                f"mechanism = {validation.shown(entry.mechanism)}, derivation of "
-                f"{len(entry.guarantee.derivation)} steps: expected a text, or what JSON can hold ({error})"
+                f"mechanism = {validation.shown(self.mechanism)}, derivation of "
+                f"{len(guarantee.derivation)} steps: expected a text, or what JSON can hold ({error})"
             ) from None
+        _refuse_parts(entry)
+        return entry
+
+
+_IN_LINE = tuple(field.name for field in dataclasses.fields(Entry) if field.name != "state")
 
 
 def _depth(line: str) -> int:
@@ -275,6 +277,12 @@ def normal_name(field: str, value: object) -> str:
     if not given.isprintable() or given != given.strip() or len(given) > LONGEST_NAME:
         wanted = "expected printable characters, without a blank at either end"
         raise ParameterError(f"{field} = {validation.shown(value)}: {wanted}")
+    for at, character in enumerate(given):
+        if ord(character) in UNSEEN:
+            found = f"U+{ord(character):04X} at {at}"
+            raise ParameterError(
+                f"{field} = {validation.shown(given)}: expected characters that can be seen, got {found}"
+            )
     return given
 
 
@@ -288,11 +296,3 @@ _IGNORABLE = (
 #: Letters and symbols whose picture is empty: braille without dots, a filler, hieroglyph blanks, a null note head.
 _BLANK = (range(0x2800, 0x2801), range(0x13441, 0x13443), range(0x16FE4, 0x16FE5), range(0x1D159, 0x1D15A))
 UNSEEN = frozenset(chain(*_IGNORABLE, *_BLANK))
-
-
-def refuse_unseen(field: str, name: str) -> None:
-    """ParameterError if a name that is new to a ledger has an invisible character; older ledgers may have some."""
-    for at, character in enumerate(name):
-        if ord(character) in UNSEEN:
-            shown, found = validation.shown(name), f"U+{ord(character):04X} at {at}"
-            raise ParameterError(f"{field} = {shown}: expected characters that can be seen, got {found}")

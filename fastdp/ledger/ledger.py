@@ -17,7 +17,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Json
 from fastdp.ledger import composition
 from fastdp.ledger.composition import Budget, Loss, rounded
-from fastdp.ledger.entry import NOTE, Entry, Text, described, normal_name, refuse_unseen
+from fastdp.ledger.entry import NOTE, Entry, Text, described, normal_name
 from fastdp.ledger.odometer import Region, compose
 from fastdp.ledger.store import ENDS, ENTERS, LedgerState, Store, Verification, budget, ending
 from fastdp.noise.key import Key
@@ -146,8 +146,8 @@ class Ledger:
         Parameters
         ----------
         head : str, optional
-            A seal that an earlier call returned, or its beginning of at least 16 digits.  The chain alone cannot show
-            that its last lines are missing.
+            A seal that an earlier call returned, or its first 16 digits or more: only with it are missing last lines
+            found.
 
         Raises
         ------
@@ -174,21 +174,20 @@ class Ledger:
         Parameters
         ----------
         guarantee : Guarantee or publisher
-            What the release promises; of a publisher its ``guarantee``, its class and public parameters become the
-            mechanism, and the fingerprint of its noise is recorded; one without ``noise_fingerprint`` is refused.  A
-            simulation is recorded and costs nothing.
+            Of a publisher its ``guarantee``; its class and public parameters become the mechanism, and the
+            fingerprint of its noise is recorded (one without ``noise_fingerprint`` is refused).  A simulation costs
+            nothing.
         stream : str
             Name of the stream; budgets are per stream.
         start, stop : int, optional
-            The release looks at positions [start, stop) only, counted from the stream's first value and with the
-            hold-out among them; without stop, at all from start on.  Only for one value that is replaced, because
-            under other adjacencies positions move.
+            The release looks at positions [start, stop) only, counted from the stream's first value, hold-out
+            included; without stop, at all from start on.  Only for one value that is replaced: other adjacencies move
+            positions.
         part : str, optional
             Or at a part with this label only.  Parts with different labels must be disjoint, by facts that are public
-            or (add or remove one element) follow from an element itself; the same label means the same values.
-            Only for one value, event or point: more than one may lie in several parts.
+            or (add or remove one element) follow from an element itself.  Only for one value, event or point.
         mechanism : str or dict, optional
-            What releases, in words or as JSON.
+            The mechanism, in words or as JSON.
         note : str
             Anything.
 
@@ -203,8 +202,8 @@ class Ledger:
             If the stream would then have cost more than a limit, or if the publisher's noise is that of an earlier
             entry (:meth:`resume`); nothing is recorded.
         ParameterError
-            For arguments that are not accepted, a publisher without a fingerprint, or a unit that does not compose
-            with those on this stream (``docs/ledger.md``, "Units").
+            For arguments that are not accepted, or a unit that does not compose with those on this stream
+            (``docs/ledger.md``, "Units").
         StateError
             If the file is damaged, locked or cannot be written; nothing is recorded then.
         """
@@ -248,8 +247,8 @@ class Ledger:
     def resume(self, number: int, publisher: Guaranteed) -> Reservation:
         """Go on with a release that was reserved but never ended, by a process that was killed for example.
 
-        Nothing is recorded, and nothing is spent again: the publisher gives the very same values the very same
-        noise.  Only for the very same values: others would reveal their difference, and the ledger cannot see them.
+        Nothing is spent again: the publisher gives the very same values the same noise.  Other values would reveal
+        their difference, which the ledger cannot see.
 
         Parameters
         ----------
@@ -261,7 +260,7 @@ class Ledger:
         Returns
         -------
         Reservation
-            No error gives its budget back, because a part of the output may be out.
+            No error gives its budget back, because some output may be out.
 
         Raises
         ------
@@ -308,7 +307,6 @@ class Ledger:
         named = {field: amount for field, amount in given if not isinstance(amount, EllipsisType)}
         limit = budget(epsilon=named.get("epsilon"), delta=named.get("delta"))._asdict()
         own = None if stream is None else normal_name("stream", stream)
-        refuse_unseen("stream", own or "")
         amounts = {field: None if math.isinf(limit[field]) else limit[field] for field in named}
         body = {"kind": "limit", "stream": own, **amounts, "note": NOTE.check("note", note)}
         with self._store.transaction(write=True) as state:
@@ -328,8 +326,6 @@ class Ledger:
             mechanism, guarantee = described(given) if mechanism is None else mechanism, promised
         plain: Json = {"guarantee": guarantee, "mechanism": mechanism, "fingerprint": fingerprint}
         wanted = Entry(0, "", state=ENTERS[kind], **plain, **said).checked()
-        refuse_unseen("stream", wanted.stream)
-        refuse_unseen("part", wanted.part or "")
         with self._store.transaction(write=True) as state:
             _refuse_noise(state, wanted)
             line = state.append({"kind": kind, **wanted.to_line()})

@@ -33,7 +33,7 @@ from fastdp.ledger import odometer
 from fastdp.ledger.composition import Budget
 from fastdp.ledger.entry import Entry
 from fastdp.noise.key import Key
-from fastdp.state.durable import sync_folder
+from fastdp.state.atomic_files import sync_folder
 
 FORMAT = 1
 #: "fdpL" marks the file as a ledger.
@@ -190,7 +190,7 @@ def _now() -> str:
 
 def _read(number: int, body: str, state: str, stop: int | None) -> Entry:
     try:
-        return replace(Entry.from_line(json.loads(body), state), stop=stop)
+        return Entry.from_line({**json.loads(body), "stop": stop}, state)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise StateError(f"the ledger is damaged at line {number}: {error}; Ledger.verify looks for more") from error
 
@@ -200,7 +200,7 @@ def ending(reserved: Entry, stop: object) -> int | None:
     if stop is None:
         return reserved.stop
     if reserved.start is None:
-        raise ParameterError(f"stop = {stop!r}: expected None, because the reservation has no start")
+        raise ParameterError(f"stop = {validation.shown(stop)}: expected None, because the reservation has no start")
     return validation.integer("stop", stop, reserved.start + 1, reserved.stop)
 
 

@@ -1,7 +1,6 @@
-"""The local model: each user turns one value into one report that is private by itself.
+"""The local model: each user turns one value into one report that is private by itself (ToPS section 4, Appendix E).
 
-Clients call ``perturb``, the server ``estimate``.  Names load on first use, and a client with a few values
-needs NumPy and the standard library only.  Source: ToPS/ToPL section 4 and Appendix E.
+Names load on first use: a client with a few values needs NumPy and the standard library only.
 """
 
 from __future__ import annotations

@@ -1,35 +1,31 @@
-"""A user's device in ToPL: it answers one announcement with one report.
-
-Needs NumPy and the standard library only.  Source: ToPS section 4.
-"""
+"""A user's device in ToPL (ToPS section 4); it needs NumPy and the standard library only."""
 
 from __future__ import annotations
 
 import base64
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from fastdp import validation
 from fastdp.data import column
 from fastdp.errors import DataError, FastDPError, ParameterError, StateError
+from fastdp.kinds import Array, Json
 from fastdp.local.encoding import encode, mechanism_named
+from fastdp.local.mechanisms import Mechanism, WordOptions
 from fastdp.noise.key import Key
+from fastdp.record import PartOf, Real, parameter, record
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
-
-if TYPE_CHECKING:
-    from fastdp.local.mechanisms import Mechanism
 
 VERSION = 1
 MAX_LENGTH = 4096
 
 
-@dataclass(frozen=True)
+@record
 class Announcement:
-    """What the server asks users for: public, the same for all.
+    """The server's question to users, public and the same for all.
 
     Parameters
     ----------
@@ -37,13 +33,7 @@ class Announcement:
         :class:`SquareWave` on [0, bound] while the threshold is sought, then :class:`Hybrid` on [0, theta].
     """
 
-    mechanism: Mechanism
-
-    def __post_init__(self) -> None:
-        """Check the parameter."""
-        from fastdp.local.mechanisms import Mechanism
-
-        validation.part("mechanism", self.mechanism, Mechanism, "fastdp.local")
+    mechanism: Mechanism = parameter(PartOf(Mechanism, "fastdp.local"))
 
     def to_text(self) -> str:
         """JSON, one line."""
@@ -78,15 +68,7 @@ class Announcement:
 
 @dataclass(frozen=True)
 class ClientState:
-    """Whether a user has answered.
-
-    Attributes
-    ----------
-    n_seen : int
-        Reports made, 0 or 1.
-    message : bytes or None
-        Made before, but perhaps never sent: a replay gives it again.
-    """
+    """Reports made, 0 or 1, and the message that a replay gives again."""
 
     n_seen: int = 0
     message: bytes | None = None
@@ -97,20 +79,14 @@ class Asked(NamedTuple):
 
     mechanism: Mechanism
     value: float
-    word: dict[str, Any]
+    word: WordOptions
 
 
-@dataclass(frozen=True)
+@record
 class ClientMachine(Machine[ClientState]):
-    """One user as a machine.
+    """One user as a machine; ``epsilon`` as of :class:`Client`."""
 
-    Attributes
-    ----------
-    epsilon : float
-        As of :class:`Client`.
-    """
-
-    epsilon: float
+    epsilon: float = parameter(Real(above=0.0))
 
     def start(self, key: Key) -> ClientState:
         """Before the report."""
@@ -127,7 +103,7 @@ class ClientMachine(Machine[ClientState]):
             )
         return Asked(asked.mechanism, value, word)
 
-    def parts(self, batch: Asked) -> tuple[Any, ...]:
+    def parts(self, batch: Asked) -> tuple[Array | bytes, ...]:
         """All that the report depends on, besides its word."""
         text = Announcement(batch.mechanism).to_text().encode()
         return text, np.asarray(np.int64(batch.mechanism.steps_of(batch.value)))
@@ -141,11 +117,11 @@ class ClientMachine(Machine[ClientState]):
         drawn = {"message": base64.b64encode(message).decode()}
         return Transition(ClientState(1), lambda: message, drawn=drawn)
 
-    def pack(self, state: ClientState) -> dict[str, Any]:
+    def pack(self, state: ClientState) -> Json:
         """The state as JSON."""
         return {"n_seen": state.n_seen, "message": None}
 
-    def unpack(self, packed: dict[str, Any], key: Key) -> ClientState:
+    def unpack(self, packed: Json, key: Key) -> ClientState:
         """The state that was packed, with the message where a replay is due."""
         message = packed["message"]
         return ClientState(range(2)[packed["n_seen"]], None if message is None else base64.b64decode(message))
@@ -161,18 +137,17 @@ class Client(Publisher[ClientState]):
 
     Notes
     -----
-    Privacy: the report alone is epsilon-DP in the local model, exactly.  A second report about the same value would
-    add its epsilon, so a client makes one only; it cannot be copied, and refuses to work in two threads at once or
-    after a fork.  Across restarts of the device it remembers that it has answered if it keeps a state file
-    (:meth:`keep`); loaded with ``replay=True``, it gives the same message for the same value once more.
+    Privacy: the report alone is epsilon-DP in the local model, exactly.  A client makes one only: it cannot be
+    copied, and a kept state file (:meth:`keep`) remembers the answer across restarts; loaded with ``replay=True``, it
+    gives the same message for the same value once more.
     """
 
-    _MACHINE: ClassVar[Any] = ClientMachine
+    _MACHINE = ClientMachine
     #: Words come from the operating system, or from the call.
     noise_fingerprint = None
 
     def __init__(self, epsilon: float) -> None:
-        self._begin(ClientMachine(validation.positive("epsilon", epsilon)), Key.choose(None, None))
+        self._begin(ClientMachine(epsilon), Key.choose(None, None))
 
     @property
     def epsilon(self) -> float:
@@ -190,7 +165,7 @@ class Client(Publisher[ClientState]):
         stream: int = 0,
         start: int = 0,
     ) -> bytes:
-        """The message with this user's report.
+        """The message with this user's report, for :meth:`fastdp.ToPLServer.receive`.
 
         Parameters
         ----------
@@ -199,12 +174,7 @@ class Client(Publisher[ClientState]):
         value : float
             In units of the input; clipped to the announced domain.
         seed, stream, start
-            For simulations: which random word to take.  By default one from the operating system.
-
-        Returns
-        -------
-        bytes
-            For :meth:`fastdp.ToPLServer.receive`.
+            For simulations: the random word; by default one from the operating system.
 
         Raises
         ------

@@ -1,8 +1,7 @@
 """The server's side: mergeable integer statistics of reports.
 
-A collector holds integers only and adds them up, so collecting on many machines and merging in any order gives the
-same as collecting on one.  Reports come from clients that are not trusted: anything malformed or out of range is
-counted and left out, and collecting goes on.
+Collecting on many machines and merging in any order gives the same as collecting on one.  Reports come from clients
+that are not trusted: anything malformed or out of range is counted and left out.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from fastdp.local.mechanisms import (
 from fastdp.noise.key import Key
 from fastdp.record import Kind, Whole, parameter, record
 from fastdp.state import codec
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
 
 if TYPE_CHECKING:
     from fastdp.local.distribution import Distribution, EstimateOptions, Method
@@ -61,7 +60,7 @@ class Refused:
     reports : int
         Reports that no client with the announced mechanism can have made.
     messages : int
-        Messages that are malformed, or of another mechanism, epsilon or domain.
+        Malformed ones, or of another mechanism, epsilon or domain.
     """
 
     reports: int = 0
@@ -81,7 +80,7 @@ NONE_REFUSED = Refused()
 
 
 def as_given(raw: Sequence[object]) -> tuple[Array | bytes, ...]:
-    """Input of fingerprints: reports may be given again as another kind of numbers."""
+    """Input of fingerprints: any kind of numbers as floats."""
     return tuple(
         bytes(each) if isinstance(each, (bytes, bytearray, memoryview)) else np.asarray(each, np.float64)
         for each in raw
@@ -89,12 +88,12 @@ def as_given(raw: Sequence[object]) -> tuple[Array | bytes, ...]:
 
 
 def as_most_reports(most_reports: object) -> int | None:
-    """Number of reports that a message may have: ParameterError unless it is a whole number or None."""
+    """Most reports of a message, a whole number or None."""
     return None if most_reports is None else validation.integer("most_reports", most_reports, 0)
 
 
 class Counted(NamedTuple):
-    """A batch: reports that are in range with their slots, numbers of those left out, and input of fingerprints."""
+    """A batch: reports in range with their slots, numbers of those left out, and input of fingerprints."""
 
     reports: list[tuple[Integers, Integers]]
     refused_reports: int
@@ -104,16 +103,9 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """State of a collector.
+    """State of a collector: sums, advanced in place, and reports that they have yet to get.
 
-    Attributes
-    ----------
-    totals : int64[any]
-        Sums, advanced in place; they have yet to get ``pending``.
-    refused : Refused
-        Reports and messages left out.
-    pending : list of (reports, slots)
-        Not copied into the totals before they are recorded, as slots may be many.
+    Pending reports are not copied into the totals before they are recorded, as slots may be many.
     """
 
     totals: Integers
@@ -147,7 +139,7 @@ class CollectorMachine(Machine[Tally], Generic[M]):
 
     @abstractmethod
     def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
-        """Calls that add reports in place; no interrupt stops one, as none is of Python code."""
+        """Calls that add reports in place, none of Python code, so that no interrupt stops one."""
 
     def start(self, key: Key) -> Tally:
         """State before the first report."""
@@ -208,6 +200,15 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         self.finish(complete)
         return complete
 
+    def merged(self, *states: Tally) -> Tally:
+        """State after the reports of all these."""
+        totals, refused = self.zeros(), NONE_REFUSED
+        for each in states:
+            totals += self.settled(each).totals
+            refused = refused.plus(*each.refused.counts)
+        self.check_totals(totals)
+        return Tally(totals, refused)
+
     def n_reports(self, state: Tally) -> int:
         """Reports collected."""
         return self.count(state.totals) + sum([reports.size for reports, _ in state.pending])
@@ -244,9 +245,10 @@ class Collector(Publisher[Tally], Generic[K]):
     _machine: K
 
     @property
-    def mechanism(self) -> Any:
+    def mechanism(self) -> Mechanism:
         """The mechanism announced to the clients."""
-        return self._machine.mechanism
+        announced: Mechanism = self._machine.mechanism
+        return announced
 
     @property
     def totals(self) -> Integers:
@@ -270,7 +272,7 @@ class Collector(Publisher[Tally], Generic[K]):
 
     @single_caller
     def add(self, reports: int | NumberColumn, slot: int | NumberColumn = 0) -> int:
-        """Collect reports of the announced mechanism.
+        """Collect reports of the announced mechanism; returns how many.
 
         Parameters
         ----------
@@ -278,21 +280,16 @@ class Collector(Publisher[Tally], Generic[K]):
             Those out of range are counted in ``refused.reports`` and left out.
         slot : int or int[n]
             Slots that they belong to, in 0..slots - 1: one for all, or one a report.
-
-        Returns
-        -------
-        int
-            Number of reports that were collected.
         """
         count: int = self._call(self._machine.read(reports, slot))
         return count
 
     @single_caller
     def receive(self, data: bytes | bytearray | memoryview, slot: int = 0, *, most_reports: int | None = None) -> int:
-        """Collect the messages of a buffer (:func:`fastdp.local.encode`), one after the other.
+        """Collect the messages of a buffer (:func:`fastdp.local.encode`); returns how many reports.
 
-        A message that is malformed counts once in ``refused.messages``, and with it the rest of the buffer, whose
-        messages have no known beginning; one of another mechanism, epsilon or domain counts once and is skipped.
+        A malformed message counts once in ``refused.messages``, and with it the rest of the buffer; one of another
+        mechanism, epsilon or domain counts once and is skipped.
 
         Parameters
         ----------
@@ -302,34 +299,18 @@ class Collector(Publisher[Tally], Generic[K]):
             Slot that its reports belong to.
         most_reports : int, optional
             A message with more reports is refused too: 1 where every message comes from one user.
-
-        Returns
-        -------
-        int
-            Number of reports that were collected.
         """
         checked = validation.integer("slot", slot, 0, self._machine.slots - 1)
         count: int = self._call(self._machine.read_messages(data, checked, as_most_reports(most_reports)))
         return count
 
     def merge(self, *others: Self) -> Self:
-        """A collector that has collected what this one and the others have; none of them changes.
-
-        Raises
-        ------
-        ParameterError
-            If another one collects something else.
-        """
-        machine = self._machine
-        merged = self._of(machine, Key.choose(None, None))
-        totals, refused = machine.zeros(), Refused()
-        for each in (self, *others):
-            if type(each) is not type(self) or each._machine != machine:
+        """A collector of all that this one and the others have collected; ParameterError for one of another kind."""
+        for each in others:
+            if type(each) is not type(self) or each._machine != self._machine:
                 raise ParameterError(f"others holds another {type(each).__name__}: expected collectors like {self!r}")
-            totals += each.totals
-            refused = refused.plus(each.refused.reports, each.refused.messages)
-        machine.check_totals(totals)
-        merged._state = Tally(totals, refused)
+        merged = self._of(self._machine, Key.choose(None, None))
+        merged._state = self._machine.merged(self._state, *(each._state for each in others))
         return merged
 
     def __repr__(self) -> str:
@@ -383,7 +364,7 @@ class HistogramCollector(Collector[HistogramMachine]):
         Output cells, and bins of the estimate.
     """
 
-    _MACHINE: ClassVar[Any] = HistogramMachine
+    _MACHINE = HistogramMachine
 
     def __init__(self, mechanism: SquareWave, bins: int = 1024) -> None:
         self._begin(HistogramMachine(mechanism, bins), Key.choose(None, None))
@@ -394,15 +375,7 @@ class HistogramCollector(Collector[HistogramMachine]):
         return self._machine.bins
 
     def estimate(self, method: Method = "em", **options: Unpack[EstimateOptions]) -> Distribution:
-        """The distribution of the values behind the reports; as :meth:`SquareWave.estimate`.
-
-        Parameters
-        ----------
-        method : "em" or "ems"
-            Without or with smoothing.
-        **options
-            ``accelerate``, ``max_iterations``, ``tolerance`` of :func:`fastdp.local.distribution.estimate`.
-        """
+        """The distribution of the values; arguments as :meth:`SquareWave.estimate_counts`."""
         return self._machine.mechanism.estimate_counts(self.totals, bins=self.bins, method=method, **options)
 
 
@@ -422,7 +395,7 @@ class SumMachine(CollectorMachine[MeanMechanism]):
             )
 
     def zeros(self) -> Integers:
-        """Totals of no reports: of each slot and term the number of reports, and their sum."""
+        """Totals of no reports: by slot and term, number and sum."""
         return np.zeros((self.slots, len(self.mechanism.distribution.terms()), 2), np.int64)
 
     def count(self, totals: Integers) -> int:
@@ -461,7 +434,7 @@ class SumCollector(Collector[SumMachine]):
         For example hours, or regions: each report is counted in one.
     """
 
-    _MACHINE: ClassVar[Any] = SumMachine
+    _MACHINE = SumMachine
 
     def __init__(self, mechanism: MeanMechanism, slots: int = 1) -> None:
         self._begin(SumMachine(mechanism, slots), Key.choose(None, None))
@@ -472,7 +445,7 @@ class SumCollector(Collector[SumMachine]):
         return self._machine.slots
 
     def sum(self, start: int = 0, stop: int | None = None) -> float:
-        """Unbiased estimate of the sum of the clipped values in the slots [start, stop), in units of the input."""
+        """Unbiased estimate of the sum of the clipped values in slots [start, stop), in units of the input."""
         totals, mechanism, steps = self._between(start, stop), self._machine.mechanism, Fraction(0)
         for term, (count, total) in zip(mechanism.distribution.terms(), totals, strict=True):
             steps += term.offset * count + term.gain * (total - term.first * count)
@@ -480,7 +453,7 @@ class SumCollector(Collector[SumMachine]):
         return float(Fraction(mechanism.low) * _count_of(totals) + unit * steps)
 
     def std_error(self, start: int = 0, stop: int | None = None) -> float:
-        """Standard error of :meth:`sum`, at most: every value may be the one with the largest variance."""
+        """Standard error of :meth:`sum`, at most."""
         return math.sqrt(_count_of(self._between(start, stop)) * self._machine.mechanism.worst_variance)
 
     def mean(self, start: int = 0, stop: int | None = None) -> float:

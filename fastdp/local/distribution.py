@@ -1,7 +1,6 @@
-"""The server's side of the square wave: the distribution of the values behind the reports.
+"""The distribution of the values behind square-wave reports; it costs no privacy.
 
-Source: ToPS section 4.1 and Appendix E.1; Li et al. 2020 (EM, EMS and their stopping rules).  All of this comes
-after the reports were made private, so it costs no privacy.
+Source: ToPS section 4.1 and Appendix E.1; Li et al. 2020 (EM, EMS and their stopping rules).
 """
 
 from __future__ import annotations
@@ -9,14 +8,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.data import column
 from fastdp.errors import DataError, ParameterError
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers, Values
 from fastdp.local.mechanisms import octave, ratios_at
 from fastdp.local.reports import WindowDistribution
 
@@ -50,17 +49,14 @@ class Distribution:
         The domain, in units of the input.
     method : str
         ``"em"`` or ``"ems"``, or what was done to the estimate afterwards.
-    iterations : int
-        EM steps.
-    converged : bool
-        Whether the last step gained less than the tolerance.
+    iterations, converged
+        EM steps, and whether the last one gained less than the tolerance.
     log_likelihood : float
-        Sum over output cells of reports times the natural logarithm of the cell's probability.
+        Natural logarithm of the likelihood of the reports.
     n_reports : int
         Reports behind the estimate.
     scale : "linear" or "logarithmic"
-        Where bins have equal width: in units of the input, or in octaves of v / low
-        (:func:`fastdp.local.mechanisms.octave`).
+        Bins have equal width in units of the input, or in octaves of v / low.
     """
 
     frequencies: Floats
@@ -96,13 +92,7 @@ class Distribution:
         return float(self.frequencies @ (edges[:-1] + edges[1:])) / 2.0
 
     def quantile(self, q: float) -> float:
-        """The smallest v, in units of the input, with a share of at least q at or below it.
-
-        Parameters
-        ----------
-        q : float
-            In [0, 1].
-        """
+        """The smallest v, in units of the input, with a share of at least q in [0, 1] at or below it."""
         share = validation.real("q", q)
         if not 0.0 <= share <= 1.0:
             raise ParameterError(f"q = {validation.shown(q)}: expected a share from 0 to 1")
@@ -113,29 +103,21 @@ class Distribution:
         edges = self.edges
         return float(edges[i] + min(max(within, 0.0), 1.0) * (edges[i + 1] - edges[i]))
 
-    def tail(self, theta: Any) -> Any:
-        """Share above theta.
+    def tail(self, theta: Values) -> Floats:
+        """Share above each theta, in units of the input."""
+        above: Floats = np.interp(np.asarray(theta, np.float64), self.edges, self._tails())[()]
+        return above
 
-        Parameters
-        ----------
-        theta : float or float64[n]
-            In units of the input.
-
-        Returns
-        -------
-        float or float64[n]
-        """
-        return np.interp(theta, self.edges, self._tails())[()]
-
-    def excess(self, theta: Any) -> Any:
-        """Mean of max(v - theta, 0), in units of the input; parameters and result as :meth:`tail`."""
+    def excess(self, theta: Values) -> Floats:
+        """Mean of max(v - theta, 0) for each theta, in units of the input."""
         edges, tails = self.edges, self._tails()
         areas = np.append(np.cumsum(((tails[:-1] + tails[1:]) * np.diff(edges) / 2.0)[::-1])[::-1], 0.0)
         at = np.asarray(theta, np.float64)
         i = np.clip(np.searchsorted(edges, at, "right"), 1, self.frequencies.size)
         rest = np.clip(edges[i] - at, 0.0, edges[i] - edges[i - 1])
         below = np.maximum(self.low - at, 0.0) * tails[0]
-        return (areas[i] + rest * (tails[i] + self.tail(at)) / 2.0 + below)[()]
+        mean: Floats = (areas[i] + rest * (tails[i] + self.tail(at)) / 2.0 + below)[()]
+        return mean
 
     def _tails(self) -> Floats:
         """Share above each edge, small ones without cancellation."""
@@ -145,7 +127,7 @@ class Distribution:
 def estimate(
     law: WindowDistribution,
     epsilon: float,
-    output_counts: Any,
+    output_counts: Values,
     *,
     bins: int = 1024,
     method: Method = "em",
@@ -160,30 +142,23 @@ def estimate(
     Parameters
     ----------
     law : WindowDistribution
-        The clients' law, of M outputs.
+        Of a report, with M outputs.
     epsilon : float
         The reports' epsilon; here it only sets EM's usual tolerance.
     output_counts : int[M], or int[cells] with fewer cells than M
-        How often each output was reported.  M counts are added up, exactly, to as many cells as there are bins; fewer
-        are taken as cells themselves: cell k holds the outputs j with floor(j cells / M) = k.
+        Reports of each output, or of each cell: cell k holds the outputs j with floor(j cells / M) = k.
     bins : int
         Bins of the estimate, from 1 to D.
     method : "em" or "ems"
         Maximum likelihood, or with binomial smoothing (1, 2, 1) / 4 after each step.
     low, high : float
-        What grid steps 0 and D stand for, in units of the input.
+        Values of grid steps 0 and D, in units of the input.
     accelerate : bool
-        SQUAREM for EM: far fewer steps.  EMS has no likelihood to guard and is never accelerated.  The stopping rule
-        ends both iterations before the maximum, at different estimates: the plain one is the published code's.
+        SQUAREM for EM: far fewer steps, and another estimate than the published code's.
     max_iterations : int
         Most EM steps.
     tolerance : float, optional
         Stop when a step gains less log-likelihood; by default 1e-3 e^epsilon for EM and 1e-3 for EMS.
-
-    Returns
-    -------
-    Distribution
-        With its iterations and whether they converged.
 
     Raises
     ------
@@ -215,7 +190,7 @@ def estimate(
     return Distribution(frequencies, left, right, method, iterations, converged, likelihood, int(counts.sum()))
 
 
-def _checked_counts(output_counts: Any, outputs: int) -> Integers:
+def _checked_counts(output_counts: object, outputs: int) -> Integers:
     accepted = f"one count, a whole number of at least 0, for each of {outputs} outputs (or of fewer cells)"
     array = column.as_array(output_counts)
     if array is None:
@@ -232,48 +207,20 @@ def _checked_counts(output_counts: Any, outputs: int) -> Integers:
 
 
 def cell_edges(law: WindowDistribution, cells: int) -> Integers:
-    """First outputs of the cells, and M: cell k holds the outputs j with floor(j cells / M) = k.
-
-    Parameters
-    ----------
-    law : WindowDistribution
-        Its M below 2^31.
-    cells : int
-        From 1 to M, so that no cell is empty.
-
-    Returns
-    -------
-    int64[cells + 1]
-        ceil(k M / cells).
-    """
+    """First outputs of the cells, and M, int64[cells + 1]: cell k holds the outputs j with floor(j cells / M) = k."""
     return -(-np.arange(cells + 1, dtype=np.int64) * law.outputs // cells)
 
 
 def in_cells(law: WindowDistribution, counts: Integers, cells: int) -> Integers:
-    """Counts of all outputs added up to those of so many cells; others are counts of cells already."""
+    """Counts of all outputs added up to those of so many cells."""
     return np.add.reduceat(counts, cell_edges(law, cells)[:-1]) if counts.size == law.outputs else counts
 
 
 def transition(law: WindowDistribution, bins: int, counts: Integers) -> Reports:
-    """Counts of output cells with the matrix that made them, as the kernels take it.
+    """Reports by output cell with the matrix that made them: entry (k, i) is flat_k + peak_k F_ki.
 
-    An input is uniform in its bin; the window of input t, in grid steps, is [t, t + N), and integer output j stands
-    for the interval [j, j + 1).  Users' rounding of t to the grid moves the window by at most half a step.
-
-    Parameters
-    ----------
-    law : WindowDistribution
-        The clients' law.
-    bins : int
-        Input bins of equal width, from 1 to D.
-    counts : int64[cells]
-        Reports by output cell (see :func:`cell_edges`).
-
-    Returns
-    -------
-    Reports
-        Entry (k, i) of the matrix is flat_k + peak_k F_ki.  Columns add up to 1, up to the rounding of entries
-        (a relative 2^-51).
+    An input is uniform in one of the bins of equal width; the window of input t, in grid steps, is [t, t + N), and
+    output j stands for [j, j + 1).  Columns add up to 1, up to a relative 2^-51.
     """
     from fastdp_kernels.local.square_wave_em import Reports
 

@@ -1,8 +1,7 @@
-"""Reports on the wire: a compact integer format with version and parameters.
+"""Reports on the wire: a compact integer format with version and parameters, little-endian.
 
-A message is one header (which mechanism, its epsilon and domain, bytes of a report, how many reports), the reports in
-as few bytes each as the largest needs, and a checksum.  Messages may follow each other in one buffer.  All numbers
-are little-endian.
+A message is one header, the reports in as few bytes each as the largest needs, and a checksum; messages may follow
+each other in one buffer.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.data import column
 from fastdp.errors import DataError, FastDPError, ParameterError
+from fastdp.kinds import NumberColumn
 
 if TYPE_CHECKING:
     from fastdp.local.mechanisms import Mechanism
@@ -43,16 +43,9 @@ MAX_AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class Message:
-    """Reports as they came, by the mechanism that the header names.
+    """Reports as they came, and the bytes (``size``) that the message took.
 
-    Attributes
-    ----------
-    mechanism : Mechanism or None
-        With the epsilon and the domain of the header; None if another one was expected.
-    reports : int32[n]
-        Not checked against the mechanism's range: collectors do that, and count what they refuse.
-    size : int
-        Bytes that the message took.
+    ``mechanism`` is the header's, None if another one was expected; reports are not checked against its range.
     """
 
     mechanism: Mechanism | None
@@ -60,7 +53,7 @@ class Message:
     size: int
 
 
-def mechanism_named(name: str, epsilon: Any, low: Any, high: Any) -> Mechanism:
+def mechanism_named(name: str, epsilon: float, low: float, high: float) -> Mechanism:
     """One of the mechanisms of :mod:`fastdp.local`, by its class name."""
     if name not in KINDS.values():
         raise ParameterError(f"mechanism = {name!r}: expected one of {', '.join(KINDS.values())}")
@@ -78,26 +71,8 @@ def _width(mechanism: Mechanism) -> int:
     return (mechanism.n_outputs - 1).bit_length() + 7 >> 3
 
 
-def encode(mechanism: Mechanism, reports: Any) -> bytes:
-    """A message.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        The one that made the reports.
-    reports : int or int[n]
-        From its ``perturb``.
-
-    Returns
-    -------
-    bytes
-        39 bytes and 1 to 3 a report.
-
-    Raises
-    ------
-    DataError
-        If a report is not one of the mechanism's.
-    """
+def encode(mechanism: Mechanism, reports: int | NumberColumn) -> bytes:
+    """A message, 39 bytes and 1 to 3 a report; DataError if a report is not one of the mechanism's."""
     _check("mechanism", mechanism)
     width = _width(mechanism)
     if type(reports) is int and 0 <= reports < mechanism.n_outputs:
@@ -120,10 +95,10 @@ def _beginning(mechanism: Mechanism) -> bytes:
     return _HEADER.pack(MAGIC, VERSION, kind, _width(m), m.epsilon, m.low, m.high, 0)[: -_COUNT.size]
 
 
-def as_bytes(data: Any) -> memoryview:
+def as_bytes(data: object) -> memoryview:
     """The bytes of a buffer; DataError if it is none."""
     try:
-        return memoryview(data).cast("B")
+        return memoryview(cast("bytes", data)).cast("B")
     except (TypeError, ValueError):
         raise DataError(
             f"data is a {type(data).__name__}: expected bytes, as fastdp.local.encode or to_bytes returns them"
@@ -136,7 +111,7 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
     Parameters
     ----------
     data : bytes
-        The buffer; what follows the message is not looked at.
+        The buffer; bytes after the message are ignored.
     expected : Mechanism, optional
         The mechanism announced to clients.  A message of another one has ``mechanism`` None then, and costs little.
 
@@ -190,10 +165,9 @@ def _whole_numbers(payload: NDArray[np.uint8], width: int) -> NDArray[np.int32]:
 def read_messages(
     data: bytes | bytearray | memoryview, expected: Mechanism, most_reports: int | None = None
 ) -> tuple[NDArray[np.int32], int]:
-    """The reports of all messages of a buffer, in order, and how many messages are refused.
+    """The reports of all messages of a buffer, in order, and the number of messages refused.
 
-    A message that answers something else, or has more than ``most_reports``, is skipped; what follows a malformed
-    message has no known beginning, so that one is the last.  Neighbours with equal headers are checked together.
+    A message of something else, or of more than ``most_reports``, is skipped; a malformed one is the last.
     """
     view = as_bytes(data)
     found: list[NDArray[np.int32]] = [np.empty(0, np.int32)]

@@ -70,11 +70,6 @@ class Mechanism(ABC):
         Privacy loss of one report, in [1e-6, 32].
     low, high : float
         The public domain, in units of the input; values outside are clipped.  high - low in [1e-140, 1e140].
-
-    Raises
-    ------
-    ParameterError
-        Naming the argument, its value and what is accepted.
     """
 
     #: D: the grid has STEPS + 1 points.
@@ -105,15 +100,12 @@ class Mechanism(ABC):
 
     @cached_property
     def _words(self) -> bytes:
-        """Mechanism and parameters, to which the words of reports belong."""
+        """Mechanism and parameters, to which words belong."""
         return encode(identity(self))
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure epsilon-DP of one report in the local model, proved for the integers that the machine computes.
-
-        It presumes secret random words: with ``seed`` a report is a simulation and protects nothing.
-        """
+        """Pure epsilon-DP of one report in the local model, in exact integers, if words are secret (no ``seed``)."""
         own_word = "one report a value: each depends on its own value and on one random word of its own"
         derivation = (f"{type(self).__name__}: {self._step_of_proof}", own_word)
         return Guarantee(epsilon=self.epsilon, model="local", arithmetic="exact", derivation=derivation)
@@ -129,7 +121,7 @@ class Mechanism(ABC):
         return self.distribution.total
 
     def weight(self, x: int, output: int) -> int:
-        """Number of random words that turn grid step x into this report (both whole numbers)."""
+        """Number of random words that turn grid step x into this report."""
         x = validation.integer("x", x, 0, self.STEPS)
         return self.distribution.weight(x, validation.integer("output", output, 0, self.n_outputs - 1))
 
@@ -138,7 +130,7 @@ class Mechanism(ABC):
     @overload
     def steps_of(self, values: NumberColumn) -> NDArray[np.int32]: ...
     def steps_of(self, values: object) -> int | NDArray[np.int32]:
-        """Grid steps x = rint((v - low) STEPS / (high - low)) after clipping; errors as :meth:`perturb`."""
+        """Grid steps rint((v - low) STEPS / (high - low)) after clipping; errors as :meth:`perturb`."""
         if columns.is_number(values):
             return self._step(values, "values")
         column = columns.as_column(values, "values")
@@ -166,19 +158,17 @@ class Mechanism(ABC):
 
         Parameters
         ----------
-        values : number, or one column of numbers (list, NumPy, pandas, polars, Arrow)
+        values : number, or one column of numbers
             In units of the input; clipped to [low, high] and rounded to the grid.
         seed : int or str, optional
             For simulations: reproducible, and not private.
         key : Key or 32 bytes, optional
-            The client's own secret.  By default words are fresh from the operating system (a fresh key for more than
-            64 values).
+            The client's own secret; by default words are fresh from the operating system.
         stream : int
             With a key: the number of the stream, below 2^40.
         start : int, optional
-            Report i uses word start + i of the stream, which has 2^33 words.  A key of your own needs it: use each
-            word once, because two reports by one word are not independent, and together they do not have this
-            guarantee.
+            Report i uses word start + i of the stream, which has 2^33 words.  A key needs it: use each word once,
+            because two reports by one word together do not have this guarantee.
 
         Returns
         -------
@@ -205,7 +195,7 @@ class Mechanism(ABC):
         return self._perturb_column(column, source)
 
     def _perturb_column(self, column: Array, source: Words) -> NDArray[np.int32]:
-        """Reports block by block, so that words and steps stay in the cache."""
+        """Reports block by block, in the cache."""
         out: NDArray[np.int32] = np.empty(column.size, np.int32)
         begin = 0
         steps: NDArray[np.int32] | None = None
@@ -231,7 +221,7 @@ class Mechanism(ABC):
         return self._grid_step(number)
 
     def _grid_step(self, number: float) -> int:
-        """The grid step of one finite number in plain Python, the same arithmetic as for arrays."""
+        """The grid step of one finite number in plain Python, as for arrays."""
         return round(min(max((number - self.low) * self._steps_per_unit, 0.0), float(self.STEPS)))
 
     def _few_steps(self, column: Array) -> list[int]:
@@ -244,13 +234,13 @@ class Mechanism(ABC):
             raise DataError(f"values[{begin + first}]: {columns.NOT_FINITE}; expected finite ones")
 
     def _grid_steps(self, floats: Floats, out: NDArray[np.int32]) -> bool:
-        """Fill in the grid steps of an array; whether a number is not finite."""
+        """Fill in grid steps of an array; whether a number is not finite."""
         from fastdp_kernels.local import local_reports
 
         return bool(local_reports.snap_values(floats, self.low, self._steps_per_unit, self.STEPS, out))
 
     def check_reports(self, reports: object) -> NDArray[np.int32] | Integers:
-        """Reports as whole numbers in 0..n_outputs - 1, or a DataError: their senders are not checked."""
+        """Reports as whole numbers in 0..n_outputs - 1, or a DataError."""
         column = columns.as_column(reports, "reports")
         if column.size and column.dtype.kind not in "iub":
             raise DataError(f"reports holds {columns.kind_of(column.dtype)} entries: expected whole numbers")
@@ -264,7 +254,7 @@ class Mechanism(ABC):
 
 @record
 class MeanMechanism(Mechanism):
-    """A mechanism whose every report gives an unbiased estimate of its value."""
+    """A mechanism whose reports give unbiased estimates."""
 
     @overload
     def estimate(self, reports: int) -> float: ...
@@ -281,8 +271,7 @@ class MeanMechanism(Mechanism):
         Returns
         -------
         float or float64[n]
-            One estimate a report, in units of the input; add them up for sums.  Unbiased for the value's grid
-            point, which is within (high - low) / 2^21 of the value.
+            One estimate a report, in units of the input, unbiased for the value's grid point.
 
         Raises
         ------
@@ -302,11 +291,7 @@ class MeanMechanism(Mechanism):
     @overload
     def variance(self, values: NumberColumn) -> Floats: ...
     def variance(self, values: float | NumberColumn) -> float | Floats:
-        """Variance of one report's estimate at each value, in units of the input squared.
-
-        Computed from the integer weights, so it holds where the paper's formulas (for real numbers) do not: a coarse
-        window at large epsilon.  Errors as :meth:`perturb`.
-        """
+        """Variance of one report's estimate at each value, in squared units of the input, by integer weights."""
         constant, slope, curvature = self._quadratic
         position = 2.0 * np.asarray(self.steps_of(values), np.float64) / self.STEPS - 1.0
         variances = constant + position * (slope + curvature * position)
@@ -323,7 +308,7 @@ class MeanMechanism(Mechanism):
 
     @cached_property
     def _quadratic(self) -> tuple[float, float, float]:
-        """Coefficients of the variance in t = (v - centre) / half width, from three exact values."""
+        """Coefficients of the variance in t = (v - centre) / half width."""
         unit = Fraction(self.high - self.low) / self.STEPS
         ends = (Fraction(0), Fraction(self.STEPS, 2), Fraction(self.STEPS))
         left, middle, right = (self.distribution.variance_at(x) * unit**2 for x in ends)
@@ -333,8 +318,8 @@ class MeanMechanism(Mechanism):
 def closeness(epsilon: float) -> Decimal:
     """b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps)), half the window's length on [0, 1].
 
-    Every operation names its context: the caller's own must not change the window.  Forty digits are right at epsilon
-    1e-6, where both differences cancel to eps^2 / 2.  ToPL Appendix E.1; Li et al. 2020.
+    Every operation names its context, which the caller's must not change; differences cancel to eps^2 / 2.  ToPL
+    Appendix E.1.
     """
     eps = Decimal.from_float(epsilon)
     power = CONTEXT.exp(eps)
@@ -358,8 +343,7 @@ class SquareWave(Mechanism):
     Notes
     -----
     Window of N = 2 w + 1 grid steps around the value, w = rint(b STEPS) with b from :func:`closeness`.  Report j
-    stands for low + (high - low) (j - w) / STEPS, so reports lie in [low - b width, high + b width].  A report alone
-    is no unbiased estimate of its value, so there is no variance of one; the distribution's error has no formula.
+    stands for low + (high - low) (j - w) / STEPS.  A report alone is no unbiased estimate of its value.
     """
 
     WORDS: ClassVar[int] = 1
@@ -385,11 +369,6 @@ class SquareWave(Mechanism):
         method : "em" or "ems"
             Without or with binomial smoothing in each iteration.
 
-        Returns
-        -------
-        fastdp.local.distribution.Distribution
-            Frequencies of the cells, with how they were found.
-
         Raises
         ------
         DataError
@@ -403,17 +382,7 @@ class SquareWave(Mechanism):
     def estimate_counts(
         self, counts: NumberColumn, bins: int = 1024, method: Method = "em", **options: Unpack[EstimateOptions]
     ) -> Distribution:
-        """The same from how often each output, or each cell of outputs, was reported.
-
-        Parameters
-        ----------
-        counts : int[n_outputs], or int[bins]
-            As :func:`fastdp.local.distribution.estimate` takes them.
-        bins, method
-            As for :meth:`estimate`.
-        **options
-            ``accelerate``, ``max_iterations``, ``tolerance`` of that function.
-        """
+        """The same from counts and with options as :func:`fastdp.local.distribution.estimate` takes them."""
         from fastdp.local.distribution import estimate
 
         found, low, high = self.distribution, self.low, self.high
@@ -421,11 +390,9 @@ class SquareWave(Mechanism):
 
 
 def octave(ratio: float) -> float:
-    """Octaves above 1 of one finite ratio, on a scale that every machine computes alike; 0 for what is below.
+    """Octaves above 1 of one finite ratio, e + (x / 2^e - 1) for 2^e <= x < 2^(e + 1); 0 for ratios below 1.
 
-    The position p of a ratio x >= 1 is e + (x / 2^e - 1), 2^e <= x < 2^(e + 1): within 9 % of an octave of log2 x,
-    rising, continuous, and made of operations that IEEE 754 rounds correctly, so that one value and an array of
-    values, on any machine, give the same position.  (Library logarithms differ in their last digits.)
+    Within 9 % of an octave of log2 x, and of operations that IEEE 754 rounds correctly, so that every machine agrees.
     """
     mantissa, exponent = math.frexp(max(ratio, 1.0))
     return (exponent - 1) + (2.0 * mantissa - 1.0)
@@ -455,17 +422,12 @@ class LogSquareWave(SquareWave):
     epsilon : float
         Privacy loss of one report, in [1e-6, 32].
     low, high : float
-        The public domain, low above 0 and high at most 2^256 times as much; values outside are clipped, so that all
-        below low (and 0) look alike.
+        The public domain, low above 0 and high at most 2^256 times as much; values outside are clipped.
 
     Notes
     -----
-    Value v is first mapped to a grid step, rint(STEPS p(v / low) / p(high / low)), p the octaves of
-    :func:`fastdp.local.mechanisms.octave`; the distribution of the report given the step is :class:`SquareWave`'s, to
-    the last word.
-
-    Privacy: unchanged.  Any two steps are e^epsilon-indistinguishable, and whatever two values become two steps, so
-    the map needs no property at all, not even that it is the same on two machines.
+    Value v has the grid step rint(STEPS p(v / low) / p(high / low)), p of :func:`fastdp.local.mechanisms.octave`; its
+    report is :class:`SquareWave`'s.  Privacy: unchanged, as any two steps are e^epsilon-indistinguishable.
     """
 
     rule: ClassVar[int] = 1
@@ -510,11 +472,8 @@ class StochasticRounding(MeanMechanism):
     epsilon : float
         Privacy loss of one report, in [1e-6, 32].
     low, high : float
-        The public domain; values outside are clipped.
-
-    Notes
-    -----
-    On [-1, 1] the variance is ((e^eps + 1) / (e^eps - 1))^2 - v^2.
+        The public domain; values outside are clipped.  On [-1, 1] the variance is ((e^eps + 1) / (e^eps - 1))^2 -
+        v^2.
     """
 
     rule: ClassVar[int] = 1
@@ -543,8 +502,8 @@ class Piecewise(MeanMechanism):
 
     Notes
     -----
-    On [-1, 1] the variance is v^2 / (E - 1) + (E + 3) / (3 (E - 1)^2), E = e^(eps / 2).  The mean of a report is
-    affine in the grid step for any length of the window, so estimates are unbiased although N is rounded.
+    On [-1, 1] the variance is v^2 / (E - 1) + (E + 3) / (3 (E - 1)^2), E = e^(eps / 2).  Estimates are unbiased
+    although the window's length is rounded.
     """
 
     rule: ClassVar[int] = 1
@@ -572,8 +531,8 @@ class Hybrid(MeanMechanism):
 
     Notes
     -----
-    alpha = 1 - e^(-eps / 2) above epsilon 0.61, where the v^2 terms of both variances cancel; 0 below.  Worst
-    variance on [-1, 1] (ToPL Eq. 14): ((e^eps + 1) / (e^eps - 1))^2 up to 0.61, and above, for every v,
+    alpha = 1 - e^(-eps / 2) above epsilon 0.61, 0 below.  Worst variance on [-1, 1] (ToPL Eq. 14):
+    ((e^eps + 1) / (e^eps - 1))^2 up to 0.61, and above, for every v,
     1/E [((e^eps + 1) / (e^eps - 1))^2 + (E + 3) / (3 (E - 1))], E = e^(eps / 2).
     """
 

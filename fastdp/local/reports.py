@@ -1,12 +1,8 @@
 """Random words, and the distributions of a report as integer weights, so that epsilon is an inequality of integers.
 
-A value is a grid step x in 0..D, a report one of finitely many outputs.  One uniform word out of ``total`` (2^64, for
-full random words) decides; ``weight(x, output)`` counts the words that give the output.  A distribution is epsilon-DP
-if no two weights of one output are further apart than e^epsilon, which holds here without any rounding: the constants
-come from a rational number just below e^epsilon.
-
-Source: square wave, stochastic rounding, piecewise and hybrid mechanisms of ToPL Appendix E (Li et al. 2020, Duchi et
-al. 2018, Wang et al. 2019); the integer form is ours.
+A value is a grid step x in 0..D.  One uniform word out of ``total`` decides the report; ``weight(x, output)`` counts
+the words that give it.  No two weights of one output are further apart than e^epsilon, without any rounding: the
+constants come from a rational number just below e^epsilon.  Source: ToPL Appendix E; the integer form is ours.
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -41,18 +37,9 @@ MAX_START = 2**33
 
 @dataclass(frozen=True)
 class Words:
-    """Random words of one call: report i uses word ``start + i`` of a stream.
+    """Random words of one call: report i uses word ``start + i`` of a stream, which has 2^33.
 
-    Attributes
-    ----------
-    seed, key
-        A simulation's seed, or a key; None for fresh words.
-    level : int
-        Separates the streams of different mechanisms.
-    stream, start : int
-        Number of the stream and position in it; a key needs the position.  A stream has 2^33 words.
-    of : labels
-        Mechanism and parameters, to which words belong.
+    ``level`` separates the streams of mechanisms, ``of`` names mechanism and parameters; a key needs ``start``.
     """
 
     seed: int | str | None
@@ -80,7 +67,7 @@ class Words:
             )
 
     def few(self, count: int) -> list[int]:
-        """A few words as Python integers; without seed or key they need neither cipher nor compiler."""
+        """A few words as integers; without seed or key they need neither cipher nor compiler."""
         self._check_end(count)
         if self.seed is None and self.key is None:
             raw = os.urandom(WORD_BYTES * count)
@@ -122,7 +109,7 @@ class Term(NamedTuple):
 
 
 class Estimator(NamedTuple):
-    """Terms in floats, for a domain: estimate = offset + gain * report, from ``border`` on the later ones."""
+    """Terms in floats, for a domain: offset + gain * report, from ``border`` on the later ones."""
 
     border: int
     offset: float
@@ -158,22 +145,10 @@ def _sum_of_squares(n: int) -> Fraction:
 
 @dataclass(frozen=True)
 class WindowDistribution:
-    """Outputs in a window that starts at x are likelier than the others.
+    """Outputs in a window of N = ``near`` that starts at x in 0..D (``steps``) are likelier than the others.
 
     Words in order: ``near_weight`` for each of the outputs x, ..., x + near - 1; ``far_weight`` for each of the
-    others; the left-over is dealt out to all outputs in turn, whatever x is, which only brings the weights of an
-    output closer together.
-
-    Attributes
-    ----------
-    steps : int
-        D: inputs are 0..D.
-    near : int
-        N: length of the window.
-    near_weight, far_weight : int
-        Words of an output in the window and outside.
-    total : int
-        S: number of words.
+    others; the left-over is dealt out to all outputs in turn, independent of x.
     """
 
     PROOF: ClassVar[str] = (
@@ -207,7 +182,7 @@ class WindowDistribution:
         return self.total - self.near_words - self.far_words
 
     def least_ratio(self) -> Fraction:
-        """Ratio of the weights of a near and a far output, as the left-over brings them together."""
+        """Ratio of a near and a far weight, the left-over included."""
         each = self.left_over // self.outputs
         return Fraction(self.near_weight + each, self.far_weight + each)
 
@@ -225,8 +200,9 @@ class WindowDistribution:
         """Reports of many grid steps: words and steps in, int32[n] out."""
         from fastdp_kernels.local import local_reports
 
-        local_reports.draw_window(words, steps, self.weights(), out)
+        local_reports.draw_window(words, steps, self.weights, out)
 
+    @cached_property
     def weights(self) -> WindowWeights:
         """The distribution as the kernels take it."""
         from fastdp_kernels.local.local_reports import WindowWeights
@@ -261,7 +237,7 @@ class WindowDistribution:
         return Fraction((self.near_weight - self.far_weight) * self.near, self.total)
 
     def _mean(self, x: Fraction) -> Fraction:
-        """E[report]: far weights and left-over as if everywhere, the window's surplus on top."""
+        """E[report]: far weights and left-over everywhere, surplus in the window."""
         rounds, rest = divmod(self.left_over, self.outputs)
         everywhere = (self.far_weight + rounds) * _sum(self.outputs) + _sum(rest)
         return self._slope * (x + Fraction(self.near - 1, 2)) + everywhere / self.total
@@ -271,8 +247,7 @@ class WindowDistribution:
 def window_distribution(epsilon: float, near: int, steps: int, total: int = WORDS) -> WindowDistribution:
     """The window with the largest far weight b such that N floor(b e^epsilon) + D b <= S, or b + 1.
 
-    The near weight is floor(b e^epsilon), or with b + 1 what is left for it, which is less: the ratio is at most
-    e^epsilon.
+    With b + 1 the near weight is what is left for it, which is less than floor((b + 1) e^epsilon).
     """
     ratio = exp_below(epsilon)
 
@@ -291,16 +266,9 @@ def window_distribution(epsilon: float, near: int, steps: int, total: int = WORD
 
 @dataclass(frozen=True)
 class BitDistribution:
-    """One bit: W(x) = low_weight + floor((high_weight - low_weight) x / D) words give 1.
+    """One bit: W(x) = low_weight + floor((high_weight - low_weight) x / D) words of ``total`` give 1.
 
-    Attributes
-    ----------
-    steps : int
-        D, a power of two: inputs are 0..D.
-    low_weight, high_weight : int
-        W(0) and W(D); they add up to ``total``.
-    total : int
-        S: number of words.
+    ``steps`` is D, a power of two; both weights add up to ``total``.
     """
 
     PROOF: ClassVar[str] = "the weights of a bit lie between two whose ratio is at most e^epsilon"
@@ -323,8 +291,9 @@ class BitDistribution:
         """Reports of many grid steps: words and steps in, int32[n] out."""
         from fastdp_kernels.local import local_reports
 
-        local_reports.draw_bit(words, steps, self.weights(), out)
+        local_reports.draw_bit(words, steps, self.weights, out)
 
+    @cached_property
     def weights(self) -> BitWeights:
         """The distribution as the kernels take it."""
         from fastdp_kernels.local.local_reports import BitWeights
@@ -351,7 +320,7 @@ class BitDistribution:
 
 @lru_cache(maxsize=256)
 def bit_distribution(epsilon: float, steps: int, total: int = WORDS) -> BitDistribution:
-    """The bit with high weight floor(S e^epsilon / (e^epsilon + 1)); the ratio W(D) / W(0) is the largest."""
+    """The bit with high weight floor(S e^epsilon / (e^epsilon + 1))."""
     ratio = exp_below(epsilon)
     high = int(total * ratio / (ratio + 1))
     # The proof of epsilon needs it; it could fail for an odd total only, and S (rho - 1) < rho + 1.
@@ -363,15 +332,7 @@ def bit_distribution(epsilon: float, steps: int, total: int = WORDS) -> BitDistr
 class MixtureDistribution:
     """A coin that does not look at the data picks the window (the first words) or the bit.
 
-    Outputs are those of the window, then the bits 0 and 1.  The coin is the same for every x, so the mixture keeps
-    the epsilon of both.
-
-    Attributes
-    ----------
-    window : WindowDistribution
-        Over the first ``window.total`` words.
-    bit : BitDistribution
-        Over the others.
+    Outputs are those of the window, then the bits 0 and 1.
     """
 
     PROOF: ClassVar[str] = (
@@ -401,7 +362,7 @@ class MixtureDistribution:
         """Reports of many grid steps: words and steps in, int32[n] out."""
         from fastdp_kernels.local import local_reports
 
-        weights = self.window.weights(), self.bit.weights()
+        weights = self.window.weights, self.bit.weights
         local_reports.draw_hybrid(words, steps, np.uint64(self.window.total), *weights, out)
 
     def weight(self, x: int, output: int) -> int:
@@ -417,7 +378,7 @@ class MixtureDistribution:
         return (*self.window.terms(), bit._replace(first=first, last=first + bit.last))
 
     def variance_at(self, x: Fraction) -> Fraction:
-        """Variance of one estimate, in steps squared: both are unbiased, so the variances mix."""
+        """Variance of one estimate, in steps squared."""
         mixed = self.window.total * self.window.variance_at(x) + self.bit.total * self.bit.variance_at(x)
         return mixed / self.total
 

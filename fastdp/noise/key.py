@@ -24,17 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
-from fastdp.noise.canonical import (
-    NOISE_FORMAT,
-    PLAIN,
-    Encodable,
-    Part,
-    encode,
-    identity,
-    parameters_of,
-    part_name,
-    rule_of,
-)
+from fastdp.noise import canonical
+from fastdp.noise.canonical import NOISE_FORMAT, Encodable, Part, encode, identity, part_name, rule_of
 
 if TYPE_CHECKING:
     from fastdp.noise.binding import GivenNoise
@@ -240,11 +231,10 @@ class Key:
     def from_bytes(cls, secret: bytes) -> Key:
         """A key that the user keeps (32 bytes of full entropy), for releases that can be repeated.
 
-        Compositions that differ in any parameter get independent noise under one key.  The same composition on the
+        Compositions that differ in any parameter get independent noise under one key; the same composition on the
         same values gives the same output again.  Never use one key and one composition for two streams without names
-        (:meth:`of_stream`), nor for a stream and an altered copy of it: methods with noise trees (ToPS, PAK) would
-        give equal noise to different values, which reveals their difference, and every method costs epsilon again
-        (``docs/sharp_edges.md``).
+        (:meth:`of_stream`), nor for a stream and an altered copy of it: equal noise on different values reveals their
+        difference (``docs/sharp_edges.md``).
         """
         return cls(secret, simulated=False)
 
@@ -287,8 +277,7 @@ class Key:
         Parameters
         ----------
         mechanism : Machine, dataclass or other part
-            Joins with its class, the number of its rule and all its parameters, as its parts do
-            (:func:`fastdp.noise.canonical.identity`).
+            Joins with its class, the number of its rule and all its parameters, as its parts do.
 
         Returns
         -------
@@ -300,8 +289,8 @@ class Key:
     def composition(self, mechanism: object) -> bytes:
         """The encoding of a composition, for :meth:`bound`: it costs ten times as much as a key."""
         given = {
-            name: value if type(value) in PLAIN else self._identity(name, value)
-            for name, value in parameters_of(mechanism).items()
+            name: value if type(value) in canonical.PLAIN else self._identity(name, value)
+            for name, value in canonical.parameters_of(mechanism).items()
         }
         return encode([NOISE_FORMAT, Part(part_name(mechanism), rule_of(mechanism), given)])
 

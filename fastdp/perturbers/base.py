@@ -12,7 +12,9 @@ import numpy as np
 
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
+from fastdp.noise import gaussian, sampler
 from fastdp.noise.draws import Distribution
+from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.noise.words import RowWords, StreamId, distinct_of
 
@@ -305,3 +307,11 @@ def _sum_over(count: int, quadratic: Callable[[int], int]) -> int:
     zero, one, two = quadratic(0), quadratic(1), quadratic(2)
     pairs, triples = count * (count - 1) // 2, count * (count - 1) * (count - 2) // 6
     return count * zero + pairs * (one - zero) + triples * (two - 2 * one + zero)
+
+
+def fill(out: Integers, law: Distribution, key: Key, stream: StreamId) -> None:
+    """Overwrite ``out`` with draws of either law."""
+    if isinstance(law, GaussianDistribution):
+        gaussian.fill(out, law, key, stream)
+    else:
+        sampler.fill(out, law, key, stream)

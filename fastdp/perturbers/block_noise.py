@@ -1,7 +1,7 @@
-"""The noise of blocks whose lengths follow what was released, and the public parameters that lengths are chosen by.
+"""Flat: noise on every value (ToPS section 3, Appendix F); Blocks: noise on blocks that follow what was released.
 
-Where such a block closes: ``systems/stream/adaptive_blocks.py``; how long the next one is: the kernels'
-``block_lengths.py``.  Source: ``docs/adaptive.md``.
+Where such a block closes: ``streams/adaptive_blocks.py``; how long the next one is: kernel ``block_lengths.py``.
+Source: ``docs/adaptive.md``.
 """
 
 from __future__ import annotations
@@ -17,15 +17,97 @@ import numpy as np
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats
-from fastdp.noise.draws import concentrated
-from fastdp.perturbers.base import HierarchyShape
-from fastdp.perturbers.flat import Flat
+from fastdp.kinds import Floats, Integers, Records
+from fastdp.noise.draws import Distribution, NoiseName, concentrated, noise_distribution
+from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
+from fastdp.perturbers.base import HierarchyShape, fill, independent_constant
 from fastdp.perturbers.hierarchy import Hierarchy
 from fastdp.record import Checked, Choice, Flag, parameter, record
 from fastdp.releases.intervals import SumNoise, tree_variances
 from fastdp_kernels.streams import block_lengths as b
-from fastdp_kernels.streams import event_lengths
+
+#: Noise is drawn for so many values at a time.
+DRAWN = 2**16
+
+
+@record
+class Flat:
+    """Exact noise on each value: discrete Laplace of scale theta / epsilon, or discrete Gaussian.
+
+    Parameters
+    ----------
+    noise : "laplace" or "gaussian"
+        Gaussian noise has sigma theta / epsilon, where rho = epsilon^2 / 2 is the concentrated loss that the
+        publisher's epsilon and ``delta`` buy.
+
+    Notes
+    -----
+    Privacy: pure epsilon, or (epsilon, delta); each value is published once.  The error of a range grows with the
+    root of its length.  w values of one unit cost Laplace noise w times, Gaussian noise sqrt(w) times its scale.
+    """
+
+    noise: NoiseName = parameter(Choice(get_args(NoiseName)), default="laplace", kw_only=True)
+    released_nodes: ClassVar[bool] = False
+    rule: ClassVar[int] = 1
+
+    def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
+        """One level, one value a block, noise in batches."""
+        return HierarchyShape(
+            fan_out=2,
+            height=1,
+            pruned=0,
+            levels=1,
+            block=1,
+            tops=DRAWN,
+            leaves=DRAWN,
+            tree_blocks=DRAWN,
+        )
+
+    def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
+        """Pure epsilon, or rho: values are disjoint."""
+        if self.noise == "gaussian":
+            return concentrated(
+                epsilon,
+                f"each value gets discrete Gaussian noise of sigma theta / {epsilon:g} once: rho = {epsilon:g}^2 / 2",
+            )
+        return Guarantee(
+            epsilon=epsilon,
+            arithmetic="exact",
+            derivation=("each value gets discrete Laplace noise of scale theta / epsilon once: epsilon",),
+        )
+
+    def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
+        """K = 2 (r + 2) / 3: twice the mean length of a range; half of it with Gaussian noise."""
+        return independent_constant(max_range) * (1.0 if self.noise == "laplace" else 0.5)
+
+    def group_square(self, plan: HierarchyShape, size: int) -> int:
+        """Squared L2 sensitivity of ``size`` consecutive values, in squares of that of one: each has its sum."""
+        return size
+
+    def moved_draws(self, plan: HierarchyShape, size: int) -> int:
+        """Draws of the sums that ``size`` values enter."""
+        return plan.levels * size
+
+    def leaf_law(self, theta_steps: int, epsilon: float) -> Distribution | None:
+        """Of each released sum: noise is drawn when the sum is known, and bound to all sums so far.
+
+        None for a subclass with noise of its own (``leaf_noise``, ``node_noise``), which is drawn as it says.
+        """
+        kind = type(self)
+        own = kind.leaf_noise is not Flat.leaf_noise or kind.node_noise is not Flat.node_noise
+        return None if own else noise_distribution(self.noise, theta_steps, 1, epsilon)
+
+    def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
+        """Noise of one batch of values, drawn before they are known: for audits of the part alone."""
+        return self.node_noise(plan, theta_steps, epsilon, key, tree)
+
+    def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
+        """The same: leaves are all the nodes there are."""
+        noise: Integers = np.empty(plan.leaves, np.int64)
+        fill(noise, noise_distribution(self.noise, theta_steps, 1, epsilon), key, StreamId(Purpose.TREE, 1, tree))
+        return noise
+
 
 Closing = Literal["spread", "spike", "none"]
 #: Lengths of the ranges that matter: one, from and to, or r.
@@ -129,7 +211,7 @@ class Blocks(Flat):
 
     def query_lengths(self, max_range: int, *, events: bool = False) -> Floats:
         """Lengths of the queries that block lengths are chosen for: float64[4], or float64[5] of events."""
-        count = event_lengths.CLASSES if events else b.CLASSES
+        count = b.EVENT_CLASSES if events else b.CLASSES
         lengths: Floats
         if self.focus is not None:
             lengths = np.geomspace(*self._focused(max_range), count)
@@ -145,7 +227,7 @@ class Blocks(Flat):
 
     def plan(self, epsilon: float, max_range: int) -> BlocksShape:
         """One level; the length of a block is not public in advance, only where it begins."""
-        first = int(self.shape(epsilon, max_range, 0)[b.FIRST])
+        first = int(self.shape(epsilon, max_range, 0)["first"][0])
         usual = first if self.focus is None else replace(self, focus=None).plan(epsilon, max_range).first
         flat = super().plan(epsilon, max_range)
         sizes = {**vars(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}
@@ -183,30 +265,30 @@ class Blocks(Flat):
         """
         return 0 if holdout < 2 * WARM_UP else 1 << ((holdout // WARM_UP).bit_length() - 1)
 
-    def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> Floats:
-        """Public parameters of the kernels: float64[SHAPE]; ``events``: values are counts of events, unbounded."""
-        shape = np.zeros(b.SHAPE)
+    def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> Records:
+        """Public parameters of the kernels: SHAPE[1]; ``events``: values are counts of events, unbounded."""
+        shape = np.zeros(1, b.SHAPE)
         # Of the real law; a discrete one on a fine grid differs by a sixth of a squared grid step.
         # Divided twice: the square of an epsilon that the grid will refuse may be 0 or too large.
-        shape[b.NOISE] = self._variance / epsilon / epsilon
+        shape["noise"] = self._variance / epsilon / epsilon
         lengths = self.query_lengths(max_range, events=events)
-        shape[b.QUERIES : b.QUERIES + lengths.size] = lengths
-        shape[b.PRIOR_WHITE] = PRIOR_WHITE
-        shape[b.PRIOR_DRIFT] = PRIOR_DRIFT / max_range
+        shape["queries"][0, : lengths.size] = lengths
+        shape["prior_white"] = PRIOR_WHITE
+        shape["prior_drift"] = PRIOR_DRIFT / max_range
         top = max_range.bit_length() - 1
-        shape[b.MOST] = max(top - MAX_EVER, 0)
-        shape[b.FOCUSED] = self.focus is not None and not events
+        shape["most"] = max(top - MAX_EVER, 0)
+        shape["focused"] = self.focus is not None and not events
         b.fill_shares(shape)
-        first = b.choose_exponent(shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT], 0, shape)
+        first = b.first_exponent(shape)
         if self.focus is not None:
             first = min(first, max(top - FOCUS_FIRST, CHOOSING))
-        shape[b.FIRST] = min(first, max(top - MAX_FIRST, 0))
-        shape[b.LIMIT] = warm_up
-        shape[b.SPREADS] = self.closing == "spread"
+        shape["first"] = min(first, max(top - MAX_FIRST, 0))
+        shape["limit"] = warm_up
+        shape["spreads"] = self.closing == "spread"
         if events:
             # Blocks begin with one value: whatever they hold, the next ones are at most twice as long.
-            shape[b.EVENTS], shape[b.FIRST] = 1.0, 0.0
-            shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT] = PRIOR_EVENTS, 0.0
+            shape["events"], shape["first"] = 1.0, 0.0
+            shape["prior_white"], shape["prior_drift"] = PRIOR_EVENTS, 0.0
         return shape
 
 

@@ -12,15 +12,16 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
 from fastdp.data.column import as_reals
 from fastdp.errors import ParameterError
+from fastdp.kinds import Floats, Values
 from fastdp.plots.streams import PRIVATE, TRUTH, finish, new_figure, tidy
-from fastdp.spatial.domains import as_box, as_boxes, as_points
+from fastdp.spatial.domains import Corners, as_box, as_boxes, as_points
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: Points drawn at most; more look the same and make large files.
@@ -29,27 +30,20 @@ MAX_DRAWN = 50_000
 PANEL, CHARACTERS = 2.9, 12
 #: Lines of a comparison; colour and dash differ, so that they can be distinguished in print.
 _COLOURS = (PRIVATE, "#2e6f9e", "#66a182", "#edae49", "#7b5ea7", "#8c564b", "#222222")
-_DASHES: tuple[Any, ...] = (
-    "-",
-    (0, (5, 1.5)),
-    (0, (1.2, 1.2)),
-    (0, (6, 1.5, 1.2, 1.5)),
-    (0, (3, 1)),
-    (0, (8, 2)),
-    ":",
-)
+_GAPS = ((5, 1.5), (1.2, 1.2), (6, 1.5, 1.2, 1.5), (3, 1), (8, 2))
+_DASHES: tuple[Any, ...] = ("-", *((0, gaps) for gaps in _GAPS), ":")
 
-Cells = tuple[ArrayLike, ArrayLike]
+Cells = tuple[Values, Values]
 
 
 @validation.plain
 def points_and_cells(
-    rows: Mapping[str, Sequence[ArrayLike]],
+    rows: Mapping[str, Sequence[Values]],
     path: str | Path | None = None,
     *,
     cells: Mapping[str, Sequence[Cells]] | None = None,
     columns: Sequence[str] | None = None,
-    box: tuple[ArrayLike, ArrayLike] | None = None,
+    box: tuple[Values, Values] | None = None,
 ) -> Figure:
     """Draw true and synthetic points side by side, with the leaves of the tree over them (PHDStream Figures 6 to 9).
 
@@ -126,8 +120,8 @@ def points_and_cells(
 
 @validation.plain
 def errors_over_time(
-    times: ArrayLike,
-    errors: Mapping[str, ArrayLike],
+    times: Values,
+    errors: Mapping[str, Values],
     path: str | Path | None = None,
     *,
     title: str = "",
@@ -168,7 +162,7 @@ def errors_over_time(
     for k, runs in enumerate(table.values()):
         if (
             moments.ndim != 1
-            or moments.size == 0
+            or not moments.size
             or runs.ndim != 2
             or runs.shape[1:] != moments.shape
             or not len(runs)
@@ -185,8 +179,7 @@ def errors_over_time(
     else:
         ax.set_ylim(bottom=0.0)
     ax.set_xlim(moments.min(), moments.max() if moments.size > 1 else moments.min() + 1.0)
-    ax.set_xlabel(x_label)
-    ax.set_ylabel(y_label)
+    ax.set(xlabel=x_label, ylabel=y_label)
     if title:
         ax.set_title(title, loc="left", fontsize=11)
     tidy(ax)
@@ -196,8 +189,8 @@ def errors_over_time(
 
 @validation.plain
 def counters_compared(
-    truth: ArrayLike,
-    counts: Mapping[str, ArrayLike],
+    truth: Values,
+    counts: Mapping[str, Values],
     path: str | Path | None = None,
     *,
     title: str = "",
@@ -225,7 +218,7 @@ def counters_compared(
         As for :func:`errors_over_time`.
     """
     exact = as_reals(truth, "truth")
-    errors: dict[str, NDArray[np.float64]] = {}
+    errors: dict[str, Floats] = {}
     for k, (name, said) in enumerate(counts.items()):
         table = np.atleast_2d(as_reals(said, f"counts[{k}]"))
         if exact.ndim != 1 or table.ndim != 2 or table.shape[1:] != exact.shape or not len(table):
@@ -242,7 +235,7 @@ def _row(name: str, row: Any) -> Any:
     return row
 
 
-def _frame(parts: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _frame(parts: Sequence[Floats]) -> Corners:
     """Corners around all points, with a small margin."""
     filled = [part for part in parts if len(part)] or [np.array([[0.0, 0.0], [1.0, 1.0]])]
     low = np.min([part.min(axis=0) for part in filled], axis=0)
@@ -251,18 +244,13 @@ def _frame(parts: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64], N
     return low - margin, high + margin
 
 
-def _draw_cells(ax: Any, lower: NDArray[np.float64], upper: NDArray[np.float64]) -> None:
+def _draw_cells(ax: Axes, lower: Floats, upper: Floats) -> None:
     from matplotlib.collections import LineCollection
 
     # Lower and left sides, and the other two where no neighbour draws them.
     x0, y0, x1, y1 = *lower.T, *upper.T
-    sides = [
-        np.stack([np.stack([x0, y0], 1), np.stack([x1, y0], 1)], 1),
-        np.stack([np.stack([x0, y0], 1), np.stack([x0, y1], 1)], 1),
-        np.stack([np.stack([x0, y1], 1), np.stack([x1, y1], 1)], 1),
-        np.stack([np.stack([x1, y0], 1), np.stack([x1, y1], 1)], 1),
-    ]
-    lines = np.unique(np.concatenate(sides), axis=0)
+    sides = (x0, y0, x1, y0), (x0, y0, x0, y1), (x0, y1, x1, y1), (x1, y0, x1, y1)
+    lines = np.unique(np.concatenate([np.stack(side, 1).reshape(-1, 2, 2) for side in sides]), axis=0)
     # Solid: where the sides of small and large cells coincide, dashes would fill each other's gaps.  Thin where there
     # are many, and under the points, which they would hide.
     thin = float(np.clip(4.0 / np.sqrt(max(len(lower), 1)), 0.12, 0.4))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
 from fastdp.data.column import as_reals
 from fastdp.errors import ParameterError
+from fastdp.kinds import Floats, Values
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TRUTH, PRIVATE = "#222222", "#d1495b"
@@ -22,7 +23,7 @@ RELEASES = ("#8d99ae", "#e9a23b", PRIVATE)
 
 
 @validation.plain
-def bin_means(values: ArrayLike, bins: int) -> NDArray[np.float64]:
+def bin_means(values: Values, bins: int) -> Floats:
     """Means of ``bins`` stretches of the stream, as equal as whole numbers allow.
 
     Parameters
@@ -42,14 +43,14 @@ def bin_means(values: ArrayLike, bins: int) -> NDArray[np.float64]:
     if array.ndim != 1 or array.size == 0:
         raise ParameterError(f"values has shape {array.shape}: expected one row, not empty")
     edges = np.linspace(0, array.size, min(bins, array.size) + 1).astype(np.int64)
-    means: NDArray[np.float64] = np.add.reduceat(array, edges[:-1]) / np.diff(edges)
+    means: Floats = np.add.reduceat(array, edges[:-1]) / np.diff(edges)
     return means
 
 
 @validation.plain
 def truth_and_releases(
-    truth: ArrayLike,
-    released: Mapping[str, ArrayLike],
+    truth: Values,
+    released: Mapping[str, Values],
     path: str | Path,
     *,
     bins: int = 120,
@@ -140,7 +141,7 @@ def new_figure(size: tuple[float, float]) -> Figure:
     return figure
 
 
-def tidy(ax: Any) -> None:
+def tidy(ax: Axes) -> None:
     """A faint grid behind the lines, and no frame."""
     ax.grid(visible=True, color="#dddddd", linewidth=0.6)
     ax.set_axisbelow(True)

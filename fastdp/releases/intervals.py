@@ -20,7 +20,7 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Indices, Integers
 from fastdp_kernels.noise import laplace_sums
-from fastdp_kernels.streams import hidden
+from fastdp_kernels.streams import revision
 
 #: The errors of the numerical inversion, proved in the kernel, stay far below 1 - MAX_CONFIDENCE.
 MAX_CONFIDENCE = 1.0 - 1e-9
@@ -44,8 +44,7 @@ def laplace_variance(scale: Fraction | float) -> float:
 def laplace_sum_quantile(scale: Fraction | float, m: int, confidence: float) -> int:
     """The least t with P[-t <= S <= t] >= confidence, S the sum of m independent discrete Laplace variables.
 
-    P[X = k] of each is proportional to exp(-|k| / scale), in grid steps.  The quantile is never too small; above 2^40
-    steps it may be one part in 2^40 too large.  Source: the characteristic function (``laplace_sums``).
+    Never too small; above 2^40 steps it may be one part in 2^40 too large (``laplace_sums``).
     """
     return int(_quantiles(_scale(scale), (validation.integer("m", m, 0, 2**62),), checked_confidence(confidence))[0])
 
@@ -57,15 +56,7 @@ def laplace_sum_quantiles(scale: Fraction | float, counts: Integers, confidence:
 
 
 class DrawnNoise(NamedTuple):
-    """Distribution of the draws that an answer carries.
-
-    Attributes
-    ----------
-    scale : Fraction or float
-        Of discrete Laplace noise, in grid steps; sigma of discrete Gaussian noise.
-    gaussian : bool
-        Which of the two.
-    """
+    """Distribution of a draw: discrete Laplace of this scale in grid steps, or discrete Gaussian of this sigma."""
 
     scale: Fraction | float
     gaussian: bool = False
@@ -111,11 +102,12 @@ class SumNoise:
 
     Attributes
     ----------
-    kind : "blocks", "tree", "nodes", "counter", "correlated" or "reports"
-        One draw for each block; leaves of a hierarchy made consistent; its independent nodes; a binary counter; noise
-        of values that follows that of earlier ones (:class:`fastdp.perturbers.Toeplitz`); one report for each value.
-    per_threshold : float
-        Scale, or sigma, of a draw over theta.
+    kind : str
+        "blocks": one draw for each block; "tree": leaves of a hierarchy made consistent; "nodes": its independent
+        nodes; "counter": a binary counter; "correlated": :class:`fastdp.perturbers.Toeplitz`; "reports": one for each
+        value.
+    per_threshold, more : float
+        Scale, or sigma, of a draw: ``per_threshold`` times theta, and ``more`` grid steps.
     resolution : float
         One grid step, in units of the input.
     bounded : bool
@@ -124,15 +116,11 @@ class SumNoise:
         Shape of a consistent hierarchy: b, released levels, and blocks of one tree.
     gaussian : bool
         Whether draws are discrete Gaussian.
-    more : float
-        Grid steps by which the scale of a draw exceeds ``per_threshold`` times theta.
-    rates, weights : tuple of float
-        Of correlated noise: its sums have the coefficients B_n = sum over i of weights_i (1 - rates_i)^n, the
-        constant first.
-    epoch : int
-        Of correlated noise: after so many values it begins again.
+    rates, weights, epoch
+        Of correlated noise: sums have the coefficients B_n = sum over i of weights_i (1 - rates_i)^n, the constant
+        first; after ``epoch`` values it begins again.
     report_variance : float
-        Of reports in the local model: the largest variance of one, in squared steps.
+        Of reports: the largest variance of one, in squared steps.
     """
 
     kind: Literal["blocks", "tree", "nodes", "counter", "correlated", "reports"]
@@ -161,19 +149,15 @@ class ErrorBars:
     Attributes
     ----------
     centre : float64[q]
-        Noisy sums of entire blocks, and the shares of those that a range cuts: errors are counted from there.
-    noise : DrawnNoise
-        Of a draw, in grid steps.
-    resolution : float
-        A step in units of the input.
+        Noisy sums of entire blocks, and the shares of those that a range cuts.
+    noise, resolution
+        Distribution of a draw, in grid steps, and a step in units of the input.
     draws : int64[q]
         Number of independent draws.
     weight : float64[q] or float
         Factor of their sum; 1 where the interval is exact.
-    model : float64[q] or float
-        Variance hidden by cut blocks, in squared units of the input; 0 where a range cuts none.
-    width : float
-        Factor by which the model's share is widened.
+    model, width
+        Variance hidden by cut blocks, in squared units of the input, and the factor by which it is widened.
     """
 
     centre: Floats
@@ -216,11 +200,10 @@ def counter_draws(first: Indices, last: Indices) -> Indices:
 
 
 def tree_variances(noise: SumNoise, first: Floats, last: Floats) -> Floats:
-    """Variance of sums of consistent leaves over [first, last), in variances of one node's noise.
+    """Variance of sums of consistent leaves over [first, last), in variances of one node's noise; leaves may be cut.
 
-    Fractions of a leaf count as that share of it.  Consistency is least squares (ToPS Appendix C), whose covariance
-    is (A^T A)^-1 = sum over j of (P_j - P_(j+1)) / (1 + b + ... + b^j): P_j averages over the blocks of b^j leaves,
-    and P_h = 0 because tops are not tied.  Rounding to integers is left out.
+    Consistency is least squares (ToPS Appendix C): its covariance is (A^T A)^-1 = sum over j of (P_j - P_(j+1)) / (1
+    + b + ... + b^j), where P_j averages over the blocks of b^j leaves, and P_h = 0.
     """
     values = float(noise.tree_blocks)
     total: Floats = np.zeros(first.size)
@@ -291,15 +274,7 @@ def _overlaps(width: float, first: Floats, last: Floats) -> Floats:
 def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats) -> tuple[Floats, Indices, Floats]:
     """Variance hidden by a range's ends, number of blocks in it, and sum of the squared shares of those that it cuts.
 
-    Parameters
-    ----------
-    first, last : int64[q]
-        Ranges.
-    edges : int64[J + 1]
-        Borders of the closed blocks.
-    rates : float64[J + 1]
-        Variance a value that each block hides, and that of the values after the last block, which counts as if it
-        ended with the range.
+    ``edges`` are borders of closed blocks, ``rates`` the variance a value that each hides, and that of later values.
     """
     closed = edges.size - 1
     own = np.searchsorted(edges, first, side="right") - 1, np.searchsorted(edges, last, side="right") - 1
@@ -328,5 +303,5 @@ def rate_of_blocks(totals: Floats, noise: SumNoise, threshold: float, block: int
     differences = np.diff(sums)[np.arange(1, sums.size) % noise.fan_out != 0] if noise.levels > 1 else np.diff(sums)
     energy = float(np.mean(differences**2)) - 2.0 * drawn if differences.size else 0.0
     level = float(sums.mean()) / block if sums.size else 0.5
-    rate = hidden.cautious_rate(energy / (2.0 * block), level, drawn, block, 1.0 + differences.size / 2.0)
+    rate = revision.cautious_rate(energy / (2.0 * block), level, drawn, block, 1.0 + differences.size / 2.0)
     return rate * threshold**2

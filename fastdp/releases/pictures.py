@@ -25,21 +25,7 @@ def band(
     revised: ArrayLike | None = None,
     label: str = "estimate",
 ) -> None:
-    """Draw a line with its interval behind it, and the revised line in another colour.
-
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes
-        Receives the lines.
-    x : array-like[n]
-        Numbers or datetimes.
-    estimate, low, high : float64[n]
-        The line and the borders of its interval.
-    revised : float64[n], optional
-        The revised line.
-    label : str
-        The estimate's name in the legend, which the caller draws.
-    """
+    """Draw a line with its interval, and the revised line in another colour; the caller draws the legend."""
     check_axes(ax)
     ax.fill_between(x, low, high, color=ESTIMATE, alpha=0.22, linewidth=0.0, label="interval")
     ax.plot(x, estimate, color=ESTIMATE, linewidth=0.9, alpha=0.85, label=label)

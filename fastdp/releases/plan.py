@@ -32,7 +32,7 @@ class Plan:
     Parameters
     ----------
     epsilon : float
-        Privacy loss of one unit: as given, or what the wanted half-width needs.
+        Privacy loss of one unit.
     bound : float
         Largest value of one row, in units of the input.
     contributions : int

@@ -49,8 +49,7 @@ class ReleasedNodes:
     Attributes
     ----------
     sums : float64[trees, nodes]
-        In units of the input, the leaf level first.  Nodes that were not complete when the stream ended are NaN;
-        no range needs them.
+        In units of the input, the leaf level first; NaN where the stream ended before a node was complete.
     leaves, fan_out, levels, tree_values : int
         Shape of a tree, and number of values that each serves.
     """
@@ -84,13 +83,11 @@ class Release:
     offset : int
         Index, in the input, of the first published value (the hold-out's length).
     threshold : float
-        Theta: values were clipped to [0, theta]; where it was renewed the last one, where it rose the highest one,
-        and other values were clipped to that of their time.
+        Theta, to which values were clipped; where it was renewed the last one, where it rose the highest one.
     guarantee : Guarantee
         Privacy of the release.
     block : int
-        g: values under one noisy sum.  Within a block values are predictions, and the last one closes the
-        account, so sums over entire blocks are the noisy sums.  1 with ``revision``, which knows each block's length.
+        g: values under one noisy sum; sums over entire blocks are the noisy sums.
     nodes : ReleasedNodes or None
         All released sums of an inconsistent hierarchy, from which ranges are then answered.
     revision : RevisedStream or None
@@ -102,8 +99,6 @@ class Release:
     --------
     >>> import numpy as np, fastdp
     >>> released = fastdp.release(np.full(4000, 20.0), epsilon=1.0, bound=100, threshold=40.0, seed=1)
-    >>> len(released)
-    4000
     >>> low, high = released.interval([0], [1000], revised=True)
     >>> bool(low[0] < released.sum([0], [1000], revised=True)[0] < high[0])
     True
@@ -131,21 +126,15 @@ class Release:
 
     @validation.plain
     def sum(self, starts: Values, stops: Values, revised: bool = False) -> Floats:
-        """Private answers to sums over [start, stop).
+        """Private answers to sums over [start, stop): float64[q], in units of the input.  Post-processing.
 
         Parameters
         ----------
         starts, stops : int or int[q]
             Indices into ``values``; 0 <= start <= stop <= n_published.
         revised : bool
-            False: the sum of the values as they were published.  True: from everything released so far.  With
-            ``revision`` that is the revised stream; else a block that the range cuts is answered from its own noisy
-            sum, spread evenly, which avoids the last value of a block, with the noise of the entire block.
-
-        Returns
-        -------
-        float64[q]
-            In units of the input.  Post-processing: no further privacy loss.
+            False: the sum of the values as they were published.  True: from everything released so far; a block that
+            the range cuts is then answered from its own noisy sum, spread evenly.
 
         Raises
         ------
@@ -166,19 +155,14 @@ class Release:
     def interval(
         self, starts: Values, stops: Values, confidence: float = 0.95, revised: bool = False
     ) -> tuple[Floats, Floats]:
-        """Interval for the true sum of the clipped stream over each [start, stop).
+        """Interval, (low, high), for the true sum of the clipped stream over each [start, stop).  Post-processing.
 
         Parameters
         ----------
         starts, stops, revised
-            As for :meth:`sum`.
+            As for :meth:`sum`, whose answer lies in the interval.
         confidence : float
             Above 0, at most 1 - 10^-9.
-
-        Returns
-        -------
-        low, high : float64[q]
-            In units of the input; the answer of :meth:`sum` lies between them.
 
         Raises
         ------
@@ -189,13 +173,9 @@ class Release:
 
         Notes
         -----
-        Post-processing.  Where the range consists of entire blocks the interval is exact (hierarchies made
-        consistent: a bound).  The part of a block that a range cuts, published values that lag behind released sums,
-        and revised values rest on a model (``docs/intervals.md``).  The interval of a revised answer also leaves out
-        what no sum of values of [0, theta] can be.
-
-        The interval is for values clipped to [0, theta] and rounded to the grid.  Where theta rose
-        (:class:`fastdp.Adaptive`) that is the theta of each value's block, not the last one.
+        For entire blocks the interval is exact (hierarchies made consistent: a bound); cut blocks, values that lag
+        behind released sums and revised values rest on a model (``docs/intervals.md``).  It is for values clipped to
+        the theta of their block and rounded to the grid.
         """
         first, last = self._ranges(starts, stops)
         if shift := self._shift:
@@ -209,10 +189,9 @@ class Release:
         return np.minimum(low, answers), np.maximum(high, answers)
 
     def std_error(self, starts: Values, stops: Values, revised: bool = False) -> Floats:
-        """Root mean square error of :meth:`sum` about the true sum of the clipped stream: float64[q].
+        """Root mean square error of :meth:`sum`, in units of the input: float64[q].  Post-processing.
 
-        In units of the input.  It counts the released noise and the model of cut blocks, as :meth:`interval` does,
-        and the known distance between the answer and the released sums.  Post-processing.
+        It counts noise and model as :meth:`interval`, and the distance between the answer and the released sums.
         """
         first, last = self._ranges(starts, stops)
         if shift := self._shift:
@@ -231,12 +210,12 @@ class Release:
         ax : matplotlib.axes.Axes, optional
             Receives the lines; by default axes of a new figure.
         revised : bool
-            Whether to draw the revised stream, where there is one; the interval is then that of the revised means.
+            Whether to draw the revised stream, where there is one, with its interval.
 
         Returns
         -------
         matplotlib.axes.Axes
-            Its ``figure`` has the picture.  At most 1,000 points are drawn; each is the mean of a range of values.
+            At most 1,000 points are drawn; each is the mean of a range of values.
 
         Raises
         ------
@@ -337,10 +316,7 @@ class Release:
 
     @property
     def revised(self) -> Floats:
-        """The stream in the light of everything released, in units of the input: float64[n_published].
-
-        Post-processing.  Where no block was ever longer than one value these are the values themselves.
-        """
+        """The stream in the light of everything released, in units of the input: float64[n].  Post-processing."""
         if self.revision is not None:
             return self.revision.values(self.values.size)
         if self.block == 1:
@@ -348,21 +324,15 @@ class Release:
         return np.diff(self._spread_before(np.arange(self.values.size + 1)))
 
     def with_season(self, period: float) -> Release:
-        """The same release with revised answers for a stream that repeats, say by day.
+        """The same release with revised answers for a stream that repeats, say by day.  Post-processing.
 
-        Post-processing: no further privacy loss.  Where the released sums do not show the period nothing changes.
-        Without it a period is looked for, but only one of at least four blocks can be found.
+        Where the released sums do not show the period nothing changes.
 
         Parameters
         ----------
         period : float
             Public: after how many values the stream repeats, at least 2 (1,440 for days of counts a minute).  Seven
             times as many (a week) are tried as well.
-
-        Returns
-        -------
-        Release
-            With other ``revised`` values and revised range sums.
 
         Raises
         ------
@@ -428,32 +398,26 @@ class ReleasedMany:
         The private streams one after another, in units of the input.
     borders : int64[n + 1]
         Stream i is ``values[borders[i]:borders[i + 1]]``.
-    offset, block, noise
-        As of :class:`Release`.
+    offset, block, noise, guarantee
+        As of :class:`Release`; the guarantee is that of all streams together.
     thresholds : float64[n]
-        Theta of each stream: its values were clipped to [0, theta]; where it rose, the highest one.
-    guarantee : Guarantee
-        Privacy of one value of one stream; the same for all streams together.
+        Theta of each stream.
     ids : int64[n], or tuple of int and str
         Names that the streams' noise belongs to.
-    nodes : ReleasedNodes or None
-        Trees of all streams one after another, where ranges are answered from the nodes of a hierarchy.
-    tree_borders : int64[n + 1]
-        The trees of stream i are ``tree_borders[i]`` to ``tree_borders[i + 1]``.
+    nodes, tree_borders
+        Trees of all streams, where ranges are answered from the nodes of a hierarchy; those of stream i are
+        ``tree_borders[i]`` to ``tree_borders[i + 1]``.
     revisions : tuple of RevisedStream, or None
         Revised streams, where blocks follow them.
     source : FrameSource or None
         The data frame that the streams came in, which :attr:`frame` is like.
     noise_fingerprint : str or None
-        For a ledger: names the noise of all streams under this key and composition, for any ids; it refuses another
-        release of any of them.  None for a simulation.
+        For a ledger: names the noise of all streams under this key and composition.  None for a simulation.
 
     Examples
     --------
     >>> import numpy as np, fastdp
     >>> many = fastdp.release_many(np.full((3, 100), 2.0), 1.0, bound=5.0, threshold=4.0, ids=[7, 8, 9], seed=1)
-    >>> many.matrix.shape
-    (3, 100)
     >>> many.sum([0, 2], [0, 50], [100, 100]).shape  # streams, starts, stops
     (2,)
     """
@@ -522,8 +486,7 @@ class ReleasedMany:
     def frame(self) -> Any:
         """The private streams in a data frame of the family that came in, with a row for each published value.
 
-        Columns: the id, the time (or the position in the input), the value, and ``revised`` where blocks follow the
-        stream.  ParameterError if the streams came in no frame.
+        Columns: the id, the time (or the position), the value, and ``revised`` where blocks follow the stream.
         """
         if self.source is None:
             raise ParameterError("frame: expected streams that came in a data frame (use ids, borders and values)")

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastdp.kinds import Floats, Indices, Integers
+from fastdp.kinds import Floats, Indices, Integers, Records
 from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_of_ends
-from fastdp_kernels.streams import block_lengths, hidden, revision, wave_filter
+from fastdp_kernels.streams import block_lengths, revision, wave_filter
 
 #: Revised sums of aligned groups of 32, 64, ... blocks stay within so many standard deviations of the noise of those
 #: released: what smoothing moves by more is a bias that adds up (``docs/adaptive.md``, "Looking back").
@@ -26,22 +26,11 @@ UNSURE = 0.5
 
 
 class _Smoothed(NamedTuple):
-    """Blocks given all released sums, in units of the input.
+    """Blocks given all released sums: means, levels without the pattern and sums before each, in units of the input.
 
-    Attributes
-    ----------
-    means, explained : float64[J]
-        A value's mean in each block, and what of it the pattern explains.
-    levels : float64[max(J, 1)]
-        The level in each block, without the pattern.
-    sums : float64[J + 1]
-        Sums before each block.
-    noises : float64[J]
-        Variance of each block's noise, in that of a block under the first theta.
-    unit : float
-        Theta at the end, in the first.
-    waves : Waves or None
-        The pattern, in thresholds.
+    ``noises`` are variances of their noise, in that of a block under the first theta; ``unit`` is the last theta in
+    the first one; ``explained`` is the share of the means that the pattern explains, ``waves`` the pattern in
+    thresholds.
     """
 
     means: Floats
@@ -88,17 +77,17 @@ class RevisedStream:
         Lengths 2^k of the blocks and their released sums, in thresholds.
     threshold : float
         The first theta, in units of the input.
-    memory, shape : float64
-        What the kernels knew before the first block, and their public parameters.
+    memory, shape : records
+        State of the kernels before the first block, and their public parameters.
     season : float, optional
-        The period in which the stream repeats, in values, if it is public; else it is looked for.
+        The public period of the stream, in values; else it is looked for.
     """
 
     exponents: Floats
     totals: Floats
     threshold: float
-    memory: Floats
-    shape: Floats
+    memory: Records
+    shape: Records
     season: float | None = None
 
     def __repr__(self) -> str:
@@ -114,7 +103,7 @@ class RevisedStream:
     def _lengths(self) -> Floats | None:
         return block_lengths.lengths_of_events(self.shape)
 
-    def _revise(self, explained: Floats, noises: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    def _revise(self, explained: Floats, noises: Floats) -> tuple[Floats, Floats, Floats, Records]:
         """Means, levels and surprises of what a pattern leaves, in thresholds, and the memory at the end."""
         count, memory = self.totals.size, self.memory.copy()
         means, levels, whites, drifts, surprises = np.empty((5, count))
@@ -124,7 +113,7 @@ class RevisedStream:
         )
         if not count:
             # No block has closed: all there is, is the level it began with.
-            levels = memory[block_lengths.LEVEL : block_lengths.LEVEL + 1].copy()
+            levels = memory["level"].copy()
         return means, levels, surprises, memory
 
     @cached_property
@@ -135,10 +124,10 @@ class RevisedStream:
     @cached_property
     def _smoothed(self) -> _Smoothed:
         """The blocks, given all released sums."""
-        edges, noise = self.edges, float(self.shape[block_lengths.NOISE])
+        edges, noise = self.edges, float(self.shape["noise"][0])
         lengths, noises = np.diff(edges), np.empty(self.totals.size)
         means, levels, surprises, memory = self._revise(np.empty(0), noises)
-        end = int(edges[-1]) + (1 << int(memory[block_lengths.EXPONENT]))
+        end = int(edges[-1]) + (1 << int(memory["exponent"][0]))
         waves = find_waves(edges, self.totals, noise * noises, surprises, end, self.season)
         explained = np.zeros(self.totals.size)
         if waves is not None:
@@ -151,7 +140,7 @@ class RevisedStream:
         levels *= self.threshold
         explained *= self.threshold
         sums = np.concatenate([np.zeros(1), np.cumsum(means * lengths)])
-        return _Smoothed(means, levels, sums, noises, float(memory[block_lengths.UNIT]), explained, waves)
+        return _Smoothed(means, levels, sums, noises, float(memory["unit"][0]), explained, waves)
 
     @cached_property
     def _form(self) -> _Form:
@@ -185,7 +174,7 @@ class RevisedStream:
         levels = self._smoothed.levels.copy()
         levels[: self.totals.size] += self._smoothed.explained
         levels /= self.threshold
-        level = hidden.hidden_rates(
+        level = revision.hidden_rates(
             *(self.memory.copy(), self.shape, self._lengths, self.exponents, self.totals, levels, rates)
         )
         waves = self._smoothed.waves
@@ -208,7 +197,7 @@ class RevisedStream:
         cut += behind**2 * (variance + growth * behind / 3.0)
         # Where theta rose or fell, noise counts as if the highest one had been in use in every block.
         unit = math.sqrt(self._smoothed.noises.max(initial=self._smoothed.unit**2))
-        model = (cut + shares * self.shape[block_lengths.NOISE] * unit**2) * self.threshold**2
+        model = (cut + shares * self.shape["noise"][0] * unit**2) * self.threshold**2
         centre = self._released_before(stops) - self._released_before(starts)
         return ErrorBars(centre, noise.draw(self.threshold * unit), noise.resolution, inside, 1.0, model)
 
@@ -236,10 +225,7 @@ class RevisedStream:
 
 
 def _keep_sums(means: Floats, totals: Floats, lengths: Integers, noise: float, noises: Floats) -> None:
-    """Move means, in place, where the sums of aligned groups of blocks lie too far from those that were released.
-
-    A block's sum has ``noises`` times the variance ``noise``.
-    """
+    """Move means, in place, where sums of aligned groups of blocks lie too far from the released ones."""
     size = KEPT_BLOCKS
     while size <= totals.size:
         whole = totals.size // size * size
@@ -281,15 +267,7 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class Sums:
-    """Neighbouring sums, as few as tell a period.
-
-    Attributes
-    ----------
-    edges : int64[J + 1]
-        Where they begin, and where the last one ends.
-    totals, noises : float64[J]
-        The noisy sums, and the variances of their noise.
-    """
+    """Neighbouring sums with the variances of their noise, as few as show a period; ``edges`` are their borders."""
 
     edges: Indices
     totals: Floats
@@ -312,15 +290,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Waves:
-    """Sums explained by a pattern, at points between which they are straight lines.
-
-    Attributes
-    ----------
-    periods : tuple of float
-        In values.
-    points, sums : float64
-        Where, and the sum of the pattern over the values before.
-    """
+    """Sums of a pattern of some periods (in values) before points, between which they are straight lines."""
 
     periods: tuple[float, ...]
     points: Floats
@@ -357,18 +327,8 @@ def find_waves(
 ) -> Waves | None:
     """The pattern that released sums show, or None.
 
-    Parameters
-    ----------
-    edges : int64[J + 1]
-        Where blocks begin, and where the last one ends.
-    totals, noises : float64[J]
-        Released sums and the variances of their noise.
-    surprises : float64[J]
-        How far each sum is from what a wandering level let expect, in standard deviations.
-    end : int
-        Where the block ends that is still open.
-    season : float, optional
-        The period, in values, where it is public; sums must show it as well.
+    ``surprises`` are distances of sums from a wandering level, in standard deviations; ``end`` is where the open
+    block ends, ``season`` the period where it is public.
     """
     if totals.size < MIN_BLOCKS:
         return None
@@ -434,7 +394,7 @@ def _background(spectrum: Floats) -> Floats:
 
 
 def _fundamental(spectrum: Floats, top: int, step: float) -> float:
-    """Whose harmonics have most power: the frequency of the peak, or one of which it is a harmonic, or near them."""
+    """Of the frequencies of which the peak may be a harmonic, the one whose harmonics have most power."""
     near = np.linspace(-0.5, 0.5, 4 * HARMONICS + 1) * step
     numbers = np.arange(1, HARMONICS + 1)
     candidates = (top / numbers[:, None] + near).ravel()
@@ -468,8 +428,7 @@ def _rows(edges: Floats, periods: tuple[float, ...]) -> Iterator[tuple[slice, Fl
 class _Model:
     """A level that wanders and waves of some periods, seen through sums.
 
-    Variances are float64[3]: of a value about them, by which the level moves with a value, and of a first harmonic's
-    coefficients at the first block; later ones have less, and over all the sums they move by as much again.
+    Variances are those of a value, of the level's steps, and of a first harmonic's coefficients at the first block.
     """
 
     def __init__(self, sums: Sums, periods: tuple[float, ...]) -> None:

@@ -1,13 +1,9 @@
 """PHDStream with cells chosen from released counts: all of epsilon goes to the counts, which are rare.
 
-After the first batch nothing but noisy counts of disjoint cells is released.  The cells of a count, and its time,
-follow from earlier releases; a count is all that touches data, and an event is in one count only.  Where past counts
-say too little about the points to come, PrivTree chooses the cells of a count, with half of its epsilon; that it does
-so follows from released counts, too.
-
-Counting every p steps in place of every step, a cell's noise grows p times more slowly, and p / 2 steps' change is
-missing on average.  Beyond the paper; the same guarantee, proof, choice of p and measurements in
-``docs/phdstream.md`` ("Counts alone").
+After the first batch nothing but noisy counts of disjoint cells is released.  The cells and the time of a count
+follow from earlier releases; an event is in one count only.  Where past counts say too little about the points to
+come, PrivTree chooses the cells of a count, with half of its epsilon.  Beyond the paper; the same guarantee, proof,
+choice of the period and measurements in ``docs/phdstream.md`` ("Counts alone").
 """
 
 from __future__ import annotations
@@ -80,16 +76,15 @@ class Growth:
     ----------
     counts : int64[l]
         Noisy counts of the events that waited.
-    even : float64[l]
-        Growth of the total in equally long time, by the last count, shared out by the estimates.
-    own : float64[l]
-        Growth of the leaf itself, by the last count.
+    even, own : float64[l]
+        Growth by the last count in equally long time: of the total, shared out by the estimates, and of the leaf
+        itself.
     estimate : float64[l]
         Estimated points in the leaf before.
     elapsed : int
         Steps since the last count.
     coarse : float
-        The part of the new points, 0 to 1, that stands out so far in its leaf that past counts should have cut it.
+        Part of the new points, 0 to 1, in leaves that past counts should have cut.
     """
 
     counts: Integers
@@ -109,11 +104,11 @@ class ReleaseSchedule:
     period : int
         Steps from the last count to the next.
     weight : float
-        How much of its own past growth a cell is expected to repeat; for the rest it shares in the total's growth.
+        Part of its own past growth that a cell is expected to repeat; the rest is its share in the total's.
     products, squares : float
         Sums of the regression that ``weight`` comes from.
     costs : float64[k]
-        Mean relative error of a cell that each period on the grid promises, averaged over past counts; empty before.
+        Expected mean relative error of a cell for each period, averaged over past counts; empty before.
     prompt : int
         Until this step every batch is counted in cells that PrivTree chooses.
     """
@@ -148,24 +143,10 @@ class ReleaseSchedule:
     def following(
         self, growth: Growth, total: float, n_steps: int, noise: float, most: int | None
     ) -> ReleaseSchedule:
-        """The schedule after a count.
+        """The schedule after a count, of ``total`` points before it.
 
-        Parameters
-        ----------
-        growth : Growth
-            Results of the count.
-        total : float
-            Estimated points in all, before.
-        n_steps : int
-            Steps so far.
-        noise : float
-            Variance of one count's noise.
-        most : int, optional
-            Longest period; None for one that stays.
-
-        Notes
-        -----
-        A count's noise is new, so that the products below, of this count and the one before, have no bias from noise.
+        ``noise`` is the variance of one count's; ``most`` the longest period, None for one that stays.  A count's
+        noise is new, so that the products below, of this count and the one before, have no bias from noise.
         """
         moved, found = growth.own - growth.even, growth.counts - growth.even
         per_step = 1.0 / growth.elapsed**2
@@ -204,16 +185,12 @@ def _dot(a: Floats, b: Floats) -> float:
 
 @dataclass(frozen=True)
 class CountParameters:
-    """Public constants of counts, beyond the cells.
+    """Public constants of counts, and the counts themselves.
 
     Attributes
     ----------
-    cells : CellParameters
-        The domain and its cuts.
-    law : LaplaceDistribution
-        Noise of the counts.
-    noise : float
-        Its variance, in points^2.
+    law, noise : LaplaceDistribution, float
+        Noise of the counts, and its variance in points^2.
     first : int
         Variance of counts with half of epsilon, where PrivTree chose the cells, over ``noise``; a whole number.
     shrink : bool
@@ -257,28 +234,15 @@ class CountParameters:
     ) -> tuple[Tree, Growth]:
         """Choose the cells again, and count in them the events that waited; changes nothing.
 
-        Parameters
-        ----------
-        counted : Tree
-            The tree after the count before.
-        added, removed : int64[n], int64[m]
-            Codes of all events since that count, ascending.
-        step, elapsed : int
-            Number of this step, and how many there were since that count.
-        key : Key
-            The secret.
-
-        Returns
-        -------
-        Tree, Growth
-            The tree after this count, and its results.
+        ``counted`` is the tree after the last count, ``elapsed`` steps ago; ``added`` and ``removed`` are the codes
+        of all events since then, ascending.  Returns the tree after this count, and its results.
         """
         tree, net = decomposition.counted_leaves(self.cells, self._regrow(counted, added, removed))
         leaves = tree.leaves
         counts = net + sampler.draws(net.size, self.law, key, StreamId(Purpose.CELL, number=step))
         gained, drawn = np.empty_like(tree.first), np.empty_like(tree.first)
-        numbers = tree.first, gained, drawn, tree.released, tree.weight
-        adaptive_tree.add_counts(leaves, counts, 1, self.cells.fan_out, *numbers)
+        sums = gained, drawn, tree.released, tree.weight
+        adaptive_tree.add_counts(leaves, counts, 1, self.cells.fan_out, tree.first, sums)
         growth = self._growth(
             counted, tree, leaves, gained, drawn, tree.projected[leaves], tree.rate[leaves], elapsed
         )
@@ -320,8 +284,8 @@ class CountParameters:
         """Add the variances of the counts that PrivTree's leaves have made to ``weight``; returns them alone."""
         nothing: Integers = np.zeros_like(tree.leaves)
         gained, drawn, released = np.empty_like(weight), np.empty_like(weight), np.zeros_like(weight)
-        numbers = tree.first, gained, drawn, released, weight
-        adaptive_tree.add_counts(tree.leaves, nothing, self.first, self.cells.fan_out, *numbers)
+        sums = gained, drawn, released, weight
+        adaptive_tree.add_counts(tree.leaves, nothing, self.first, self.cells.fan_out, tree.first, sums)
         return drawn
 
     def _growth(
@@ -364,11 +328,11 @@ class CountParameters:
     def _regrow(self, counted: Tree, added: Integers, removed: Integers) -> Tree:
         """The cells that follow from the counts so far."""
         cells = self.cells
-        known = [getattr(counted, name) for name in KNOWN]
+        known = tuple(getattr(counted, name) for name in KNOWN)
         root = {name: column[0] for name, column in zip(KNOWN[1:], known[1:], strict=True)}
         root["ends"] = 0, added.size, 0, removed.size
-        decided_by = cells.fan_out, cells.max_depth, SPLIT * self.deviation, KEEP * self.deviation, cells.uniform
-        given = *decided_by, added, removed, *known
+        rule = cells.fan_out, cells.max_depth, SPLIT * self.deviation, KEEP * self.deviation, cells.uniform
+        given = rule, (added, removed), known
         capacity = max(2 * counted.first.size, decomposition.MIN_CAPACITY)
         return decomposition.grow(cells, capacity, FILLED, root, adaptive_tree.regrow, lambda _: given)
 
@@ -379,10 +343,8 @@ class AdaptiveState(PointState):
 
     Attributes
     ----------
-    counted : Tree or None
-        The tree at the last count.
-    schedule : ReleaseSchedule
-        Time of the next one.
+    schedule, counted : ReleaseSchedule, Tree or None
+        Time of the next count; the tree at the last one.
     last_count : int
         Steps up to the last count.
     added, removed : tuple of int64[n]
@@ -443,33 +405,38 @@ class AdaptiveMachine(PointMachine[AdaptiveState]):
         period = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
         return AdaptiveState(schedule=ReleaseSchedule(period))
 
-    def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key) -> AdaptiveState:
+    def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key, chain: str) -> AdaptiveState:
         """Count, or forecast until the next count is due."""
-        counting, now = self.counting, state.n_steps + 1
+        counting, now, schedule = self.counting, state.n_steps + 1, state.schedule
         if state.counted is None:
             tree = counting.initial_tree(decomposition.take_step(self.plan, self.root, added, removed, 0, key)[1])
             total, tree = self._count_total(state, tree, added, removed, key)
-            schedule, recount = state.schedule, counting.is_empty(tree)
-            return AdaptiveState(
-                tree=tree, counted=tree, schedule=schedule, last_count=now, recount=recount, total=total
-            )
-        waiting = (*state.added, added), (*state.removed, removed)
-        elapsed = now - state.last_count
-        if elapsed < state.schedule.period:
-            missing = self._missing(state.total, state.counted)
-            tree = counting.forecast(state.counted, state.schedule, elapsed, missing)
-            return replace(state, tree=tree, added=waiting[0], removed=waiting[1])
-        come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
-        made = counting.recount if state.recount else counting.count
-        tree, growth = made(state.counted, come, gone, now - 1, elapsed, key)
-        total, tree = self._count_total(state, tree, come, gone, key)
-        before = float(state.counted.projected[0])
-        most = self.max_period if self.period is None else None
-        schedule = state.schedule.following(growth, before, now, counting.noise, most)
-        recount = growth.coarse > MAX_COARSE
-        if most is not None:
-            schedule, recount = schedule.after_jump(recount, now)
-        return AdaptiveState(tree=tree, counted=tree, schedule=schedule, last_count=now, recount=recount, total=total)
+            recount = counting.is_empty(tree)
+        else:
+            waiting = (*state.added, added), (*state.removed, removed)
+            elapsed = now - state.last_count
+            if elapsed < state.schedule.period:
+                tree = counting.forecast(state.counted, schedule, elapsed, self._missing(state.total, state.counted))
+                return replace(state, n_steps=now, tree=tree, chain=chain, added=waiting[0], removed=waiting[1])
+            come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
+            made = counting.recount if state.recount else counting.count
+            tree, growth = made(state.counted, come, gone, now - 1, elapsed, key)
+            total, tree = self._count_total(state, tree, come, gone, key)
+            before, most = float(state.counted.projected[0]), self.max_period if self.period is None else None
+            schedule = schedule.following(growth, before, now, counting.noise, most)
+            recount = growth.coarse > MAX_COARSE
+            if most is not None:
+                schedule, recount = schedule.after_jump(recount, now)
+        return AdaptiveState(
+            n_steps=now,
+            tree=tree,
+            chain=chain,
+            schedule=schedule,
+            counted=tree,
+            last_count=now,
+            recount=recount,
+            total=total,
+        )
 
     def _count_total(
         self, state: AdaptiveState, tree: Tree, come: Integers, gone: Integers, key: Key
@@ -513,27 +480,18 @@ class AdaptiveMachine(PointMachine[AdaptiveState]):
 class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     """Releases a synthetic version of a changing set of points, with less error than PHDStream where its shape lasts.
 
-    PrivTree chooses the first cells.  After that cells are cut and merged by released counts alone, so that all of
-    epsilon goes to the counts; a cell is counted every few steps, by a period that follows from released counts too,
-    and forecast in between; estimates are shrunken where noise drowns the difference between a cell's children.  If
-    much of a count is in cells that past ones did not cut, it follows :class:`fastdp.PHDStream`, PrivTree and a count
-    in every step, for 32 steps (unless ``period`` is given: then PrivTree chooses the next count's cells).
+    PrivTree chooses the first cells.  Later ones follow from released counts alone, so that all of epsilon goes to
+    the counts; cells are counted every few steps and forecast in between.  If much of a count is in cells that past
+    ones did not cut, PrivTree chooses the cells in every step for 32 steps (of the next count alone, if ``period``
+    is given).
 
     For many batches, and releases that may lag a few steps behind.  Where each batch must show at once, and where
-    batches are few, :class:`fastdp.PHDStream` is better (measured in ``docs/phdstream.md``, "The better of the two").
+    batches are few, :class:`fastdp.PHDStream` is better (``docs/phdstream.md``, "The better of the two").
 
     Parameters
     ----------
-    domain : Domain
-        The public region, such as ``fastdp.spatial.Box(lower, upper)``.
-    epsilon : float
-        Privacy loss of all releases for ``sensitivity`` events.
-    max_depth : int
-        D: cells of this depth are not cut any more; fan_out^D at most 2^62.
-    fan_out : int
-        beta: equal children that a cell is cut into, along one axis; the axes take turns, the first one first.
-    sensitivity : int
-        k: events (additions and removals) of one person that are protected together; each gets epsilon / k.
+    domain, epsilon, max_depth, fan_out, sensitivity, outside, seed, key
+        As for :class:`fastdp.PHDStream`.
     period : int, optional
         Steps from one count to the next, 1 to 65,536; by default chosen again at every count.
     max_period : int
@@ -541,23 +499,18 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     shrink : bool
         Whether the estimates of a cell's children are drawn towards equal shares, by as much as noise suggests.
     total_share : float
-        Share of epsilon, 0 to 0.5, for a count of all points beside those of the cells, which least squares adjusts
-        to it.  Rare counts leave little to gain: boxes lose up to 4 % with 0.05 (``docs/phdstream.md``).
-    outside : str
-        As for :class:`fastdp.PHDStream`.
-    seed, key
-        As for :class:`fastdp.StreamPublisher`.
+        Share of epsilon, 0 to 0.5, for a count of all points, to which least squares adjusts the others.  Rare counts
+        leave little to gain: boxes lose up to 4 % with 0.05.
 
     Notes
     -----
-    Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An event is
-    in one count: with epsilon in cells that past releases chose, or, in the first batch and where cells are chosen
-    again, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Past releases determine which of the two.
-    The number of batches is public; nothing else is.
+    ----- Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An
+    event is in one count: with epsilon in cells that past releases chose, or, in the first batch and where cells
+    are chosen again, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Past releases determine which
+    of the two.  The number of batches is public; nothing else is.
 
-    Unlike :class:`fastdp.PHDStream` it keeps the events that wait to be counted, those of at most one period, in
-    memory.  The first batch should hold all points so far; if it is empty, the first cells come from the
-    second count.  After an interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
+    It keeps the events of at most one period in memory.  The first batch should hold all points so far.  After an
+    interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
 
     Examples
     --------

@@ -49,16 +49,12 @@ def take_step(
 
     Parameters
     ----------
-    plan : CellParameters
-        Public constants.
     kept : KeptTree
         The tree after the step before.
     added, removed : int64[n], int64[m]
         Codes from :func:`fastdp.spatial.domains.encode`.
-    step : int
-        Number of the step; noise is a function of (key, step, position in the breadth-first order).
-    key : Key
-        The secret.
+    step, key : int, Key
+        Noise is a function of (key, step, position in the breadth-first order).
     expected : int
         About how many nodes the tree will have; a wrong guess costs time only.
 
@@ -87,7 +83,7 @@ def take_step(
 def add_increments(fan_out: int, tree: Tree, increments: Integers) -> None:
     """Add the counts of its leaves to a released tree, and project the counts again, in place."""
     numbers = tree.parent, tree.released, tree.measure, tree.held, tree.projected
-    tree_maps.project_counts(tree.leaves, increments, fan_out, np.empty_like(tree.first), *numbers)
+    tree_maps.project_counts(tree.leaves, increments, fan_out, np.empty_like(tree.first), numbers)
 
 
 def adjusted(plan: CellParameters, tree: Tree, missing: float) -> Tree:
@@ -96,8 +92,8 @@ def adjusted(plan: CellParameters, tree: Tree, missing: float) -> Tree:
     Least squares for leaves with the same noise: which they have, but for those that were counted more rarely.
     """
     held, projected, counts = (np.empty(tree.first.size) for _ in range(3))
-    numbers = counts, tree.parent, tree.released, tree.measure, held, projected
-    tree_maps.project_with(missing, tree.leaves, plan.fan_out, *numbers)
+    numbers = tree.parent, counts, tree.measure, held, projected
+    tree_maps.project_with(missing, tree.leaves, plan.fan_out, tree.released, numbers)
     return tree._replace(held=held, projected=projected)
 
 
@@ -111,19 +107,9 @@ def grow(
 ) -> Tree:
     """A tree from its root down; begun again with four times the room where ``capacity`` nodes are too few.
 
-    Parameters
-    ----------
-    plan : CellParameters
-        Public constants.
-    capacity : int
-        Room.
-    names : tuple of str
-        Columns of the tree, in the kernel's order.
-    root : mapping
-        The root's entries.
-    kernel : callable
-        Called with a range of levels, ``given(capacity)``, ``starts`` and the columns, which it continues by the
-        children of the levels' nodes (``fastdp_kernels.points.privtree.descend``); below 0 where they have no room.
+    ``names`` are its columns in the kernel's order, ``root`` the root's entries.  The kernel is called with a range
+    of levels, ``given(capacity)``, ``starts`` and the columns, and appends the children of the levels' nodes; it
+    returns a number below 0 where they have no room.
     """
     while True:
         columns, arguments = columns_of(names, capacity), given(capacity)
@@ -131,21 +117,22 @@ def grow(
             columns[name][0] = entry
         starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
         starts[1:] = 1
-        arrays = columns.values()
-        if all(kernel(*levels, *arguments, starts, *arrays) >= 0 for levels in _walk_down(plan, starts, columns)):
+        arrays = tuple(columns.values())
+        for levels in _walk_down(plan, starts, columns):
+            if kernel(*levels, *arguments, starts, arrays) < 0:
+                capacity *= 4
+                break
+        else:
             size = int(starts[-1])
             return Tree(starts=starts, **{name: column[:size] for name, column in columns.items()})
-        capacity *= 4
 
 
 def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Array]) -> Iterator[tuple[int, int]]:
     """Ranges of levels to decide at once, from the root down; measures of new cells are filled in before each.
 
-    Levels are appended between one range and the next.  In the end ``starts[-1]`` is the number of nodes.
-
-    A cut whose children have measure 0, all of them, is taken back: rounding may lose the sliver of a polygon that a
-    cell holds, and then none of its children could be counted in or sampled from.  That follows from the domain and
-    the decision alone.
+    In the end ``starts[-1]`` is the number of nodes.  A cut whose children have measure 0, all of them, is taken
+    back: rounding may lose the sliver of a polygon that a cell holds, and then none of its children could be
+    counted in or sampled from.  That follows from the domain and the decision alone.
     """
     level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
     while level <= plan.max_depth and starts[level + 1] > starts[level]:
@@ -183,7 +170,7 @@ def _descend(
     plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int
 ) -> Tree:
     """The tree that the split decisions of a step cut."""
-    decided_by = plan.fan_out, plan.max_depth, plan.unit, plan.bias, plan.threshold, plan.repaired, plan.uniform
+    rule = plan.fan_out, plan.max_depth, plan.unit, plan.bias, plan.threshold, plan.repaired, plan.uniform
     known = kept.nodes[kept.root]
     root = {name: known[name] for name in ("released", "measure")}
     root |= {"origin": kept.root, "ends": (0, added.size, 0, removed.size)}
@@ -196,7 +183,7 @@ def _descend(
         noise[: drawn.size] = drawn
         sampler.fill(noise[drawn.size :], plan.split_law, key, StreamId(Purpose.SPLIT, number=step), drawn.size)
         drawn = noise
-        return *decided_by, kept.since, added, removed, noise, kept.nodes
+        return rule, kept.since, (added, removed), noise, kept.nodes
 
     return grow(plan, expected + expected // SPARE + MIN_CAPACITY, DESCENT, root, privtree.descend, given)
 

@@ -18,7 +18,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Floats, Integers, Values
 from fastdp.noise import sampler
 from fastdp.record import Choice, Keyed, PartOf, Real, Whole, parameter, record
-from fastdp_kernels.points import cell_codes, cell_sampling
+from fastdp_kernels.points import cell_codes
 
 #: More points in one batch would not fit the integers of a split test.
 MAX_POINTS = 2**38
@@ -115,7 +115,7 @@ class Box:
     def sample(self, lower: Floats, upper: Floats, counts: Integers, generator: np.random.Generator) -> Floats:
         """Uniform points of boxes inside this one, box by box: float64[sum of counts, d]."""
         out = generator.random((int(counts.sum()), self.dim))
-        cell_sampling.place_points(lower, upper, counts, out)
+        cell_codes.place_points(lower, upper, counts, out)
         return out
 
     def contains(self, points: Floats) -> NDArray[np.bool_]:
@@ -224,14 +224,10 @@ class CellParameters:
 
     Attributes
     ----------
-    domain : Domain
-        The region.
     fan_out, max_depth : int
         beta, D.
     epsilon_tree, epsilon_count : Fraction
         Budgets of the split decisions and of the counts, for one event.
-    counter : Counter
-        Counts at the leaves.
     theta : float
         In points.
     repaired : bool
@@ -342,6 +338,8 @@ class PointParameters(Keyed):
 
         DataError for points that are not finite, of another dimension, or outside the domain where that is refused.
         """
+        if points is None:
+            return np.empty(0, np.int64)
         domain, rows = self.domain, as_points(points, name, self.domain.dim)
         if self.outside == "clip":
             rows = np.clip(rows, domain.lower, domain.upper)

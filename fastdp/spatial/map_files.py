@@ -9,16 +9,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
 from fastdp.data.column import as_array
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Array, Json, Values
 from fastdp.spatial.domains import Domain, as_boxes, as_points
-from fastdp.spatial.maps import Network, Polygons, load, simple_parts
+from fastdp.spatial.maps import Geometries, Network, Polygons, load, simple_parts
 
 #: The next step for files of another form.
 _CONVERT = "geopandas.read_file(...).to_crs(4326).to_file('domain.geojson') converts other formats"
@@ -63,7 +63,7 @@ def read_domain(path: str | Path) -> tuple[Domain, str]:
     parts = simple_parts(geometry)
     kinds = {str(part.geom_type) for part in parts if not part.is_empty}
     if kinds == {"Polygon"}:
-        parts = _repaired(shapely, parts)
+        parts = _repaired(parts)
     if kinds not in ({"Polygon"}, {"LineString"}) or not parts.size:
         raise DataError(
             f"domain {path}: holds {', '.join(sorted(kinds)) or 'nothing'}; expected polygons with an area and "
@@ -76,8 +76,9 @@ def read_domain(path: str | Path) -> tuple[Domain, str]:
     return domain, hashlib.sha256(text.encode()).hexdigest()
 
 
-def _repaired(shapely: Any, parts: Any) -> Any:
+def _repaired(parts: Geometries) -> Geometries:
     """The parts, with areas in place of polygons that are not valid."""
+    shapely = load("shapely")
     broken = ~shapely.is_valid(parts)
     pieces = simple_parts(shapely.make_valid(parts[broken]))
     areas = pieces[shapely.get_type_id(pieces) == shapely.GeometryType.POLYGON]
@@ -87,11 +88,11 @@ def _repaired(shapely: Any, parts: Any) -> Any:
 @validation.plain
 def write_cells(
     path: str | Path,
-    lower: ArrayLike,
-    upper: ArrayLike,
-    counts: ArrayLike,
+    lower: Values,
+    upper: Values,
+    counts: Values,
     *,
-    columns: Mapping[str, ArrayLike] | None = None,
+    columns: Mapping[str, Values] | None = None,
     crs: str | None = None,
 ) -> None:
     """Write cells as rectangles with their counts.
@@ -129,7 +130,7 @@ def write_cells(
 
 @validation.plain
 def write_points(
-    path: str | Path, points: ArrayLike, *, columns: Mapping[str, ArrayLike] | None = None, crs: str | None = None
+    path: str | Path, points: Values, *, columns: Mapping[str, Values] | None = None, crs: str | None = None
 ) -> None:
     """Write points.
 
@@ -164,7 +165,7 @@ def _kind(path: str | Path) -> str:
     return _KINDS[suffix]
 
 
-def _columns(columns: Mapping[str, ArrayLike], rows: int, name: str = "columns[{}]") -> dict[str, NDArray[Any]]:
+def _columns(columns: Mapping[str, Values], rows: int, name: str = "columns[{}]") -> dict[str, Array]:
     table = {each: as_array(column) for each, column in columns.items()}
     for k, column in enumerate(table.values()):
         if column is None:
@@ -173,10 +174,10 @@ def _columns(columns: Mapping[str, ArrayLike], rows: int, name: str = "columns[{
             raise ParameterError(f"{name.format(k)} has shape {column.shape}: expected ({rows},)")
         if column.dtype.kind == "f" and not np.isfinite(column).all():
             raise ParameterError(f"{name.format(k)} has numbers that are not finite: expected finite numbers")
-    return cast("dict[str, NDArray[Any]]", table)
+    return cast("dict[str, Array]", table)
 
 
-def _write_json(path: str | Path, shapes: list[dict[str, Any]], table: dict[str, NDArray[Any]]) -> None:
+def _write_json(path: str | Path, shapes: list[Json], table: dict[str, Array]) -> None:
     columns = {name: column.tolist() for name, column in table.items()}
     features = [
         {"type": "Feature", "geometry": shape, "properties": {name: column[i] for name, column in columns.items()}}
@@ -186,5 +187,5 @@ def _write_json(path: str | Path, shapes: list[dict[str, Any]], table: dict[str,
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 
-def _write_parquet(path: str | Path, shapes: Any, table: dict[str, NDArray[Any]], crs: str | None) -> None:
+def _write_parquet(path: str | Path, shapes: Geometries, table: dict[str, Array], crs: str | None) -> None:
     load("geopandas").GeoDataFrame(table, geometry=shapes, crs=crs).to_parquet(path)

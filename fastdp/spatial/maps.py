@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from types import ModuleType
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,12 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.errors import ParameterError
-from fastdp.kinds import Floats, Integers, Values
+from fastdp.kinds import Floats, Integers, Json, Values
 from fastdp.spatial.domains import Corners, as_boxes, as_points
 from fastdp.state import codec
 
+#: Geometries of shapely, geopandas or networkx, or arrays of them: they have no types.
+Geometries: TypeAlias = Any
 #: Mean radius of the Earth in kilometres (IUGG).
 EARTH_RADIUS = 6371.0088
 #: Degrees, a centimetre, by which rounding may carry coordinates beyond the Earth's: Natural Earth's land ends at
@@ -27,18 +30,16 @@ ROUNDING = 1e-9
 
 
 class Polygons:
-    """The area covered by polygons.
-
-    Cells carry the area of the domain inside them, and points are sampled evenly from it.
+    """The area covered by polygons; cells carry the area inside them, and points are sampled evenly from it.
 
     Parameters
     ----------
     geometry : shapely Polygon or MultiPolygon, a list of these, GeoSeries or GeoDataFrame
-        Public.  Overlapping polygons count once.
+        Public.  Overlapping polygons count once; a polygon holds its border.
     geographic : bool
         Whether coordinates are degrees, x = longitude, y = latitude; areas are then in square kilometres, measured
-        in the plane whose degrees have the lengths they have at the middle latitude.  Coordinates are never changed:
-        an even density is even in (x, y), also on a domain that spans many latitudes, as in PHDStream's code.
+        in the plane whose degrees have the lengths they have at the middle latitude.  Coordinates are never
+        changed: an even density is even in (x, y), as in PHDStream's code (Appendices F and G).
 
     Attributes
     ----------
@@ -47,23 +48,19 @@ class Polygons:
     lower, upper : float64[2]
         Bounding box.
     area : float
-        Of the whole domain, in squared units of the coordinates, or square kilometres.
+        Of all of it, in squared units of the coordinates, or square kilometres.
 
     Raises
     ------
     ParameterError
         If the geometry is no valid polygon, or is not geographic though said to be; if shapely is not installed.
-
-    Notes
-    -----
-    Source: PHDStream Appendices F and G (geometries of the data sets).  A polygon holds its border.
     """
 
     rule: ClassVar[int] = 1
     dim = 2
 
     @validation.plain
-    def __init__(self, geometry: Any, *, geographic: bool = False) -> None:
+    def __init__(self, geometry: Geometries, *, geographic: bool = False) -> None:
         shapely = load("shapely")
         union = shapely.union_all(as_geometries(geometry, "geometry", ("Polygon",)))
         lower, upper = (np.array(corner) for corner in (union.bounds[:2], union.bounds[2:]))
@@ -71,7 +68,7 @@ class Polygons:
             _small_parts(shapely, union), lower, upper, validation.flag("geographic", geographic), float(union.area)
         )
 
-    def _settle(self, parts: Any, lower: Floats, upper: Floats, geographic: bool, plane_area: float) -> None:
+    def _settle(self, parts: Geometries, lower: Floats, upper: Floats, geographic: bool, plane_area: float) -> None:
         """Take small parts that tile the area."""
         self.lower, self.upper, self.geographic = lower, upper, geographic
         self._scale = float(np.prod(plane_scales(lower, upper, geographic)))
@@ -83,7 +80,7 @@ class Polygons:
     def __repr__(self) -> str:
         return f"Polygons(<{self.area:g}{' km^2' if self.geographic else ''}>, geographic={self.geographic})"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The small parts, for a state file: whole polygons would be cut again and rounded differently."""
         shapely = load("shapely")
         raw = shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))
@@ -93,14 +90,14 @@ class Polygons:
             "plane_area": self._plane_area,
         }
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """The same for noise keys, as it is: what a library makes smaller depends on its version."""
         shapely = load("shapely")
         plain = {name: getattr(self, name) for name in ("lower", "upper", "geographic")}
         return {**plain, "parts": shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))}
 
     @classmethod
-    def from_description(cls, parts: str, lower: Any, upper: Any, geographic: bool, plane_area: float) -> Polygons:
+    def from_description(cls, parts: str, lower: Json, upper: Json, geographic: bool, plane_area: float) -> Polygons:
         """The area that was described; ValueError if it was not."""
         shapely = load("shapely")
         try:
@@ -136,7 +133,7 @@ class Polygons:
         return np.asarray(np.bincount(cells, weights=areas, minlength=low.shape[0]), dtype=np.float64)
 
     def sample(self, lower: Values, upper: Values, counts: Values, generator: np.random.Generator) -> Floats:
-        """Points drawn evenly from the part of the domain inside each cell.
+        """Points drawn evenly from the domain inside each cell, cell by cell: float64[sum of counts, 2].
 
         Parameters
         ----------
@@ -145,21 +142,12 @@ class Polygons:
         counts : array-like[n]
             Whole numbers of points.
         generator : numpy.random.Generator
-            Where uniform numbers come from.
-
-        Returns
-        -------
-        float64[sum of counts, 2]
-            Cell by cell.
+            Source of uniform numbers.
 
         Raises
         ------
         ParameterError
             If points are requested in a cell that holds none of the domain.
-
-        Notes
-        -----
-        The pieces inside the cells are cut into triangles, so no draw is rejected, however thin a piece is.
         """
         low, high = as_boxes(lower, upper, 2, finite=True)
         numbers = np.asarray(counts, dtype=np.int64)
@@ -182,7 +170,7 @@ class Polygons:
         inside[self._tree.query(load("shapely").points(table), predicate="intersects")[0]] = True
         return inside
 
-    def _pieces(self, low: Floats, high: Floats) -> tuple[Integers, Any]:
+    def _pieces(self, low: Floats, high: Floats) -> tuple[Integers, Geometries]:
         """Intersections of cells with parts of the domain: numbers of the cells, ascending, and polygons."""
         shapely = load("shapely")
         boxes = shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1])
@@ -214,23 +202,19 @@ class _Pieces(NamedTuple):
 
 
 class Network:
-    """The set of points on lines.
-
-    Cells carry the length of line inside them, and points are sampled evenly along it.
+    """The points on lines; cells carry the length inside them, and points are sampled evenly along it.
 
     Parameters
     ----------
     lines : shapely LineString or MultiLineString, a list of these, GeoSeries, GeoDataFrame, or a networkx graph
         Public.  A graph's edges are their attribute ``geometry`` or the straight line between nodes with the
-        attributes ``x`` and ``y`` (as OSMnx writes them).  Lines that lie on one another count once, say the two
-        directions of a street.
+        attributes ``x`` and ``y`` (as OSMnx writes them).  Lines that lie on one another, such as the two
+        directions of a street, count once.
     geographic : bool
-        Whether coordinates are degrees, x = longitude, y = latitude; lengths and distances are then in kilometres,
-        measured in the plane whose degrees have the lengths they have at the middle latitude.  Coordinates are
-        never changed.
+        As of :class:`Polygons`; lengths and distances are then in kilometres.
     tolerance : float, optional
         Greatest distance from a line at which :meth:`contains` accepts a point; by default the rounding of
-        coordinates.  Measured positions are off the lines by more: bring them there by :meth:`snap`.
+        coordinates.  Measured positions are off the lines by more: :meth:`snap` moves them there.
 
     Attributes
     ----------
@@ -245,17 +229,13 @@ class Network:
     ------
     ParameterError
         If there is no line with a length, or it is not geographic though said to be; if shapely is not installed.
-
-    Notes
-    -----
-    Source: PHDStream Appendix G (road network of Manhattan).
     """
 
     rule: ClassVar[int] = 1
     dim = 2
 
     @validation.plain
-    def __init__(self, lines: Any, *, geographic: bool = False, tolerance: float | None = None) -> None:
+    def __init__(self, lines: Geometries, *, geographic: bool = False, tolerance: float | None = None) -> None:
         shapely = load("shapely")
         if hasattr(lines, "edges") and hasattr(lines, "nodes"):
             lines = _lines_of_graph(shapely, lines)
@@ -289,17 +269,17 @@ class Network:
     def __repr__(self) -> str:
         return f"Network(<{self.length:g}{' km' if self.geographic else ''}>, geographic={self.geographic})"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The segments, for a state file: lines would be joined and cut again, in another order."""
         return {name: codec.describe(value) for name, value in self.identity().items()}
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """The same for noise keys, as it is: what a library makes smaller depends on its version."""
         names = ("starts", "steps", "lower", "upper", "scales", "geographic", "tolerance")
         return {name: getattr(self, name if hasattr(self, name) else f"_{name}") for name in names}
 
     @classmethod
-    def from_description(cls, geographic: bool, tolerance: float, **arrays: Any) -> Network:
+    def from_description(cls, geographic: bool, tolerance: float, **arrays: Json) -> Network:
         """The lines that were described; ValueError if they were not."""
         starts, steps, lower, upper, scales = (
             codec.restore(Floats, arrays.pop(name)) for name in ("starts", "steps", "lower", "upper", "scales")
@@ -392,7 +372,7 @@ class Network:
         return _Pieces(cells[inside], segments[inside], enter[inside], leave[inside])
 
 
-def _small_parts(shapely: Any, union: Any) -> Any:
+def _small_parts(shapely: ModuleType, union: Geometries) -> Geometries:
     """Polygons with few corners that tile the union, by halving larger ones across their longer side."""
     waiting, done = list(shapely.get_parts(union)), []
     while waiting:
@@ -412,7 +392,7 @@ def _small_parts(shapely: Any, union: Any) -> Any:
     return np.array(done, dtype=object)
 
 
-def _lines_of_graph(shapely: Any, graph: Any) -> list[Any]:
+def _lines_of_graph(shapely: ModuleType, graph: Geometries) -> Geometries:
     """Edges of a street graph as lines."""
     lines = []
     for tail, head, attributes in graph.edges(data=True):
@@ -426,37 +406,17 @@ def _lines_of_graph(shapely: Any, graph: Any) -> list[Any]:
 # Shared by polygons and networks.
 
 
-def load(module: str) -> Any:
-    """A module of the extra ``geo``, imported now.
-
-    Raises
-    ------
-    ParameterError
-        If it is not installed; the message says how to get it.
-    """
+def load(module: str) -> ModuleType:
+    """A module of the extra ``geo``, imported now; ParameterError, with the installing command, if it is absent."""
     missing = (
         f"polygons, networks and GeoParquet need {module}, which is not installed: pip install 'fastdp-streams[geo]'"
     )
-    return imported(module, ParameterError(missing))
+    found: ModuleType = imported(module, ParameterError(missing))
+    return found
 
 
-def as_geometries(geometry: Any, name: str, kinds: tuple[str, ...]) -> Any:
-    """Parts of a shapely geometry, of a list of them, or of a geopandas series or frame; without Z.
-
-    Parameters
-    ----------
-    geometry : object
-        What the user gave.
-    name : str
-        The argument's name, for messages.
-    kinds : tuple of str
-        The simple geometry types that are accepted, such as "Polygon"; multi-part ones are split.
-
-    Returns
-    -------
-    object[n]
-        Valid simple geometries, at least one.
-    """
+def as_geometries(geometry: Geometries, name: str, kinds: tuple[str, ...]) -> Geometries:
+    """Valid simple geometries of these kinds, at least one, without Z: object[n]; collections are split."""
     shapely = load("shapely")
     accepted = f"a shapely geometry of {' or '.join(kinds)} parts, a list of these, or a geopandas series"
     if not isinstance(geometry, shapely.Geometry):
@@ -484,7 +444,7 @@ def as_geometries(geometry: Any, name: str, kinds: tuple[str, ...]) -> Any:
     return parts
 
 
-def simple_parts(geometries: Any) -> Any:
+def simple_parts(geometries: Geometries) -> Geometries:
     """Points, lines and polygons of geometries, however deep in collections: object[n]."""
     shapely = load("shapely")
     parts = shapely.get_parts(geometries)
@@ -495,21 +455,11 @@ def simple_parts(geometries: Any) -> Any:
 
 
 def plane_scales(lower: Floats, upper: Floats, geographic: bool) -> Floats:
-    """Factors that bring coordinates into the plane of measurement.
+    """Factors, float64[2], that bring coordinates of a domain with this bounding box into the plane of measurement.
 
-    Parameters
-    ----------
-    lower, upper : float64[2]
-        The domain's bounding box; x is the longitude and y the latitude if ``geographic``.
-    geographic : bool
-        Whether coordinates are degrees.
-
-    Returns
-    -------
-    float64[2]
-        1 and 1, or kilometres for a degree of longitude and of latitude at the box's middle latitude (the local
-        equirectangular projection).  One linear map serves the whole domain, so shares of area do not depend on it;
-        lengths of roads in different directions do.
+    1 and 1, or kilometres for a degree of longitude and of latitude at the box's middle latitude (the local
+    equirectangular projection).  One linear map serves the whole domain, so shares of area do not depend on it;
+    lengths of roads in different directions do.
     """
     if not geographic:
         return np.ones(2)
@@ -535,28 +485,10 @@ def checked_corners(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
 
 
 def draw_pieces(cells: Integers, weights: Floats, counts: Integers, generator: np.random.Generator) -> Integers:
-    """For each cell in turn, ``counts`` of its pieces, drawn in proportion to their weights.
+    """Numbers of pieces, int64[sum of counts]: for each cell ``counts`` of its own, in proportion to their weights.
 
-    Parameters
-    ----------
-    cells : int64[pieces]
-        The cell of each piece, ascending.
-    weights : float64[pieces]
-        Above 0: area or length.
-    counts : int64[n]
-        How many to draw in each cell.
-    generator : numpy.random.Generator
-        Where uniform numbers come from.
-
-    Returns
-    -------
-    int64[sum of counts]
-        Numbers of pieces.
-
-    Raises
-    ------
-    ParameterError
-        If points are requested in a cell without pieces.
+    ``cells``, int64[pieces], is the cell of each piece, ascending; ``weights``, float64[pieces], its area or
+    length, above 0.  ParameterError if points are requested in a cell without pieces.
     """
     starts = np.searchsorted(cells, np.arange(counts.size + 1))
     missing = np.flatnonzero((counts > 0) & (np.diff(starts) == 0))
@@ -575,13 +507,8 @@ def draw_pieces(cells: Integers, weights: Floats, counts: Integers, generator: n
 
 
 def keep_in_cells(points: Floats, lower: Floats, upper: Floats, last: Floats) -> Floats:
-    """Points moved by rounding across a border of their half-open cell, moved back.
+    """Points moved by rounding across a border of their half-open cell, moved back: float64[n, d].
 
-    Parameters
-    ----------
-    points, lower, upper : float64[n, d]
-        Points and the corners of their cells.
-    last : float64[d]
-        The domain's upper corner: cells that end there are closed.
+    ``last`` is the domain's upper corner: cells that end there are closed.
     """
     return np.clip(points, lower, np.where(upper == last, upper, np.nextafter(upper, lower)))

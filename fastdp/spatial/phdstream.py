@@ -1,12 +1,8 @@
 """PHDStream (2024): private synthetic points that follow a set of points through additions and removals.
 
-Algorithms 6 and 7 with a counter for every cell, and with a score for which the privacy claim holds: readings,
-errata and proofs are in ``docs/phdstream.md``.
-
-A noisy count of all points may stand beside those of the cells.  The sum of the cells' counts has the noise of every
-cell; a count of all points with a small share of epsilon has far less.  Both are unbiased and independent, so each
-has weight in proportion to the other's variance, and the difference goes to the counts in proportion to their
-variances: post-processing (the same page, "A count of the whole").
+Algorithms 6 and 7 with a counter for every cell, and with a score for which the privacy claim holds.  A noisy count
+of all points, with a small share of epsilon, may stand beside those of the cells, whose sum has the noise of every
+cell: least squares adjusts them to it.  Readings, errata and proofs: ``docs/phdstream.md``.
 """
 
 from __future__ import annotations
@@ -48,8 +44,8 @@ from fastdp.spatial.released_tree import Counts, ReleasedTree
 from fastdp.spatial.tree import KEPT, MAX_COUNT, RELEASED, KeptTree, Tree, describe_tree, restore_tree
 from fastdp.state import codec
 from fastdp.state.codec import expect
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
 
 #: Steps have 40 bits in the words' stream id.
 MAX_STEPS = 2**40
@@ -111,6 +107,11 @@ class TotalCounter:
         """Distribution of the counter's noise."""
         return sampler.laplace_distribution(noise_scale(COUNTER, self.epsilon))
 
+    @cached_property
+    def variance(self) -> float:
+        """Of one draw."""
+        return laplace_variance(self.law.scale)
+
     def step(self, total: TotalCount, net: int, step: int, key: Key) -> TotalCount:
         """The count after so many additions less removals."""
         row: Integers = total.row.copy()
@@ -119,7 +120,7 @@ class TotalCounter:
 
     def missing(self, total: TotalCount, counted: int, variance: float) -> float:
         """Least squares correction of the sum of the cells' counts, which has this variance, in points^2."""
-        own = laplace_variance(self.law.scale) * COUNTER.open_draws(total.steps)
+        own = self.variance * COUNTER.open_draws(total.steps)
         return (total.released - counted) * (variance / (variance + own)) if variance > 0.0 else 0.0
 
     @staticmethod
@@ -166,8 +167,8 @@ class PointMachine(Machine[S], PointParameters, Generic[S]):
     TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"tree": RELEASED}
 
     @abstractmethod
-    def follow(self, state: S, added: Integers, removed: Integers, key: Key) -> S:
-        """The state after a batch, given by codes, but for ``n_steps`` and ``chain``; the key is this step's own."""
+    def follow(self, state: S, added: Integers, removed: Integers, key: Key, chain: str) -> S:
+        """The state after a batch, given by codes; ``key`` is this step's own."""
 
     @cached_property
     def root(self) -> KeptTree:
@@ -185,8 +186,7 @@ class PointMachine(Machine[S], PointParameters, Generic[S]):
             raise StateError(f"{state.n_steps} steps were taken: expected at most 2^40")
         added, removed = batch
         own, chain = step_key(key, state.chain, state.n_steps, added, removed)
-        following = self.follow(state, added, removed, own)
-        return Transition(replace(following, n_steps=state.n_steps + 1, chain=chain))
+        return Transition(self.follow(state, added, removed, own, chain))
 
     def consumed(self, state: S) -> int:
         """Batches consumed."""
@@ -421,11 +421,16 @@ class PHDMachine(PointMachine[PHDState]):
         """The counter of all points, if there is one."""
         return TotalCounter.of_share(self.epsilon, self.sensitivity, self.total_share)
 
+    @cached_property
+    def variance(self) -> float:
+        """Of one draw of a cell's counter."""
+        return laplace_variance(self.plan.cell_law.scale)
+
     def start(self, key: Key) -> PHDState:
         """Before the first batch."""
         return PHDState(kept=self.root)
 
-    def follow(self, state: PHDState, added: Integers, removed: Integers, key: Key) -> PHDState:
+    def follow(self, state: PHDState, added: Integers, removed: Integers, key: Key, chain: str) -> PHDState:
         """Algorithm 7 for one batch."""
         expected = 0 if state.tree is None else state.tree.first.size
         kept, tree = decomposition.take_step(self.plan, state.kept, added, removed, state.n_steps, key, expected)
@@ -433,10 +438,9 @@ class PHDMachine(PointMachine[PHDState]):
         if self.total is not None:
             total = self.total.step(total, added.size - removed.size, state.n_steps, key)
             drawn += tree.leaves.size
-            variance = drawn * laplace_variance(self.plan.cell_law.scale)
-            missing = self.total.missing(total, int(tree.released[0]), variance)
+            missing = self.total.missing(total, int(tree.released[0]), drawn * self.variance)
             tree = decomposition.adjusted(self.plan, tree, missing)
-        return PHDState(kept=kept, tree=tree, total=total, drawn=drawn)
+        return PHDState(n_steps=state.n_steps + 1, tree=tree, chain=chain, kept=kept, total=total, drawn=drawn)
 
     def check_indices(self, state: PHDState) -> None:
         """ValueError unless trees and counts are of the same step."""
@@ -459,8 +463,8 @@ class PHDStream(SpatialPublisher[PHDState]):
         Privacy loss of all releases for ``sensitivity`` events.
     counter : str or Counter
         Noise of the counts at the leaves: ``"simple"`` (best in most cases), ``"block"`` (of 8 steps, as printed:
-        biased here, which ``Block(settles=True)`` is not), ``"binary"`` (trees of 1,024 activations that settle), or
-        an object from ``fastdp.counters``.
+        biased here, which ``Block(settles=True)`` is not), ``"binary"`` (trees of 1,024 activations that settle),
+        or an object from ``fastdp.counters``.
     max_depth : int
         D: cells of this depth are not cut any more; fan_out^D at most 2^62.
     fan_out : int
@@ -472,31 +476,29 @@ class PHDStream(SpatialPublisher[PHDState]):
     score : str
         ``"repaired"``, or ``"paper"`` for comparison only: its guarantee states the much larger epsilon that holds.
     retention : int
-        Steps for which a cell that is not cut remembers how its count was spread over its children.  Memory grows
-        with it, slowly; 0 remembers the cells of the last release only.
+        Steps for which a cell that is not cut remembers how its count was spread over its children; memory grows
+        with it.
     total_share : float
-        Share of epsilon, 0 to 0.5, for a count of all points beside those of the cells, which least squares adjusts
-        to it.  0 is the paper's: the total's error is then five times as large and grows with the number of cells and
-        steps, and that of boxes larger by 4 to 8 % in most streams (``docs/phdstream.md``, "A count of the whole").
+        Share of epsilon, 0 to 0.5, for a count of all points, to which least squares adjusts the others.  0 is the
+        paper's: the total's error is then five times as large, and grows with the number of cells and steps.
     outside : str
-        ``"raise"`` refuses a batch with points outside the domain, ``"clip"`` moves them to its bounding box (and on
-        a network to the nearest road).  A point in a cell without any of the domain is counted in a cell beside.
-        Note that an error depends on the data and reveals to anyone who sees it that there was such a point.
+        ``"raise"`` refuses a batch with points outside the domain, ``"clip"`` moves them to its bounding box (and
+        on a network to the nearest road).  Note that an error depends on the data and reveals that there was such a
+        point.
     seed, key
         As for :class:`fastdp.StreamPublisher`.
 
     Notes
     -----
-    Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  A batch's
-    additions enter the split decisions of that step, each event enters one cell's counter and that of all points,
-    once.  The latter has ``total_share`` of epsilon; of the rest two fifths are for decisions and three for cells.
-    With ``total_share=0`` decisions and cells have epsilon / 2 each.  The number of batches and their times are
-    public, their sizes are not released.
+    ----- Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  A
+    batch's additions enter the split decisions of that step, each event enters one cell's counter and that of all
+    points, once. The latter has ``total_share`` of epsilon; of the rest two fifths are for decisions and three for
+    cells, or half each with ``total_share=0``.  The number of batches and their times are public, their sizes are
+    not released.
 
-    The first batch may hold everything up to an initial time t0 (paper, section 5.2).  PHDStream keeps counts, no
-    points: it cannot detect that a removed point was never added.  Such a removal still lowers its cell's count,
-    and no released count falls below 0.  After an interrupt compare ``n_steps``: a batch that was consumed must
-    not be sent again.
+    The first batch may hold everything up to an initial time t0.  PHDStream keeps counts, no points: removing a point
+    that was never added is not detected and lowers its cell's count; released counts never fall below 0.  After an
+    interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
 
     Examples
     --------
@@ -547,4 +549,4 @@ class PHDStream(SpatialPublisher[PHDState]):
     def _variances(self) -> float | None:
         """Of a cell that was counted at every step; None for counters of one's own."""
         draws = getattr(self.counter, "open_draws", None)
-        return None if draws is None else draws(self.n_steps) * laplace_variance(self._plan.cell_law.scale)
+        return None if draws is None else draws(self.n_steps) * self._machine.variance

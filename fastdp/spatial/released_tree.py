@@ -26,7 +26,7 @@ from fastdp.spatial import decomposition
 from fastdp.spatial.domains import Box, CellParameters, Domain, Outside, PointParameters, as_boxes, as_points
 from fastdp.spatial.tree import Tree
 from fastdp.state.machine import CallGuard, single_caller
-from fastdp_kernels.points import box_queries, cell_sampling, tree_queries
+from fastdp_kernels.points import box_queries, cell_codes
 
 #: Points of 8 bytes and more; NumPy refuses the sizes of longer arrays in other words.
 MAX_POINTS = 2.0**48
@@ -104,7 +104,7 @@ class ReleasedTree:
         if points <= MAX_POINTS:
             source = np.random.default_rng(generator)
             counts: Integers = np.empty(self.counts.size, np.int64)
-            cell_sampling.round_counts(self.counts, source.random(self.counts.size), counts)
+            cell_codes.round_counts(self.counts, source.random(self.counts.size), counts)
             with contextlib.suppress(MemoryError):
                 return self._domain.sample(self.lower, self.upper, counts, source)
         raise StateError(f"{points:g} synthetic points do not fit in memory: expected count(), which draws none")
@@ -211,7 +211,7 @@ class ReleasedTree:
         while True:
             query: Integers = np.empty(room, np.int64)
             leaf: Integers = np.empty(room, np.int64)
-            listed = tree_queries.count_boxes(*tree, low, high, by_volume, stack, query, leaf, out)
+            listed = box_queries.count_boxes(*tree, low, high, by_volume, stack, query, leaf, out)
             if listed <= room:
                 return query, leaf
             room = listed
@@ -260,8 +260,7 @@ class PrivTree:
 
     Notes
     -----
-    Privacy: ``docs/phdstream.md``.  Cell counts have noise of scale 2 / epsilon; they are made non-negative and
-    consistent from the root down.
+    Privacy: ``docs/phdstream.md``.  Counts have noise of scale 2 / epsilon, and are made non-negative and consistent.
     """
 
     rule: ClassVar[int] = 1
@@ -287,7 +286,7 @@ class PrivTree:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """As for an online publisher (:attr:`fastdp.state.publisher.Publisher.noise_fingerprint`)."""
+        """As for an online publisher (:attr:`fastdp.state.driver.Publisher.noise_fingerprint`)."""
         return None if self._key.simulated else self._key.fingerprint()
 
     @property

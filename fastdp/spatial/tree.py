@@ -1,10 +1,9 @@
 """One tree of cells as columns: a step cuts and counts in it, releases it, and leaves it to the next step.
 
-Cells stand breadth first and the children of a cell side by side, so the cells that are cut say everything about a
-tree's shape.  The *step tree* is what one step cuts; the *counted tree* is the step tree of the last count where
-counts alone are made.  The *kept tree* is read and extended by each step, in memory that all of them share: a step
-appends its own tree and no more.  A node never changes once it is written; later ones point back to children that
-their step did not reach.  Full arrays are packed: written again without the nodes that the kept tree does not need.
+Cells stand breadth first and the children of a cell side by side.  The *step tree* is cut by one step; the *counted
+tree* is that of the last count, where counts alone are made.  The *kept tree* is read and extended by each step in
+shared memory: a step appends its own tree, and a node never changes once it is written; later ones point back to
+children that their step did not reach.  Full arrays are packed: written again without the nodes that are not needed.
 """
 
 from __future__ import annotations
@@ -49,20 +48,16 @@ class Tree(NamedTuple):
     released : int64[v]
         Sum of all counter increments at the node and below it.
     measure, held, projected : float64[v]
-        Measure of the domain inside the cell, G and s+ (the estimates, where only counts are made).
+        Measure of the cell, G and s+ (the estimates, where only counts are made).
     leaves : int64[l]
         The leaves with a measure above 0.
     weight, variance, rate : int64[v], float64[v], float64[v]
         Of counted trees: variance of the noise counted at a node and below and of that in G, in units of one count's,
         and growth per step by the last count.
-    split : int64[v]
-        Of kept trees: last step that split the node, -1 if none did.
-    state : int64[v, width]
-        The nodes' counters there.  Secret.
-    score : int64[v]
-        The score of each node, in units of 1 / K, before the floor.  Secret: never kept.
-    ends : int64[v, 4]
-        Ranges of the sorted additions and removals that lie in the node.  Secret: never kept.
+    split, state : int64[v], int64[v, width]
+        Of kept trees: last step that split the node, -1 if none did; the nodes' counters, secret.
+    score, ends : int64[v], int64[v, 4]
+        Score in units of 1 / K before the floor, ranges of the sorted events in the node.  Secret: never kept.
     """
 
     starts: Integers = _NONE
@@ -118,12 +113,8 @@ class KeptTree:
 
     Attributes
     ----------
-    fan_out : int
-        Children of a node.
-    nodes : NODE[r]
-        Those from ``stop`` on are not written yet.
-    state : int64[r, width]
-        The nodes' counters.
+    nodes, state : NODE[r], int64[r, width]
+        Nodes, and their counters; those from ``stop`` on are not written yet.
     root, stop : int
         The root, and the end of the nodes that were written up to this step.  Packed trees have root 0.
     since : int

@@ -1,6 +1,6 @@
 """An online mechanism: a pure machine, whose state is a value.
 
-A :class:`~fastdp.state.publisher.Publisher` drives it: it owns key, state and journal, and gives every machine files,
+A :class:`~fastdp.state.driver.Publisher` drives it: it owns key, state and journal, and gives every machine files,
 replays, copies, :meth:`to_bytes`, and the guard against threads and forks.
 """
 
@@ -23,7 +23,7 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.kinds import Array, Json
 from fastdp.noise.key import ENABLED, Key
 from fastdp.state import codec
-from fastdp.state.durable import identity, token
+from fastdp.state.atomic_files import identity, token
 
 S = TypeVar("S")
 #: A batch as the method ``read`` of its machine returns it, and the output of a call.

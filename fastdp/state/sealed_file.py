@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
-from fastdp.state import durable
+from fastdp.state import atomic_files
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -350,21 +350,23 @@ class StateFile:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder's lock while the file is compared and changed (where the system has flock)."""
-        if not durable.has_locks():
+        if not atomic_files.has_locks():
             yield
             return
         with _errors(f"{self._written} could not be written"):
-            hold = durable.Hold(os.open(Path(self.real).parent, os.O_RDONLY))
+            hold = atomic_files.Hold(os.open(Path(self.real).parent, os.O_RDONLY))
         try:
             try:
-                locked = durable.lock(hold.descriptor)
+                locked = atomic_files.lock(hold.descriptor)
             except OSError as error:
                 raise StateError(
                     f"{self._written}: its folder could not be locked: {error.strerror or error}; "
                     "expected a file system with locks (flock)"
                 ) from error
             if not locked:
-                raise StateError(f"{self._written}: its folder stayed locked for {durable.LOCK_SECONDS:g} seconds")
+                raise StateError(
+                    f"{self._written}: its folder stayed locked for {atomic_files.LOCK_SECONDS:g} seconds"
+                )
             yield
         finally:
             hold.release()
@@ -418,7 +420,7 @@ class StateFile:
     def sync_folder(self) -> None:
         """Make the rename itself durable, where folders can be synced."""
         with _errors(f"the folder of {self.real!r} could not be synced"):
-            durable.sync_folder(Path(self.real).parent)
+            atomic_files.sync_folder(Path(self.real).parent)
 
     def open(self) -> tuple[list[bytes], bytes]:
         """Payloads of the file's frames, and its stamp; StateError names the damage otherwise."""

@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 
 from fastdp.integer_grid import EventGrid, Grid
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers, Records
 from fastdp.noise import binding
-from fastdp.noise.binding import Chain
-from fastdp.noise.draws import Distribution
 from fastdp.noise.key import ENABLED, Key
 from fastdp.perturbers import Blocks, HierarchyShape
 from fastdp.perturbers.base import BoundLaws
@@ -66,30 +64,36 @@ class AdaptiveBlocks:
         return isinstance(self.grid, EventGrid)
 
     @cached_property
-    def shape(self) -> Floats:
+    def shape(self) -> Records:
         """The kernels' public parameters."""
         return self.perturber.shape(self.epsilon, self.max_range, self.warm_up, events=self.events)
 
     @property
-    def _memory(self) -> int:
-        """Size of the kernels' memory: that of a season is behind the other."""
-        return block_lengths.MEMORY if self.perturber.season is None else seasons.SEASON_MEMORY
+    def _memory(self) -> Any:
+        """Type of the kernels' memory, with that of a season, if there is one."""
+        return block_lengths.MEMORY if self.perturber.season is None else seasons.SEASON
 
     @cached_property
     def lengths(self) -> Floats | None:
         """Of queries of counts of events, or None."""
         return block_lengths.lengths_of_events(self.shape)
 
-    def shape_under(self, theta_steps: int) -> Floats:
-        """The same with the first threshold, which says how far it may rise."""
-        # One publisher has one first threshold: short calls would notice if they were made again.
-        made: tuple[int, Floats] | None = self.__dict__.get("_under")
-        if made is None or made[0] != theta_steps:
-            shape = self.shape.copy()
+    @cached_property
+    def _under(self) -> dict[int, tuple[Records, Records]]:
+        return {}
+
+    def under(self, theta_steps: int) -> tuple[Records, Records]:
+        """Public parameters of the pass, and of block lengths, under a first threshold."""
+        # Short calls would notice if they were made again.
+        made = self._under.get(theta_steps)
+        if made is None:
+            shape, resolution = self.shape.copy(), self.grid.resolution
             if self.rises:
-                shape[block_lengths.TOP_UNIT] = max(1.0, self.grid.bound_steps / theta_steps)
-            made = self.__dict__["_under"] = theta_steps, shape
-        return made[1]
+                shape["top_unit"] = max(1.0, self.grid.bound_steps / theta_steps)
+            numbers = 1.0 / resolution, self.top(theta_steps), theta_steps, theta_steps * resolution
+            public = np.array([(*numbers, self.grid.bound_steps)], adaptive_pass.PUBLIC)
+            made = self._under[theta_steps] = public, shape
+        return made
 
     @cached_property
     def laws(self) -> BoundLaws:
@@ -99,58 +103,71 @@ class AdaptiveBlocks:
     def open(self, progress: Progress, theta: float) -> Progress:
         """Begin to publish with this threshold."""
         steps = self.grid.snap(theta)
-        memory = np.empty(self._memory)
-        first = int(self.shape[block_lengths.FIRST])
+        memory: Records = np.zeros(1, self._memory)
+        first, noise = int(self.shape["first"][0]), float(self.shape["noise"][0])
         level, variance = FIRST_LEVEL, FIRST_VARIANCE
         if self.events:
-            level, variance = 0.0, FIRST_EVENTS * (1.0 + self.shape[block_lengths.NOISE])
+            level, variance = 0.0, FIRST_EVENTS * (1.0 + noise)
         elif not self.warm_up:
             # A guess is published first: only until its error meets that of a noisy mean.
-            first = min(first, math.frexp(math.sqrt(self.shape[block_lengths.NOISE] / FIRST_VARIANCE))[1])
+            first = min(first, math.frexp(math.sqrt(noise / FIRST_VARIANCE))[1])
         # Noise that was drawn before the sums exist has the scale of one theta.
         rises = self.rises and self.laws[steps] is not None
-        block_lengths.start_memory(level, variance, max(first, 0), rises, self.shape, memory)
+        block_lengths.start_memory(level, variance, max(first, 0), rises, self.shape, plain_of(memory))
         if self.perturber.season is not None:
-            seasons.start_season(self.perturber.season, memory)
+            memory["period"] = self.perturber.season
         chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
         return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
         """The step of values after the hold-out; None if one of them is NaN or infinite."""
-        counters: Integers = np.zeros(4, np.int64)
-        counters[0], counters[1] = progress.filled, progress.open_sum
+        theta_steps, leaves, season = progress.theta_steps, self.plan.leaves, self.perturber.season is not None
+        bound = self.laws[theta_steps] is not None
+        public, shape = self.under(theta_steps)
+        public = public.copy()
+        theta = float(public["theta"][0])
+        counters = np.array([(progress.filled, progress.open_sum, 0, 0)], adaptive_pass.COUNTERS)
         memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0
-        bound = self.laws[progress.theta_steps] is not None
-        theta_steps, resolution = progress.theta_steps, self.grid.resolution
-        shape = self.shape_under(theta_steps)
-        parts: list[Floats] = []
-        bends = NO_FLOATS if self.perturber.season is None else np.empty(values.size)
+        parts: list[Records] = []
+        bends = np.empty(values.size) if season else NO_FLOATS
         done = False
         while not done:
             # What theta has risen to, if it has.
             steps = self.steps(theta_steps, memory)
-            public = 1.0 / resolution, self.top(steps), float(theta_steps), shape, self.lengths
+            public["top"] = self.top(steps)
+            law = self.laws[steps]
             if bound:
-                part = np.empty((min(values.size - at, self.plan.leaves) + 1, adaptive_pass.COLUMNS))
-                law = self.laws[steps]
-                consumed = self._close_bound(
-                    values[at:], public, law, chain, closed, counters, memory, part, bends[at:]
-                )
+                drawn: Integers = np.empty(min(values.size - at, leaves), np.int64)
+                # Without a law the pass leaves every draw to its caller.
+                own = law.constants if law is not None and self.key.given is None else NO_FLOATS
+                bind, given = (chain, closed, own), 0
             else:
-                batch, used = divmod(closed, self.plan.leaves)
+                batch, used = divmod(closed, leaves)
                 if noise is None or noise[0] != batch:
                     noise = batch, self.perturber.leaf_noise(self.plan, steps, self.epsilon, self.key, batch)
-                part = np.empty((self.plan.leaves - used + 1, adaptive_pass.COLUMNS))
                 drawn = noise[1][used:]
-                rest = drawn, NO_CHAIN, 0, NO_FLOATS, drawn.size, counters, memory, part
-                consumed = self._pass(values[at:], *public, *rest, bends[at:])
-            if consumed < 0:
-                return None
-            at += consumed
-            closing = int(counters[2])
+                bind, given = (NO_CHAIN, 0, NO_FLOATS), drawn.size
+            part = np.empty(drawn.size + 1, adaptive_pass.BLOCK)
+            while True:
+                rest = public, shape, self.lengths, drawn, *bind, given, counters, memory, part
+                if season:
+                    consumed = seasons.sum_in_season(values[at:], *rest, bends[at:])
+                else:
+                    consumed = adaptive_pass.sum_bound(values[at:], *rest)
+                if consumed < 0:
+                    return None
+                at += consumed
+                _, open_sum, closing, stopped = counters[0].tolist()
+                counters["stopped"] = 0
+                if stopped != adaptive_pass.UNSETTLED:
+                    break
+                # The few draws that doubles leave doubtful.
+                assert law is not None  # noqa: S101 - that of a higher theta is bound like the first
+                drawn[closing] = binding.resolve(law, self.key, chain, closed + closing, open_sum)
+                given = closing + 1
             closed += closing
             done = at == values.size
-            counters[2] = 0
+            counters["closed"] = 0
             risen = self.steps(theta_steps, memory)
             if bound and risen != steps:
                 # No random word is used with two scales, also where another version lets theta rise elsewhere.
@@ -159,17 +176,17 @@ class AdaptiveBlocks:
             parts.append(part[: closing + done])
         if ENABLED and bound:
             binding.record(self.key, progress.chain, chain, closed - progress.blocks)
-        theta = theta_steps * resolution
+        filled, open_sum, _, _ = counters[0].tolist()
         # By position: names cost more than the kernel of a short call.
         following = Progress(
             *(progress.n_seen + values.size, progress.cycle, progress.held, progress.released, theta_steps, closed),
-            *(int(counters[0]), int(counters[1]), float(memory[block_lengths.PREDICTION]) * theta, memory, chain),
+            *(filled, open_sum, float(plain_of(memory)["prediction"][0]) * theta, memory, chain),
         )
         blocks = parts[0] if len(parts) == 1 else np.concatenate(parts)
         emit = partial(self._emit, blocks, progress.filled, theta, bends)
-        return Step(following, noise, values.size, write=emit, blocks=blocks, before=progress.smoother)
+        return Step(following, noise, values.size, write=emit, blocks=blocks, before=plain_of(progress.smoother))
 
-    def _emit(self, blocks: Floats, filled: int, theta: float, bends: Floats, out: Floats) -> None:
+    def _emit(self, blocks: Records, filled: int, theta: float, bends: Floats, out: Floats) -> None:
         """Publish predictions; ``bends`` are those of a season, or empty."""
         spikes = self.perturber.closing == "spike"
         adaptive_pass.emit_adaptive(blocks, filled, theta, spikes, self.events, out)
@@ -181,81 +198,34 @@ class AdaptiveBlocks:
         # In a season predictions differ within a block.
         return self.perturber.season is None
 
-    def publish(self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats) -> Published:
+    def public(self, theta_steps: int) -> Floats:
+        """Public parameters of the one pass."""
+        return self.under(theta_steps)[0].view(np.float64)
+
+    def publish(
+        self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats, public: Floats
+    ) -> Published:
         """Publish values that leave the block open: nothing is released, and the memory stays as it is.
 
         Without progress if they fill the block, or one of them is NaN or infinite.
         """
         n_seen, cycle, held, released, steps, blocks, filled, total, prediction, memory, chain = progress
-        under = self.publics.get(steps)
-        if under is None:
-            under = self._public(steps)
-        per_unit, top, theta = under
-        if memory.item(block_lengths.UNIT) != 1.0:
-            top = self.top(self.steps(steps, memory))
-        total, prediction = adaptive_pass.publish_open(values, per_unit, top, filled, total, memory, theta, published)
+        total, prediction = adaptive_pass.publish_open(values, public, filled, total, memory, published)
         if prediction != prediction:  # NaN
             return None, noise
         size = values.size
         now = n_seen + size, cycle, held, released, steps, blocks, filled + size, total, prediction, memory, chain
         return record(Progress, now), noise
 
-    @cached_property
-    def publics(self) -> dict[int, tuple[float, float, float]]:
-        """Steps per unit, top and theta by the first theta in grid steps."""
-        return {}
-
-    def _public(self, theta_steps: int) -> tuple[float, float, float]:
-        resolution = self.grid.resolution
-        public = self.publics[theta_steps] = 1.0 / resolution, self.top(theta_steps), theta_steps * resolution
-        return public
-
-    def _pass(self, *arguments: Any) -> int:
-        """The kernels' pass; its last argument is for the season alone."""
-        if self.perturber.season is None:
-            return adaptive_pass.sum_bound(*arguments[:-1])
-        return seasons.sum_in_season(*arguments)
-
-    def _close_bound(
-        self,
-        values: Floats,
-        public: tuple[float, float, float, Floats, Floats | None],
-        law: Distribution | None,
-        chain: Chain,
-        first: int,
-        counters: Integers,
-        memory: Floats,
-        blocks: Floats,
-        bends: Floats,
-    ) -> int:
-        """One pass with noise bound to the prefix; settles the few draws that doubles leave doubtful."""
-        assert law is not None  # noqa: S101 - that of a higher theta is bound like the first
-        noise: Integers = np.empty(blocks.shape[0] - 1, np.int64)
-        # Without a law the pass leaves every draw to its caller.
-        constants = law.constants if self.key.given is None else NO_FLOATS
-        at = settled = 0
-        while True:
-            rest = noise, chain, first, constants, settled, counters, memory, blocks
-            consumed = self._pass(values[at:], *public, *rest, bends[at:])
-            if consumed < 0:
-                return consumed
-            at += consumed
-            if counters[3] != adaptive_pass.UNSETTLED:
-                counters[3] = 0
-                return at
-            closed = int(counters[2])
-            noise[closed] = binding.resolve(law, self.key, chain, first + closed, int(counters[1]))
-            settled, counters[3] = closed + 1, 0
-
     def revised(self, steps: Sequence[Step], theta_steps: int) -> RevisedStream:
         """All that steps from the first published value on have released."""
         closed = np.concatenate([step.blocks[:-1] for step in steps])
         return RevisedStream(
-            exponents=closed[:, 0].copy(),
-            totals=closed[:, 1].copy(),
+            exponents=closed["exponent"].copy(),
+            totals=closed["released"].copy(),
             threshold=theta_steps * self.grid.resolution,
-            memory=steps[0].before[: block_lengths.MEMORY],
-            shape=self.shape_under(theta_steps),
+            memory=steps[0].before,
+            shape=self.under(theta_steps)[1],
             season=self.perturber.season,
         )
 
@@ -263,13 +233,13 @@ class AdaptiveBlocks:
         """The largest step that a value counts as; negative: in size."""
         return -float(self.grid.bound_steps) if self.events else float(min(theta_steps, self.grid.bound_steps))
 
-    def steps(self, theta_steps: int, memory: Floats) -> int:
+    def steps(self, theta_steps: int, memory: Records) -> int:
         """The threshold in use, in grid steps: the first one, or where it is now."""
-        return self._in_steps(theta_steps, float(memory[block_lengths.UNIT]))
+        return self._in_steps(theta_steps, float(plain_of(memory)["unit"][0]))
 
-    def highest(self, theta_steps: int, memory: Floats) -> int:
+    def highest(self, theta_steps: int, memory: Records) -> int:
         """The highest threshold so far, in grid steps."""
-        return self._in_steps(theta_steps, float(memory[block_lengths.HIGHEST]))
+        return self._in_steps(theta_steps, float(plain_of(memory)["highest"][0]))
 
     def _in_steps(self, theta_steps: int, unit: float) -> int:
         if unit == 1.0:
@@ -283,29 +253,41 @@ class AdaptiveBlocks:
         memory, steps = progress.smoother, progress.theta_steps
         if self.events or not memory.size or self.steps(steps, memory) >= self.grid.bound_steps:
             return False
-        unit, level = memory[block_lengths.UNIT], memory[block_lengths.LEVEL]
-        deviation = math.sqrt(memory[block_lengths.VARIANCE])
-        return bool(level - block_lengths.CERTAIN * deviation > block_lengths.CUT_OFF * unit)
+        plain = plain_of(memory)[0]
+        certain = plain["level"] - block_lengths.CERTAIN * math.sqrt(plain["variance"])
+        return bool(certain > block_lengths.CUT_OFF * plain["unit"])
 
     def block(self, progress: Progress) -> int:
         """Length of the open block, or of the first one."""
-        name = block_lengths.FIRST if not progress.smoother.size else block_lengths.EXPONENT
-        return 1 << int((progress.smoother if progress.smoother.size else self.shape)[name])
+        memory = progress.smoother
+        return 1 << int(plain_of(memory)["exponent"][0] if memory.size else self.shape["first"][0])
+
+    def remembered(self, numbers: Floats) -> Records:
+        """The kernels' memory of these numbers; ValueError if they are not as many."""
+        if numbers.nbytes != self._memory.itemsize:
+            raise ValueError("a memory out of range")
+        return numbers.view(self._memory)
 
     def fits(self, progress: Progress) -> bool:
-        """Whether the memory has its form, and what kernels follow as an index is in range."""
-        b, memory = block_lengths, progress.smoother
-        if memory.size != self._memory or not np.isfinite(memory).all():
+        """Whether what kernels follow as an index is in range."""
+        memory: Records = progress.smoother
+        if memory.size != 1 or not np.isfinite(memory.view(np.float64)).all():
             return False
-        if self.perturber.season is not None and memory[seasons.PERIOD] != self.perturber.season:
+        if self.perturber.season is not None and memory["period"][0] != self.perturber.season:
             return False
-        whole = memory[[b.POSITION, b.DECIDED, b.EXPONENT, b.LAST]]
+        plain, most = plain_of(memory)[0], self.shape["most"][0]
+        whole = [float(plain[name]) for name in ("position", "decided", "exponent", "last")]
         position, decided, exponent, last = (int(number) for number in whole)
         return bool(
-            np.array_equal(whole, [position, decided, exponent, last])
-            and 0 <= exponent <= self.shape[b.MOST]
-            and 0 <= last <= self.shape[b.MOST]
+            whole == [position, decided, exponent, last]
+            and 0 <= exponent <= most
+            and 0 <= last <= most
             and progress.filled < 1 << exponent
             and 0 <= decided <= position
-            and 1.0 <= memory[b.UNIT] <= memory[b.HIGHEST] <= MAX_UNIT
+            and 1.0 <= plain["unit"] <= plain["highest"] <= MAX_UNIT
         )
+
+
+def plain_of(memory: Records) -> Records:
+    """The memory of block lengths, without that of a season."""
+    return memory if memory.dtype == block_lengths.MEMORY else memory["plain"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastdp.data.column import as_column
 from fastdp.errors import DataError
-from fastdp.kinds import Floats, Indices
+from fastdp.kinds import Array, Flags, Floats, Indices, Json, Records
 from fastdp.noise import binding
 from fastdp.noise.key import DrawnTwiceError, Key
 from fastdp.noise.words import RowWords
@@ -22,10 +22,13 @@ from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.row_pipeline import concurrently
 from fastdp.streams.stages import Schedule
 from fastdp.streams.stream_state import NO_FLOATS
-from fastdp_kernels.streams import block_lengths, fleet_pass
+from fastdp_kernels.streams import adaptive_pass, block_lengths
+from fastdp_kernels.streams.adaptive_pass import BY_SCALE, SINGLES, STREAM
 
 #: Which rows publish (None: all), and what.
 Published = tuple[NDArray[np.bool_] | None, Floats]
+#: Takes the next array of a type and shape from a state.
+Take = Callable[[Any, tuple[int, ...]], Any]
 #: Arrays grow by a quarter: what is not used yet counts as memory of the streams.
 GROWTH = 4
 #: Values below which a thread costs more than it saves.
@@ -33,7 +36,6 @@ MIN_PER_THREAD = 2**14
 #: Rows are counted in an array of all streams where these are at most so many times as many.
 DENSE = 16
 _ONE = np.ones(1, np.int64)
-NAMES = ("counters", "chains", "singles", "scales")
 
 
 class AdaptiveRows:
@@ -52,16 +54,16 @@ class AdaptiveRows:
         start = machine.start(key.again()).progress
         pipeline = machine.pipeline(key)
         assert isinstance(pipeline, AdaptiveBlocks)  # noqa: S101 - `of` has looked
-        self._pipeline, self._key, self._start = pipeline, key, start
-        self._steps = start.theta_steps
-        resolution = pipeline.grid.resolution
-        top = pipeline.top(start.theta_steps)
-        self._public = np.array([1.0 / resolution, top, float(start.theta_steps), start.theta_steps * resolution])
+        self._pipeline, self._key, self._steps = pipeline, key, start.theta_steps
+        self._public = pipeline.under(start.theta_steps)[0]
+        #: A stream before its first value, but for its chain.
+        self._first: Records = np.zeros(1, STREAM)
+        memory: Records = start.smoother
+        for name in SINGLES:
+            self._first[name] = memory[name]
         self.size = 0
-        self._counters: Indices = np.empty((0, fleet_pass.COUNTERS), np.int64)
-        self._chains: NDArray[np.uint64] = np.empty((0, binding.CHAIN_WORDS), np.uint64)
-        self._singles: Floats = np.empty((0, fleet_pass.SINGLES))
-        self._scales: Floats = np.empty((0, fleet_pass.BY_SCALE, 0))
+        self._streams: Records = np.empty(0, STREAM)
+        self._scales: Floats = np.empty((0, BY_SCALE, 0))
 
     @classmethod
     def of(cls, machine: object, key: Key) -> AdaptiveRows | None:
@@ -77,10 +79,7 @@ class AdaptiveRows:
     @property
     def nbytes(self) -> int:
         """Memory of the streams."""
-        return sum(array.nbytes for array in self._arrays().values())
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return dict(zip(NAMES, (self._counters, self._chains, self._singles, self._scales), strict=True))
+        return self._streams.nbytes + self._scales.nbytes
 
     def begin(self, ids: Indices | Sequence[Key]) -> None:
         """Add streams before their first value: numbers of streams, or the key of each."""
@@ -92,24 +91,20 @@ class AdaptiveRows:
             words = RowWords([theta_key(key, self._steps) for key in ids], binding.CHAIN_PIECES, np.arange(count))
             chains = binding.start_chains(words, np.array([key.member - 1 for key in ids]))
         self._reserve(self.size + count)
-        new = slice(self.size, self.size + count)
-        self._counters[new] = 0
-        self._chains[new] = chains.reshape(count, binding.CHAIN_WORDS)
-        self._singles[new] = self._start.smoother[block_lengths.POSITION : block_lengths.UNIT]
-        self._scales[new] = 0.0
+        new = self._streams[self.size : self.size + count]
+        # As numbers of 8 bytes: NumPy copies records one by one.
+        new.view(np.int64).reshape(count, -1)[:] = self._first.view(np.int64)
+        new["chain"] = chains.reshape(count, binding.CHAIN_WORDS)
+        self._scales[self.size : self.size + count] = 0.0
         self.size += count
 
     def _reserve(self, size: int) -> None:
-        if size <= self._counters.shape[0]:
-            return
-        size = max(size, self.size + self.size // GROWTH)
-        for name, array in self._arrays().items():
-            grown = np.empty((size, *array.shape[1:]), array.dtype)
-            grown[: self.size] = array[: self.size]
-            setattr(self, f"_{name}", grown)
+        if size > self._streams.size:
+            size = max(size, self.size + self.size // GROWTH)
+            self._streams, self._scales = (_longer(each, self.size, size) for each in (self._streams, self._scales))
 
     def _reach(self, rows: Indices) -> None:
-        """Make room for the scales that these values' blocks may reach."""
+        """Add the scales that these values' blocks may reach."""
         if rows.size == 1:
             times = _ONE
         elif rows.size * DENSE > self.size:
@@ -118,13 +113,13 @@ class AdaptiveRows:
             times = times[rows]
         else:
             rows, times = np.unique(rows, return_counts=True)
-        furthest = int(fleet_pass.furthest(rows, times, self._counters, self._singles))
+        furthest = int(adaptive_pass.furthest(rows, times, self._streams))
         missing = furthest.bit_length() - self._scales.shape[2]
         if missing > 0:
             self._scales = np.pad(self._scales, ((0, 0), (0, 0), (0, missing)))
 
     def prepare(self, rows: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        """What consumes finite values, each of the stream in its row, in order; until it is called, nothing has."""
+        """A call that consumes finite values, each of the stream in its row, in order."""
         self._reach(rows)
         out = np.empty(values.size)
         return partial(self._publish, rows, values, out, min(threads, max(1, values.size // MIN_PER_THREAD)))
@@ -150,26 +145,24 @@ class AdaptiveRows:
         spikes, done = pipeline.perturber.closing == "spike", 0
         constants = law.constants if self._key.given is None else NO_FLOATS
         public = self._public, spikes, pipeline.events, pipeline.shape, pipeline.lengths, constants
-        states = self._counters, self._chains, self._singles, self._scales
         settled: Indices = np.empty(0, np.int64)
-        before = None if self._key.drawn is None else (self._counters.copy(), self._chains.copy())
+        before = None if self._key.drawn is None else self._streams.copy()
         while True:
-            done = fleet_pass.publish_rows(rows, values, done, *public, settled, *states, out)
+            done = adaptive_pass.publish_rows(rows, values, done, *public, settled, self._streams, self._scales, out)
             if done == rows.size:
                 if before is not None:
-                    self._check_moved(np.unique(rows), *before)
+                    self._check_moved(np.unique(rows), before)
                 return
-            row, steps = int(rows[done]), int(fleet_pass.in_steps(values[done : done + 1], self._public))
-            total = int(self._counters[row, fleet_pass.OPEN_SUM]) + steps
-            index = int(self._counters[row, fleet_pass.BLOCKS])
-            settled = np.array([binding.resolve(law, self._key, self._chains[row], index, total)])
+            stream, steps = self._streams[rows[done]], adaptive_pass.in_steps(values[done : done + 1], self._public)
+            index, total = int(stream["blocks"]), int(stream["open_sum"]) + int(steps)
+            settled = np.array([binding.resolve(law, self._key, stream["chain"], index, total)])
 
-    def _check_moved(self, rows: Indices, counters: Indices, chains: NDArray[np.uint64]) -> None:
+    def _check_moved(self, rows: Indices, before: Records) -> None:
         """DrawnTwiceError for a stream that closed blocks, and has the same chain key as before."""
-        closed = self._counters[rows, fleet_pass.BLOCKS] > counters[rows, fleet_pass.BLOCKS]
-        same = (self._chains[rows] == chains[rows]).all(axis=1)
-        if (closed & same).any():
-            raise DrawnTwiceError("the chain key of a stream is the same behind its blocks")
+        now, before = self._streams[rows], before[rows]
+        same = (now["chain"] == before["chain"]).all(axis=1)
+        if ((now["blocks"] > before["blocks"]) & same).any():
+            raise DrawnTwiceError("the chain key of a stream is the same after its blocks")
 
     def taken(self, rows: Indices, key: Key) -> AdaptiveRows:
         """These streams alone, apart from these arrays; ``key`` is its key, with separate checks of draws."""
@@ -180,54 +173,49 @@ class AdaptiveRows:
 
     def keep(self, rows: Indices) -> None:
         """Drop all streams but these, which get the rows 0, 1, 2, ..."""
-        for name, array in self._arrays().items():
-            setattr(self, f"_{name}", array[rows])
+        self._streams, self._scales = self._streams[rows], self._scales[rows]
         self.size = rows.size
 
-    def pack(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+    def pack(self) -> tuple[Json, list[Array]]:
         """The states, as JSON and arrays."""
-        self.keep(np.arange(self.size))
-        arrays = self._arrays()
-        return {"scales": self._scales.shape[2]}, list(arrays.values())
+        return {"scales": self._scales.shape[2]}, [self._streams[: self.size], self._scales[: self.size]]
 
-    def unpack(self, size: int, described: dict[str, Any], take: Callable[[Any, tuple[int, ...]], Any]) -> None:
+    def unpack(self, size: int, described: Json, take: Take) -> None:
         """The states that were packed; ValueError for what kernels could not follow."""
         if not 0 <= described["scales"] <= block_lengths.SCALES:
             raise ValueError("a number of scales out of range")
         self.size = size
-        self._counters = take(np.int64, (size, fleet_pass.COUNTERS))
-        self._chains = take(np.uint64, (size, binding.CHAIN_WORDS))
-        self._singles = take(np.float64, (size, fleet_pass.SINGLES))
-        self._scales = take(np.float64, (size, fleet_pass.BY_SCALE, described["scales"]))
+        self._streams = take(STREAM, (size,))
+        self._scales = take(np.float64, (size, BY_SCALE, described["scales"]))
         for row in np.flatnonzero(~self._plausible()):
             raise ValueError(f"stream {row} has a position out of range")
 
     def _plausible(self) -> NDArray[np.bool_]:
-        b, singles = block_lengths, self._singles
-        most = self._pipeline.shape[b.MOST]
-        exponents, last = (singles[:, index - b.POSITION] for index in (b.EXPONENT, b.LAST))
-        fits = (
-            np.isfinite(singles).all(axis=1) & (exponents >= 0) & (exponents <= most) & (last >= 0) & (last <= most)
-        )
+        streams, most = self._streams, self._pipeline.shape["most"][0]
+        exponents, last, filled, position = (streams[name] for name in ("exponent", "last", "filled", "position"))
+        fits: Flags = np.logical_and.reduce([np.isfinite(streams[name]) for name in SINGLES])
+        fits &= (exponents >= 0) & (exponents <= most) & (last >= 0) & (last <= most)
         lengths = np.ldexp(1.0, np.where(fits, exponents, 0).astype(np.int64))
-        filled, position = self._counters[:, fleet_pass.FILLED], singles[:, 0]
-        fits &= (filled >= 0) & (filled < lengths) & (self._counters[:, fleet_pass.BLOCKS] >= 0)
+        fits &= (filled >= 0) & (filled < lengths) & (streams["blocks"] >= 0)
         fits &= (position >= 0) & (position < 2.0 ** self._scales.shape[2])
         fits &= np.isfinite(self._scales).all(axis=(1, 2))
-        return np.asarray(fits, np.bool_)
+        return fits
 
     def join(self, others: Sequence[AdaptiveRows]) -> None:
         """Append the streams of other fleets of the same machine and key."""
         every = [self, *others]
         most = max(rows._scales.shape[2] for rows in every)
-        joined = []
-        for rows in every:
-            arrays = [array[: rows.size] for array in rows._arrays().values()]
-            arrays[-1] = np.pad(arrays[-1], ((0, 0), (0, 0), (0, most - arrays[-1].shape[2])))
-            joined.append(arrays)
-        for name, arrays in zip(NAMES, zip(*joined, strict=True), strict=True):
-            setattr(self, f"_{name}", np.concatenate(arrays))
-        self.size = sum(rows.size for rows in every)
+        scales = [np.pad(r._scales[: r.size], ((0, 0), (0, 0), (0, most - r._scales.shape[2]))) for r in every]
+        self._streams = np.concatenate([rows._streams[: rows.size] for rows in every])
+        self._scales = np.concatenate(scales)
+        self.size = self._streams.size
+
+
+def _longer(array: Array, used: int, size: int) -> Array:
+    """An array of so many rows, the first of which are those used."""
+    longer = np.empty((size, *array.shape[1:]), array.dtype)
+    longer[:used] = array[:used]
+    return longer
 
 
 # The states of many streams of any machine, one by one.
@@ -262,7 +250,7 @@ class MachineRows:
         self._states += states
 
     def prepare(self, rows: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        """What consumes finite values, each of the stream in its row, in order; until it is called, nothing has."""
+        """A call that consumes finite values, each of the stream in its row, in order."""
         order = np.argsort(rows, kind="stable")
         borders = np.flatnonzero(np.diff(rows[order])) + 1
         made: list[tuple[int, Indices, list[Transition[Any]]]] = []
@@ -279,12 +267,12 @@ class MachineRows:
         published, out = np.zeros(values.size, np.bool_), np.empty(values.size)
         for row, places, transitions in made:
             self._states[row] = transitions[-1].state
-            # What earlier ones would finish is settled already, in a copy.
+            # Earlier ones are finished already, in a copy.
             if transitions[-1].finish is not None:
                 transitions[-1].finish()
             emitted = np.concatenate([np.atleast_1d(transition.emit()) for transition in transitions])
-            behind = places[places.size - emitted.size :]
-            published[behind], out[behind] = True, emitted
+            last = places[places.size - emitted.size :]
+            published[last], out[last] = True, emitted
         return published, out[published]
 
     def _steps(self, row: int, values: Floats) -> list[Transition[Any]]:
@@ -310,12 +298,12 @@ class MachineRows:
         self._keys = [self._keys[row] for row in rows.tolist()]
         self._states = [self._states[row] for row in rows.tolist()]
 
-    def pack(self) -> tuple[Any, list[NDArray[Any]]]:
+    def pack(self) -> tuple[list[Json], list[Array]]:
         """The states, as JSON and arrays."""
         packed = [self._machine.pack(self._machine.settled(state)) for state in self._states]
         return packed, []
 
-    def unpack(self, keys: list[Key], described: Any, take: Callable[[Any, tuple[int, ...]], Any]) -> None:
+    def unpack(self, keys: list[Key], described: list[Json], take: Take) -> None:
         """The states that were packed."""
         self._keys = keys
         self._states = [self._machine.unpack(each, key) for each, key in zip(described, keys, strict=True)]

@@ -13,15 +13,14 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_finite, as_floats
-from fastdp.data.rows import as_shaped
+from fastdp.data.frames import as_shaped
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import MAX_BOUND, MAX_SCALE, MIN_BOUND, MIN_SCALE
-from fastdp.kinds import Integers
+from fastdp.kinds import Array, Integers
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise import sampler
@@ -132,9 +131,7 @@ class VectorNoise:
             ),
         )
 
-    def noisy(
-        self, column: NDArray[Any], key: Key, nonfinite: Nonfinite = "raise", *, bound: bool = False
-    ) -> NDArray[Any]:
+    def noisy(self, column: Array, key: Key, nonfinite: Nonfinite = "raise", *, bound: bool = False) -> Array:
         """The column with noise: int64 or float64.
 
         Parameters
@@ -163,7 +160,7 @@ class VectorNoise:
                 online_pass.add_noise(steps[part], drawn, self.resolution, out[part])
         return out
 
-    def _in_steps(self, column: NDArray[Any], nonfinite: Nonfinite) -> Integers:
+    def _in_steps(self, column: Array, nonfinite: Nonfinite) -> Integers:
         steps: Integers = np.empty(column.size, np.int64)
         if self.integers:
             steps[:] = np.minimum(column, np.uint64(MAX_VALUE)) if column.dtype == np.uint64 else column

@@ -108,7 +108,12 @@ class FixedBlocks:
         return ready and (self.every or type(self.smoother) is Recent)
 
     def publish(
-        self, progress: Progress, noise: TreeNoise | None, values: Floats | Integers, published: Floats
+        self,
+        progress: Progress,
+        noise: TreeNoise | None,
+        values: Floats | Integers,
+        published: Floats,
+        public: Floats,
     ) -> Published:
         """The one pass; without progress if a tree ends within the values, or one of them is NaN or infinite.
 
@@ -116,10 +121,7 @@ class FixedBlocks:
         """
         # By position: names, and _replace, cost more than the kernels of a short call.
         n_seen, cycle, held, released, theta, blocks, filled, total, prediction, memory, chain = progress
-        public, size = self.publics.get(theta), values.size
-        if public is None:
-            public = self._public(theta)
-        block, tree_blocks = self.sizes
+        size, (block, tree_blocks) = values.size, self.sizes
         closing, leaf, drawn = (filled + size) // block, 0, NO_NOISE
         if closing:
             tree, leaf = divmod(blocks, tree_blocks)
@@ -142,30 +144,25 @@ class FixedBlocks:
     ) -> Step | None:
         """The one pass, tree by tree; None if one of the values is NaN or infinite."""
         block, tree_blocks = self.sizes
-        begin = 0
+        begin, public = 0, self.public(progress.theta_steps)
         while begin < values.size:
             left = (tree_blocks - progress.blocks % tree_blocks) * block - progress.filled
             part = slice(begin, begin + left)
-            following, noise = self.publish(progress, noise, values[part], published[part])
+            following, noise = self.publish(progress, noise, values[part], published[part], public)
             if following is None:
                 return None
             progress, begin = following, begin + left
         return Step(progress, noise, values.size, published)
 
     @cached_property
-    def publics(self) -> dict[int, Floats]:
-        """Public parameters of the kernel by theta in grid steps."""
-        return {}
-
-    @cached_property
     def sizes(self) -> tuple[int, int]:
         """Values of a block, and blocks of a tree."""
         return self.plan.block, self.plan.tree_blocks
 
-    def _public(self, theta_steps: int) -> Floats:
+    def public(self, theta_steps: int) -> Floats:
+        """Public parameters of the one pass."""
         top, resolution = float(min(theta_steps, self.grid.bound_steps)), self.grid.resolution
-        public = self.publics[theta_steps] = np.array([1.0 / resolution, top, resolution, self.plan.block])
-        return public
+        return np.array([1.0 / resolution, top, resolution, self.plan.block])
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
         """The step array by array, nothing of which is written yet; None if a value is NaN or infinite."""
@@ -224,6 +221,10 @@ class FixedBlocks:
         """The threshold in use, in grid steps."""
         return theta_steps
 
+    def remembered(self, numbers: Floats) -> Floats:
+        """A memory from the numbers in a state file."""
+        return numbers
+
     def fits(self, progress: Progress) -> bool:
         """Whether the memory has its form, and what kernels follow as an index is in range."""
         memory = progress.smoother
@@ -275,7 +276,7 @@ class FixedBlocks:
         """Turn each closed block's sum into its released total, tree by tree, in the same memory.
 
         The last tree's noise stays for the next chunk.  Also the sum of what the present threshold released, and the
-        chain key and the memory behind these sums.
+        chain key and the memory after these sums.
         """
         begin, released, chain, memory = 0, progress.released, progress.chain, progress.smoother
         law = self.laws[progress.theta_steps]

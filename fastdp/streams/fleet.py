@@ -6,7 +6,7 @@ Source: the project's design of fleets, section 1; noise as in ``docs/privacy.md
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -15,17 +15,22 @@ from fastdp.counters import RunningCounts
 from fastdp.data.column import as_column, as_finite, as_floats, entry_at
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats, Indices
+from fastdp.kinds import Floats, Indices, Values
 from fastdp.noise.key import Key
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import CallGuard, Machine, single_caller
-from fastdp.state.publisher import Publisher
 from fastdp.streams.adaptive_rows import AdaptiveRows
 from fastdp.streams.fleet_streams import MACHINES, Streams
 from fastdp.streams.ids import as_ids, parts_of
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.row_pipeline import guarantee_of_many
 
-_PUBLISHERS: dict[str, Any] = {"Schedule": StreamPublisher, "CountMachine": RunningCounts}
+#: Ids or values, one a row.
+Column: TypeAlias = Values | Sequence[object]
+_PUBLISHERS: dict[str, type[StreamPublisher | RunningCounts]] = {
+    "Schedule": StreamPublisher,
+    "CountMachine": RunningCounts,
+}
 
 
 class Fleet:
@@ -123,7 +128,7 @@ class Fleet:
     def ids(self) -> Indices | list[str]:
         """The ids of all streams, in the order in which they began: int64[n] or a list of texts.
 
-        Of one call, numbers that were forgotten before come behind those that are new.
+        Of one call, numbers that were forgotten before come after those that are new.
         """
         return self._streams.ids
 
@@ -134,7 +139,7 @@ class Fleet:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What all streams together promise: for one value, what its stream promises."""
+        """Promise of all streams together: for one value, that of its stream."""
         kind = _PUBLISHERS.get(type(self.machine).__name__)
         if kind is None:
             raise ParameterError(
@@ -163,7 +168,7 @@ class Fleet:
         return rows.nbytes
 
     @single_caller
-    def publish(self, ids: Any, values: Any) -> tuple[Indices | list[str], Floats]:
+    def publish(self, ids: Column, values: Column) -> tuple[Indices | list[str], Floats]:
         """Consume one value a row, of any of the streams, and publish.
 
         Parameters
@@ -178,7 +183,7 @@ class Fleet:
         ids : int64[m] or list of m texts
             Of the rows that publish: all, but for those within a hold-out.
         out : float64[m]
-            What they publish, in units of the input.
+            Their published values, in units of the input.
 
         Raises
         ------
@@ -209,7 +214,7 @@ class Fleet:
             return found, out
         return [found[i] for i in np.flatnonzero(published)] if isinstance(found, list) else found[published], out
 
-    def _checked(self, ids: Any, count: int | None = None) -> Indices | list[str]:
+    def _checked(self, ids: object, count: int | None = None) -> Indices | list[str]:
         """Ids of this fleet's kind and part; DataError otherwise."""
         streams, found = self._streams, as_ids(ids, count)
         if not len(found):
@@ -231,7 +236,7 @@ class Fleet:
         return found
 
     @single_caller
-    def forget(self, ids: Any) -> None:
+    def forget(self, ids: Column) -> None:
         """Drop streams that have ended.
 
         An id that appears again begins a new stream with noise of its own; for this a number is kept for each
@@ -253,8 +258,8 @@ class Fleet:
     # Parts of a fleet.
 
     @staticmethod
-    def part_of(ids: Any, n: int) -> Indices:
-        """Which of n parts each id belongs to, on every machine: int64[m]; see :meth:`split`."""
+    def part_of(ids: Column, n: int) -> Indices:
+        """The part, of n, that each id belongs to, on every machine: int64[m]; see :meth:`split`."""
         return parts_of(as_ids(ids), validation.integer("n", n, 1, 2**20))
 
     @single_caller
@@ -337,7 +342,7 @@ class Fleet:
         Parameters
         ----------
         state : bytes
-            What :meth:`to_bytes` gave.
+            From :meth:`to_bytes`.
         key : 32 bytes or passphrase, optional
             As given there.
         machine : class of Machine, optional

@@ -10,13 +10,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp._version import __version__
 from fastdp.counters.running import CountMachine
 from fastdp.errors import StateError
-from fastdp.kinds import Indices
+from fastdp.kinds import Array, Indices, Json
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Binding, Key
 from fastdp.state.codec import as_text, decode_errors
@@ -30,8 +29,8 @@ from fastdp.streams.stages import Schedule
 FRAME_BYTES = 2**26 - 2**14
 #: Of a fleet's content; a later fastdp that changes it counts on.
 VERSION = 1
-MACHINES: dict[str, Any] = {"Schedule": Schedule, "CountMachine": CountMachine}
-Packed = tuple[dict[str, Any], bytes]
+MACHINES: dict[str, type[Schedule] | type[CountMachine]] = {"Schedule": Schedule, "CountMachine": CountMachine}
+Packed = tuple[Json, bytes]
 #: Of a parameter that a mechanism does not have; nothing equals it.
 _NONE = object()
 
@@ -49,10 +48,10 @@ class Streams:
         The row of each id.
     rows : AdaptiveRows or MachineRows
         The states.
-    lives : dict
-        How often an id was forgotten: its next life has noise of its own.
+    epochs : dict
+        How often an id was forgotten: its next epoch has noise of its own.
     part : (int, int) or None
-        Which part of a fleet in n parts this is, and n.
+        Number of this part of a fleet in n parts, and n.
     """
 
     def __init__(self, machine: Machine[Any], secret: Key) -> None:
@@ -60,12 +59,12 @@ class Streams:
         self.secret = _checked_with(secret, self.key)
         self.rows: Any = AdaptiveRows.of(machine, self.key) or MachineRows(machine, self.key)
         self.places = Places()
-        self.lives: dict[Id, int] = {}
+        self.epochs: dict[Id, int] = {}
         self.part: tuple[int, int] | None = None
 
     @cached_property
-    def _described(self) -> dict[str, Any]:
-        """What the bytes of all fleets of this mechanism and secret say."""
+    def _described(self) -> Json:
+        """Content of the bytes of all fleets of this mechanism and secret."""
         return {
             "fleet": VERSION,
             "fastdp": __version__,
@@ -83,7 +82,7 @@ class Streams:
         # What is drawn is checked for each object by itself.
         other.key = self.key.again()
         other.secret = _checked_with(self.secret, other.key)
-        other.places, other.rows, other.lives = Places(), self.rows.taken(np.empty(0, np.int64), other.key), {}
+        other.places, other.rows, other.epochs = Places(), self.rows.taken(np.empty(0, np.int64), other.key), {}
         other.part = part
         return other
 
@@ -97,7 +96,7 @@ class Streams:
         """Whether ids are texts, those forgotten included; None while there are none."""
         if len(self.places):
             return self.places.of_texts
-        return next((isinstance(each, str) for each in self.lives), None)
+        return next((isinstance(each, str) for each in self.epochs), None)
 
     def rows_of(self, found: Indices | list[str]) -> Indices:
         """The row of each id; new ones begin."""
@@ -112,7 +111,7 @@ class Streams:
             self.places.add(fresh)
             return self.places.find(found)
         distinct, first, inverse = _distinct(found[new])
-        again = np.isin(distinct, list(self.lives)) if self.lives else np.zeros(distinct.size, np.bool_)
+        again = np.isin(distinct, list(self.epochs)) if self.epochs else np.zeros(distinct.size, np.bool_)
         # Those in their first life have keys in one call of the cipher; they get their rows first.
         place, begun = np.empty(distinct.size, np.int64), size
         for group in (~again, again):
@@ -128,17 +127,17 @@ class Streams:
         return rows
 
     def _keys_of(self, ids: Indices | list[str]) -> list[Key]:
-        """The noise keys of streams in their present lives."""
+        """The noise keys of streams in their present epochs."""
         names: list[Id] = [*ids] if isinstance(ids, list) else ids.tolist()
         secrets = [self.secret.of_stream(each) for each in names]
         if isinstance(self.machine, Schedule):
             keys = self.machine.composition.noise_keys(secrets)
         else:
             keys = [self.machine.bind(secret) for secret in secrets]
-        if not self.lives:
+        if not self.epochs:
             return keys
-        lives = [self.lives.get(each, 0) for each in names]
-        return [key.within("life", life) if life else key for key, life in zip(keys, lives, strict=True)]
+        epochs = [self.epochs.get(each, 0) for each in names]
+        return [key.within("life", epoch) if epoch else key for key, epoch in zip(keys, epochs, strict=True)]
 
     def keep(self, rows: Indices) -> None:
         """Drop all streams but these."""
@@ -154,7 +153,7 @@ class Streams:
         self.keep(np.flatnonzero(stays))
         for each in gone:
             name = each if isinstance(each, str) else int(each)
-            self.lives[name] = self.lives.get(name, 0) + 1
+            self.epochs[name] = self.epochs.get(name, 0) + 1
 
     def split(self, n: int) -> list[Streams]:
         """In n parts, by id."""
@@ -164,8 +163,8 @@ class Streams:
         borders = np.searchsorted(owners[order], np.arange(1, n))
         for part, rows in zip(parts, np.split(order, borders), strict=True):
             part.places, part.rows = Places(_at(ids, rows)), self.rows.taken(rows, part.key)
-        for each, lives in self.lives.items():
-            parts[int(parts_of(as_ids([each]), n)[0])].lives[each] = lives
+        for each, epochs in self.epochs.items():
+            parts[int(parts_of(as_ids([each]), n)[0])].epochs[each] = epochs
         return parts
 
     def same_fleet(self, other: Streams) -> bool:
@@ -180,19 +179,19 @@ class Streams:
         whole = cls(parts[0].machine, parts[0].secret)
         for part in parts:
             whole.places.add(part.ids)
-            whole.lives |= part.lives
+            whole.epochs |= part.epochs
         whole.rows.join([part.rows for part in parts])
         return whole
 
     # As bytes.
 
     def pack(self) -> Packed:
-        """What JSON holds, and all arrays as bytes."""
+        """JSON, and all arrays as bytes."""
         described, arrays = self.rows.pack()
         ids = self.ids
         content = self._described | {
             "part": self.part,
-            "lives": list(self.lives.items()),
+            "epochs": list(self.epochs.items()),
             "size": len(self.places),
             "ids": ids if isinstance(ids, list) else None,
             "rows": described,
@@ -221,7 +220,7 @@ class Streams:
         machine: type[Machine[Any]] | None,
         like: Streams | None = None,
     ) -> Streams:
-        """What :meth:`to_bytes` gave, of the mechanism of ``like``; StateError names what is wrong with it."""
+        """The streams of :meth:`to_bytes`, of the mechanism of ``like``; StateError names what is wrong with it."""
         opened = Seal(key).open(bytes(state), "the state")
         if not opened.complete:
             raise StateError("the state was cut short: expected all that to_bytes() gave")
@@ -233,7 +232,7 @@ class Streams:
 
     @classmethod
     def read(cls, packed: Packed, machine: type[Machine[Any]] | None = None, like: Streams | None = None) -> Streams:
-        """What was packed; ValueError, LookupError or TypeError if it is none."""
+        """The streams that were packed; ValueError, LookupError or TypeError if it is none."""
         content, data = packed
         if like is not None and all(content[name] == each for name, each in like._described.items()):
             return like.empty()._filled(content, data)
@@ -254,11 +253,11 @@ class Streams:
             _refuse_other(_parameters(found.machine.describe()), _parameters(like.machine.describe()))
         return found._filled(content, data)
 
-    def _filled(self, content: dict[str, Any], data: bytes) -> Streams:
+    def _filled(self, content: Json, data: bytes) -> Streams:
         """The streams that were packed, in this object, which had none."""
         at = 0
 
-        def take(dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+        def take(dtype: Any, shape: tuple[int, ...]) -> Array:
             nonlocal at
             stored = np.frombuffer(data, np.dtype(dtype).newbyteorder("<"), math.prod(shape), at)
             at += stored.nbytes
@@ -267,8 +266,8 @@ class Streams:
         size = int(content["size"])
         ids = as_ids(take(np.int64, (size,)) if content["ids"] is None else content["ids"], size)
         self.places.add(ids)
-        self.lives = {each: int(count) for each, count in content["lives"]}
-        if any(count < 1 for count in self.lives.values()):
+        self.epochs = {each: int(count) for each, count in content["epochs"]}
+        if any(count < 1 for count in self.epochs.values()):
             raise ValueError("an id that was forgotten less than once")
         if content["part"] is not None:
             mine, n = self.part = int(content["part"][0]), int(content["part"][1])
@@ -283,7 +282,7 @@ class Streams:
         return self
 
 
-def _parameters(description: Any, name: str = "") -> dict[str, Any]:
+def _parameters(description: object, name: str = "") -> Json:
     """The public parameters of a mechanism, those of its parts under names with dots."""
     if not isinstance(description, dict):
         return {name: description}
@@ -291,7 +290,7 @@ def _parameters(description: Any, name: str = "") -> dict[str, Any]:
     return {path: value for part in parts for path, value in part.items()}
 
 
-def _refuse_other(stored: dict[str, Any], asked: dict[str, Any]) -> None:
+def _refuse_other(stored: Json, asked: Json) -> None:
     """StateError that names each parameter which is not that of the state."""
     differ = [
         f"{name} = {_of(stored, name)} in the state, {_of(asked, name)} asked for"
@@ -305,7 +304,7 @@ def _refuse_other(stored: dict[str, Any], asked: dict[str, Any]) -> None:
         )
 
 
-def _of(parameters: dict[str, Any], name: str) -> str:
+def _of(parameters: Json, name: str) -> str:
     return repr(parameters[name])[: validation.MAX_SHOWN_LENGTH] if name in parameters else "nothing"
 
 

@@ -58,7 +58,7 @@ def as_ids(ids: Any, rows: int | None = None) -> Indices | list[str]:
 
 
 def parts_of(ids: Indices | list[str], n: int) -> Indices:
-    """Which of n parts each id belongs to, the same on every machine: int64[m]."""
+    """The part, of n, that each id belongs to, the same on every machine: int64[m]."""
     if isinstance(ids, list):
         digests = b"".join(hashlib.blake2b(each.encode(), digest_size=8).digest() for each in ids)
         mixed = np.frombuffer(digests, ">u8").astype(np.uint64)
@@ -138,7 +138,7 @@ class Places:
 Ids = Indices | tuple[int | str, ...]
 
 
-def as_row_ids(ids: Any, n: int) -> Ids:
+def as_row_ids(ids: object, n: int) -> Ids:
     """Numbers as int64[n]; ids of which some are texts as a tuple."""
     if ids is None:
         return np.arange(n)
@@ -163,7 +163,7 @@ def as_row_ids(ids: Any, n: int) -> Ids:
     return numbers
 
 
-def _as_list(ids: Any) -> list[Any] | None:
+def _as_list(ids: object) -> list[object] | None:
     """The entries of what may hold texts; None for columns of numbers."""
     if isinstance(ids, (list, tuple)):
         return list(ids)
@@ -173,7 +173,7 @@ def _as_list(ids: Any) -> list[Any] | None:
     return None
 
 
-def _as_names(listed: list[Any], n: int) -> tuple[int | str, ...]:
+def _as_names(listed: list[object], n: int) -> tuple[int | str, ...]:
     """Ids of which some are texts."""
     if len(listed) != n:
         raise ParameterError(f"ids has {len(listed)} entries: expected {n}, one for each stream")

@@ -32,11 +32,12 @@ from fastdp.smoothers import Smoother
 from fastdp.state import codec
 from fastdp.streams import guarantees
 from fastdp.streams.guarantees import encoded, noise_key
-from fastdp.thresholds import Fixed, Threshold, ThresholdTask, renewals
+from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, Threshold, ThresholdTask, renewals
 from fastdp.thresholds.base import as_rule
 from fastdp.thresholds.renewals import Renewal
 
 DEFAULT_HOLDOUT = 65_536
+DEFAULT_RANGE = 2**20
 _ROLES = ("threshold", "perturber", "smoother", "renewal")
 #: Most units that may be protected together.
 MAX_CONTRIBUTIONS = 2**30
@@ -98,10 +99,7 @@ class StreamParameters:
             raise ParameterError(f"smoother = {self.smoother!r}: expected None, because {needless}")
         focus = self.perturber.focus if isinstance(self.perturber, Blocks) else None
         if isinstance(focus, (int, tuple)) and np.max(focus) > self.max_range:
-            raise ParameterError(
-                f"focus = {focus}: expected at most max_range = {self.max_range} (with workload='windows' the window "
-                "is the focus)"
-            )
+            raise ParameterError(f"focus = {focus}: expected at most max_range = {self.max_range}")
         if self.renewal is not None:
             self._check_renewal(self.renewal)
         object.__setattr__(self, "resolution", self.grid.resolution)
@@ -381,9 +379,25 @@ class StreamParameters:
         return cls(**fields)
 
 
-def composed(*fields: Any) -> StreamParameters:
+def composed(threshold: object, perturber: Any, smoother: Any, *fields: Any) -> StreamParameters:
     """The composition with these fields, in order; shared, but with a renewal, which may warn."""
-    return shared(StreamParameters, *fields, warns=len(fields) > 9 and fields[9] is not None)
+    if threshold is None:
+        threshold = default_threshold(perturber, fields[8] if len(fields) > 8 else None)
+    parts = threshold, perturber, smoother
+    return shared(StreamParameters, *parts, *fields, warns=len(fields) > 6 and fields[6] is not None)
+
+
+def default_threshold(perturber: object, sensitivity: float | None = None, *, finished: bool = False) -> Threshold:
+    """The threshold where none is given; ``finished``: it may look at all values of an array."""
+    if sensitivity is not None:
+        return Fixed(validation.positive("sensitivity", sensitivity))
+    if finished:
+        return ScaleFree()
+    return (
+        ScaleFree(lengths="all")
+        if isinstance(perturber, Blocks)
+        else NoisyMax(fan_out=getattr(perturber, "fan_out", 16))
+    )
 
 
 def altered(composition: StreamParameters, **changes: Any) -> StreamParameters:

@@ -5,27 +5,24 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``doc
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.column import FLOAT64, Nonfinite, as_column, as_floats, as_whole
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats
+from fastdp.kinds import Array, Floats, Json, Values
 from fastdp.noise.key import Key
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.releases.release import Release, ReleasedNodes
 from fastdp.smoothers import Smoother
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, record, single_caller
-from fastdp.state.publisher import Publisher
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.fixed_blocks import FixedBlocks
-from fastdp.streams.pace import paced
-from fastdp.streams.parameters import StreamParameters
+from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, composed
 from fastdp.streams.stages import Emission, Schedule
 from fastdp.streams.stream_state import Progress, StreamState
 from fastdp.thresholds import Threshold
@@ -45,9 +42,9 @@ class StreamPublisher(Publisher[StreamState]):
 
     Parameters
     ----------
-    threshold : Threshold or float
-        Chooses theta from the first ``holdout`` values: a member of :mod:`fastdp.thresholds`.  A number is a
-        publicly known threshold, ``Fixed(number)``.
+    threshold : Threshold or float, optional
+        Chooses theta from the first ``holdout`` values: a member of :mod:`fastdp.thresholds`, by default
+        that of the method with this perturber.  A number is a publicly known threshold, ``Fixed(number)``.
     perturber : Perturber
         Adds noise to the rest, clipped to theta: a member of :mod:`fastdp.perturbers`.
     smoother : Smoother or None
@@ -60,19 +57,10 @@ class StreamPublisher(Publisher[StreamState]):
         sensitivity.
     holdout : int, optional
         m: the first values, which choose theta; published values begin after them.  :class:`fastdp.perturbers.Blocks`
-        releases up to an eighth of them as noisy sums instead.  By default 65,536, and fewer where length or rate are
-        known; 0 with a fixed threshold.
-    max_range : int, optional
+        releases up to an eighth of them as noisy sums instead.  By default 65,536; 0 with a fixed threshold.
+    max_range : int
         r: no query is meant to span more values; a new tree of noise begins every r published values, rounded
-        up to whole blocks.  By default 2^20, or the values that the stream will have, whichever is less.
-    expected_length : int, optional
-        About how many values the stream will have, a public number.  Like the two below it only chooses the defaults
-        of ``holdout`` (at most a quarter of these values; with ``ScaleFree`` the fewest that choose well) and of
-        ``max_range``.
-    rate, every : float; str, float or timedelta, optional
-        Values a second, or the time between two values ("30min", a timedelta, seconds), public: without a length the
-        stream is planned for a year.  A hold-out that lasts longer than a day is warned of, with the date on which
-        publishing begins.
+        up to whole blocks.
     resolution : float, optional
         Grid step; by default the largest power of two not above bound * 2^-32.
     nonfinite : "raise" or "zero"
@@ -116,16 +104,13 @@ class StreamPublisher(Publisher[StreamState]):
     def __init__(
         self,
         *,
-        threshold: Threshold | float,
+        threshold: Threshold | float | None = None,
         perturber: Perturber,
         smoother: Smoother | None = None,
         epsilon: float,
         bound: float | None = None,
         holdout: int | None = None,
-        max_range: int | None = None,
-        expected_length: int | None = None,
-        rate: float | None = None,
-        every: str | float | timedelta | None = None,
+        max_range: int = DEFAULT_RANGE,
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
         renewal: Renewal | None = None,
@@ -135,10 +120,8 @@ class StreamPublisher(Publisher[StreamState]):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        rest = resolution, nonfinite, renewal, contributions, sensitivity, delta
-        composition = paced(
-            threshold, perturber, smoother, epsilon, bound, holdout, max_range, expected_length, rate, every, *rest
-        )
+        parts, size = (threshold, perturber, smoother), (epsilon, bound, holdout, max_range, resolution)
+        composition = composed(*parts, *size, nonfinite, renewal, contributions, sensitivity, delta)
         self._compose(composition, seed, key)
 
     def _compose(self, composition: StreamParameters, seed: int | str | None, key: Key | bytes | None) -> None:
@@ -173,7 +156,7 @@ class StreamPublisher(Publisher[StreamState]):
 
     @property
     def sensitivity(self) -> float | None:
-        """What an event moves a value by at most; None where a value is protected."""
+        """The most that an event moves a value by; None where a value is protected."""
         return self._machine.composition.sensitivity
 
     @property
@@ -225,7 +208,7 @@ class StreamPublisher(Publisher[StreamState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the whole endless stream promises, derived from the parts."""
+        """Promise of the endless stream, derived from the parts."""
         return self._machine.composition.guarantee(simulated=self._key.simulated)
 
     @property
@@ -243,7 +226,7 @@ class StreamPublisher(Publisher[StreamState]):
     # Publishing.
 
     @single_caller
-    def publish(self, chunk: Any, *, out: Floats | None = None) -> Floats:
+    def publish(self, chunk: Values, *, out: Floats | None = None) -> Floats:
         """Consume the next values of the stream and publish one value for each after the hold-out.
 
         Parameters
@@ -274,7 +257,7 @@ class StreamPublisher(Publisher[StreamState]):
         return written
 
     @single_caller
-    def release(self, values: Any) -> Release:
+    def release(self, values: Values) -> Release:
         """Publish a whole array at once (a fresh publisher only).
 
         Parameters
@@ -311,7 +294,7 @@ class StreamPublisher(Publisher[StreamState]):
             noise=self._machine.composition.noise,
         )
 
-    def _nodes(self, column: NDArray[Any]) -> ReleasedNodes | None:
+    def _nodes(self, column: Array) -> ReleasedNodes | None:
         if not self._machine.composition.perturber.released_nodes:
             return None
         finite = self._machine.finite(as_floats(column[self.holdout :]), self.holdout, "values")
@@ -319,7 +302,7 @@ class StreamPublisher(Publisher[StreamState]):
         assert isinstance(pipeline, FixedBlocks)  # noqa: S101 - others release no nodes
         return pipeline.released_nodes(self._progress.theta_steps, finite)
 
-    def _check_out(self, out: Any, values: NDArray[Any]) -> None:
+    def _check_out(self, out: Any, values: Array) -> None:
         flags = out.flags.num if isinstance(out, np.ndarray) and out.dtype == FLOAT64 and out.ndim == 1 else 0
         if flags & WRITABLE != WRITABLE or out.size < values.size:
             size = values.size - min(values.size, max(0, self.holdout - self.n_seen))
@@ -330,7 +313,7 @@ class StreamPublisher(Publisher[StreamState]):
             raise ParameterError("out: expected memory of its own, it overlaps the chunk")
 
     @classmethod
-    def _fits(cls, content: dict[str, Any], kind: Any) -> bool:
+    def _fits(cls, content: Json, kind: Any) -> bool:
         # The parts are in the file: a ToPS loads as what it is composed of, too.
         composed = cls is StreamPublisher and "perturber" in content["composition"]
         return composed or super()._fits(content, kind)

@@ -1,91 +1,58 @@
-"""``fastdp.release``: a whole array in one call."""
+"""``fastdp.release``: a finished array in one call, of which nothing is withheld."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Sequence
-from itertools import chain
-from typing import Any, Literal, cast
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.column import Nonfinite, as_column, check_size
-from fastdp.errors import ParameterError
+from fastdp.data.column import Nonfinite, as_column, as_floats, as_whole, check_size
+from fastdp.errors import AccuracyWarning, StateError, warn
+from fastdp.guarantee import Guarantee, remainder, sequential, square_remainder
+from fastdp.kinds import Floats, Values
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise.key import Key
-from fastdp.perturbers.block_noise import Closing, Focus
+from fastdp.perturbers.block_noise import Blocks, Focus
 from fastdp.releases.release import Release
-from fastdp.smoothers import Smoother
-from fastdp.streams.adaptive import Adaptive, WholeStream, Workload
-from fastdp.streams.pace import DEFAULT_RANGE
-from fastdp.streams.pak_publisher import PAK
-from fastdp.streams.parameters import DEFAULT_HOLDOUT
-from fastdp.streams.topl import ToPL
-from fastdp.streams.tops import SmootherName, ToPS
-from fastdp.thresholds import ScaleFree, Threshold
-from fastdp.thresholds.base import as_rule
-from fastdp.thresholds.noisy_max import NoiseKind
-from fastdp.thresholds.renewals import Renewal
-
-Method = Literal["adaptive", "tops", "topl", "pak"]
-METHODS: dict[str, type[Adaptive | ToPS | ToPL | PAK]] = {
-    "adaptive": Adaptive,
-    "tops": ToPS,
-    "topl": ToPL,
-    "pak": PAK,
-}
-#: The options of each method's class, by name; the length of an array is known.
-OWN = ("epsilon", "bound", "seed", "key", "expected_length", "rate", "every")
-OPTIONS = {
-    method: [name for name in inspect.signature(system).parameters if name not in OWN]
-    for method, system in METHODS.items()
-}
+from fastdp.state.driver import LOG
+from fastdp.streams.guarantees import approximated, in_units
+from fastdp.streams.methods import Adaptive, as_blocks
+from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, altered, composed, default_threshold
+from fastdp.streams.publisher import StreamPublisher
+from fastdp.streams.stages import Schedule
+from fastdp.thresholds import Chooser, Fixed, ScaleFree, Threshold, ThresholdTask
+from fastdp.thresholds.base import as_rule, held_out
 
 
 @validation.plain
 def release(
-    values: Any,
+    values: Values,
     epsilon: float,
     bound: float | None = None,
-    method: Method = "adaptive",
-    seed: int | str | None = None,
     *,
     sensitivity: float | None = None,
-    contributions: int | None = None,
-    key: Key | bytes | None = None,
+    contributions: int = 1,
+    delta: float = 0.0,
+    threshold: Threshold | float | None = None,
+    season: float | None = None,
+    focus: Focus | None = None,
     ledger: Ledger | None = None,
     stream: str | None = None,
     part: str | None = None,
-    holdout: int | None = None,
-    max_range: int | None = None,
-    threshold: Threshold | float | Literal["linear", "logarithmic"] | None = None,
-    resolution: float | None = None,
-    nonfinite: Nonfinite | None = None,
-    closing: Closing | None = None,
-    focus: Focus | None = None,
-    workload: Workload | None = None,
-    window: int | None = None,
-    rising: bool | None = None,
-    season: float | None = None,
-    fan_out: int | None = None,
-    prune: int | Literal["optimal"] | None = None,
-    smoother: SmootherName | Smoother | None = None,
-    c: float | None = None,
-    noise: NoiseKind | None = None,
-    renewal: Renewal | None = None,
-    threshold_epsilon: float | None = None,
-    publish_epsilon: float | None = None,
-    delta: float | None = None,
-    length: int | None = None,
-    share: float | None = None,
-    tail_factor: float | None = None,
-    lag_sums: bool | None = None,
-    clip: bool | None = None,
-    average: int | Literal["all"] | None = None,
+    seed: int | str | None = None,
+    key: Key | bytes | None = None,
 ) -> Release:
-    """Release a whole stream under differential privacy.
+    """Release a finished array of values under differential privacy, by :class:`fastdp.Adaptive`.
+
+    Nothing is withheld: the threshold is chosen from all values, for a share of epsilon that follows from their
+    number and epsilon, a tenth at most (``docs/adaptive.md``, "Nothing withheld").  Another method is its class:
+    ``fastdp.ToPS(epsilon, bound, expected_length=len(values)).release(values)``.
 
     Parameters
     ----------
@@ -96,18 +63,19 @@ def release(
     bound : float
         Public upper bound of a value, in units of the input.  It must not be computed from the data.  None with a
         sensitivity.
-    method : "adaptive", "tops", "topl" or "pak"
-        The system: :class:`fastdp.Adaptive`; the paper's :class:`fastdp.ToPS`; the local model, simulated
-        (:class:`fastdp.ToPL`); or :class:`fastdp.PAK`, whose values are the differences of its running sums.
-    seed : int or str, optional
-        Simulation: reproducible noise, no privacy.
-    key : Key or 32 bytes, optional
-        A secret of your own (:meth:`fastdp.Key.from_bytes`); by default a fresh one from the operating system.
     sensitivity : float, optional
-        Of :class:`fastdp.Adaptive` alone, in place of a bound: values are counts, and one event moves one of them by
-        at most so much.  Nothing is held out.
-    contributions : int, optional
-        Of :class:`fastdp.Adaptive` and :class:`fastdp.ToPS`: epsilon is for any so many consecutive values together.
+        In place of a bound: values are counts, and one event moves one of them by at most so much.
+    contributions : int
+        Epsilon is for any so many consecutive values together, or events.
+    delta : float
+        Above 0: noise is Gaussian and the release (epsilon, delta)-DP, which pays where a unit has many values
+        (``docs/gaussian.md``).
+    threshold : Threshold or float, optional
+        A rule of :mod:`fastdp.thresholds`, or a publicly known threshold, which costs nothing.
+    season : float, optional
+        Public: after how many values the stream repeats, see :class:`fastdp.perturbers.Blocks`.
+    focus : int, (int, int) or "longest", optional
+        Public: the lengths of the ranges that matter, see :class:`fastdp.perturbers.Blocks`.
     ledger : Ledger, optional
         Where the release is reserved before it happens, and refused if it would pass a limit or use the noise of an
         earlier entry.
@@ -115,35 +83,16 @@ def release(
         The stream's name, which a ledger needs.  Under one key, streams with different names get independent noise.
     part : str, optional
         With a ledger: the label of the part of the stream that ``values`` are; by default all of it.
-    holdout : int, optional
-        Values at the beginning that choose the threshold and are not published.  By default "adaptive" withholds
-        nothing: the threshold is chosen from all values, for a share of epsilon that follows from their number and
-        epsilon, a tenth at most (``docs/adaptive.md``, "Nothing withheld").  The papers' methods withhold 65,536 or a
-        quarter of the stream, whichever is less.
-    max_range : int, optional
-        The longest query; by default 2^20 values or what follows the hold-out, whichever is less (the length of a
-        stream is public under replace-one adjacency).  Not for "pak".
-    threshold : Threshold or float, optional
-        A rule of :mod:`fastdp.thresholds`, or a publicly known threshold.  Not for "tops".
-    resolution, nonfinite
-        As for :class:`fastdp.StreamPublisher`; "topl" has no resolution, "pak" no ``nonfinite``.
-    closing, focus, workload, window, rising, season
-        Of :class:`fastdp.Adaptive` alone.
-    fan_out, prune, smoother, c, noise, renewal
-        Of :class:`fastdp.ToPS` alone.
-    threshold_epsilon, publish_epsilon
-        Of :class:`fastdp.ToPL` alone.
-    delta : float, optional
-        Of "adaptive" and "tops": above 0 noise is Gaussian and the release (epsilon, delta)-DP, which pays where a
-        unit has many values (``docs/gaussian.md``).  Of "pak": its delta, by default 1 / n^2.
-    length, share, tail_factor, lag_sums, clip, average
-        Of :class:`fastdp.PAK` alone; by default ``length`` is n, the number of values.
+    seed : int or str, optional
+        Simulation: reproducible noise, no privacy.
+    key : Key or 32 bytes, optional
+        A secret of your own (:meth:`fastdp.Key.from_bytes`); by default a fresh one from the operating system.
 
     Returns
     -------
     Release
-        The private stream and what belongs to it.  With "adaptive", ``sum(..., revised=True)`` and
-        ``revised`` are the more accurate answers.
+        The private stream and what belongs to it; ``sum(..., revised=True)`` and ``revised`` are the more accurate
+        answers.
 
     Raises
     ------
@@ -153,10 +102,6 @@ def release(
         the budget spent.
     BudgetError
         If the ledger's limit leaves less than the release costs, or if an entry has the same noise.
-
-    Notes
-    -----
-    An option that is None has the default of the method's class.
 
     Examples
     --------
@@ -168,48 +113,218 @@ def release(
     >>> released.sum([0, 100], [4000, 300], revised=True).shape
     (2,)
     """
-    # First of all, while nothing else has a name here.
-    given = {name: value for name, value in locals().items() if value is not None}
-    system = METHODS[validation.choice("method", method, tuple(METHODS))]
-    options = {name: given[name] for name in chain(*OPTIONS.values()) if name in given}
-    for name in options:
-        if name not in OPTIONS[method]:
-            raise ParameterError(
-                f"{name} = {validation.shown(options[name])}: expected an option of method = {method!r}: "
-                f"{', '.join(OPTIONS[method])}"
-            )
     # Whether every entry of a list is a number depends on the data: it is checked once the budget is reserved.
     column = values if _is_list(values) else as_column(values, "values")
-    size = len(column)
-    withheld, rule = max(1, min(DEFAULT_HOLDOUT, size // 4)), None
-    if sensitivity is not None:
-        withheld = 0
-    elif system is Adaptive and holdout is None:
-        withheld, rule = 0, as_rule("threshold", ScaleFree() if threshold is None else threshold)
-    options.setdefault("holdout", withheld)
-    if system is PAK:
-        options.setdefault("length", max(1, size))
-        options.setdefault("delta", 1.0 / max(2, size) ** 2)
-    elif isinstance(options["holdout"], int):
-        options.setdefault("max_range", max(1, min(DEFAULT_RANGE, size - options["holdout"])))
-    secret = stream_key(Key.choose(seed, key), stream)
-    publisher: WholeStream | Adaptive | ToPS | ToPL | PAK
-    if rule is not None and getattr(rule, "uses_holdout", False):
-        del options["holdout"]
-        options["threshold"] = rule
+    size, blocks = len(column), Blocks(focus=focus, season=season)  # type: ignore[arg-type]
+    secret, longest = stream_key(Key.choose(seed, key), stream), max(1, min(DEFAULT_RANGE, size))
+    rule = None if threshold is None else as_rule("threshold", threshold)
+    options: dict[str, Any] = {"perturber": blocks, "contributions": contributions, "delta": delta, "key": secret}
+    publisher: Adaptive | WholeStream
+    if sensitivity is not None or (rule is not None and not rule.uses_holdout):
+        publisher = Adaptive(epsilon, bound, 0, longest, threshold=threshold, sensitivity=sensitivity, **options)
         check_size(size, 0)
-        publisher = WholeStream(size, epsilon, cast("float", bound), key=secret, **options)
     else:
-        publisher = system(epsilon=epsilon, bound=cast("float", bound), key=secret, **options)
-    check_size(size, publisher.holdout)
-    if isinstance(publisher, PAK):
-        publisher.check_plain(size)
+        check_size(size, 0)
+        publisher = WholeStream(size, epsilon, bound, longest, threshold=rule, **options)
     with charge(publisher, ledger, stream, part=part):
         return publisher.release(column)
 
 
-def _is_list(values: Any) -> bool:
+def _is_list(values: object) -> bool:
     """Whether each entry has a type of its own."""
     if isinstance(values, Sequence):
         return not isinstance(values, (str, bytes, bytearray))
-    return getattr(values, "dtype", None) == np.dtype(object) and values.ndim == 1
+    return getattr(values, "dtype", None) == np.dtype(object) and getattr(values, "ndim", 0) == 1
+
+
+#: The threshold costs at most this share of epsilon, or of rho.
+MAX_SHARE = 0.1
+#: So many noise scales separate the candidates of a threshold that is well chosen (``resolved`` of its chooser):
+#: with more, the share costs more than a better theta saves (``python -m benchmarks accuracy short --shares``).
+WELL_CHOSEN = 2.0
+#: Below the first the user is warned; below the second theta falls anywhere, and a choice is worth nothing.
+POORLY_CHOSEN = 1.0
+NOT_CHOSEN = 0.1
+#: A theta below this part of the bound clips nearly everything: the stream is zero, or too few of its values are not.
+NEXT_TO_NOTHING = 2.0**-26
+
+
+class WholeStream:
+    """:class:`fastdp.Adaptive` on an array that is there as a whole.
+
+    Parameters
+    ----------
+    size : int
+        n, the number of values: public, because streams of different lengths are not adjacent.
+    threshold : Threshold, optional
+        Chooses theta from all values, by default ``ScaleFree()``; :class:`fastdp.thresholds.Fixed` from none.
+    epsilon, bound, max_range, perturber, contributions, delta, resolution, nonfinite, key
+        As for :class:`fastdp.Adaptive`.
+
+    Attributes
+    ----------
+    share : float
+        Part of epsilon that the threshold takes, a function of public numbers; 0 if theta is public.  With Gaussian
+        noise, of the loss x with rho = x^2 / 2.
+
+    Warns
+    -----
+    AccuracyWarning
+        If a tenth of epsilon is too little to choose a threshold well from so few values; if it is far too little,
+        theta is the bound, which costs nothing and clips nothing.  It follows from public numbers only.  And if the
+        theta that was chosen, which is public then, clips nearly everything: where few values are not 0.
+
+    Notes
+    -----
+    Privacy: every value enters the choice of theta with ``share`` of epsilon and, in one block, the published sums
+    with the rest: sequential composition (``docs/adaptive.md``, "Nothing withheld").  The noise of the choice is
+    bound to what the choice sees, that of the blocks to theta and the prefix of their sums.
+    """
+
+    holdout = 0
+    rule: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        size: int,
+        epsilon: float,
+        bound: float | None,
+        max_range: int,
+        *,
+        perturber: Blocks | None = None,
+        threshold: Threshold | None = None,
+        contributions: int = 1,
+        delta: float = 0.0,
+        resolution: float | None = None,
+        nonfinite: Nonfinite = "raise",
+        key: Key,
+    ) -> None:
+        blocks = as_blocks(perturber, delta)
+        self.size = validation.integer("size", size, 1, 2**50)
+        self.threshold = default_threshold(blocks, finished=True) if threshold is None else threshold
+        # Parameters are checked as the publisher's own are, with the whole epsilon and no hold-out.
+        # The key of the noise follows from the number, not from its type.
+        bound = validation.positive("bound", bound)
+        sizes = bound, blocks, None, epsilon, bound, 0, max_range
+        whole = composed(*sizes, resolution, nonfinite, None, contributions, None, delta)
+        validation.part("threshold", self.threshold, Threshold, "fastdp.thresholds")
+        self.epsilon, self.bound, self.max_range = whole.epsilon, bound, whole.max_range
+        self.contributions, self.delta, self._whole = whole.contributions, whole.delta, whole
+        self.share = self._share(whole, resolution)
+        #: What publishes, but for theta.
+        self.composition = _published(whole, resolution, self.share)
+        self.resolution = self.composition.resolution
+        self._key = key.bind(self)
+        if self.delta:
+            # A threshold with a delta of its own is refused before there are values.
+            _ = self.guarantee
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, what publishes among them, for noise keys."""
+        names = ("size", "threshold", "share", "epsilon", "delta", "contributions")
+        return {**{name: getattr(self, name) for name in names}, "published": self.composition}
+
+    def _share(self, whole: StreamParameters, resolution: float | None) -> float:
+        """Part of epsilon that the rule needs to choose well, at most a tenth; 0 if theta is public."""
+        if not self.threshold.uses_holdout:
+            return 0.0
+        # A tenth of rho costs noise half of what a tenth of epsilon does.
+        most = math.sqrt(MAX_SHARE) if whole.gaussian else MAX_SHARE
+        if not isinstance(self.threshold, ScaleFree):
+            return most
+        tenth = _published(whole, resolution, most)
+        resolved = self.threshold.chooser(_task(tenth, whole.unit_epsilon * most, self.size)).resolved
+        if resolved < POORLY_CHOSEN:
+            instead = "the threshold is chosen poorly"
+            if resolved < NOT_CHOSEN:
+                instead = (
+                    f"the threshold is the bound, {self.bound:g}: nothing is clipped, and noise is at its largest"
+                )
+            warn(
+                f"values: {self.size:,} are too few to choose a threshold with a tenth of epsilon = "
+                f"{self.epsilon:g}, so {instead}; expected more values, a larger epsilon, or a threshold known "
+                "publicly (threshold=50.0)",
+                AccuracyWarning,
+            )
+        # What is resolved grows with the share, in proportion.
+        return 0.0 if resolved < NOT_CHOSEN else most * min(1.0, WELL_CHOSEN / resolved)
+
+    @cached_property
+    def task(self) -> ThresholdTask:
+        """What the threshold is told."""
+        return _task(self.composition, self._whole.unit_epsilon * self.share, self.size)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Threshold and perturber see the same values: sequential composition."""
+        published = self.composition.guarantee(simulated=self._key.simulated)
+        chosen = self.threshold.guarantee(self.task) if self.share else None
+        if chosen is not None:
+            published = sequential(chosen.of("threshold, from all values"), published)
+        if self.delta:
+            return approximated(in_units(self._whole, published), self.epsilon, self.delta, self.threshold)
+        return in_units(
+            self._whole, published, "each value loses its fraction of epsilon in the choice and its block"
+        )
+
+    @property
+    def noise_fingerprint(self) -> str | None:
+        """As :attr:`fastdp.state.Publisher.noise_fingerprint`."""
+        return None if self._key.simulated else self._key.fingerprint()
+
+    def release(self, values: Values) -> Release:
+        """Choose theta from all values, then publish all.
+
+        Parameters
+        ----------
+        values : array-like
+            ``size`` values.
+        """
+        column = as_whole(values, 0, 0)
+        if column.size != self.size:
+            raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
+        floats = self.finite(as_floats(column), 0)
+        return replace(self.publisher((floats,)).release(floats), guarantee=self.guarantee)
+
+    def _chooser(self) -> Chooser:
+        """The rule's, without the warnings that speak of a hold-out."""
+        rule = self.threshold
+        return rule.chooser(self.task) if isinstance(rule, ScaleFree) else rule.start(self.task)
+
+    def finite(self, floats: Floats, before: int) -> Floats:
+        """Values in front of which ``before`` others came, without NaN and infinity; DataError if there are any."""
+        return Schedule(self.composition).finite(floats, before, "values")
+
+    def publisher(self, parts: Iterable[Floats]) -> StreamPublisher:
+        """What publishes the values under the theta that they, all and finite, choose; ``guarantee`` is its part."""
+        composition = self.composition
+        if self.share or not self.threshold.uses_holdout:
+            chooser = self._chooser()
+            for part in parts:
+                chooser.observe(part)
+            theta = chooser.choose(held_out(self._key, chooser.pack()))
+            LOG.info("%s: threshold chosen: %g, from all %d values", type(self).__name__, theta, self.size)
+            if theta < NEXT_TO_NOTHING * self.bound:
+                # Theta is public from here on.
+                warn(
+                    f"threshold: {theta:.3g} was chosen, next to nothing beside the bound, {self.bound:g}; values "
+                    "are clipped to it, so answers are about 0: expected, unless all values are 0, a stream with "
+                    "fewer values at 0, or a threshold known publicly (threshold=50.0)",
+                    AccuracyWarning,
+                )
+            composition = replace(composition, threshold=Fixed(theta))
+        return StreamPublisher._of(Schedule(composition), self._key)
+
+
+def _published(whole: StreamParameters, resolution: float | None, share: float) -> StreamParameters:
+    """The composition with what the threshold's share leaves of epsilon."""
+    # For one value, of which several may be protected together.
+    unit = whole.unit_epsilon
+    if whole.gaussian:
+        return altered(whole, budget=square_remainder(unit, unit * share), contributions=1, resolution=resolution)
+    return altered(whole, epsilon=remainder(unit, unit * share), contributions=1, resolution=resolution)
+
+
+def _task(published: StreamParameters, epsilon: float, size: int) -> ThresholdTask:
+    """The threshold's task for noise of the published values' own budget."""
+    return replace(published.task, epsilon=epsilon, holdout=size, publish_epsilon=published.publish_epsilon)

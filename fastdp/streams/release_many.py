@@ -10,8 +10,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import NOT_FINITE, Nonfinite, as_floats, check_size
-from fastdp.data.frames import as_streams
-from fastdp.data.rows import StreamRows
+from fastdp.data.frames import StreamRows, as_streams
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import Key, repeating
@@ -23,8 +22,8 @@ from fastdp.state.machine import Column
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.ids import as_row_ids
-from fastdp.streams.pace import DEFAULT_RANGE
-from fastdp.streams.parameters import DEFAULT_HOLDOUT, StreamParameters
+from fastdp.streams.methods import SmootherName, as_smoother
+from fastdp.streams.parameters import DEFAULT_HOLDOUT, DEFAULT_RANGE, StreamParameters, default_threshold
 from fastdp.streams.row_pipeline import (
     BATCH_VALUES,
     BATCH_WORDS,
@@ -39,8 +38,7 @@ from fastdp.streams.row_pipeline import (
     worth,
 )
 from fastdp.streams.stages import Emission, Schedule
-from fastdp.streams.tops import SMOOTHERS, SmootherName
-from fastdp.thresholds import Chooser, NoisyMax, ScaleFree, Threshold
+from fastdp.thresholds import Chooser, Threshold
 from fastdp.thresholds.base import RowChooser, as_rule, held_out
 from fastdp_kernels.streams import many_streams
 
@@ -150,19 +148,14 @@ def release_many(
     perturber = Hierarchy() if perturber is None else perturber
     follows = isinstance(perturber, Blocks)
     if isinstance(smoother, str):
-        made = SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
-        smoother = None if follows and smoother == "recent" else made
-    if threshold is None:
-        rule: Any = ScaleFree(lengths="all") if follows else NoisyMax(fan_out=getattr(perturber, "fan_out", 16))
-    else:
-        rule = as_rule("threshold", threshold)
+        smoother = None if follows and smoother == "recent" else as_smoother(smoother)
+    rule = default_threshold(perturber) if threshold is None else as_rule("threshold", threshold)
     threads = validation.threads(threads)
     found = as_streams(streams, offsets, value, by, time)
     rows = found.rows
     shortest, longest = (int(rows.lengths.min()), int(rows.lengths.max())) if rows.size else (1, 1)
     if holdout is None:
-        uses_holdout = getattr(rule, "uses_holdout", False)
-        holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if uses_holdout else 0
+        holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if rule.uses_holdout else 0
     # What is wrong with the streams comes before what their lengths would ask of the parts.
     short = rows.lengths <= validation.integer("holdout", holdout, 0, 2**50)
     if short.any():

@@ -113,7 +113,7 @@ def snapped(grid: Grid, thetas: Floats) -> Indices:
 
 
 def borders_of(counts: Indices) -> Indices:
-    """Where each of some runs begins, and the last ends, if one follows the other: int64[n + 1]."""
+    """Begins of runs that follow each other, and the end of the last: int64[n + 1]."""
     borders: Indices = np.zeros(counts.size + 1, np.int64)
     np.cumsum(counts, out=borders[1:])
     return borders

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.data.column import FLOAT64, INT64, NOT_FINITE, as_floats, convert, is_in_order, pieces, read_only
 from fastdp.errors import DataError
-from fastdp.kinds import Floats
+from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.binding import CHAIN_WORDS
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
@@ -27,7 +26,7 @@ from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, rec
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.parameters import StreamParameters
-from fastdp.streams.stream_state import Progress, Step, StreamState, next_chain
+from fastdp.streams.stream_state import NO_FLOATS, Progress, Published, Step, StreamState, next_chain
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
 
@@ -96,8 +95,9 @@ class Schedule(Machine[StreamState]):
     rule: ClassVar[int] = StreamParameters.rule
 
     composition: StreamParameters
-    #: Key, first threshold, pipeline and first value of the one pass for short batches.
-    _short: ClassVar[tuple[Key, int, Pipeline | None, int] | None] = None
+    #: Key and first threshold of a publisher, the one pass for its short batches, if there is one, the pass's public
+    #: parameters, and the first value that it may take.
+    _short: ClassVar[tuple[Key, int, Callable[..., Published] | None, Floats, int] | None] = None
 
     def pipeline(self, key: Key) -> Pipeline:
         """The parts between clipped values and published ones, under this key."""
@@ -121,15 +121,16 @@ class Schedule(Machine[StreamState]):
         """The noise key of this composition under a secret."""
         return self.composition.noise_key(key)
 
-    def short(self, key: Key, theta_steps: int) -> tuple[Key, int, Pipeline | None, int]:
-        """The pipeline whose one pass short batches take under this key and threshold, if any, and from where on."""
-        made = self._short
-        # One publisher has one key and one first threshold.
-        if made is None or made[0] is not key or made[1] != theta_steps:
-            fits = theta_steps and self.composition.renewal is None and self.pipeline(key).in_one_pass(theta_steps)
-            # A release of all values needs its steps, and begins with the first value.
-            made = key, theta_steps, self.pipeline(key) if fits else None, max(1, self.holdout)
-            object.__setattr__(self, "_short", made)
+    def _remember_short(
+        self, key: Key, theta_steps: int
+    ) -> tuple[Key, int, Callable[..., Published] | None, Floats, int]:
+        publish, public = None, NO_FLOATS
+        pipeline = self.pipeline(key) if theta_steps and self.composition.renewal is None else None
+        if pipeline is not None and pipeline.in_one_pass(theta_steps):
+            publish, public = pipeline.publish, pipeline.public(theta_steps)
+        # A release of all values needs its steps, and begins with the first value.
+        made = key, theta_steps, publish, public, max(1, self.holdout)
+        object.__setattr__(self, "_short", made)
         return made
 
     @cached_property
@@ -165,7 +166,7 @@ class Schedule(Machine[StreamState]):
         return self.composition.threshold.start(self.composition.renewal_task)
 
     def stage(self, progress: Progress) -> tuple[Stage, int]:
-        """What the next value is used for, and how many values will be."""
+        """Use of the next value, and how many values it is for."""
         c = self.composition
         if progress.theta_steps == 0:
             return "holdout", c.task.holdout - progress.n_seen
@@ -182,13 +183,17 @@ class Schedule(Machine[StreamState]):
         """Transition after these values."""
         values, progress = batch.values, state.progress
         if values.size <= MAX_SHORT and values.dtype is FLOAT64:
-            _, _, short, begin = self.short(key, progress.theta_steps)
-            if short is not None and progress.n_seen >= begin:
+            short = self._short
+            # One publisher has one key and one first threshold.
+            if short is None or short[0] is not key or short[1] != progress.theta_steps:
+                short = self._remember_short(key, progress.theta_steps)
+            _, _, publish, public, begin = short
+            if publish is not None and progress.n_seen >= begin:
                 if values.flags.num & IN_ORDER != IN_ORDER or type(values) is not np.ndarray:
                     values = np.array(values)
                 # Copying a short output costs less than a second call.
                 published = np.empty(values.size)
-                following, noise = short.publish(progress, state.noise, values, published)
+                following, noise = publish(progress, state.noise, values, published, public)
                 if following is not None:
                     after = record(StreamState, (following, state.chooser, noise, ()))
                     return record(Transition, (after, partial(as_given, published), None, NOTHING_DRAWN))
@@ -238,8 +243,8 @@ class Schedule(Machine[StreamState]):
         return record(Transition, (state, Emission(parts, size), finish, NOTHING_DRAWN))
 
     def _in_new_memory(
-        self, batch: Column, part: NDArray[Any], pipeline: Pipeline, progress: Progress, *, refines: bool
-    ) -> tuple[Floats | None, Iterable[tuple[int, NDArray[Any]]]]:
+        self, batch: Column, part: Array, pipeline: Pipeline, progress: Progress, *, refines: bool
+    ) -> tuple[Floats | None, Iterable[tuple[int, Array]]]:
         """New memory for the output of a part, where one pass writes it while values are read; and these, in pieces.
 
         Not where values may be replaced: they are read before noise is drawn.
@@ -305,12 +310,12 @@ class Schedule(Machine[StreamState]):
 
     # State files.
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """Parts and parameters."""
         return self.composition.describe()
 
     @classmethod
-    def from_description(cls, description: dict[str, Any], **own: Any) -> Schedule:
+    def from_description(cls, description: Json, **own: Any) -> Schedule:
         """The machine that was described."""
         return cls(StreamParameters.from_description(description))
 
@@ -320,7 +325,7 @@ class Schedule(Machine[StreamState]):
         packed = np.empty(0, np.int64) if chooser is None else chooser.pack()
         return {
             **progress._asdict(),
-            "smoother": codec.pack(progress.smoother, "<f8"),
+            "smoother": codec.pack(progress.smoother.view(np.float64), "<f8"),
             "chain": codec.pack(progress.chain, "<u8"),
             "holdout": codec.pack(packed, "<i8"),
         }
@@ -329,6 +334,8 @@ class Schedule(Machine[StreamState]):
         """The state that was packed, with the summary of the values held put into a fresh chooser."""
         numbers = {name: codec.restore(kind, packed[name]) for name, kind in _FIELDS.items()}
         smoother = codec.unpack(packed["smoother"], "<f8").astype(np.float64)
+        if numbers["theta_steps"] > 0:
+            smoother = self.pipeline(key).remembered(smoother)
         chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64)
         progress = Progress(smoother=smoother, chain=chain, **numbers)
         self._check(progress, key)
@@ -383,6 +390,6 @@ def _counted(state: StreamState, floats: Floats) -> Chooser | None:
     return twin if finite else None
 
 
-_FIELDS: dict[str, Any] = {
+_FIELDS: Json = {
     name: float if name == "prediction" else int for name in Progress._fields if name not in ("smoother", "chain")
 }

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from fastdp.errors import StateError
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers, Records
 from fastdp.noise import binding
 from fastdp.noise.binding import Chain
 from fastdp.noise.key import Key
@@ -20,10 +20,11 @@ from fastdp.thresholds import Chooser
 #: The number of a tree and the noise of its leaves; a cache, since the key determines it.
 TreeNoise = tuple[int, Integers]
 NO_FLOATS, NO_CHAIN = np.empty(0), np.empty(0, np.uint64)
+NO_RECORDS: Records = np.empty(0, [])
 
 
 class Progress(NamedTuple):
-    """Everything that lives between two chunks, but for the hold-out's summary and the noise (a function of the key).
+    """State between two chunks, but for the hold-out's summary and the noise (a function of the key).
 
     Attributes
     ----------
@@ -44,7 +45,7 @@ class Progress(NamedTuple):
     open_sum : int
         Their exact sum, in grid steps.  Secret.
     prediction : float
-        What each value of the open block is published as.
+        Published for each value of the open block.
     smoother : float64[any]
         The smoother's own memory, or that of noise that follows the noise before.  Secret then.
     chain : uint64[4 or 0]
@@ -61,7 +62,7 @@ class Progress(NamedTuple):
     filled: int = 0
     open_sum: int = 0
     prediction: float = 0.0
-    smoother: SmootherState = NO_FLOATS
+    smoother: SmootherState | Records = NO_FLOATS
     chain: Chain = NO_CHAIN
 
     def __repr__(self) -> str:
@@ -94,8 +95,8 @@ class Step(NamedTuple):
     size: int
     published: Floats | None = None
     write: Callable[[Floats], object] | None = None
-    blocks: Floats = NO_FLOATS
-    before: Floats = NO_FLOATS
+    blocks: Records = NO_RECORDS
+    before: Records = NO_RECORDS
 
     def emit(self, out: Floats) -> None:
         """Write the published values into ``out``."""
@@ -110,7 +111,7 @@ Published = tuple[Progress | None, TreeNoise | None]
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:
-    """The chain key before the first sum under this threshold, behind those under an earlier one.
+    """The chain key before the first sum under this threshold, after those under an earlier one.
 
     Empty where noise belongs to trees.
     """
@@ -125,7 +126,7 @@ UNKNOWN = np.empty(0)
 
 
 class StreamState(NamedTuple):
-    """Where a stream stands.
+    """State of a stream.
 
     Attributes
     ----------

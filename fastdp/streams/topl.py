@@ -41,8 +41,8 @@ from fastdp.record import Choice, Kind, Real, Whole, parameter, record
 from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import Release
 from fastdp.state import codec
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
 from fastdp.streams.parameters import DEFAULT_HOLDOUT
 from fastdp.thresholds import Fixed, SquareWave, ThresholdTask
 from fastdp.thresholds.base import as_rule
@@ -57,7 +57,7 @@ class Op(NamedTuple):
 
     name: str
     data: Any
-    raw: tuple[Any, ...] = ()
+    raw: tuple[object, ...] = ()
     most_reports: int | None = None
 
 
@@ -70,9 +70,7 @@ class ServerState:
     tally : Tally or None
         Reports for the threshold; None where it is public.
     theta : float or None
-        The threshold, in units of the input; None until it is chosen.
-    distribution : Distribution or None
-        The distribution that it was chosen from.
+        The threshold, in units of the input, and the ``distribution`` that it was chosen from.
     refused : Refused
         Reports and messages left out after the threshold.
     n_published : int
@@ -137,10 +135,8 @@ class ServerMachine(Machine[ServerState]):
         return Hybrid(cast("float", self.task.publish_epsilon), 0.0, self.bound)
 
     @cached_property
-    def collector(self) -> HistogramMachine | None:
-        """Collector of the first group; None where the threshold is public."""
-        if isinstance(self.threshold, Fixed):
-            return None
+    def collector(self) -> HistogramMachine:
+        """Collector of the first group, where the threshold is not public."""
         return HistogramMachine(self.threshold.client(self.task), self.threshold.n_bins)
 
     def hybrid(self, state: ServerState) -> Hybrid | None:
@@ -156,19 +152,14 @@ class ServerMachine(Machine[ServerState]):
         """State before the first report."""
         if isinstance(self.threshold, Fixed):
             return ServerState(None, self.threshold.start(self.task).theta)
-        return ServerState(self.sought().start(key))
-
-    def sought(self) -> HistogramMachine:
-        """The collector of a threshold that is not public."""
-        assert self.collector is not None  # noqa: S101 - the caller has looked
-        return self.collector
+        return ServerState(self.collector.start(key))
 
     def consumed(self, state: ServerState) -> int:
         """Reports and messages seen, and whether theta was chosen."""
         counted = state.n_published + state.refused.reports + state.refused.messages
         if state.tally is None:
             return counted + 1
-        return counted + self.sought().consumed(state.tally) + int(state.theta is not None)
+        return counted + self.collector.consumed(state.tally) + int(state.theta is not None)
 
     def log_messages(self, before: ServerState, after: ServerState) -> Iterator[tuple[int, str]]:
         """The threshold, once it is chosen."""
@@ -194,9 +185,9 @@ class ServerMachine(Machine[ServerState]):
                 reports, refused = read_messages(batch.data, hybrid, batch.most_reports)
             after, estimates = self._published(state, hybrid, reports)
             return Transition(replace(after, refused=after.refused.plus(0, refused)), lambda: estimates)
-        tally, collector = self.tally(state, batch.name), self.sought()
+        tally, collector = self.tally(state, batch.name), self.collector
         if batch.name == "merge":
-            tally = self._shard(tally).merge(*batch.data).state
+            tally = collector.merged(tally, *(each.state for each in batch.data))
         elif batch.name == "receive":
             tally = collector.step(tally, collector.read_messages(batch.data, 0, batch.most_reports), key).state
         else:
@@ -213,11 +204,6 @@ class ServerMachine(Machine[ServerState]):
             raise StateError(f"{call}() after the threshold was chosen: expected hybrid reports, for publish()")
         return state.tally
 
-    def _shard(self, tally: Tally) -> HistogramCollector:
-        made = HistogramCollector(self.sought().mechanism, self.sought().bins)
-        made._state = self.sought().settled(tally)
-        return made
-
     def _published(self, state: ServerState, hybrid: Hybrid, column: Array) -> tuple[ServerState, Floats]:
         good = (column >= 0) & (column < hybrid.n_outputs) & (column == np.floor(column))
         count = int(np.count_nonzero(good))
@@ -230,11 +216,11 @@ class ServerMachine(Machine[ServerState]):
 
     def settled(self, state: ServerState) -> ServerState:
         """The state with nothing pending."""
-        return state if state.tally is None else replace(state, tally=self.sought().settled(state.tally))
+        return state if state.tally is None else replace(state, tally=self.collector.settled(state.tally))
 
     def rekeyed(self, state: ServerState, key: Key) -> ServerState:
         """State of a copy."""
-        return state if state.tally is None else replace(state, tally=self.sought().rekeyed(state.tally, key))
+        return state if state.tally is None else replace(state, tally=self.collector.rekeyed(state.tally, key))
 
     def pack(self, state: ServerState) -> Json:
         """The state as JSON."""
@@ -242,10 +228,12 @@ class ServerMachine(Machine[ServerState]):
 
     def check_indices(self, state: ServerState) -> None:
         """ValueError unless counts and the threshold are in range."""
-        if (state.tally is None) != (self.collector is None) or min(state.n_published, *state.refused.counts) < 0:
+        if (state.tally is None) != isinstance(self.threshold, Fixed) or min(
+            state.n_published, *state.refused.counts
+        ) < 0:
             raise ValueError("counts out of range")
         if state.tally is not None:
-            self.sought().check_indices(state.tally)
+            self.collector.check_indices(state.tally)
         public = self.threshold.start(self.task).theta if isinstance(self.threshold, Fixed) else state.theta
         if state.theta != public or (state.theta is not None and not 0.0 < state.theta <= self.bound):
             raise ValueError("a threshold out of range")
@@ -253,15 +241,7 @@ class ServerMachine(Machine[ServerState]):
 
 @dataclass(frozen=True)
 class SimulationState:
-    """State of users and server.
-
-    Attributes
-    ----------
-    n_held, n_published : int
-        Users before and after the threshold.
-    server : ServerState
-        The server.
-    """
+    """State of users, before and after the threshold, and server."""
 
     n_held: int
     n_published: int
@@ -305,9 +285,9 @@ class SimulationMachine(Machine[SimulationState]):
         values, server, after = self._finite(batch), self.server, state.server
         held, finish, out = 0, None, np.empty(0)
         if after.theta is None:
-            held = min(values.size, server.holdout - server.sought().n_reports(server.tally(after, "publish")))
+            held = min(values.size, server.holdout - server.collector.n_reports(server.tally(after, "publish")))
         if held:
-            reports = server.sought().mechanism.perturb(values[:held], key=key, start=state.n_held)
+            reports = server.collector.mechanism.perturb(values[:held], key=key, start=state.n_held)
             made = server.step(after, Op("collect", reports), key)
             after, finish = made.state, made.finish
         hybrid = server.hybrid(after)
@@ -365,16 +345,16 @@ class ToPLServer(Publisher[ServerState]):
     max_range : int
         r: the longest range that the threshold is chosen for.
     threshold : SquareWave, Fixed, float, "linear" or "logarithmic", optional
-        The threshold optimiser, from :mod:`fastdp.thresholds`.  "logarithmic", the default, stands for
-        ``SquareWave(scale="logarithmic", method="concave")``; "linear" for ``SquareWave()``, the paper's SW-W with
-        the corrected objective.  ``Fixed(theta)`` or the number theta is public and needs no hold-out.
+        From :mod:`fastdp.thresholds`.  "logarithmic", the default: ``SquareWave(scale="logarithmic",
+        method="concave")``; "linear": ``SquareWave()``, the paper's SW-W with the corrected objective.
+        ``Fixed(theta)`` or a number is public and needs no hold-out.
     threshold_epsilon, publish_epsilon : float, optional
         Budgets of the users before and after the threshold, where they differ from ``epsilon``.
 
     Notes
     -----
-    Privacy: every user sends one report of one mechanism (local model, pure epsilon, exact integers); the groups are
-    disjoint, so the larger epsilon counts (parallel composition).
+    Privacy: every user sends one report (local model, pure epsilon, exact integers); the groups are disjoint, so the
+    larger epsilon counts.
 
     Examples
     --------
@@ -385,7 +365,7 @@ class ToPLServer(Publisher[ServerState]):
     (1,)
     """
 
-    _MACHINE: ClassVar[Any] = ServerMachine
+    _MACHINE = ServerMachine
     _machine: ServerMachine
     #: Reports are private already.
     _PUBLIC: ClassVar[bool] = True
@@ -419,7 +399,7 @@ class ToPLServer(Publisher[ServerState]):
     @property
     def announcement(self) -> Announcement:
         """The question that users answer now."""
-        return Announcement(self._machine.sought().mechanism if self._hybrid is None else self._hybrid)
+        return Announcement(self._machine.collector.mechanism if self._hybrid is None else self._hybrid)
 
     @property
     def threshold(self) -> float | None:
@@ -428,14 +408,14 @@ class ToPLServer(Publisher[ServerState]):
 
     @property
     def distribution(self) -> Distribution | None:
-        """The estimated distribution that theta was chosen from, its tail pruned if the optimiser does."""
+        """The estimated distribution that theta was chosen from."""
         return self._state.distribution
 
     @property
     def n_collected(self) -> int:
         """Reports collected for the threshold."""
         tally = self._state.tally
-        return 0 if tally is None else self._machine.sought().n_reports(tally)
+        return 0 if tally is None else self._machine.collector.n_reports(tally)
 
     @property
     def n_published(self) -> int:
@@ -456,11 +436,11 @@ class ToPLServer(Publisher[ServerState]):
     @property
     def guarantee(self) -> Guarantee:
         """Of both groups together, derived from their mechanisms."""
-        hybrid, collector = self._hybrid, self._machine.collector
-        published = (self._machine.widest if hybrid is None else hybrid).guarantee.of("users after the threshold")
-        if collector is None:
+        machine = self._machine
+        published = (self._hybrid or machine.widest).guarantee.of("users after the threshold")
+        if isinstance(machine.threshold, Fixed):
             return published
-        return parallel(collector.mechanism.guarantee.of("users before the threshold"), published)
+        return parallel(machine.collector.mechanism.guarantee.of("users before the threshold"), published)
 
     @single_caller
     def receive(self, data: bytes | bytearray | memoryview, *, most_reports: int | None = None) -> Floats:
@@ -469,18 +449,17 @@ class ToPLServer(Publisher[ServerState]):
         Parameters
         ----------
         data : bytes
-            One or several messages of :meth:`fastdp.local.Client.answer`.  What is malformed, out of range or answers
-            another announcement is counted in ``refused`` and left out.
+            Messages of :meth:`fastdp.local.Client.answer`.  Those malformed, out of range or for another announcement
+            are counted in ``refused`` and left out.
         most_reports : int, optional
-            A message with more reports is refused too: 1 where every message comes from one user.  Who may send one,
-            and how often, is up to the transport (``docs/sharp_edges.md``).
+            A message with more reports is refused too: 1 where every message comes from one user
+            (``docs/sharp_edges.md``).
 
         Returns
         -------
         float64[k]
-            The estimates of the values behind hybrid reports, in order, in units of the input; none while the
-            threshold is sought.  As soon as m reports are in, theta is chosen (the buffer's others count too); the
-            next announcement has it.
+            Estimates from hybrid reports, in order, in units of the input; none while the threshold is sought.  Theta
+            is chosen as soon as m reports are in; the next announcement has it.
         """
         most = as_most_reports(most_reports)
         published: Floats = self._call(Op("receive", data, (as_bytes(data), str(most).encode()), most))
@@ -495,14 +474,15 @@ class ToPLServer(Publisher[ServerState]):
     def shard(self) -> HistogramCollector:
         """An empty collector for another machine, to be merged later."""
         self._machine.tally(self._state, "shard")
-        machine = self._machine.sought()
+        machine = self._machine.collector
         return HistogramCollector(machine.mechanism, machine.bins)
 
     @single_caller
     def merge(self, *collectors: HistogramCollector) -> None:
         """Take in what other machines have collected for the threshold; all or nothing."""
+        self._machine.tally(self._state, "merge")
         for collector in collectors:
-            if not isinstance(collector, HistogramCollector):
+            if type(collector) is not HistogramCollector or collector.machine != self._machine.collector:
                 raise ParameterError(f"collectors holds a {type(collector).__name__}: expected collectors of shard()")
         self._call(Op("merge", collectors, tuple(each.fingerprint for each in collectors)))
 
@@ -513,12 +493,12 @@ class ToPLServer(Publisher[ServerState]):
         Parameters
         ----------
         reports : one column of whole numbers
-            Those out of range are counted in ``refused``.
+            Those out of range are counted in ``refused``; their estimates are NaN.
 
         Returns
         -------
         float64[n]
-            One estimate a report, in units of the input; NaN for those refused, so that the others keep their places.
+            One estimate a report, in units of the input.
         """
         column = as_column([reports] if is_number(reports) else reports, "reports")
         published: Floats = self._call(Op("publish", column, (column,)))
@@ -535,12 +515,12 @@ class ToPL(Publisher[SimulationState]):
     nonfinite : "raise" or "zero"
         NaN and infinity are refused, or count as 0.
     seed, key
-        Where the users' random words come from: user i takes word i.  By default a fresh secret key.
+        Source of the users' random words; user i takes word i.  By default a fresh secret key.
 
     Notes
     -----
-    Anyone who runs this sees the true values, so it is for experiments, or for a curator who wants the local model's
-    guarantee for what leaves.  Output does not depend on how the stream is cut into chunks.
+    Anyone who runs this sees the true values: it is for experiments, or for a curator who releases under the local
+    model's guarantee.  Output does not depend on how the stream is cut into chunks.
 
     Examples
     --------
@@ -550,7 +530,7 @@ class ToPL(Publisher[SimulationState]):
     500
     """
 
-    _MACHINE: ClassVar[Any] = SimulationMachine
+    _MACHINE = SimulationMachine
     _machine: SimulationMachine
 
     def __init__(
@@ -611,23 +591,17 @@ class ToPL(Publisher[SimulationState]):
 
     @single_caller
     def publish(self, chunk: NumberColumn) -> Floats:
-        """Consume the next values, one a user; publish one estimate for each after the hold-out.
+        """Unbiased estimates, float64[n], of the next values clipped to [0, theta]; one value a user.
 
         Parameters
         ----------
         chunk : array-like
-            Any number of values, in units of the input.
-
-        Returns
-        -------
-        float64[n]
-            Unbiased estimates of the values clipped to [0, theta].
+            Any number of values, in units of the input; those of the hold-out choose theta.
 
         Raises
         ------
         DataError
-            If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``);
-            nothing is consumed then.
+            If the chunk is no column of real numbers, or holds NaN or infinity; nothing is consumed then.
         StateError
             After 2^33 values, when the key's words are used up; nothing is consumed then.
         """
@@ -636,18 +610,7 @@ class ToPL(Publisher[SimulationState]):
 
     @single_caller
     def release(self, values: NumberColumn) -> Release:
-        """Publish a whole array at once (a fresh simulation only).
-
-        Parameters
-        ----------
-        values : array-like
-            Longer than the hold-out.
-
-        Returns
-        -------
-        Release
-            Bit for bit what :meth:`publish` gives for any chunking.
-        """
+        """Publish a full array, longer than the hold-out, at once (a fresh simulation only): as :meth:`publish`."""
         column = as_whole(values, self.n_seen, self.holdout)
         published: Floats = self._call(Column(column, "values"))
         published.flags.writeable = False

@@ -4,7 +4,7 @@ A sum over m windows carries m draws of noise, whose law is known.  A mean is a 
 two independent noisy sums; Fieller's interval inverts |D - mu C| <= z sd(D - mu C), where z is the largest of the
 standardised quantiles of the parts and the normal one: the tails of a sum of both lie between them.
 
-Post-processing: everything here is a function of released numbers and of public ones.
+Post-processing: no further privacy loss; everything here is a function of released and public numbers.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import fft
 from scipy.stats import norm
 
@@ -23,18 +23,16 @@ from fastdp.kinds import Floats, Integers
 from fastdp.tables.calendar import zone_of
 from fastdp.tables.sums import NoisySums, WindowSums
 
-# Released windows seen again together: smoothed along time, with a pattern of the day and of the week.
+# Released windows smoothed together along time, with a pattern of the day and of the week ("revised").
 #
 # Source: blockwise James-Stein estimation (Efromovich and Pinsker 1984; Cavalier and Tsybakov 2001) in an
 # orthogonal decomposition of the windows of a key: their mean, the pattern of the local day, of weekdays and
-# weekends, of the week, and cosines (DCT-II) of what is left, in blocks of neighbouring frequencies.  The noise of
+# weekends, of the week, and cosines (DCT-II) of the rest, in blocks of neighbouring frequencies.  The noise of
 # every coefficient has the same known variance R.  A part of n coefficients with energy E is multiplied by 1 - B, B
 # = min(1, (n - 2) R / E): a part that is noise goes, a part that stands out of the noise stays, and in no part is
 # the expected square error above that of the estimates.  Where noise is negligible every B is, and the estimates
-# are returned.
-#
-# Post-processing: no further privacy loss.  The standard error is model-based (Morris 1983, for the same
-# shrinkage): it counts what shrinking may have cost, as far as the released values show it.
+# are returned.  The standard error is model-based (Morris 1983, for the same shrinkage): it counts the possible cost
+# of shrinking, as far as the released values show it.
 
 
 #: Blocks of frequencies: at least so many, and this share of the frequencies below them.
@@ -51,7 +49,7 @@ class Revised:
     Attributes
     ----------
     values, variances : float64[W, K]
-        The windows seen again, and the model's variance of their errors, in units of the estimates.
+        The revised windows, and the model's variance of their errors, in units of the estimates.
     noise_variance : float
         R, of an estimate.
     kept : float64[B, K]
@@ -59,7 +57,7 @@ class Revised:
     block : int64[W]
         The block of each frequency.
     patterns : sequence of (int64[W], float64[K])
-        Phases of each pattern and the share of R that stays in it, the whole stretch (one phase) first.
+        Phases of each pattern and the share of R that stays in it; first all windows as one phase.
     """
 
     values: Floats
@@ -94,10 +92,6 @@ def revise(estimates: Floats, noise_variance: float, patterns: Sequence[Integers
         R: variance of the noise of each, independent, in squared units of the estimates.
     patterns : sequence of int64[W]
         Phases of each window (hour of the day, hour of the week), each a refinement of the one before it.
-
-    Returns
-    -------
-    Revised
     """
     windows, keys = estimates.shape
     step = max(1, CELLS // windows)
@@ -161,7 +155,7 @@ def _project(phases: Integers, values: Floats) -> Floats:
 
 
 def _shares(part: Floats, size: float, noise_variance: float) -> tuple[Floats, Floats]:
-    """What a part of ``size`` coefficients is multiplied by, and the share of R that its errors keep: float64[K]."""
+    """The factor of a part of ``size`` coefficients, and the share of R that its errors keep: float64[K]."""
     keys = part.shape[1]
     if size <= 2.0 or noise_variance == 0.0:
         return np.ones(keys), np.ones(keys)
@@ -193,22 +187,10 @@ def _at_windows(kept: Floats) -> Floats:
 
 
 def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
-    """Phases of windows by the local clock: of the day, of weekday or weekend, and of the week.
+    """Phases of windows by the local clock, int64[W] each: of the day, of weekday or weekend, and of the week.
 
-    Daylight saving shifts no pattern.  A pattern is used from two of its periods on, and where whole windows fit a
-    day; windows of a day have a pattern of the week only, longer ones none.
-
-    Parameters
-    ----------
-    edges : int64[W + 1]
-        Borders of the windows in microseconds since 1970 in UTC, or by the naive clock.
-    time_zone : str or None
-        Whose clock is meant; None: the naive clock's.
-
-    Returns
-    -------
-    list of int64[W]
-        Each refines the one before it.
+    Each refines the one before it; daylight saving shifts none.  A pattern is used from two of its periods on, and
+    where whole windows fit a day; windows of a day have a pattern of the week only, longer ones none.
     """
     lengths = np.diff(edges)
     usual = int(np.median(lengths))
@@ -220,11 +202,7 @@ def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
     weekday = (days + 3) % 7
     a_day = max(1, round(DAY / usual))
     phase = (local - days * DAY) // usual % a_day if a_day > 1 else np.zeros(local.size, np.int64)
-    patterns = [
-        (a_day, phase),
-        (7 * a_day, phase + a_day * (weekday >= 5)),
-        (7 * a_day, phase + a_day * weekday),
-    ]
+    patterns = [(a_day, phase), (7 * a_day, phase + a_day * (weekday >= 5)), (7 * a_day, phase + a_day * weekday)]
     return [phases.astype(np.int64) for length, phases in patterns if length > 1 and local.size >= 2 * length]
 
 
@@ -240,13 +218,7 @@ def _offsets(instants: Integers, time_zone: str | None) -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Estimates with their error bars, in units of the input: float64[q, K] each.
-
-    Attributes
-    ----------
-    estimate, std_error, low, high : float64[q, K]
-        The answer, its standard error, and its interval.
-    """
+    """Estimates with standard errors and intervals, in units of the input: float64[q, K] each."""
 
     estimate: Floats
     std_error: Floats
@@ -272,15 +244,7 @@ class _Part:
 
 
 class Answers:
-    """What the released windows say about ranges of windows.
-
-    Parameters
-    ----------
-    sums : WindowSums
-        What was released.
-    confidence : float
-        Of the intervals.
-    """
+    """Answers about ranges of released windows, with intervals of this confidence."""
 
     def __init__(self, sums: WindowSums, confidence: float) -> None:
         self._sums = sums
@@ -362,5 +326,5 @@ class Answers:
         return Answer(centre + mean, np.minimum(error, high - low), centre + lower, centre + upper)
 
 
-def _column(row: Any) -> Floats:
+def _column(row: ArrayLike) -> Floats:
     return np.asarray(row, np.float64).reshape(-1, 1)

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -125,7 +125,7 @@ def instant(local: datetime, zone: tzinfo | None) -> int:
 
 
 def local_time(moment: int, zone: tzinfo | None) -> datetime:
-    """What the clock shows at an instant."""
+    """The clock time at an instant."""
     shown = _AWARE_EPOCH + timedelta(microseconds=moment)
     return shown.replace(tzinfo=None) if zone is None else shown.astimezone(zone).replace(tzinfo=None)
 
@@ -146,8 +146,8 @@ def localised(clock: Integers, zone: tzinfo) -> Integers:
 def _changes(first_day: int, last_day: int, zone: tzinfo) -> tuple[Integers, Integers]:
     """Clock times from which the next offset holds: int64[c]; and the offsets: int64[c + 1]."""
     # A zone changes its clock at most once in a day or so.
-    first, behind = max(first_day - 2, FIRST // DAY), min(last_day + 3, LAST // DAY) + 1
-    days = [EPOCH + timedelta(day) for day in range(first, behind)]
+    first, end = max(first_day - 2, FIRST // DAY), min(last_day + 3, LAST // DAY) + 1
+    days = [EPOCH + timedelta(day) for day in range(first, end)]
     shown = [zone.utcoffset(day) or timedelta() for day in days]
     changes, offsets = [], shown[:1]
     for low, before, after in zip(days, shown, shown[1:], strict=False):
@@ -182,8 +182,8 @@ def zone_rules(zone: tzinfo | None, begin: int | None) -> bytes | None:
     return hashlib.sha256(changes.astype("<i8").tobytes() + offsets.astype("<i8").tobytes()).digest()
 
 
-def as_instant(name: str, value: Any, zone: tzinfo | None) -> int:
-    """A public point in time as microseconds; ParameterError for what is none."""
+def as_instant(name: str, value: object, zone: tzinfo | None) -> int:
+    """A public point in time as microseconds, or ParameterError."""
     given = value
     try:
         if isinstance(value, np.datetime64):
@@ -213,7 +213,7 @@ _CYCLE = 400 * 366
 
 
 @lru_cache(maxsize=64)
-def most_spans(every: str, period: str, time_zone: str | None, origin: Any, begin: int) -> int:
+def most_spans(every: str, period: str, time_zone: str | None, origin: Instant | None, begin: int) -> int:
     """The most windows that a period has rows in, from an instant on."""
     windows, periods = Calendar(every, time_zone, origin), Calendar(period, time_zone, origin, "period")
     if windows.fixed and periods.fixed:
@@ -227,21 +227,15 @@ def most_spans(every: str, period: str, time_zone: str | None, origin: Any, begi
 class Calendar:
     """Numbered half-open spans without gaps: span n is [edge(n), edge(n + 1)).
 
-    Parameters
-    ----------
-    every : str or timedelta
-        Length.  Up to hours it is fixed, whatever the clock does; days, weeks (from Monday), months and years run
-        from local midnight to local midnight, so that days of 23 and 25 hours are one window.
-    time_zone : str or None
-        Whose midnight; None for times without a zone.
-    origin : optional
-        Where a span begins: for fixed lengths a point in time, by default the zone's midnight of 1970-01-01; for
-        calendar units a date, the first of a month for months and years.
-    name : str
-        The parameter's, for messages.
+    Up to hours the length is fixed, whatever the clock does; days, weeks (from Monday), months and years run from
+    local midnight to local midnight (days of 23 and 25 hours are one window).  The origin begins a span: for fixed
+    lengths a point in time, by default the zone's midnight of 1970-01-01; for calendar units a date, the first of a
+    month for months and years.
     """
 
-    def __init__(self, every: Any, time_zone: str | None = None, origin: Any = None, name: str = "every") -> None:
+    def __init__(
+        self, every: Duration, time_zone: str | None = None, origin: Instant | None = None, name: str = "every"
+    ) -> None:
         self.every, self.fixed, self._months, self._days = parse_length(name, every)
         self.time_zone = zone_name(time_zone)
         self._zone = zone_of(time_zone)
@@ -274,7 +268,7 @@ class Calendar:
         return self._zone
 
     def edge(self, number: int) -> int:
-        """Where span ``number`` begins; behind LAST, or FIRST, where no date is."""
+        """Beginning of span ``number``; after LAST, or FIRST, where no date is."""
         if self.fixed:
             return self._begin + number * self.fixed
         try:
@@ -325,7 +319,7 @@ class Calendar:
             self._cache = first, edges
         return np.searchsorted(edges, times, side="right") - 1 + first
 
-    def border(self, name: str, value: Any) -> int:
+    def border(self, name: str, value: Instant) -> int:
         """The number of the span that begins at a public point in time; ParameterError if none does."""
         moment = as_instant(name, value, self._zone)
         number = self.number(moment)

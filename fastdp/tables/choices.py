@@ -1,4 +1,4 @@
-"""What is chosen from the rows before the sums: the clip, and which private keys are released.
+"""Choices from the rows before the sums: the clip, and the private keys that are released.
 
 Proofs: ``docs/privacy.md``, "Tables".
 """
@@ -12,10 +12,9 @@ from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.errors import AccuracyWarning, warn
-from fastdp.kinds import Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.binding import PrefixNoise, start_chain
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import laplace_distribution
@@ -52,7 +51,7 @@ class ClipCounter(Protocol):
     def counts(self) -> Integers:
         """Rows of each bin."""
 
-    def observe(self, values: NDArray[np.float64]) -> None:
+    def observe(self, values: Floats) -> None:
         """Add finite values."""
 
 
@@ -71,7 +70,7 @@ def _task(plan: TablePlan, rows: int) -> ThresholdTask:
         bound=top,
         holdout=rows,
         max_range=rows,
-        # The candidates must not depend on what is known of the table only behind its first reading.
+        # The candidates must not depend on what is known of the table only after its first reading.
         resolution=2.0 ** (math.frexp(top)[1] - 33),
         publish_epsilon=1.0,
         noise_constant=plan.rows_above**2 / 6.0,
@@ -124,7 +123,7 @@ def key_threshold(contributions: int, epsilon: float, delta: float) -> int:
     """The least T such that keys of one unit alone pass it with probability at most delta, together.
 
     A key with c rows passes if c + noise >= T: probability S(c) = q^(T - c) / (1 + q) for T > c, with q =
-    exp(-epsilon / k).  S(c) / c falls and then rises in c, so a unit whose k rows lie on keys of its own reaches at
+    exp(-epsilon / k). S(c) / c falls and then rises in c, so a unit whose k rows lie on keys of its own reaches at
     most max(k S(1), S(k)) in all, whatever their distribution.
     """
     k, wanted = contributions, Decimal(delta)
@@ -178,12 +177,7 @@ def released_share(
 ) -> tuple[float | None, bool]:
     """The first count's share of both, with noise; None if they are too small to tell; whether it passes a limit.
 
-    Parameters
-    ----------
-    counts : (int, int)
-        Of disjoint rows or persons, of which one unit changes ``sensitivity`` in all.
-    epsilon : float
-        Its budget.
+    The counts are of disjoint rows or persons, of which one unit changes ``sensitivity`` in all.
     """
     noisy = noisy_counts(counts, sensitivity, epsilon, key, purpose).tolist()
     part, rest = (max(0, count) for count in noisy)
@@ -219,7 +213,7 @@ def kept_persons(plan: TablePlan, whole: int, cut: int, key: Key) -> float | Non
 
 
 def described(sums: WindowSums) -> list[tuple[str, str]]:
-    """Names and texts of what was cut, for print and picture."""
+    """Names and texts of the shares cut, for print and picture."""
     clip = "counts: nothing is clipped"
     if sums.clip is not None:
         low, high = sums.clip

@@ -1,15 +1,15 @@
-"""Columns of Arrow record batches as the arrays that kernels take."""
+"""Columns of Arrow record batches as arrays for kernels."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, tzinfo
 from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import numpy as np
@@ -18,12 +18,15 @@ from numpy.typing import NDArray
 from fastdp.data.column import as_floats
 from fastdp.data.source import import_tables
 from fastdp.errors import DataError, ParameterError
-from fastdp.kinds import Integers
+from fastdp.kinds import Array, Flags, Floats, Integers
 from fastdp.tables.calendar import FIRST, LAST, localised
 from fastdp.validation import DAY
 from fastdp_kernels.noise import blake2b
 
-# Persons by value: who a row belongs to, whatever types the columns and batches of a table have.
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Persons by value: the same ones, whatever types the columns and batches of a table have.
 #
 # A person is a text: numbers as Python writes them, UUIDs in small letters, times as instants, texts in Unicode's
 # normal form C.  Arrow makes the texts, and a kernel their digests, both in bulk.
@@ -38,8 +41,8 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-def digests_of(column: Any) -> tuple[Integers, NDArray[np.bool_] | None]:
-    """Who a row belongs to, as 128-bit digests: int64[n, 2]; and which rows say so (None: all)."""
+def digests_of(column: pa.Array) -> tuple[Integers, Flags | None]:
+    """The person of each row as a 128-bit digest, int64[n, 2]; and which rows have one (None: all)."""
     _, arrow = import_tables()
     check_single(column, uuids=True)
     # Of UUIDs, Arrow encodes the bytes that they are stored as.
@@ -58,7 +61,7 @@ def digests_of(column: Any) -> tuple[Integers, NDArray[np.bool_] | None]:
     return _digests(_texts(entries)).take(places, axis=0), present
 
 
-def check_single(column: Any, *, uuids: bool = False) -> None:
+def check_single(column: pa.Array, *, uuids: bool = False) -> None:
     """DataError for a column of lists or structures, or of a type that is not Arrow's own."""
     _, arrow = import_tables()
     if arrow.types.is_nested(column.type):
@@ -71,7 +74,7 @@ def check_single(column: Any, *, uuids: bool = False) -> None:
         )
 
 
-def _texts(entries: Any) -> Any:
+def _texts(entries: pa.Array) -> pa.LargeStringArray:
     """The entries as texts, equal where they name one person; anything where one is missing."""
     _, arrow = import_tables()
     import pyarrow.compute as compute
@@ -100,7 +103,7 @@ def _texts(entries: Any) -> Any:
     return arrow.array([_text(entry) for entry in entries.to_pylist()], text)
 
 
-def _text(entry: Any) -> str:
+def _text(entry: object) -> str:
     """One entry as text: decimals without zeros at their end, 16 bytes as a UUID; other types stay apart."""
     if isinstance(entry, (float, Decimal)) and math.isfinite(entry):
         digits = f"{Decimal(repr(entry)) if isinstance(entry, float) else entry:f}"
@@ -110,7 +113,7 @@ def _text(entry: Any) -> str:
     return f"\0{type(entry).__name__} {entry!r}"
 
 
-def _uuids(entries: Any) -> Any:
+def _uuids(entries: pa.FixedSizeBinaryArray) -> pa.LargeStringArray:
     """The texts of 16 bytes each."""
     _, arrow = import_tables()
     n = len(entries)
@@ -121,7 +124,7 @@ def _uuids(entries: Any) -> Any:
     return arrow.LargeStringArray.from_buffers(n, arrow.py_buffer(ends), arrow.py_buffer(texts))
 
 
-def _instants(entries: Any) -> Any:
+def _instants(entries: pa.TimestampArray) -> pa.LargeStringArray:
     """Points in time as seconds and nanoseconds; with a zone they are others than without one."""
     _, arrow = import_tables()
     import pyarrow.compute as compute
@@ -135,7 +138,7 @@ def _instants(entries: Any) -> Any:
     )
 
 
-def _digests(texts: Any) -> Integers:
+def _digests(texts: pa.LargeStringArray) -> Integers:
     """Of a LargeStringArray: int64[n, 2]."""
     found: Integers = np.empty((len(texts), 2), np.int64)
     _, ends, data = texts.buffers()
@@ -149,12 +152,8 @@ KeyRow = tuple[Any, ...]
 _PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
-def times_of(column: Any, zone: tzinfo | None) -> tuple[Integers, NDArray[np.bool_] | None]:
-    """Instants of a column of dates or timestamps, and which are there (None: all).
-
-    Clock times are taken as they stand without ``zone``, and as its instants with one; timestamps that have a zone
-    are instants already.
-    """
+def times_of(column: pa.Array, zone: tzinfo | None) -> tuple[Integers, Flags | None]:
+    """Instants of a column of dates or timestamps (clock times, where there is no zone), and which are there."""
     _, arrow = import_tables()
     kind, present = column.type, None
     if column.null_count:
@@ -177,8 +176,8 @@ def times_of(column: Any, zone: tzinfo | None) -> tuple[Integers, NDArray[np.boo
     return (times if zone is None or aware else localised(times, zone)), present
 
 
-def as_arrow(values: Any, name: str) -> Any:
-    """A list, array or series as one Arrow array; DataError for what is none."""
+def as_arrow(values: Any, name: str) -> pa.Array:
+    """A list, array or series as one Arrow array, or DataError."""
     _, arrow = import_tables()
     try:
         found = values.to_arrow() if hasattr(values, "to_arrow") else values
@@ -201,7 +200,7 @@ def as_arrow(values: Any, name: str) -> Any:
         raise DataError(f"{name} is a {type(values).__name__}: expected a column of one type") from None
 
 
-def floats_of(column: Any) -> NDArray[np.float64]:
+def floats_of(column: pa.Array) -> Floats:
     """Values as float64, missing ones as NaN."""
     _, arrow = import_tables()
     if column.type != arrow.float64():
@@ -210,15 +209,7 @@ def floats_of(column: Any) -> NDArray[np.float64]:
 
 
 class KeyTable:
-    """The released keys, and which of them a row has.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The key columns.
-    rows : sequence of tuples
-        The keys, one entry for each column, distinct.
-    """
+    """The released keys, distinct, with an entry for each key column; and which of them a row has."""
 
     def __init__(self, names: Sequence[str], rows: Sequence[KeyRow]) -> None:
         self.names, self.rows = tuple(names), list(rows)
@@ -235,10 +226,10 @@ class KeyTable:
             self._dense = np.full(int(np.prod(radix, dtype=np.int64)), -1, np.int64)
             for where, number in self._combined.items():
                 self._dense[np.ravel_multi_index(where, radix)] = number
-        self._sets: dict[Any, Any] = {}
+        self._sets: dict[pa.DataType, pa.Array] = {}
 
     @property
-    def columns(self) -> dict[str, list[Any]]:
+    def columns(self) -> dict[str, list[object]]:
         """Column by column."""
         return {name: [row[i] for row in self.rows] for i, name in enumerate(self.names)}
 
@@ -247,11 +238,11 @@ class KeyTable:
         """128 bits that name each key, wherever it stands: uint64[size, 2]."""
         return _digests_of(self.rows if self.names else [()], 16).view(np.uint64).reshape(-1, 2)
 
-    def check_type(self, name: str, kind: Any) -> None:
+    def check_type(self, name: str, kind: pa.DataType) -> None:
         """ParameterError unless the entries of a key column can have this Arrow type."""
         self._codes(self.names.index(name), import_tables()[1].nulls(0, kind))
 
-    def codes(self, columns: Sequence[Any]) -> NDArray[Any]:
+    def codes(self, columns: Sequence[pa.Array]) -> Array:
         """The number of each row's key, -1 for a row with another one: int32 or int64[n]."""
         each = [self._codes(i, column) for i, column in enumerate(columns)]
         if len(each) == 1:
@@ -268,7 +259,7 @@ class KeyTable:
             found = np.fromiter((self._combined.get(row, -1) for row in rows), np.int64, known.size)
         return np.where(known, found, -1)
 
-    def _codes(self, i: int, column: Any) -> NDArray[Any]:
+    def _codes(self, i: int, column: pa.Array) -> Array:
         _, arrow = import_tables()
         import pyarrow.compute as compute
 
@@ -277,7 +268,7 @@ class KeyTable:
             # -1 stands behind all others, for rows without an entry.
             of_entries = np.append(self._codes(i, column.dictionary), self._codes(i, arrow.nulls(1, arrow.null())))
             places = column.indices.fill_null(len(column.dictionary)).to_numpy()
-            coded: NDArray[Any] = of_entries[places]
+            coded: Array = of_entries[places]
             return coded
         entries = self._entries[i]
         if arrow.types.is_null(column.type):
@@ -295,20 +286,12 @@ class KeyTable:
             # Arrow distinguishes -0.0 from 0.0.
             column = compute.add(column, arrow.scalar(0.0, column.type))
         found = compute.index_in(column, value_set=self._sets[column.type])
-        codes: NDArray[Any] = found.fill_null(-1).to_numpy()
+        codes: Array = found.fill_null(-1).to_numpy()
         return codes
 
 
 class KeyNumbers:
-    """Keys as they come, numbered, and what the hash of a row sees of each.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The key columns.
-    rows : sequence of tuples
-        The first keys.
-    """
+    """Keys numbered as they come, after the given ones, with the bits of each that the hash of a row sees."""
 
     def __init__(self, names: Sequence[str], rows: Sequence[KeyRow]) -> None:
         self._names = names
@@ -321,7 +304,7 @@ class KeyNumbers:
         """The keys in the order of their numbers."""
         return list(self._numbers)
 
-    def codes(self, columns: Sequence[Any]) -> Integers:
+    def codes(self, columns: Sequence[pa.Array]) -> Integers:
         """The number of each row's key: int64[n]."""
         listed, known = list(count_keys(columns)), len(self._numbers)
         numbers = [self._numbers.setdefault(row, len(self._numbers)) for row in listed]
@@ -337,7 +320,7 @@ def _digests_of(rows: Sequence[KeyRow], size: int) -> Integers:
     return np.frombuffer(b"".join(raw), np.int64)
 
 
-def count_keys(columns: Sequence[Any]) -> dict[KeyRow, int]:
+def count_keys(columns: Sequence[pa.Array]) -> dict[KeyRow, int]:
     """How many rows each key has, in no order that matters."""
     _, arrow = import_tables()
     for column in columns:
@@ -358,17 +341,17 @@ def count_keys(columns: Sequence[Any]) -> dict[KeyRow, int]:
     return found
 
 
-def _one_of_equals(entry: Any) -> Any:
+def _one_of_equals(entry: object) -> object:
     """One object for all NaNs, and one zero: else a key's rows were counted in parts, by where batches begin."""
     if not isinstance(entry, float):
         return entry
     return math.nan if math.isnan(entry) else entry + 0.0
 
 
-def sorted_keys(keys: Any) -> list[KeyRow]:
+def sorted_keys(keys: Iterable[KeyRow]) -> list[KeyRow]:
     """Keys in an order that is theirs alone, whatever rows they come from: NaN and missing entries last."""
 
-    def place(entry: Any) -> tuple[int, Any]:
+    def place(entry: Any) -> tuple[int, object]:
         return (2, 0) if entry is None else (1, 0) if entry is math.nan else (0, entry)
 
     return sorted(keys, key=lambda row: tuple(map(place, row)))

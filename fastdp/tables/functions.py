@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec, cast
+from typing import TYPE_CHECKING, ParamSpec, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from fastdp import validation
 from fastdp.data.source import Source, arrow_type, check_types, open_source
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Bounds, Duration, Frame, Integers, Keys
+from fastdp.kinds import Bounds, Duration, Frame, Integers, Json, Keys
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise.draws import NoiseName
@@ -29,11 +29,13 @@ from fastdp.tables.sums import Kind, WindowSums, release
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Column, Person, Unit
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 P = ParamSpec("P")
 NO_ROWS = "frame has no rows: expected start= and stop=, because it has no first and last window"
 
 
-@validation.plain
 def totals(
     frame: Frame,
     value: str | Value,
@@ -141,7 +143,6 @@ def totals(
     return _release("totals", {**locals()})
 
 
-@validation.plain
 def counts(
     frame: Frame,
     time: str | Time,
@@ -181,27 +182,34 @@ def counts(
 
 
 #: Opens a table: the frame, names of its columns in use, and which of them name keys and persons.
-Opens = Callable[[Any, Sequence[str], Sequence[str]], Source]
+Opens = Callable[[Frame, Sequence[str], Sequence[str]], Source]
 
 
-def on_engine(
-    function: Callable[P, Table], opens: Opens, documentation: str, kind: Kind | None = None
-) -> Callable[P, Table]:
-    """A function of this module with another way to open a table, and documentation with its name as {kind}."""
-    named, parameters = cast("Kind", kind or function.__name__), signature(function)
+def like(
+    function: Callable[P, Table], opens: Opens = open_source
+) -> Callable[[Callable[[], None]], Callable[P, Table]]:
+    """Another function with the parameters of one of this module, which opens a table in a way of its own.
 
-    @wraps(function)
-    def release(*args: P.args, **kwargs: P.kwargs) -> Table:
-        given = parameters.bind(*args, **kwargs)
-        given.apply_defaults()
-        return _release(named, given.arguments, opens)
+    The decorated function has its name, which is the kind of release, and its documentation.
+    """
 
-    release.__module__, release.__doc__ = opens.__module__, documentation.replace("{kind}", named)
-    release.__name__ = release.__qualname__ = named
-    return release
+    def decorate(named: Callable[[], None]) -> Callable[P, Table]:
+        kind, parameters = cast("Kind", named.__name__), signature(function)
+
+        @wraps(function)
+        def release(*args: P.args, **kwargs: P.kwargs) -> Table:
+            given = parameters.bind(*args, **kwargs)
+            given.apply_defaults()
+            return _release(kind, given.arguments, opens)
+
+        for name in ("__module__", "__doc__", "__name__", "__qualname__"):
+            setattr(release, name, getattr(named, name))
+        return release
+
+    return decorate
 
 
-def _release(kind: Kind, given: dict[str, Any], opens: Opens = open_source) -> Table:
+def _release(kind: Kind, given: Json, opens: Opens = open_source) -> Table:
     """Check everything public, reserve, read, release."""
     frame, ledger, stream = given.pop("frame"), given.pop("ledger"), given.pop("stream")
     secret = stream_key(Key.choose(given.pop("seed"), given.pop("key")), stream)
@@ -237,18 +245,7 @@ def _timed(time: str | Time, every: Duration | None) -> Time:
     return time
 
 
-def _alike(function: Callable[P, Table]) -> Callable[[Callable[[], None]], Callable[P, Table]]:
-    """Another function of this module, named and documented by the one that is decorated, with equal parameters."""
-
-    def decorate(named: Callable[[], None]) -> Callable[P, Table]:
-        made = on_engine(function, open_source, named.__doc__ or "", cast("Kind", named.__name__))
-        made.__module__ = __name__
-        return validation.plain(made)
-
-    return decorate
-
-
-@_alike(totals)
+@like(totals)
 def means() -> None:
     """Private means of a column by window of time, and by key.
 
@@ -276,16 +273,9 @@ def means() -> None:
 
 @dataclass(frozen=True)
 class TableRelease:
-    """One release: plan, table, key.  A ledger reads guarantee, fingerprint and parameters from it.
+    """One release of a table under the key of its composition.
 
-    Attributes
-    ----------
-    plan : TablePlan
-        Public parameters.
-    source : Source
-        The table.
-    key : Key
-        Of this composition.
+    A ledger reads guarantee, fingerprint and parameters from it.
     """
 
     plan: TablePlan
@@ -294,12 +284,12 @@ class TableRelease:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the release promises."""
+        """Guarantee of the release."""
         return self.plan.guarantee(simulated=self.key.simulated)
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """As of a publisher."""
+        """Of the key, as a publisher has it."""
         return None if self.key.simulated else self.key.fingerprint()
 
     def run(self) -> WindowSums:
@@ -307,7 +297,7 @@ class TableRelease:
         plan = self.plan
         if plan.who is not None:
             return self._release_persons()
-        if self._is_settled():
+        if plan.is_public:
             return self._release(plan.settled(plan.start or 0, plan.stop or 0, max(1, len(plan.keys))), self.source)
         source = self.source.twice()
         survey = _Survey(plan)
@@ -343,15 +333,9 @@ class TableRelease:
             kept = kept._replace(codes=codes)
         return self._release(settled, self.source, survey, kept)
 
-    def _is_settled(self) -> bool:
-        """Whether windows, keys and clip are public parameters, so that one reading is enough."""
-        plan = self.plan
-        ends = plan.start is not None and plan.stop is not None
-        return ends and plan.key_rule in ("none", "given") and not plan.chooses_clip
-
     def check(self) -> None:
-        """What is known without reading a row: an engine adds, and nothing else; an empty table has no windows."""
-        if self.source.add is not None and not (self._is_settled() and self.plan.who is None):
+        """Refuse, before rows are read, more than sums on an engine, and an empty table without windows."""
+        if self.source.add is not None and not (self.plan.is_public and self.plan.who is None):
             raise ParameterError(
                 "expected start=, stop=, keys= where there is by=, clip= (or two bounds), no Person: on an engine "
                 "windows, keys and the clip are public"
@@ -379,27 +363,18 @@ class TableRelease:
             sums = source.add(plan, every)
         by_name = {quantity.name: exact for quantity, exact in zip(every, sums, strict=True)}
         released = np.stack([by_name[quantity.name] for quantity in quantities])
-        return WindowSums(
-            kind=plan.kind,
-            edges=plan.calendar.edges(first, last),
-            time_zone=plan.calendar.time_zone,
-            every=plan.calendar.every,
-            keys=table.columns,
-            columns=release(quantities, released, self.key, first, table.digests),
-            clip=plan.clip_of(quantities),
-            guarantee=plan.guarantee(simulated=self.key.simulated),
-            family=self.source.family,
-            centre=quantities[0].centre * plan.step if plan.kind == "means" else 0.0,
-            clipped_rows=self._clipped_rows(plan, by_name) if plan.reports_clip else None,
-            kept_persons=None if kept is None else choices.kept_persons(plan, kept.whole, kept.cut, self.key),
-        )
-
-    def _clipped_rows(self, plan: TablePlan, sums: dict[str, Integers]) -> float | None:
-        return choices.clipped_rows(plan, int(sums["beyond"].sum()), int(sums["count"].sum()), self.key)
+        clipped = None
+        if plan.reports_clip:
+            beyond, rows = int(by_name["beyond"].sum()), int(by_name["count"].sum())
+            clipped = choices.clipped_rows(plan, beyond, rows, self.key)
+        persons = None if kept is None else choices.kept_persons(plan, kept.whole, kept.cut, self.key)
+        columns = release(quantities, released, self.key, first, table.digests)
+        found = plan.released((first, last), quantities, table.columns, columns, simulated=self.key.simulated)
+        return replace(found, family=self.source.family, clipped_rows=clipped, kept_persons=persons)
 
 
 class _Survey:
-    """What the first reading collects: ends of the time, keys, a histogram of values."""
+    """Facts that the first reading collects: ends of the time, keys, a histogram of values."""
 
     def __init__(self, plan: TablePlan) -> None:
         self.plan = plan
@@ -414,13 +389,13 @@ class _Survey:
             both = [*self._ends, int(times.min()), int(times.max())]
             self._ends = [min(both), max(both)]
 
-    def see_keys(self, columns: list[Any]) -> None:
+    def see_keys(self, columns: list[pa.Array]) -> None:
         """Count the rows of each key."""
         for key, count in count_keys(columns).items():
             self._counts[key] = self._counts.get(key, 0) + count
 
     def see_kept(self, kept: Kept, keys: list[KeyRow]) -> None:
-        """Count what the release depends on, of the rows of persons that count."""
+        """Keys and values of the rows of persons that count."""
         if self.plan.key_rule == "private":
             sizes = np.bincount(kept.codes, minlength=len(keys)).tolist()
             self._counts = {key: size for key, size in zip(keys, sizes, strict=True) if size}
@@ -428,7 +403,7 @@ class _Survey:
             self.histogram.observe(kept.values)
 
     def add(self, rows: BatchRows) -> None:
-        """Count what the release depends on."""
+        """Keys and values of rows that count."""
         plan = self.plan
         counted = (rows.codes >= 0) & plan.has(rows.windows)
         if plan.key_rule == "private":
@@ -440,7 +415,7 @@ class _Survey:
             self.histogram.observe(values)
 
     def ends(self) -> tuple[int, int]:
-        """The first window, and the one behind the last."""
+        """The first window, and the one after the last."""
         plan = self.plan
         if not self._ends and (plan.start is None or plan.stop is None):
             raise DataError(NO_ROWS)

@@ -1,13 +1,13 @@
-"""Released windows as a file that says what they are: Parquet, CSV with a JSON beside it, or NumPy's npz."""
+"""Released windows as Arrow tables, as files (Parquet, CSV with a JSON beside it, NumPy's npz) and as pictures."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -15,38 +15,33 @@ from fastdp import validation
 from fastdp._version import __version__
 from fastdp.data.source import import_tables
 from fastdp.errors import ParameterError
-from fastdp.kinds import Integers
+from fastdp.kinds import Array, Floats, Integers, Json
 from fastdp.releases.pictures import band, check_axes, new_axes, save
-from fastdp.state.durable import atomic_file
+from fastdp.state.atomic_files import atomic_file
 from fastdp.tables import choices
 from fastdp.tables.answers import DAY, Answer, Answers
 from fastdp.tables.calendar import OFFSET, zone_of
 from fastdp.tables.sums import WindowSums
 
-# Released windows as a data frame of the library that the table came from.
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.axes import Axes
+
+    #: Writes a table and its description into a file.
+    Writer = Callable[[pa.Table, str, BinaryIO], None]
 
 WINDOW = "window"
 #: Name of the metadata in Parquet's schema and in an npz archive.
 METADATA = "fastdp"
-#: What follows the window and the keys.
+#: Columns after the window and the keys.
 EXACT, REVISED = ("estimate", "std_error", "low", "high"), ("revised", "revised_low", "revised_high")
 
 
-def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> Any:
+def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> pa.Table:
     """One row a window and key, windows in order and the keys of each together.
 
-    Parameters
-    ----------
-    sums : WindowSums
-        Gives windows and keys.
-    exact, revised : Answer
-        Of each window by itself: float64[W, K].
-
-    Returns
-    -------
-    pyarrow.Table
-        ``window`` (its start; with the time zone, if there is one), the keys, ``estimate``, ``std_error``, ``low``,
-        ``high``, ``revised``, ``revised_low``, ``revised_high``; of means also ``total`` and ``count``.
+    Columns: ``window`` (its start; with the time zone, if there is one), the keys, ``estimate``, ``std_error``,
+    ``low``, ``high``, ``revised``, ``revised_low``, ``revised_high``; of means also ``total`` and ``count``.
     """
     _, arrow = import_tables()
     windows, keys = exact.estimate.shape
@@ -67,7 +62,7 @@ def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> Any:
     return arrow.table(columns | {name: arrow.array(array.ravel()) for name, array in numbers.items()})
 
 
-def readable(table: Any, family: str) -> Any:
+def readable(table: pa.Table, family: str) -> pa.Table:
     """The Arrow table with a zone that the family knows: polars has offsets of whole hours only."""
     fixed = OFFSET.fullmatch(table.schema.field(WINDOW).type.tz or "")
     if family != "polars" or not fixed or fixed[3] == "00":
@@ -76,8 +71,8 @@ def readable(table: Any, family: str) -> Any:
     return table.set_column(0, WINDOW, table[WINDOW].cast(arrow.timestamp("us", "UTC")))
 
 
-def metadata(sums: WindowSums, confidence: float) -> dict[str, Any]:
-    """What a file says beside its numbers: public facts, in terms that strict JSON has."""
+def metadata(sums: WindowSums, confidence: float) -> Json:
+    """Public facts beside a file's numbers, in terms that strict JSON has."""
     return {
         "fastdp": __version__,
         "kind": sums.kind,
@@ -99,7 +94,7 @@ def metadata(sums: WindowSums, confidence: float) -> dict[str, Any]:
     }
 
 
-def write(table: Any, facts: Mapping[str, Any], path: Any, *, overwrite: bool) -> None:
+def write(table: pa.Table, facts: Json, path: str | Path, *, overwrite: bool) -> None:
     """Write an Arrow table by the path's suffix; see :meth:`fastdp.tables.table.Table.write`."""
     target = Path(validation.path("path", path))
     kind = kind_of(target)
@@ -116,7 +111,7 @@ def write(table: Any, facts: Mapping[str, Any], path: Any, *, overwrite: bool) -
         kind(table, text, file)
 
 
-def kind_of(path: Path) -> Callable[[Any, str, BinaryIO], None]:
+def kind_of(path: Path) -> Writer:
     """How a path's suffix is written, or ParameterError."""
     name = path.name.lower()
     for suffix, kind in KINDS.items():
@@ -130,15 +125,15 @@ def description_of(path: Path) -> Path | None:
     return path.with_name(f"{path.name}.json") if path.name.lower().endswith(".csv") else None
 
 
-def _parquet(table: Any, _text: str, file: BinaryIO) -> None:
+def _parquet(table: pa.Table, _text: str, file: BinaryIO) -> None:
     importlib.import_module("pyarrow.parquet").write_table(table, file)
 
 
-def _csv(table: Any, _text: str, file: BinaryIO) -> None:
+def _csv(table: pa.Table, _text: str, file: BinaryIO) -> None:
     importlib.import_module("pyarrow.csv").write_csv(table, file)
 
 
-def _npz(table: Any, text: str, file: BinaryIO) -> None:
+def _npz(table: pa.Table, text: str, file: BinaryIO) -> None:
     # Texts as NumPy's own, so that the archive is read without pickle.
     arrays = {name: _plain(column) for name, column in zip(table.column_names, table.columns, strict=True)}
     # numpy.savez takes names as keywords, and a column may be called "file".
@@ -148,12 +143,12 @@ def _npz(table: Any, text: str, file: BinaryIO) -> None:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
 
-def _plain(column: Any) -> Any:
+def _plain(column: pa.ChunkedArray) -> Array:
     array = column.to_numpy()
     return np.array(column.to_pylist()).astype(str) if array.dtype.kind == "O" else array
 
 
-KINDS: dict[str, Callable[[Any, str, BinaryIO], None]] = {".parquet": _parquet, ".csv": _csv, ".npz": _npz}
+KINDS: dict[str, Writer] = {".parquet": _parquet, ".csv": _csv, ".npz": _npz}
 
 
 # Pictures of released windows: estimate, interval and revised line; needs matplotlib (``fastdp-streams[plot]``).
@@ -164,7 +159,7 @@ MAX_PANELS = 6
 MAX_POINTS = 2000
 
 
-def draw(sums: WindowSums, answers: Answers, path: Any, ax: Any) -> Any:
+def draw(sums: WindowSums, answers: Answers, path: str | Path | None, ax: Any) -> Any:
     """See :meth:`fastdp.tables.table.Table.plot`."""
     windows, keys = next(iter(sums.columns.values())).steps.shape
     if not windows:
@@ -219,12 +214,12 @@ def _group(edges: Integers) -> int:
     return needed
 
 
-def _scaled(answer: Answer, size: Any) -> Answer:
+def _scaled(answer: Answer, size: Floats) -> Answer:
     parts = (answer.estimate, answer.std_error, answer.low, answer.high)
     return Answer(*(part / size[:, None] for part in parts))
 
 
-def _limit(ax: Any, estimate: Any, low: Any, high: Any) -> None:
+def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats) -> None:
     """A few windows about which nothing is known must not flatten all others."""
     reach = np.quantile(high - low, 0.9)
     bottom, top = max(low.min(), estimate.min() - reach), min(high.max(), estimate.max() + reach) + 1e-9 * reach
@@ -232,7 +227,7 @@ def _limit(ax: Any, estimate: Any, low: Any, high: Any) -> None:
         ax.set_ylim(bottom, top)
 
 
-def _without_keys(sums: WindowSums, path: Any, ax: Any) -> Any:
+def _without_keys(sums: WindowSums, path: str | Path | None, ax: Axes | None) -> Axes:
     """A picture that says so: the budget of a private choice of keys is spent, whatever it chose."""
     ax = new_axes() if ax is None else ax
     ax.text(0.5, 0.5, "no key was released", ha="center", va="center", transform=ax.transAxes)
@@ -247,9 +242,9 @@ def _caption(sums: WindowSums) -> str:
     return "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in choices.described(sums))
 
 
-def _clock(ax: Any, sums: WindowSums) -> None:
+def _clock(ax: Axes, sums: WindowSums) -> None:
     """Times as the zone's clock shows them, over what was cut."""
-    dates: Any = importlib.import_module("matplotlib.dates")
+    dates = importlib.import_module("matplotlib.dates")
 
     zone = zone_of(sums.time_zone)
     locator = dates.AutoDateLocator(tz=zone)

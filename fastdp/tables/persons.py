@@ -8,19 +8,22 @@ from batches: adding or removing all rows of one person in one period leaves eve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.data.source import Source
 from fastdp.errors import DataError
-from fastdp.kinds import Array, Floats, Integers
+from fastdp.kinds import Array, Flags, Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.tables.columns import KeyTable, digests_of, floats_of, times_of
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import Quantity
 from fastdp_kernels.tables import person_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Words = NDArray[np.uint64]
 #: A hash table has at least so many slots, and at most three pairs for four slots.
@@ -28,32 +31,19 @@ MIN_SLOTS = 1024
 
 
 class Kept(NamedTuple):
-    """The rows that count, and how many persons (in each period) have all of theirs among them, or not.
-
-    Attributes
-    ----------
-    windows, codes : int64[n]
-        Windows and keys, by number.
-    values : float64[n or 0]
-        What is summed, if anything is.
-    whole, cut : int
-        Persons (in each period) all of whose rows count, and those with rows that do not.
-    """
+    """Window, key and value (if any) of the rows that count; persons (in each period) with all rows kept, or cut."""
 
     windows: Integers
     codes: Integers
-    values: NDArray[np.float64]
+    values: Floats
     whole: int
     cut: int
 
 
 class Numbers:
-    """The number of each pair of whole numbers, in the order in which pairs came first: a hash table.
+    """A hash table: pairs of whole numbers, numbered in the order in which they came first.
 
-    Parameters
-    ----------
-    key : uint64[2]
-        Of the hash, secret: else persons could be chosen that collide.
+    Its key is secret: else persons could be chosen that collide.
     """
 
     def __init__(self, key: Words) -> None:
@@ -76,16 +66,9 @@ class Numbers:
 
 
 class PersonRows:
-    """Rows of persons as they come, and behind the last one those that count.
+    """Rows of persons as they come, and after the last one those that count.
 
     Some 40 bytes a row are held: equal rows can be numbered only once all are there.
-
-    Parameters
-    ----------
-    plan : TablePlan
-        Whose bounds hold.
-    key : Key
-        Of the composition.
     """
 
     def __init__(self, plan: TablePlan, key: Key) -> None:
@@ -94,7 +77,7 @@ class PersonRows:
         self._hashing = secret[:2]
         self._persons, self._periods = Numbers(secret[2:]), Numbers(secret[2:])
         kinds = np.int64, np.uint64, np.int64, np.int64, np.float64
-        self._columns: list[list[NDArray[Any]]] = [[np.empty(0, kind)] for kind in kinds]
+        self._columns: list[list[Array]] = [[np.empty(0, kind)] for kind in kinds]
 
     def add(
         self,
@@ -103,9 +86,9 @@ class PersonRows:
         windows: Integers,
         codes: Integers,
         words: Integers,
-        values: NDArray[np.float64],
+        values: Floats,
     ) -> None:
-        """Take rows: digests, instants, windows, keys, what the hash sees of the keys, values (none of counts)."""
+        """Take rows: digests, instants, windows, keys, the keys' words in the hash, values (none of counts)."""
         groups = self._persons.of(np.ascontiguousarray(persons[:, 0]), np.ascontiguousarray(persons[:, 1]))
         if self._plan.periods is not None:
             groups = self._periods.of(groups, self._plan.periods.numbers(times))
@@ -126,8 +109,8 @@ class PersonRows:
         return Kept(windows[flags], codes[flags], values, size - cut, cut)
 
 
-def _taken(column: list[NDArray[Any]]) -> NDArray[Any]:
-    """All parts as one array; the list is empty then."""
+def _taken(column: list[Array]) -> Array:
+    """All chunks as one array; the list is empty then."""
     whole = np.concatenate(column)
     column.clear()
     return whole
@@ -142,27 +125,13 @@ NOT_FINITE = (
 
 
 class BatchRows(NamedTuple):
-    """The rows of a batch that may count; with persons only such.
-
-    Attributes
-    ----------
-    windows, times : int64[n]
-        Numbers of windows, and instants.
-    codes : int[n]
-        Keys, where they are given.
-    values : float64[n or 0]
-        The values, if any are summed.
-    keys : list of Arrow arrays
-        The key columns.
-    persons : int64[n, 2] or None
-        Digests.
-    """
+    """Rows of a batch that may count; codes where keys are given, digests of persons if there are any."""
 
     windows: Integers
     times: Integers
     codes: Array
     values: Floats
-    keys: list[Any]
+    keys: list[pa.Array]
     persons: Integers | None
 
 
@@ -170,7 +139,7 @@ def read_rows(
     source: Source,
     plan: TablePlan,
     see_times: Callable[[Integers], None] | None = None,
-    see_keys: Callable[[list[Any]], None] | None = None,
+    see_keys: Callable[[list[pa.Array]], None] | None = None,
     table: KeyTable | None = None,
 ) -> Iterator[BatchRows]:
     """Batch by batch the rows that may count, in both readings the same ones.
@@ -221,7 +190,7 @@ def table_sums(source: Source, plan: TablePlan, quantities: Sequence[Quantity], 
 
 
 def exact_sums(
-    parts: Iterable[tuple[Integers, NDArray[Any], NDArray[np.float64]]],
+    parts: Iterable[tuple[Integers, Array, Floats]],
     plan: TablePlan,
     quantities: Sequence[Quantity],
     keys: int,
@@ -236,7 +205,7 @@ def exact_sums(
     return sums
 
 
-def mask_of(flags: NDArray[np.bool_]) -> Any:
+def mask_of(flags: Flags) -> pa.BooleanArray:
     """For a filter of Arrow."""
     import pyarrow
 

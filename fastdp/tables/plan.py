@@ -12,20 +12,19 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, remainder, square_remainder, zcdp_loss
 from fastdp.integer_grid import make_grid
-from fastdp.kinds import Bounds, Integers
+from fastdp.kinds import Bounds, Flags, Integers, Json, Keys
 from fastdp.noise.draws import NoiseName, better_noise, checked_noise, l2_square
 from fastdp.record import Choice, Real, parameter, record
 from fastdp.tables import sums
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.tables.columns import KeyRow
-from fastdp.tables.sums import Kind, Quantity
+from fastdp.tables.sums import Kind, NoisySums, Quantity, WindowSums
 from fastdp.units import ONE_ROW, Column, Person, Rows, Unit
 from fastdp.validation import DAY
 
@@ -87,26 +86,16 @@ class TablePlan:
 
     Attributes
     ----------
-    kind : "totals", "counts" or "means"
-        What is released.
     time, unit, value
         As given; the value is None for counts.
-    calendar, periods : Calendar, Calendar or None
-        The windows, and the periods in which a unit has its rows; None: one period.
-    epsilon, delta : float
-        The whole budget.
+    periods : Calendar or None
+        The periods in which a unit has its rows; None: one period.
     bound : (float, float) or None
         The widest clip; None for counts.
     chooses_clip : bool
         Whether the upper end is chosen from the rows.
-    by : tuple of str
-        Key columns.
-    key_rule : "none", "given", "public" or "private"
-        Source of the keys.
-    keys : tuple of tuples
-        The keys that were given.
-    noise : "laplace" or "gaussian"
-        Of the sums.
+    key_rule, keys
+        Source of the keys, and those that were given.
     start, stop : int or None
         Numbers of the first window, and of the one after the last.
     online : bool
@@ -114,7 +103,7 @@ class TablePlan:
     cells : int or None
         Windows times keys, once they are known.
     rows : int or None
-        How many rows that count lie above the lowest candidate of the clip, once that is released.
+        Rows that count above the lowest candidate of the clip, once that number is released.
     taken : tuple of str
         Ends of the time that were taken from the table: "first", "last".
     """
@@ -146,6 +135,12 @@ class TablePlan:
     def who(self) -> str | None:
         """The column of persons, whose rows beyond the bounds do not count."""
         return self.unit.column if isinstance(self.unit, Person) else None
+
+    @property
+    def is_public(self) -> bool:
+        """Whether windows, keys and clip are public parameters, so that one reading is enough."""
+        ends = self.start is not None and self.stop is not None
+        return ends and self.key_rule in ("none", "given") and not self.chooses_clip
 
     @property
     def contributions(self) -> int:
@@ -190,11 +185,11 @@ class TablePlan:
         return zcdp_loss(self.epsilon, self.noise_delta) if self.gaussian else self.epsilon
 
     def _share(self, share: float) -> float:
-        """A part of the budget: of epsilon, or of rho."""
+        """A share of the budget: of epsilon, or of rho."""
         return self.loss * (math.sqrt(share) if self.gaussian else share)
 
     def _rest(self, whole: float, *parts: float) -> float:
-        """What parts leave of a budget."""
+        """Budget left after these parts."""
         if self.gaussian:
             return square_remainder(whole, *parts)
         for part in parts:
@@ -235,7 +230,7 @@ class TablePlan:
     def clip_epsilons(self) -> tuple[float, float]:
         """Of the count of rows above the lowest candidate, and of the choice of the clip.
 
-        The second one is at most CLIP_SHARE less the first, and follows from that number, once it is released: pure
+        The second is at most CLIP_SHARE less the first, and follows from that number, once it is released: pure
         losses may be chosen as one goes, as long as their sum never exceeds epsilon.
         """
         if not self.chooses_clip:
@@ -250,7 +245,7 @@ class TablePlan:
 
     @property
     def rows_above(self) -> float:
-        """How many rows should lie above the clip in all windows together: where noise and clipping err alike.
+        """Rows that should lie above the clip in all windows together: where noise and clipping err alike.
 
         The squared error of the sum of g windows with n rows each is 2 g (s theta / eps)^2 + (g n E[(v - theta)+])^2,
         s the sensitivity in clips, least over theta where n p = sqrt(2 / g) s / eps, if p E[(v - theta)+] / theta is
@@ -268,7 +263,7 @@ class TablePlan:
 
     @property
     def square(self) -> int:
-        """Squared L2 norm of what the rows of one unit change: k rows, at most j of them in one sum."""
+        """Squared L2 norm of the change by one unit: k rows, at most j of them in one sum."""
         return l2_square(self.contributions, self.per_window)
 
     @property
@@ -278,7 +273,7 @@ class TablePlan:
 
     @cached_property
     def sum_epsilon(self) -> float:
-        """What is left for the sums."""
+        """Budget of the sums."""
         reports = self.person_epsilon, self.beyond_epsilon
         return self._rest(self.loss, *reports, self.key_epsilon, *self.clip_epsilons)
 
@@ -288,8 +283,8 @@ class TablePlan:
         self.check_cells(last - first, keys)
         return replace(self, start=first, stop=last, cells=(last - first) * keys, taken=taken)
 
-    def has(self, windows: Integers) -> NDArray[np.bool_]:
-        """Which windows are released, so far as their ends are public."""
+    def has(self, windows: Integers) -> Flags:
+        """Whether windows are released, so far as their ends are public."""
         first = np.iinfo(np.int64).min if self.start is None else self.start
         last = np.iinfo(np.int64).max if self.stop is None else self.stop
         return (windows >= first) & (windows < last)
@@ -324,7 +319,7 @@ class TablePlan:
         return (1 if value >= 0 else -1) * (max(1, whole) if size else 0)
 
     def quantities(self, clip: float | None = None) -> list[Quantity]:
-        """What is summed, with this upper end of the clip, or the bound's."""
+        """Sums of each cell, with this upper end of the clip, or the bound's."""
         k, drawn = self.contributions, (self.noise, self.square)
         found = []
         if self.bound is not None:
@@ -341,7 +336,7 @@ class TablePlan:
         return found
 
     def reported(self, quantities: Sequence[Quantity]) -> list[Quantity]:
-        """What is summed besides, to say what the clip cuts: rows beyond it, and all where those are not counted."""
+        """Further sums for the report on the clip: rows beyond it, and all where those are not counted."""
         if not self.reports_clip:
             return []
         first = quantities[0]
@@ -349,7 +344,7 @@ class TablePlan:
         return [replace(first, name="beyond"), *counted]
 
     def clip_of(self, quantities: Sequence[Quantity]) -> tuple[float, float] | None:
-        """What values were clipped to, in units of the input."""
+        """Ends of the clip, in units of the input."""
         if self.bound is None:
             return None
         return quantities[0].low * self.step, quantities[0].high * self.step
@@ -358,10 +353,27 @@ class TablePlan:
         """Of everything that is released."""
         return sums.of_everything(self, simulated)
 
+    def released(
+        self,
+        span: tuple[int, int],
+        quantities: Sequence[Quantity],
+        keys: dict[str, list[object]],
+        columns: dict[str, NoisySums],
+        *,
+        simulated: bool,
+    ) -> WindowSums:
+        """Noisy sums of the windows [first, last), with all that is public about them."""
+        return WindowSums(
+            *(self.kind, self.calendar.edges(*span), self.calendar.time_zone, self.calendar.every, keys, columns),
+            clip=self.clip_of(quantities),
+            guarantee=self.guarantee(simulated=simulated),
+            centre=quantities[0].centre * self.step if self.kind == "means" else 0.0,
+        )
+
     # Noise.
 
-    def identity(self) -> dict[str, Any]:
-        """All that the noise follows from besides secret and rows; the same for a table and for its stream."""
+    def identity(self) -> Json:
+        """All that noise depends on besides secret and rows; the same for a table and for its stream."""
         return {
             "kind": self.kind,
             "every": self._spans(self.calendar),
@@ -382,12 +394,12 @@ class TablePlan:
             "noise": self.noise,
         }
 
-    def _spans(self, calendar: Calendar) -> list[Any]:
+    def _spans(self, calendar: Calendar) -> list[object]:
         """A calendar in plain terms, without the name of its zone; two borders fix what its origin is."""
         begin = None if self.start is None else self.calendar.edge(self.start)
         return [calendar.every, zone_rules(calendar.zone, begin), calendar.edge(0), calendar.edge(1)]
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The public parameters, for a ledger."""
         return {
             **self.identity(),
@@ -417,7 +429,7 @@ def key_digest(keys: Sequence[KeyRow]) -> bytes:
 # The arguments of ``totals``, ``counts``, ``means`` and ``Windows``.
 
 
-def names_of(name: str, given: Any) -> tuple[str, ...]:
+def names_of(name: str, given: object) -> tuple[str, ...]:
     """Column names from one, several or None."""
     listed = [] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(listed, (list, tuple)) or not all(isinstance(each, str) for each in listed):
@@ -427,8 +439,8 @@ def names_of(name: str, given: Any) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def keys_of(by: tuple[str, ...], given: Any, delta: float) -> tuple[KeyRule, tuple[KeyRow, ...]]:
-    """Where the keys come from, and those that are given."""
+def keys_of(by: tuple[str, ...], given: Keys | None, delta: float) -> tuple[KeyRule, tuple[KeyRow, ...]]:
+    """Source of the keys, and those that are given."""
     if not by:
         if given is not None:
             raise ParameterError("keys: expected None without by=, the columns that they are of")
@@ -450,7 +462,7 @@ def keys_of(by: tuple[str, ...], given: Any, delta: float) -> tuple[KeyRule, tup
     return "given", tuple(rows)
 
 
-def _key_rows(by: tuple[str, ...], given: Any) -> list[KeyRow]:
+def _key_rows(by: tuple[str, ...], given: Keys) -> list[KeyRow]:
     if isinstance(given, Mapping):
         if set(given) != set(by):
             raise ParameterError(f"keys: expected a list for each of {', '.join(map(repr, by))}")
@@ -481,7 +493,7 @@ def _plain(given: Any) -> list[Any]:
     return cast("list[Any]", listed)
 
 
-def check_bound(bound: Any, clip: Any) -> tuple[tuple[float, float], bool]:
+def check_bound(bound: Bounds | None, clip: Bounds | None) -> tuple[tuple[float, float], bool]:
     """The widest clip, and whether its upper end is chosen from the rows."""
     if bound is None and clip is None:
         raise ParameterError(
@@ -513,7 +525,7 @@ def make_plan(
     bound: Bounds | None = None,
     clip: Bounds | None = None,
     by: str | Sequence[str] | None = None,
-    keys: Any = None,
+    keys: Keys | None = None,
     delta: float = 0.0,
     noise: NoiseName | None = None,
 ) -> TablePlan:

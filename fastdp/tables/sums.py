@@ -7,13 +7,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.guarantee import Guarantee, parallel, sequential
-from fastdp.kinds import Integers
+from fastdp.kinds import Array, Floats, Integers
 from fastdp.noise import binding
 from fastdp.noise.draws import Distribution, NoiseName, concentrated, noise_distribution
 from fastdp.noise.gaussian import GaussianDistribution
@@ -28,32 +28,22 @@ if TYPE_CHECKING:
 
 # Noisy sums of windows and keys: all that a release of a table gives out, before it becomes a frame.
 
-#: What is released of each window and key.
+#: The kinds of a release.
 Kind = Literal["totals", "counts", "means"]
 
 
 @dataclass(frozen=True, eq=False)
 class NoisySums:
-    """One released quantity of every window and key.
+    """Noisy sums of every window and key, int64[W, K] in steps of the resolution; noise is independent in each."""
 
-    Attributes
-    ----------
-    steps : int64[W, K]
-        Exact sums with their noise, in grid steps.
-    resolution : float
-        One step, in units of the input; 1 for counts.
-    noise : DrawnNoise
-        The law of the noise, in steps, independent in every cell.
-    """
-
-    steps: NDArray[np.int64]
+    steps: Integers
     resolution: float
     noise: DrawnNoise
 
     @property
-    def values(self) -> NDArray[np.float64]:
+    def values(self) -> Floats:
         """The noisy sums in units of the input: float64[W, K]."""
-        units: NDArray[np.float64] = self.steps * np.float64(self.resolution)
+        units: Floats = self.steps * np.float64(self.resolution)
         return units
 
 
@@ -63,39 +53,29 @@ class WindowSums:
 
     Attributes
     ----------
-    kind : "totals", "counts" or "means"
-        What the caller asked for.
     edges : int64[W + 1]
         Borders of the windows: microseconds since 1970-01-01, in UTC, or as the clock shows where there is no zone.
     time_zone : str or None
         Zone of the windows; None if times without a zone were taken as they stand.
-    every : str
-        Length of the windows, as given.
     keys : dict of str to list
         Key column's name to its K values, one for each released key; empty without ``by``, then K is 1.
     columns : dict of str to NoisySums
         "total" for totals, "count" for counts.  Means have "count" and "deviation", the sum of value - ``centre``:
         the mean is centre + deviation / count, the total deviation + centre * count.
     clip : (float, float) or None
-        What values were clipped to, in units of the input; None for counts.
-    guarantee : Guarantee
-        Of everything here together.
+        Ends that values were clipped to, in units of the input; None for counts.
     family : str
-        The library that the table came from: "pandas", "polars", "pyarrow" or "duckdb".
-    centre : float
-        See ``columns``; 0 unless they are means.
-    clipped_rows : float or None
-        Released estimate of the share of rows beyond the clip; None where nothing was released about it, or where
-        there are too few rows to tell.
-    kept_persons : float or None
-        The same of the share of persons (in each period) all of whose rows count.
+        The library that the table came from.
+    clipped_rows, kept_persons : float or None
+        Released shares of rows beyond the clip, and of persons (in each period) all of whose rows count; None where
+        nothing was released, or rows are too few.
     """
 
     kind: Kind
-    edges: NDArray[np.int64]
+    edges: Integers
     time_zone: str | None
     every: str
-    keys: dict[str, list[Any]]
+    keys: dict[str, list[object]]
     columns: dict[str, NoisySums]
     clip: tuple[float, float] | None
     guarantee: Guarantee = field(repr=False)
@@ -116,16 +96,10 @@ class Quantity:
     low, high, centre : int
         Values are clipped to [low, high] steps, and the centre is subtracted.  A count adds 1 for each row, "beyond"
         for each that the clip changes.
-    resolution : float
-        One step.
     epsilon : float
         Its budget; with Gaussian noise rho = epsilon^2 / 2.
-    contributions : int
-        Rows of one unit.
-    noise : "laplace" or "gaussian"
-        Which noise.
-    square : int
-        Squared L2 norm of what the rows of one unit change, in squared sensitivities of one row.
+    contributions, square : int
+        Rows of one unit, and the squared L2 norm of their change, in squared sensitivities of one row.
     """
 
     name: str
@@ -150,7 +124,7 @@ class Quantity:
             return noise_distribution("laplace", self.contributions * self.sensitivity, 1, self.epsilon)
         return noise_distribution("gaussian", self.sensitivity, self.square, self.epsilon)
 
-    def add(self, rows: tuple[Integers, NDArray[Any], NDArray[np.float64]], first: int, sums: Integers) -> int:
+    def add(self, rows: tuple[Integers, Array, Floats], first: int, sums: Integers) -> int:
         """Add rows (windows, keys, values); the first that counts and is not finite, or -1."""
         windows, keys, values = rows
         if self.name == "count":
@@ -170,31 +144,21 @@ class Quantity:
         """Of the key: noise of another scale, or under another clip, shares no word with it."""
         return self.name, self.low, self.high, self.centre, self.resolution, self.epsilon
 
-    def described(self, noisy: Integers) -> NoisySums:
-        """Noisy sums in steps, with the law of their noise."""
-        law = self.law
-        drawn = DrawnNoise(law.sigma, True) if isinstance(law, GaussianDistribution) else DrawnNoise(law.scale)
-        return NoisySums(noisy, self.resolution, drawn)
-
 
 def release(
     quantities: Sequence[Quantity], sums: Integers, key: Key, first: int, rows: NDArray[np.uint64]
 ) -> dict[str, NoisySums]:
-    """The sums of all quantities with noise, by name.
+    """The sums of all quantities with noise, by name; noise is bound to all sums of a cell.
 
     Sums and noise are taken modulo 2^64, which is post-processing of the exact noisy sum: privacy does not depend on
     how many rows there are.
 
     Parameters
     ----------
-    quantities : sequence of Quantity
-        What is released; noise is bound to all of a cell's.
     sums : int64[n, W, K]
-        Exact sums of each, windows in order.
+        Exact sums of each quantity, windows in order from number ``first`` on.
     key : Key
         Of the composition.
-    first : int
-        Number of the first window.
     rows : uint64[K, 2]
         Digests of the keys (:attr:`fastdp.tables.columns.KeyTable.digests`).
     """
@@ -202,14 +166,19 @@ def release(
     noisy = binding.draw_cells(exact, [q.law for q in quantities], own, first, rows)
     noisy += exact
     noisy.flags.writeable = False
-    return {q.name: q.described(each) for q, each in zip(quantities, noisy, strict=True)}
+    found = {}
+    for q, each in zip(quantities, noisy, strict=True):
+        law = q.law
+        drawn = DrawnNoise(law.sigma, True) if isinstance(law, GaussianDistribution) else DrawnNoise(law.scale)
+        found[q.name] = NoisySums(each, q.resolution, drawn)
+    return found
 
 
-# What a release of windows promises: the guarantee of each part, their composition, and the caller's word.
+# The guarantee of a release of windows: of each part, their composition, and the caller's word.
 
 
 def in_units(plan: TablePlan, guarantee: Guarantee) -> Guarantee:
-    """The guarantee with what is protected, and when two tables are adjacent."""
+    """The guarantee with its unit, and when two tables are adjacent."""
     k, period = plan.contributions, "" if plan.periods is None else f" in any period of {plan.periods.every}"
     rows = UnitRows(plan.who, 1 if plan.who is not None else k, None if plan.periods is None else plan.periods.period)
     if plan.who is not None:
@@ -291,7 +260,7 @@ def _approximate(plan: TablePlan, whole: Guarantee, simulated: bool) -> Guarante
 
 
 def _public_knowledge(plan: TablePlan) -> list[str]:
-    """What the guarantee takes the caller's word for."""
+    """Public facts that the guarantee takes the caller's word for."""
     said = []
     ends = plan.taken or [name for name, end in (("first", plan.start), ("last", plan.stop)) if end is None]
     if plan.online:

@@ -1,4 +1,4 @@
-"""What ``fastdp.totals``, ``counts`` and ``means`` return."""
+"""``Table``: the result of ``fastdp.totals``, ``counts`` and ``means``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from html import escape
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from fastdp import validation
 from fastdp.data.frames import in_family
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers, Json, Values
 from fastdp.releases.intervals import checked_confidence
 from fastdp.releases.release import as_indices, preview
 from fastdp.tables import choices, output
@@ -23,6 +24,10 @@ from fastdp.tables.answers import Answer, Answers
 from fastdp.tables.calendar import zone_of
 from fastdp.tables.output import METADATA, readable
 from fastdp.tables.sums import WindowSums
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.axes import Axes
 
 #: Rows that a notebook shows.
 SHOWN_ROWS = 8
@@ -32,14 +37,14 @@ SHOWN_ROWS = 8
 class Table:
     """Released windows of a table, with error bars.
 
-    Everything here is a function of what was released and of public numbers: no further privacy loss.  Intervals are
-    about the sums of the clipped values that count: what clipping and the bounds on a person's rows take away is not
-    in them.  How much that is, as far as it is known: ``clipped_rows``, ``cut_persons``.
+    Everything here is a function of released and of public numbers: no further privacy loss.  Intervals are about the
+    sums of the clipped values that count; ``clipped_rows`` and ``cut_persons`` say, as far as it is known, how much
+    clipping and the bounds on a person's rows take away.
 
     Attributes
     ----------
     sums : WindowSums
-        What was released.
+        The noisy sums.
     confidence : float
         Of the intervals.
     """
@@ -53,7 +58,7 @@ class Table:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the release promises."""
+        """Guarantee of the release."""
         return self.sums.guarantee
 
     @cached_property
@@ -72,7 +77,7 @@ class Table:
         return frame
 
     @cached_property
-    def arrow(self) -> Any:
+    def arrow(self) -> pa.Table:
         """The same as a pyarrow table."""
         starts = np.arange(len(self))
         exact, revised = (self._answer(starts, starts + 1, revised=which) for which in (False, True))
@@ -80,8 +85,8 @@ class Table:
         return table.replace_schema_metadata({METADATA: json.dumps(self.metadata, allow_nan=False)})
 
     @property
-    def metadata(self) -> dict[str, Any]:
-        """What :meth:`write` says beside the numbers: guarantee, clip, what was cut, windows, noise."""
+    def metadata(self) -> Json:
+        """Facts that :meth:`write` adds to the numbers: guarantee, clip, shares cut, windows, noise."""
         return output.metadata(self.sums, self.confidence)
 
     @property
@@ -111,7 +116,7 @@ class Table:
         steps: Integers = next(iter(self.sums.columns.values())).steps
         return int(steps.shape[1])
 
-    def sum(self, starts: Any, stops: Any, *, revised: bool = False) -> Floats:
+    def sum(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
         """Totals or counts over windows [start, stop) of each key; a table of means has :meth:`mean`.
 
         Parameters
@@ -133,16 +138,16 @@ class Table:
         """
         return self._estimate("sum", starts, stops, revised)
 
-    def mean(self, starts: Any, stops: Any, *, revised: bool = False) -> Floats:
+    def mean(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
         """Means over windows [start, stop) of each key of a table of means; parameters and errors as :meth:`sum`."""
         return self._estimate("mean", starts, stops, revised)
 
-    def std_error(self, starts: Any, stops: Any, *, revised: bool = False) -> Floats:
+    def std_error(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
         """Standard errors of the answers: exact for sums, by the delta method for means, modelled if revised."""
         return self._shaped(self._ranges(starts, stops, revised, None).std_error)
 
     def interval(
-        self, starts: Any, stops: Any, confidence: float | None = None, *, revised: bool = False
+        self, starts: Values, stops: Values, confidence: float | None = None, *, revised: bool = False
     ) -> tuple[Floats, Floats]:
         """Interval that holds the true answer of :meth:`sum` or :meth:`mean` with the given probability.
 
@@ -170,7 +175,7 @@ class Table:
         return self._shaped(answer.low), self._shaped(answer.high)
 
     @validation.plain
-    def plot(self, path: Any = None, ax: Any = None) -> Any:
+    def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Any:
         """Draw estimates, their intervals and the revised line.
 
         Parameters
@@ -184,7 +189,7 @@ class Table:
         Returns
         -------
         Axes or array of Axes
-            What was drawn on.
+            Those drawn on.
 
         Raises
         ------
@@ -197,7 +202,7 @@ class Table:
 
         return output.draw(self.sums, self._answers, path, ax)
 
-    def write(self, path: Any, *, overwrite: bool = False) -> None:
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the frame to a file, with guarantee, clip, windows and noise as metadata.
 
         Parameters
@@ -231,7 +236,7 @@ class Table:
         )
 
     def title(self) -> str:
-        """One line: what was released, of which windows and keys."""
+        """One line: kind, windows and keys of the release."""
         sums = self.sums
         keys = f" x {_number(self._keys, 'key')} ({', '.join(sums.keys)})" if sums.keys else ""
         begin, end = (self._moment(int(sums.edges[at])) for at in (0, -1))
@@ -253,7 +258,7 @@ class Table:
         cut = choices.described(self.sums)
         return [("estimate", first), ("error", error), *cut, ("guarantee", str(self.guarantee))]
 
-    def _estimate(self, name: str, starts: Any, stops: Any, revised: bool) -> Floats:
+    def _estimate(self, name: str, starts: Values, stops: Values, revised: bool) -> Floats:
         own = "mean" if self.sums.kind == "means" else "sum"
         if name != own:
             raise ParameterError(f"{name} of a table of {self.sums.kind}: expected {own}(starts, stops)")
@@ -273,7 +278,7 @@ class Table:
         return answers.revised(starts, stops) if revised and len(self) else answers.exact(starts, stops)
 
     @validation.plain
-    def _ranges(self, starts: Any, stops: Any, revised: bool, confidence: float | None) -> Answer:
+    def _ranges(self, starts: Values, stops: Values, revised: bool, confidence: float | None) -> Answer:
         first, last = np.broadcast_arrays(*_same_size(as_indices("starts", starts), as_indices("stops", stops)))
         wrong = np.flatnonzero((first < 0) | (last > len(self)) | (first >= last))
         if wrong.size:
@@ -299,7 +304,7 @@ def _number(count: int, of: str) -> str:
     return f"{count:,} {of}{'' if count == 1 else 's'}"
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M}"
     return escape(f"{value:.5g}" if isinstance(value, float) else str(value))

@@ -20,8 +20,8 @@ from fastdp.kinds import Array, Bounds, Duration, Flags, Floats, Instant, Intege
 from fastdp.noise.key import Key
 from fastdp.state import codec
 from fastdp.state.codec import Packed, expect
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
-from fastdp.state.publisher import Publisher
 from fastdp.tables.calendar import LAST, Time, as_instant
 from fastdp.tables.columns import KeyNumbers, KeyTable, as_arrow, digests_of, times_of
 from fastdp.tables.persons import NOT_FINITE, PersonRows
@@ -31,7 +31,7 @@ from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Person, Rows, Unit, parse_length
 from fastdp_kernels.tables import person_rows
 
-#: Columns of what a row says: two halves of the person's digest, instant, key, bits of the value.
+#: Columns of a row that waits: two halves of the person's digest, instant, key, bits of the value.
 COLUMNS = 5
 #: Rows of closed windows stay as long as they are no more than the others, or than these.
 SPARE = 1024
@@ -44,18 +44,16 @@ log = logging.getLogger("fastdp")
 class Waiting:
     """Rows of persons in open windows: which of them count is known only once their window closes.
 
-    Rows are appended, and a call leaves those before it as they are.  So a state shares its rows with later states,
-    a call copies none of them, and one that fails has changed nothing.
+    Rows are appended, and a call leaves those before it as they are.  So a state shares its rows with later states, a
+    call copies none of them, and one that fails has changed nothing.
 
     Attributes
     ----------
     rows : int64[capacity, COLUMNS + 1]
-        What rows say, and the row before in the same window (-1: none).  Rows after ``size`` are free; the
-        last one says how many are filled, by this state or by a later one.
-    size : int
-        How many rows there are.
+        Rows, and the row before in the same window (-1: none).  Rows after ``size`` are free; the last one says how
+        many are filled, by this state or by a later one.
     gone : int
-        How many of them lie in windows that are closed.
+        Rows in windows that are closed.
     ends : int64[open windows]
         The last row of each, or -1.
     moved : int
@@ -109,7 +107,7 @@ class Waiting:
         return replace(self, rows=rows, size=size)
 
     def of_first(self, windows: int) -> Integers:
-        """What the rows of the first windows say: int64[n, COLUMNS]."""
+        """The rows of the first windows: int64[n, COLUMNS]."""
         return self.rows[person_rows.chained_rows(self.rows, self.ends[:windows]), :COLUMNS]
 
     def without_first(self, windows: int, rows: int) -> Waiting:
@@ -122,21 +120,7 @@ class Waiting:
 
 
 class Batch(NamedTuple):
-    """One call: rows, or how far the clock is.
-
-    Attributes
-    ----------
-    times : int64[n]
-        Instants.
-    values : float64[n or 0]
-        What is summed, if anything is.
-    codes : int64[n]
-        Keys; -1 for unknown ones.
-    digests : int64[n or 0, 2]
-        Persons.
-    to : int
-        Where the public clock stands at least.
-    """
+    """One call: instants, values (if any are summed), keys (-1: unknown) and persons of rows, or the public clock."""
 
     times: Integers
     values: Floats
@@ -147,7 +131,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class WindowsState:
-    """Everything that lives between two calls.
+    """State between two calls.
 
     Attributes
     ----------
@@ -204,7 +188,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def quantities(self) -> list[Quantity]:
-        """What is summed."""
+        """The sums of each cell."""
         return self.plan.quantities()
 
     @cached_property
@@ -214,12 +198,12 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def words(self) -> Integers:
-        """What the hash of a row sees of each key."""
+        """Bits of each key in the hash of a row."""
         return KeyNumbers(self.plan.by, self.plan.keys if self.plan.by else [()]).words
 
     @cached_property
     def delay(self) -> int | None:
-        """How far the clock stays behind the latest time seen, in microseconds."""
+        """Microseconds from the clock to the latest time seen."""
         return None if self.lateness is None else parse_length("lateness", self.lateness)[1]
 
     def start(self, key: Key) -> WindowsState:
@@ -314,7 +298,7 @@ class WindowsMachine(Machine[WindowsState]):
         return Transition(after, partial(self._emit, first, closed, columns, key))
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
-        """The clock behind the batch, and which rows are late: row by row, however rows are cut into batches."""
+        """The clock after the batch, and which rows are late: row by row, however rows are cut into batches."""
         clock = max(state.clock, batch.to)
         if self.delay is None or not windows.size:
             return clock, windows < state.closed
@@ -323,12 +307,7 @@ class WindowsMachine(Machine[WindowsState]):
         return int(reached[-1]), windows < np.maximum(state.closed, self.plan.calendar.numbers(reached))
 
     def _close(
-        self,
-        waiting: Waiting,
-        batch: Batch,
-        counted: Flags,
-        span: tuple[Integers, int, int, int],
-        key: Key,
+        self, waiting: Waiting, batch: Batch, counted: Flags, span: tuple[Integers, int, int, int], key: Key
     ) -> tuple[Integers, Waiting]:
         """The exact sums of windows that close now, of the rows of least hash, and the rows that still wait."""
         windows, first, closed, open_to = span
@@ -363,21 +342,13 @@ class WindowsMachine(Machine[WindowsState]):
             ) from None
 
     def _emit(self, first: int, closed: int, columns: dict[str, NoisySums], key: Key) -> WindowSums:
-        """What the closed windows release."""
-        plan = self.plan
+        """The release of the closed windows."""
         if closed > first:
-            log.info("%d windows of %s closed", closed - first, plan.calendar.every)
-        return WindowSums(
-            kind=self.kind,
-            edges=plan.calendar.edges(first, closed),
-            time_zone=plan.calendar.time_zone,
-            every=plan.calendar.every,
-            keys=self.table.columns,
-            columns=columns,
-            clip=plan.clip_of(self.quantities),
-            guarantee=self.guarantee(key),
-            centre=self.quantities[0].centre * plan.step if self.kind == "means" else 0.0,
+            log.info("%d windows of %s closed", closed - first, self.plan.calendar.every)
+        found = self.plan.released(
+            (first, closed), self.quantities, self.table.columns, columns, simulated=key.simulated
         )
+        return replace(found, guarantee=self.guarantee(key))
 
     def guarantee(self, key: Key) -> Guarantee:
         """Of everything that is ever released."""

@@ -68,37 +68,26 @@ def repeat(
     threads: int = 1,
     progress: bool = False,
 ) -> Repetitions:
-    """Simulate many releases of the same array; work without noise is done once for all.  Needs a seed.
+    """Simulate many releases of the same array; work without noise is done once for all.
+
+    Repetition k is bit for bit what a publisher with the same parameters and ``key=Key.from_seed(seed).of_stream(k)``
+    releases.  Repetitions of a real release would each cost epsilon again.
 
     Parameters
     ----------
     publisher : StreamPublisher
-        Fresh, with a seed.
+        Fresh, with a seed, without renewals.
     values : array-like
         Longer than the hold-out.
-    repetitions : int
-        How many, at least 1.
+    repetitions, first : int
+        How many, and the number of the first, to go on where a call before ended.
     queries : (starts, stops), optional
-        Ranges [start, stop) as :meth:`fastdp.Release.sum` takes them; then only their answers are kept.
-        Without queries all published values are: 8 bytes a value and repetition.
-    first : int
-        Number of the first repetition, to go on where a call before ended.
+        Ranges [start, stop) as :meth:`fastdp.Release.sum` takes them; then only their answers are kept.  Without
+        queries all published values are: 8 bytes a value and repetition.
     threads : int
         How many work at once, fewer where there is little work; the output does not depend on it.
     progress : bool
         Whether a bar shows on standard error.
-
-    Returns
-    -------
-    Repetitions
-        Repetition k is bit for bit what a publisher with the same parameters and
-        ``key=Key.from_seed(seed).of_stream(k)`` releases.
-
-    Raises
-    ------
-    ParameterError
-        Also if the publisher has no seed: repetitions of a real release would each cost epsilon again; and
-        if it renews its threshold.
     """
     if not isinstance(publisher, StreamPublisher):
         raise ParameterError(
@@ -112,19 +101,7 @@ def repeat(
 
 @dataclass(frozen=True)
 class _Repeater:
-    """One call of :func:`repeat`.
-
-    Attributes
-    ----------
-    pipeline : RowPipeline
-        StreamParameters and key.
-    numbers : int64[repetitions]
-        Which repetitions.
-    threads : int
-        How many work at once.
-    progress : bool
-        Whether a bar shows on standard error.
-    """
+    """One call of :func:`repeat`."""
 
     pipeline: RowPipeline
     numbers: Indices

@@ -34,6 +34,8 @@ def publish() -> Callable[..., np.ndarray]:
     """What the library itself publishes for the options that ``run`` passes."""
 
     def publish(stream: np.ndarray, method: str = "adaptive", **options: Any) -> np.ndarray:
+        if "season" in options:
+            options["perturber"] = fastdp.perturbers.Blocks(season=options.pop("season"))
         return SYSTEMS[method](**{**OPTIONS, **options}).publish(stream)
 
     return publish

@@ -14,7 +14,7 @@ from fastdp.cli.compile_command import SYSTEMS, first_calls
 from fastdp_kernels.local import local_reports
 from fastdp_kernels.noise import binary_counter
 from fastdp_kernels.points import cell_codes
-from fastdp_kernels.streams import adaptive_pass, fleet_pass, online_pass, threshold_choice
+from fastdp_kernels.streams import adaptive_pass, online_pass, threshold_choice
 from fastdp_kernels.tables import window_sums
 
 
@@ -43,7 +43,7 @@ NEEDED = {
     "topl": (local_reports, "draw_window"),
     "phdstream": (cell_codes, "encode_points"),
     "totals": (window_sums, "add_values"),
-    "fleet": (fleet_pass, "publish_rows"),
+    "fleet": (adaptive_pass, "publish_rows"),
 }
 
 
@@ -84,7 +84,7 @@ def test_both_kinds_of_values_and_of_holdouts_are_compiled(monkeypatch):
 
         monkeypatch.setattr(module, name, called)
 
-    watch(adaptive_pass, "sum_bound", lambda arguments: arguments[5] is None)
+    watch(adaptive_pass, "sum_bound", lambda arguments: arguments[3] is None)
     watch(threshold_choice, "bin_values", len)
     watch(threshold_choice, "bin_pieces", len)
     calls = first_calls()

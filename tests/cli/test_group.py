@@ -4,10 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 from click.testing import CliRunner
 
 import fastdp
-from fastdp.cli import main
+from fastdp.cli import COMMANDS, main
 
 
 def test_version(command):
@@ -18,6 +19,12 @@ def test_help_has_an_example():
     said = CliRunner().invoke(main, ["--help"]).output
     assert "fastdp release trips.parquet --column fare" in said
     assert "fastdp demo" in said
+
+
+def test_the_list_of_commands_says_what_each_command_says():
+    context = click.Context(main)
+    for name, (_, sentence) in COMMANDS.items():
+        assert main.get_command(context, name).help.partition("\n\n")[0] == sentence
 
 
 def test_seed_is_for_simulation_only():

@@ -34,7 +34,7 @@ READERS = {
     "trip_columns": ("from fastdp_lab.datasets.files import trip_columns", "trip_columns(Path('trips.parquet'))"),
     "read_events": (
         # The progress bar's own thread is no thread of Arrow.
-        "from tqdm import tqdm\ntqdm.monitor_interval = 0\nfrom fastdp.data.event_reader import read_events",
+        "from tqdm import tqdm\ntqdm.monitor_interval = 0\nfrom fastdp.data.readers import read_events",
         "read_events('events.parquet', dict.fromkeys(('x', 'y', 'time', 'event')))",
     ),
     "read_table of Arrow": (

@@ -320,7 +320,7 @@ def test_totals_for_the_progress_bar(write_input, values):
     for suffix in (".npy", ".npz", ".parquet"):
         with open_source(str(write_input(suffix, values)), None, 1000) as source:
             assert (source.total, source.unit, source.position) == (values.size, "values", None)
-    values = np.tile(values, 20)
+    values = np.tile(values, 20 if text_reader.BLOCK > 16 else 1)
     for suffix in (".csv", ".csv.gz"):
         path = write_input(suffix, values)
         with open_source(str(path), None, 1000) as source:

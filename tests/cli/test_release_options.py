@@ -191,7 +191,7 @@ def test_length_and_rate_choose_the_holdout(bare, lines, values):
         (["-", "-o", "out.csv", "--follow"], "--follow needs IN - and -o -"),
         (["-", "-o", "-", "--follow", "--state", "s"], "exclude each other"),
         (["-", "-o", "-", "--follow", "--values", "both"], "expected --values published"),
-        (["-", "-o", "-", "--threshold", "5", "--method", "tops"], "does not apply to --method tops"),
+        (["-", "-o", "-", "--season", "5", "--method", "tops"], "does not apply to --method tops"),
         (["-", "-o", "-", "--every", "1h", "--method", "pak"], "does not apply to --method pak"),
     ],
 )

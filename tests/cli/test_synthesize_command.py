@@ -316,7 +316,7 @@ def test_times_have_one_notation(moment, synthesize, complaint, tmp_path):
 
 
 def test_the_notation_lasts_beyond_a_batch_of_rows(synthesize, complaint, monkeypatch, tmp_path):
-    monkeypatch.setattr("fastdp.data.event_reader.CHUNK", 1)
+    monkeypatch.setattr("fastdp.data.readers.CHUNK", 1)
     for rows in (["1", "2014-04-01"], ["2014-04-01", "1"], ['"1"', "2014-04-01"]):
         (tmp_path / "in.csv").write_text("\n".join(["time,x,y", *[f"{row},1,2" for row in rows]]))
         said = complaint(synthesize(tmp_path / "in.csv", "--every", 60, batch=None))

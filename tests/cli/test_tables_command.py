@@ -84,8 +84,8 @@ def test_counts_and_means_with_every_option(source, run):
     common |= {"start": "2024-03-30", "stop": "2024-03-31", "zone": "Europe/Rome"}
     common |= {"who": "meter", "contributions": 6, "period": "1d", "per_window": 3, "missing": "drop"}
     options = ["--epsilon", "0.5", "--by", "city", "--by", "floor", "--key", "Rome,1", "--key", '"Bern, old",3']
-    options += ["--seed", 7, "--start", "2024-03-30", "--stop", "2024-03-31", "--time-zone", "Europe/Rome"]
-    options += ["--confidence", 0.9, "--who", "meter", "--contributions", 6, "--period", "1d", "--per-window", 3]
+    options += ["--seed", 7, "--start", "2024-03-30", "--stop", "2024-03-31", "--zone", "Europe/Rome"]
+    options += ["--confidence", 0.9, "--person", "meter", "--rows", 6, "--per", "1d", "--per-window", 3]
     options += ["--missing", "drop", "--origin", "2024-01-01", "-o", "out.parquet", "--force"]
     counts = flat.counts(str(source), "at", "6h", **common, origin="2024-01-01")
     assert run("counts", source, *WINDOWS, *options).exit_code == 0

@@ -147,8 +147,6 @@ def test_parameters_are_named() -> None:
         (lambda: Block(0), "size"),
         (lambda: BinaryTree(0), "horizon"),
         (lambda: RunningCounts(Simple, 1.0), "counter"),
-        (lambda: RunningCounts(Simple(), 0.0), "epsilon"),
-        (lambda: RunningCounts(Simple(), 1.0, 0), "size"),
         (lambda: SelectiveCounting([], Parity(Key.random()), 1.0), "counters"),
         (lambda: SelectiveCounting([Simple()], None, 1.0), "selector"),
     ):
@@ -205,14 +203,6 @@ def test_an_event_moves_the_sums_of_one_counter() -> None:
         assert one.counter == other.counter == step % 2
         contains = one.counter == event % 2 and step >= event
         assert (other.counts - one.counts).tolist() == [0, int(contains)]
-
-
-def test_a_selector_that_names_no_counter() -> None:
-    counting = SelectiveCounting([Simple()], Parity(Key.from_seed(2)), 1.0, seed=3)
-    counting.selector.select = lambda values, step, last: 1
-    with pytest.raises(ParameterError, match="selector chose no counter"):
-        counting.step(3)
-    assert counting.n_steps == 0
 
 
 def test_an_interrupted_choice_counts_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:

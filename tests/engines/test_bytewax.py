@@ -15,15 +15,7 @@ import pytest
 
 from fastdp.errors import StateError
 from fastdp.streams.fleet import Fleet
-from tests.engines.scenes import (
-    Row,
-    assert_altered_replay,
-    counting_job,
-    expected,
-    make_job,
-    make_rows,
-    needs,
-)
+from tests.engines.scenes import Row, assert_altered_replay, counting_job, expected, make_job, make_rows, needs
 
 pytestmark = [needs("bytewax"), pytest.mark.filterwarnings("ignore")]
 

@@ -89,10 +89,7 @@ def test_streams_of_a_data_frame(tmp_path: Path) -> None:
 def client() -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as made,
-    ):
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as made:
         yield made
 
 

@@ -17,15 +17,7 @@ from unittest import mock
 import pytest
 
 from fastdp.errors import ParameterError, StateError
-from tests.engines.scenes import (
-    Row,
-    assert_altered_replay,
-    counting_job,
-    expected,
-    make_job,
-    make_rows,
-    needs,
-)
+from tests.engines.scenes import Row, assert_altered_replay, counting_job, expected, make_job, make_rows, needs
 
 pytestmark = [needs("quixstreams"), pytest.mark.filterwarnings("ignore")]
 STREAMS = 7

@@ -22,7 +22,7 @@ import pytest
 from fastdp.errors import DataError, StateError
 from fastdp_lab import sweeps
 from fastdp_lab.sweeps import runner
-from fastdp_lab.sweeps.cells import parts
+from fastdp_lab.sweeps.specification import parts
 from tests.engines.scenes import needs
 from tests.sweeps.conftest import SMALL
 

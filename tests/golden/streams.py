@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from tests.golden.parts import (
-    BYTES,
     CHUNKINGS,
     OTHERS,
     SECRETS,
@@ -80,8 +79,8 @@ CHIEF: dict[str, Make] = {
 }
 #: The others, with one secret, whole and cut.
 FURTHER: dict[str, Make] = {
-    "tops prune 0": _system("ToPS", prune=0, c=20.0),
-    "tops fan_out 4": _system("ToPS", fan_out=4, prune=1, noise="exponential"),
+    "tops prune 0": _system("ToPS", prune=0, threshold=noisy(20.0)),
+    "tops fan_out 4": _system("ToPS", fan_out=4, prune=1, threshold=noisy(noise="exponential", fan_out=4)),
     "tops resolution": _system("ToPS", resolution=0.125, epsilon=0.3),
     **{
         f"tops {name}": _system("ToPS", prune=1, smoother=name)
@@ -105,8 +104,8 @@ FURTHER: dict[str, Make] = {
     "blocks none": _composed(noisy(), perturber("Blocks")("none")),
     "hierarchy 2": _composed(noisy(), hierarchy(2, prune=2), recent()),
     "adaptive scale-free": _system("Adaptive"),
-    "adaptive spike": _system("Adaptive", threshold=noisy(), closing="spike", epsilon=0.05),
-    "adaptive none": _system("Adaptive", threshold=threshold("Fixed")(20.0), closing="none", holdout=0),
+    "adaptive spike": _system("Adaptive", threshold=noisy(), perturber=perturber("Blocks")("spike"), epsilon=0.05),
+    "adaptive none": _system("Adaptive", threshold=20.0, perturber=perturber("Blocks")("none"), holdout=0),
     "pak default": _pak(),
     "pak fixed": _pak(threshold=threshold("Fixed")(64.0), holdout=0),
     "pak all": _pak(average="all", tail_factor=1.5, share=0.8),
@@ -124,12 +123,12 @@ ESTIMATED: dict[str, Make] = {
 #: Thresholds that follow the stream.
 withheld, refined = public("renewals.Withheld"), public("renewals.Refined")
 RENEWALS: dict[str, Make] = {
-    "withheld tops": _system("ToPS", renewal=withheld(), prune=1, fan_out=4),
+    "withheld tops": _composed(noisy(fan_out=4), TREE, recent(), renewal=withheld()),
     "withheld quantile": _composed(
         threshold("SmoothQuantile")(), TREE, smoother("MovingAverage")(3), renewal=withheld(2, holdout=10)
     ),
     "withheld fixed lengths": _composed(noisy(), hierarchy(2, prune=0), renewal=withheld(1, 5), max_range=32),
-    "refined tops": _system("ToPS", renewal=refined(0.2), prune=1, fan_out=4),
+    "refined tops": _composed(noisy(fan_out=4), TREE, recent(), renewal=refined(0.2)),
     "refined quantile": _composed(
         threshold("SmoothQuantile")(), TREE, smoother("Median")(), renewal=refined(0.1, trees=2)
     ),
@@ -174,32 +173,40 @@ def _online() -> Iterator[tuple[str, Golden]]:
     rising = far[:9000] * np.linspace(1.0, 40.0, 9000)
     outgrown = _system("Adaptive", threshold=noisy(), max_range=4096, bound=6400, epsilon=8.0)
     yield "publish adaptive rising", _publish(outgrown, stream=rising, chunking="odd")
-    focused = _system("Adaptive", threshold=noisy(), max_range=4096, focus=(8, 40))
+    blocks = perturber("Blocks")(focus=(8, 40))
+    focused = _system("Adaptive", threshold=noisy(), max_range=4096, perturber=blocks)
     yield "publish adaptive focus", _publish(focused, stream=far[:9000], chunking="odd")
     yield "publish adaptive long", _publish(_system("Adaptive", threshold=noisy(), max_range=4096), stream=far[:9000])
+
+
+def _method(method: str, holdout: int = 90, **options: Any) -> Any:
+    """A publisher of the stream as a finished array, by the defaults when the table was written."""
+    if method == "pak":
+        return public("PAK")(1.0, 1.0 / 360**2, 64.0, 360, holdout=holdout, **options)
+    kind = public({"adaptive": "Adaptive", "tops": "ToPS", "topl": "ToPL"}[method])
+    return kind(1.0, 64.0, holdout, 360 - holdout, **options)
 
 
 def _booked(folder: Path, method: str) -> Iterator[Any]:
     """Released under a ledger, which the output does not depend on."""
     ledger = public("Ledger")(folder / "ledger", limit_epsilon=2.0, limit_delta=0.1)
-    options = {"ledger": ledger, "stream": "meters", "key": BYTES, "holdout": 40}
-    yield from released(public("release")(STREAM, 1.0, 64.0, method, **options))
+    publisher = _method(method, 40, **SECRETS["stream named"])
+    with ledger.reserve(publisher, stream="meters"):
+        yield from released(publisher.release(STREAM))
     yield float(ledger.spent("meters").epsilon)
 
 
 def _releases() -> Iterator[tuple[str, Golden]]:
-    def outputs(folder: Path, method: str, **options: Any) -> Iterator[Any]:
-        return released(public("release")(STREAM, 1.0, 64.0, method, **options))
+    def outputs(folder: Path, **options: Any) -> Iterator[Any]:
+        return released(_method(**options).release(STREAM))
 
     for method, secret in product(("adaptive", "tops", "pak"), SECRETS):
-        # The default when the table was written; "adaptive" withholds nothing by default now.
-        held = {"holdout": 90} if method == "adaptive" else {}
-        yield f"release {method}, {secret}", Golden(partial(outputs, method=method, **held, **SECRETS[secret]))
-    linear = {"method": "topl", "threshold": "linear"}
+        yield f"release {method}, {secret}", Golden(partial(outputs, method=method, **SECRETS[secret]))
     for secret in ("seed 1", "stream named"):
-        yield f"release topl, {secret}", Golden(partial(outputs, **linear, **SECRETS[secret]), portable=False)
+        linear = partial(outputs, method="topl", threshold="linear", **SECRETS[secret])
+        yield f"release topl, {secret}", Golden(linear, portable=False)
     for method in ("adaptive", "tops", "pak"):
-        named = partial(outputs, method=method, stream="meters", key=BYTES, holdout=40)
+        named = partial(outputs, method=method, holdout=40, **SECRETS["stream named"])
         yield f"release {method}, of a stream", Golden(named)
         yield f"release {method}, with a ledger", Golden(partial(_booked, method=method))
     names = (

@@ -48,28 +48,44 @@ def public(
 
 
 def shape_of(p: adaptive.Public) -> np.ndarray:
-    shape = np.zeros(b.SHAPE)
-    shape[[b.NOISE, b.PRIOR_WHITE, b.PRIOR_DRIFT]] = p.noise, p.prior_white, p.prior_drift
+    shape = np.zeros(1, b.SHAPE)
+    for name in ("noise", "prior_white", "prior_drift", "least", "most", "first", "limit", "spreads"):
+        shape[name] = getattr(p, name)
     lengths = adaptive.query_lengths(p)
-    shape[b.QUERIES : b.QUERIES + len(lengths)] = lengths
-    shape[[b.LEAST, b.MOST, b.FIRST, b.LIMIT, b.SPREADS]] = p.least, p.most, p.first, p.limit, p.spreads
-    shape[b.FOCUSED] = p.focus is not None and p.events is None
+    shape["queries"][0, : len(lengths)] = lengths
+    shape["focused"][0] = p.focus is not None and p.events is None
     b.fill_shares(shape)
     return shape
 
 
 def start(p: adaptive.Public, exponent: int, level: float = 0.5, variance: float = 0.25) -> np.ndarray:
-    memory = np.empty(b.MEMORY)
+    memory = np.zeros(1, b.MEMORY)
     b.start_memory(level, variance, exponent, p.rises, shape_of(p), memory)
     return memory
 
 
+def public_of(per_unit: float, top: float, theta_steps: float, theta: float = 1.0) -> np.ndarray:
+    return np.array([(per_unit, top, theta_steps, theta, abs(top))], adaptive_pass.PUBLIC)
+
+
+def no_counts() -> np.ndarray:
+    return np.zeros(1, adaptive_pass.COUNTERS)
+
+
 def sum_adaptive(
-    *public: Any, noise: np.ndarray, counters: np.ndarray, memory: np.ndarray, blocks: np.ndarray
+    values: np.ndarray,
+    per_unit: float,
+    top: float,
+    theta_steps: float,
+    *shape: Any,
+    noise: np.ndarray,
+    counters: np.ndarray,
+    memory: np.ndarray,
+    blocks: np.ndarray,
 ) -> int:
     """``adaptive_pass.sum_bound`` of values and public parameters, all of whose noise is given."""
-    unbound = np.empty(0, np.uint64), 0, np.empty(0), noise.size
-    return adaptive_pass.sum_bound(*public, noise, *unbound, counters, memory, blocks)
+    public, unbound = public_of(per_unit, top, theta_steps), (np.empty(0, np.uint64), 0, np.empty(0), noise.size)
+    return adaptive_pass.sum_bound(values, public, *shape, noise, *unbound, counters, memory, blocks)
 
 
 def run_kernel(
@@ -84,11 +100,11 @@ def run_kernel(
     memory: np.ndarray | None = None,
 ) -> Pass:
     memory = start(p, exponent, level, variance) if memory is None else memory.copy()
-    counters, blocks = np.zeros(4, np.int64), np.full((noise.size + 1, adaptive_pass.COLUMNS), np.nan)
+    counters, blocks = no_counts(), np.full(noise.size + 1, np.nan, adaptive_pass.BLOCK)
     public = steps.astype(np.float64), 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p), None
     consumed = sum_adaptive(*public, noise=noise, counters=counters, memory=memory, blocks=blocks)
     assert consumed == steps.size, "more noise was needed"
-    closed = blocks[: counters[2] + 1]
+    closed = blocks[: counters["closed"][0] + 1]
     published = np.empty(steps.size)
     adaptive_pass.emit_adaptive(closed, 0, 1.0, spikes, False, published)
     return Pass(closed, memory, counters, published)
@@ -111,15 +127,15 @@ def run_oracle(
 def revise(p: adaptive.Public, before: np.ndarray, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Means and levels of the closed blocks."""
     means, levels, *others = np.empty((6, len(blocks) - 1))
-    exponents, totals = blocks[:-1, 0].copy(), blocks[:-1, 1].copy()
+    exponents, totals = blocks["exponent"][:-1].copy(), blocks["released"][:-1].copy()
     revision.revise_blocks(before.copy(), shape_of(p), None, exponents, totals, np.empty(0), means, levels, *others)
     return means, levels
 
 
 def sums_before(blocks: np.ndarray, means: np.ndarray, levels: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    lengths = 2 ** blocks[:-1, 0].astype(np.int64)
+    lengths = 2 ** blocks["exponent"][:-1].astype(np.int64)
     edges = np.concatenate([[0], np.cumsum(lengths)])
-    shift = int(blocks[:-1, 0].min())
+    shift = int(blocks["exponent"][:-1].min())
     table, out = np.empty(edges[-1] >> shift, np.int64), np.empty(stops.size)
     revision.index_blocks(edges, shift, table)
     sums = np.concatenate([[0.0], np.cumsum(means * lengths)])

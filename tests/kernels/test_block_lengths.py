@@ -13,6 +13,7 @@ from fastdp_kernels.streams import adaptive_pass
 from fastdp_kernels.streams import block_lengths as b
 from tests.kernels.adaptive_runs import (
     THETA_STEPS,
+    no_counts,
     public,
     revise,
     run_kernel,
@@ -25,6 +26,8 @@ from tests.kernels.streams_for_adaptive import STREAMS, laplace, make_stream
 from tests.oracles import adaptive
 
 close = {"rtol": 1e-9, "atol": 1e-9}
+#: Of the block left open.
+LEFT_OPEN = ["exponent", "prediction", "extra"]
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -50,15 +53,27 @@ def check_pass(
     steps, noise = make_stream(name, n, 3), laplace(n, THETA_STEPS / epsilon, 4)
     got = run_kernel(p, steps, noise, exponent, spikes=not spreads)
     expected = run_oracle(p, steps, noise, exponent)
-    assert got.blocks[:-1, 0].tolist() == [block.exponent for block in expected.blocks]
-    assert got.blocks[:-1, 1].tolist() == [block.total for block in expected.blocks]
-    np.testing.assert_allclose(got.blocks[:-1, 2], [block.prediction for block in expected.blocks], **close)
-    np.testing.assert_allclose(got.blocks[:-1, 3], [block.extra for block in expected.blocks], **close)
-    assert got.memory[b.EXPONENT] == expected.exponent
-    assert got.memory[b.POSITION] == expected.position
-    assert got.counters.tolist()[:2] == [n - expected.position, int(steps[expected.position :].sum())]
+    assert got.blocks["exponent"][:-1].tolist() == [block.exponent for block in expected.blocks]
+    assert got.blocks["released"][:-1].tolist() == [block.total for block in expected.blocks]
+    np.testing.assert_allclose(
+        got.blocks["prediction"][:-1], [block.prediction for block in expected.blocks], **close
+    )
+    np.testing.assert_allclose(got.blocks["extra"][:-1], [block.extra for block in expected.blocks], **close)
+    assert got.memory["exponent"][0] == expected.exponent
+    assert got.memory["position"][0] == expected.position
+    assert got.counters.tolist()[0][:2] == (n - expected.position, int(steps[expected.position :].sum()))
     signal = [expected.white, expected.drift, expected.level, expected.variance, expected.carry]
-    np.testing.assert_allclose(got.memory[[b.WHITE, b.DRIFT, b.LEVEL, b.VARIANCE, b.CARRY]], signal, **close)
+    np.testing.assert_allclose(
+        [
+            got.memory["white"][0],
+            got.memory["drift"][0],
+            got.memory["level"][0],
+            got.memory["variance"][0],
+            got.memory["carry"][0],
+        ],
+        signal,
+        **close,
+    )
     np.testing.assert_allclose(got.published, adaptive.published(expected, n, spikes=not spreads), **close)
 
 
@@ -68,8 +83,9 @@ def test_one_scale_alone_is_taken_for_independent_values() -> None:
     for seed in range(30):
         energy = float(np.random.default_rng(seed).uniform(1.0, 500.0))
         memory = start(p, 8)
-        memory[[b.COUNTS + 8, b.ENERGIES + 8, b.NOISES + 8]] = 1.0, energy, 2.0
-        white, drift = b.fit_signal(memory, shape_of(p))
+        for name, value in {"counts": 1.0, "energies": energy, "noises": 2.0}.items():
+            memory[name][0, 8] = value
+        white, drift = b.fit_signal(memory[0], shape_of(p)[0])
         assert drift == 0.0
         assert white > 0.0
 
@@ -80,7 +96,7 @@ def test_the_first_choice_is_the_oracles() -> None:
             p = public(epsilon=epsilon, max_range=max_range)
             for white, drift, seen in ((0.02, 0.02 / max_range, 0), (0.5, 0.0, 3), (0.0, 1e-6, 5), (0.0, 0.0, 2)):
                 expected = adaptive.choose_exponent(white, drift, seen, p)
-                assert b.choose_exponent(white, drift, seen, shape_of(p)) == expected, (epsilon, max_range, seen)
+                assert b.choose_exponent(white, drift, seen, shape_of(p)[0]) == expected, (epsilon, max_range, seen)
 
 
 @pytest.mark.parametrize("max_range", [1, 100, 2**16])
@@ -90,13 +106,13 @@ def test_the_first_choice_with_a_focus_is_the_oracles(max_range: int) -> None:
             p = public(epsilon=epsilon, max_range=max_range, focus=focus)
             for white, drift, seen in ((0.02, 0.02 / max_range, 0), (0.5, 0.0, 3)):
                 expected = adaptive.choose_exponent(white, drift, seen, p)
-                assert b.choose_exponent(white, drift, seen, shape_of(p)) == expected, (epsilon, focus, seen)
+                assert b.choose_exponent(white, drift, seen, shape_of(p)[0]) == expected, (epsilon, focus, seen)
 
 
 @pytest.mark.parametrize("focus", [None, (1, 1), (1000, 1000), (1000, 100_000), (2**20, 2**20)])
 def test_accounts_are_settled_as_the_oracle_says(focus: tuple[int, int] | None) -> None:
     p = public(max_range=2**20, focus=focus)
-    ups = shape_of(p)[b.CATCH_UPS :][: p.most + 1].tolist()
+    ups = shape_of(p)["catch_ups"][0, : p.most + 1].tolist()
     assert ups == [adaptive.catch_up(k, p) for k in range(p.most + 1)]
     assert set(ups) == ({b.CATCH_UP} if focus is None else {*ups})
     if focus == (2**20, 2**20):
@@ -118,7 +134,7 @@ def test_a_choice_that_stops_early_is_the_best_of_all(
 ) -> None:
     p = public(epsilon=epsilon, max_range=2**20, focus=focus)
     products = adaptive.products_of_errors(10.0**white, 10.0**drift, seen, p)
-    chosen = b.choose_exponent(10.0**white, 10.0**drift, seen, shape_of(p))
+    chosen = b.choose_exponent(10.0**white, 10.0**drift, seen, shape_of(p)[0])
     assert products[chosen] <= min(products.values()) * (1.0 + 1e-9)
 
 
@@ -134,15 +150,15 @@ def test_numbers_stay_finite_whatever_is_released(
 ) -> None:
     p = public(epsilon=epsilon, spreads=spreads, focus=focus)
     memory, shape = start(p, exponent), shape_of(p)
-    blocks = np.full((len(totals) + 1, 4), np.nan)
+    blocks = np.zeros(len(totals) + 1, adaptive_pass.BLOCK)
     for j, total in enumerate(totals):
-        blocks[j] = memory[b.EXPONENT], total, memory[b.PREDICTION], memory[b.EXTRA]
-        b.close_block(memory, total, shape, None)
-        assert np.isfinite(memory).all()
-        assert memory[b.EXPONENT] in range(p.most + 1) or memory[b.EXPONENT] <= exponent
-        assert min(memory[b.WHITE], memory[b.DRIFT], memory[b.VARIANCE], memory[b.BEFORE]) >= 0.0
-        assert 0.0 <= memory[b.PREDICTION] <= 1.0
-        assert spreads or memory[b.CARRY] == memory[b.EXTRA] == 0.0
+        blocks["exponent"][j], blocks["released"][j] = memory["exponent"][0], total
+        b.close_block(memory[0], total, shape[0], None)
+        assert np.isfinite(memory.view(np.float64)).all()
+        assert memory["exponent"][0] in range(p.most + 1) or memory["exponent"][0] <= exponent
+        assert min(memory["white"][0], memory["drift"][0], memory["variance"][0], memory["before"][0]) >= 0.0
+        assert 0.0 <= memory["prediction"][0] <= 1.0
+        assert spreads or memory["carry"][0] == memory["extra"][0] == 0.0
     if totals:
         means, levels = revise(p, start(p, exponent), blocks)
         assert np.isfinite(means).all()
@@ -162,7 +178,7 @@ def test_everything_public_is_a_function_of_released_sums(
     first, second = make_stream("alternating", n, seed), make_stream("wandering", n, seed + 100)
     noise = laplace(n, THETA_STEPS / 0.5, seed)
     one = run_kernel(p, first, noise, 6, spikes=spikes)
-    edges = np.cumsum(2 ** one.blocks[:-1, 0].astype(np.int64))
+    edges = np.cumsum(2 ** one.blocks["exponent"][:-1].astype(np.int64))
     closed = edges.size
     own, others = (
         np.diff(np.concatenate([[0], np.cumsum(steps)])[np.concatenate([[0], edges])]) for steps in (first, second)
@@ -175,13 +191,13 @@ def test_everything_public_is_a_function_of_released_sums(
     second[edges[-1] :] = generator.integers(0, THETA_STEPS + 1, n - edges[-1])
     two = run_kernel(p, second, adjusted, 6, spikes=spikes)
     assert np.array_equal(one.blocks[:-1], two.blocks[:-1])
-    assert np.array_equal(one.blocks[-1, [0, 2, 3]], two.blocks[-1, [0, 2, 3]])
+    assert np.array_equal(one.blocks[-1:][LEFT_OPEN], two.blocks[-1:][LEFT_OPEN])
     assert np.array_equal(one.memory, two.memory)
     assert np.array_equal(one.published, two.published)
     revised = [revise(p, start(p, 6), got.blocks) for got in (one, two)]
     assert np.array_equal(revised[0], revised[1])
-    assert one.counters[0] == two.counters[0]
-    assert one.counters[1] != two.counters[1], "the open sum is the one secret number"
+    assert one.counters["filled"][0] == two.counters["filled"][0]
+    assert one.counters["open_sum"][0] != two.counters["open_sum"][0], "the open sum is the one secret number"
 
 
 def test_one_step_more_in_a_released_sum_does_change_lengths() -> None:
@@ -193,7 +209,7 @@ def test_one_step_more_in_a_released_sum_does_change_lengths() -> None:
     two = run_kernel(p, steps, noise, 3)
     assert not np.array_equal(one.memory, two.memory)
     noise[5] += 50 * THETA_STEPS
-    assert not np.array_equal(one.blocks[:, 0], run_kernel(p, steps, noise, 3).blocks[:, 0])
+    assert not np.array_equal(one.blocks["exponent"], run_kernel(p, steps, noise, 3).blocks["exponent"])
 
 
 @given(cuts=st.lists(st.integers(0, 9000), max_size=8), noises=st.integers(1, 7))
@@ -202,18 +218,18 @@ def test_any_cut_and_any_batch_of_noise_gives_the_same(cuts: list[int], noises: 
     p = public(epsilon=5.0)
     steps, noise = make_stream("jump", 9000, 1), laplace(9000, THETA_STEPS / 5.0, 1)
     whole = run_kernel(p, steps, noise, 2)
-    memory, counters = start(p, 2), np.zeros(4, np.int64)
+    memory, counters = start(p, 2), no_counts()
     published, closed = [], 0
     for part in np.split(steps.astype(np.float64), sorted(cuts)):
-        at, filled, rows = 0, int(counters[0]), []
+        at, filled, rows = 0, int(counters["filled"][0]), []
         while True:
             batch = noise[closed : closed - closed % noises + noises]
-            blocks = np.full((batch.size + 1, adaptive_pass.COLUMNS), np.nan)
-            counters[2] = 0
+            blocks = np.full(batch.size + 1, np.nan, adaptive_pass.BLOCK)
+            counters["closed"][0] = 0
             public_ones = part[at:], 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p), None
             at += sum_adaptive(*public_ones, noise=batch, counters=counters, memory=memory, blocks=blocks)
-            closed += int(counters[2])
-            rows.append(blocks[: counters[2] + (at == part.size)])
+            closed += int(counters["closed"][0])
+            rows.append(blocks[: counters["closed"][0] + (at == part.size)])
             if at == part.size:
                 break
         out = np.empty(part.size)
@@ -221,16 +237,16 @@ def test_any_cut_and_any_batch_of_noise_gives_the_same(cuts: list[int], noises: 
         published.append(out)
     assert np.array_equal(np.concatenate(published), whole.published)
     assert np.array_equal(memory, whole.memory)
-    assert np.array_equal(counters[:2], whole.counters[:2])
+    assert np.array_equal(counters[["filled", "open_sum"]], whole.counters[["filled", "open_sum"]])
 
 
 def test_values_that_are_not_finite_are_noticed_anywhere() -> None:
     p = public()
-    blocks, noise = np.empty((1001, adaptive_pass.COLUMNS)), np.zeros(1000, np.int64)
+    blocks, noise = np.empty(1001, adaptive_pass.BLOCK), np.zeros(1000, np.int64)
     for place, wrong in itertools.product((0, 7, 8, 100, 999), (np.nan, np.inf, -np.inf)):
         values = np.full(1000, 5.0)
         values[place] = wrong
-        places = {"counters": np.zeros(4, np.int64), "memory": start(p, 3), "blocks": blocks}
+        places = {"counters": no_counts(), "memory": start(p, 3), "blocks": blocks}
         consumed = sum_adaptive(values, 1.0, 10.0, 10.0, shape_of(p), None, noise=noise, **places)
         assert consumed == -1
 
@@ -240,13 +256,13 @@ def test_behind_a_rise_blocks_are_no_longer_than_a_span(mean: float, factor: flo
     """And where most is cut off, theta rises to the hold-out's mean itself."""
     p = public(epsilon=1.0, max_range=2**16, limit=64, rises=True)
     memory, shape = start(p, 6), shape_of(p)
-    b.close_block(memory, 0.1 * 64, shape, None)
-    reference = memory[b.REFERENCE]
+    b.close_block(memory[0], 0.1 * 64, shape[0], None)
+    reference = memory["reference"][0]
     assert 0.1 < reference < 0.2
-    memory[b.EXPONENT] = 10.0
-    b.close_block(memory, mean * 1024, shape, None)
-    assert memory[b.UNIT] >= mean * 0.99 / (factor * reference) > memory[b.UNIT] / b.RISE_BY**1.1
-    assert memory[b.EXPONENT] == 6.0
+    memory["exponent"][0] = 10.0
+    b.close_block(memory[0], mean * 1024, shape[0], None)
+    assert memory["unit"][0] >= mean * 0.99 / (factor * reference) > memory["unit"][0] / b.RISE_BY**1.1
+    assert memory["exponent"][0] == 6.0
 
 
 #: The mean of an unclipped value, in first thresholds, in the hold-out and behind it.
@@ -275,19 +291,19 @@ def follow(name: str, epsilon: float, seed: int) -> tuple[np.ndarray, adaptive.L
     """Released sums of values that are clipped, as a share, to the threshold of their block; kernel and oracle."""
     p = public(epsilon=epsilon, max_range=2**16, limit=256, rises=True, top=1e9)
     shape, memory, generator = shape_of(p), start(p, 6), np.random.default_rng(seed)
-    shape[b.TOP_UNIT] = p.top
+    shape["top_unit"][0] = p.top
     learner, units = adaptive.Learner(p, 0.5, 0.25, 6), []
     end = 8 * HALF_DAY if "day" in name else 2**17
-    while memory[b.POSITION] < end:
-        length, unit = 2 ** int(memory[b.EXPONENT]), memory[b.UNIT]
+    while memory["position"][0] < end:
+        length, unit = 2 ** int(memory["exponent"][0]), memory["unit"][0]
         assert length == 2**learner.exponent
-        level = level_at(name, int(memory[b.POSITION]))
+        level = level_at(name, int(memory["position"][0]))
         # Of an exponential law a value above theta counts as theta; the two smaller levels are below it.
         mean = level if level < 1.0 else level * -np.expm1(-unit / level)
         total = length * mean + unit * generator.laplace(0.0, 1.0 / epsilon)
-        b.close_block(memory, total, shape, None)
+        b.close_block(memory[0], total, shape[0], None)
         learner.close(total)
-        units.append(memory[b.UNIT])
+        units.append(memory["unit"][0])
     return memory, learner, units
 
 
@@ -295,7 +311,14 @@ def follow(name: str, epsilon: float, seed: int) -> tuple[np.ndarray, adaptive.L
 @pytest.mark.parametrize(("epsilon", "seed"), [(1.0, 1), (0.1, 2), (0.02, 3)])
 def test_a_threshold_that_follows_equals_the_oracle(name: str, epsilon: float, seed: int) -> None:
     memory, learner, units = follow(name, epsilon, seed)
-    found = memory[[b.UNIT, b.REFERENCE, b.JUMP, b.CUT_MEAN, b.HIGHEST, b.EXPONENT]]
+    found = [
+        memory["unit"][0],
+        memory["reference"][0],
+        memory["jump"][0],
+        memory["cut_mean"][0],
+        memory["highest"][0],
+        memory["exponent"][0],
+    ]
     expected = [
         learner.unit,
         learner.reference,
@@ -305,14 +328,14 @@ def test_a_threshold_that_follows_equals_the_oracle(name: str, epsilon: float, s
         learner.exponent,
     ]
     np.testing.assert_allclose(found, expected, rtol=1e-9)
-    assert memory[b.HIGHEST] == max(units) >= 1.0 == min(units)
+    assert memory["highest"][0] == max(units) >= 1.0 == min(units)
     level = FOLLOWED[name][1]
     if name == "none":
         assert set(units) == {1.0}
     elif name == "values as large as theta":
-        assert memory[b.UNIT] == 1.0, "or noise would be that of a threshold far above all values"
+        assert memory["unit"][0] == 1.0, "or noise would be that of a threshold far above all values"
     elif level > 1.0:
-        assert level < memory[b.UNIT] < 10 * level
+        assert level < memory["unit"][0] < 10 * level
 
 
 def test_a_jump_that_went_too_far_is_taken_back() -> None:

@@ -6,8 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fastdp.errors import DataError, ParameterError
 from fastdp.spatial import CellIndex
@@ -100,16 +98,6 @@ def test_equal_points_and_huge_coordinates() -> None:
     assert PointIndex(far).count([[-np.inf], [0.0], [1e307]], [[np.inf], [1e307], [1e308]]).tolist() == [60, 20, 20]
     cells = CellIndex([[-1e300], [5e299]], [[5e299], [1e308]], [3.0, 7.0])
     assert cells.count([[-np.inf], [-1e300]], [[np.inf], [-2.5e299]]).tolist() == [10.0, 1.5]
-
-
-@given(st.lists(st.tuples(st.floats(-4, 4), st.floats(-4, 4)), max_size=80), st.integers(0, 2**32 - 1))
-def test_halves_add_up(rows: list[tuple[float, float]], seed: int) -> None:
-    """A box, cut at a place where no point lies, holds what its two parts hold."""
-    points = np.array(rows, dtype=np.float64).reshape(-1, 2)
-    cut = np.random.default_rng(seed).normal()
-    index = PointIndex(points)
-    left, right, whole = index.count([[-5, -5], [cut, -5], [-5, -5]], [[cut, 3], [5, 3], [5, 3]])
-    assert left + right - np.sum((points[:, 0] == cut) & (points[:, 1] <= 3)) == whole
 
 
 def test_the_callers_arrays_stay_as_they_are() -> None:

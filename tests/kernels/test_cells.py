@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastdp_kernels.points import cell_codes, cell_sampling
+from fastdp_kernels.points import cell_codes
 from tests import stat
 from tests.oracles import phdstream as oracle
 
@@ -80,7 +80,7 @@ def test_counts_round_up_with_the_probability_of_their_fraction() -> None:
     trials = 100_000
     for share in (0.0, 0.3, 0.99):
         counts, out = np.full(trials, 5 + share), np.empty(trials, np.int64)
-        total = cell_sampling.round_counts(counts, np.random.default_rng(stat.seed(81)).random(trials), out)
+        total = cell_codes.round_counts(counts, np.random.default_rng(stat.seed(81)).random(trials), out)
         assert total == out.sum()
         ups = np.count_nonzero(out == 6)
         assert ups + np.count_nonzero(out == 5) == trials
@@ -97,6 +97,6 @@ def test_points_are_placed_box_by_box() -> None:
     counts = np.array([3, 0, 4])
     uniforms = np.random.default_rng(1).random((7, 2))
     out = uniforms.copy()
-    cell_sampling.place_points(lower, upper, counts, out)
+    cell_codes.place_points(lower, upper, counts, out)
     box = np.repeat([0, 1, 2], counts)
     assert np.array_equal(out, lower[box] + (upper - lower)[box] * uniforms)

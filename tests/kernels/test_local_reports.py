@@ -131,17 +131,10 @@ def test_snapping_is_the_oracle() -> None:
     assert out.tolist() == [local.step(value, low, high, STEPS) for value in values]
     assert out.tolist() == [mechanism.steps_of(value) for value in values]
     assert np.array_equal(out, mechanism.steps_of(values))
-    strange = np.array([1.0, np.nan, np.inf, -np.inf, 2.0])
-    assert local_reports.snap_values(strange, low, 1.0, STEPS, np.empty(5, np.int32)) == 3
-
-
-def test_the_largest_double_is_finite() -> None:
-    """It is clipped as any other value outside; what is infinite or NaN is counted."""
     largest = np.finfo(np.float64).max
-    out = np.empty(2, np.int32)
-    assert local_reports.snap_values(np.array([largest, -largest]), 0.0, 1.0, STEPS, out) == 0
-    assert out.tolist() == [STEPS, 0]
-    assert local_reports.snap_values(np.array([np.inf, -np.inf]), 0.0, 1.0, STEPS, out) == 2
+    strange = np.array([largest, -largest, np.nan, np.inf, -np.inf])
+    assert local_reports.snap_values(strange, 0.0, 1.0, STEPS, out) == 3
+    assert out[:2].tolist() == [STEPS, 0]
 
 
 @pytest.mark.parametrize("mechanism", [pair[0] for pair in MECHANISMS])

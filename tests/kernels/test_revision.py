@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastdp_kernels.streams import block_lengths as b
-from fastdp_kernels.streams import revision
+from fastdp_kernels.streams import adaptive_pass, revision
 from tests.kernels.adaptive_runs import (
     THETA_STEPS,
     public,
@@ -33,7 +32,7 @@ def test_levels_means_and_sums_equal_the_oracle(name: str, epsilon: float, expon
     scale = max(1.0, np.abs(expected).max())
     np.testing.assert_allclose(levels, expected, rtol=1e-9, atol=1e-9 * scale)
     np.testing.assert_allclose(means, adaptive.block_means(learner, expected), rtol=1e-9, atol=1e-9 * scale)
-    values = adaptive.revised(got.blocks[:-1, 0], means, levels, n)
+    values = adaptive.revised(got.blocks["exponent"][:-1], means, levels, n)
     stops = np.arange(n + 1)
     sums = sums_before(got.blocks, means, levels, stops)
     np.testing.assert_allclose(sums, np.concatenate([[0.0], np.cumsum(values)]), rtol=1e-9, atol=1e-8 * scale)
@@ -44,8 +43,8 @@ def test_what_the_warm_up_said_is_where_the_revision_begins() -> None:
     steps, noise = make_stream("wandering", 12_000, 7), laplace(12_000, THETA_STEPS / 0.5, 8)
     learner = run_oracle(p, steps, noise, 6)
     held = run_kernel(p, steps[:1024], noise, 6)
-    skip = int(held.counters[2])
-    assert held.counters[0] == 0, "a block ends where the warm-up does"
+    skip = int(held.counters["closed"][0])
+    assert held.counters["filled"][0] == 0, "a block ends where the warm-up does"
     rest = run_kernel(p, steps[1024:], noise[skip:], 0, memory=held.memory)
     means, levels = revise(p, held.memory, rest.blocks)
     expected = adaptive.levels_given_all(learner, skip)
@@ -57,12 +56,12 @@ def test_under_a_pattern_levels_are_those_of_what_is_left() -> None:
     """As if the rest had been released, with the noise that the sums had; of a theta that rose as well."""
     p = public(max_range=2**12)
     got = run_kernel(p, make_stream("wandering", 6000, 9), laplace(6000, THETA_STEPS / 0.5, 10), 0)
-    exponents, totals = got.blocks[:-1, 0].copy(), got.blocks[:-1, 1].copy()
+    exponents, totals = got.blocks["exponent"][:-1].copy(), got.blocks["released"][:-1].copy()
     pattern = 0.1 * np.sin(np.arange(totals.size))
 
     def revised(sums: np.ndarray, explained: np.ndarray, noises: np.ndarray, unit: float) -> list[np.ndarray]:
         memory = start(p, 0)
-        memory[[b.UNIT, b.REFERENCE]] = unit, 0.0 if explained.size else -1.0
+        memory["unit"], memory["reference"] = unit, 0.0 if explained.size else -1.0
         means, levels, *others = np.empty((5, totals.size))
         arrays = (exponents, sums, explained, means, levels, noises, *others)
         revision.revise_blocks(memory, shape_of(p), None, *arrays)
@@ -78,7 +77,8 @@ def test_under_a_pattern_levels_are_those_of_what_is_left() -> None:
 
 def test_between_values_the_stream_is_a_line_through_the_levels() -> None:
     """By hand: two blocks of 2 and 4 values, levels 1 and 4, means kept."""
-    blocks = np.array([[1.0, 0, 0, 0], [2.0, 0, 0, 0], [0.0, 0, 0, 0]])
+    blocks = np.zeros(3, adaptive_pass.BLOCK)
+    blocks["exponent"] = 1.0, 2.0, 0.0
     means, levels = np.array([10.0, 20.0]), np.array([1.0, 4.0])
     values = np.diff(sums_before(blocks, means, levels, np.arange(9)))
     # Middles at 1 and 4: at 2 the line is at 2.

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastdp_kernels.streams import adaptive_pass, event_lengths, seasons
+from fastdp_kernels.streams import adaptive_pass, seasons
 from fastdp_kernels.streams import block_lengths as b
-from tests.kernels.adaptive_runs import THETA_STEPS, public, shape_of, start
+from tests.kernels.adaptive_runs import THETA_STEPS, no_counts, public, public_of, shape_of
 from tests.kernels.streams_for_adaptive import laplace
 from tests.oracles import adaptive
 from tests.oracles.seasons import Follower
@@ -31,18 +31,17 @@ class Pass:
 def shape_for(p: adaptive.Public) -> np.ndarray:
     shape = shape_of(p)
     if p.rises:
-        shape[b.TOP_UNIT] = p.top
+        shape["top_unit"][0] = p.top
     if p.events:
-        shape[b.QUERIES : b.QUERIES + 5] = adaptive.query_lengths(p)
-        shape[b.EVENTS] = 1.0
+        shape["queries"] = adaptive.query_lengths(p)
+        shape["events"][0] = 1.0
     return shape
 
 
 def begin(p: adaptive.Public, exponent: int, period: float) -> np.ndarray:
-    memory = np.concatenate([start(p, exponent), np.empty(seasons.SEASON_MEMORY - b.MEMORY)])
-    if p.events:
-        b.start_memory(0.5, 0.25, exponent, False, shape_for(p), memory)
-    seasons.start_season(period, memory)
+    memory = np.zeros(1, seasons.SEASON)
+    memory["period"] = period
+    b.start_memory(0.5, 0.25, exponent, p.rises and not p.events, shape_for(p), memory["plain"])
     return memory
 
 
@@ -50,25 +49,25 @@ def run(
     p: adaptive.Public, steps: np.ndarray, noise: np.ndarray, exponent: int, period: float = PERIOD, cut: int = 2**40
 ) -> Pass:
     """The pass in chunks of ``cut`` values, each of them again from where theta rose."""
-    memory, counters = begin(p, exponent, period), np.zeros(4, np.int64)
+    memory, counters = begin(p, exponent, period), no_counts()
     closed, at, out, rows = 0, 0, np.empty(steps.size), []
     while at < steps.size:
-        part, filled = steps[at : at + cut - at % cut].astype(np.float64), int(counters[0])
-        top = -(2.0**60) if p.events else float(int(memory[b.UNIT] * THETA_STEPS))
-        blocks, bends = np.zeros((noise.size - closed + 1, adaptive_pass.COLUMNS)), np.empty(part.size)
+        part, filled = steps[at : at + cut - at % cut].astype(np.float64), int(counters["filled"][0])
+        top = -(2.0**60) if p.events else float(int(memory["plain"]["unit"][0] * THETA_STEPS))
+        blocks, bends = np.zeros(noise.size - closed + 1, adaptive_pass.BLOCK), np.empty(part.size)
         shape = shape_for(p)
         consumed = seasons.sum_in_season(
-            *(part, 1.0, top, float(THETA_STEPS), shape, b.lengths_of_events(shape)),
+            *(part, public_of(1.0, top, float(THETA_STEPS)), shape, b.lengths_of_events(shape)),
             *(noise[closed:], np.empty(0, np.uint64), 0),
             *(np.empty(0), noise.size - closed, counters, memory, blocks, bends),
         )
-        assert consumed == part.size or counters[3] == adaptive_pass.ROSE, "more noise was needed"
-        new, mine = int(counters[2]), out[at : at + consumed]
+        assert consumed == part.size or counters["stopped"][0] == adaptive_pass.ROSE, "more noise was needed"
+        new, mine = int(counters["closed"][0]), out[at : at + consumed]
         adaptive_pass.emit_adaptive(blocks[: new + 1], filled, 1.0, False, bool(p.events), mine)
         mine += bends[:consumed]
         rows.append(blocks[:new])
         at, closed = at + consumed, closed + new
-        counters[2:] = 0
+        counters["closed"] = counters["stopped"] = 0
     return Pass(np.concatenate([*rows, blocks[new : new + 1]]), memory, out)
 
 
@@ -96,10 +95,10 @@ def follow(p: adaptive.Public, steps: np.ndarray, noise: np.ndarray, exponent: i
 
 
 def check_equal(found: Pass, follower: Follower, n: int) -> None:
-    assert found.blocks[:-1, 0].tolist() == [block.exponent for block in follower.plain.blocks]
-    assert found.memory[seasons.GAINED] == pytest.approx(follower.gained, rel=1e-6)
-    assert found.memory[seasons.LEFT + b.WHITE] == pytest.approx(follower.left.white, rel=1e-6, abs=1e-12)
-    assert found.memory[seasons.LEFT + b.DRIFT] == pytest.approx(follower.left.drift, rel=1e-6, abs=1e-12)
+    assert found.blocks["exponent"][:-1].tolist() == [block.exponent for block in follower.plain.blocks]
+    assert found.memory["gained"][0] == pytest.approx(follower.gained, rel=1e-6)
+    assert found.memory["left"]["white"][0] == pytest.approx(follower.left.white, rel=1e-6, abs=1e-12)
+    assert found.memory["left"]["drift"][0] == pytest.approx(follower.left.drift, rel=1e-6, abs=1e-12)
     np.testing.assert_allclose(found.published, follower.published(n), rtol=0, atol=1e-7)
 
 
@@ -110,7 +109,7 @@ def check_equal(found: Pass, follower: Follower, n: int) -> None:
 def test_published_values_equal_the_oracle(n: int, epsilon: float, exponent: int, events: bool) -> None:
     """Also with a period that is no whole number, in blocks that are too long for it or still open."""
     period = 96.5
-    p = public(epsilon=epsilon, max_range=2**11, **({"events": event_lengths, "first": 0} if events else {}))
+    p = public(epsilon=epsilon, max_range=2**11, **({"events": b, "first": 0} if events else {}))
     steps, noise = daily(n, 1, period), laplace(n, THETA_STEPS / epsilon, 2)
     follower = follow(p, steps, noise, exponent, period)
     assert follower.gained > 0.5
@@ -125,10 +124,10 @@ def test_under_a_theta_that_rises_too() -> None:
     p = public(epsilon=4.0, max_range=2**11, limit=128, rises=True, top=8.0)
     steps = daily(n, 3) * np.where(np.arange(n) < 400, 1, 4)
     shape = shape_for(p)
-    assert shape[b.TOP_UNIT] == 8.0
+    assert shape["top_unit"][0] == 8.0
     noise = laplace(n, THETA_STEPS / 4.0, 3)
     found, follower = run(p, steps, noise, 3), follow(p, steps, noise, 3, PERIOD)
-    assert found.memory[b.UNIT] == pytest.approx(follower.plain.unit)
+    assert found.memory["plain"]["unit"][0] == pytest.approx(follower.plain.unit)
     assert follower.plain.unit > 2.0
     check_equal(found, follower, n)
 
@@ -151,10 +150,10 @@ def test_everything_public_is_a_function_of_released_sums(seed: int) -> None:
     first, second = daily(n, seed), daily(n, seed + 50, 70.0)
     noise = laplace(n, THETA_STEPS, seed)
     one = run(p, first, noise, 3)
-    edges = np.concatenate([[0], np.cumsum(2 ** one.blocks[:-1, 0].astype(np.int64))])
+    edges = np.concatenate([[0], np.cumsum(2 ** one.blocks["exponent"][:-1].astype(np.int64))])
     moved = np.diff(np.concatenate([[0], np.cumsum(first - second)])[edges])
     assert (moved != 0).mean() > 0.5
-    assert one.memory[seasons.GAINED] > 0.0
+    assert one.memory["gained"][0] > 0.0
     adjusted = noise.copy()
     adjusted[: moved.size] += moved
     two = run(p, second, adjusted, 3)
@@ -168,9 +167,9 @@ def test_lengths_and_the_plain_level_are_those_without_a_season(epsilon: float) 
     p, n = public(epsilon=epsilon, max_range=2**11), 6000
     steps, noise = daily(n, 4), laplace(n, THETA_STEPS / epsilon, 4)
     found, never = run(p, steps, noise, 3), run(p, steps, noise, 3, period=2.0**30)
-    assert np.array_equal(found.blocks[:, :2], never.blocks[:, :2])
-    assert found.memory[b.LEVEL] == never.memory[b.LEVEL]
-    assert never.memory[seasons.BEGUN] == 0.0
+    assert np.array_equal(found.blocks[["exponent", "released"]], never.blocks[["exponent", "released"]])
+    assert found.memory["plain"]["level"] == never.memory["plain"]["level"]
+    assert never.memory["begun"][0] == 0.0
     assert not np.array_equal(found.published, never.published)
 
 
@@ -179,7 +178,7 @@ def test_a_block_is_bent_about_the_mean_that_it_accounts_for() -> None:
     p, n = public(epsilon=1.0, max_range=2**11), 6000
     found = run(p, daily(n, 5), laplace(n, THETA_STEPS, 5), 3)
     at, bent = 0, 0
-    for exponent, _, prediction, extra, catch in found.blocks[:-1]:
+    for exponent, _, prediction, extra, catch in found.blocks[:-1].tolist():
         length = 1 << int(exponent)
         values = found.published[at : at + length] - extra * (np.arange(length) < catch)
         assert values.mean() == pytest.approx(prediction, abs=1e-12)
@@ -194,10 +193,10 @@ def test_a_block_is_bent_about_the_mean_that_it_accounts_for() -> None:
 def test_blocks_of_more_than_two_periods_are_not_bent() -> None:
     p = public(epsilon=1.0, max_range=2**11)
     memory = run(p, daily(6000, 5), laplace(6000, THETA_STEPS, 5), 3).memory
-    assert memory[seasons.GAINED] > seasons.CERTAIN
+    assert memory["gained"][0] > seasons.CERTAIN
     for exponent in range(12):
-        memory[b.EXPONENT], bends = exponent, np.empty(1 << exponent)
-        seasons.bend(memory, shape_for(p), 0, bends)
+        memory["plain"]["exponent"], bends = exponent, np.empty(1 << exponent)
+        seasons.bend(memory[0], shape_for(p)[0], 0, bends)
         assert bends.any() == (bends.size <= 2.0 * PERIOD)
 
 
@@ -212,20 +211,20 @@ def test_blocks_of_more_than_two_periods_are_not_bent() -> None:
 def test_numbers_stay_finite_whatever_is_released(
     totals: list[float], epsilon: float, exponent: int, period: float, events: bool
 ) -> None:
-    p = public(epsilon=epsilon, **({"events": event_lengths, "first": 0} if events else {}))
+    p = public(epsilon=epsilon, **({"events": b, "first": 0} if events else {}))
     memory, shape = begin(p, exponent, period), shape_for(p)
     for total in totals:
-        before = memory[[b.LEVEL, b.UNIT, b.LAST]]
-        closed = int(memory[b.EXPONENT])
-        b.close_block(memory, total, shape, b.lengths_of_events(shape))
-        seasons.follow_season(memory, total, closed, *before, shape)
-        assert np.isfinite(memory).all()
-        bends = np.empty(min(1 << int(memory[b.EXPONENT]), 512))
-        seasons.bend(memory, shape, 0, bends)
+        plain = memory["plain"][0]
+        closed, before = int(plain["exponent"]), [float(plain[name]) for name in ("level", "unit", "last")]
+        b.close_block(plain, total, shape[0], b.lengths_of_events(shape))
+        seasons.follow_season(memory[0], total, closed, *before, shape[0])
+        assert np.isfinite(memory.view(np.float64)).all()
+        bends = np.empty(min(1 << int(plain["exponent"]), 512))
+        seasons.bend(memory[0], shape[0], 0, bends)
         assert np.isfinite(bends).all()
-        assert events or 0.0 <= memory[b.PREDICTION] <= 1.0
+        assert events or 0.0 <= plain["prediction"] <= 1.0
         entries = np.arange(seasons.STATES)
-        assert memory[seasons.COVARIANCE + entries * (entries + 3) // 2].min() >= 0.0
+        assert memory["covariance"][0, entries * (entries + 3) // 2].min() >= 0.0
 
 
 @pytest.mark.parametrize("period", [20.0, 96.0, 700.0])
@@ -235,5 +234,5 @@ def test_a_season_that_is_not_there_changes_next_to_nothing(period: float) -> No
     noise = laplace(n, THETA_STEPS, 6)
     found, never = run(p, steps, noise, 3, period), run(p, steps, noise, 3, 2.0**30)
     errors = [np.square(each.published - steps.mean() / THETA_STEPS).sum() for each in (found, never)]
-    assert found.memory[seasons.GAINED] < seasons.CERTAIN
+    assert found.memory["gained"][0] < seasons.CERTAIN
     assert errors[0] < 1.02 * errors[1]

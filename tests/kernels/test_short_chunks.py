@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fastdp.perturbers import Blocks
 from fastdp_kernels.streams import adaptive_pass, block_lengths, online_pass
-from tests.kernels.adaptive_runs import sum_adaptive
+from tests.kernels.adaptive_runs import public_of, sum_adaptive
 
 RESOLUTION, TOP = 2.0**-8, 2000.0
 BAD = (np.nan, np.inf, -np.inf)
@@ -66,15 +66,17 @@ def test_a_value_that_is_not_finite_is_reported_wherever_it_is(block: int, bad: 
         assert np.isnan(online_pass.publish(values, public, noise, 0, 13 // block, 2 % block, 0, 1.0, out)[1])
         for top in (100.0, -100.0):
             memory = opened(5)
-            assert np.isnan(adaptive_pass.publish_open(values, 1.0, top, 0, 0, memory, 1.0, out)[1])
+            assert np.isnan(
+                adaptive_pass.publish_open(values, public_of(1.0, top, 1.0).view(np.float64), 0, 0, memory, out)[1]
+            )
 
 
 def opened(exponent: int) -> np.ndarray:
     """A memory with an open block whose first values make up for something."""
-    memory = np.zeros(block_lengths.MEMORY)
-    memory[block_lengths.EXPONENT], memory[block_lengths.UNIT] = exponent, 1.0
-    memory[block_lengths.PREDICTION], memory[block_lengths.EXTRA] = 0.37, -0.05
-    memory[block_lengths.CATCH] = 7.0
+    memory = np.zeros(1, block_lengths.MEMORY)
+    memory["exponent"][0], memory["unit"][0] = exponent, 1.0
+    memory["prediction"][0], memory["extra"][0] = 0.37, -0.05
+    memory["catch"][0] = 7.0
     return memory
 
 
@@ -82,22 +84,23 @@ def opened(exponent: int) -> np.ndarray:
 @given(seed=st.integers(0, 2**32), size=st.integers(0, 70), filled=st.integers(0, 31), events=st.booleans())
 def test_open_blocks_are_those_of_the_arrays(seed: int, size: int, filled: int, events: bool) -> None:
     values, theta, top = values_of(seed, size), 9.0, -TOP if events else TOP
-    memory = opened(5)
+    memory, steps = opened(5), theta / RESOLUTION
     kept, out = memory.copy(), np.empty(size)
-    total, prediction = adaptive_pass.publish_open(values, 1 / RESOLUTION, top, filled, 11, memory, theta, out)
+    total, prediction = adaptive_pass.publish_open(
+        values, public_of(1 / RESOLUTION, top, steps, theta).view(np.float64), filled, 11, memory, out
+    )
     assert np.array_equal(memory, kept)
     if filled + size >= 32:
         assert np.isnan(prediction)
         return
     shape = Blocks().shape(1.0, 2**16, 0, events=events)
-    counters = np.array([filled, 11, 0, 0])
-    blocks, expected = np.empty((1, adaptive_pass.COLUMNS)), np.empty(size)
-    steps = theta / RESOLUTION
+    counters = np.array([(filled, 11, 0, 0)], adaptive_pass.COUNTERS)
+    blocks, expected = np.empty(1, adaptive_pass.BLOCK), np.empty(size)
     nothing = np.empty(0, np.int64)
     lengths = block_lengths.lengths_of_events(shape)
     public = 1 / RESOLUTION, top, steps, shape, lengths
     used = sum_adaptive(values, *public, noise=nothing, counters=counters, memory=memory, blocks=blocks)
     adaptive_pass.emit_adaptive(blocks, filled, theta, False, events, expected)
-    assert (used, counters[0], counters[1]) == (size, filled + size, total)
-    assert prediction == memory[block_lengths.PREDICTION] * theta
+    assert (used, counters["filled"][0], counters["open_sum"][0]) == (size, filled + size, total)
+    assert prediction == memory["prediction"][0] * theta
     assert np.array_equal(out, expected)

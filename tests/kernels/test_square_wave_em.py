@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastdp.local.distribution import cell_edges, transition
+from fastdp.local.distribution import transition
 from fastdp_kernels.local import square_wave_em
 from fastdp_kernels.local.band_matrix import multiply_band
 from tests.grid import exhaustive
@@ -81,20 +81,6 @@ def test_any_window_on_a_small_grid_in_fractions(near: int) -> None:
         np.testing.assert_allclose(oracle.matrix(law, bins, len(exact)), np.array(exact, float), rtol=1e-14)
 
 
-@pytest.mark.parametrize("epsilon", [0.2, 2.0])
-def test_matrix_is_that_of_the_clients_law(epsilon: float) -> None:
-    """Weights of whole inputs of a bin, added up over cells: apart by the rounding of inputs only."""
-    law = oracle.square_wave_law(epsilon, steps=2**9)
-    bins, cells = 8, 12
-    expected = np.zeros((cells, bins))
-    for x in range(law.steps):
-        for j in range(law.outputs):
-            expected[j * cells // law.outputs, x * bins // law.steps] += law.weight(x, j) / law.total
-    expected /= law.steps // bins
-    one_output = (law.near_weight - law.far_weight) / law.total
-    assert np.abs(dense_of(reports_for(law, bins, np.ones(cells)), bins) - expected).max() < one_output
-
-
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize(("bins", "cells"), SHAPES)
 def test_backward_is_the_transpose(epsilon: float, bins: int, cells: int) -> None:
@@ -120,14 +106,6 @@ def test_core_sums_do_not_cancel() -> None:
     expected = np.array([math.fsum(row) for row in np.where(shares < 1e-9, 0.0, shares) * x])
     np.testing.assert_allclose(product[beyond], expected[beyond], rtol=1e-5)
     assert (product[beyond] > 0.0).sum() > 300
-
-
-def test_cells_are_those_of_the_outputs() -> None:
-    law = oracle.window_distribution(1.0, 37, steps=64)
-    for cells in (1, 7, 64, 100, 101):
-        edges = cell_edges(law, cells)
-        members = oracle.cells_of(law, np.arange(law.outputs), cells)
-        assert (np.diff(edges) == np.bincount(members, minlength=cells)).all()
 
 
 # The iteration.

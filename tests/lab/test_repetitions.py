@@ -90,11 +90,6 @@ def test_a_repetition_says_that_it_is_one_of_many_and_simulated() -> None:
     assert "would lose 3 epsilon" in guarantee.derivation[-1]
 
 
-def test_one_start_for_many_stops() -> None:
-    found = repeat(make(PARTS["tops"]), VALUES, 2, queries=(0, [10, 20]))
-    assert found.answers.shape == (2, 2)
-
-
 def test_no_queries_have_no_answers() -> None:
     assert repeat(make(PARTS["tops"]), VALUES, 3, queries=([], [])).answers.shape == (3, 0)
 
@@ -126,9 +121,3 @@ def test_what_is_not_accepted() -> None:
     used.publish(VALUES)
     with pytest.raises(StateError, match="has seen 700 values"):
         repeat(used, VALUES, 2)
-
-
-def test_repeating_leaves_the_publisher_as_it_was() -> None:
-    publisher = make(PARTS["tops"])
-    repeat(publisher, VALUES, 2)
-    assert np.array_equal(publisher.release(VALUES).values, make(PARTS["tops"]).release(VALUES).values)

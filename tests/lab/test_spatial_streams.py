@@ -160,29 +160,6 @@ def test_circles_with_deletion() -> None:
     assert len(stream.present(stream.n_steps)) == 25_000
 
 
-def test_circles_without_deletion() -> None:
-    stream = concentric_circles(20_001, deletion=False, seed=2)
-    assert not stream.has_deletions
-    assert len(stream.present(stream.n_steps)) == 20_001
-    for t in (0, stream.n_steps // 2, stream.n_steps):
-        assert 0.45 < np.mean(np.hypot(*stream.present(t).T) > 0.8335) < 0.55
-
-
-def test_the_circles_shape() -> None:
-    stream = concentric_circles(200_000, seed=3)
-    radii = np.hypot(*stream.points[:100_000].T)
-    assert radii.mean() == pytest.approx(1 + 0.05**2 / 2, abs=1e-3)
-    assert radii.std() == pytest.approx(0.05, rel=0.02)
-    angles = np.arctan2(stream.points[:100_000, 1], stream.points[:100_000, 0])
-    assert np.abs(np.histogram(angles, 16, (-np.pi, np.pi))[0] / 6250 - 1).max() < 0.07
-    assert np.abs(stream.points).max() <= 1.25
-    same, other = (concentric_circles(1000, seed=seed).points for seed in (3, 4))
-    assert np.array_equal(same, concentric_circles(1000, seed=3).points)
-    assert not np.array_equal(same, other)
-    for n in (1, 2, 3):
-        keep_by_hand(concentric_circles(n, batch=1, initial=0.0, seed=5))
-
-
 SNAP = (
     "0\t2010-10-19T23:55:27Z\t30.2359091167\t-97.7951395833\t22847\n"
     "0\t2010-10-18T22:17:43Z\t30.2691029532\t-97.7493953705\t420315\n"
@@ -269,31 +246,6 @@ def test_times_without_a_zone_do_not_depend_on_the_machines(tmp_path: Path, monk
     finally:
         monkeypatch.undo()
         time.tzset()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "has no heading"),
-        ("t,lat\n1,2\n", "lon"),
-        ("t,lat,lon\n1,40.7\n", "line 2"),
-        ("t,lat,lon\n1,40.7,-74\n2,north,-74\n", "line 3, column 'lat': not a number"),
-        (
-            "t,lat,lon\n1,40.7,-74\n\n2,nan,-74\n",
-            "column 'lat': 1 of 2 rows are .* first is row 2",
-        ),
-        ("t,lat,lon\n1,40.7,-74\nnoon,40.7,-74\n", "line 3, column 't': not a time"),
-        ("t,lat,lon\n2014-01-01,40.7,-74\n1/1/2014 0:00:00,40.7,-74\n", "line 3, column 't': not a time"),
-        ("t,lat,lon\n1/32/2014 0:00:00,40.7,-74\n", "line 2, column 't': not a time"),
-    ],
-)
-def test_bad_files_are_named(text: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "bad.csv"
-    path.write_text(text)
-    with pytest.raises(DataError, match=message):
-        load_pickups(path, batch=1)
-    with pytest.raises(FileNotFoundError):
-        load_pickups(tmp_path / "none.csv", batch=1)
 
 
 def test_files_without_rows(tmp_path: Path) -> None:

@@ -65,20 +65,6 @@ def test_equals_the_oracle(drawn, asked) -> None:
         assert getattr(met, name) == oracle.worst(releases, PLACES + 1, (asked[0], *asked[1]))
 
 
-@given(
-    st.lists(st.tuples(EPSILONS, WHERE), min_size=1, max_size=5),
-    st.lists(st.tuples(EPSILONS, st.sampled_from([None, "a", "b", "c"])), min_size=1, max_size=5),
-    WHERE,
-)
-def test_both_adjacencies_equal_the_oracle(values, elements, asked) -> None:
-    entries = [entry(e, part, *span) for e, (part, span) in values] + [element(e, part=part) for e, part in elements]
-    of_values = [(written(e), part, *span) for e, (part, span) in values]
-    of_elements = [(written(e), part, None, None) for e, part in elements]
-    assert total(entries, "s").epsilon == oracle.worst_of_both(of_values, of_elements, PLACES + 1)
-    met = total(entries, "s", Region(asked[0], *asked[1])).epsilon
-    assert met == oracle.worst_of_both(of_values, of_elements, PLACES + 1, (asked[0], *asked[1]))
-
-
 CHANGES = st.lists(
     st.tuples(st.booleans(), EPSILONS, WHERE, st.sampled_from([None, None, 0])), min_size=1, max_size=12
 )

@@ -25,6 +25,7 @@ from fastdp.noise.binding import Name, given
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId
+from tests.shared import booked, finished
 from tests.stat import accept, reject
 
 SECRET = bytes(range(7, 39))
@@ -38,7 +39,7 @@ FIXED = fastdp.thresholds.Fixed(THETA)
 
 
 def _streams(method: str, **options: Any) -> tuple[Floats, Noises]:
-    made = [fastdp.release(VALUES, epsilon, BOUND, method, key=SECRET, **options) for epsilon in EPSILONS]
+    made = [finished(method, VALUES.size, e, BOUND, key=SECRET, **options).release(VALUES) for e in EPSILONS]
     return _attack(VALUES[made[0].offset :], [one.values for one in made], [one.threshold for one in made])
 
 
@@ -55,8 +56,7 @@ def _blocks() -> tuple[Floats, Noises]:
     """Sums of blocks, whose borders may differ: 2 S1 - S2 against 2 T1 - T2 of the truth."""
     # Blocks of a value or two.
     made = [
-        fastdp.release(VALUES, epsilon, BOUND, key=SECRET, threshold=FIXED, holdout=0).revision
-        for epsilon in (4096.0, 2048.0)
+        fastdp.release(VALUES, epsilon, BOUND, key=SECRET, threshold=FIXED).revision for epsilon in (4096.0, 2048.0)
     ]
     before = np.append(0.0, np.cumsum(np.minimum(VALUES, THETA)))
     count = min(one.totals.size for one in made)
@@ -134,13 +134,16 @@ def test_reports_of_the_local_model_are_independent_too() -> None:
 
 def test_the_ledger_takes_two_epsilons_and_no_equal_composition(ledger) -> None:
     account = ledger(limit_epsilon=1.0)
-    said: dict[str, Any] = {"key": SECRET, "ledger": account, "stream": "meter", "holdout": HOLDOUT, "prune": 0}
+
+    def release(values: Any, epsilon: float) -> None:
+        booked(account, finished("tops", VALUES.size, epsilon, BOUND, HOLDOUT, key=SECRET, prune=0), values)
+
     for epsilon in EPSILONS:
-        fastdp.release(VALUES, epsilon, BOUND, "tops", **said)
+        release(VALUES, epsilon)
     altered = VALUES + (np.arange(VALUES.size) == 70_000)
     for values in (VALUES, altered):
         with pytest.raises(BudgetError, match="the same secret and composition were used by entry 1"):
-            fastdp.release(values, EPSILONS[0], BOUND, "tops", **said)
+            release(values, EPSILONS[0])
     assert [each.guarantee.epsilon for each in account.entries()] == list(EPSILONS)
 
 

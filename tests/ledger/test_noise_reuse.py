@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,24 +82,6 @@ def test_a_second_entry_with_the_same_noise_is_refused(ledger, lines, make: Call
         assert account.spend(make(key=key), stream=f"m{number}").fingerprint != first.fingerprint
 
 
-def test_other_parameters_of_one_secret_are_other_noise(ledger) -> None:
-    account = ledger()
-    changes: list[dict[str, Any]] = [
-        *({}, {"epsilon": 0.25}, {"bound": 99.0}, {"holdout": 99}, {"max_range": 512}, {"fan_out": 4}),
-        *(
-            {"prune": 0},
-            {"nonfinite": "zero"},
-            {"resolution": 2.0**-20},
-            {"key": Key.from_bytes(SECRET).of_stream(0)},
-        ),
-    ]
-    found = [account.spend(tops(**change), stream="meter").fingerprint for change in changes]
-    assert len(set(found)) == len(changes)
-    for change in changes:
-        with pytest.raises(BudgetError, match="the same secret and composition"):
-            account.spend(tops(**change), stream="meter")
-
-
 def test_a_part_of_a_stream_is_other_values_under_the_same_noise(ledger) -> None:
     account = ledger()
     account.spend(tops(), stream="meter", part="monday")
@@ -159,7 +140,7 @@ def test_tables_with_private_keys_and_all_others_have_a_fingerprint(ledger, rule
 def public_objects() -> dict[str, Any]:
     """All that a user may hold and that states a guarantee, under one key where it takes one."""
     key = SECRET
-    released = fastdp.release(VALUES, 0.5, 100.0, "tops", holdout=100, max_range=256, key=key)
+    released = tops(key=key).release(VALUES)
     return {
         **{name: make(key=key) for name, make in PUBLISHERS.items()},
         "Fleet": fastdp.Fleet(fastdp.Adaptive(0.5, 100.0, threshold=5.0), key=key),
@@ -225,16 +206,6 @@ def test_what_draws_no_secret_noise_has_no_fingerprint(ledger, lines) -> None:
     assert '"fingerprint": "' not in str(lines())
 
 
-def test_a_loaded_publisher_is_the_one_that_was_recorded(ledger, tmp_path: Path) -> None:
-    publisher = tops()
-    publisher.publish(VALUES)
-    publisher.save(tmp_path / "state")
-    loaded = fastdp.ToPS.load(tmp_path / "state")
-    ledger().spend(publisher, stream="meter")
-    with pytest.raises(BudgetError, match="entry 1"):
-        ledger().spend(loaded, stream="meter")
-
-
 class TestResume:
     """``Ledger.resume``."""
 
@@ -293,17 +264,17 @@ class TestResume:
 
 
 def test_release_resumes_by_its_publisher(ledger) -> None:
-    """What ``fastdp.release`` reserved, the publisher with the same parameters and the stream's key may resume."""
+    """A reservation of ``fastdp.release``: the publisher with the same parameters and the stream's key may resume."""
     account = ledger()
-    said: dict[str, Any] = {"holdout": 100, "max_range": 256}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fastdp.ToPS, "release", _die)
+        patch.setattr(fastdp.Adaptive, "release", _die)
         with pytest.raises(KeyboardInterrupt):
-            fastdp.release(VALUES, 0.5, 100.0, "tops", key=SECRET, ledger=account, stream="meter", **said)
-    publisher = tops(key=Key.from_bytes(SECRET).of_stream("meter"))
+            fastdp.release(VALUES, 0.5, 100.0, threshold=50.0, key=SECRET, ledger=account, stream="meter")
+    key = Key.from_bytes(SECRET).of_stream("meter")
+    publisher = fastdp.Adaptive(0.5, 100.0, 0, VALUES.size, threshold=50.0, key=key)
     with account.resume(1, publisher):
         released = publisher.release(VALUES)
-    alone = fastdp.release(VALUES, 0.5, 100.0, "tops", key=SECRET, stream="meter", **said)
+    alone = fastdp.release(VALUES, 0.5, 100.0, threshold=50.0, key=SECRET, stream="meter")
     assert np.array_equal(released.values, alone.values)
     assert [each.state for each in Ledger(account._path).entries()] == ["spent"]
 

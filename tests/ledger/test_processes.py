@@ -53,7 +53,7 @@ def start(program: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def race(path: Path, racers: int, tries: int) -> list[int]:
-    """What each of some processes got, of ``tries`` tries, after a common start."""
+    """Outcomes of each of some processes, of ``tries`` tries, after a common start."""
     running = [start(RACE, path, tries) for _ in range(racers)]
     for one in running:
         assert one.stdout is not None

@@ -168,18 +168,6 @@ def test_verify_finds_a_changed_byte_of_what_is_recorded(whole: tuple[Path, byte
     assert contents(path) == before
 
 
-def test_a_last_line_without_a_seal_is_damage(whole: tuple[Path, bytes]) -> None:
-    """Where its place on SQLite's second page is changed to four zeros in front of it: an empty row."""
-    path, raw = whole
-    changed = bytearray(raw)
-    rows = int.from_bytes(raw[4099:4101], "big")
-    assert rows == 4
-    changed[4096 + 8 + 2 * rows - 1] ^= 4
-    path.write_bytes(changed)
-    with pytest.raises(StateError), contextlib.closing(Ledger(path, key=KEY)) as account:
-        account.verify()
-
-
 EDITS = {
     "a byte": ("UPDATE line SET body = replace(body, '0.5', '0.4') WHERE id = 2", "line 2: its lines were altered"),
     "cut out": ("DELETE FROM line WHERE id = 2", "line 2: its lines were altered, reordered or cut out"),
@@ -306,12 +294,6 @@ def test_every_ledger_has_a_sealing_key_of_its_own() -> None:
     seals = {store.sealing(key, name)(b"line") for name in ("one", "two")}
     seals |= {store.sealing(None, "one")(b"line"), hmac.digest(KEY, b"line", "sha256")}
     assert len(seals) == 4
-
-
-def test_a_ledger_without_a_key_takes_none(ledger) -> None:
-    ledger()
-    with pytest.raises(StateError, match="expected key = None: it was made without a key"):
-        ledger(key=KEY)
 
 
 def test_sealed_lines_that_make_no_sense_are_found(path: Path, filled: Ledger) -> None:

@@ -28,30 +28,20 @@ DAYS = [date(2026, 1, 30), date(2026, 1, 31), date(2026, 2, 1), date(2026, 2, 2)
 ROWS = [*(("p", "x", day) for day in DAYS), ("p", "y", DAYS[1]), ("q", "x", DAYS[1]), ("q", "y", DAYS[3])]
 MONTH, WEEK, DAY = Period("months", 1, 0, None), Period("days", 7, 1, None), Period("days", 1, 0, None)
 UNITS = {
-    "person": UnitRows("person"),
-    "device": UnitRows("device"),
-    "person a month": UnitRows("person", 1, MONTH),
-    "person a week": UnitRows("person", 1, WEEK),
-    "person a day": UnitRows("person", 1, DAY),
-    "row": UnitRows(),
-    "2 rows": UnitRows(None, 2),
-    "3 rows": UnitRows(None, 3),
-    "3 rows a month": UnitRows(None, 3, MONTH),
+    "person": UnitRows("person"), "device": UnitRows("device"), "person a month": UnitRows("person", 1, MONTH),
+    "person a week": UnitRows("person", 1, WEEK), "person a day": UnitRows("person", 1, DAY), "row": UnitRows(),
+    "2 rows": UnitRows(None, 2), "3 rows": UnitRows(None, 3), "3 rows a month": UnitRows(None, 3, MONTH),
     "2 rows a day": UnitRows(None, 2, DAY),
-}
+}  # fmt: skip
 #: All that holds besides a unit and itself; what is not here is refused.
 IMPLIED = {
     **{("person", weaker): 2 for weaker in ("person a month", "person a week", "person a day", "row")},
-    ("device", "row"): 2,
-    **{("person a month", weaker): 2 for weaker in ("person a day", "row")},
-    **{("person a week", weaker): 2 for weaker in ("person a day", "row")},
-    ("person a day", "row"): 2,
-    ("2 rows", "row"): 1,
-    ("2 rows", "2 rows a day"): 1,
+    ("device", "row"): 2, **{("person a month", weaker): 2 for weaker in ("person a day", "row")},
+    **{("person a week", weaker): 2 for weaker in ("person a day", "row")}, ("person a day", "row"): 2,
+    ("2 rows", "row"): 1, ("2 rows", "2 rows a day"): 1,
     **{("3 rows", weaker): 1 for weaker in ("2 rows", "row", "3 rows a month", "2 rows a day")},
-    **{("3 rows a month", weaker): 1 for weaker in ("row", "2 rows a day")},
-    ("2 rows a day", "row"): 1,
-}
+    **{("3 rows a month", weaker): 1 for weaker in ("row", "2 rows a day")}, ("2 rows a day", "row"): 1,
+}  # fmt: skip
 
 
 def span(period: Period | None, day: date) -> int:
@@ -219,7 +209,7 @@ FRAME = pd.DataFrame(
 
 
 class TestTables:
-    """What a user of tables meets."""
+    """Units of tables, as users meet them."""
 
     def count(self, ledger: Ledger, every: str = "1d", **said) -> Table:
         said = {"who": "person", "contributions": 2, **said}

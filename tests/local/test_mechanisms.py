@@ -78,15 +78,6 @@ def test_variances_are_the_papers() -> None:
         )
 
 
-def test_worst_variance_of_the_hybrid_mechanism() -> None:
-    """ToPL Eq. 14 times the half width squared; the two figures are the design's."""
-    for epsilon in (0.2, 0.61, 0.62, 1.0, 2.0, 5.0):
-        expected = local.worst_variance_hybrid(epsilon) * 25.0**2
-        assert Hybrid(epsilon, 0, 50).worst_variance == pytest.approx(expected, rel=1e-4)
-    assert Hybrid(1.0, 0, 50).worst_variance == pytest.approx(2680.6, abs=0.05)
-    assert Hybrid(2.0, 0, 50).worst_variance == pytest.approx(651.5, abs=0.05)
-
-
 def test_moments_of_small_laws_by_enumeration() -> None:
     """All outputs with their exact weights: the estimate's mean is x, its variance the polynomial's."""
     for epsilon, near in itertools.product((0.01, 1.0, 3.0), (1, 2, 9, 17)):
@@ -100,16 +91,6 @@ def test_moments_of_small_laws_by_enumeration() -> None:
                 variance = float(law.variance_at(Fraction(x)))
                 assert weights @ estimates == pytest.approx(x, abs=1e-11 * np.sqrt(variance) + 1e-12)
                 assert weights @ (estimates - x) ** 2 == pytest.approx(variance, rel=1e-9)
-
-
-def test_left_over_words_are_in_the_estimator() -> None:
-    """With few words the left-over is a large part, and estimates stay unbiased."""
-    law = max((window_distribution(1.0, 3, 16, total) for total in range(60, 90)), key=lambda law: law.left_over)
-    assert law.left_over > law.total // 10
-    estimates = reports.Estimator.of(law.terms(), 0, 1)(np.arange(law.outputs))
-    for x in range(17):
-        weights = np.array([law.weight(x, j) for j in range(law.outputs)])
-        assert weights @ estimates / law.total == pytest.approx(x, abs=1e-10)
 
 
 def test_any_domain_gives_the_same_reports(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,38 +141,19 @@ def test_square_wave_reports_follow_the_weights(value: float) -> None:
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_guarantees(make) -> None:
-    guarantee = make(0.7).guarantee
-    assert (guarantee.epsilon, guarantee.delta, guarantee.model, guarantee.arithmetic) == (0.7, 0.0, "local", "exact")
-    assert (guarantee.unit, guarantee.adjacency) == ("one value of the stream", "replace one value")
-    assert guarantee.numeric_distance == 0.0
-    assert make.__name__ in guarantee.derivation[0]
-    assert "local model, exact on this machine" in str(guarantee)
-
-
-@pytest.mark.parametrize("make", ALL)
 def test_mechanisms_are_values(make) -> None:
     mechanism = make(1.0, 0, 5)
     assert mechanism == make(1.0, 0.0, 5.0) != make(1.0, 0.0, 6.0)
     assert hash(mechanism) == hash(make(1.0, 0, 5))
     assert pickle.loads(pickle.dumps(mechanism)) == mechanism  # noqa: S301
     assert repr(mechanism) == f"{make.__name__}(epsilon=1.0, low=0.0, high=5.0)"
-    with pytest.raises(AttributeError):
-        mechanism.epsilon = 3.0
+    guarantee = mechanism.guarantee
+    assert (guarantee.epsilon, guarantee.delta, guarantee.model, guarantee.arithmetic) == (1.0, 0.0, "local", "exact")
+    assert make.__name__ in guarantee.derivation[0]
+    for high in (0.0, -1.0, 1e-141, 1e141):
+        with pytest.raises(ParameterError, match=r"^high = .*expected"):
+            make(1.0, 0.0, high)
     assert sum(mechanism.weight(3, j) for j in range(2)) <= mechanism.total_weight == 2**64
-
-
-def test_bad_parameters_are_named() -> None:
-    for (name, arguments), make in itertools.product(
-        (
-            *(("epsilon", (bad,)) for bad in (0, -1, 9e-7, 32.1, np.nan, np.inf, None, "1", True, 10**400)),
-            *(("low", (1.0, bad)) for bad in (None, "0", np.nan, -np.inf, True)),
-            *(("high", (1.0, 0.0, bad)) for bad in (None, "0", np.nan, np.inf, 0.0, -1.0, 1e-141, 1e141)),
-        ),
-        ALL,
-    ):
-        with pytest.raises(ParameterError, match=rf"^{name} = .*expected"):
-            make(*arguments)
 
 
 @pytest.mark.parametrize("size", [10, 100, 70_000])

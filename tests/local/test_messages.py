@@ -197,16 +197,6 @@ def test_shards_merge_to_the_same_in_any_order(assignment: list[int], shuffler: 
         SumCollector(MECHANISMS[3]).merge(SumCollector(MECHANISMS[3], slots=2))
 
 
-def test_merging_changes_no_part() -> None:
-    mechanism = MECHANISMS[3]
-    parts = [SumCollector(mechanism) for _ in range(2)]
-    for part in parts:
-        part.add([1, 2, mechanism.n_outputs])
-    whole = parts[0].merge(parts[1])
-    assert (whole.n_reports, whole.refused.reports) == (4, 2)
-    assert [(part.n_reports, part.refused.reports) for part in parts] == [(2, 1), (2, 1)]
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS[1:], ids=repr)
 def test_sums_by_slot_are_those_of_the_estimates(mechanism) -> None:
     reports = reports_of(mechanism, 500)

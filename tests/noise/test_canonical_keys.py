@@ -20,7 +20,7 @@ from fastdp.noise.canonical import encode
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile, SquareWave
 from fastdp_lab.baselines import FixedTree, OfflineOnStream
 from tests.noise.test_identities import MECHANISMS, SECRET, SQUARE, key_of, mechanisms
@@ -37,8 +37,8 @@ def test_events_and_paces_are_in_the_key() -> None:
         Adaptive(1.0, 1.0, threshold=1.0, key=SECRET),
         Adaptive(1.0, 1.0, expected_length=10**5, key=SECRET),
         Adaptive(1.0, 1.0, expected_length=10**6, key=SECRET),
-        Adaptive(1.0, 1.0, threshold=1.0, workload="prefixes", key=SECRET),
-        Adaptive(1.0, 1.0, threshold=1.0, workload="windows", window=100, key=SECRET),
+        Adaptive(1.0, 1.0, threshold=1.0, perturber=Blocks(focus="longest"), key=SECRET),
+        Adaptive(1.0, 1.0, threshold=1.0, perturber=Blocks(focus=100), key=SECRET),
     ]
     assert len({publisher._key.reveal() for publisher in made}) == len(made)
 
@@ -198,8 +198,7 @@ def test_many_streams_have_the_key_of_the_publisher() -> None:
 def test_release_takes_the_name_of_the_stream() -> None:
     names = (None, "a", "b")
     outs = [
-        fastdp.release(VALUES, 1.0, 64.0, "tops", key=SECRET, holdout=50, max_range=64, stream=name).values
-        for name in (*names, "a")
+        fastdp.release(VALUES, 1.0, 64.0, threshold=30.0, key=SECRET, stream=name).values for name in (*names, "a")
     ]
     assert np.array_equal(outs[1], outs[3])
     for one, two in itertools.combinations(outs[:3], 2):

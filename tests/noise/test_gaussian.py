@@ -25,14 +25,9 @@ from tests.stat import accept, chi_square_p, reject
 KEY = Key.from_seed("gaussian")
 STREAM = StreamId(Purpose.DRAWS, number=7)
 SIGMAS = [
-    Fraction(1, 2**10),
-    Fraction(1, 3),
-    Fraction(1),
-    Fraction(71, 10),
-    Fraction(1000),
-    Fraction(2**22),
+    Fraction(1, 2**10), Fraction(1, 3), Fraction(1), Fraction(71, 10), Fraction(1000), Fraction(2**22),
     Fraction(2**44),
-]
+]  # fmt: skip
 
 
 def drawn(law: GaussianDistribution, count: int, start: int = 0) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""What a noise key knows of a mechanism: its class, its rule, all its parameters, and so of its parts."""
+"""Identity of a mechanism in its noise key: its class, its rule, all its parameters, and so of its parts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from fastdp.noise.canonical import encode, identity
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Toeplitz
 from fastdp.spatial import Box, PrivTree
-from fastdp.streams.adaptive import Adaptive, WholeStream
 from fastdp.streams.add_noise import VectorNoise
+from fastdp.streams.methods import Adaptive
+from fastdp.streams.release import WholeStream
 from fastdp.tables.plan import make_plan
 from fastdp.thresholds import (
     Fixed,
@@ -56,20 +57,16 @@ class Mechanism(NamedTuple):
 
 COMPOSED: dict[str, Any] = {"epsilon": 1.0, "bound": 64.0, "holdout": 50, "max_range": 64, "resolution": 2.0**-10}
 OTHERS: dict[str, list[Any]] = {
-    "epsilon": [2.0, 1.0 + 2.0**-52],
-    "bound": [65.0],
-    "holdout": [51],
-    "max_range": [65],
-    "resolution": [2.0**-9],
-    "nonfinite": ["zero"],
-    "contributions": [2],
-}
+    "epsilon": [2.0, 1.0 + 2.0**-52], "bound": [65.0], "holdout": [51], "max_range": [65], "resolution": [2.0**-9],
+    "nonfinite": ["zero"], "contributions": [2],
+}  # fmt: skip
 #: Parameters that no key knows by themselves, and why.
-PACE = dict.fromkeys(("expected_length", "rate", "every"), "chooses the default hold-out and max_range, which join")
+PACE = dict.fromkeys(("expected_length", "every"), "chooses the default hold-out and max_range, which join")
 SECRETS = dict.fromkeys(("seed", "key"), "is the secret")
 UNKNOWN: dict[str, dict[str, str]] = {
     "ToPS": PACE,
-    **dict.fromkeys(("StreamPublisher", "Adaptive"), PACE | {"sensitivity": "takes the place of the bound"}),
+    "StreamPublisher": {"sensitivity": "takes the place of the bound"},
+    "Adaptive": PACE | {"sensitivity": "takes the place of the bound"},
     "totals": {"kind": "has a row of its own"},
     "Windows": {"lateness": "says which rows still count: noise is bound to their sums"},
 }
@@ -98,12 +95,9 @@ MECHANISMS: dict[str, Mechanism] = {
         fastdp.StreamPublisher,
         {**COMPOSED, "threshold": NoisyMax(), "perturber": Hierarchy(4, prune=0), "smoother": smoothers.Recent()},
         {
-            **OTHERS,
-            "threshold": [NoisyMax(c=59.0), ScaleFree(), SmoothQuantile(delta=0.1)],
-            "perturber": [Hierarchy(2, prune=0), Hierarchy(4, prune=1), Hierarchy(3, prune=0)],
-            "delta": [],
-            "smoother": [None, smoothers.Mean(), smoothers.Median(), smoothers.Exponential()],
-            "renewal": RENEWALS,
+            **OTHERS, "threshold": [NoisyMax(c=59.0), ScaleFree(), SmoothQuantile(delta=0.1)],
+            "perturber": [Hierarchy(2, prune=0), Hierarchy(4, prune=1), Hierarchy(3, prune=0)], "delta": [],
+            "smoother": [None, smoothers.Mean(), smoothers.Median(), smoothers.Exponential()], "renewal": RENEWALS,
         },
     ),
     "ToPS": Mechanism(
@@ -114,10 +108,7 @@ MECHANISMS: dict[str, Mechanism] = {
             "prune": [0, 2],
             "fan_out": [2],
             "smoother": ["mean"],
-            "c": [59.0],
-            "noise": ["exponential"],
-            "renewal": RENEWALS,
-            "delta": [1e-6, 1e-9],
+            "threshold": [NoisyMax(c=59.0, fan_out=4), NoisyMax(noise="exponential", fan_out=4), 9.0],
         },
     ),
     "Adaptive": Mechanism(
@@ -125,54 +116,33 @@ MECHANISMS: dict[str, Mechanism] = {
         {**COMPOSED, "threshold": NoisyMax()},
         {
             **OTHERS,
-            "closing": ["spike", "none"],
+            "perturber": [
+                *(Blocks("spike"), Blocks("none"), Blocks(focus=8), Blocks(focus=(8, 16)), Blocks(rising=False)),
+                *(Blocks(season=8), Blocks(season=8.5)),
+            ],
             "threshold": [Fixed(9.0), NoisyMax(noise="exponential")],
             "delta": [1e-6, 1e-9],
-            "focus": [8, (8, 16)],
-            "workload": [],
-            "window": [],
-            "rising": [False],
-            "season": [8, 8.5],
         },
     ),
     "PAK": Mechanism(
         fastdp.PAK,
         {
-            "epsilon": 1.0,
-            "delta": 1e-3,
-            "bound": 64.0,
-            "length": 200,
-            "holdout": 50,
-            "resolution": 0.5,
+            "epsilon": 1.0, "delta": 1e-3, "bound": 64.0, "length": 200, "holdout": 50, "resolution": 0.5,
             "threshold": PAKQuantile(delta=1e-3, clip=False),
         },
         {
-            "epsilon": [2.0],
-            "delta": [2e-3],
-            "bound": [65.0],
-            "length": [201],
-            "holdout": [51],
-            "share": [0.5],
-            "tail_factor": [1.5],
-            "threshold": [NoisyMax(), PAKQuantile(p=0.5, delta=1e-3, clip=False)],
-            "lag_sums": [True],
-            "clip": [False],
-            "average": [3, 4, "all"],
-            "resolution": [0.25],
+            "epsilon": [2.0], "delta": [2e-3], "bound": [65.0], "length": [201], "holdout": [51], "share": [0.5],
+            "tail_factor": [1.5], "threshold": [NoisyMax(), PAKQuantile(p=0.5, delta=1e-3, clip=False)],
+            "lag_sums": [True], "clip": [False], "average": [3, 4, "all"], "resolution": [0.25],
         },
     ),
     "ToPL": Mechanism(
         fastdp.ToPL,
         {"epsilon": 1.0, "bound": 64.0, "holdout": 50, "max_range": 64},
         {
-            "epsilon": [2.0],
-            "bound": [65.0],
-            "holdout": [51],
-            "max_range": [65],
-            "threshold": [Fixed(9.0), "linear", SquareWave(method="sw")],
-            "threshold_epsilon": [2.0],
-            "publish_epsilon": [2.0],
-            "nonfinite": ["zero"],
+            "epsilon": [2.0], "bound": [65.0], "holdout": [51], "max_range": [65],
+            "threshold": [Fixed(9.0), "linear", SquareWave(method="sw")], "threshold_epsilon": [2.0],
+            "publish_epsilon": [2.0], "nonfinite": ["zero"],
         },
     ),
     "RunningCounts": Mechanism(
@@ -194,24 +164,15 @@ MECHANISMS: dict[str, Mechanism] = {
         fastdp.PHDStream,
         SPATIAL,
         {
-            **SPATIAL_OTHERS,
-            "counter": ["block", Block(9), "binary"],
-            "sensitivity": [2],
-            "threshold": [1.0],
-            "score": ["paper"],
-            "retention": [0],
-            "total_share": [0.0, 0.1],
+            **SPATIAL_OTHERS, "counter": ["block", Block(9), "binary"], "sensitivity": [2], "threshold": [1.0],
+            "score": ["paper"], "retention": [0], "total_share": [0.0, 0.1],
         },
     ),
     "AdaptivePHDStream": Mechanism(
         fastdp.AdaptivePHDStream,
         SPATIAL,
         {
-            **SPATIAL_OTHERS,
-            "sensitivity": [2],
-            "period": [2, 3],
-            "max_period": [5],
-            "shrink": [False],
+            **SPATIAL_OTHERS, "sensitivity": [2], "period": [2, 3], "max_period": [5], "shrink": [False],
             "total_share": [0.05, 0.1],
         },
     ),
@@ -238,14 +199,12 @@ MECHANISMS: dict[str, Mechanism] = {
             "epsilon": [2.0],
             "bound": [65.0],
             "max_range": [65],
-            "closing": ["spike", "none"],
+            "perturber": [
+                *(Blocks("spike"), Blocks("none"), Blocks(focus=8), Blocks(focus=(8, 16)), Blocks(rising=False)),
+                *(Blocks(season=8), Blocks(season=8.5)),
+            ],
             "threshold": [Fixed(9.0), NoisyMax(noise="exponential")],
             "contributions": [2],
-            "focus": [8, (8, 16)],
-            "workload": ["prefixes"],
-            "window": [],
-            "rising": [False],
-            "season": [8, 8.5],
             "delta": [1e-6, 1e-9],
             "resolution": [0.25],
             "nonfinite": ["zero"],
@@ -316,7 +275,7 @@ MECHANISMS: dict[str, Mechanism] = {
         {"name": "discrete_laplace", "numerator": 5, "denominator": 2},
         {"name": ["geometric", "discrete_gaussian"], "numerator": [7], "denominator": [3]},
     ),
-}
+}  # fmt: skip
 mechanisms = pytest.mark.parametrize("name", MECHANISMS)
 
 
@@ -352,38 +311,19 @@ PARTS = [
     *(Hierarchy(prune=0), Toeplitz(), Flat(), Blocks(), smoothers.Mean(), smoothers.Recent(), smoothers.Median()),
     *(smoothers.MovingAverage(), smoothers.Exponential(), NoisyMax(), ScaleFree(), SmoothQuantile(), PAKQuantile()),
     *(
-        SquareWave(),
-        Fixed(3.0),
-        TruePercentile(0.5),
-        renewals.RenewFromHoldout(),
-        renewals.RenewFromPublished(),
-        Simple(),
-        Block(),
+        SquareWave(), Fixed(3.0), TruePercentile(0.5), renewals.RenewFromHoldout(), renewals.RenewFromPublished(),
+        Simple(), Block(),
     ),
     *(BinaryTree(), Box([0.0], [1.0])),
     *(local.SquareWave(1.0, 0.5, 2.0), local.LogSquareWave(1.0, 1.0, 8.0), local.Piecewise(1.0), local.Hybrid(1.0)),
     local.StochasticRounding(1.0),
-]
+]  # fmt: skip
 #: Another value for a field, by its name or its value.
 CHANGED = {
-    "prune": 3,
-    "closing": "spike",
-    "delta": 0.25,
-    "step": 0.5,
-    "report_epsilon": 0.5,
-    "publish_epsilon": 0.5,
-    "objective": "paper",
-    "method": "sw",
-    "scale": "logarithmic",
-    "basis": "hats",
-    "bins": 77,
-    "holdout": 77,
-    "focus": (8, 16),
-    "season": 8.0,
-    "lengths": "all",
-    "length": 65,
-    "window": 65,
-}
+    "prune": 3, "closing": "spike", "delta": 0.25, "step": 0.5, "report_epsilon": 0.5, "publish_epsilon": 0.5,
+    "objective": "paper", "method": "sw", "scale": "logarithmic", "basis": "hats", "bins": 77, "holdout": 77,
+    "focus": (8, 16), "season": 8.0, "lengths": "all", "length": 65, "window": 65,
+}  # fmt: skip
 NOISES = {"laplace": "exponential", "exponential": "laplace"}
 
 

@@ -284,7 +284,7 @@ def test_nodes_drawn_together_are_those_drawn_height_by_height(
 
 
 def test_doubtful_draws_of_nodes_are_settled_by_their_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where doubles and pairs of them settle nothing, exact arithmetic gives the draws of :func:`fill`."""
+    """If doubles and pairs of them decide nothing, exact arithmetic gives the draws of :func:`fill`."""
     law, key = sampler.laplace_distribution(Fraction(1000)), Key.from_seed(5)
     expected, places = sampler.draw_nodes(law, key, 0, 5, 17, 6)
 

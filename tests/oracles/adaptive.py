@@ -76,10 +76,10 @@ def query_lengths(public):
     """A third of r in the mean, and 7, 70, 700 times less, never less than one value; of a focus, evenly on a log."""
     if public.focus:
         low, high = public.focus
-        count = public.constants.CLASSES if public.events is None else public.events.CLASSES
+        count = public.constants.CLASSES if public.events is None else public.events.EVENT_CLASSES
         return [low * (high / low) ** (i / (count - 1)) for i in range(count)]
     if public.events is not None:
-        return [min(10.0**i, public.max_range) for i in range(public.events.CLASSES)]
+        return [min(10.0**i, public.max_range) for i in range(public.events.EVENT_CLASSES)]
     return [max(1.0, public.max_range / 3 / d) for d in (1.0, 7.0, 70.0, 700.0)]
 
 

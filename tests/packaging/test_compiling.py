@@ -63,7 +63,10 @@ class Names(event.Listener):
 
 fastdp.ToPS
 event.register("numba:compile", Names())
-release = fastdp.release(np.arange(4096.0) % 50, epsilon=0.5, bound=100, method=METHOD, seed=1)
+if METHOD == "tops":
+    release = fastdp.ToPS(0.5, 100, 1024, 3072, seed=1).release(np.arange(4096.0) % 50)
+else:
+    release = fastdp.release(np.arange(4096.0) % 50, epsilon=0.5, bound=100, seed=1)
 release.sum([0], [1000])
 print(json.dumps(names))
 """
@@ -235,7 +238,7 @@ def release(kind):
     from fastdp.smoothers import Mean, Median
 
     if kind == 4:
-        return fastdp.release(values, 1.0, 100.0, holdout=500, max_range=512, seed=1).revised
+        return fastdp.Adaptive(1.0, 100.0, 500, 512, seed=1).release(values).revised
     if kind == 3:
         return fastdp.release_many(values.reshape(10, -1), 1.0, 100.0, seed=1).values
     options = ({"smoother": Mean()}, {"smoother": Median()}, {"prune": 0})[kind]

@@ -17,11 +17,12 @@ from numba.core.caching import FunctionCache
 import fastdp
 import fastdp_kernels
 from fastdp import local, noise, spatial
-from fastdp.perturbers import Flat, Hierarchy
+from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, SquareWave
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_lab.repetitions import repeat
+from tests.shared import finished
 
 LENGTH = 700
 
@@ -64,8 +65,8 @@ def streams() -> None:
         (SquareWave(), Flat(), None),
     ]
     for values in forms(numbers):
-        fastdp.release(values, 1, 50, "tops", seed=1, max_range=64, prune=0)
-        adaptive = fastdp.release(values, 1, 50, seed=1, max_range=64)
+        finished("tops", len(values), 1, 50, seed=1, max_range=64, prune=0).release(values)
+        adaptive = fastdp.release(values, 1, 50, seed=1)
         for first, last in ranges:
             adaptive.sum(first, last, revised=True)
         assert adaptive.revised.size == len(adaptive)
@@ -73,8 +74,8 @@ def streams() -> None:
         publisher.publish(values)
         publisher.publish([])
         publisher.publish(np.float32([3]))
-        fastdp.release(values, 0.5, 50, "pak", seed=1)
-        fastdp.release(values, 1.0, 50, "topl", seed=1)
+        finished("pak", len(values), 0.5, 50, seed=1).release(values)
+        finished("topl", len(values), 1.0, 50, seed=1).release(values)
     frozen = np.arange(3 * LENGTH) % 50
     frozen.flags.writeable = False
     for values in (frozen, frozen.copy(), frozen.astype(float), frozen.astype(np.int32)):
@@ -99,11 +100,13 @@ def streams() -> None:
             many = fastdp.release_many(rows, 1.0, 50.0, seed=1, **options)
             many.sum(0, 0, 5)
     for closing in ("spread", "spike", "none"):
-        publisher = fastdp.Adaptive(1.0, 50.0, max_range=64, closing=closing, threshold=Fixed(20), seed=1)
+        publisher = fastdp.Adaptive(1.0, 50.0, max_range=64, perturber=Blocks(closing), threshold=20, seed=1)
         for part in (numbers.astype(np.float32), [], [3], numbers[::-1]):
             publisher.publish(part)
     for renewal in (RenewFromHoldout(), RenewFromPublished()):
-        fastdp.ToPS(1.0, 50.0, holdout=40, max_range=64, fan_out=4, renewal=renewal, seed=1).publish(numbers)
+        held = {"epsilon": 1.0, "bound": 50.0, "holdout": 40, "max_range": 64, "seed": 1}
+        tree, recent = Hierarchy(4, prune=1), Recent()
+        fastdp.StreamPublisher(perturber=tree, smoother=recent, renewal=renewal, **held).publish(numbers)
     for scale in (0.5, 3, 2.0**36, 2.0**45):
         noise.discrete_laplace(scale, 100, seed=1)
         noise.geometric(scale, 100, seed=1)

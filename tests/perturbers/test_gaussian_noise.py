@@ -20,8 +20,8 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.streams import adaptive
-from fastdp.streams.adaptive import WholeStream
+from fastdp.streams import release as whole_release
+from fastdp.streams.release import WholeStream
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile
 from tests import stat
 from tests.oracles import prefix as oracle
@@ -126,7 +126,6 @@ def test_gaussian_pays_from_some_contributions_on() -> None:
     ("options", "message"),
     [
         ({"delta": 0.0}, r"delta = 0\.0: expected above 0"),
-        ({"delta": 1.5}, r"delta = 1\.5: expected a number of at least 0 and below 1"),
         ({"threshold": SmoothQuantile(p=0.5, delta=1e-3), "holdout": 100}, "threshold = .*: expected one with pure"),
         ({"resolution": 2.0**-45, "epsilon": 0.01}, "sigma = |noise of scale"),
     ],
@@ -134,8 +133,6 @@ def test_gaussian_pays_from_some_contributions_on() -> None:
 def test_parameters(options: dict, message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         publisher(Flat(noise="gaussian"), **options)
-    with pytest.raises(ParameterError, match="noise = 'normal': expected"):
-        Flat(noise="normal")
 
 
 @pytest.mark.parametrize("group", [1, 2, 3])
@@ -230,5 +227,5 @@ def test_another_budget_of_a_whole_stream_has_other_words(monkeypatch: pytest.Mo
 
     first = made()
     assert made().noise_fingerprint == first.noise_fingerprint
-    monkeypatch.setattr(adaptive, "square_remainder", lambda *of: square_remainder(*of) * (1.0 - 2.0**-30))
+    monkeypatch.setattr(whole_release, "square_remainder", lambda *of: square_remainder(*of) * (1.0 - 2.0**-30))
     assert made().noise_fingerprint != first.noise_fingerprint

@@ -133,6 +133,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
         *("1h", 1.0, "2024-01-01"), bound=BOUND, by="key", keys=["a"], unit=fastdp.Person("who", per="1h"), seed=1
     ),
     "tables.table.Table": _table,
+    "tables.table.Table.mean": lambda: fastdp.means(_frame(), "kwh", "at", "4h", epsilon=1.0, bound=BOUND, seed=1),
     "counters.RunningCounts": lambda: counters.RunningCounts(counters.Simple(), 1.0, 2, seed=1),
     "counters.SelectiveCounting": lambda: counters.SelectiveCounting(
         [counters.Simple()], _Telling(), 1.0, dimension=2, seed=1

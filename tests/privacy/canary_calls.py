@@ -188,11 +188,8 @@ def value_calls() -> list[Calls]:
         kind, more = getattr(fastdp, name), {"delta": 1e-6, "length": 9} if name == "PAK" else {}
         calls.append(Calls(name, _swapped, lambda bad, k=kind, m=more: k(epsilon=bad, bound=BOUND, **m)))
         calls.append(Calls(name, _swapped, lambda bad, k=kind, m=more: k(epsilon=1.0, bound=BOUND, holdout=bad, **m)))
-    for method in ("adaptive", "tops", "topl", "pak"):
-        calls.append(
-            Calls("release", columns, lambda bad, m=method: fastdp.release(bad, 1.0, BOUND, m, 1, holdout=1))
-        )
     calls += [
+        Calls("release", columns, lambda bad: fastdp.release(bad, 1.0, BOUND, seed=1)),
         Calls("release", _swapped, lambda bad: fastdp.release([1.0, 2.0, 3.0], bad, BOUND)),
         Calls("release", _swapped, lambda bad: fastdp.release([1.0, 2.0, 3.0], 1.0, bad)),
         Calls("release", _swapped, lambda bad: fastdp.release([1.0, 2.0, 3.0], 1.0, BOUND, value=bad)),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.audit.blocks import LOOKED_AT, VALUES, BlocksTrials, turning_point
 from benchmarks.audit.controls import peeking_blocks
+from benchmarks.audit.parts import LOOKED_AT, VALUES, BlocksTrials, turning_point
 from fastdp.noise.key import Key
 from fastdp.streams.stream_state import Progress
 from fastdp_kernels.streams import adaptive_pass
 from fastdp_kernels.streams import block_lengths as b
-from tests.kernels.adaptive_runs import sum_adaptive
+from tests.kernels.adaptive_runs import no_counts, sum_adaptive
 from tests.noise_values import chain_draws, chain_noise
 
 THETA = 64
@@ -71,30 +71,30 @@ def test_rows_are_runs_of_the_publishers_pipeline() -> None:
     step = pipeline.prepare(pipeline.open(Progress(), float(THETA)), None, values)
     closed = step.blocks[:-1][:LOOKED_AT]
     exponents = np.full((1, LOOKED_AT), -1)
-    exponents[0, : len(closed)] = closed[:, 0]
+    exponents[0, : len(closed)] = closed["exponent"]
     noise = chain_draws(chain_noise(pipeline.key, THETA, 1.0), sums_of(values, exponents)[0])[None]
     row = RIGHT.release(values, noise)[0]
-    assert row[: 2 * len(closed) : 2].tolist() == closed[:, 0].tolist()
-    assert row[1 : 2 * len(closed) : 2] == pytest.approx(closed[:, 1] * THETA)
+    assert row[: 2 * len(closed) : 2].tolist() == closed["exponent"].tolist()
+    assert row[1 : 2 * len(closed) : 2] == pytest.approx(closed["released"] * THETA)
     assert (row[2 * len(closed) :: 2] == -1).all()
     assert (row[2 * len(closed) + 1 :: 2] == 0).all()
 
 
 def risen(steps: np.ndarray, noise: np.ndarray, shifts: np.ndarray, warm_up: int) -> tuple[np.ndarray, np.ndarray]:
     """Blocks under a theta that rises from THETA, and the theta of each; ``noise`` is in units of theta."""
-    shape, memory = RIGHT.pipeline.shape.copy(), np.empty(b.MEMORY)
-    shape[b.LIMIT] = warm_up
+    shape, memory = RIGHT.pipeline.shape.copy(), np.zeros(1, b.MEMORY)
+    shape["limit"][0] = warm_up
     b.start_memory(0.5, 0.25, 3, True, shape, memory)
-    counters, rows, thetas, at = np.zeros(4, np.int64), [], [], 0
+    counters, rows, thetas, at = no_counts(), [], [], 0
     while at < steps.size:
-        theta = int(memory[b.UNIT] * THETA)
+        theta = int(memory["unit"][0] * THETA)
         drawn = np.rint(noise[len(thetas) :] * theta).astype(np.int64) + shifts[len(thetas) :]
-        blocks = np.empty((drawn.size + 1, adaptive_pass.COLUMNS))
+        blocks = np.empty(drawn.size + 1, adaptive_pass.BLOCK)
         public = 1.0, float(theta), float(THETA), shape, None
         at += sum_adaptive(steps[at:], *public, noise=drawn, counters=counters, memory=memory, blocks=blocks)
-        rows.append(blocks[: counters[2]])
-        thetas += [theta] * int(counters[2])
-        counters[2:] = 0
+        rows.append(blocks[: counters["closed"][0]])
+        thetas += [theta] * int(counters["closed"][0])
+        counters["closed"] = counters["stopped"] = 0
     return np.concatenate(rows), np.array(thetas)
 
 
@@ -119,7 +119,7 @@ def test_a_rising_theta_is_the_same_for_a_neighbour_whose_noise_is_shifted_by_at
     outputs, thetas = risen(values, noise, none, warm_up)
     assert thetas.max() >= int(least * THETA), "it rises"
     assert growth != "swings" or (np.diff(thetas) < 0).any(), "and falls"
-    ends = np.cumsum(2 ** outputs[:, 0].astype(np.int64))
+    ends = np.cumsum(2 ** outputs["exponent"].astype(np.int64))
     for index in generator.integers(0, ends[-1], 20):
         neighbour = values.copy()
         neighbour[index] = generator.choice([0.0, 1e9])

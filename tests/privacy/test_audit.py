@@ -134,21 +134,6 @@ def test_a_publisher_is_audited_under_its_own_guarantee() -> None:
     assert result.delta > 0.0
 
 
-def test_draws_at_once_need_no_guarantee() -> None:
-    class Bare:
-        def draw_trials(self, data, trials, key):
-            return np.full((trials, 1), data)
-
-    assert fastdp.audit(Bare(), 0, 1, trials=1_000, epsilon=1.0).violated
-
-    class Short(Bare):
-        def draw_trials(self, data, trials, key):
-            return np.zeros(trials - 1)
-
-    with pytest.raises(DataError, match="draw_trials gave shape"):
-        fastdp.audit(Short(), 0, 1, trials=1_000, epsilon=1.0)
-
-
 def test_delta_is_taken_off() -> None:
     """Everything is revealed with probability 0.1: unbounded at delta = 0, and no more than nothing at 0.2."""
 
@@ -193,20 +178,14 @@ def test_grain_and_fingerprint() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"mechanism": 3}, "mechanism = 3: expected a callable"),
         ({"mechanism": Guarantee}, "mechanism = .*: expected a callable"),
         ({"trials": 99}, "trials = 99: expected a whole number of at least 100"),
-        ({"trials": 1e3}, "trials = 1000.0"),
         ({"epsilon": -1.0}, "epsilon = -1.0: expected a number of at least 0"),
-        ({"epsilon": "1"}, "epsilon = '1': expected a real number"),
         ({"delta": 1.0}, "delta = 1.0: expected a number of at least 0 and below 1"),
         ({"confidence": 1.0}, "confidence = 1.0: expected a number of at least 0.5 and below 1"),
-        ({"confidence": 0.4}, "confidence = 0.4"),
         ({"events": "all"}, "events = 'all': expected one of 'auto'"),
         ({"events": []}, r"events = <list>: expected 'auto' or callables"),
-        ({"events": 3}, "events = 3: expected 'auto' or callables"),
         ({"events": lambda outputs: outputs}, "events: a callable gave shape .* expected one number for each"),
-        ({"seed": -1}, "seed = -1"),
         ({"mechanism": lambda data, generator: [0] * (1 + data)}, "x_adjacent: the mechanism gives 2 numbers on it"),
     ],
 )
@@ -235,11 +214,6 @@ def test_bad_outputs(output, message: str) -> None:
 def test_outputs_of_changing_length() -> None:
     with pytest.raises(DataError, match="expected as many in every run"):
         fastdp.audit(lambda data, generator: [0] * int(generator.integers(1, 9)), 0, 1, trials=200)
-
-
-def test_a_factory_is_a_callable() -> None:
-    with pytest.raises(ParameterError, match="factory = 3: expected a callable that takes a seed"):
-        fastdp.auditing.Publishing(3)
 
 
 @pytest.mark.parametrize(("hits", "runs"), [(0, 50), (1, 50), (17, 1000), (999, 1000), (1000, 1000)])

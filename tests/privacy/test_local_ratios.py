@@ -9,7 +9,7 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from benchmarks.accuracy.local_ratios import largest_ratio
+from benchmarks.accuracy.local import largest_ratio
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.local.reports import (
     WORDS,

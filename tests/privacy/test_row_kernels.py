@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.audit import row_kernels
-from benchmarks.audit.parts import draw_noise
-from benchmarks.audit.splits import attack, splits
+from benchmarks.audit.parts import attack, draw_noise, splits
 from fastdp.counters.counter import Simple
 from fastdp.noise import sampler
 from fastdp.noise.key import Key

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastdp.thresholds import PAKQuantile, ThresholdTask
-from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate, decay_table, laplace_stretch_delta
+from fastdp.thresholds.quantile import SmoothNoise, calibrate, decay_table, laplace_stretch_delta
 from tests.oracles import smooth_sensitivity as oracle
 
 UNIT = Fraction(1, 2**53)
@@ -105,13 +105,11 @@ def test_scales_of_neighbours_differ_by_at_most_the_smoothing(b: float) -> None:
 
 def test_without_room_neighbours_break_the_smoothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of the nearest doubles, and a scale that is not rounded up, fail the two tests above."""
-    monkeypatch.setattr(
-        "fastdp.thresholds.smooth_noise.decay_table", lambda b, m: np.array(oracle.decay_table(b, m + 2))
-    )
+    monkeypatch.setattr("fastdp.thresholds.quantile.decay_table", lambda b, m: np.array(oracle.decay_table(b, m + 2)))
     with pytest.raises(AssertionError):
         test_scales_of_neighbours_differ_by_at_most_the_smoothing(9e-4)
     monkeypatch.undo()
-    monkeypatch.setattr("fastdp.thresholds.smooth_noise.SCALE_SLACK", 1.0)
+    monkeypatch.setattr("fastdp.thresholds.quantile.SCALE_SLACK", 1.0)
     with pytest.raises(AssertionError):
         test_relative_error_of_the_scale(9e-4)
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from fastdp.errors import ParameterError
 from fastdp.noise.draws import discrete_laplace
 from fastdp.releases.intervals import laplace_sum_quantile, laplace_sum_quantiles, laplace_variance
 from tests import stat
@@ -59,12 +58,3 @@ def test_drawn_noise_lies_inside_as_often_as_stated(scale: Fraction, m: int) -> 
     for inside, bound in ((draws <= t, 0.95), (draws >= t, 0.05)):
         # At least the confidence lies inside, and no whole step less would do.
         stat.accept(float(binom.cdf(int(inside.sum()), draws.size, bound)))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [((0.0, 1, 0.95), "scale"), ((1.0, -1, 0.95), "m"), ((1.0, 1, 1.0), "confidence"), ((1.0, 1, 0.0), "confidence")],
-)
-def test_what_is_no_question_is_refused(arguments: tuple[float, int, float], name: str) -> None:
-    with pytest.raises(ParameterError, match=name):
-        laplace_sum_quantile(*arguments)

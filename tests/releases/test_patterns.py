@@ -161,7 +161,7 @@ def test_with_season_says_what_it_expects() -> None:
     for wrong in (1.0, 0, -5, 2.0**41, float("nan"), "1d"):
         with pytest.raises(ParameterError, match="period"):
             release.with_season(wrong)
-    other = fastdp.release(days(3000, 100.0, 1), 1.0, 50.0, method="tops", holdout=500, seed=1)
+    other = fastdp.ToPS(1.0, 50.0, 500, 2500, seed=1).release(days(3000, 100.0, 1))
     with pytest.raises(ParameterError, match="Adaptive"):
         other.with_season(100)
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.errors import ParameterError
 from tests.tables import flat
 
 
@@ -59,26 +58,6 @@ def test_noise_is_as_wide_as_the_plan_says() -> None:
     ).release(np.zeros(20_000))
     outside = np.mean(np.abs(noise.values) > plan.half_width)
     assert 0.042 < outside < 0.058
-
-
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ({"bound": 1.0}, "epsilon = None"),
-        ({"bound": 1.0, "epsilon": 1.0, "half_width": 2.0}, "half_width"),
-        ({"bound": 0.0, "epsilon": 1.0}, "bound"),
-        ({"bound": 1.0, "epsilon": -1.0}, "epsilon"),
-        ({"bound": 1.0, "half_width": 0.0}, "half_width"),
-        ({"bound": 1.0, "epsilon": 1.0, "every": 60}, "every"),
-        ({"bound": 1.0, "epsilon": 1.0, "confidence": 1.0}, "confidence"),
-        ({"bound": 1.0, "epsilon": 1.0, "contributions": 0}, "contributions"),
-        ({"bound": 1.0, "epsilon": 1.0, "mean": 0.0}, "mean"),
-        ({"bound": 1.0, "epsilon": 1.0, "rows_per_window": -3}, "rows_per_window"),
-    ],
-)
-def test_what_cannot_be_planned_is_refused(arguments: dict[str, object], name: str) -> None:
-    with pytest.raises(ParameterError, match=name):
-        fastdp.plan(**arguments)
 
 
 @pytest.mark.parametrize(

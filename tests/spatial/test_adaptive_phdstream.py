@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fastdp.counters import Simple
-from fastdp.errors import ParameterError, StateError
+from fastdp.errors import StateError
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
@@ -23,24 +22,14 @@ from fastdp.spatial.adaptive_phdstream import (
     periods,
 )
 from fastdp.spatial.phdstream import PHDStream
-from fastdp_kernels.points import adaptive_tree
 from fastdp_lab.planning.tree_loss import tree_step_loss
 from fastdp_lab.queries.boxes import PointIndex, random_boxes, relative_error
-from tests import stat
 from tests.domains import HalfBox, Plain
 from tests.grid import exhaustive
 from tests.noise_values import bound_key, step_keys, unbound_key
 from tests.oracles import counts_alone as oracle
 from tests.oracles import phdstream as first_oracle
-from tests.spatial.test_phdstream import (
-    SQUARE,
-    Half,
-    batches,
-    check_interrupt,
-    check_tree,
-    clustered,
-    draws,
-)
+from tests.spatial.test_phdstream import SQUARE, Half, batches, check_interrupt, clustered, draws
 
 
 def make(domain=SQUARE, epsilon: float = 1.0, **options) -> AdaptivePHDStream:
@@ -171,69 +160,6 @@ def test_cells_are_chosen_before_the_batch_is_looked_at() -> None:
     assert len(cells[0]) > 9
 
 
-@pytest.mark.parametrize("shrink", [True, False])
-def test_the_released_tree_is_consistent(shrink: bool) -> None:
-    stream = make(epsilon=0.3, shrink=shrink, max_period=6)
-    for added, removed in batches(25, 2, 2):
-        check_tree(stream, stream.step(added, removed))
-        assert stream.count([0, 0], [1, 1]) == pytest.approx(stream.total)
-
-
-@pytest.mark.statistical
-def test_totals_are_unbiased() -> None:
-    """Counted totals less the truth: mean 0 and the variance that is stated, weight times noise."""
-    totals, variances = [], []
-    base = stat.seed(310)
-    for seed in range(300):
-        stream = make(seed=base + seed, max_depth=6, period=2)
-        truth = 0
-        for added, removed in batches(7, 2, 3):
-            stream.advance(added, removed)
-            truth += len(added) - len(removed)
-        counted = stream._state.counted
-        totals.append(float(counted.released[0]) - truth)
-        variances.append(float(counted.weight[0]) * stream._machine.counting.noise)
-    z = np.sum(totals) / math.sqrt(np.sum(variances))
-    stat.accept(math.erfc(abs(z) / math.sqrt(2)))
-    shifted = (np.sum(totals) + 300 * 0.03 * truth) / math.sqrt(np.sum(variances))
-    stat.reject(math.erfc(abs(shifted) / math.sqrt(2)))
-    assert np.var(totals) / np.mean(variances) == pytest.approx(1.0, abs=0.35)
-
-
-def test_shrinking_lowers_the_error_where_noise_drowns_the_difference() -> None:
-    """Parts that are alike: nearer to the truth.  Parts that plainly differ: as without."""
-    generator = np.random.default_rng(3)
-    first, weight, measure = np.array([1, -1, -1]), np.array([2, 1, 1]), np.array([1.0, 0.5, 0.5])
-    noise = 200.0
-
-    def errors(truth: list[float], shrink: bool, draws: np.ndarray) -> float:
-        squares = []
-        for drawn in draws:
-            parts = np.array(truth) + drawn
-            held, variance, estimate = np.empty(3), np.empty(3), np.empty(3)
-            counts = np.array([parts.sum(), *parts])
-            adaptive_tree.shrink_counts(2, noise, shrink, first, counts, weight, measure, held, variance, estimate)
-            assert held.tolist() == counts.tolist()
-            assert variance.tolist() == [2.0, 1.0, 1.0]
-            squares.append(np.square(estimate[1:] - truth).mean())
-        return float(np.mean(squares))
-
-    draws = generator.normal(0.0, math.sqrt(noise), (2000, 2))
-    assert errors([15.0, 15.0], True, draws) < 0.9 * errors([15.0, 15.0], False, draws)
-    assert errors([900.0, 100.0], True, draws) == pytest.approx(errors([900.0, 100.0], False, draws), rel=0.02)
-
-
-def test_the_order_within_a_batch_has_no_influence_and_the_seed_decides() -> None:
-    generator = np.random.default_rng(2)
-    one, other, third = make(period=2), make(period=2), make(period=2, seed=6)
-    for added, removed in batches(6, 2, 5):
-        order = generator.permutation(len(added))
-        same = one.step(added, removed), other.step(added[order], removed[::-1]), third.step(added, removed)
-        assert np.array_equal(same[0], same[1])
-        assert not np.array_equal(same[0], same[2])
-        assert np.array_equal(one.sample(), one.sample())
-
-
 def never_anew(patch: pytest.MonkeyPatch) -> None:
     """Nothing is coarse enough, nor empty."""
     patch.setattr(adaptive, "MAX_COARSE", 1.0)
@@ -312,19 +238,6 @@ def test_domains_of_any_shape() -> None:
         assert (cut.tree.lower[:, 1] < 0.6).all()
 
 
-def test_a_wrong_guess_of_the_size_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = []
-    for least in (1, 64, 10_000):
-        monkeypatch.setattr(decomposition, "MIN_CAPACITY", least)
-        stream = make(max_depth=12, epsilon=4.0, period=1)
-        stream.advance(None)
-        for added, removed in batches(4, 2, 1, size=300):
-            stream.advance(added, removed)
-        counts.append(stream.tree.counts.tolist())
-    assert counts[0] == counts[1] == counts[2]
-    assert len(counts[0]) > 30
-
-
 def test_an_interrupt_leaves_the_batch_consumed_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     check_interrupt(make(period=1), make(period=1), monkeypatch, CountParameters, "count")
 
@@ -348,46 +261,6 @@ def test_the_period_follows_what_moves() -> None:
     assert wild.period == 1
     assert periods(1).tolist() == [1]
     assert periods(64)[[0, -1]].tolist() == [1, 64]
-
-
-def test_forecasts_repeat_what_repeats() -> None:
-    """Growth that goes on gets weight 1, growth that is new at every count weight 0."""
-    generator = np.random.default_rng(6)
-    estimate = np.full(1000, 50.0)
-    steady = fresh = ReleaseSchedule(4)
-    slope = generator.normal(0.0, 10.0, 1000)
-    past = np.zeros(1000)
-    for step in range(6):
-        noisy = slope + generator.normal(0.0, 1.0, 1000)
-        growth = Growth(np.rint(noisy).astype(np.int64), np.zeros(1000), slope, estimate, 4)
-        steady = steady.following(growth, 5e4, 4 * (step + 1), 2.0, 64)
-        new = generator.normal(0.0, 10.0, 1000)
-        fresh = fresh.following(
-            replace(growth, counts=np.rint(new).astype(np.int64), own=past), 5e4, 4 * (step + 1), 2.0, 64
-        )
-        past = new
-    assert steady.weight == pytest.approx(1.0, abs=0.05)
-    assert fresh.weight == pytest.approx(0.0, abs=0.1)
-
-
-def test_parameters_are_named() -> None:
-    for name, value in (
-        ("domain", 5),
-        ("epsilon", 0),
-        ("epsilon", 1e-13),
-        ("epsilon", 1e13),
-        ("max_depth", 63),
-        ("fan_out", 1),
-        ("sensitivity", 0),
-        ("period", 0),
-        ("period", 2**17),
-        ("max_period", 0),
-        ("max_period", 2.5),
-        ("shrink", "yes"),
-        ("outside", "drop"),
-    ):
-        with pytest.raises(ParameterError, match=name):
-            AdaptivePHDStream(**{"domain": SQUARE, "epsilon": 1.0, name: value})
 
 
 def test_cells_do_not_pile_up_where_there_is_next_to_no_noise() -> None:
@@ -432,45 +305,6 @@ def test_more_budget_does_not_make_it_worse() -> None:
     assert (np.array(errors[1:]) < 1.4 * np.minimum.accumulate(errors)[:-1]).all()
     assert min(leaves) == leaves[0]
     assert min(leaves[1:]) > 0.6 * max(leaves)
-
-
-def test_parts_without_measure_get_nothing() -> None:
-    """No step leaves such a family; if one came, no number would be lost to it."""
-    first, weight = np.array([1, -1, -1]), np.array([2, 1, 1])
-    held, variance, estimate = np.empty(3), np.empty(3), np.empty(3)
-    for counts in ([7.0, 4.0, 3.0], [0.0, 0.0, 0.0]):
-        adaptive_tree.shrink_counts(
-            2, 2.0, True, first, np.array(counts), weight, np.array([1.0, 0.0, 0.0]), held, variance, estimate
-        )
-        assert np.isfinite(np.concatenate([held, variance])).all()
-        assert estimate.tolist() == [counts[0], 0.0, 0.0]
-
-
-def test_cells_are_planted_anew_where_the_shape_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts in cells of the past say next to nothing of a cluster that is elsewhere: PrivTree looks for it."""
-    generator = np.random.default_rng(1)
-    made = np.clip(generator.normal(generator.random((40, 1, 2)), 0.02, (40, 1000, 2)), 0, 1)
-    queries = random_boxes([0, 0], [1, 1], 1000, 0.0001, 0.001, seed=0)
-    truth = [PointIndex(made[t]).count(queries.lower, queries.upper).astype(float) for t in range(40)]
-
-    def error(stream) -> float:
-        stream.advance(made[0])
-        found = []
-        for t in range(1, 40):
-            stream.advance(made[t], made[t - 1])
-            if t >= 20:
-                found.append(relative_error(truth[t], stream.count(queries.lower, queries.upper), 1000))
-        return float(np.mean(found))
-
-    planted = AdaptivePHDStream(SQUARE, 1.0, seed=1)
-    errors = [error(planted), error(PHDStream(SQUARE, 1.0, seed=1))]
-    never_anew(monkeypatch)
-    errors.append(error(AdaptivePHDStream(SQUARE, 1.0, seed=1)))
-    assert planted._state.recount
-    assert planted.next_count == 41
-    assert errors[0] < 1.3 * errors[1]
-    assert errors[0] < 0.4 * errors[2]
-    assert planted.guarantee.epsilon == 1.0
 
 
 def test_after_a_jump_every_batch_is_counted_for_a_while() -> None:

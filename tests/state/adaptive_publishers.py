@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fastdp.streams.adaptive import Adaptive
+from fastdp.perturbers import Blocks
+from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
 
 CLOSINGS = ("spread", "spike", "none")
@@ -21,7 +22,8 @@ def stream(n: int = 6000, seed: int = 1) -> np.ndarray:
 def make(**options: Any) -> Adaptive:
     """The hold-out's last 64 values are its warm-up."""
     usual = {"epsilon": 2.0, "bound": 200, "holdout": 600, "max_range": 1024, "seed": 4, "threshold": NoisyMax()}
-    return Adaptive(**{**usual, **options})
+    blocks = Blocks(**{name: options.pop(name) for name in ("closing", "focus", "season") if name in options})
+    return Adaptive(**{**usual, "perturber": blocks, **options})
 
 
 def fixed(theta: float = 20.0, **options: Any) -> Adaptive:

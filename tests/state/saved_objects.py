@@ -22,10 +22,10 @@ from fastdp.local import (
     encode,
 )
 from fastdp.noise.key import Key
-from fastdp.perturbers import Hierarchy
+from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.smoothers import Median, MovingAverage
 from fastdp.spatial import Box
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds import SquareWave as SquareWaveThreshold
 from fastdp.thresholds.renewals import RenewFromHoldout
@@ -82,13 +82,8 @@ class Case:
 
 #: A scale-free threshold warns of so short a hold-out.
 ADAPTIVE: dict[str, Any] = {
-    "epsilon": 1.0,
-    "bound": 64,
-    "holdout": 64,
-    "max_range": 4096,
-    "seed": 1,
-    "threshold": NoisyMax(),
-}
+    "epsilon": 1.0, "bound": 64, "holdout": 64, "max_range": 4096, "seed": 1, "threshold": NoisyMax(),
+}  # fmt: skip
 
 
 def stream(n: int) -> np.ndarray:
@@ -233,8 +228,8 @@ CASES: dict[str, Case] = {
         _chunks(30, 10, 80),
     ),
     "adaptive": _adaptive(),
-    "adaptive_spike": _adaptive(closing="spike", epsilon=0.05),
-    "adaptive_fixed": _adaptive(closing="none", threshold=Fixed(20.0), holdout=0),
+    "adaptive_spike": _adaptive(perturber=Blocks("spike"), epsilon=0.05),
+    "adaptive_fixed": _adaptive(perturber=Blocks("none"), threshold=Fixed(20.0), holdout=0),
     "adaptive_events": Case(
         lambda: Adaptive(1.0, sensitivity=1.0, max_range=4096, seed=1), _chunks(1, 29, 150, 0, 800, 3)
     ),

@@ -11,9 +11,9 @@ import pytest
 from fastdp.errors import DataError, StateError
 from fastdp.state import codec, journal
 from fastdp.state.sealed_file import StateFile
-from fastdp.streams.adaptive import Adaptive
-from fastdp.streams.adaptive_blocks import AdaptiveBlocks
+from fastdp.streams.methods import Adaptive
 from fastdp.streams.stream_state import Step
+from fastdp_kernels.streams import adaptive_pass
 from fastdp_kernels.streams import block_lengths as b
 from tests.noise_values import bound_key
 from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream
@@ -52,6 +52,10 @@ def test_nan_counts_as_zero_where_that_is_asked_for() -> None:
     assert np.array_equal(one.publish(missing), other.publish(zeros))
 
 
+#: Numbers of a memory.
+NUMBERS = b.MEMORY.itemsize // 8
+
+
 class Interrupted(BaseException):
     """Stands for KeyboardInterrupt, which may come between any two steps."""
 
@@ -66,7 +70,7 @@ def test_an_interrupt_shows_nothing_that_could_be_used_again(
     publisher = make()
     publisher.publish(values[:begin])
     out = np.full(900, 123.0)
-    home, step = {"noise": (AdaptiveBlocks, "_close_bound"), "emit": (Step, "emit")}[where]
+    home, step = {"noise": (adaptive_pass, "sum_bound"), "emit": (Step, "emit")}[where]
 
     def interrupt(*arguments: object, **options: object) -> None:
         raise Interrupted
@@ -82,10 +86,10 @@ def test_an_interrupt_shows_nothing_that_could_be_used_again(
 
 
 def packed(memory: np.ndarray) -> str:
-    return codec.pack(memory, "<f8")
+    return codec.pack(memory.view(np.float64), "<f8")
 
 
-def tampered(memory: np.ndarray, place: int, value: float) -> str:
+def tampered(memory: np.ndarray, place: str, value: float) -> str:
     changed = memory.copy()
     changed[place] = value
     return packed(changed)
@@ -99,32 +103,24 @@ def test_positions_out_of_range_are_refused(n: int, closing: str) -> None:
     good, memory = publisher._machine.pack(publisher._state), publisher._progress.smoother
     assert publisher._machine.pack(publisher._machine.unpack(good, publisher._key)) == good
     changes: dict[str, list[object]] = {
-        "n_seen": [-1, float(n), "7"],
-        "cycle": [1.0, -1],
-        "held": [-1, 0.0],
-        "blocks": [-1, 3.0],
-        "filled": [-1, 2.0, *([2**40] if memory.size else [])],
-        "open_sum": [1.0],
-        "theta_steps": [-1, 1.5, 2**62 if memory.size else 10],
-        "prediction": ["x", 3],
-        "smoother": [packed(np.zeros(3)), packed(np.zeros(b.MEMORY + 1)), packed(np.full(b.MEMORY, np.inf))],
-    }
+        "n_seen": [-1, float(n), "7"], "cycle": [1.0, -1], "held": [-1, 0.0], "blocks": [-1, 3.0],
+        "filled": [-1, 2.0, *([2**40] if memory.size else [])], "open_sum": [1.0],
+        "theta_steps": [-1, 1.5, 2**62 if memory.size else 10], "prediction": ["x", 3],
+        "smoother": [packed(np.zeros(3)), packed(np.zeros(NUMBERS + 1)), packed(np.full(NUMBERS, np.inf))],
+    }  # fmt: skip
     if memory.size:
-        position_, exponent = memory[b.POSITION], memory[b.EXPONENT]
+        position_, exponent = memory["position"][0], memory["exponent"][0]
         changes["smoother"] += [packed(np.empty(0))] + [
             tampered(memory, place, value)
             for place, values in {
-                b.POSITION: [position_ + 0.5, -1.0, np.nan, np.inf],
-                b.DECIDED: [position_ + 1.0, -1.0, 0.5],
-                b.EXPONENT: [-1.0, exponent + 0.5, 1e18, np.nan],
-                b.LAST: [-1.0, 0.5, 41.0, 1e18, np.nan],
-                b.ENERGIES: [np.nan],
-                b.LEVEL: [np.nan],
+                "position": [position_ + 0.5, -1.0, np.nan, np.inf], "decided": [position_ + 1.0, -1.0, 0.5],
+                "exponent": [-1.0, exponent + 0.5, 1e18, np.nan], "last": [-1.0, 0.5, 41.0, 1e18, np.nan],
+                "energies": [np.nan], "level": [np.nan],
             }.items()
             for value in values
-        ]
+        ]  # fmt: skip
     else:
-        changes["smoother"].append(packed(np.zeros(b.MEMORY)))
+        changes["smoother"].append(packed(np.zeros(NUMBERS)))
     for name, wrong in changes.items():
         for value in wrong:
             with pytest.raises(ValueError, match=r"out of range|in place of"):
@@ -141,8 +137,8 @@ def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
         [
             ("smoother", packed(np.zeros(3))),
             ("smoother", "?"),
-            ("smoother", tampered(memory, b.LAST, 1e9)),
-            ("smoother", tampered(memory, b.POSITION, np.nan)),
+            ("smoother", tampered(memory, "last", 1e9)),
+            ("smoother", tampered(memory, "position", np.nan)),
             ("blocks", -1),
             ("filled", -1),
         ]

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import FastDPError
+from fastdp.perturbers import Blocks
 from fastdp.state import journal
 from fastdp.state.sealed_file import StateFile
-from fastdp.streams.adaptive import Adaptive
-from fastdp.thresholds import Fixed, NoisyMax
+from fastdp.streams.methods import Adaptive
+from fastdp.thresholds import NoisyMax
 from tests.grid import exhaustive
 from tests.shared import python
 
@@ -31,7 +32,7 @@ MAKERS: dict[str, Any] = {
     "ToPS": lambda: fastdp.ToPS(0.5, 200.0, 50, 64, seed=4),
     "ToPS, every value": lambda: fastdp.ToPS(0.5, 200.0, 50, 64, prune=0, seed=4),
     "Adaptive": lambda: Adaptive(0.5, 200.0, 64, 64, threshold=NoisyMax(), seed=4),
-    "Adaptive, fixed": lambda: Adaptive(0.5, 200.0, max_range=64, closing="spike", threshold=Fixed(40.0), seed=4),
+    "Adaptive, fixed": lambda: Adaptive(0.5, 200.0, max_range=64, perturber=Blocks("spike"), threshold=40.0, seed=4),
     "PAK": lambda: fastdp.PAK(0.5, 1e-6, 200.0, 4096, holdout=50, seed=4),
 }
 KINDS = ["ToPS", "Adaptive", "PAK", *exhaustive("ToPS, every value", "Adaptive, fixed")]

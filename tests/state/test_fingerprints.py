@@ -1,4 +1,4 @@
-"""What a kept file records of the values that were consumed."""
+"""Fingerprints of consumed values in a kept file."""
 
 from __future__ import annotations
 

@@ -47,22 +47,15 @@ def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
     publisher.save(tmp_path / "late")
     contents = {name: journal.read(StateFile(tmp_path / name))[0] for name in ("early", "late")}
     damages = [
-        ("early", ("now", "n_seen"), 299),
-        ("early", ("now", "lag"), "?"),
-        ("early", ("now", "counter"), contents["late"]["now"]["counter"]),
-        ("late", ("now", "counter"), None),
-        ("late", ("now", "n_seen"), 801),
-        ("late", ("now", "counter", "seen"), 10**6),
-        ("late", ("now", "counter", "above"), [0]),
-        ("late", ("now", "counter", "total"), 2**70),
-        ("late", ("now", "counter", "theta_steps"), 10**15),
-        ("late", ("now", "counter", "theta_steps"), 0),
-        ("late", ("now", "recent"), "?"),
-        ("late", ("composition", "average"), 2),
-        ("late", ("composition", "epsilon"), "many"),
-        ("late", ("composition", "threshold", "name"), "os"),
+        ("early", ("now", "n_seen"), 299), ("early", ("now", "lag"), "?"),
+        ("early", ("now", "counter"), contents["late"]["now"]["counter"]), ("late", ("now", "counter"), None),
+        ("late", ("now", "n_seen"), 801), ("late", ("now", "counter", "seen"), 10**6),
+        ("late", ("now", "counter", "above"), [0]), ("late", ("now", "counter", "total"), 2**70),
+        ("late", ("now", "counter", "theta_steps"), 10**15), ("late", ("now", "counter", "theta_steps"), 0),
+        ("late", ("now", "recent"), "?"), ("late", ("composition", "average"), 2),
+        ("late", ("composition", "epsilon"), "many"), ("late", ("composition", "threshold", "name"), "os"),
         ("late", ("secret",), "zz"),
-    ]
+    ]  # fmt: skip
     for number, (name, place, value) in enumerate(damages):
         broken = json.loads(json.dumps(contents[name]))
         inner = broken

@@ -1,4 +1,4 @@
-"""What a kept file has record by record, and which positions are refused when it is read."""
+"""A kept file record by record, and positions that are refused when it is read."""
 
 from __future__ import annotations
 

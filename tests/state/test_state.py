@@ -139,15 +139,6 @@ def test_saving_beside_and_over_a_kept_file(tmp_path: Path) -> None:
     assert np.array_equal(np.concatenate(parts), whole)
 
 
-def test_fingerprints_need_the_key() -> None:
-    from fastdp.noise.key import Key
-    from fastdp.state.journal import Replay
-
-    values = stream(10)
-    assert Replay.of(values, Key.from_seed(1)) == Replay.of(values, Key.from_seed(1))
-    assert Replay.of(values, Key.from_seed(1)).digest != Replay.of(values, Key.from_seed(2)).digest
-
-
 def test_keeping_in_a_long_holdout_is_cheap(tmp_path: Path) -> None:
     """The file holds the bins that are in use, not all of a million."""
     publisher = make(bound=2**20, holdout=5000)
@@ -289,15 +280,6 @@ def test_a_file_keeps_its_protection(tmp_path: Path) -> None:
         with pytest.raises(StateError, match="expected key = 32 bytes"):
             loaded.keep(path, key)
     loaded.keep(path, KEY)
-
-
-def test_links_stay_links(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    publisher = make()
-    publisher.keep(tmp_path / "link")
-    publisher.publish(stream()[:1200])
-    assert (tmp_path / "link").is_symlink()
-    assert fastdp.ToPS.load(tmp_path / "real").n_seen == 1200
 
 
 def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import fastdp
 from fastdp.errors import AccuracyWarning, DataError, ParameterError
 from fastdp.perturbers import Blocks
 from fastdp.streams import adaptive_blocks
-from fastdp.streams.adaptive import Adaptive
+from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp_kernels.streams import block_lengths as b
 from tests.grid import exhaustive
@@ -35,13 +35,13 @@ def learner_of(publisher: Adaptive) -> adaptive.Learner:
     pipeline = publisher._pipeline
     shape = pipeline.shape
     public = adaptive.Public(
-        noise=shape[b.NOISE],
+        noise=shape["noise"][0],
         max_range=publisher.max_range,
-        prior_white=shape[b.PRIOR_WHITE],
-        prior_drift=shape[b.PRIOR_DRIFT],
-        least=int(shape[b.LEAST]),
-        most=int(shape[b.MOST]),
-        first=int(shape[b.FIRST]),
+        prior_white=shape["prior_white"][0],
+        prior_drift=shape["prior_drift"][0],
+        least=int(shape["least"][0]),
+        most=int(shape["most"][0]),
+        first=int(shape["first"][0]),
         limit=pipeline.warm_up,
         spreads=publisher.composition.perturber.closing == "spread",
         constants=b,
@@ -252,7 +252,7 @@ def test_theta_rises_no_further_than_the_bound() -> None:
         release = publisher.release(values)
         first, steps = publisher._progress.theta_steps, publisher.composition.grid.bound_steps
         assert first < steps, "or the test shows nothing"
-        assert publisher._progress.smoother[b.UNIT] == steps / first
+        assert publisher._progress.smoother["unit"][0] == steps / first
         assert release.threshold == publisher.threshold == steps * publisher.resolution
         noise = np.sqrt(2.0) * release.threshold
         assert 0.99 * noise < release.std_error(0, release.values.size, revised=True) / np.sqrt(
@@ -287,7 +287,8 @@ def test_a_release_states_the_highest_theta_where_a_jump_was_taken_back() -> Non
 
 def test_theta_stays_where_it_may_not_rise() -> None:
     values = growing()
-    for options in ({"threshold": Fixed(20.0)}, {"threshold": Fixed(20.0), "holdout": 0}, {"rising": False}):
+    kept = {"perturber": Blocks(rising=False)}
+    for options in ({"threshold": Fixed(20.0)}, {"threshold": Fixed(20.0), "holdout": 0}, kept):
         publisher = make(epsilon=8.0, bound=1000.0, **options)
         publisher.publish(values)
         assert publisher.threshold == publisher._progress.theta_steps * publisher.resolution
@@ -362,8 +363,8 @@ def test_lengths_for_a_focus_are_the_oracles(focus: int | tuple[int, int]) -> No
 @pytest.mark.parametrize(("r", "first"), [(2**20, 8), (2**17, 8), (2**24, 12), (2**12, 6), (2**5, 0)])
 def test_a_focus_begins_with_short_blocks(r: int, first: int) -> None:
     for focus in (r, "longest"):
-        assert Blocks(focus=focus).shape(0.01, r, 0)[b.FIRST] == first
-    assert Blocks().shape(0.01, 2**20, 0)[b.FIRST] > 8
+        assert Blocks(focus=focus).shape(0.01, r, 0)["first"][0] == first
+    assert Blocks().shape(0.01, 2**20, 0)["first"][0] > 8
     assert Blocks(focus=2).plan(0.01, 2**20).usual == Blocks().plan(0.01, 2**20).first, (
         "theta is that without a focus"
     )
@@ -373,10 +374,7 @@ def test_a_focus_sets_the_pace() -> None:
     values = stream(20_000)
     short, long = (make(threshold=Fixed(20.0), focus=focus, epsilon=0.5).release(values) for focus in (2, 1024))
     assert short.revision.exponents.mean() < long.revision.exponents.mean() - 0.2
-    prefixes = make(threshold=Fixed(20.0), workload="prefixes").composition.perturber
-    windows = make(threshold=Fixed(20.0), workload="windows", window=64).composition.perturber
-    assert prefixes.query_lengths(1024) == pytest.approx([1024.0] * 4)
-    assert windows == make(threshold=Fixed(20.0), focus=64).composition.perturber
+    assert Blocks(focus="longest").query_lengths(1024) == pytest.approx([1024.0] * 4)
 
 
 @pytest.mark.parametrize(
@@ -387,10 +385,6 @@ def test_a_focus_sets_the_pace() -> None:
         ({"focus": (5, 2)}, "the shortest length first"),
         ({"focus": (5, 2, 1)}, "focus has 3 entries"),
         ({"focus": "short"}, "focus"),
-        ({"workload": "windows"}, "window = None"),
-        ({"window": 5}, "window = 5"),
-        ({"workload": "prefixes", "focus": 5}, "focus = 5: expected None with workload='prefixes'"),
-        ({"workload": "trees"}, "workload"),
     ],
 )
 def test_what_a_focus_may_be(options: dict[str, object], message: str) -> None:
@@ -415,7 +409,7 @@ def test_accounts(holdout: int, epsilon: float) -> None:
     sums = {name: np.add.reduceat(r.values[: edges[-1]], edges[:-1]) for name, (r, _) in released.items()}
     # A spike: sums over whole blocks are the released sums, and all other values the prediction.
     assert sums["spike"] == pytest.approx(totals, **tolerance)
-    last = 1 << int(revisions[0].memory[b.LAST])
+    last = 1 << int(revisions[0].memory["last"][0])
     for begin, end in itertools.pairwise(edges):
         quiet = released["none"][0].values[begin:end]
         assert np.ptp(quiet) == 0.0
@@ -432,9 +426,9 @@ def test_accounts(holdout: int, epsilon: float) -> None:
     out = []
     for j, (begin, end) in enumerate(itertools.pairwise(edges)):
         out.append(online.publish(values[holdout + begin : holdout + end]))
-        carry = float(online._progress.smoother[b.CARRY]) * theta
+        carry = float(online._progress.smoother["carry"][0]) * theta
         assert np.concatenate(out).sum() + carry == pytest.approx(totals[: j + 1].sum(), **tolerance)
-    assert released["none"][1]._progress.smoother[b.CARRY] == 0.0
+    assert released["none"][1]._progress.smoother["carry"][0] == 0.0
 
 
 @pytest.mark.parametrize("closing", CLOSINGS)
@@ -465,8 +459,8 @@ def test_the_warm_up_is_not_looked_at_by_the_threshold_and_begins_the_level() ->
     # Nor does the warm-up leave an account open.
     online = make(epsilon=50.0)
     online.publish(first[:600])
-    assert online._progress.smoother[b.CARRY] == online._progress.smoother[b.EXTRA] == 0.0
-    assert outputs[0][0] == online._progress.smoother[b.LEVEL] * online.threshold
+    assert online._progress.smoother["carry"][0] == online._progress.smoother["extra"][0] == 0.0
+    assert outputs[0][0] == online._progress.smoother["level"][0] * online.threshold
 
 
 @pytest.mark.parametrize("holdout", [0, 600])
@@ -513,7 +507,7 @@ def test_blocks_find_the_pace_of_the_stream() -> None:
 
     def length_after(values: np.ndarray) -> float:
         publisher.publish(values)
-        return 2.0 ** publisher._progress.smoother[b.EXPONENT]
+        return 2.0 ** publisher._progress.smoother["exponent"][0]
 
     lengths = [length_after(values) for values in (calm, wild, np.tile(calm, 8))]
     assert lengths[0] >= 1024

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.integer_grid import MAX_STEPS, make_event_grid
+from fastdp.perturbers import Blocks
 from fastdp.streams import adaptive_blocks
 from fastdp_kernels.streams import block_lengths as b
-from fastdp_kernels.streams import event_lengths
 from tests.noise_values import chain_noise
 from tests.oracles import adaptive
 
@@ -29,7 +29,9 @@ def counts(n: int) -> np.ndarray:
 
 
 def make(epsilon: float = 1.0, sensitivity: float = 1.0, **options: Any) -> fastdp.Adaptive:
-    return fastdp.Adaptive(epsilon, sensitivity=sensitivity, **{"max_range": 4096, "seed": 1, **options})
+    blocks = Blocks(options.pop("closing", "spread"))
+    usual = {"max_range": 4096, "seed": 1, "perturber": blocks}
+    return fastdp.Adaptive(epsilon, sensitivity=sensitivity, **{**usual, **options})
 
 
 def learner_of(publisher: fastdp.Adaptive) -> adaptive.Learner:
@@ -40,12 +42,12 @@ def learner_of(publisher: fastdp.Adaptive) -> adaptive.Learner:
         prior_white=1.0,
         prior_drift=0.0,
         least=0,
-        most=int(shape[b.MOST]),
+        most=int(shape["most"][0]),
         first=0,
         limit=0,
         spreads=publisher.composition.perturber.closing == "spread",
         constants=b,
-        events=event_lengths,
+        events=b,
     )
     return adaptive.Learner(public, 0.0, adaptive_blocks.FIRST_EVENTS * (1.0 + public.noise), 0)
 
@@ -125,15 +127,15 @@ def test_halves_are_rounded_up(value: float) -> None:
 def steps_of(grid: Any, values: np.ndarray) -> int:
     """The open sum of a publisher's pass, without noise in it."""
     from fastdp_kernels.streams import adaptive_pass
-    from tests.kernels.adaptive_runs import sum_adaptive
+    from tests.kernels.adaptive_runs import no_counts, sum_adaptive
 
-    shape, memory = np.zeros(b.SHAPE), np.zeros(b.MEMORY)
-    memory[b.EXPONENT] = 10.0
-    counters = np.zeros(4, np.int64)
-    places = {"counters": counters, "memory": memory, "blocks": np.empty((1, adaptive_pass.COLUMNS))}
+    shape, memory = np.zeros(1, b.SHAPE), np.zeros(1, b.MEMORY)
+    memory["exponent"][0] = 10.0
+    counters = no_counts()
+    places = {"counters": counters, "memory": memory, "blocks": np.empty(1, adaptive_pass.BLOCK)}
     public = 1.0 / grid.resolution, -float(grid.bound_steps), 1.0, shape, np.ones(5)
     assert sum_adaptive(values, *public, noise=np.empty(0, np.int64), **places) == values.size
-    return int(counters[1])
+    return int(counters["open_sum"][0])
 
 
 def test_values_saturate_at_a_public_magnitude() -> None:
@@ -153,7 +155,7 @@ def test_any_chunking_and_a_saved_state_give_the_same_output() -> None:
         parts.append(publisher.publish(part))
         publisher = fastdp.Adaptive.from_bytes(publisher.to_bytes())
     assert np.array_equal(np.concatenate(parts), whole)
-    released = fastdp.release(values, 0.2, sensitivity=1, seed=1, max_range=4096)
+    released = make(0.2).release(values)
     assert np.array_equal(released.values, whole)
     assert len(released) == values.size
 
@@ -164,7 +166,7 @@ def test_noise_of_counts_is_that_of_whole_positions(length: int, exponent: int) 
     block = 2**exponent
     if length % block and block % length:
         return
-    found = event_lengths.noise_of_count(float(length), float(block))
+    found = b.noise_of_count(float(length), float(block))
     assert found == pytest.approx(adaptive.noise_of_count(length, block), rel=1e-12)
 
 
@@ -203,8 +205,6 @@ def test_other_perturbers_have_a_threshold() -> None:
         fastdp.StreamPublisher(
             threshold=1.0, perturber=fastdp.perturbers.Flat(), epsilon=1.0, sensitivity=1.0, seed=1
         )
-    with pytest.raises(ParameterError, match="expected an option of method = 'tops'"):
-        fastdp.release([1.0] * 9, 1.0, sensitivity=1.0, method="tops", seed=1)
 
 
 def test_values_that_are_not_finite_are_refused_or_count_as_0() -> None:

@@ -25,12 +25,14 @@ from fastdp.streams.adaptive_rows import AdaptiveRows, MachineRows
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.ids import Places
 from fastdp_kernels.streams import block_lengths as b
+from fastdp_kernels.streams.adaptive_pass import BY_SCALE
 
 SECRET = fastdp.Key.from_seed("fleet")
 
 
 def adaptive(closing: Any = "spread", **others: Any) -> fastdp.StreamPublisher:
-    return fastdp.Adaptive(epsilon=2.0, bound=100.0, threshold=20.0, max_range=256, closing=closing, **others)
+    blocks = Blocks(closing, season=others.pop("season", None))
+    return fastdp.Adaptive(epsilon=2.0, bound=100.0, threshold=20.0, max_range=256, perturber=blocks, **others)
 
 
 def template(kind: str, key: fastdp.Key | None = None) -> Any:
@@ -367,7 +369,7 @@ def test_damaged_bytes_are_refused(kind: str) -> None:
 def test_states_that_kernels_could_not_follow_are_refused() -> None:
     fleet = Fleet(adaptive(), key=SECRET)
     fleet.publish(np.full(300, 1), values_for("spread", 300))
-    fleet._streams.rows._singles[0, b.EXPONENT - b.POSITION] = 50.0
+    fleet._streams.rows._streams["exponent"][0] = 50.0
     with pytest.raises(StateError, match="position out of range"):
         Fleet.from_bytes(fleet.to_bytes())
 
@@ -481,8 +483,8 @@ def test_scales_out_of_range_are_refused(scales: int, monkeypatch: pytest.Monkey
     fleet = Fleet(adaptive(), key=SECRET)
     fleet.publish([1], [1.0])
     described, arrays = fleet._streams.rows.pack()
-    wide = np.zeros((1, b.POSITION // b.SCALES, max(0, scales)))
-    monkeypatch.setattr(fleet._streams.rows, "pack", lambda: (described | {"scales": scales}, [*arrays[:3], wide]))
+    wide = np.zeros((1, BY_SCALE, max(0, scales)))
+    monkeypatch.setattr(fleet._streams.rows, "pack", lambda: (described | {"scales": scales}, [arrays[0], wide]))
     with pytest.raises(StateError, match="scales out of range"):
         Fleet.from_bytes(fleet.to_bytes())
 
@@ -528,4 +530,4 @@ def test_streams_with_holdouts_rise_each_by_its_own_sums() -> None:
         one = made(SECRET.of_stream(stream))
         assert np.array_equal(out[ids == stream], one.publish(column))
         memory = one._progress.smoother
-        assert (memory[b.UNIT] > 2.0) == (stream == 2)
+        assert (memory["unit"][0] > 2.0) == (stream == 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,21 +11,24 @@ import fastdp
 from fastdp.errors import DataError
 from fastdp.streams.parameters import composed
 from fastdp.streams.stages import LONG
+from fastdp.thresholds import renewals
 
 OPTIONS = {"epsilon": 0.5, "bound": 200, "holdout": 300, "max_range": 256, "seed": 9}
 KINDS = {
     "blocks of 16": lambda: fastdp.ToPS(**OPTIONS, prune=1),
     "no blocks": lambda: fastdp.ToPS(**OPTIONS, prune=0),
     "median": lambda: fastdp.ToPS(**OPTIONS, prune=1, smoother="median"),
-    "renewed from what is published": lambda: fastdp.ToPS(
-        **{**OPTIONS, "max_range": LONG},
-        prune=1,
-        renewal=fastdp.thresholds.renewals.RenewFromPublished(share=0.25, trees=2),
-    ),
-    "renewed": lambda: fastdp.ToPS(
-        **OPTIONS, prune=1, renewal=fastdp.thresholds.renewals.RenewFromHoldout(trees=6, holdout=100)
-    ),
+    "renewed from what is published": lambda: renewed(renewals.RenewFromPublished(share=0.25, trees=2), LONG),
+    "renewed": lambda: renewed(renewals.RenewFromHoldout(trees=6, holdout=100), OPTIONS["max_range"]),
 }
+
+
+def renewed(renewal: Any, max_range: int) -> fastdp.StreamPublisher:
+    """ToPS whose threshold is renewed."""
+    options = {**OPTIONS, "max_range": max_range}
+    fan_out = options.pop("fan_out", 16)
+    tree = fastdp.perturbers.Hierarchy(fan_out, prune=1)
+    return fastdp.StreamPublisher(perturber=tree, smoother=fastdp.smoothers.Recent(), renewal=renewal, **options)
 
 
 def counts() -> np.ndarray:

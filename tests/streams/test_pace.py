@@ -12,7 +12,7 @@ import pytest
 import fastdp
 from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.perturbers import Flat
-from fastdp.streams import pace
+from fastdp.streams import methods
 from fastdp.thresholds import ScaleFree
 
 YEAR = 365 * 24 * 3600
@@ -59,10 +59,10 @@ def test_a_rate_is_planned_for_a_year() -> None:
     assert half_hours.max_range == 365 * 48
     assert 1.0 <= resolved(half_hours) < 2.0
     assert 48 * 7 <= half_hours.holdout < 48 * 30
-    for same in ({"every": timedelta(minutes=30)}, {"every": 1800}, {"rate": 1 / 1800}, {"every": "0.5 h"}):
+    for same in ({"every": timedelta(minutes=30)}, {"every": 1800}, {"every": "0.5 h"}):
         assert made(**same).composition == half_hours.composition
     # As fast as values come there is nothing to shorten; a length in values counts before a rate.
-    fast = made(rate=1000.0)
+    fast = made(every=0.001)
     assert resolved(fast) >= 2.0
     assert fast.composition == made(expected_length=YEAR * 1000).composition
     assert made(every="1h", expected_length=2000).max_range == 2000
@@ -83,7 +83,7 @@ def test_a_long_holdout_says_when_publishing_begins_and_what_would_be_sooner(mon
         def now(cls, tz: Any = None) -> datetime:
             return datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
-    monkeypatch.setattr(pace, "datetime", Noon)
+    monkeypatch.setattr(methods, "datetime", Noon)
     with pytest.warns(AccuracyWarning) as seen:
         fastdp.Adaptive(1.0, 1000.0, 48 * 20, 1000, every="30min", seed=1)
     (said,) = [str(each.message) for each in seen]
@@ -92,7 +92,7 @@ def test_a_long_holdout_says_when_publishing_begins_and_what_would_be_sooner(mon
     )
     assert "threshold=50.0, that is Fixed(50.0)" in said
     with pytest.warns(AccuracyWarning, match="after the year 9999"):
-        fastdp.Adaptive(1.0, 1000.0, 100_000, rate=1e-9, max_range=100, seed=1)
+        fastdp.Adaptive(1.0, 1000.0, 100_000, every=1e9, max_range=100, seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fastdp.ToPS(1.0, 1000.0, 48, 48, every="30min", seed=1)
@@ -108,9 +108,6 @@ def test_a_long_holdout_says_when_publishing_begins_and_what_would_be_sooner(mon
         ({"every": 0}, "every = 0: expected a number above 0"),
         ({"every": timedelta(0)}, "every = 0.0"),
         ({"every": [60]}, "expected a real number"),
-        ({"rate": -1.0}, "rate = -1.0: expected a number above 0"),
-        ({"rate": "1/min"}, "expected a real number"),
-        ({"rate": 1.0, "every": 1.0}, "expected either rate"),
         ({"expected_length": 0}, "expected_length = 0: expected a whole number of at least 1"),
         ({"expected_length": 10.5}, "expected_length = 10.5"),
     ],

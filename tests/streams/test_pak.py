@@ -158,7 +158,7 @@ def test_the_holdout_is_forgotten_and_delta_is_the_users() -> None:
 
 
 def test_an_interrupt_leaves_the_chunk_consumed_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastdp.streams.pak_machine import RunningSum
+    from fastdp.streams.pak import RunningSum
 
     values = stream(700)
     whole = make(threshold=NoisyMax()).publish(values)
@@ -197,27 +197,10 @@ def test_bad_input_changes_nothing() -> None:
         publisher.publish([1.0])
 
 
-def test_parameters_are_named() -> None:
-    for name, value in (
-        ("epsilon", 0),
-        ("delta", 1.0),
-        ("delta", -0.1),
-        ("bound", 0),
-        ("length", 0),
-        ("length", 2.5),
-        ("holdout", 700),
-        ("holdout", 0),
-        ("share", 1.0),
-        ("share", 0.0),
-        ("tail_factor", 0.9),
-        ("share", 5e-324),
-        ("share", 1e-306),
-        ("threshold", "5"),
-        ("lag_sums", "no"),
-        ("clip", 0),
-    ):
-        with pytest.raises(ParameterError, match=name):
-            make(**{name: value})
+@pytest.mark.parametrize(("name", "value"), [("holdout", 700), ("holdout", 0), ("share", 5e-324), ("share", 1e-306)])
+def test_parameters_that_do_not_fit_together_are_named(name: str, value: float) -> None:
+    with pytest.raises(ParameterError, match=name):
+        make(**{name: value})
 
 
 def test_the_law_holds_at_the_extremes() -> None:
@@ -296,10 +279,6 @@ def test_release_answers_ranges_from_running_sums() -> None:
     assert len(release) == 2000
     starts, stops = np.array([0, 5, 100, 1999]), np.array([2000, 6, 1900, 1999])
     assert release.sum(starts, stops) == pytest.approx(sums[stops] - sums[starts], abs=1e-6)
-    one = fastdp.release(values, 1.0, 200.0, method="pak", delta=1e-6, holdout=1000, seed=3)
-    assert np.array_equal(one.values, release.values)
-    assert one.guarantee == release.guarantee
-    assert fastdp.release(values, 1.0, 200.0, method="pak", seed=3).guarantee.delta == pytest.approx(1 / 3000**2)
     plain = fastdp.PAK(**{**options, "threshold": fastdp.thresholds.Fixed(50.0)}).release(values)
     assert plain.offset == 0
     assert plain.sum(0, 3000)[0] == pytest.approx(values.clip(0, 50).sum(), rel=0.2)

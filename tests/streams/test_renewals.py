@@ -16,6 +16,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Mean, Median, MovingAverage, Recent
 from fastdp.state import codec
+from fastdp.streams.methods import as_smoother
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
 from fastdp.thresholds.renewals import Renewal, RenewFromHoldout, RenewFromPublished
 from tests.grid import exhaustive
@@ -30,9 +31,10 @@ RENEWALS = [
 ]
 
 
-def make(renewal, **options) -> fastdp.ToPS:
-    given = {"epsilon": 2.0, "bound": 500, "holdout": 100, "max_range": TREE, "fan_out": 4, "prune": 1, "seed": 11}
-    return fastdp.ToPS(renewal=renewal, **{**given, **options})
+def make(renewal, fan_out=4, prune=1, smoother="recent", **options) -> fastdp.StreamPublisher:
+    given = {"epsilon": 2.0, "bound": 500, "holdout": 100, "max_range": TREE, "seed": 11}
+    parts = {"perturber": Hierarchy(fan_out, prune=prune), "smoother": as_smoother(smoother)}
+    return fastdp.StreamPublisher(**{**parts, "renewal": renewal, **given, **options})
 
 
 def shifting_stream(n: int = 3000) -> np.ndarray:
@@ -144,9 +146,9 @@ def test_state_files_continue_anywhere(renewal, position: int, tmp_path: Path) -
     publisher = make(renewal)
     publisher.keep(tmp_path / "kept", "passphrase")
     first = publisher.publish(values[:position])
-    again = fastdp.ToPS.load(tmp_path / "kept", "passphrase", replay=True).publish(values[:position])
+    again = fastdp.StreamPublisher.load(tmp_path / "kept", "passphrase", replay=True).publish(values[:position])
     assert np.array_equal(again, first)
-    publisher = fastdp.ToPS.load(tmp_path / "kept", "passphrase")
+    publisher = fastdp.StreamPublisher.load(tmp_path / "kept", "passphrase")
     rest = [publisher.publish(values[position : position + 77]), publisher.publish(values[position + 77 :])]
     assert np.array_equal(np.concatenate([first, *rest]), whole)
 

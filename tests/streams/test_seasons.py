@@ -11,7 +11,8 @@ import pytest
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.streams.adaptive import Adaptive
+from fastdp.perturbers import Blocks
+from fastdp.streams.methods import Adaptive
 from fastdp.streams.parameters import StreamParameters
 from fastdp.streams.stages import Schedule
 from fastdp_kernels.streams import block_lengths as b
@@ -28,13 +29,14 @@ def counts(n: int = 8000) -> np.ndarray:
 
 
 def make(**options: Any) -> Adaptive:
-    usual = {"epsilon": 0.8, "max_range": 4096, "season": DAY, "seed": 4}
-    return Adaptive(**{**usual, **options})
+    usual = {"epsilon": 0.8, "max_range": 4096, "seed": 4}
+    blocks = Blocks(options.pop("closing", "spread"), season=options.pop("season", DAY))
+    return Adaptive(**{**usual, "perturber": blocks, **options})
 
 
 def knows(publisher: Adaptive) -> bool:
     """Whether it has found the season in what it released."""
-    return bool(publisher._progress.smoother[seasons.GAINED] > seasons.CERTAIN)
+    return bool(publisher._progress.smoother["gained"][0] > seasons.CERTAIN)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,7 +64,7 @@ def test_chunks_do_not_matter(kind: dict[str, Any], closing: str) -> None:
     whole = make(**kind, closing=closing).publish(values)
     publisher = make(**kind, closing=closing)
     assert np.array_equal(np.concatenate([publisher.publish([value]) for value in values]), whole)
-    assert publisher._progress.smoother[seasons.GAINED] > 0.0, "predictions are bent"
+    assert publisher._progress.smoother["gained"][0] > 0.0, "predictions are bent"
     other = make(**kind, closing=closing)
     cuts = np.random.default_rng(2).integers(0, values.size, 20)
     assert np.array_equal(np.concatenate([other.publish(part) for part in np.split(values, np.sort(cuts))]), whole)
@@ -93,14 +95,15 @@ def test_states_of_another_size_or_season_are_refused() -> None:
     values, daily, plain = counts(), make(**KINDS[0]), make(**KINDS[0], season=None)
     for each in (daily, plain):
         each.publish(values[:3000])
-    assert plain._progress.smoother.size == b.MEMORY
-    assert daily._progress.smoother.size == seasons.SEASON_MEMORY
+    assert plain._progress.smoother.dtype == b.MEMORY
+    assert daily._progress.smoother.dtype == seasons.SEASON
     other = daily._progress.smoother.copy()
-    other[seasons.PERIOD] = 97.0
-    for memory in (plain._progress.smoother, other):
-        assert daily._pipeline.fits(daily._progress)
-        assert not daily._pipeline.fits(daily._progress._replace(smoother=memory))
-    assert not plain._pipeline.fits(plain._progress._replace(smoother=daily._progress.smoother))
+    other["period"] = 97.0
+    assert daily._pipeline.fits(daily._progress)
+    assert not daily._pipeline.fits(daily._progress._replace(smoother=other))
+    for one, memory in ((daily, plain._progress.smoother), (plain, daily._progress.smoother)):
+        with pytest.raises(ValueError, match="out of range"):
+            one._pipeline.remembered(memory.view(np.float64))
 
 
 def test_a_season_is_described() -> None:
@@ -136,18 +139,13 @@ def test_a_season_that_is_none_is_refused(season: Any, expected: str) -> None:
         make(bound=10.0, season=season)
 
 
-def test_other_methods_have_none() -> None:
-    with pytest.raises(ParameterError, match="season = 24: expected an option of method = 'tops'"):
-        fastdp.release(counts(), 1.0, 200.0, "tops", season=24)
-
-
 def test_a_theta_that_rises_and_a_season_go_together() -> None:
     """Noise of a higher theta counts as several of the first in the filter, and chunks still do not matter."""
     values = counts() * np.where(np.arange(8000) < 2000, 1.0, 8.0)
     options = {"bound": 1000.0, "holdout": 1000, "epsilon": 4.0}
     publisher = make(**options)
     whole = publisher.publish(values)
-    assert publisher._progress.smoother[b.UNIT] > 2.0
+    assert publisher._progress.smoother["plain"]["unit"][0] > 2.0
     other = make(**options)
     assert np.array_equal(np.concatenate([other.publish(part) for part in np.split(values, 80)]), whole)
     late = np.square(whole[-2000:] - values[-2000:]).mean()

@@ -108,7 +108,8 @@ def test_what_warns_warns_each_time() -> None:
     renewal = renewals.RenewFromHoldout(trees=6, holdout=100)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        made = [fastdp.ToPS(**SIZES, max_range=64, renewal=renewal) for _ in range(2)]
+        parts = {"perturber": Hierarchy(), "smoother": Recent(), "renewal": renewal}
+        made = [fastdp.StreamPublisher(**SIZES, max_range=64, **parts) for _ in range(2)]
     assert made[0].composition is not made[1].composition
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastdp
-from benchmarks.accuracy import local, local_ratios, reference
+from benchmarks.accuracy import local, reference
 from benchmarks.accuracy.local import BOUNDS, STREAM_EPSILON, WIDE_DNS
 from benchmarks.accuracy.reference import TOLERANCE
 from benchmarks.accuracy.scenes import STREAMS, Scene
@@ -83,14 +83,14 @@ def test_a_simulation_of_the_tables_is_the_library() -> None:
     assert zeros.mse > 1e6
 
 
-@pytest.mark.parametrize("mechanism", local_ratios.MECHANISMS)
+@pytest.mark.parametrize("mechanism", local.MECHANISMS)
 def test_the_extremes_are_where_the_table_looks(mechanism) -> None:
     for epsilon in (0.01, 0.7, 2.0, 8.0):
-        tiny = local_ratios.small(mechanism)(epsilon)
-        everywhere = local_ratios.largest_ratio(tiny.distribution, range(tiny.STEPS + 1), range(tiny.n_outputs))
-        extremes = local_ratios.largest_ratio(tiny.distribution, (0, tiny.STEPS), local_ratios.extreme_outputs(tiny))
+        tiny = local.small(mechanism)(epsilon)
+        everywhere = local.largest_ratio(tiny.distribution, range(tiny.STEPS + 1), range(tiny.n_outputs))
+        extremes = local.largest_ratio(tiny.distribution, (0, tiny.STEPS), local.extreme_outputs(tiny))
         assert extremes == everywhere
-        assert 0 <= local_ratios.below(everywhere, epsilon) < 1e-13
+        assert 0 <= local.below(everywhere, epsilon) < 1e-13
 
 
 def test_a_broken_law_shows() -> None:
@@ -101,4 +101,4 @@ def test_a_broken_law_shows() -> None:
         replace(bit, high_weight=bit.high_weight + little, low_weight=bit.low_weight - little),
     ):
         outputs = (law.outputs - 2, law.outputs - 1)
-        assert local_ratios.below(local_ratios.largest_ratio(law, (0, 2**20), outputs), 1.0) < 0
+        assert local.below(local.largest_ratio(law, (0, 2**20), outputs), 1.0) < 0

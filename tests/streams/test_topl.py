@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.local import Client, Hybrid, LogSquareWave, SquareWave, encode
+from fastdp.local import Client, HistogramCollector, Hybrid, LogSquareWave, SquareWave, encode
 from fastdp.noise.key import Key
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds import SquareWave as Rule
@@ -25,17 +23,6 @@ def stream(n: int = 5000) -> np.ndarray:
 
 def make(**options) -> fastdp.ToPL:
     return fastdp.ToPL(**{"epsilon": 1.0, "bound": 200, "holdout": 2000, "max_range": 4096, "seed": 4, **options})
-
-
-@settings(max_examples=20)
-@given(cuts=st.lists(st.integers(0, 5000), max_size=6))
-def test_chunks_change_nothing(cuts: list[int]) -> None:
-    values = stream()
-    whole = make().publish(values)
-    online = make()
-    parts = [online.publish(part) for part in np.split(values, sorted(cuts))]
-    assert np.array_equal(np.concatenate(parts), whole)
-    assert whole.size == online.n_published == 3000
 
 
 def test_clients_and_server_apart_give_the_same_numbers() -> None:
@@ -72,10 +59,15 @@ def test_shards_collect_for_one_server() -> None:
     shards = [spread.shard() for _ in range(3)]
     for shard, part in zip(shards, np.array_split(reports, 3), strict=True):
         shard.add(part)
+    with pytest.raises(ParameterError, match="collectors holds a HistogramCollector: expected collectors of shard"):
+        spread.merge(HistogramCollector(client, 7))
     spread.merge(*shards[:2])
     assert spread.threshold is None
     spread.merge(shards[2])
     assert spread.threshold == alone.threshold
+    for late in (spread, fastdp.ToPLServer(1.0, 200, threshold=5.0)):
+        with pytest.raises(StateError, match=r"merge\(\) after the threshold was chosen"):
+            late.merge(shards[0])
 
 
 def test_range_sums_come_with_their_standard_error() -> None:
@@ -137,24 +129,15 @@ def test_bad_input_changes_nothing() -> None:
         simulation.release(stream())
     with pytest.raises(DataError, match="more than the hold-out of 2000"):
         make().release(stream(2000))
-    for wrong, match in (
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"epsilon": 40.0}, "epsilon"),
-        ({"publish_epsilon": 99.0}, "epsilon = 99"),
-        ({"threshold_epsilon": -1.0}, "threshold_epsilon"),
-        ({"bound": 0.0}, "bound"),
-        ({"holdout": 0}, "holdout"),
-        ({"threshold": NoisyMax()}, r"threshold = .*SquareWave"),
-        ({"threshold": Fixed(300.0)}, "theta"),
-    ):
-        with pytest.raises(ParameterError, match=match):
-            make(**wrong)
     with pytest.raises(StateError, match="before the threshold"):
         make().server.publish([1])
     for wrong, match in (
         ({"threshold": Rule(report_epsilon=1.0), "threshold_epsilon": 2.0}, "threshold_epsilon = 2"),
         ({"bound": 1e-140}, "bound = 1e-140"),
-        ({"publish_epsilon": 50.0}, "publish_epsilon = 50"),
+        ({"epsilon": 40.0}, "epsilon"),
+        ({"publish_epsilon": 99.0}, "epsilon = 99"),
+        ({"threshold": NoisyMax()}, r"threshold = .*SquareWave"),
+        ({"threshold": Fixed(300.0)}, "theta"),
     ):
         with pytest.raises(ParameterError, match=match):
             make(**wrong)
@@ -216,12 +199,6 @@ def test_refused_reports_keep_the_places_of_the_others() -> None:
     assert server.publish(5).tolist() == [good.estimate(5)]
     assert server.receive(encode(good, [5, 7]) + encode(good, 9), most_reports=1).tolist() == [good.estimate(9)]
     assert server.refused.messages == 1
-
-
-def test_one_call() -> None:
-    release = fastdp.release(stream(), 1.0, 200, method="topl", seed=4, holdout=2000, max_range=4096)
-    assert np.array_equal(release.values, make().publish(stream()))
-    assert release.guarantee.model == "local"
 
 
 def test_servers_of_one_machine_have_thresholds_of_their_own() -> None:

@@ -15,6 +15,7 @@ import fastdp
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers.hierarchy import optimal_prune
+from fastdp.thresholds import NoisyMax
 from tests.grid import exhaustive
 from tests.noise_values import threshold_key, tree_key
 from tests.oracles import tops
@@ -343,7 +344,7 @@ def test_five_levels_not_six() -> None:
 @pytest.mark.parametrize("noise", ["laplace", "exponential"])
 def test_both_noises_of_the_threshold(noise: str) -> None:
     values = np.maximum(stream(300), 0.0)
-    candidates, publisher = np.arange(1, 201), make(noise=noise, epsilon=0.05)
+    candidates, publisher = np.arange(1, 201), make(threshold=NoisyMax(noise=noise, fan_out=4), epsilon=0.05)
     scores = tops.threshold_scores(values.tolist(), candidates, 2**20, 60.0, 0.05, 256, 4)
     draws = np.empty(200, np.int64)
     scale = Fraction(2**20) / Fraction(0.05)

@@ -10,7 +10,7 @@ import pytest
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.noise import words
-from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, smooth_noise
+from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, quantile
 from tests.noise_values import bound_key
 from tests.oracles import binary_counter as oracle
 from tests.shared import real_stream
@@ -60,7 +60,7 @@ def test_the_clip_is_all_that_differs() -> None:
 def test_the_grid_holds_the_highest_tau_there_is(rule: type, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The word with the largest noise, and the largest smooth sensitivity that the bound allows."""
     publisher = make(threshold=rule(p=0.5, delta=DELTA, noise=noise, clip=False), tail_factor=1.5)
-    monkeypatch.setattr(smooth_noise, "word_at", lambda *_: 0)
+    monkeypatch.setattr(quantile, "word_at", lambda *_: 0)
     # Half zeros, half the bound: the quantile's smooth sensitivity is the bound itself.
     values = np.resize([0.0, 100.0], 200)
     publisher.publish(values)
@@ -75,7 +75,7 @@ def test_the_grid_holds_the_highest_tau_there_is(rule: type, noise: str, monkeyp
     assert scale <= 2**56
     total = publisher._plan.bound_steps * 700 + 2 * levels * 64 * scale
     assert total <= 2**62
-    assert words.word_at is not smooth_noise.word_at
+    assert words.word_at is not quantile.word_at
 
 
 @pytest.mark.statistical

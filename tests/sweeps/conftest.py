@@ -2,41 +2,21 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fastdp.errors import FastDPError
+from fastdp_lab import sweeps
+from fastdp_lab.sweeps.runner import check_data
+
 pytest.importorskip("pyarrow", reason="sweeps write Parquet")
 
-SMALL: dict[str, Any] = {
-    "name": "small",
-    "seed": 3,
-    "repetitions": 5,
-    "epsilons": [0.1, 1.0],
-    "holdout": 500,
-    "max_range": 2048,
-    "part_cells": 7,
-    "datasets": [
-        {"name": "POS", "generator": "table1", "stream": "pos", "n": 3000, "order": ["iid", "bursty"]},
-    ],
-    "mechanisms": [
-        {"name": "ToPS", "system": "tops", "prune": [0, 1]},
-        {
-            "name": "PAK",
-            "system": "publisher",
-            "threshold": {"part": "PAKQuantile", "p": 0.995, "clip": False},
-            "perturber": {"part": "Hierarchy", "fan_out": 2, "consistent": False, "prune": 0},
-        },
-        {"name": "ToPL", "system": "topl"},
-        {"name": "running", "system": "pak"},
-        {"name": "Base", "system": "base"},
-    ],
-    "workloads": [
-        {"kind": "random_ranges", "count": 50, "classes": [10, 1000]},
-        {"kind": "timeline", "count": 4},
-    ],
-}
+HERE = Path(__file__).parent
+SMALL, SPATIAL = (tomllib.loads((HERE / f"{name}.toml").read_text()) for name in ("small", "spatial"))
 
 
 @pytest.fixture
@@ -46,34 +26,27 @@ def small() -> dict[str, Any]:
 
 
 @pytest.fixture
-def digest():
-    def digest(folder: Path) -> str:
-        return hashlib.sha256((folder / "results.parquet").read_bytes()).hexdigest()
-
-    return digest
+def spatial() -> dict[str, Any]:
+    """Tables of a sweep of 72 cells of points, all systems."""
+    return copy.deepcopy(SPATIAL)
 
 
 @pytest.fixture
-def toml():
-    """Tables as TOML text."""
+def digest() -> Callable[[Path], str]:
+    return lambda folder: hashlib.sha256((folder / "results.parquet").read_bytes()).hexdigest()
 
-    def value(entry: Any) -> str:
-        if isinstance(entry, bool):
-            return str(entry).lower()
-        if isinstance(entry, str):
-            return f'"{entry}"'
-        if isinstance(entry, dict):
-            return "{ " + ", ".join(f"{key} = {value(each)}" for key, each in entry.items()) + " }"
-        if isinstance(entry, list):
-            return "[" + ", ".join(value(each) for each in entry) + "]"
-        return repr(entry)
 
-    def toml(tables: dict[str, Any]) -> str:
-        arrays = ("datasets", "mechanisms", "workloads")
-        lines = [f"{key} = {value(entry)}" for key, entry in tables.items() if key not in arrays]
-        for array in arrays:
-            for table in tables.get(array, []):
-                lines += [f"[[{array}]]", *(f"{key} = {value(entry)}" for key, entry in table.items())]
-        return "\n".join(lines) + "\n"
+def complaint(tables: dict[str, Any], folder: Path = Path()) -> str:
+    """The error of these tables."""
+    with pytest.raises(FastDPError) as found:
+        check_data(sweeps.from_table(tables), folder)
+    return str(found.value)
 
-    return toml
+
+def many_small(folder: Path, repetitions: int, cells: int) -> Path:
+    """The small sweep as a file, with more repetitions, in parts of so many cells."""
+    text = (HERE / "small.toml").read_text()
+    for name, number in (("repetitions", repetitions), ("part_cells", cells)):
+        text = text.replace(f"{name} = {SMALL[name]}", f"{name} = {number}")
+    (folder / "spec.toml").write_text(text)
+    return folder / "spec.toml"

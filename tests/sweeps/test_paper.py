@@ -1,19 +1,37 @@
-"""The command that makes the papers' figures: nothing is left out, and a figure is a sweep and its pictures."""
+"""The command that makes the papers' figures: nothing is left out, and every panel says which streams it shows."""
 
 from __future__ import annotations
 
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 
+from benchmarks import shared
+from benchmarks.accuracy.scenes import STREAMS
 from benchmarks.paper import __main__ as paper
-from benchmarks.paper import phd_pictures, tops
+from benchmarks.paper import pak_figures, pak_laws, pak_runs, pak_tables, phd_streams, tops
+from benchmarks.paper.tops import STAND_INS, with_real_streams
+from fastdp.spatial import Box
+from fastdp_lab.datasets import concentric_circles, made_up_check_ins, made_up_pickups
+from fastdp_lab.sweeps import figures, from_table, load, read_manifest, run
 
-pytest.importorskip("pyarrow", reason="sweeps write Parquet")
+figure_of = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
+shapely = pytest.importorskip("shapely", reason="the extra 'geo' (shapely) is not installed")
+
+HOLDOUT, LENGTH = 300, 8192
+OURS = [name for name in paper.ITEMS if not name.startswith("phd")]
+PICTURES = [name for name in OURS if "table" not in name]
+SWEEPS = [name for name in OURS if paper.ITEMS[name].sweep]
 
 
 def test_every_figure_and_table_has_its_command() -> None:
     wanted = ["tops_table_1", *(f"tops_figure_{k}" for k in range(1, 11)), "pak_table_1", "pak_table_2"]
-    wanted += [f"pak_figure_{k}" for k in range(7, 12)] + ["phd_figure_1", "phd_figure_2"]
-    wanted += [f"phd_figure_{k}" for k in range(3, 20)]
+    wanted += [f"pak_figure_{k}" for k in range(7, 12)] + [f"phd_figure_{k}" for k in range(1, 20)]
     assert set(wanted) <= set(paper.ITEMS)
     sweeps = {item.sweep for item in paper.ITEMS.values()} - {""}
     assert sweeps == {path.stem for path in paper.HERE.glob("*.toml")}
@@ -21,41 +39,28 @@ def test_every_figure_and_table_has_its_command() -> None:
         assert bool(item.sweep) != (item.script is not None)
 
 
-SWEEP = """
-name = "tiny"
-epsilons = [1.0]
-repetitions = 5
-metrics = ["mae"]
-[[datasets]]
-name = "circles"
-generator = "circles"
-n_points = 300
-[[mechanisms]]
-system = "phdstream"
-[[workloads]]
-kind = "boxes"
-count = 10
-times = 2
-"""
+TINY: dict[str, Any] = {
+    "name": "tiny",
+    "epsilons": [1.0],
+    "metrics": ["relative_error"],
+    "datasets": [{"name": "circles", "generator": "circles", "n_points": 300}],
+    "mechanisms": [{"name": "PHDStream", "system": "phdstream"}],
+    "workloads": [{"kind": "boxes", "count": 10, "times": 2}],
+}
 
 
 def test_a_sweep_is_run_once_and_drawn_by_group(tmp_path, monkeypatch, capsys) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    (tmp_path / "tiny.toml").write_text(SWEEP)
-    monkeypatch.setattr(paper, "HERE", tmp_path)
+    monkeypatch.setattr(paper, "sweep_of", lambda *_: from_table({**TINY, "repetitions": 5}))
     items = {name: paper.Item(name, "tiny", name) for name in ("small", "large")}
     items["real"] = paper.Item("real", "tiny", needs_data=True)
     items["script"] = paper.Item("script", script=lambda options: [options.output / "x"])
     monkeypatch.setattr(paper, "ITEMS", items)
-    monkeypatch.setattr("benchmarks.shared.DATA", tmp_path / "absent")
+    monkeypatch.setattr(shared, "DATA", tmp_path / "absent")
     assert paper.main(["all", "-o", str(tmp_path / "out"), "--quick"]) == 0
     said = capsys.readouterr().out
     folder = tmp_path / "out" / "tiny"
-    assert {path.name for path in (folder / "figures").glob("*.png")} == {
-        *("mae_over_time_small.png", "total_over_time.png", "mae_over_time_large.png")
-    }
-    from fastdp_lab.sweeps import load, read_manifest
-
+    names = ("relative_error_over_time_small", "total_over_time", "relative_error_over_time_large")
+    assert {path.stem for path in (folder / "figures").glob("*.png")} == set(names)
     assert load(folder)["repetition"].nunique() == paper.QUICK
     assert len(read_manifest(folder)["sessions"]) == 1, "the second figure found the first one's results"
     assert "real: skipped" in said
@@ -64,16 +69,275 @@ def test_a_sweep_is_run_once_and_drawn_by_group(tmp_path, monkeypatch, capsys) -
     assert "small" in capsys.readouterr().out
 
 
-def test_the_streams_characteristics(capsys, monkeypatch) -> None:
-    monkeypatch.setattr(tops, "table1", lambda name: tops.np.arange(1, 1001))
+def test_the_streams_characteristics_and_counters(capsys, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(tops, "table1", lambda name: np.arange(1, 1001))
     tops.characteristics(None)
     said = capsys.readouterr().out
     assert "| dns     | ToPS      | 1,141,961 | 2,000  | 63  | 85" in said
     assert "| pos     | synthetic | 1,000     | 1,657  | 850 | 950   | 995   | 1,000" in said
+    monkeypatch.setattr(phd_streams, "HORIZONS", (16,))
+    assert all(path.stat().st_size > 5000 for path in phd_streams.counters(tmp_path))
 
 
-def test_counters(tmp_path, monkeypatch) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    monkeypatch.setattr(phd_pictures, "HORIZONS", (16,))
-    for path in phd_pictures.counters(tmp_path):
-        assert path.stat().st_size > 5000
+@pytest.fixture
+def titles(monkeypatch) -> list[str]:
+    """Titles of the panels that are saved; nothing is drawn to a file, which takes most of the time."""
+    seen: list[str] = []
+
+    def save(figure: Any, path: Any, **_: Any) -> None:
+        whole = figure.get_suptitle()
+        # Lower rows of a column stand under its title.
+        named = [axes.get_title() for axes in figure.axes if axes.get_title()]
+        seen.extend(f"{whole} | {title}" for title in named or [""])
+        Path(path).touch()
+
+    monkeypatch.setattr(figure_of.Figure, "savefig", save)
+    return seen
+
+
+# ToPS and PAK.
+
+
+@pytest.fixture
+def real(tmp_path) -> Path:
+    """A folder with a short stream under the name of every real one."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for k, stream in enumerate(STREAMS.values()):
+        values = np.random.default_rng(k).gamma(2.0, 3.0, 25_000)
+        np.savez(folder / stream.file, values=np.minimum(np.rint(values) + 1.0, stream.bound))
+    return folder
+
+
+def tiny(table: dict[str, Any]) -> dict[str, Any]:
+    """The same sweep on short streams, with one repetition of two budgets."""
+    size = {"holdout": HOLDOUT, "published": LENGTH, "max_range": LENGTH}
+    datasets = [{**each, **({"n": 2000} if "generator" in each else {}), **size} for each in table["datasets"]]
+    mechanisms = [
+        {**each, "epsilons": each["epsilons"][-1:]} if "epsilons" in each else each for each in table["mechanisms"]
+    ]
+    short = {"repetitions": 1, "metrics": ["mse", "parts"], "epsilons": table["epsilons"][-1:]}
+    return {**table, **short, "datasets": datasets, "mechanisms": mechanisms}
+
+
+def table_of(name: str) -> dict[str, Any]:
+    return tomllib.loads((paper.HERE / f"{paper.ITEMS[name].sweep}.toml").read_text())
+
+
+@pytest.fixture
+def small(monkeypatch, real) -> None:
+    """Every sweep and script on short streams."""
+
+    def sweep_of(item: paper.Item, data: Path | None) -> Any:
+        table = tomllib.loads((paper.HERE / f"{item.sweep}.toml").read_text())
+        return from_table(tiny(table if data is None else with_real_streams(table, data)))
+
+    rows = {
+        name: (unit, x, bound, 1000, {HOLDOUT: rows[50_000]})
+        for name, (unit, x, bound, _, rows) in pak_tables.PAPER.items()
+    }
+    changes: dict[Any, dict[str, Any]] = {
+        paper: {"sweep_of": sweep_of, "FEWEST": 3},
+        shared: {"HOLDOUT": HOLDOUT, "PUBLISHED": LENGTH, "MAX_RANGE": LENGTH, "QUERIES": 5},
+        tops: {"table1": lambda name, **_: np.random.default_rng(5).integers(1, 60, 2000), "CANDIDATES": 3},
+        pak_runs: {"PAPER": rows},
+        pak_tables: {"PAPER": rows, "EPSILONS": (1.0,), "FIGURE_7_LAG": HOLDOUT, "LAGS": (HOLDOUT,)},
+        pak_figures: {"LAG": HOLDOUT, "SYNTHETIC_LAG": HOLDOUT, "EPSILONS": (1.0,), "LAGS": (HOLDOUT,)},
+        pak_laws: {"SHARES": (0.1, 0.05)},
+    }
+    for module, given in changes.items():
+        for name, value in given.items():
+            monkeypatch.setattr(module, name, value)
+
+
+def make(name: str, output: Path, data: Path | None) -> None:
+    paper.draw(paper.ITEMS[name], paper.Options(output, data, 1, 1, "threads"))
+
+
+QUICK = ("tops_figure_9", "pak_figure_5")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in PICTURES]
+)
+def test_panels_say_which_streams_they_show(name, small, titles, real, tmp_path) -> None:
+    for data in (None, real):
+        titles.clear()
+        make(name, tmp_path / f"out_{data is None}", data)
+        # The folder of real streams has no bike trips.
+        synthetic = data is None or name in ("pak_figure_12", "pak_figure_13")
+        assert titles
+        assert all(("synthetic" in title) == synthetic for title in titles), titles
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in OURS if "table" in name])
+def test_every_table_is_printed(name, small, real, tmp_path, capsys) -> None:
+    make(name, tmp_path / "out", real)
+    assert len(capsys.readouterr().out.splitlines()) > 5
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_a_folder_of_real_streams_replaces_every_synthetic_one(name, real) -> None:
+    before, after = table_of(name)["datasets"], with_real_streams(table_of(name), real)["datasets"]
+    assert all("generator" in each for each in before)
+    assert not any("generator" in each for each in after)
+    bounds = {stream.file: stream.bound for stream in STREAMS.values()}
+    assert all(each["bound"] == bounds[each["file"]] for each in after)
+    four = {each["stream"] for each in before} == set(STAND_INS)
+    assert len(after) == len(before) + four
+    assert ("smart meter" in [each["name"] for each in after]) == four
+    from_table(with_real_streams(table_of(name), real))
+    (real / STREAMS["taxi distance"].file).unlink()
+    left = with_real_streams(table_of("tops_figure_3"), real)["datasets"]
+    assert [each["name"] for each in left if "generator" in each] == ["Fare"]
+
+
+def test_both_prunes_are_shown() -> None:
+    """The published code's, 3 levels up to epsilon = 0.05 and 2 above, and the print's."""
+    for name in ("tops_figure_2", "tops_figure_3", "tops_figure_4", "tops_figure_5", "tops_figure_10"):
+        table = table_of(name)
+        printed = {each["name"] for each in table["mechanisms"] if each["name"].endswith("Eq. 7")}
+        assert printed
+        for each in table["mechanisms"]:
+            if f"{each['name']}, Eq. 7" in printed:
+                assert each["perturber"]["prune"] == (3 if max(each["epsilons"]) <= 0.05 else 2)
+            elif each["name"] in printed:
+                assert "prune" not in each["perturber"]
+
+
+def test_base_knows_where_the_truth_of_figure_5_ends(small, titles, tmp_path) -> None:
+    """Its error is that of zeros beside the clipped truth, not 0."""
+    make("tops_figure_5", tmp_path / "out", None)
+    found = load(tmp_path / "out")
+    base = found[found["mechanism"] == "Base"]
+    assert (base["answer"] == 0.0).all()
+    assert (base["mse"] > 0.0).all()
+    beside = found[found["mechanism"] == "H_2"].set_index("dataset")["truth"]
+    assert (base.set_index("dataset")["truth"] == beside).all()
+
+
+def test_variants_share_a_colour_where_colours_do_not_suffice() -> None:
+    few = figures.looks(["a", "a, b", "zero"], lambda name: name == "zero")
+    assert few["a"]["color"] != few["a, b"]["color"]
+    assert few["zero"]["color"] == figures.GREY
+    names = [f"{kind}{variant}" for variant in ("", ", dashed") for kind in "abcde"]
+    many = figures.looks(["zero", *names], lambda name: name == "zero")
+    for kind in "abcde":
+        first, second = many[kind], many[f"{kind}, dashed"]
+        assert first["color"] == second["color"]
+        assert (first["linestyle"], second["linestyle"]) == ("-", "--")
+    assert len({many[kind]["color"] for kind in "abcde"}) == 5
+
+
+# PHDStream.
+
+#: Part of the Earth, with most cities of the synthetic check-ins.
+CONTINENTS = [shapely.box(-125, 25, -70, 50), shapely.box(-10, 36, 40, 65)]
+
+
+def _land(folder: Path) -> Path:
+    path = folder / phd_streams.LAND
+    path.write_text(shapely.to_geojson(shapely.MultiPolygon(CONTINENTS)))
+    return path
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Path:
+    """A folder of ``--data`` with tiny files in the forms of the real ones."""
+    folder = tmp_path / "places"
+    folder.mkdir()
+    _land(folder)
+    day = np.arange(400) * 86_400.0
+    for seed, (file, times, low, high) in enumerate(
+        (
+            (phd_streams.GOWALLA, day, (-100, 40), (-90, 45)),
+            (phd_streams.PICKUPS, day / 16, (-74, 40.7), (-73.9, 40.8)),
+        ),
+        1,
+    ):
+        found = np.random.default_rng(seed).uniform(low, high, (400, 2))
+        rows = np.column_stack([times, found[:, 1], found[:, 0]])
+        np.savetxt(folder / file, rows, delimiter=",", header="t,lat,lon", comments="", fmt="%.6f")
+    return folder
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Synthetic streams of a few hundred points."""
+    changes: dict[str, Callable[..., Any]] = {
+        "concentric_circles": lambda **how: concentric_circles(400, batch=40, **how),
+        "made_up_check_ins": lambda **how: made_up_check_ins(600, **how),
+        "made_up_pickups": lambda **how: made_up_pickups(400, days=4, **how),
+    }
+    for name, change in changes.items():
+        monkeypatch.setattr(phd_streams, name, change)
+    monkeypatch.setattr(phd_streams, "EPSILONS", (2.0,))
+
+
+@pytest.mark.parametrize("name", [f"phd_figure_{k}" for k in (3, 4, 5, 6, 7, 8, 9)])
+def test_synthetic_panels_of_points_say_so(name, few, titles, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(phd_streams, "land", lambda *_: _land(tmp_path))
+    assert paper.main([name, "-o", str(tmp_path / "out")]) == 0
+    said = ["synthetic" in title.partition(" | ")[2] for title in titles]
+    # Figure 4 shows domains: land and a public box are no data.
+    assert said == ([False, False, True] if name == "phd_figure_4" else [True] * len(said))
+    assert said
+    assert len(list((tmp_path / "out" / name).glob("*.png"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("phd_figure_5", ("Gowalla", "Gowalla", "Uber")), ("phd_figure_6", ("Gowalla, on land",) * 4)]
+)
+def test_real_points_take_their_place(name, words, few, places, titles, tmp_path) -> None:
+    assert paper.main([name, "-o", str(tmp_path / "out"), "--data", str(places)]) == 0
+    said = [title.partition(" | ")[2] for title in titles]
+    assert all(title.startswith(word) for title, word in zip(said, words, strict=True))
+    assert (tmp_path / "out" / f"{name}_real").is_dir()
+    assert not any("synthetic" in title for title in said)
+
+
+def test_check_ins_of_the_last_days_and_land(places, tmp_path) -> None:
+    scene = phd_streams.check_ins(places, start=100)
+    assert scene.first == 200
+    assert (scene.stream.n_steps, len(scene.stream.initial)) == (200, 200)
+    assert phd_streams.check_ins(places).stream.n_steps == 400
+    pytest.importorskip("pyogrio", reason="the extra 'geo' (geopandas) is not installed")
+    domain, _ = phd_streams.read_domain(phd_streams.land(None, tmp_path))
+    assert domain.contains([[-100, 40], [100, 30], [0, -80], [-30, 30]]).tolist() == [True, True, False, False]
+    assert json.loads((tmp_path / "land.geojson").read_text())["type"] == "FeatureCollection"
+
+
+def test_sweeps_on_real_points(places) -> None:
+    data = [
+        {"name": "Check-ins with deletion", "generator": "check_ins", "deletion": True, "start": [50, 100]},
+        {"name": "Check-ins", "generator": "check_ins", "start": 7},
+        {"name": "Pickups on streets", "generator": "pickups", "domain": "streets", "start": 2},
+        {"name": "Circles", "generator": "circles", "deletion": True},
+    ]
+    table = {**TINY, "datasets": data}
+    found = from_table(phd_streams.with_real_points(table, places)).datasets
+    names = ["Gowalla with deletion, start=150", "Gowalla with deletion, start=200", "Gowalla"]
+    assert [each.name for each in found] == [*names, "Uber pickups on synthetic streets", "Circles"]
+    assert [each.start for each in found] == [150, 200, 107, 2, 0]
+    assert [each.kind for each in found] == ["file", "file", "file", "file", "generator"]
+    assert found[0].parameters["deletion"] is True
+    # Without the files nothing changes.
+    assert phd_streams.with_real_points(table, places.parent)["datasets"] == data
+
+
+@pytest.mark.parametrize("parameter", ["sensitivity", "batch"])
+def test_errors_against_a_parameter(parameter, titles, tmp_path) -> None:
+    key = "mechanisms" if parameter == "sensitivity" else "datasets"
+    table = {**TINY, "epsilons": [1.0, 2.0], "repetitions": 2, key: [{**TINY[key][0], parameter: [10, 40]}]}
+    folder = run(from_table(table), tmp_path / "out")
+    phd_streams.draw_against(folder, parameter)
+    sizes = ("small", "medium", "large")
+    assert titles == [f"tiny | circles (synthetic), {size} boxes" for size in sizes]
+
+
+def test_a_box_is_framed() -> None:
+    ax = figure_of.Figure().subplots()
+    phd_streams.draw_domain(ax, Box((0, 1), (2, 4)))
+    (frame,) = ax.patches
+    assert (*frame.get_xy(), frame.get_width(), frame.get_height()) == (0, 1, 2, 3)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import errno
 import importlib
 import json
+import logging
 import os
+import re
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -25,43 +29,38 @@ from fastdp_lab import sweeps
 from fastdp_lab.sweeps import results, runner
 from fastdp_lab.sweeps.study import load_truth
 from tests.shared import python
+from tests.sweeps.conftest import many_small
+
+needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="Dask is not installed (extra lab)")
 
 
 @pytest.fixture
-def undisturbed(small, tmp_path, digest) -> str:
+def found(small) -> sweeps.Specification:
+    return sweeps.from_table(small)
+
+
+@pytest.fixture
+def undisturbed(found, tmp_path, digest) -> str:
     """Digest of the table of one worker without interruption."""
-    return digest(sweeps.run(sweeps.from_table(small), tmp_path / "undisturbed"))
+    return digest(sweeps.run(found, tmp_path / "undisturbed"))
 
 
 @pytest.mark.parametrize(("workers", "mode"), [(2, "threads"), (4, "threads"), (2, "processes"), (4, "processes")])
-def test_any_number_of_workers_gives_the_same_bytes(small, tmp_path, digest, undisturbed, workers, mode) -> None:
-    found = sweeps.from_table(small)
+def test_any_number_of_workers_gives_the_same_bytes(found, tmp_path, digest, undisturbed, workers, mode) -> None:
     folder = sweeps.run(found, tmp_path / "out", workers=workers, mode=mode)
     assert digest(folder) == undisturbed
-    assert sorted(each.name for each in folder.iterdir() if not each.name.startswith(".")) == [
-        "manifest.json",
-        "parts",
-        "results.parquet",
-    ]
+    left = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
+    assert left == ["manifest.json", "parts", "results.parquet"]
     assert not list((folder / "parts").iterdir())
 
 
-def test_any_executor_in_any_order(small, tmp_path, digest, undisturbed) -> None:
-    found = sweeps.from_table(small)
+def test_any_executor_in_any_order_and_another_seed(small, found, tmp_path, digest, undisturbed) -> None:
     with ThreadPoolExecutor(3) as pool:
         folder = sweeps.run(found, tmp_path / "out", executor=pool)
         assert pool.submit(int).result() == 0, "it is the caller's to shut down"
     assert digest(folder) == undisturbed
     assert sweeps.read_manifest(folder)["sessions"][0]["mode"] == "ThreadPoolExecutor"
-
-
-def test_another_seed_gives_other_bytes(small, tmp_path, digest, undisturbed) -> None:
-    small["seed"] = 4
-    assert digest(sweeps.run(sweeps.from_table(small), tmp_path / "out")) != undisturbed
-
-
-def _command(path: Path, output: Path, *further: str) -> dict[str, Any]:
-    return python("-m", "fastdp", "sweep", path, "-o", output, "--quiet", *further)
+    assert digest(sweeps.run(sweeps.from_table({**small, "seed": 4}), tmp_path / "other")) != undisturbed
 
 
 #: The command of which all processes are killed when it syncs a file for the n-th time.
@@ -85,50 +84,40 @@ main()
 """
 
 
-def test_killed_three_times_at_random_points(small, tmp_path, digest, toml) -> None:
+def _parts(folder: Path) -> int:
+    return len(list((folder / "parts").glob("*.parquet")))
+
+
+def test_killed_three_times_at_random_points(tmp_path, digest) -> None:
     """SIGKILL to the whole group of processes, in the middle of a write; then the command again."""
-    small["repetitions"], small["part_cells"] = 30, 5
-    modes = "threads", "processes", "threads"
-    specification = tmp_path / "spec.toml"
-    specification.write_text(toml(small))
+    specification, output = many_small(tmp_path, 30, 5), tmp_path / "out"
     whole = sweeps.run(sweeps.read_specification(specification), tmp_path / "whole")
-    output = tmp_path / "out"
-    generator = np.random.default_rng(5)
-    seen = []
-    for mode in modes:
+    generator, seen, none = np.random.default_rng(5), [0], subprocess.DEVNULL
+    options = ("sweep", specification, "-o", output, "--quiet")
+    for mode in ("threads", "processes", "threads"):
         # Behind the first few, which are of the manifest.
         fatal = 8 + int(generator.integers(2, 25))
-        options = ("sweep", specification, "-o", output, "--quiet", "--workers", 2, "--mode", mode)
-        process = subprocess.run(
-            **python("-c", DYING, fatal, *options),
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            check=False,
-        )
+        command = python("-c", DYING, fatal, *options, "--workers", 2, "--mode", mode)
+        process = subprocess.run(**command, start_new_session=True, stdout=none, check=False)
         assert process.returncode == -signal.SIGKILL
         seen.append(_parts(output))
-    assert 0 < seen[0] < seen[1] < seen[2]
+    assert seen == sorted(set(seen))
     assert not (output / "results.parquet").exists()
     assert json.loads((output / "manifest.json").read_text())["finished"] is None
-    partial = sweeps.load(output)
-    assert 0 < partial["cell"].nunique() < 720
-    subprocess.run(**_command(specification, output), check=True, stdout=subprocess.DEVNULL)
+    partial = sweeps.load(output)["cell"].nunique()
+    assert 0 < partial < 720
+    subprocess.run(**python("-m", "fastdp", *options), check=True, stdout=none)
     assert digest(output) == digest(whole)
     manifest = sweeps.read_manifest(output)
     assert manifest["finished"]
     *killed, last = manifest["sessions"]
-    assert last["cells"] == 720 - partial["cell"].nunique(), "nothing was done twice"
+    assert last["cells"] == 720 - partial, "nothing was done twice"
     assert [each["seconds"] for each in killed] == [None] * 3
     assert killed[0]["cells"] == 720
     assert all(each["versions"] == manifest["versions"] for each in manifest["sessions"])
 
 
-def _parts(folder: Path) -> int:
-    return len(list((folder / "parts").glob("*.parquet")))
-
-
-def test_killed_between_the_table_and_the_end(small, tmp_path, digest, undisturbed, monkeypatch) -> None:
-    found = sweeps.from_table(small)
+def test_killed_between_the_table_and_the_end(found, tmp_path, digest, undisturbed, monkeypatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(results, "finish", stop)
         with pytest.raises(KeyboardInterrupt):
@@ -144,18 +133,20 @@ def stop(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def begun(found: sweeps.Specification, folder: Path, data: Path = Path()) -> Path:
+def begun(found: sweeps.Specification, folder: Path) -> Path:
     """A sweep of which all parts are there, but no table."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(results, "merge_parts", stop)
         with pytest.raises(KeyboardInterrupt):
-            sweeps.run(found, folder, data=data)
+            sweeps.run(found, folder)
     return folder
 
 
-def test_half_written_files_are_removed(small, tmp_path, digest, undisturbed) -> None:
-    found = sweeps.from_table(small)
+def test_half_written_files_are_removed_and_strangers_left(found, tmp_path, digest, undisturbed) -> None:
     out = begun(found, tmp_path / "out")
+    whole, some = sweeps.load(out), next((out / "parts").glob("*.parquet"))
+    (some.parent / "stranger.parquet").write_bytes(some.read_bytes())
+    assert len(sweeps.load(out)) == len(whole)
     (out / "parts" / ".x.parquet.0.tmp").write_bytes(b"half")
     assert digest(sweeps.run(found, out)) == undisturbed
     assert not list((out / "parts").iterdir())
@@ -170,52 +161,35 @@ def test_a_folder_holds_one_sweep_of_the_same_data(small, tmp_path) -> None:
     np.save(path, np.arange(900.0))
     small["datasets"] = [{"name": "mine", "file": "in.npy", "bound": 900}]
     found = sweeps.from_table(small)
+    before = runner.check_data(found, tmp_path)
     folder = sweeps.run(found, tmp_path / "out", data=tmp_path)
-    small["epsilons"] = [0.3]
     with pytest.raises(DataError, match="holds another sweep"):
-        sweeps.run(sweeps.from_table(small), folder, data=tmp_path)
+        sweeps.run(sweeps.from_table({**small, "epsilons": [0.3]}), folder, data=tmp_path)
     np.save(path, np.arange(900.0)[::-1])
     with pytest.raises(DataError, match="the data sets have changed"):
         sweeps.run(found, folder, data=tmp_path)
+    # A worker that holds the earlier values reads the file again.
+    after = load_truth(found.datasets[0], tmp_path, "0" * 32).facts
+    assert after != before["mine"]
+    assert runner.check_data(found, tmp_path) == {"mine": after}
 
 
-def test_one_runner_at_a_time(small, tmp_path) -> None:
-    found = sweeps.from_table(small)
-    data = runner.check_data(found, Path())
-    with (
-        results.opened(tmp_path / "out", found, data),
-        pytest.raises(StateError, match="another sweep writes to this folder"),
-    ):
-        sweeps.run(found, tmp_path / "out")
-
-
-def test_sessions_of_one_folder(small, tmp_path, digest, undisturbed) -> None:
+def test_one_runner_at_a_time_and_a_session_of_each(found, tmp_path, digest, undisturbed) -> None:
     """The manifest is read under the lock: a second starter sees the first one's session."""
-    found = sweeps.from_table(small)
-    data = runner.check_data(found, Path())
+    data, out = runner.check_data(found, Path()), tmp_path / "out"
     for cells in (1, 3):
-        with (
-            results.opened(tmp_path / "out", found, data) as manifest,
-            results.session(tmp_path / "out", manifest, {"cells": cells}),
-        ):
-            pass
-    folder = sweeps.run(found, tmp_path / "out")
+        with results.opened(out, found, data) as manifest, results.session(out, manifest, {"cells": cells}):
+            if cells == 3:
+                with pytest.raises(StateError, match="another sweep writes to this folder"):
+                    sweeps.run(found, out)
+    folder = sweeps.run(found, out)
     sessions = sweeps.read_manifest(folder)["sessions"]
     assert [each["cells"] for each in sessions] == [1, 3, 120]
     assert all(each["seconds"] is not None for each in sessions)
     assert digest(folder) == undisturbed
 
 
-def test_only_parts_of_the_sweep_are_loaded(small, tmp_path) -> None:
-    out = begun(sweeps.from_table(small), tmp_path / "out")
-    whole = sweeps.load(out)
-    some = next((out / "parts").glob("*.parquet"))
-    (some.parent / "stranger.parquet").write_bytes(some.read_bytes())
-    assert len(sweeps.load(out)) == len(whole)
-
-
-def test_another_version_does_not_go_on(small, tmp_path, monkeypatch) -> None:
-    found = sweeps.from_table(small)
+def test_another_version_does_not_go_on(found, tmp_path, monkeypatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(results.fastdp, "__version__", "0.0.1")
         begun(found, tmp_path / "out")
@@ -223,8 +197,7 @@ def test_another_version_does_not_go_on(small, tmp_path, monkeypatch) -> None:
         sweeps.run(found, tmp_path / "out")
 
 
-def test_damaged_parts_are_run_again(small, tmp_path, digest, undisturbed) -> None:
-    found = sweeps.from_table(small)
+def test_damaged_parts_are_run_again(found, tmp_path, digest, undisturbed) -> None:
     begun(found, tmp_path / "out")
     paths = sorted((tmp_path / "out" / "parts").glob("*.parquet"))
     content = paths[2].read_bytes()
@@ -240,17 +213,16 @@ def test_damaged_parts_are_run_again(small, tmp_path, digest, undisturbed) -> No
         folder = sweeps.run(found, tmp_path / "out")
     assert len(told) == 1
     assert digest(folder) == undisturbed
-    cells = sweeps.read_manifest(folder)["sessions"][-1]["cells"]
-    assert 6 <= cells <= 6 * 7
+    assert 6 <= sweeps.read_manifest(folder)["sessions"][-1]["cells"] <= 6 * 7
     (folder / "results.parquet").write_bytes(b"x")
     with pytest.raises(DataError, match=r"results\.parquet: damaged"):
         sweeps.load(folder)
 
 
-def test_parts_that_are_always_damaged_end_the_sweep(small, tmp_path, monkeypatch) -> None:
+def test_parts_that_are_always_damaged_end_the_sweep(found, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(results, "write_part", lambda folder, name, *_: results.part_path(folder, name).touch())
     with pytest.warns(RuntimeWarning), pytest.raises(StateError, match="damaged 3 times"):
-        sweeps.run(sweeps.from_table(small), tmp_path / "out")
+        sweeps.run(found, tmp_path / "out")
 
 
 def moody(setting: sweeps.Setting, *, always: bool = False) -> Callable[..., Any]:
@@ -273,12 +245,8 @@ def moody(setting: sweeps.Setting, *, always: bool = False) -> Callable[..., Any
 
 def test_a_failing_cell_is_recorded_and_the_rest_goes_on(small, tmp_path, monkeypatch, digest) -> None:
     monkeypatch.setitem(sweeps.SYSTEMS, "moody", sweeps.System(moody, ("always",)))
-    small["mechanisms"] = [
-        {"name": "moody", "system": "moody"},
-        {"name": "never", "system": "moody", "always": True},
-        {"name": "ToPS", "system": "tops"},
-    ]
-    found = sweeps.from_table(small)
+    names = {"moody": {"system": "moody"}, "never": {"system": "moody", "always": True}, "ToPS": {"system": "tops"}}
+    found = sweeps.from_table({**small, "mechanisms": [{"name": name, **each} for name, each in names.items()]})
     folder = sweeps.run(found, tmp_path / "out")
     assert digest(folder) == digest(sweeps.run(found, tmp_path / "again", workers=3))
     table = sweeps.load(folder)
@@ -286,50 +254,36 @@ def test_a_failing_cell_is_recorded_and_the_rest_goes_on(small, tmp_path, monkey
     failed = table[table["error"].notna()]
     assert (failed["queries"] == 0).all()
     assert failed["mse"].isna().all()
-    assert set(failed[failed["mechanism"] == "never"]["error"]) == {
-        "ArithmeticError (its text may quote values, so it is not kept)"
-    }
-    assert len(failed[failed["mechanism"] == "never"]) == 20
-    assert set(failed[failed["mechanism"] == "moody"]["error"]) == {
-        "ZeroDivisionError (its text may quote values, so it is not kept)"
-    }
-    assert 0 < len(failed[failed["mechanism"] == "moody"]) < 20
-    assert not (failed["mechanism"] == "ToPS").any()
+    errors = {name: set(some["error"]) for name, some in failed.groupby("mechanism")}
+    kept = " (its text may quote values, so it is not kept)"
+    assert errors == {"moody": {f"ZeroDivisionError{kept}"}, "never": {f"ArithmeticError{kept}"}}
+    counts = failed["mechanism"].value_counts()
+    assert counts["never"] == 20
+    assert 0 < counts["moody"] < 20
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("error", [MemoryError("too large"), FileNotFoundError(2, "gone")])
 def test_what_the_machine_lacks_is_no_result(
-    small, tmp_path, monkeypatch, digest, undisturbed, workers, error
+    found, tmp_path, monkeypatch, digest, undisturbed, workers, error
 ) -> None:
     """Run again once there is memory, the sweep goes on as if nothing had been."""
-    found = sweeps.from_table(small)
 
     def greedy(key: Any) -> None:
         raise error
 
+    said = f"^ToPL on POS, order=iid: {type(error).__name__}: .*run again to go on"
     with monkeypatch.context() as patch:
         patch.setitem(sweeps.SYSTEMS, "topl", sweeps.System(lambda setting: lambda values: greedy))
-        with pytest.raises(
-            StateError, match=f"^ToPL on POS, order=iid: {type(error).__name__}: .*run again to go on"
-        ):
+        with pytest.raises(StateError, match=said):
             sweeps.run(found, tmp_path / "out", workers=workers)
     assert digest(sweeps.run(found, tmp_path / "out")) == undisturbed
 
 
-def test_other_values_are_seen(small, tmp_path) -> None:
-    np.save(tmp_path / "in.npy", np.arange(900.0))
-    small["datasets"] = [{"name": "mine", "file": "in.npy", "bound": 900}]
-    found = sweeps.from_table(small)
-    before = runner.check_data(found, tmp_path)
-    np.save(tmp_path / "in.npy", np.arange(900.0)[::-1])
-    # A worker that holds the earlier values reads the file again.
-    after = load_truth(found.datasets[0], tmp_path, "0" * 32).facts
-    assert after != before["mine"]
-    assert runner.check_data(found, tmp_path) == {"mine": after}
+ORIGINAL = runner._attempt
 
 
-def _die_once(*arguments):
+def _die_once(*arguments: Any) -> Any:
     marker = Path(os.environ["FASTDP_TEST_MARKER"])
     if not marker.exists():
         marker.touch()
@@ -337,49 +291,31 @@ def _die_once(*arguments):
     return ORIGINAL(*arguments)
 
 
-ORIGINAL = runner._attempt
-
-
-@pytest.fixture
-def replace_task(monkeypatch) -> Callable[[str], None]:
-    """Another task, by its name: the spawned workers import this file, so they must find it there."""
-
-    def replace(name: str) -> None:
-        monkeypatch.syspath_prepend(str(Path(__file__).parent))
-        monkeypatch.setattr(runner, "_attempt", getattr(importlib.import_module("test_runner"), name))
-
-    return replace
-
-
-def test_a_worker_process_that_dies_is_replaced(
-    small, tmp_path, digest, undisturbed, monkeypatch, replace_task
-) -> None:
-    monkeypatch.setenv("FASTDP_TEST_MARKER", str(tmp_path / "marker"))
-    replace_task("_die_once")
-    folder = sweeps.run(sweeps.from_table(small), tmp_path / "out", workers=2, mode="processes")
-    assert (tmp_path / "marker").exists()
-    assert digest(folder) == undisturbed
-
-
-def _die_as_worker(*arguments):
+def _die_as_worker(*arguments: Any) -> None:
     os._exit(9)
 
 
-def test_workers_that_die_for_ever_end_the_sweep(small, tmp_path, replace_task) -> None:
-    replace_task("_die_as_worker")
-    with pytest.raises(StateError, match="workers died 3 times"):
-        sweeps.run(sweeps.from_table(small), tmp_path / "out", workers=2, mode="processes")
+@pytest.mark.parametrize("ever", [False, True])
+def test_worker_processes_that_die(found, tmp_path, digest, undisturbed, monkeypatch, ever) -> None:
+    """One is replaced; if they die for ever, the sweep ends."""
+    marker = tmp_path / "marker"
+    monkeypatch.setenv("FASTDP_TEST_MARKER", str(marker))
+    # The spawned workers import this file, so they must find the other task there.
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    task = getattr(importlib.import_module("test_runner"), "_die_as_worker" if ever else "_die_once")
+    monkeypatch.setattr(runner, "_attempt", task)
+    if ever:
+        with pytest.raises(StateError, match="workers died 3 times"):
+            sweeps.run(found, tmp_path / "out", workers=2, mode="processes")
+        return
+    assert digest(sweeps.run(found, tmp_path / "out", workers=2, mode="processes")) == undisturbed
+    assert marker.exists()
 
 
 def test_an_interrupt_ends_the_workers(small, tmp_path, monkeypatch) -> None:
     """Parts that have not begun are not run."""
     begun_parts = []
-
-    def noted(*arguments):
-        begun_parts.append(arguments)
-        return ORIGINAL(*arguments)
-
-    monkeypatch.setattr(runner, "_attempt", noted)
+    monkeypatch.setattr(runner, "_attempt", lambda *arguments: begun_parts.append(1) or ORIGINAL(*arguments))
     monkeypatch.setattr(results, "write_part", stop)
     with pytest.raises(KeyboardInterrupt):
         sweeps.run(sweeps.from_table({**small, "part_cells": 1}), tmp_path / "out", workers=2)
@@ -387,8 +323,8 @@ def test_an_interrupt_ends_the_workers(small, tmp_path, monkeypatch) -> None:
     assert threading.active_count() < 10
 
 
-def test_a_part_that_cannot_be_written_leaves_nothing(small, tmp_path, monkeypatch, digest, undisturbed) -> None:
-    found, real, left = sweeps.from_table(small), os.fsync, [6]
+def test_a_part_that_cannot_be_written_leaves_nothing(found, tmp_path, monkeypatch, digest, undisturbed) -> None:
+    real, left = os.fsync, [6]
 
     def full(descriptor: int) -> None:
         left[0] -= 1
@@ -406,18 +342,12 @@ def test_a_part_that_cannot_be_written_leaves_nothing(small, tmp_path, monkeypat
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="lists children in /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_workers_end_with_the_sweep(small, tmp_path, toml, number) -> None:
+def test_workers_end_with_the_sweep(tmp_path, number) -> None:
     """A signal to the sweep alone, as systemd or a container sends it to the first process."""
-    small["repetitions"], small["part_cells"] = 2000, 16
-    specification = tmp_path / "spec.toml"
-    specification.write_text(toml(small))
-    output = tmp_path / "out"
+    output, options = tmp_path / "out", ("--quiet", "--workers", "2", "--mode", "processes")
+    command = python("-m", "fastdp", "sweep", many_small(tmp_path, 2000, 16), "-o", output, *options)
     # Its own session, so that what is left over can be ended here.
-    process = subprocess.Popen(
-        **_command(specification, output, "--workers", "2", "--mode", "processes"),
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-    )
+    process = subprocess.Popen(**command, start_new_session=True, stdout=subprocess.PIPE)
     while _parts(output) < 3:
         assert process.poll() is None
         time.sleep(0.01)
@@ -449,7 +379,7 @@ def _lost() -> dict[str, BaseException]:
 
 
 @pytest.mark.parametrize("name", _lost())
-def test_an_executor_that_is_lost_is_one_error(small, tmp_path, name) -> None:
+def test_an_executor_that_is_lost_is_one_error(found, tmp_path, name) -> None:
     class Lost(Executor):
         def submit(self, *_, **__) -> Future:
             future: Future = Future()
@@ -457,34 +387,30 @@ def test_an_executor_that_is_lost_is_one_error(small, tmp_path, name) -> None:
             return future
 
     with pytest.raises(StateError, match=rf"lost its workers or its scheduler \({name}\).*again to go on") as caught:
-        sweeps.run(sweeps.from_table(small), tmp_path / "out", executor=Lost())
+        sweeps.run(found, tmp_path / "out", executor=Lost())
     assert caught.value.__suppress_context__, "no traceback of the executor's"
 
 
 @pytest.mark.parametrize(("option", "value"), [("workers", 0), ("mode", "fibres")])
-def test_options_are_checked(small, tmp_path, option, value) -> None:
+def test_options_are_checked(found, tmp_path, option, value) -> None:
     with pytest.raises(FastDPError, match=f"{option} = "):
-        sweeps.run(sweeps.from_table(small), tmp_path / "out", **{option: value})
+        sweeps.run(found, tmp_path / "out", **{option: value})
     assert not (tmp_path / "out").exists()
 
 
-def test_an_estimate_counts_cells_and_rows(small, tmp_path) -> None:
-    found = sweeps.from_table(small)
+def test_an_estimate_counts_cells_and_rows(found, tmp_path) -> None:
     guess = sweeps.estimate(found)
     folder = sweeps.run(found, tmp_path / "out")
-    rows = len(sweeps.load(folder))
-    assert guess["cells"] == 120
-    assert guess["parts"] == 18
-    assert guess["rows"] == pytest.approx(rows, rel=0.05)
+    assert (guess["cells"], guess["parts"]) == (120, 18)
+    assert guess["rows"] == pytest.approx(len(sweeps.load(folder)), rel=0.05)
     assert guess["seconds"] > 0.0
     assert (folder / "results.parquet").stat().st_size < guess["table_bytes"] + 20_000
 
 
-def test_a_folder_that_cannot_be_locked(small, tmp_path, monkeypatch) -> None:
+def test_a_folder_that_cannot_be_locked(found, tmp_path, monkeypatch) -> None:
     """Another sweep that is at work is one thing, a file system without locks another."""
     import fcntl
 
-    found = sweeps.from_table(small)
     reasons = {errno.EWOULDBLOCK: "another sweep writes", errno.ENOLCK: f"be locked: {os.strerror(errno.ENOLCK)}"}
     for number, reason in reasons.items():
 
@@ -495,3 +421,82 @@ def test_a_folder_that_cannot_be_locked(small, tmp_path, monkeypatch) -> None:
         with pytest.raises(StateError, match=reason):
             sweeps.run(found, tmp_path / "out")
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+# A real Dask cluster of several worker processes on this machine.
+
+
+@pytest.mark.filterwarnings("ignore")
+@needs_dask
+def test_a_cluster_with_a_killed_worker_gives_the_same_bytes(small, tmp_path, digest, monkeypatch) -> None:
+    import distributed
+
+    # Nannies start their workers as processes that must find both packages.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+    found = sweeps.from_table({**small, "repetitions": 20, "part_cells": 4})
+    alone, out = sweeps.run(found, tmp_path / "alone"), tmp_path / "out"
+    local = {"n_workers": 3, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(**local, silence_logs=50) as cluster:
+        victims = [nanny.pid for nanny in cluster.workers.values()]
+        assert len(set(victims)) == 3
+        write, stored = results.write_part, []
+
+        def killing(*arguments) -> None:
+            write(*arguments)
+            stored.append(arguments)
+            if len(stored) == 10:
+                os.kill(victims[0], signal.SIGKILL)
+
+        monkeypatch.setattr(results, "write_part", killing)
+        with sweeps.cluster(cluster.scheduler_address) as executor:
+            sweeps.run(found, out, executor=executor)
+    assert len(stored) == 120, "the worker died in the middle"
+    assert digest(out) == digest(alone)
+
+
+@needs_dask
+def test_without_an_answer_and_without_logs(monkeypatch) -> None:
+    """Which log tells of a lost scheduler depends on the moment: all of Dask's are silent while a sweep runs."""
+    import distributed
+
+    monkeypatch.setattr(runner, "TIMEOUT_SECONDS", 0.2)
+    with pytest.raises(StateError, match="no answer"), sweeps.cluster("tcp://127.0.0.1:9"):
+        pass
+    logs = [logging.getLogger(f"distributed{each}") for each in ("", ".batched", ".client", ".core", ".comm.tcp")]
+    before = [log.getEffectiveLevel() for log in logs]
+    monkeypatch.setattr(distributed, "Client", MagicMock())
+    with sweeps.cluster("tcp://127.0.0.1:9"):
+        assert not any(log.isEnabledFor(logging.ERROR) for log in logs)
+    assert [log.getEffectiveLevel() for log in logs] == before
+
+
+@pytest.fixture
+def scheduler(tmp_path) -> Iterator[tuple[subprocess.Popen, str]]:
+    """A scheduler without workers, and its address."""
+    file, none = tmp_path / "scheduler.json", subprocess.DEVNULL
+    command = ["distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
+    process = subprocess.Popen(**python("-m", *command), stdout=none, stderr=none)
+    try:
+        while not file.exists() or not file.read_text().endswith("}"):
+            assert process.poll() is None
+            time.sleep(0.01)
+        yield process, json.loads(file.read_text())["address"]
+    finally:
+        process.kill()
+        process.wait()
+
+
+@needs_dask
+def test_a_scheduler_that_dies_is_one_line(tmp_path, scheduler) -> None:
+    """Of the command, with everything that Dask logs."""
+    out = tmp_path / "out"
+    options = ["sweep", many_small(tmp_path, 5, 7), "-o", out, "--scheduler", scheduler[1], "-q"]
+    sweep = subprocess.Popen(**python("-m", "fastdp", *options), stderr=subprocess.PIPE, text=True)
+    # Without workers no part is ever done.
+    while not (out / "manifest.json").exists() or not sweeps.read_manifest(out)["sessions"]:
+        assert sweep.poll() is None
+        time.sleep(0.01)
+    scheduler[0].kill()
+    said = sweep.communicate(timeout=900)[1]
+    assert sweep.returncode == 1
+    assert re.fullmatch(r"Error: the executor lost its workers or its scheduler \(.*\): .* to go on\n", said)

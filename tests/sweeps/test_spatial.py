@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import gzip
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,99 +15,15 @@ from fastdp.noise.key import Key
 from fastdp.spatial import Box
 from fastdp_lab import sweeps
 from fastdp_lab.datasets import concentric_circles, made_up_check_ins, made_up_pickups
-from fastdp_lab.sweeps.cells import parts, query_seed
 from fastdp_lab.sweeps.runner import check_data
+from fastdp_lab.sweeps.specification import parts, query_seed
 from fastdp_lab.sweeps.study import load_truth
-
-SPATIAL: dict[str, Any] = {
-    "name": "spatial",
-    "seed": 3,
-    "repetitions": 3,
-    "epsilons": [0.5, 2.0],
-    "part_cells": 5,
-    "datasets": [
-        {"name": "circles", "generator": "circles", "n_points": 600, "batch": 90, "deletion": [True, False]}
-    ],
-    "mechanisms": [
-        {"name": "PHDStream", "system": "phdstream", "counter": ["simple", {"part": "Block", "size": 4}]},
-        {"name": "adaptive", "system": "adaptive_phdstream"},
-        {"name": "Baseline 1", "system": "offline_on_stream"},
-        {"name": "Baseline 2", "system": "offline_on_batch", "max_depth": 10},
-        {"name": "Baseline 3", "system": "fixed_tree", "counter": "block"},
-    ],
-    "workloads": [
-        {"kind": "boxes", "times": 4, "count": 40},
-        {"kind": "boxes", "name": "tree", "times": [0, 5], "count": 30, "answers": "cells", "classes": ["large"]},
-        {"kind": "map", "count": 6, "times": 2},
-    ],
-}
-
-
-@pytest.fixture
-def spatial() -> dict[str, Any]:
-    """Tables of a sweep of 72 cells, all systems."""
-    return copy.deepcopy(SPATIAL)
+from tests.sweeps.conftest import SPATIAL, complaint
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     return sweeps.run(sweeps.from_table(SPATIAL), tmp_path_factory.mktemp("spatial") / "out")
-
-
-def complaint(tables, folder: Path = Path()) -> str:
-    with pytest.raises(FastDPError) as found:
-        check_data(sweeps.from_table(tables), folder)
-    return str(found.value)
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        (("holdout",), 5, "holdout = 5: unknown key; expected one of datasets, mechanisms"),
-        (("truth",), "raw", "truth = 'raw': unknown key"),
-        (("metrics",), ["mse", "parts"], "metrics[1] = 'parts': expected one of 'mse', 'mae', 'relative_error'"),
-        (("datasets", 0, "generator"), "circle", "datasets[0].generator = 'circle': expected one of 'table1'"),
-        (("datasets", 0, "bound"), 3, "datasets[0].bound = 3: unknown key; expected one of name, generator, start"),
-        (("datasets", 0, "batch"), 0, "datasets[0].batch = 0: expected a whole number of at least 1"),
-        (("datasets", 0, "initial"), 1.5, "datasets[0].initial = 1.5: expected a number of at least 0 and below 1"),
-        (("datasets", 0, "start"), 99, "datasets[0].start = 99: expected at most the 9 batches of circles"),
-        (("mechanisms", 0, "system"), "tops", "mechanisms[0].system = 'tops': expected one of 'phdstream'"),
-        (("mechanisms", 0, "fan_out"), 1, "mechanisms[0].fan_out = 1: expected a whole number of at least 2"),
-        (("mechanisms", 0, "counter"), "blocks", "mechanisms[0].counter = 'blocks': expected one of 'simple'"),
-        (
-            ("mechanisms", 0, "counter"),
-            {"part": "Selected"},
-            "mechanisms[0].counter.part = 'Selected': expected one of 'BinaryTree', 'Block'",
-        ),
-        (("mechanisms", 0, "counter"), {"part": "Block", "size": 0}, "mechanisms[0].counter.size = 0: expected"),
-        (("mechanisms", 2, "counter"), "simple", "mechanisms[2].counter = 'simple': unknown key; expected one of"),
-        (("workloads", 0, "kind"), "timeline", "workloads[0].kind = 'timeline': expected one of 'boxes', 'map'"),
-        (("workloads", 0, "times"), 1, "workloads[0].times = 1: expected a whole number of at least 2"),
-        (("workloads", 0, "times"), [3, 1], "workloads[0].times = [3, 1]: expected rising numbers"),
-        (("workloads", 0, "times"), [0, 99], "workloads[0].times = [0, 99]: expected at most the 9 batches"),
-        (("workloads", 0, "classes"), ["tiny"], "workloads[0].classes[0] = 'tiny': expected one of 'small'"),
-        (("workloads", 0, "box"), 3, "workloads[0].box = 3: unknown key; expected one of name, kind, times"),
-        (("workloads", 2, "fixed"), True, "workloads[2].fixed = True: unknown key"),
-        (("workloads", 2, "box"), {"left": 0.0}, "workloads[2].box.bottom is missing"),
-        (
-            ("workloads", 2, "box"),
-            {"left": 0.0, "bottom": 0.0, "right": 0.0, "top": 1.0},
-            "workloads[2].box.upper = <tuple>: expected numbers above lower",
-        ),
-        (
-            ("datasets",),
-            [SPATIAL["datasets"][0], {"name": "POS", "generator": "table1", "stream": "pos"}],
-            "datasets[2] has values: expected points, as datasets[0] has them",
-        ),
-    ],
-)
-def test_wrong_values_are_named_by_their_key(spatial, path, value, said) -> None:
-    *way, last = path
-    tables = spatial
-    for step in way:
-        tables = tables[step]
-    tables[last] = value
-    assert complaint(spatial).startswith(said)
 
 
 def _files(folder: Path) -> None:
@@ -153,15 +67,6 @@ def test_files_are_read_by_the_loaders(spatial, tmp_path) -> None:
     assert complaint(spatial, tmp_path / "no").startswith("rides: no such file")
     del spatial["datasets"][0]["period"]
     assert complaint(spatial, tmp_path).startswith("datasets[0].batch, period = None, None: expected exactly one")
-
-
-@pytest.mark.parametrize("content", [b"t,lat,lon\n1,2,\xff\n", b"\x93NUMPY\x01\x00", b"t,lat,lon\n\x00,1,2\n"])
-def test_files_that_are_no_text(spatial, tmp_path, content: bytes) -> None:
-    (tmp_path / "in.csv").write_bytes(content)
-    (tmp_path / "in.csv.gz").write_bytes(content)
-    for name in ("in.csv", "in.csv.gz"):
-        spatial["datasets"] = [{"name": "a", "file": name, "format": "pickups", "period": 9}]
-        assert name in complaint(spatial, tmp_path)
 
 
 def test_domains_that_are_no_box(spatial, tmp_path) -> None:
@@ -277,32 +182,6 @@ def test_maps_alone(spatial, tmp_path) -> None:
     assert len(table) == 2 * 2 * 36
 
 
-@pytest.mark.parametrize(("workers", "mode"), [(2, "processes"), (4, "threads")])
-def test_any_number_of_workers_gives_the_same_bytes(spatial, tmp_path, digest, finished, workers, mode) -> None:
-    folder = sweeps.run(sweeps.from_table(spatial), tmp_path / "out", workers=workers, mode=mode)
-    assert digest(folder) == digest(finished)
-
-
-def test_an_interrupted_sweep_goes_on(spatial, tmp_path, digest, finished, monkeypatch) -> None:
-    from fastdp_lab.sweeps import runner
-
-    done = []
-
-    def die(*arguments):
-        done.append(1)
-        if len(done) == 6:
-            raise KeyboardInterrupt
-        return original(*arguments)
-
-    original, found = runner.run_part, sweeps.from_table(spatial)
-    monkeypatch.setattr(runner, "run_part", die)
-    with pytest.raises(KeyboardInterrupt):
-        sweeps.run(found, tmp_path / "out")
-    folder = sweeps.run(found, tmp_path / "out")
-    assert digest(folder) == digest(finished)
-    assert len(done) == 1 + 2 * -(-36 // 5), "nothing was done twice"
-
-
 def test_boxes_of_their_own_in_each_repetition(spatial, tmp_path) -> None:
     spatial["workloads"] = [{"kind": "boxes", "times": 2, "count": 20, "fixed": False, "placement": "clipped"}]
     spatial["datasets"][0]["deletion"] = False
@@ -311,27 +190,6 @@ def test_boxes_of_their_own_in_each_repetition(spatial, tmp_path) -> None:
     truths = table.groupby(["repetition", "time", "group"])["truth"].nunique()
     assert (truths == 1).all(), "all mechanisms are asked the same"
     assert table[table["group"] == "large"].groupby("time")["truth"].nunique().tolist() == [3, 3]
-
-
-def test_a_failing_cell_is_recorded(spatial, tmp_path, monkeypatch) -> None:
-    def fail(*arguments, **options):
-        raise ZeroDivisionError("no")
-
-    monkeypatch.setitem(sweeps.SPATIAL_SYSTEMS, "broken", sweeps.System(lambda domain, epsilon: fail))
-    spatial["mechanisms"] = [{"name": "broken", "system": "broken"}, spatial["mechanisms"][2]]
-    found = sweeps.from_table(spatial)
-    table = sweeps.load(sweeps.run(found, tmp_path / "out"))
-    failed = table[table["error"].notna()]
-    assert set(failed["mechanism"]) == {"broken"}
-    assert len(failed) == 12
-    assert set(failed["error"]) == {"ZeroDivisionError (its text may quote values, so it is not kept)"}
-
-
-def test_an_estimate(spatial, finished) -> None:
-    guess = sweeps.estimate(sweeps.from_table(spatial))
-    assert guess["cells"] == 72
-    assert guess["rows"] > 72
-    assert guess["table_bytes"] > (finished / "results.parquet").stat().st_size / 2
 
 
 def test_pictures_from_result_files_alone(finished, tmp_path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,18 +12,13 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.errors import DataError, FastDPError, ParameterError
+from fastdp.errors import DataError, ParameterError
 from fastdp_lab import sweeps
-from fastdp_lab.sweeps.cells import Group, count_cells, parts
 from fastdp_lab.sweeps.runner import check_data
+from fastdp_lab.sweeps.specification import Group, count_cells, parts
+from tests.sweeps.conftest import HERE, complaint
 
 PAPER = Path(__file__).parents[2] / "benchmarks" / "paper"
-
-
-def complaint(tables) -> str:
-    with pytest.raises(FastDPError) as found:
-        check_data(sweeps.from_table(tables), Path())
-    return str(found.value)
 
 
 def put(tables, path, value) -> None:
@@ -32,72 +28,19 @@ def put(tables, path, value) -> None:
     tables[last] = value
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        (("reps",), 3, "reps = 3: unknown key; expected one of datasets, mechanisms, workloads"),
-        (("repetitions",), 0, "repetitions = 0: expected a whole number of at least 1"),
-        (("seed",), "x", "seed = 'x': expected a whole number"),
-        (("epsilons",), [], "epsilons = <list>: expected a list, not empty"),
-        (("epsilons",), 0.1, "epsilons = 0.1: expected a list"),
-        (("epsilons",), [0.1, -1], "epsilons[1] = -1: expected a number above 0"),
-        (("epsilons",), [1, 1.0], "epsilons = <list>: expected no entry twice"),
-        (("metrics",), ["mse", "rmse"], "metrics[1] = 'rmse': expected one of 'mse'"),
-        (("truth",), "cut", "truth = 'cut': expected one of 'raw', 'clipped'"),
-        (("relative_floor",), 0, "relative_floor = 0: expected a number above 0"),
-        (("datasets",), [], "datasets = <list>: expected [[datasets]] tables"),
-        (("datasets", 0), 3, "datasets[0] = 3: expected a table"),
-        (("datasets", 0, "stream"), "dsn", "datasets[0].stream = 'dsn': expected one of 'dns'"),
-        (("datasets", 0, "generator"), "dns", "datasets[0].generator = 'dns': expected one of 'table1'"),
-        (("datasets", 0, "sigma"), 2, "datasets[0].sigma = 2: unknown key; expected one of name"),
-        (("datasets", 0, "file"), "a.npy", "datasets[0] has generator, file: expected one of"),
-        (("datasets", 0, "order"), [], "datasets[0].order = []: expected a value"),
-        (("datasets", 0, "n"), 400, "datasets[0]: holdout = 500: expected less than the 400 values"),
-        (("datasets", 0, "n"), "x", "datasets[0].n = 'x': expected a whole number"),
-        (("datasets", 0, "seed"), -1, "datasets[0].seed = -1: expected a whole number"),
-        (("datasets", 0, "holdout"), 0, "datasets[0].holdout: mechanisms[0]: holdout = 0: expected a whole number"),
-        (("epsilons",), [1e-300], "epsilons: epsilon = 1e-300: with bound"),
-        (("mechanisms", 0, "epsilons"), [1e-300], "mechanisms[0].epsilons: epsilon = 1e-300: with bound"),
-        (("mechanisms", 1, "threshold"), {"part": "Fixed"}, "mechanisms[1].threshold.theta is missing: expected"),
-        (
-            ("mechanisms", 1, "threshold"),
-            {"part": "Fixed", "theta": 1e9},
-            "mechanisms[1].threshold.theta = 1000000000.0 (the threshold): expected at most the bound",
-        ),
-        (("datasets", 0, "bound"), -3, "datasets[0].bound = -3: expected a number above 0"),
-        (("mechanisms", 0, "system"), "top", "mechanisms[0].system = 'top': expected one of 'adaptive', 'tops'"),
-        (("mechanisms", 0, "prune"), 9, "mechanisms[0].prune = 9: expected less than the 3 levels"),
-        (("mechanisms", 0, "prune"), [0, -1], "mechanisms[0].prune = -1: expected a whole number"),
-        (("mechanisms", 0, "pruned"), 1, "mechanisms[0].pruned = 1: unknown key; expected one of name, system"),
-        (("mechanisms", 0, "smoother"), "last", "mechanisms[0].smoother = 'last': expected one of 'recent'"),
-        (("mechanisms", 0, "epsilons"), [0], "mechanisms[0].epsilons[0] = 0: expected a number above 0"),
-        (
-            ("mechanisms", 1, "threshold", "part"),
-            "NM",
-            "mechanisms[1].threshold.part = 'NM': expected one of 'Fixed'",
-        ),
-        (("mechanisms", 1, "threshold", "p"), 2.0, "mechanisms[1].threshold.p = 2.0: expected a fraction"),
-        (
-            ("mechanisms", 1, "threshold", "q"),
-            2.0,
-            "mechanisms[1].threshold.q = 2.0: unknown key; expected one of p, beta",
-        ),
-        (("mechanisms", 1, "perturber"), 7, "mechanisms[1].perturber = 7: expected an object from"),
-        (("mechanisms", 1, "publish_epsilon"), 0, "mechanisms[1].publish_epsilon = 0: expected a number above 0"),
-        (("mechanisms", 2, "name"), "PAK", "mechanisms: expected different names, there are 2 of ('PAK', 0.1)"),
-        (("mechanisms", 3, "delta"), 2.0, "mechanisms[3].delta"),
-        (("workloads", 0, "count"), 0, "workloads[0].count = 0: expected a whole number of at least 1"),
-        (("workloads", 0, "classes"), [100, 10], "workloads[0].classes = [100, 10]: expected rising numbers"),
-        (
-            ("workloads", 1, "fixed"),
-            True,
-            "workloads[1].fixed = True: unknown key; expected one of name, kind, count",
-        ),
-    ],
-)
+REFUSALS = tomllib.loads((HERE / "refusals.toml").read_text())
+
+
+@pytest.mark.parametrize(("path", "value", "said"), REFUSALS["small"])
 def test_wrong_values_are_named_by_their_key(small, path, value, said) -> None:
     put(small, path, value)
     assert complaint(small).startswith(said)
+
+
+@pytest.mark.parametrize(("path", "value", "said"), REFUSALS["spatial"])
+def test_wrong_values_of_points_are_named_by_their_key(spatial, path, value, said) -> None:
+    put(spatial, path, value)
+    assert complaint(spatial).startswith(said)
 
 
 def test_missing_keys(small) -> None:

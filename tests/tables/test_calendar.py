@@ -99,19 +99,7 @@ def test_lengths() -> None:
     assert parse_length("every", "h")[:2] == ("1h", 3_600_000_000)
     assert parse_length("every", "2w")[2:] == (0, 14)
     assert parse_length("every", "1.5h") == ("90min", 5_400_000_000, 0, 0)
-    for wrong in (
-        "",
-        "1",
-        "1m",
-        "0h",
-        "-1h",
-        "1M",
-        3600,
-        None,
-        timedelta(0),
-        "99999999999999y",
-        "999999999999h",
-    ):
+    for wrong in ("", "1", "1m", "0h", "-1h", "1M", 3600, None, timedelta(0), "99999999999999y", "999999999999h"):
         with pytest.raises(ParameterError, match="expected a length such as '15min'"):
             parse_length("every", wrong)
 

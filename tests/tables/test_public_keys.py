@@ -59,13 +59,7 @@ def test_keys_of_other_windows_and_persons_have_sums_of_noise_alone() -> None:
     """A key of the table that no row that counts has is released as any other, beside a chosen clip too."""
     frame = persons(False, {"at": "2023-06-01"}).assign(v=1.0)
     found = flat.totals(
-        *(frame, "v", "at", "1d"),
-        by="k",
-        keys="public",
-        bound=4.0,
-        epsilon=1e6,
-        start="2024-01-01",
-        seed=1,
+        *(frame, "v", "at", "1d"), by="k", keys="public", bound=4.0, epsilon=1e6, start="2024-01-01", seed=1
     )
     assert found.sums.keys == {"k": ["a", "c"]}
     noisy = found.sums.columns["total"]

@@ -393,14 +393,7 @@ def test_far_rows_are_refused() -> None:
             "rows = 47: expected at least 48",
         ),
         (
-            {
-                "counts": True,
-                "who": True,
-                "period": "1d",
-                "contributions": 24,
-                "per_window": 1,
-                "zone": "EST5EDT",
-            },
+            {"counts": True, "who": True, "period": "1d", "contributions": 24, "per_window": 1, "zone": "EST5EDT"},
             "expected at least 25, because a period of 1d has up to 25 windows",
         ),
         (

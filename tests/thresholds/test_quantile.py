@@ -15,9 +15,16 @@ import fastdp
 from fastdp.errors import ParameterError
 from fastdp.integer_grid import Grid
 from fastdp.noise.key import Key
-from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask, TruePercentile, smooth_noise
-from fastdp.thresholds.quantile import CELLS, _in_cells, rank_of
-from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate, decay_table, laplace_stretch_delta
+from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask, TruePercentile, quantile
+from fastdp.thresholds.quantile import (
+    CELLS,
+    SmoothNoise,
+    _in_cells,
+    calibrate,
+    decay_table,
+    laplace_stretch_delta,
+    rank_of,
+)
 from tests import stat
 from tests.grid import exhaustive
 from tests.oracles import smooth_sensitivity as oracle
@@ -108,12 +115,12 @@ def test_theta_is_quantile_plus_scaled_noise() -> None:
 def test_theta_comes_in_cells_whose_borders_are_no_quantiles(bound: int) -> None:
     cell = max(1, bound // CELLS)
     assert _in_cells(7, math.inf, bound) == math.inf
-    for quantile in (1, bound // 3 or 1, bound):
-        low, high = _in_cells(quantile, -1e-300, bound), _in_cells(quantile, 1e-300, bound)
+    for steps in (1, bound // 3 or 1, bound):
+        low, high = _in_cells(steps, -1e-300, bound), _in_cells(steps, 1e-300, bound)
         assert low == high
-        assert abs(low - quantile) <= cell / 2
+        assert abs(low - steps) <= cell / 2
         assert low % cell == cell // 2
-        assert _in_cells(quantile, float(cell), bound) == low + cell
+        assert _in_cells(steps, float(cell), bound) == low + cell
 
 
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "cauchy"])
@@ -140,7 +147,7 @@ def test_small_tails_take_further_words(monkeypatch: pytest.MonkeyPatch) -> None
         asked.append(stream.refinement)
         return words[stream.refinement]
 
-    monkeypatch.setattr(smooth_noise, "word_at", word_at)
+    monkeypatch.setattr(quantile, "word_at", word_at)
     z = SmoothNoise("laplace", 1.0, 1.0, 2.0).draw(Key.from_seed(1))
     assert asked == [0, 1, 2]
     assert z == pytest.approx(math.log(2.0**60 / 2.0**191), rel=1e-15)
@@ -358,34 +365,13 @@ def test_true_percentiles_are_not_private() -> None:
 
 # Parameters and the protocol.
 
-BAD = [
-    (SmoothQuantile, {"p": 0.0}, "p = 0.0"),
-    (SmoothQuantile, {"p": 1}, "p = 1"),
-    (SmoothQuantile, {"p": 99.5}, "p = 99.5"),
-    (SmoothQuantile, {"p": math.nan}, "p = nan"),
-    (SmoothQuantile, {"p": "high"}, "p = 'high'"),
-    (SmoothQuantile, {"delta": 0.0}, r"delta = 0\.0"),
-    (SmoothQuantile, {"delta": 0.3}, r"delta = 0\.3"),
-    (SmoothQuantile, {"delta": -1e-9}, "delta = -1e-09"),
-    (SmoothQuantile, {"delta": 1e-9, "noise": "cauchy"}, "delta = 1e-09"),
-    (SmoothQuantile, {"noise": "uniform"}, "noise = 'uniform'"),
-    (SmoothQuantile, {"gamma": 1.0}, r"gamma = 1\.0"),
-    (SmoothQuantile, {"gamma": math.inf}, "gamma = inf"),
-    (SmoothQuantile, {"clip": 1}, "clip = 1"),
-    (PAKQuantile, {"p": -0.5}, r"p = -0\.5"),
-    (PAKQuantile, {"beta": 0.0}, r"beta = 0\.0"),
-    (PAKQuantile, {"beta": 0.5}, r"beta = 0\.5"),
-    (PAKQuantile, {"noise": "cauchy"}, "noise = 'cauchy'"),
-    (PAKQuantile, {"delta": "small"}, "delta = 'small'"),
-    (PAKQuantile, {"clip": None}, "clip = None"),
-    (TruePercentile, {"p": 95}, "p = 95"),
-]
 
-
-@pytest.mark.parametrize(("rule", "options", "message"), BAD)
-def test_bad_parameters_are_named(rule: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ParameterError, match=f"^{message}.*: expected"):
-        rule(**options)
+@pytest.mark.parametrize(
+    ("noise", "delta"), [("laplace", 0.0), ("laplace", 0.3), ("laplace", -1e-9), ("cauchy", 1e-9)]
+)
+def test_deltas_that_do_not_go_with_the_noise_are_refused(noise: Any, delta: float) -> None:
+    with pytest.raises(ParameterError, match=f"^delta = {delta}: expected"):
+        SmoothQuantile(noise=noise, delta=delta)
 
 
 RULES = [SmoothQuantile(0.9), SmoothQuantile(0.9, noise="cauchy"), PAKQuantile(0.9, beta=0.2), TruePercentile(0.9)]

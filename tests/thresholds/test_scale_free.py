@@ -311,8 +311,6 @@ def test_what_it_needs_is_named() -> None:
         ScaleFree().start(task(noise_constant=None))
     with pytest.raises(ParameterError, match=r"^noise_constant = 0"):
         ScaleFree().start(task(noise_constant=0.0))
-    with pytest.raises(ParameterError, match=r"^noise = 'gaussian': expected"):
-        ScaleFree("gaussian")  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match=r"epsilon = .*2\^-43"):
         ScaleFree().start(task(2.0**-44))
 

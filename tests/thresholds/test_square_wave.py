@@ -327,21 +327,10 @@ def test_chunks_copies_and_packing_do_not_matter() -> None:
     assert (chooser.pack() == np.maximum(values, 0.0) * 1024).all()
 
 
-def test_bad_parameters_are_named() -> None:
-    for options, message in (
-        ({"report_epsilon": 0.0}, "report_epsilon = 0.0"),
-        ({"report_epsilon": "1"}, "report_epsilon = '1'"),
-        ({"publish_epsilon": -1.0}, "publish_epsilon = -1.0"),
-        ({"objective": "printed"}, "objective = 'printed'"),
-        ({"method": "em"}, "method = 'em'"),
-        ({"percentile": 95}, "percentile = 95"),
-        ({"percentile": 0.0}, "percentile = 0.0"),
-        ({"bins": 0}, "bins = 0"),
-        ({"bins": 2**17}, "bins = 131072"),
-        ({"accelerate": 1}, "accelerate = 1"),
-    ):
-        with pytest.raises(ParameterError, match=f"^{message}.*: expected"):
-            SquareWave(**options)
+@pytest.mark.parametrize(("method", "bins"), [("sw-w", 0), ("sw-w", 2**17), ("concave", 3), ("concave", 513)])
+def test_bins_that_do_not_go_with_the_method_are_refused(method: Any, bins: int) -> None:
+    with pytest.raises(ParameterError, match=f"^bins = {bins}: expected"):
+        SquareWave(method=method, bins=bins, scale="logarithmic")
 
 
 def test_publishers_take_the_rule(tmp_path: Path) -> None:

@@ -1,26 +1,19 @@
 """Matrices of a band between two partitions of a line, exact and applied in time O(rows + columns).
 
-Source: the square wave mechanism of Li et al. 2020 (ToPS Appendix E.1): an input t is likely to be reported as any
-y with 0 <= y - t < width, so the probability that an input of one interval is reported in another is, up to a
-constant, the share of the rectangle "row interval x column interval" that lies in the band.
+Source: the square wave mechanism of Li et al. 2020 (ToPS Appendix E.1): the probability that an input of one interval
+is reported in another is, up to a constant, the share of the rectangle "row interval x column interval" that lies in
+the band.
 
 Letters: a row is an interval [y0, y1) of one partition, a column an interval [t0, t1) of the other, all edges whole
 numbers of one unit.  The entry is the share (0 to 1) of pairs (y, t), both uniform, with low <= y - t < high.
 
-How a row looks
-    In a row the share is 1 on consecutive columns, the core, and between 0 and 1 on a few columns on either side,
-    the flanks.  The core's sum is a difference of prefix sums; flanks are sums of explicit products.  The transpose
-    is the same kind of matrix, with rows and columns exchanged and the band [1 - high, 1 - low), which for intervals
-    is (-high, -low].
+In a row the share is 1 on consecutive columns, the core, and between 0 and 1 on a few columns on either side, the
+flanks.  The core's sum is a difference of prefix sums, flanks are explicit products.  The transpose is the same kind
+of matrix, with rows and columns exchanged and the band [1 - high, 1 - low).
 
-How it is applied
-    Cores of later rows neither begin nor end earlier, so one pass makes the prefix sums and the rows: the additions
-    of the sums wait for each other, and the rows' work fills the time.  The sum at a core's end is still at hand.
-
-Accuracy
-    An entry of a flank is a sum of at most three positive areas whose sides are exact integers: its relative error
-    is a few 2^-53.  Prefix sums carry their rounding errors as a second double, so a core's sum is right to a
-    relative 2^-52 plus 2^-100 of the whole sum: no cancellation, even where the core holds a vanishing share.
+Accuracy: an entry of a flank is a sum of at most three positive areas with exact integer sides, right to a few 2^-53.
+Prefix sums carry their rounding errors as a second double, so a core's sum is right to a relative 2^-52 plus 2^-100
+of the full sum: no cancellation.
 """
 
 from __future__ import annotations

@@ -132,16 +132,12 @@ def _bit_report(word: np.uint64, x: int, bit: BitWeights) -> int:
 
 
 @inline
-def _is_left_over(word: np.uint64, window: WindowWeights, last: np.uint64) -> bool:
-    """Whether a word of the window, up to ``last``, is neither near nor far."""
-    return bool((word <= last) & (word >= window.near_words) & (word - window.near_words >= window.far_words))
-
-
-@inline
 def _deal_left_over(words: np.ndarray, window: WindowWeights, last: np.uint64, out: np.ndarray) -> None:
+    """Reports of words up to ``last`` that are neither near nor far."""
     for i in range(words.size):
-        if _is_left_over(words[i], window, last):
-            out[i] = np.int64((words[i] - window.near_words - window.far_words) % np.uint64(window.outputs))
+        word = words[i]
+        if word <= last and word >= window.near_words and word - window.near_words >= window.far_words:
+            out[i] = np.int64((word - window.near_words - window.far_words) % np.uint64(window.outputs))
 
 
 @kernel
@@ -168,7 +164,7 @@ def draw_window(words: np.ndarray, steps: np.ndarray, window: WindowWeights, out
         for i in range(block_words.size):
             word = block_words[i]
             block_out[i] = _window_report(word, int(block_steps[i]), window, by_near, by_far)
-            left_over += _is_left_over(word, window, LAST_WORD)
+            left_over += (word >= window.near_words) & (word - window.near_words >= window.far_words)
         if left_over:
             _deal_left_over(block_words, window, LAST_WORD, block_out)
 
@@ -207,7 +203,7 @@ def draw_hybrid(
         Window outputs 0..M-1; M and M + 1 are the bits 0 and 1.
     """
     by_near, by_far = _reciprocal(window.near_weight), _reciprocal(window.far_weight)
-    last = window_total - np.uint64(1)
+    assigned, last = window.near_words + window.far_words, window_total - np.uint64(1)
     for begin in range(0, words.size, BLOCK):
         block_words, block_out = words[begin : begin + BLOCK], out[begin : begin + BLOCK]
         block_steps = steps[begin : begin + BLOCK]
@@ -217,7 +213,7 @@ def draw_hybrid(
             from_window = _window_report(word, x, window, by_near, by_far)
             from_bit = window.outputs + _bit_report(word - window_total, x, bit)
             block_out[i] = from_window if word < window_total else from_bit
-            left_over += _is_left_over(word, window, last)
+            left_over += (word >= assigned) & (word < window_total)
         if left_over:
             _deal_left_over(block_words, window, last, block_out)
 

@@ -1,22 +1,19 @@
 """Maximum likelihood for square-wave reports: EM, EMS and EM accelerated by SQUAREM.
 
-Source: Li et al. 2020 as ToPS section 4.1 and Appendix E.1 use it; EMS: the same with a smoothing of the estimate by
-(1, 2, 1) / 4 after each step; SQUAREM: Varadhan and Roland 2008, scheme S3.
+Source: Li et al. 2020 (ToPS section 4.1 and Appendix E.1); EMS smooths the estimate by (1, 2, 1) / 4 after each step;
+SQUAREM: Varadhan and Roland 2008, scheme S3.
 
 Letters: theta_i the share of input bin i (d bins), n_k the reports in output cell k, p_k its probability,
 
     p_k = flat_k sum(theta) + peak_k (F theta)_k,      L = sum of n_k log p_k  (natural logarithm),
     EM:  theta_i <- theta_i (sum_k flat_k n_k / p_k + (F' (peak n / p))_i), divided by its sum,
 
-F the band matrix of ``band_matrix``, F' its transpose.  Everything is positive: no step cancels.
+F the band matrix of ``band_matrix``, F' its transpose.  It stops when a plain step gains less than ``tolerance`` in L
+(in absolute value for EMS, whose L may fall).
 
-Stopping: when a plain step from one estimate to the next gains less than ``tolerance`` in L (in absolute value for
-EMS, whose L may fall).  The accelerated iteration measures the same gain, of its plain steps.
-
-Acceleration: from theta0 two steps lead to theta1 and theta2; with r = theta1 - theta0, v = (theta2 - theta1) - r the
-extrapolation is theta0 + 2 s r + s^2 v, s = |r| / |v|; s = 1 gives theta2.  It is taken only if its L is at least
-that of theta1; otherwise s goes half the way to 1, and in the end theta2 is taken.  EM never lowers L, hence that of
-the estimates never falls.
+Acceleration: theta1 and theta2 after two steps from theta0; with r = theta1 - theta0, v = (theta2 - theta1) - r the
+extrapolation is theta0 + 2 s r + s^2 v, s = |r| / |v|.  It is taken only if its L is at least that of theta1;
+otherwise s goes half the way to 1, and in the end theta2 is taken.
 """
 
 from __future__ import annotations
@@ -125,8 +122,7 @@ def _likelihood(p: np.ndarray, reports: Reports, scratch: Scratch) -> float:
 def _least_gain(n: float, reports: Reports, scratch: Scratch) -> float:
     """A lower bound of the step's gain in log-likelihood, without a logarithm: ln x >= 1 - 1 / x for x = p / before.
 
-    Less the rounding of the gain as :func:`_likelihood` gives it: a term n ln p is below 710 n and right to 2^-50 of
-    it or of n, and a sum of c terms in four chains to (c / 4 + 2) 2^-53 of theirs; twice, for two likelihoods.
+    Less the rounding of the gain as :func:`_likelihood` gives it, a term n ln p being right to 2^-50 of it or of n.
     """
     return n - _sum_of_products(scratch.before, scratch.ratios) - n * (reports.counts.size + 100) * ROUNDING
 

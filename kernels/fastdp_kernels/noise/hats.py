@@ -98,7 +98,7 @@ def spread(
     scratch: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """What least squares adds to the leaves' noise, from what each level's noise is more than theirs.
+    """Correction of the leaves' noise by least squares, from each level's noise less theirs.
 
     Parameters
     ----------

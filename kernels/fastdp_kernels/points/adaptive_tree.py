@@ -1,7 +1,7 @@
 """A tree of cells that grows and shrinks by released numbers alone (arrays as in ``privtree``).
 
-Nothing here decides by data: the batch is only sorted into the cells that past releases chose.  ``weight`` is the
-variance of a node's own noise and its descendants', in units of the variance of one count's noise.
+The batch is only sorted into the cells that past releases chose.  ``weight`` is the variance of the noise counted at
+a node and below, in units of one count's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fastdp_kernels.points.tree_maps import add_up
 
 @inline
 def share_of(child: int, begin: int, fan_out: int, measure: np.ndarray) -> float:
-    """The child's part of the domain among its siblings, those from ``begin`` on."""
+    """The child's share of the domain among its siblings, those from ``begin`` on."""
     whole = 0.0
     for c in range(begin, begin + fan_out):
         whole += measure[c]
@@ -26,66 +26,37 @@ def share_of(child: int, begin: int, fan_out: int, measure: np.ndarray) -> float
 def regrow(
     level: int,
     stop: int,
-    fan_out: int,
-    depth: int,
-    split: float,
-    keep: float,
-    equal: bool,
-    added: np.ndarray,
-    removed: np.ndarray,
-    old_first: np.ndarray,
-    old_released: np.ndarray,
-    old_weight: np.ndarray,
-    old_measure: np.ndarray,
-    old_estimate: np.ndarray,
-    old_variance: np.ndarray,
-    old_rate: np.ndarray,
+    rule: tuple[int, int, float, float, bool],
+    events: tuple[np.ndarray, np.ndarray],
+    counted: tuple[np.ndarray, ...],
     starts: np.ndarray,
-    old: np.ndarray,
-    parent: np.ndarray,
-    first: np.ndarray,
-    code: np.ndarray,
-    ends: np.ndarray,
-    released: np.ndarray,
-    weight: np.ndarray,
-    measure: np.ndarray,
-    estimate: np.ndarray,
-    variance: np.ndarray,
-    rate: np.ndarray,
+    tree: tuple[np.ndarray, ...],
 ) -> int:
-    """Cut the cells of the levels [level, stop) whose released counts stand out, and append their parts.
+    """Cut the cells of the levels [level, stop) whose released counts stand out, and append their children.
 
     Parameters
     ----------
-    level, stop : int
-        Levels whose nodes are in the arrays, and the level to stop before (at most D + 1).
-    fan_out, depth : int
-        beta, D.
-    split, keep : float
-        A cell is cut while its estimate exceeds so many standard deviations; the second for cells cut already.
-    equal : bool
-        Children have equal measures, filled in here; otherwise the caller fills ``measure`` before the next level.
-    added, removed : int64[n], int64[m]
-        Codes of depth D of what waits to be counted, ascending.
-    old_first, old_released, old_weight, old_measure, old_estimate, old_variance, old_rate : r entries
-        The tree before: as the arrays below.
-    starts : int64[D + 2]
-        Filled for the levels that are appended.
-    old, parent, first, code : int64[capacity]
-        Node of the old tree (-1 if new), parent, first child (-1 for none), path code.
-    ends : int64[capacity, 4]
-        The ranges of ``added`` and ``removed`` that lie in the node.
-    released, weight : int64[capacity]
-        Sums of what was counted at the node and below, and of the noise's variances.
-    measure, estimate, variance, rate : float64[capacity]
-        Measure of the cell; its released estimate, the variance of its noise (in units of one count's), and its
-        released growth per step.  A new cell has its share of its parent's.
+    level, stop, events, starts
+        As of ``privtree.descend``.
+    rule : tuple
+        beta; D; a cell is cut while its estimate exceeds so many standard deviations; so many where it is cut
+        already; True where children have equal measures, filled in here.
+    counted : tuple
+        The tree before: first child, and the numbers of ``tree`` from the released count on.
+    tree : tuple
+        int64[capacity] node before (-1 if new), parent, first child, code; int64[capacity, 4] ranges;
+        int64[capacity] released count, weight; float64[capacity] measure, estimate, variance of its noise in units
+        of one count's, growth per step.  A new cell has its share of its parent's.
 
     Returns
     -------
     int
         Nodes so far, or -1 if the arrays are too short.
     """
+    fan_out, depth, split, keep, equal = rule
+    added, removed = events
+    old_first, old_released, old_weight, old_measure, old_estimate, old_variance, old_rate = counted
+    origin, parent, first, code, ends, released, weight, measure, estimate, variance, rate = tree
     following: int = starts[level + 1]
     for k in range(level, stop):
         width = np.int64(1)
@@ -93,7 +64,7 @@ def regrow(
             width *= fan_out
         for i in range(starts[k], starts[k + 1]):
             first[i] = -1
-            if k > 0 and old[i] < 0:
+            if k > 0 and origin[i] < 0:
                 # Only now are the measures known.
                 p = parent[i]
                 share = share_of(i, first[p], fan_out, measure)
@@ -102,21 +73,21 @@ def regrow(
                 rate[i] = share * rate[p]
             if k == depth or measure[i] <= 0.0:
                 continue
-            kept = old_first[old[i]] if old[i] >= 0 else -1
-            # One count more, at least, is what the parts will differ by.
+            kept = old_first[origin[i]] if origin[i] >= 0 else -1
+            # One count more, at least, is the difference of the children.
             if estimate[i] <= (keep if kept >= 0 else split) * np.sqrt(max(variance[i], 1.0)):
                 continue
-            if following + fan_out > old.size:
+            if following + fan_out > origin.size:
                 return -1
             first[i] = following
             append_parts(i, following, fan_out, width, added, removed, parent, code, ends)
             for j in range(fan_out):
                 c = following + j
-                old[c] = kept + j if kept >= 0 else -1
+                origin[c] = kept + j if kept >= 0 else -1
                 released[c] = 0
                 weight[c] = 0
                 if kept >= 0:
-                    o = old[c]
+                    o = origin[c]
                     released[c] = old_released[o]
                     weight[c] = old_weight[o]
                     measure[c] = old_measure[o]
@@ -133,27 +104,20 @@ def regrow(
 
 @kernel
 def add_counts(
-    leaves: np.ndarray,
-    counts: np.ndarray,
-    draw: int,
-    fan_out: int,
-    first: np.ndarray,
-    gained: np.ndarray,
-    scratch: np.ndarray,
-    released: np.ndarray,
-    weight: np.ndarray,
+    leaves: np.ndarray, counts: np.ndarray, draw: int, fan_out: int, first: np.ndarray, sums: tuple[np.ndarray, ...]
 ) -> None:
-    """Add what the leaves counted, int64[l], to ``released`` along their paths, and ``draw`` each to ``weight``.
+    """Add the leaves' counts, int64[l], to ``released`` along their paths, and ``draw`` each to ``weight``.
 
-    ``gained``, int64[v], is filled with the counts at every node and below; ``scratch`` is int64[v].
+    ``sums``, int64[v]: gained counts and draws at every node and below, filled; ``released``; ``weight``.
     """
+    gained, drawn, released, weight = sums
     gained[:] = 0
-    scratch[:] = 0
+    drawn[:] = 0
     for j in range(leaves.size):
         gained[leaves[j]] = counts[j]
-        scratch[leaves[j]] = draw
+        drawn[leaves[j]] = draw
     add_up(gained, fan_out, first, released)
-    add_up(scratch, fan_out, first, weight)
+    add_up(drawn, fan_out, first, weight)
 
 
 @kernel
@@ -178,23 +142,19 @@ def shrink_counts(
     noise : float
         Variance of one count's noise, in points^2.
     shrink : bool
-        Whether the parts' differences are shrunken towards shares by measure.
-    first : int64[v]
-        First child, -1 for none.
-    counts : float64[v]
-        What was counted at the node and below it, and forecasts; a node's may exceed the sum of its parts'.
-    weight : int64[v]
-        Variances of the noise in it.
-    measure : float64[v]
-        Measures of the cells.
+        Whether the children's differences are shrunken towards shares by measure.
+    first, weight : int64[v]
+        First child, and variance of the noise in ``counts``.
+    counts, measure : float64[v]
+        Counts and forecasts; a node's may exceed the sum of its children's.
     held, variance, estimate : float64[v]
         Filled: G, the variance of its noise in units of ``noise``, the estimate.
 
     Notes
     -----
-    With shares s and D_c = G(c) - s_c G(parent), E sum D^2 = signal + noise.  The weight is the larger one of two:
-    the positive-part James-Stein one, 1 - noise / sum D^2, and signal / (signal + noise) for the parent's estimate u
-    lying in one of its parts, signal = u^2 (1 - sum s^2).
+    With shares s and D_c = G(c) - s_c G(parent), E sum D^2 = signal + noise.  The weight is the larger one of the
+    positive-part James-Stein one, 1 - noise / sum D^2, and signal / (signal + noise) for the parent's estimate u in
+    one child, signal = u^2 (1 - sum s^2).
     """
     held[0] = counts[0]
     variance[0] = np.float64(weight[0])

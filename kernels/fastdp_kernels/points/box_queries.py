@@ -1,9 +1,9 @@
 """Contents of many boxes at once: exact counts of points, and counts spread evenly over cells.
 
 n items (points, or cells, which are boxes) in d dimensions lie in the order of a balanced k-d tree; q boxes are
-asked.  Node 2^l + k of the tree is the k-th of level l, counted from 0; it holds the items from k n >> l up to, not
-including, (k + 1) n >> l, so no pointers are needed.  ``levels`` is the leaves' level; every array of nodes has
-2^(levels + 1) rows, row 0 unused.  A box holds its border.
+asked. Node 2^l + k of the tree is the k-th of level l, from 0; it holds the items from k n >> l to (k + 1) n >> l.
+``levels`` is the leaves' level; arrays of nodes have 2^(levels + 1) rows, row 0 unused.  A box holds its border.
+``count_boxes`` descends in a released tree instead (arrays as in ``privtree``).
 
 Source: Bentley, "Multidimensional binary search trees", CACM 18(9), 1975; a box visits O(n^(1 - 1/d)) nodes.
 """
@@ -60,16 +60,9 @@ def _select(keys: np.ndarray, order: np.ndarray, axis: int, low: int, high: int,
 
 @kernel
 def sort_into_tree(keys: np.ndarray, levels: int, order: np.ndarray) -> None:
-    """Bring items into the tree's order, halving each node across its widest axis.
+    """Bring items (keys float64[n, d], order int64[n]) in tree order; nodes are halved across their widest axis.
 
-    Parameters
-    ----------
-    keys : float64[n, d]
-        A place of each item; reordered in place.
-    levels : int
-        Level of the leaves; n >= 2^levels unless it is 0.
-    order : int64[n]
-        Reordered along with the keys.
+    n >= 2^levels unless ``levels`` is 0.
     """
     n = keys.shape[0]
     for level in range(levels):
@@ -137,20 +130,9 @@ def count_points(
     upper: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Number of points in each box.
+    """Number of points, float64[n, d] in tree order, in each box; nodes from :func:`enclose_items`.
 
-    Parameters
-    ----------
-    points : float64[n, d]
-        In tree order.
-    node_lower, node_upper : float64[nodes, d]
-        From :func:`enclose_items`.
-    levels : int
-        Level of the leaves.
-    lower, upper : float64[q, d]
-        The boxes; infinite bounds are allowed.
-    out : int64[q]
-        The counts.
+    lower, upper float64[q, d], infinite bounds allowed; out int64[q].
     """
     n, dim = points.shape
     nodes = np.empty(levels + 2, np.int64)
@@ -215,20 +197,14 @@ def count_cells(
 
     Parameters
     ----------
-    cell_lower, cell_upper : float64[n, d]
-        The cells, in tree order.
-    counts : float64[n]
-        Their contents.
-    node_lower, node_upper : float64[nodes, d]
-        From :func:`enclose_items`.
-    node_sums : float64[nodes]
-        From :func:`sum_items`.
-    levels : int
-        Level of the leaves.
+    cell_lower, cell_upper, counts : float64[n, d], float64[n, d], float64[n]
+        The cells, in tree order, and their contents.
+    node_lower, node_upper, node_sums : float64[nodes, d], float64[nodes, d], float64[nodes]
+        From :func:`enclose_items` and :func:`sum_items`.
     lower, upper : float64[q, d]
         The boxes; infinite bounds are allowed.
     out : float64[q]
-        The contents, sums over the cells of count times shared part of the volume.
+        Sums over the cells of count times shared part of the volume.
     """
     n = counts.size
     nodes = np.empty(levels + 2, np.int64)
@@ -252,3 +228,79 @@ def count_cells(
                     nodes[waiting], depths[waiting] = 2 * node + child, level + 1
                     waiting += 1
         out[i] = total
+
+
+@kernel
+def count_boxes(
+    fan_out: int,
+    first: np.ndarray,
+    counts: np.ndarray,
+    cell_lower: np.ndarray,
+    cell_upper: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    by_volume: bool,
+    stack: np.ndarray,
+    cut_query: np.ndarray,
+    cut_leaf: np.ndarray,
+    out: np.ndarray,
+) -> int:
+    """Answer box queries by descent from the root; a subtree inside or outside the box is not entered.
+
+    Parameters
+    ----------
+    first, counts : int64[v], float64[v]
+        First child, -1 for a leaf; consistent counts: children sum to their parent.
+    cell_lower, cell_upper : float64[v, d]
+        The cells.
+    lower, upper : float64[q, d]
+        The boxes.
+    by_volume : bool
+        A cut leaf counts by the part of its volume in the box; otherwise it is only listed.
+    stack : int64[v]
+        Scratch.
+    cut_query, cut_leaf : int64[capacity]
+        If not ``by_volume``: query and leaf of each cut leaf, as far as there is room.
+    out : float64[q]
+        The answers, without the listed leaves.
+
+    Returns
+    -------
+    int
+        Leaves listed, or that would have been with more room.
+    """
+    listed = 0
+    for k in range(out.size):
+        total = 0.0
+        stack[0] = 0
+        depth = 1
+        while depth > 0:
+            depth -= 1
+            node = stack[depth]
+            part = 1.0
+            for axis in range(lower.shape[1]):
+                low = cell_lower[node, axis]
+                high = cell_upper[node, axis]
+                inside = min(high, upper[k, axis]) - max(low, lower[k, axis])
+                if not inside > 0.0:
+                    part = 0.0
+                    break
+                if inside < high - low:
+                    part *= inside / (high - low)
+            if part == 0.0 or counts[node] == 0.0:
+                continue
+            if part == 1.0:
+                total += counts[node]
+            elif first[node] >= 0:
+                for j in range(fan_out):
+                    stack[depth] = first[node] + j
+                    depth += 1
+            elif by_volume:
+                total += counts[node] * part
+            else:
+                if listed < cut_query.size:
+                    cut_query[listed] = k
+                    cut_leaf[listed] = node
+                listed += 1
+        out[k] = total
+    return listed

@@ -1,9 +1,9 @@
-"""Cells of a fixed decomposition: from points to path codes, and from codes to the cells' bounds.
+"""Cells of a fixed decomposition: from points to path codes, from codes to bounds, and to points in the cells.
 
 A box in d dimensions is cut along its axes in turn, the first axis first, each cut into ``fan_out`` equal parts
-(PHDStream section 3.1).  The cell of depth k that holds a point has a code of k digits in base fan_out, the digits of
-its path from the root.  Cells are half-open; those at the upper end of the box are closed there.  A cell's border has
-one float, whatever the depth at which it is computed, and points are sorted by comparison with that float.
+(PHDStream section 3.1).  A cell of depth k has a code of k digits in base fan_out, its path from the root.  Cells are
+half-open; those at the upper end of the box are closed there.  A border has one float, whatever the depth at which it
+is computed, and points are sorted by comparison with that float.
 """
 
 from __future__ import annotations
@@ -125,20 +125,10 @@ def decode_tree(
     lower: np.ndarray,
     upper: np.ndarray,
 ) -> None:
-    """Bounds of all nodes of a tree in breadth-first order, from their parents'.
+    """Bounds lower, upper, float64[v, d], of all nodes of a tree in breadth-first order, from their parents'.
 
-    Parameters
-    ----------
-    starts : int64[depths + 1]
-        First node of each depth; then how many nodes.
-    parent, first : int64[v]
-        Parent and first child, -1 for none.
-    low, high : float64[d]
-        The root's bounds.
-    index : int64[v, d]
-        Scratch: which part of each axis the cell is.
-    lower, upper : float64[v, d]
-        The cells.
+    ``starts``, int64[depths + 1], is the first node of each depth, then the number of nodes; low, high are the root's
+    bounds; ``index``, int64[v, d], is scratch: the cell's part of each axis.
     """
     dimension = low.size
     for axis in range(dimension):
@@ -159,3 +149,29 @@ def decode_tree(
             index[i, cut] = index[p, cut] * fan_out + i - first[p]
             lower[i, cut] = border(low[cut], high[cut], index[i, cut], parts)
             upper[i, cut] = border(low[cut], high[cut], index[i, cut] + np.int64(1), parts)
+
+
+@kernel
+def round_counts(counts: np.ndarray, uniforms: np.ndarray, out: np.ndarray) -> np.int64:
+    """Each count, float64[n] >= 0, rounded up with the probability of its fraction; out int64[n]; returns the sum."""
+    total = np.int64(0)
+    for i in range(counts.size):
+        whole = np.floor(counts[i])
+        out[i] = np.int64(whole) + (1 if uniforms[i] < counts[i] - whole else 0)
+        total += out[i]
+    return total
+
+
+@kernel
+def place_points(lower: np.ndarray, upper: np.ndarray, counts: np.ndarray, out: np.ndarray) -> None:
+    """Turn uniform numbers, float64[sum of counts, d], into points of the boxes, in place (PHDStream Eq. 5)."""
+    k = 0
+    for i in range(counts.size):
+        for _ in range(counts[i]):
+            for axis in range(lower.shape[1]):
+                low = lower[i, axis]
+                high = upper[i, axis]
+                place = low + (high - low) * out[k, axis]
+                # Rounding must not put it on the border, which is the next cell's.
+                out[k, axis] = place if place < high else max(low, np.nextafter(high, low))
+            k += 1

@@ -1,12 +1,13 @@
 """PrivTree's descent, one level after the other over flat arrays (PHDStream Algorithms 5 and 7).
 
-Two trees.  The *resident* tree is what lives between two steps; node 0 is the root and children, ``fan_out`` of them
-side by side, come after their parent.  The *visited* tree is T(t) of one step, in breadth-first order; ``starts[k]``
-is the first visited node of depth k.  In both -1 stands for none.
+The *kept* tree is the one between two steps; children, ``fan_out`` of them side by side, stand after their parent.
+The *step* tree is T(t) of one step, breadth first; ``starts[k]`` is its first node of depth k.  -1 stands for no
+node.
 
 beta = fan_out; D = the greatest depth; K = unit, the integers that stand for one point.  ``released`` is the sum of
-all counter increments at a node and below it, which is the paper's Cn + Cd; what is missing to G is Ca, the node's
-share of what was counted above it.
+all counter increments at a node and below it, the paper's Cn + Cd; Ca, the rest of G, is its share of the counts
+above. ``added`` and ``removed`` are codes of depth D, ascending; ``ends``, int64[v, 4], the ranges of them in the
+node.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def append_parts(
     code: np.ndarray,
     ends: np.ndarray,
 ) -> None:
-    """Parent, code and ranges of events of all children of a node, from ``following`` on, of ``width`` codes each."""
+    """Parent, code and ranges of events of a node's children, from ``following`` on, of ``width`` codes each."""
     a = ends[node, 0]
     r = ends[node, 2]
     for j in range(fan_out):
@@ -96,25 +97,25 @@ def append_two(
 @inline
 def take_two(
     c: int,
-    kept: int,
+    first: int,
     whole: float,
     equal: bool,
-    resident: np.ndarray,
-    old: np.ndarray,
+    kept: np.ndarray,
+    origin: np.ndarray,
     released: np.ndarray,
     measure: np.ndarray,
 ) -> None:
-    """What two children have from the resident nodes ``kept`` and the next one, or as new ones where it is -1."""
-    if kept >= 0:
-        old[c] = kept
-        old[c + 1] = kept + 1
-        released[c] = resident[kept].released
-        released[c + 1] = resident[kept + 1].released
-        measure[c] = resident[kept].measure
-        measure[c + 1] = resident[kept + 1].measure
+    """Numbers of two children from the kept nodes ``first`` and the next one, or of new ones where it is -1."""
+    if first >= 0:
+        origin[c] = first
+        origin[c + 1] = first + 1
+        released[c] = kept[first].released
+        released[c + 1] = kept[first + 1].released
+        measure[c] = kept[first].measure
+        measure[c + 1] = kept[first + 1].measure
     else:
-        old[c] = -1
-        old[c + 1] = -1
+        origin[c] = -1
+        origin[c + 1] = -1
         released[c] = 0
         released[c + 1] = 0
         if equal:
@@ -126,67 +127,47 @@ def take_two(
 def descend(
     level: int,
     stop: int,
-    fan_out: int,
-    depth: int,
-    unit: int,
-    bias: int,
-    threshold: int,
-    repaired: bool,
-    equal: bool,
+    rule: tuple[int, int, int, int, int, bool, bool],
     since: int,
-    added: np.ndarray,
-    removed: np.ndarray,
+    events: tuple[np.ndarray, np.ndarray],
     noise: np.ndarray,
-    resident: np.ndarray,
+    kept: np.ndarray,
     starts: np.ndarray,
-    old: np.ndarray,
-    parent: np.ndarray,
-    first: np.ndarray,
-    code: np.ndarray,
-    ends: np.ndarray,
-    released: np.ndarray,
-    measure: np.ndarray,
-    held: np.ndarray,
-    projected: np.ndarray,
-    score: np.ndarray,
+    tree: tuple[np.ndarray, ...],
 ) -> int:
     """Decide which nodes of the levels [level, stop) are split, and append their children.
 
     Parameters
     ----------
     level, stop : int
-        Levels whose nodes are already in the visited arrays, and the level to stop before (at most D + 1).
-    fan_out, depth, unit : int
-        beta, D, K.
-    bias, threshold : int
-        Delta >= K delta and K theta.
-    repaired : bool
-        Score K A(v) + rint(K s+(v)) - depth Delta, A the additions; otherwise the paper's, with G and the net count.
-    equal : bool
-        Children have equal measures, filled in here; otherwise the caller fills ``measure`` before the next level.
+        Levels whose nodes are already in the step tree, and the level to stop before (at most D + 1).
+    rule : tuple
+        beta; D; K; Delta >= K delta; K theta; True for the score K A(v) + rint(K s+(v)) - depth Delta with the
+        additions A, False for the paper's, with G and the net count; True where children have equal measures,
+        filled in here.
     since : int
-        Resident nodes that no step since this one has split have lost their children.
-    added, removed : int64[n], int64[m]
-        Codes of depth D of the batch, ascending.
+        Kept nodes that no step since this one has split have lost their children.
+    events : tuple of int64[n], int64[m]
+        Additions and removals.
     noise : int64[capacity]
-        Discrete Laplace noise of scale K lambda, one draw for each visited node.
-    resident : record[r]
-        The resident tree: ``first`` child, ``released`` count, last step that ``split`` the node (-1 if none did),
-        ``measure``.
+        Discrete Laplace noise of scale K lambda, a draw for each node.
+    kept : record[r]
+        First child, released count, last step that split the node (-1 if none did), measure.
     starts : int64[D + 2]
         Filled for the levels that are appended.
-    old, parent, first, code, released, score : int64[capacity]
-        Resident node, parent, first child, path code, released count, score in units of 1 / K before the floor.
-    ends : int64[capacity, 4]
-        The ranges of ``added`` and ``removed`` that lie in the node.
-    measure, held, projected : float64[capacity]
-        Measure of the cell, G and s+ before the step.
+    tree : tuple
+        int64[capacity] kept node, parent, first child, code; int64[capacity, 4] ranges; int64[capacity] released
+        count; float64[capacity] measure, G, s+ before the step; int64[capacity] score in units of 1 / K before the
+        floor.
 
     Returns
     -------
     int
-        Visited nodes so far, or -1 if the arrays are too short.
+        Nodes so far, or -1 if the arrays are too short.
     """
+    fan_out, depth, unit, bias, threshold, repaired, equal = rule
+    added, removed = events
+    origin, parent, first, code, ends, released, measure, held, projected, score = tree
     floor = threshold - bias
     following: int = starts[level + 1]
     scale = np.float64(unit)
@@ -197,7 +178,7 @@ def descend(
             held[0] = np.float64(released[0])
             projected[0] = max(held[0], 0.0)
         else:
-            share_levels(begin, end, fan_out, parent, released, measure, held, projected)
+            share_levels(begin, end, fan_out, (parent, released, measure, held, projected))
         if k == depth:
             first[begin:end] = -1
             score[begin:end] = floor
@@ -218,10 +199,10 @@ def descend(
             above &= ~(above >> 63)
             first[i] = np.int64(floor + above + noise[i] > threshold) & there
             count += first[i]
-        if following + fan_out * count > old.size:
+        if following + fan_out * count > origin.size:
             return -1
         # Every node writes itself as the next family's parent; the next one overwrites that unless it is split.
-        roomy = following + fan_out * (end - begin) <= old.size
+        roomy = following + fan_out * (end - begin) <= origin.size
         for i in range(begin, end):
             split = first[i]
             first[i] = (following + 1) * split - 1
@@ -233,18 +214,18 @@ def descend(
             width *= fan_out
         for c in range(born, following, fan_out):
             node = parent[c]
-            o = old[node]
-            kept = resident[o].first if o >= 0 and resident[o].split >= since else -1
+            o = origin[node]
+            known = kept[o].first if o >= 0 and kept[o].split >= since else -1
             if fan_out == 2:
                 append_two(node, c, width, added, removed, parent, code, ends)
-                take_two(c, kept, measure[node], equal, resident, old, released, measure)
+                take_two(c, known, measure[node], equal, kept, origin, released, measure)
                 continue
             append_parts(node, c, fan_out, width, added, removed, parent, code, ends)
             for j in range(fan_out):
-                old[c + j] = kept + j if kept >= 0 else -1
-                released[c + j] = resident[kept + j].released if kept >= 0 else 0
-                if kept >= 0:
-                    measure[c + j] = resident[kept + j].measure
+                origin[c + j] = known + j if known >= 0 else -1
+                released[c + j] = kept[known + j].released if known >= 0 else 0
+                if known >= 0:
+                    measure[c + j] = kept[known + j].measure
                 elif equal:
                     measure[c + j] = measure[node] / fan_out
         starts[k + 2] = following
@@ -255,19 +236,9 @@ def descend(
 def collect_leaves(
     first: np.ndarray, measure: np.ndarray, ends: np.ndarray, leaves: np.ndarray, net: np.ndarray
 ) -> int:
-    """List the leaves with a measure above 0, in order, and the batch's additions less removals in each.
+    """List the leaves with a measure above 0, in order, and the additions less removals in each; returns how many.
 
-    Parameters
-    ----------
-    first, measure, ends
-        As :func:`descend` left them, cut to the visited nodes.
-    leaves, net : int64[visited]
-        Filled from the front.
-
-    Returns
-    -------
-    int
-        How many leaves.
+    ``leaves`` and ``net``, int64[v], are filled from the front; the others are as :func:`descend` left them.
     """
     count = 0
     # Which nodes are leaves is random: written for each, kept for leaves.

@@ -1,9 +1,10 @@
 """Maps of counts over a tree (arrays as in ``privtree``): up to the ancestors, down to the children, step to step.
 
 The projection s+ is the non-negative, consistent version of G that scores and releases use (``docs/phdstream.md``).
-The resident tree is what lives between two steps, in arrays that later steps append to.  Nothing is lost when nodes
-are dropped: a node's ``released`` holds all that was counted below it, so what its children held is from then on
-shared out among them, by measure.
+Dropped nodes lose no counts: their parent's ``released`` holds them, from then on shared out by measure.
+
+``numbers`` are the columns of a projection: int64[v] parent, released count (or an estimate, float64[v]); float64[v]
+measure, G (``held``), s+ (``projected``), of which the last two are filled.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ def share_out(
     """G and s+ of the children of one node.
 
     G(child) = share * (G(parent) - sum of the children's released) + released(child); s+(child) = s+(parent) times
-    the child's part of the positive G among its siblings, or its share where there is none.  Shares go by measure;
-    cells of measure 0 get no s+.  Every factor is at most 1, in floats too: s+ never rises from parent to child.
+    the child's part of the positive G among its siblings, or its share by measure where there is none.  Every
+    factor is at most 1, in floats too: s+ never rises from parent to child.
     """
-    # A sum of whole numbers stays one: its type is that of the counts.
+    # A sum of integers stays one: its type is that of the counts.
     below = released[child] - released[child]
     whole = 0.0
     for c in range(child, child + fan_out):
@@ -88,17 +89,9 @@ def share_between_two(
 
 
 @inline
-def share_levels(
-    begin: int,
-    end: int,
-    fan_out: int,
-    parent: np.ndarray,
-    released: np.ndarray,
-    measure: np.ndarray,
-    held: np.ndarray,
-    projected: np.ndarray,
-) -> None:
-    """G and s+ of the families in [begin, end), each behind its parent."""
+def share_levels(begin: int, end: int, fan_out: int, numbers: tuple[np.ndarray, ...]) -> None:
+    """G and s+ of the families in [begin, end), each after its parent."""
+    parent, released, measure, held, projected = numbers
     if fan_out == 2:
         for c in range(begin, end, 2):
             share_between_two(parent[c], c, released, measure, held, projected)
@@ -109,7 +102,7 @@ def share_levels(
 
 @inline
 def add_up(gained: np.ndarray, fan_out: int, first: np.ndarray, released: np.ndarray) -> None:
-    """Add what nodes of a tree gained, int64[n], to the ``released`` of them and their ancestors."""
+    """Add the gains of a tree's nodes, int64[n], to the ``released`` of them and their ancestors."""
     for i in range(first.size - 1, -1, -1):
         if first[i] >= 0:
             for c in range(first[i], first[i] + fan_out):
@@ -119,7 +112,7 @@ def add_up(gained: np.ndarray, fan_out: int, first: np.ndarray, released: np.nda
 
 @inline
 def sum_families(counts: np.ndarray, fan_out: int, parent: np.ndarray) -> None:
-    """Add what nodes have, [n], to their ancestors'; whole numbers, in doubles too, so that the order is free."""
+    """Add the counts of nodes, [n], to their ancestors'; integers, in doubles too, so that the order is free."""
     for c in range(parent.size - fan_out, 0, -fan_out):
         total = counts[c]
         for j in range(c + 1, c + fan_out):
@@ -129,57 +122,33 @@ def sum_families(counts: np.ndarray, fan_out: int, parent: np.ndarray) -> None:
 
 @kernel
 def project_counts(
-    leaves: np.ndarray,
-    increments: np.ndarray,
-    fan_out: int,
-    gained: np.ndarray,
-    parent: np.ndarray,
-    released: np.ndarray,
-    measure: np.ndarray,
-    held: np.ndarray,
-    projected: np.ndarray,
+    leaves: np.ndarray, increments: np.ndarray, fan_out: int, gained: np.ndarray, numbers: tuple[np.ndarray, ...]
 ) -> None:
-    """Add the leaves' increments to ``released`` along their paths; then G and s+ of every visited node.
+    """Add the leaves' increments, int64[l], to ``released`` along their paths; then G and s+ of the step tree.
 
-    Parameters
-    ----------
-    leaves, increments : int64[l]
-        Which visited nodes counted, and by how much they grew.
-    fan_out : int
-        Children of a node.
-    gained : int64[v]
-        Scratch.
-    parent, released, measure, held, projected : int64[v] or float64[v]
-        The visited tree, where each family stands behind those of its parents; the last two are filled.
+    ``gained`` is scratch, int64[v]; each family stands after those of its parents.
     """
     gained[:] = 0
     for j in range(leaves.size):
         gained[leaves[j]] = increments[j]
+    parent, released, _, held, projected = numbers
     sum_families(gained, fan_out, parent)
     for i in range(released.size):
         released[i] += gained[i]
     held[0] = np.float64(released[0])
     projected[0] = max(held[0], 0.0)
-    share_levels(1, parent.size, fan_out, parent, released, measure, held, projected)
+    share_levels(1, parent.size, fan_out, numbers)
 
 
 @kernel
 def project_with(
-    missing: float,
-    leaves: np.ndarray,
-    fan_out: int,
-    counts: np.ndarray,
-    parent: np.ndarray,
-    released: np.ndarray,
-    measure: np.ndarray,
-    held: np.ndarray,
-    projected: np.ndarray,
+    missing: float, leaves: np.ndarray, fan_out: int, released: np.ndarray, numbers: tuple[np.ndarray, ...]
 ) -> None:
-    """G and s+ of every visited node after ``missing`` points were shared out over the leaves alike.
+    """G and s+ of the step tree after ``missing`` points were shared out over the leaves alike.
 
-    Arrays as in :func:`project_counts`; ``counts``, float64[v], is filled with ``released`` and a node's part of what
-    was missing.
+    The counts among ``numbers``, float64[v], are filled with ``released`` and a node's part of the missing points.
     """
+    parent, counts, _, held, projected = numbers
     counts[:] = 0.0
     for j in range(leaves.size):
         counts[leaves[j]] = 1.0
@@ -189,7 +158,7 @@ def project_with(
         counts[i] = np.float64(released[i]) + part * counts[i]
     held[0] = counts[0]
     projected[0] = max(held[0], 0.0)
-    share_levels(1, parent.size, fan_out, parent, counts, measure, held, projected)
+    share_levels(1, parent.size, fan_out, numbers)
 
 
 @kernel
@@ -203,20 +172,18 @@ def settle_kept(
     origin: np.ndarray,
     seen: np.ndarray,
 ) -> None:
-    """Add increments of nodes that are left to the resident tree, and to what the visited tree took from it.
+    """Add increments of nodes that are left to the kept tree, and to the counts that the step tree took from it.
 
     Parameters
     ----------
     settled, increments : int64[k]
-        Resident nodes, and by how much they grew.
-    fan_out : int
-        Children of a node.
+        Kept nodes, and by how much they grew.
     gained : int64[r]
         Scratch.
     first, released : int64[r]
-        The resident tree; ``released`` is changed.
+        The kept tree; ``released`` is changed.
     origin, seen : int64[v]
-        Of each visited node the resident one, -1 if it is new, and its ``released``, which is changed.
+        Kept node of each node of the step tree, -1 if it is new, and its ``released``, which is changed.
     """
     gained[:] = 0
     for j in range(settled.size):
@@ -235,62 +202,49 @@ def append_step(
     origin: np.ndarray,
     released: np.ndarray,
     measure: np.ndarray,
-    resident: np.ndarray,
+    kept: np.ndarray,
 ) -> None:
-    """Write a step's nodes behind the resident ones: a node that is not split keeps the children that it had.
+    """Write a step's nodes after the kept ones: a node that is not split keeps the children that it had.
 
     Parameters
     ----------
     step, begin : int
-        Number of this step, and the resident node that the first visited one becomes.
-    first, origin, released, measure : int64[v], int64[v], int64[v], float64[v]
-        The visited tree: first child, resident node before the step (-1 if it is new), released count after it.
-    resident : record[r]
-        The resident trees as in ``privtree.descend``; filled from ``begin`` on.
+        Number of this step, and the kept node that the first one becomes.
+    first, origin, released, measure : [v]
+        The step tree: first child, kept node before (-1 if it is new), released count after the step, measure.
+    kept : record[r]
+        As in ``privtree.descend``; filled from ``begin`` on.
     """
     for i in range(first.size):
         o = max(origin[i], 0)
         split = first[i] >= 0
         new = origin[i] < 0
-        before = resident[o].first
-        when = resident[o].split
-        resident[begin + i].first = begin + first[i] if split else (-1 if new else before)
-        resident[begin + i].released = released[i]
-        resident[begin + i].split = step if split else (-1 if new else when)
-        resident[begin + i].measure = measure[i]
+        before = kept[o].first
+        when = kept[o].split
+        kept[begin + i].first = begin + first[i] if split else (-1 if new else before)
+        kept[begin + i].released = released[i]
+        kept[begin + i].split = step if split else (-1 if new else when)
+        kept[begin + i].measure = measure[i]
 
 
 @kernel
-def pack_kept(
-    root: int, since: int, fan_out: int, resident: np.ndarray, origin: np.ndarray, packed: np.ndarray
-) -> int:
-    """Write a resident tree breadth first, without the children of nodes that no step since ``since`` has split.
+def pack_kept(root: int, since: int, fan_out: int, kept: np.ndarray, origin: np.ndarray, packed: np.ndarray) -> int:
+    """Write a kept tree breadth first, without the children of nodes that no step since ``since`` has split.
 
-    Parameters
-    ----------
-    root, since, fan_out : int
-        The root, that step, and the children of a node.
-    resident, packed : record[r]
-        The resident trees as in ``privtree.descend``, and the one with this root, filled from the front.
-    origin : int64[r]
-        Of each node that is written, the one that it was.
-
-    Returns
-    -------
-    int
-        How many nodes.
+    ``packed`` is filled from the front with the tree of this root; ``origin``, int64[r], with the number before of
+    each node.  Returns how many there are.
     """
     origin[0] = root
     count = 1
     n = 0
     while n < count:
         o = origin[n]
-        packed[n] = resident[o]
+        packed[n] = kept[o]
         packed[n].first = -1
-        if resident[o].first >= 0 and resident[o].split >= since:
+        if kept[o].first >= 0 and kept[o].split >= since:
             packed[n].first = count
             for j in range(fan_out):
-                origin[count] = resident[o].first + j
+                origin[count] = kept[o].first + j
                 count += 1
         n += 1
     return count

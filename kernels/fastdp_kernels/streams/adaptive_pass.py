@@ -7,43 +7,125 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import inline, kernel, plus
+from fastdp_kernels._jit import Record, inline, kernel, plus, records
 from fastdp_kernels.noise.chacha import CHAIN, block_words, draw_words
 from fastdp_kernels.noise.guarded_log import DOUBTFUL
-from fastdp_kernels.streams.block_lengths import CATCH, EXPONENT, EXTRA, PREDICTION, UNIT, close_block
+from fastdp_kernels.streams.block_lengths import LENGTHS, MEMORY, SCALES, close_block
 from fastdp_kernels.streams.online_pass import sum_part, sum_signed
 
 #: Why the pass stopped early: a doubtful draw, or a threshold that rose.
 UNSETTLED, ROSE = 1, 2
-#: Numbers that a block leaves behind, see ``sum_bound``.
-COLUMNS = 5
+#: Public parameters of a pass: 1 / resolution, the largest step that a value counts as (negative: in size, values of
+#: any sign count), the first threshold in steps, in which sums are measured, and in units of the input; and the bound
+#: in steps, which a threshold that rises stops at.
+PUBLIC = records([(name, np.float64) for name in ("per_unit", "top", "theta_steps", "theta", "bound")])
+#: The open block's values and their sum in steps, blocks closed by a call, and why it stopped, or 0.
+COUNTERS = records([(name, np.int64) for name in ("filled", "open_sum", "closed", "stopped")])
+#: A block's exponent, released sum in thresholds, and what its values were published as: prediction, extra, and how
+#: many values the extra is for.
+BLOCK = records([(name, np.float64) for name in ("exponent", "released", "prediction", "extra", "catch")])
 
 
 @inline
-def _note(memory: np.ndarray, block: np.ndarray) -> None:
+def _note(memory: Record, block: Record) -> None:
     """What the open block's values are published as; its sum is not there yet."""
-    block[0] = memory[EXPONENT]
-    block[2] = memory[PREDICTION]
-    block[3] = memory[EXTRA]
-    block[4] = memory[CATCH]
+    block.exponent, block.prediction, block.extra, block.catch = (
+        memory.exponent,
+        memory.prediction,
+        memory.extra,
+        memory.catch,
+    )
 
 
-@kernel
-def sum_bound(
+@inline
+def sum_values(values: np.ndarray, public: Record) -> tuple[np.int64, np.int64]:
+    """Sum of clipped, rounded values, and an integer that is negative if one of them is not finite."""
+    if public.top < 0.0:
+        return sum_signed(values, public.per_unit, -public.top)
+    return sum_part(values, public.per_unit, public.top)
+
+
+@inline
+def _sum(values: np.ndarray, public: Record, lengths: np.ndarray | None) -> tuple[np.int64, np.int64]:
+    """:func:`sum_values`, compiled for one kind of values alone."""
+    if lengths is None:
+        return sum_part(values, public.per_unit, public.top)
+    return sum_signed(values, public.per_unit, -public.top)
+
+
+@inline
+def sum_blocks_bound(
     values: np.ndarray,
-    steps_per_unit: float,
-    top: float,
-    theta_steps: float,
-    shape: np.ndarray,
+    public: Record,
+    shape: Record,
     lengths: np.ndarray | None,
     noise: np.ndarray,
     chain: np.ndarray,
     first: int,
     law: np.ndarray,
     settled: int,
-    counters: np.ndarray,
-    memory: np.ndarray,
-    blocks: np.ndarray,
+    counters: Record,
+    memory: Record,
+    blocks: Record,
+) -> int:
+    """:func:`sum_bound` of the records themselves."""
+    at, closed = 0, counters.closed
+    flags = np.int64(0)
+    while True:
+        room = (1 << int(memory.exponent)) - counters.filled
+        if room:
+            if at == values.size or (room <= values.size - at and closed == noise.size):
+                break
+            part = room if room <= values.size - at else values.size - at
+            total, part_flags = _sum(values[at : at + part], public, lengths)
+            flags |= part_flags
+            counters.open_sum = plus(counters.open_sum, total)
+            counters.filled += part
+            at += part
+            if part < room:
+                break
+        if chain.size:
+            words = block_words(chain, first + closed, counters.open_sum, 0)
+            if closed >= settled:
+                drawn = draw_words(words[CHAIN], words[CHAIN + 1], law)
+                if drawn == DOUBTFUL:
+                    counters.stopped = UNSETTLED
+                    break
+                noise[closed] = drawn
+            # Assigned as arrays, Numba would compile the text of an error about their sizes besides: two seconds.
+            for i in range(CHAIN):
+                chain[i] = words[i]
+        released = np.float64(plus(counters.open_sum, noise[closed])) / public.theta_steps
+        _note(memory, blocks[closed])
+        blocks[closed].released = released
+        unit = memory.unit
+        close_block(memory, released, shape, lengths)
+        closed += 1
+        counters.filled = 0
+        counters.open_sum = 0
+        if memory.unit != unit:
+            # Another threshold: another law.
+            counters.stopped = ROSE
+            break
+    counters.closed = closed
+    _note(memory, blocks[closed])
+    return -1 if flags < 0 else at
+
+
+@kernel
+def sum_bound(
+    values: np.ndarray,
+    public: Record,
+    shape: Record,
+    lengths: np.ndarray | None,
+    noise: np.ndarray,
+    chain: np.ndarray,
+    first: int,
+    law: np.ndarray,
+    settled: int,
+    counters: Record,
+    memory: Record,
+    blocks: Record,
 ) -> int:
     """Clip, round and sum values; release each block's sum with its noise, and let it choose the next block.
 
@@ -51,12 +133,9 @@ def sum_bound(
     ----------
     values : float64[n]
         In units of the input.
-    steps_per_unit, top : float
-        1 / resolution, and the largest step that a value counts as; with ``lengths`` it is negative: values of any
-        sign count, up to so many steps in size.
-    theta_steps : float
-        The first threshold in steps, in which sums are measured.
-    shape : float64[SHAPE]
+    public : PUBLIC[1]
+        With ``lengths`` its ``top`` is negative.
+    shape : SHAPE[1]
         Public parameters, see ``block_lengths``.
     lengths : float64[5] or None
         What ``block_lengths.lengths_of_events`` says of ``shape``.
@@ -71,76 +150,31 @@ def sum_bound(
         The law of noise, as ``chacha.draw_words`` takes it.
     settled : int
         So many of the first entries of ``noise`` are given: the caller has settled a doubtful draw.
-    counters : int64[4]
-        Values in the open block, their sum in steps, blocks closed by this call; and UNSETTLED if the open block is
-        full and its draw doubtful, ROSE if the last block let the threshold rise; changed in place.
-    memory : float64[MEMORY]
+    counters : COUNTERS[1]
+        UNSETTLED if the open block is full and its draw doubtful, ROSE if the last block let the threshold rise;
+        changed in place.
+    memory : MEMORY[1]
         What released sums have taught; changed in place.
-    blocks : float64[noise.size + 1, COLUMNS]
-        Receives exponent, released sum in thresholds, and what the block's values were published as (prediction,
-        extra, and how many values the extra is for) of each closed block, and the same of the block left open (its
-        sum is not written).
+    blocks : BLOCK[noise.size + 1]
+        Receives the blocks that close, and the one left open (its sum is not written).
 
     Returns
     -------
     int
         How many values were consumed; -1 if one of them is NaN or infinite.
     """
-    at, closed = 0, counters[2]
-    flags = np.int64(0)
-    while True:
-        room = (1 << int(memory[EXPONENT])) - counters[0]
-        if room:
-            if at == values.size or (room <= values.size - at and closed == noise.size):
-                break
-            part = room if room <= values.size - at else values.size - at
-            if lengths is None:
-                total, part_flags = sum_part(values[at : at + part], steps_per_unit, top)
-            else:
-                total, part_flags = sum_signed(values[at : at + part], steps_per_unit, -top)
-            flags |= part_flags
-            counters[1] = plus(counters[1], total)
-            counters[0] += part
-            at += part
-            if part < room:
-                break
-        if chain.size:
-            words = block_words(chain, first + closed, counters[1], 0)
-            if closed >= settled:
-                drawn = draw_words(words[CHAIN], words[CHAIN + 1], law)
-                if drawn == DOUBTFUL:
-                    counters[3] = UNSETTLED
-                    break
-                noise[closed] = drawn
-            # Assigned as arrays, Numba would compile the text of an error about their sizes besides: two seconds.
-            for i in range(CHAIN):
-                chain[i] = words[i]
-        released = np.float64(plus(counters[1], noise[closed])) / theta_steps
-        _note(memory, blocks[closed])
-        blocks[closed, 1] = released
-        unit = memory[UNIT]
-        close_block(memory, released, shape, lengths)
-        closed += 1
-        counters[0] = 0
-        counters[1] = 0
-        if memory[UNIT] != unit:
-            # Another threshold: another law.
-            counters[3] = ROSE
-            break
-    counters[2] = closed
-    _note(memory, blocks[closed])
-    return -1 if flags < 0 else at
+    return sum_blocks_bound(
+        values, public[0], shape[0], lengths, noise, chain, first, law, settled, counters[0], memory[0], blocks
+    )
 
 
 @kernel
-def emit_adaptive(
-    blocks: np.ndarray, filled: int, theta: float, spikes: bool, singles: bool, out: np.ndarray
-) -> None:
+def emit_adaptive(blocks: Record, filled: int, theta: float, spikes: bool, singles: bool, out: np.ndarray) -> None:
     """Publish predictions, block by block.
 
     Parameters
     ----------
-    blocks : float64[any, COLUMNS]
+    blocks : BLOCK[any]
         As :func:`sum_bound` wrote them, the block left open last.
     filled : int
         Values already published in the first block.
@@ -156,46 +190,39 @@ def emit_adaptive(
     at = 0
     for j in range(blocks.shape[0]):
         block = blocks[j]
-        length, extra = 1 << int(block[0]), block[3]
-        usual = block[2] * theta
+        length, extra = 1 << int(block.exponent), block.extra
+        usual = block.prediction * theta
         first = usual + extra * theta
         end = at + length - filled
         end = end if end < out.size else out.size
-        caught = at + int(block[4]) - filled
+        caught = at + int(block.catch) - filled
         caught = at if caught < at else caught
         caught = end if end < caught else caught
         out[at:caught] = first
         out[caught:end] = usual
         if j < blocks.shape[0] - 1:
             if spikes:
-                out[end - 1] = block[1] * theta - usual * np.float64(length - 1)
+                out[end - 1] = block.released * theta - usual * np.float64(length - 1)
             elif singles and length == 1:
-                out[end - 1] = (block[1] + extra) * theta
+                out[end - 1] = (block.released + extra) * theta
         at = end
         filled = 0
 
 
 @kernel
 def publish_open(
-    values: np.ndarray,
-    steps_per_unit: float,
-    top: float,
-    filled: int,
-    open_sum: int,
-    memory: np.ndarray,
-    theta: float,
-    out: np.ndarray,
+    values: np.ndarray, public: np.ndarray, filled: int, open_sum: int, memory: Record, out: np.ndarray
 ) -> tuple[int, float]:
     """Publish values that leave the open block open: :func:`sum_bound` and :func:`emit_adaptive` in one call.
 
     Parameters
     ----------
-    values, steps_per_unit, top, memory
+    values, memory
         As for :func:`sum_bound`; the memory stays as it is.
+    public : float64[5]
+        The numbers of PUBLIC, with the ``top`` of the first threshold: a record costs as much as a dozen numbers.
     filled, open_sum : int
         Values that the open block already holds, and their sum in steps.
-    theta : float
-        The first threshold, in units of the input.
     out : float64[n]
         The published values.
 
@@ -204,14 +231,163 @@ def publish_open(
     (int, float)
         The sum of the block, and its prediction; NaN if the values fill it, or one of them is NaN or infinite.
     """
-    if filled + values.size >= 1 << int(memory[EXPONENT]):
+    per_unit, top, theta_steps, theta, bound = public[0], public[1], public[2], public[3], public[4]
+    memory = memory[0]
+    if filled + values.size >= 1 << int(memory.exponent):
         return 0, np.nan
     if top < 0.0:
-        total, flags = sum_signed(values, steps_per_unit, -top)
+        total, flags = sum_signed(values, per_unit, -top)
     else:
-        total, flags = sum_part(values, steps_per_unit, top)
-    usual = memory[PREDICTION] * theta
-    catch = min(max(int(memory[CATCH]) - filled, 0), out.size)
-    out[:catch] = usual + memory[EXTRA] * theta
+        if memory.unit != 1.0:
+            # Rounded as the facade rounds the threshold in use.
+            top = min(np.floor(memory.unit * theta_steps), bound) if memory.unit < bound / theta_steps else bound
+        total, flags = sum_part(values, per_unit, top)
+    usual = memory.prediction * theta
+    catch = min(max(int(memory.catch) - filled, 0), out.size)
+    out[:catch] = usual + memory.extra * theta
     out[catch:] = usual
     return int(plus(total, np.int64(open_sum))), usual if flags >= 0 else np.nan
+
+
+# One value each of many streams, in any order, in one pass.
+
+#: Numbers of a memory that a fleet's stream keeps: all single ones but those of a threshold that rises, as a fleet's
+#: is public.  They stand together in both records.
+SINGLES = [
+    name for name in MEMORY.names if MEMORY.fields["position"][1] <= MEMORY.fields[name][1] < MEMORY.fields["unit"][1]
+]
+#: State of a stream of a fleet: values in the open block, their exact sum, closed blocks, and the chain key; then
+#: its numbers.
+STREAM = records(
+    [
+        ("filled", np.int64),
+        ("open_sum", np.int64),
+        ("blocks", np.int64),
+        ("chain", np.uint64, CHAIN),
+        *((name, np.float64) for name in SINGLES),
+    ]
+)
+#: Entries that a memory has one of by scale.
+BY_SCALE = MEMORY.fields["position"][1] // 8 // SCALES
+_NUMBERS = STREAM.itemsize // 8
+_SINGLES, _FIRST, _OWN = len(SINGLES), MEMORY.fields["position"][1] // 8, STREAM.fields["position"][1] // 8
+
+
+@kernel
+def in_steps(value: np.ndarray, public: Record) -> np.int64:
+    """One value (float64[1]) clipped and rounded to the grid."""
+    return sum_values(value, public[0])[0]
+
+
+@kernel
+def furthest(rows: np.ndarray, times: np.ndarray, streams: Record) -> np.int64:
+    """Up to where the blocks that close reach, in values of their streams; 0 if none closes.
+
+    ``rows`` (int64[m]) are distinct streams and ``times`` (int64[m]) how many values each gets; ``streams`` as for
+    :func:`publish_rows`.
+    """
+    reached = np.int64(0)
+    for i in range(rows.size):
+        stream = streams[rows[i]]
+        filled = stream.filled + times[i]
+        if filled >= np.int64(LENGTHS[int(stream.exponent)]):
+            reached = max(reached, np.int64(stream.position) + filled)
+    return reached
+
+
+@kernel
+def publish_rows(
+    rows: np.ndarray,
+    values: np.ndarray,
+    begin: int,
+    public: Record,
+    spikes: bool,
+    events: bool,
+    shape: Record,
+    lengths: np.ndarray | None,
+    law: np.ndarray,
+    settled: np.ndarray,
+    streams: Record,
+    scales: np.ndarray,
+    out: np.ndarray,
+) -> int:
+    """Consume a value a row, and publish one for it.
+
+    A stream's first values need a twentieth of the memory of a single stream: scales that no block reached are left
+    out.
+
+    Parameters
+    ----------
+    rows : int64[m]
+        Whose value each is; a stream may have several.
+    values : float64[m]
+        Finite, in units of the input.
+    begin : int
+        The first row to work on.
+    public, shape, lengths, law
+        As for :func:`sum_bound`.
+    spikes, events : bool
+        As ``spikes`` and ``singles`` of :func:`emit_adaptive`.
+    settled : int64[0 or 1]
+        The noise of the block that row ``begin`` closes, if the caller has settled it.
+    streams : STREAM[n]
+        The streams; changed in place, as ``scales`` are.
+    scales : float64[n, BY_SCALE, s]
+        Their memories' entries by scale, of the first s scales: more than any block of these rows reaches.
+    out : float64[m]
+        Receives the published values.
+
+    Returns
+    -------
+    int
+        How many rows are done; fewer than m if the draw of the next one's block is doubtful: that row is as it was.
+    """
+    public, shape = public[0], shape[0]
+    memories, numbers = np.zeros(1, MEMORY), streams.view(np.float64).reshape(streams.size, _NUMBERS)
+    memory, entries = memories[0], memories.view(np.float64)
+    memory.unit, memory.reference = 1.0, -1.0
+    kept = scales.shape[2]
+    for row in range(begin, rows.size):
+        number = rows[row]
+        stream = streams[number]
+        total, _ = sum_values(values[row : row + 1], public)
+        open_sum = plus(stream.open_sum, total)
+        filled = stream.filled + 1
+        usual = stream.prediction * public.theta
+        published = usual
+        if filled <= np.int64(stream.catch):
+            published = usual + stream.extra * public.theta
+        length = LENGTHS[int(stream.exponent)]
+        if filled < np.int64(length):
+            stream.filled, stream.open_sum = filled, open_sum
+            out[row] = published
+            continue
+        extra = stream.extra
+        words = block_words(stream.chain, stream.blocks, open_sum, 0)
+        if settled.size and row == begin:
+            drawn = settled[0]
+        else:
+            drawn = draw_words(words[CHAIN], words[CHAIN + 1], law)
+            if drawn == DOUBTFUL:
+                return row
+        for k in range(CHAIN):
+            stream.chain[k] = words[k]
+        released = np.float64(plus(open_sum, drawn)) / public.theta_steps
+        for field in range(BY_SCALE):
+            for k in range(kept):
+                entries[field * SCALES + k] = scales[number, field, k]
+        for k in range(_SINGLES):
+            entries[_FIRST + k] = numbers[number, _OWN + k]
+        close_block(memory, released, shape, lengths)
+        for field in range(BY_SCALE):
+            for k in range(kept):
+                scales[number, field, k] = entries[field * SCALES + k]
+        for k in range(_SINGLES):
+            numbers[number, _OWN + k] = entries[_FIRST + k]
+        stream.filled, stream.open_sum, stream.blocks = 0, 0, stream.blocks + 1
+        if spikes:
+            published = released * public.theta - usual * (length - 1.0)
+        elif events and length == 1.0:
+            published = (released + extra) * public.theta
+        out[row] = published
+    return rows.size

@@ -7,84 +7,72 @@ block of 2^(k+1) values would hide there.  Noise is known, so h_k can be estimat
 every coarser one; finer ones are extrapolated.
 
 Everything is in units of the threshold (sums) and its square (variances); see ``docs/adaptive.md`` for derivations.
-
-Memory, float64[MEMORY]: one entry a scale of COUNTS (differences seen, fading), ENERGIES (mean of their squares less
-noise), NOISES (mean number of noises in them), PENDING (sum of the last block that has no partner yet),
-PENDING_NOISES, PENDING_ENDS (where it ends); then single numbers.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import few_zeros, inline, kernel
-from fastdp_kernels.streams.event_lengths import choose_event_exponent
+from fastdp_kernels._jit import Record, few_zeros, inline, kernel, records
 
 SCALES = 40
-COUNTS = 0
-ENERGIES = SCALES
-NOISES = 2 * SCALES
-PENDING = 3 * SCALES
-PENDING_NOISES = 4 * SCALES
-PENDING_ENDS = 5 * SCALES
-#: Values in closed blocks, where the last choice was made, the exponent chosen, and the last block's.
-POSITION = 6 * SCALES
-DECIDED = POSITION + 1
-EXPONENT = POSITION + 2
-LAST = POSITION + 3
-#: The signal: variance a value of what is independent between blocks, and by which the level moves a value.
-WHITE = POSITION + 4
-DRIFT = POSITION + 5
-#: The level, a value, with its variance; and what was released less what was published.
-LEVEL = POSITION + 6
-VARIANCE = POSITION + 7
-CARRY = POSITION + 8
-#: What a value of the open block is published as, and what the first of them make up for besides.
-PREDICTION = POSITION + 9
-EXTRA = POSITION + 10
-#: The level's variance before the last sum came.
-BEFORE = POSITION + 11
-#: How many values at the open block's begin make up for what is open.
-CATCH = POSITION + 12
-#: The threshold in use, in units of the first one; the mean of a value in the hold-out's blocks, or -1 where the
-#: threshold stays as it is; and values since the threshold was last asked about, their sum, and noises in it.
-UNIT = POSITION + 13
-REFERENCE = POSITION + 14
-SPAN = POSITION + 15
-SPAN_TOTAL = POSITION + 16
-SPAN_NOISES = POSITION + 17
-#: While the threshold jumps: by what factor it did last (0: it does not), and the mean before the first rise, or 0;
-#: and the highest threshold so far.
-JUMP = POSITION + 18
-CUT_MEAN = POSITION + 19
-HIGHEST = POSITION + 20
-MEMORY = POSITION + 21
-
-#: Public parameters, float64[SHAPE]: variance of a block's noise, the prior signal, bounds of the exponent, the
-#: scale of the prior, where blocks must end once (0: nowhere), 1 if a block makes up for the one before, or 0, and 1
-#: if values are counts of events without a bound (``event_lengths``), or 0.
-NOISE = 0
-PRIOR_WHITE = 1
-PRIOR_DRIFT = 2
-LEAST = 3
-MOST = 4
-FIRST = 5
-LIMIT = 6
-SPREADS = 7
-EVENTS = 8
-#: Lengths of the queries that count: CLASSES of them, or one more where values are counts of events.
-QUERIES = 9
-#: The largest threshold, in units of the first one; 0: no limit.
-TOP_UNIT = 14
-#: 1 if the queries are a focus, and values no counts of events, or 0.
-FOCUSED = 15
-#: For each exponent: an account is settled over 2^-u times a block of so many values (:func:`fill_shares`).
-CATCH_UPS = 16
-#: For each exponent and class, the factors that depend on lengths alone (:func:`fill_shares`), so that a choice
-#: divides little: of a block's noise in revised and in published values, of the closing error, of the energy.
-SHARES = CATCH_UPS + SCALES
-OWN, PUBLISHED, LATE, HIDDEN = 0, 1, 2, 3
-FACTORS = 4
+#: Four classes of query length share the attention; five where values are counts of events.
+CLASSES, EVENT_CLASSES = 4, 5
+#: State of the control law: of differences of sums, by scale, then single numbers.
+MEMORY = records(
+    [
+        ("counts", np.float64, SCALES),  # differences seen, fading
+        ("energies", np.float64, SCALES),  # mean of their squares less noise
+        ("noises", np.float64, SCALES),  # mean number of noises in them
+        ("pending", np.float64, SCALES),  # sum of the last block that has no partner yet
+        ("pending_noises", np.float64, SCALES),  # noises in it
+        ("pending_ends", np.float64, SCALES),  # where it ends
+        ("position", np.float64),  # values in closed blocks
+        ("decided", np.float64),  # where the last choice was made
+        ("exponent", np.float64),  # of the open block's length
+        ("last", np.float64),  # of the last closed block's
+        ("white", np.float64),  # the signal: variance a value of what is independent between blocks,
+        ("drift", np.float64),  # and by which the level moves a value
+        ("level", np.float64),  # a value's mean
+        ("variance", np.float64),  # of the level
+        ("carry", np.float64),  # released less published so far
+        ("prediction", np.float64),  # published for a value of the open block,
+        ("extra", np.float64),  # and what the first of them make up for besides
+        ("before", np.float64),  # the level's variance before the last sum
+        ("catch", np.float64),  # how many values make up for what is open
+        ("unit", np.float64),  # the threshold in use, in units of the first one
+        ("reference", np.float64),  # mean of a value in the hold-out's blocks; -1 where the threshold stays
+        ("span", np.float64),  # values since the threshold was last asked about,
+        ("span_total", np.float64),  # their sum,
+        ("span_noises", np.float64),  # and noises in it
+        ("jump", np.float64),  # while the threshold jumps: the last factor; else 0
+        ("cut_mean", np.float64),  # the mean before the first rise, or 0
+        ("highest", np.float64),  # the highest threshold so far
+    ]
+)
+#: Public parameters.
+SHAPE = records(
+    [
+        ("noise", np.float64),  # variance of a block's noise
+        ("prior_white", np.float64),  # the prior signal
+        ("prior_drift", np.float64),
+        ("least", np.float64),  # bounds of the exponent
+        ("most", np.float64),
+        ("first", np.float64),  # the scale of the prior
+        ("limit", np.float64),  # where blocks must end once; 0: nowhere
+        ("spreads", np.float64),  # 1 if a block makes up for the one before, or 0
+        ("events", np.float64),  # 1 if values are counts of events without a bound, or 0
+        ("queries", np.float64, EVENT_CLASSES),  # lengths of the queries that count
+        ("top_unit", np.float64),  # the largest threshold, in units of the first one; 0: no limit
+        ("focused", np.float64),  # 1 if the queries are a focus, and values no counts of events, or 0
+        ("catch_ups", np.float64, SCALES),  # an account is settled over 2^-u times a block of 2^k values
+        # Factors of a choice that depend on lengths alone (:func:`fill_shares`), so that a choice divides little:
+        ("own", np.float64, (SCALES, CLASSES)),  # a block's noise in revised values,
+        ("published", np.float64, (SCALES, CLASSES)),  # and in published ones,
+        ("late", np.float64, (SCALES, CLASSES)),  # the closing error,
+        ("hidden", np.float64, (SCALES, CLASSES)),  # and the energy
+    ]
+)
 
 #: Blocks shorter than this many values share a choice.
 CADENCE = 512.0
@@ -102,9 +90,6 @@ MAX_WHITE = 0.02
 FALL = 4.0
 #: Differences seen before a scale counts as seen.
 SEEN = 0.5
-#: Four classes of query length share the attention.
-CLASSES = 4
-SHAPE = SHARES + SCALES * CLASSES * FACTORS
 #: The threshold rises by RISE_BY while the mean of a value, less CERTAIN standard deviations of its noise, is more
 #: than MAX_RISE times what it was in the hold-out; that is taken MARGIN deviations too large, and MIN_REFERENCE.
 MAX_RISE = 1.5
@@ -176,40 +161,47 @@ def late_share(ratio: float, share: float) -> float:
     return float(slopes * square / (1.0 + slopes / far * square))
 
 
-def lengths_of_events(shape: np.ndarray) -> np.ndarray | None:
+def lengths_of_events(shape: Record) -> np.ndarray | None:
     """Lengths of the queries where values are counts of events, else None.
 
     A kernel that gets None is compiled without what only counts of events need, in a sixth less time.
     """
-    return shape[QUERIES:TOP_UNIT] if shape[EVENTS] else None
+    return shape["queries"][0] if shape["events"][0] else None
 
 
 @kernel
-def fill_shares(shape: np.ndarray) -> None:
+def fill_shares(shape: Record) -> None:
     """Fill in the factors of a choice, and over how much accounts are settled.
 
     The lengths of queries, whether they are a focus, and the bounds of the exponent are there.
     """
-    for k in range(int(shape[MOST]) + 1):
+    shape = shape[0]
+    for k in range(int(shape.most) + 1):
         least = np.inf
-        for up in range(CATCH_UP, (MAX_CATCH_UP if shape[FOCUSED] else CATCH_UP) + 1):
+        for up in range(CATCH_UP, (MAX_CATCH_UP if shape.focused else CATCH_UP) + 1):
             strays = 1.0
             for c in range(CLASSES):
-                strays *= late_share(shape[QUERIES + c] / LENGTHS[k], 0.5**up)
+                strays *= late_share(shape.queries[c] / LENGTHS[k], 0.5**up)
             if strays < least:
-                least, shape[CATCH_UPS + k] = strays, up
+                least, shape.catch_ups[k] = strays, up
         # Noise and the closing error enter published values while the next block catches up: this part of a block.
-        share = 0.5 ** shape[CATCH_UPS + k]
+        share = 0.5 ** shape.catch_ups[k]
         for c in range(CLASSES):
-            ratio, at = shape[QUERIES + c] / LENGTHS[k], SHARES + (k * CLASSES + c) * FACTORS
-            shape[at + OWN] = noise_of_query(ratio)
-            shape[at + PUBLISHED] = share * noise_of_query(ratio / share)
-            shape[at + LATE] = late_share(ratio, share)
-            shape[at + HIDDEN] = hidden_share(ratio)
+            ratio = shape.queries[c] / LENGTHS[k]
+            shape.own[k, c] = noise_of_query(ratio)
+            shape.published[k, c] = share * noise_of_query(ratio / share)
+            shape.late[k, c] = late_share(ratio, share)
+            shape.hidden[k, c] = hidden_share(ratio)
 
 
 @kernel
-def choose_exponent(white: float, drift: float, seen: int, shape: np.ndarray) -> int:
+def first_exponent(shape: Record) -> int:
+    """:func:`choose_exponent` for the prior signal."""
+    return choose_exponent(shape[0].prior_white, shape[0].prior_drift, int(np.int64(0)), shape[0])
+
+
+@inline
+def choose_exponent(white: float, drift: float, seen: int, shape: Record) -> int:
     """The k for which blocks of 2^k values have the least product of errors: classes of queries, both answers.
 
     With a focus the error of revised answers counts twice.
@@ -220,10 +212,10 @@ def choose_exponent(white: float, drift: float, seen: int, shape: np.ndarray) ->
         The signal, in squared thresholds.
     seen : int
         The finest scale at which it was seen.
-    shape : float64[SHAPE]
+    shape : SHAPE
         Noise, lengths of queries and bounds.
     """
-    noise, least, most = shape[NOISE], int(shape[LEAST]), int(shape[MOST])
+    noise, least, most = shape.noise, int(shape.least), int(shape.most)
     errors = few_zeros(CLASSES)
     at_seen = BY_WHITE[seen] * white + BY_DRIFT[seen] * drift
     independent = MAX_WHITE if white > MAX_WHITE else white
@@ -237,12 +229,12 @@ def choose_exponent(white: float, drift: float, seen: int, shape: np.ndarray) ->
         if k >= least:
             product, floor, closing = 1.0, 1.0, closing_error(by_white, by_drift, noise) / noise
             for c in range(CLASSES):
-                at, hidden = SHARES + (k * CLASSES + c) * FACTORS, errors[c] / noise
-                late = closing * shape[at + LATE] + shape[at + PUBLISHED]
-                product *= (hidden + shape[at + OWN]) * (hidden + late)
+                hidden = errors[c] / noise
+                late = closing * shape.late[k, c] + shape.published[k, c]
+                product *= (hidden + shape.own[k, c]) * (hidden + late)
                 floor *= hidden * hidden
-                if shape[FOCUSED]:
-                    product *= hidden + shape[at + OWN]
+                if shape.focused:
+                    product *= hidden + shape.own[k, c]
                     floor *= hidden
             if product < best_product:
                 best, best_product = k, product
@@ -250,19 +242,112 @@ def choose_exponent(white: float, drift: float, seen: int, shape: np.ndarray) ->
                 # Longer blocks hide no less.
                 break
         for c in range(CLASSES):
-            errors[c] += (by_white + by_drift) * shape[SHARES + (k * CLASSES + c) * FACTORS + HIDDEN]
+            errors[c] += (by_white + by_drift) * shape.hidden[k, c]
+    return best
+
+
+# Counts of events: blocks of one value are a choice like others.
+#
+# Values have no bound, so nothing limits the variance of independent ones but the level: independent events that
+# move a value by one step each have the variance of a Poisson law, their mean.  What exceeds it is structure within
+# blocks.  Queries may span one value, and noise and hidden energy are those of whole positions, because a query of
+# one value is no limit of long ones.  The errors of two answers are weighed: revised answers, and published values,
+# which follow a block late.
+
+#: Squared relative error of the two-parameter fit.
+MISFIT = 1.0
+#: Published values are predictions from the block before: at its end a running sum is off by the difference of two
+#: blocks, twice the height of a hat whose halves are such blocks.
+LAG = 4.0
+
+
+@inline
+def noise_of_count(length: float, block: float) -> float:
+    """Noise of a query of ``length`` values at a random place among blocks, in variances of a block's."""
+    ratio = length / block
+    if ratio >= 1.0:
+        return ratio - 1.0 / 3.0 + 1.0 / (3.0 * block * block)
+    return ratio * ratio * (1.0 - ratio / 3.0) + ratio / (3.0 * block * block)
+
+
+@inline
+def hidden_share_of_count(length: float, half: float) -> float:
+    """Share of the energy of halves of ``half`` values that enters the error of a query of ``length`` values."""
+    square, least = (length / half) ** 2, 1.0 / (half * half)
+    return 0.25 * square / (1.0 + (square - least) / (2.0 / 3.0 + least / 3.0))
+
+
+@inline
+def choose_event_exponent(memory: Record, noise: float, lengths: np.ndarray, most: int) -> int:
+    """The k for which blocks of 2^k values have the least product of errors (classes of queries, both answers).
+
+    Parameters
+    ----------
+    memory : MEMORY
+        The signal, as two numbers fit it, the differences seen at each scale, and the mean of a value.
+    noise : float
+        Variance of a block's noise.
+    lengths : float64[EVENT_CLASSES]
+        Of the queries that count.
+    most : int
+        The largest k.
+    """
+    errors = np.zeros(EVENT_CLASSES)
+    independent = min(memory.white, max(memory.level, 0.0))
+    seen = 0
+    while seen < most and memory.counts[seen] < SEEN:
+        seen += 1
+    structure = 0.0
+    best, best_product = 0, np.inf
+    for k in range(most + 1):
+        block = 2.0**k
+        if k < seen:
+            if k == 0:
+                at_seen = energy_at(seen, memory, noise)
+                structure = max(at_seen - 2.0 ** (seen + 1.0) * independent, 0.0)
+            energy = float(2.0 * block * independent + structure * FALL ** np.float64(k - seen))
+        else:
+            energy = energy_at(k, memory, noise)
+        product = 1.0
+        for c in range(EVENT_CLASSES):
+            length = lengths[c]
+            own = noise_of_count(length, block)
+            met = energy * hidden_share_of_count(length, block)
+            # Single counts are published without a lag.
+            late = LAG * met if k else 0.0
+            product *= (errors[c] / noise + own) * ((errors[c] + late) / noise + own)
+            errors[c] += met
+        if product < best_product:
+            best, best_product = k, product
     return best
 
 
 @inline
-def fit_signal(memory: np.ndarray, shape: np.ndarray) -> tuple[float, float]:
+def energy_at(k: int, memory: Record, noise: float) -> float:
+    """Energy at a scale: between what two numbers fit, off by as much as it is, and what was seen there.
+
+    Counts of events have days and weeks, at which energy is not what the two numbers say.
+    """
+    fitted = 2.0 ** (k + 1.0) * memory.white + 2.0 / 3.0 * 8.0**k * memory.drift
+    if memory.counts[k] < SEEN:
+        return float(fitted)
+    spread = fitted + memory.noises[k] * noise
+    weight = MISFIT * fitted * fitted / (MISFIT * fitted * fitted + 2.0 * spread * spread / memory.counts[k])
+    return float(max(fitted + weight * (memory.energies[k] - fitted), 0.0))
+
+
+# The signal, seen in differences of sums.
+
+
+@inline
+def fit_signal(memory: Record, shape: Record) -> tuple[float, float]:
     """Fit h_k = white * 2 * 2^k + drift * (2/3) * 8^k to the energies seen: weighted least squares, neither negative.
 
     Parameters
     ----------
-    memory : float64[MEMORY]
+    memory : MEMORY
         The energies.
-    shape : float64[SHAPE]
+    shape : SHAPE
         Noise and prior.
 
     Returns
@@ -270,13 +355,13 @@ def fit_signal(memory: np.ndarray, shape: np.ndarray) -> tuple[float, float]:
     (float, float)
         White and drift.
     """
-    noise, first = shape[NOISE], int(shape[FIRST])
-    expected = shape[PRIOR_WHITE] * BY_WHITE[first] + shape[PRIOR_DRIFT] * BY_DRIFT[first]
-    white, drift = shape[PRIOR_WHITE], shape[PRIOR_DRIFT]
+    noise, first = shape.noise, int(shape.first)
+    expected = shape.prior_white * BY_WHITE[first] + shape.prior_drift * BY_DRIFT[first]
+    white, drift = shape.prior_white, shape.prior_drift
     for _ in range(3):
         ww = wd = dd = w = d = 0.0
         for k in range(SCALES):
-            count, energy, noises = memory[COUNTS + k], memory[ENERGIES + k], memory[NOISES + k]
+            count, energy, noises = memory.counts[k], memory.energies[k], memory.noises[k]
             by_white, by_drift = BY_WHITE[k], BY_DRIFT[k]
             if k == first:
                 energy = (energy * count + expected * PRIOR_COUNT) / (count + PRIOR_COUNT)
@@ -308,13 +393,13 @@ def fit_signal(memory: np.ndarray, shape: np.ndarray) -> tuple[float, float]:
 
 
 @inline
-def record_difference(memory: np.ndarray, total: float, exponent: int, noise: float, noises: float) -> None:
+def record_difference(memory: Record, total: float, exponent: int, noise: float, noises: float) -> None:
     """Compare a released sum with its neighbours, scale by scale.
 
     Parameters
     ----------
-    memory : float64[MEMORY]
-        Changed in place; POSITION is where the block begins.
+    memory : MEMORY
+        Changed in place; ``position`` is where the block begins.
     total : float
         The released sum, in thresholds.
     exponent : int
@@ -323,179 +408,167 @@ def record_difference(memory: np.ndarray, total: float, exponent: int, noise: fl
         Variance of a block's noise under the first threshold, and how many such noises are in the sum.
     """
     for k in range(SCALES):
-        memory[COUNTS + k] *= FORGET
-    begin, end = memory[POSITION], memory[POSITION] + LENGTHS[exponent]
+        memory.counts[k] *= FORGET
+    begin, end = memory.position, memory.position + LENGTHS[exponent]
     for k in range(exponent, SCALES):
-        before, waiting = memory[PENDING + k], memory[PENDING_NOISES + k]
-        if waiting == 0.0 or memory[PENDING_ENDS + k] != begin:
-            memory[PENDING + k], memory[PENDING_NOISES + k], memory[PENDING_ENDS + k] = total, noises, end
+        before, waiting = memory.pending[k], memory.pending_noises[k]
+        if waiting == 0.0 or memory.pending_ends[k] != begin:
+            memory.pending[k], memory.pending_noises[k], memory.pending_ends[k] = total, noises, end
             break
         difference = total - before
         noises += waiting
-        count = memory[COUNTS + k] + 1.0
-        memory[COUNTS + k] = count
+        count = memory.counts[k] + 1.0
+        memory.counts[k] = count
         gain = 1.0 / count
-        energy, usual = memory[ENERGIES + k], memory[NOISES + k]
-        memory[ENERGIES + k] = energy + gain * (difference * difference - noises * noise - energy)
-        memory[NOISES + k] = usual + gain * (noises - usual)
+        energy, usual = memory.energies[k], memory.noises[k]
+        memory.energies[k] = energy + gain * (difference * difference - noises * noise - energy)
+        memory.noises[k] = usual + gain * (noises - usual)
         total += before
         begin -= LENGTHS[k]
-        memory[PENDING_NOISES + k] = 0.0
+        memory.pending_noises[k] = 0.0
 
 
 @inline
-def close_block(memory: np.ndarray, total: float, shape: np.ndarray, lengths: np.ndarray | None) -> None:
+def close_block(memory: Record, total: float, shape: Record, lengths: np.ndarray | None) -> None:
     """Take in a block's released sum; choose the length of the next block and what its values are published as.
 
     Parameters
     ----------
-    memory : float64[MEMORY]
+    memory : MEMORY
         Changed in place.
     total : float
         The released sum, in thresholds.
-    shape : float64[SHAPE]
+    shape : SHAPE
         Public parameters.
     lengths : float64[5] or None
         What :func:`lengths_of_events` says of them.
     """
-    exponent = int(memory[EXPONENT])
+    exponent = int(memory.exponent)
     # Sums are in units of the first threshold, so a noise under a higher one counts as several.
-    noises = memory[UNIT] * memory[UNIT]
-    length, noise = LENGTHS[exponent], shape[NOISE] * noises
-    record_difference(memory, total, exponent, shape[NOISE], noises)
-    first_block = memory[POSITION] == 0.0
-    memory[POSITION] += length
+    noises = memory.unit * memory.unit
+    length, noise = LENGTHS[exponent], shape.noise * noises
+    record_difference(memory, total, exponent, shape.noise, noises)
+    first_block = memory.position == 0.0
+    memory.position += length
     # Blocks come in pairs of one length: a single one would show no difference, and nothing would be learned.
-    paired = memory[PENDING_NOISES + exponent] == 0.0
-    events = shape[EVENTS] != 0.0
-    chooses = paired and (events or length >= CADENCE or memory[POSITION] - memory[DECIDED] >= CADENCE)
+    paired = memory.pending_noises[exponent] == 0.0
+    events = shape.events != 0.0
+    chooses = paired and (events or length >= CADENCE or memory.position - memory.decided >= CADENCE)
     if chooses:
-        memory[WHITE], memory[DRIFT] = fit_signal(memory, shape)
+        memory.white, memory.drift = fit_signal(memory, shape)
     if not first_block:
         # Between the middles of two blocks the level moves.
-        memory[VARIANCE] += memory[DRIFT] * (length + LENGTHS[int(memory[LAST])]) / 2.0
-    memory[BEFORE] = memory[VARIANCE]
+        memory.variance += memory.drift * (length + LENGTHS[int(memory.last)]) / 2.0
+    memory.before = memory.variance
     inverse = INVERSES[exponent]
-    gain = memory[VARIANCE] / (memory[VARIANCE] + memory[WHITE] * inverse + noise * (inverse * inverse))
-    memory[LEVEL] += gain * (total * inverse - memory[LEVEL])
-    memory[VARIANCE] *= 1.0 - gain
-    memory[LAST] = memory[EXPONENT]
+    gain = memory.variance / (memory.variance + memory.white * inverse + noise * (inverse * inverse))
+    memory.level += gain * (total * inverse - memory.level)
+    memory.variance *= 1.0 - gain
+    memory.last = memory.exponent
     if chooses:
-        memory[DECIDED] = memory[POSITION]
+        memory.decided = memory.position
         if lengths is not None:
-            chosen = choose_event_exponent(
-                memory[WHITE],
-                memory[DRIFT],
-                memory[COUNTS : COUNTS + SCALES],
-                memory[ENERGIES : ENERGIES + SCALES],
-                memory[NOISES : NOISES + SCALES],
-                memory[LEVEL],
-                noise,
-                lengths,
-                int(shape[MOST]),
-            )
+            chosen = choose_event_exponent(memory, noise, lengths, int(shape.most))
         else:
             seen = 0
-            while seen < exponent and memory[COUNTS + seen] < SEEN:
+            while seen < exponent and memory.counts[seen] < SEEN:
                 seen += 1
-            chosen = choose_exponent(memory[WHITE] / noises, memory[DRIFT] / noises, seen, shape)
-        memory[EXPONENT] = chosen if chosen <= exponent else exponent + 1
+            chosen = choose_exponent(memory.white / noises, memory.drift / noises, seen, shape)
+        memory.exponent = chosen if chosen <= exponent else exponent + 1
     fit_exponent(memory, shape)
     # A single count is published with its own noise, at once.
-    usual = total if events and exponent == 0 else length * memory[PREDICTION]
-    published = usual + memory[CATCH] * memory[EXTRA]
+    usual = total if events and exponent == 0 else length * memory.prediction
+    published = usual + memory.catch * memory.extra
     # Up to the limit nothing is published, and there is nothing to make up for.
-    open_account = memory[CARRY] + total - published if memory[POSITION] > shape[LIMIT] else 0.0
-    memory[CARRY] = shape[SPREADS] * open_account
-    if memory[REFERENCE] >= 0.0:
+    open_account = memory.carry + total - published if memory.position > shape.limit else 0.0
+    memory.carry = shape.spreads * open_account
+    if memory.reference >= 0.0:
         follow_growth(memory, total, length, noises, shape)
     predict(memory, shape)
 
 
 @inline
-def follow_growth(memory: np.ndarray, total: float, length: float, noises: float, shape: np.ndarray) -> None:
+def follow_growth(memory: Record, total: float, length: float, noises: float, shape: Record) -> None:
     """Let the threshold follow the mean of a value, in spans of as many values as the hold-out released, or more."""
-    memory[SPAN] += length
-    memory[SPAN_TOTAL] += total
-    memory[SPAN_NOISES] += noises
-    if memory[POSITION] < shape[LIMIT] or memory[SPAN] * EARLY < shape[LIMIT]:
+    memory.span += length
+    memory.span_total += total
+    memory.span_noises += noises
+    if memory.position < shape.limit or memory.span * EARLY < shape.limit:
         return
-    mean = memory[SPAN_TOTAL] / memory[SPAN]
-    deviation = np.sqrt(shape[NOISE] * memory[SPAN_NOISES]) / memory[SPAN]
-    unit, usual, certain = memory[UNIT], memory[REFERENCE], mean - CERTAIN * deviation
-    full = memory[SPAN] >= shape[LIMIT] and CERTAIN * deviation <= KNOWN * unit
+    mean = memory.span_total / memory.span
+    deviation = np.sqrt(shape.noise * memory.span_noises) / memory.span
+    unit, usual, certain = memory.unit, memory.reference, mean - CERTAIN * deviation
+    full = memory.span >= shape.limit and CERTAIN * deviation <= KNOWN * unit
     cut_off = usual > 0.0 and certain > max(CUT_OFF, 0.5 + 0.5 * usual) * unit
     if not (full or cut_off):
         return
-    memory[SPAN] = memory[SPAN_TOTAL] = memory[SPAN_NOISES] = 0.0
+    memory.span = memory.span_total = memory.span_noises = 0.0
     if usual == 0.0:
         taken = max(mean + MARGIN * deviation, MIN_REFERENCE)
-        memory[REFERENCE] = taken if taken <= CUT_OFF else EMPTY_REFERENCE
+        memory.reference = taken if taken <= CUT_OFF else EMPTY_REFERENCE
         return
-    before, memory[CUT_MEAN] = memory[CUT_MEAN], 0.0
+    before, memory.cut_mean = memory.cut_mean, 0.0
     # Above the bound it would count noise that sums do not have.
-    top = shape[TOP_UNIT] if shape[TOP_UNIT] > 0.0 else np.inf
-    swings = memory[HIGHEST] <= MAX_SWING
-    returned = swings and memory[HIGHEST] > unit == 1.0
+    top = shape.top_unit if shape.top_unit > 0.0 else np.inf
+    swings = memory.highest <= MAX_SWING
+    returned = swings and memory.highest > unit == 1.0
     if before > 0.0 and mean < USELESS * before:
         # Values are about as large as the first threshold.
-        memory[UNIT], memory[REFERENCE], memory[JUMP] = 1.0, before, 0.0
+        memory.unit, memory.reference, memory.jump = 1.0, before, 0.0
     elif cut_off:
         # How far growth went cannot be seen: what is too far is taken back.
         factor = RISE_BY
         while certain > usual * unit * factor:
             factor *= RISE_BY
-        memory[JUMP] = min(max(memory[JUMP] * memory[JUMP], factor), MAX_JUMP)
-        memory[UNIT] = min(unit * memory[JUMP], top)
+        memory.jump = min(max(memory.jump * memory.jump, factor), MAX_JUMP)
+        memory.unit = min(unit * memory.jump, top)
     elif certain > (MAX_SWING if returned else MAX_RISE) * usual * unit:
-        while memory[UNIT] < top and certain > MAX_RISE * usual * memory[UNIT]:
-            memory[UNIT] = min(memory[UNIT] * RISE_BY, top)
-        memory[JUMP] = np.sqrt(memory[JUMP])
-    elif memory[JUMP] > 0.0 or swings:
-        while memory[UNIT] > 1.0 and (mean + MARGIN * deviation) * RISE_BY < usual * memory[UNIT]:
-            memory[UNIT] = max(memory[UNIT] / RISE_BY, 1.0)
-        if memory[UNIT] == unit:
-            memory[JUMP] = np.sqrt(memory[JUMP]) if memory[JUMP] > RISE_BY * RISE_BY else 0.0
-    memory[HIGHEST] = max(memory[HIGHEST], memory[UNIT])
-    if memory[UNIT] > unit:
+        while memory.unit < top and certain > MAX_RISE * usual * memory.unit:
+            memory.unit = min(memory.unit * RISE_BY, top)
+        memory.jump = np.sqrt(memory.jump)
+    elif memory.jump > 0.0 or swings:
+        while memory.unit > 1.0 and (mean + MARGIN * deviation) * RISE_BY < usual * memory.unit:
+            memory.unit = max(memory.unit / RISE_BY, 1.0)
+        if memory.unit == unit:
+            memory.jump = np.sqrt(memory.jump) if memory.jump > RISE_BY * RISE_BY else 0.0
+    memory.highest = max(memory.highest, memory.unit)
+    if memory.unit > unit:
         if unit == 1.0 and usual == EMPTY_REFERENCE:
-            memory[CUT_MEAN] = mean
+            memory.cut_mean = mean
         # It may have to rise again: blocks of a span at most, so that the next one is seen when it is over.
-        while LENGTHS[int(memory[EXPONENT])] > shape[LIMIT] and memory[EXPONENT] > shape[LEAST]:
-            memory[EXPONENT] -= 1.0
+        while LENGTHS[int(memory.exponent)] > shape.limit and memory.exponent > shape.least:
+            memory.exponent -= 1.0
 
 
 @inline
-def fit_exponent(memory: np.ndarray, shape: np.ndarray) -> None:
+def fit_exponent(memory: Record, shape: Record) -> None:
     """Shorten the next block until it ends where blocks must end once."""
-    position, limit = memory[POSITION], shape[LIMIT]
+    position, limit = memory.position, shape.limit
     if position < limit:
-        exponent = memory[EXPONENT]
+        exponent = memory.exponent
         while position + LENGTHS[int(exponent)] > limit:
             exponent -= 1.0
-        memory[EXPONENT] = exponent
+        memory.exponent = exponent
 
 
 @inline
-def predict(memory: np.ndarray, shape: np.ndarray) -> None:
+def predict(memory: Record, shape: Record) -> None:
     """What values of the open block are published as: the level, and at first what the block before left open."""
-    level, unit, exponent = memory[LEVEL], memory[UNIT], memory[EXPONENT]
-    if shape[EVENTS] == 0.0:
+    level, unit, exponent = memory.level, memory.unit, memory.exponent
+    if shape.events == 0.0:
         level = 0.0 if level < 0.0 else level
         level = unit if unit < level else level
-    memory[PREDICTION] = level
-    longer = memory[LAST] if memory[LAST] > exponent else exponent
-    up = shape[CATCH_UPS + int(longer)]
+    memory.prediction = level
+    longer = memory.last if memory.last > exponent else exponent
+    up = shape.catch_ups[int(longer)]
     latest = longer - up if longer > up else 0.0
     catch = int(latest if latest < exponent else exponent)
-    memory[CATCH] = LENGTHS[catch]
-    memory[EXTRA] = shape[SPREADS] * memory[CARRY] * INVERSES[catch]
+    memory.catch = LENGTHS[catch]
+    memory.extra = shape.spreads * memory.carry * INVERSES[catch]
 
 
 @kernel
-def start_memory(
-    level: float, variance: float, exponent: int, rises: bool, shape: np.ndarray, memory: np.ndarray
-) -> None:
+def start_memory(level: float, variance: float, exponent: int, rises: bool, shape: Record, memory: Record) -> None:
     """Before the first block.
 
     Parameters
@@ -506,15 +579,15 @@ def start_memory(
         The first block has 2^exponent values, or fewer if it must end before.
     rises : bool
         Whether the threshold follows a stream that outgrows the hold-out's blocks.
-    shape : float64[SHAPE]
+    shape : SHAPE[1]
         Public parameters.
-    memory : float64[MEMORY]
-        Receives the start.
+    memory : MEMORY[1]
+        Receives the start; zeros before.
     """
-    memory[:] = 0.0
-    memory[LEVEL], memory[VARIANCE] = level, variance
-    memory[WHITE], memory[DRIFT] = shape[PRIOR_WHITE], shape[PRIOR_DRIFT]
-    memory[EXPONENT] = exponent
-    memory[UNIT], memory[HIGHEST], memory[REFERENCE] = 1.0, 1.0, 0.0 if rises else -1.0
+    memory, shape = memory[0], shape[0]
+    memory.level, memory.variance = level, variance
+    memory.white, memory.drift = shape.prior_white, shape.prior_drift
+    memory.exponent = exponent
+    memory.unit, memory.highest, memory.reference = 1.0, 1.0, 0.0 if rises else -1.0
     fit_exponent(memory, shape)
     predict(memory, shape)

@@ -9,23 +9,12 @@ Letters: J blocks; block j covers [edges[j], edges[j + 1]).  In units of the fir
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.streams.block_lengths import (
-    DRIFT,
-    EXPONENT,
-    LAST,
-    LENGTHS,
-    LEVEL,
-    NOISE,
-    POSITION,
-    REFERENCE,
-    UNIT,
-    VARIANCE,
-    WHITE,
-    close_block,
-)
+from fastdp_kernels._jit import Record, inline, kernel
+from fastdp_kernels.streams.block_lengths import LENGTHS, close_block
 
 #: The signal at a block is that known so many blocks later, about half of the differences of which lie behind it.
 AHEAD = 32
@@ -33,8 +22,8 @@ AHEAD = 32
 
 @kernel
 def revise_blocks(
-    memory: np.ndarray,
-    shape: np.ndarray,
+    memory: Record,
+    shape: Record,
     lengths: np.ndarray | None,
     exponents: np.ndarray,
     totals: np.ndarray,
@@ -50,9 +39,9 @@ def revise_blocks(
 
     Parameters
     ----------
-    memory : float64[MEMORY]
+    memory : MEMORY[1]
         As it was before the first of the blocks; left as it is after the last.
-    shape : float64[SHAPE]
+    shape : SHAPE[1]
         Public parameters.
     lengths : float64[5] or None
         What ``block_lengths.lengths_of_events`` says of ``shape``.
@@ -69,25 +58,25 @@ def revise_blocks(
     surprises : float64[J]
         Receives how far each sum is from what those before it let expect, in standard deviations.
     """
-    count = totals.size
+    memory, shape, count = memory[0], shape[0], totals.size
     after = np.empty(count)
     before = np.empty(count)
-    level, variance = memory[LEVEL], memory[VARIANCE]
-    first_block, last = memory[POSITION] == 0.0, LENGTHS[int(memory[LAST])]
+    level, variance = memory.level, memory.variance
+    first_block, last = memory.position == 0.0, LENGTHS[int(memory.last)]
     if pattern.size:
         # What is left of sums under a pattern does not show how the threshold rose.
-        memory[REFERENCE] = -1.0
+        memory.reference = -1.0
     for j in range(count):
-        memory[EXPONENT] = exponents[j]
+        memory.exponent = exponents[j]
         total = totals[j]
         if pattern.size:
-            memory[UNIT] = np.sqrt(noises[j])
+            memory.unit = np.sqrt(noises[j])
             total -= pattern[j]
         else:
-            noises[j] = memory[UNIT] * memory[UNIT]
+            noises[j] = memory.unit * memory.unit
         close_block(memory, total, shape, lengths)
         means[j] = total / LENGTHS[int(exponents[j])]
-        whites[j], drifts[j] = memory[WHITE], memory[DRIFT]
+        whites[j], drifts[j] = memory.white, memory.drift
     for j in range(count):
         # A stream may change: the signal is not that of the end.
         known = min(j + AHEAD, count - 1)
@@ -95,7 +84,7 @@ def revise_blocks(
         length = LENGTHS[int(exponents[j])]
         if j > 0 or not first_block:
             variance += drifts[j] * (length + last) / 2.0
-        own = shape[NOISE] * noises[j] / length
+        own = shape.noise * noises[j] / length
         spread = variance + (whites[j] + own) / length
         surprises[j] = (means[j] - level) / np.sqrt(spread)
         gain = variance / spread
@@ -107,7 +96,7 @@ def revise_blocks(
         if before[j + 1] > 0.0:
             levels[j] += after[j] / before[j + 1] * (levels[j + 1] - levels[j])
     for j in range(count):
-        white, own = whites[j], shape[NOISE] * noises[j] / LENGTHS[int(exponents[j])]
+        white, own = whites[j], shape.noise * noises[j] / LENGTHS[int(exponents[j])]
         means[j] = levels[j] + (white / (white + own) * (means[j] - levels[j]) if white > 0.0 else 0.0)
 
 
@@ -175,3 +164,93 @@ def sum_revised(
         else:
             part = half + middle * (x - 0.5) + (right - middle) * (x - 0.5) * (x - 0.5)
         out[i] = sums[j] + length * (part + (means[j] - whole) * x)
+
+
+# How much a block of values hides: a cautious bound from released sums of blocks, for intervals of cut blocks.
+#
+# The sum of the first L of g values, given the sum of all g, is taken to have the variance  rate L (1 - L / g)  about
+# its share of the sum: exact for independent values of variance ``rate``, and cautious for values that move together,
+# when the rate is what the energy seen at the scale of the blocks says (a white stream of that energy).
+#
+# The largest of three rates counts: the signal as it was known at the block, as it is known at the end, and half of
+# mu (1 - mu), which bounds the variance of values of [0, 1] with mean mu.  What energies may miss because noise hides
+# it is added.  ``docs/intervals.md`` has the measured coverage.
+
+#: Share of mu (1 - mu) that a rate has at least.
+MIN_SHARE = 0.5
+#: Energies unseen, in noise variances of a block, a value, over the root of the number of pairs seen (or MAX_PAIRS).
+UNSEEN = 6.0
+MAX_PAIRS = 50.0
+
+
+@inline
+def cautious_rate(energy_rate: float, level: float, noise: float, length: float, pairs: float) -> float:
+    """Variance a value, in squared thresholds.
+
+    Parameters
+    ----------
+    energy_rate : float
+        What energies say.
+    level : float
+        Mean of a value, in thresholds.
+    noise : float
+        Variance of a block's noise.
+    length, pairs : float
+        Values of the block, and how many pairs of blocks the energies are from.
+    """
+    mean = min(max(level, 0.0), 1.0)
+    unseen = UNSEEN * noise / length / math.sqrt(min(pairs, MAX_PAIRS))
+    return float(max(energy_rate, MIN_SHARE * mean * (1.0 - mean)) + unseen)
+
+
+@kernel
+def hidden_rates(
+    memory: Record,
+    shape: Record,
+    lengths: np.ndarray | None,
+    exponents: np.ndarray,
+    totals: np.ndarray,
+    levels: np.ndarray,
+    rates: np.ndarray,
+) -> tuple[float, float]:
+    """The rate of every block, and of the values behind the last one.
+
+    Parameters
+    ----------
+    memory : MEMORY[1]
+        As it was before the first of the blocks; left as it is after the last.
+    shape : SHAPE[1]
+        Public parameters.
+    lengths : float64[5] or None
+        What ``block_lengths.lengths_of_events`` says of ``shape``.
+    exponents, totals : float64[J]
+        Lengths 2^k and released sums.
+    levels : float64[max(J, 1)]
+        Mean of a value in each block, in thresholds.
+    rates : float64[J + 1]
+        Receives the rates; the last is that of the block left open.
+
+    Returns
+    -------
+    (float, float)
+        For the values behind the last block: the level's variance, and by which it grows with each value.
+    """
+    memory, shape, count = memory[0], shape[0], totals.size
+    units = np.ones(count + 1)
+    for j in range(count):
+        units[j] = memory.unit
+        memory.exponent = exponents[j]
+        close_block(memory, totals[j], shape, lengths)
+        length = LENGTHS[int(exponents[j])]
+        rates[j] = memory.white + memory.drift * length * length / 3.0
+    units[count] = memory.unit
+    for j in range(count + 1):
+        exponent = exponents[j] if j < count else memory.exponent
+        length = LENGTHS[int(exponent)]
+        rate = memory.white + memory.drift * length * length / 3.0
+        rate = max(rate, rates[j]) if j < count else rate
+        # In units of the threshold that the block had.
+        unit = units[j]
+        level = levels[min(j, levels.size - 1)] / unit
+        rates[j] = unit * unit * cautious_rate(rate / unit / unit, level, shape.noise, length, 0.5 * (j + 1) + 1.0)
+    return float(memory.variance), float(memory.drift)

@@ -7,8 +7,6 @@ less what the waves foresaw; how much the waves may explain is a public share of
 used follows from how much better than the plain level they foresaw the sums so far.  Lengths of blocks stay as they
 are.
 
-Memory: that of ``block_lengths``, then another one, of which the differences and the signal are
-used, for what the waves leave; then single numbers, the state, and the lower triangle of its covariance row by row.
 """
 
 from __future__ import annotations
@@ -17,40 +15,25 @@ import math
 
 import numpy as np
 
-from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.streams.adaptive_pass import ROSE, sum_bound
-from fastdp_kernels.streams.block_lengths import (
-    BEFORE,
-    DECIDED,
-    DRIFT,
-    EVENTS,
-    EXPONENT,
-    LAST,
-    LENGTHS,
-    LEVEL,
-    MEMORY,
-    NOISE,
-    POSITION,
-    PREDICTION,
-    UNIT,
-    VARIANCE,
-    WHITE,
-    fit_signal,
-    record_difference,
-)
+from fastdp_kernels._jit import Record, inline, kernel, records
+from fastdp_kernels.streams.adaptive_pass import ROSE, sum_blocks_bound
+from fastdp_kernels.streams.block_lengths import LENGTHS, MEMORY, fit_signal, record_difference
 
 #: Waves: so many harmonics of the period, and of the one that is so many times as long.
 HARMONICS, WEEK = 6, 7
 STATES = 1 + 4 * HARMONICS
-#: What the waves leave: differences and signal.
-LEFT = MEMORY
-#: The period in values; 1 once it was seen, when the filter begins; and how much better it foresaw sums.
-PERIOD = LEFT + MEMORY
-BEGUN = PERIOD + 1
-GAINED = PERIOD + 2
-STATE = PERIOD + 3
-COVARIANCE = STATE + STATES
-SEASON_MEMORY = COVARIANCE + STATES * (STATES + 1) // 2
+#: Memory of a publisher with a season.
+SEASON = records(
+    [
+        ("plain", MEMORY),  # that of ``block_lengths``
+        ("left", MEMORY),  # what the waves leave: its differences and signal are used
+        ("period", np.float64),  # in values
+        ("begun", np.float64),  # 1 once the period was seen, when the filter begins
+        ("gained", np.float64),  # how much better the waves foresaw sums than the plain level
+        ("state", np.float64, STATES),
+        ("covariance", np.float64, STATES * (STATES + 1) // 2),  # its lower triangle, row by row
+    ]
+)
 
 #: Variance of a wave's coefficients in squared levels: of a first harmonic (later ones have less, by their number),
 #: and what part of it one of the long period has.  They move by as much again in so many periods.
@@ -90,39 +73,39 @@ def prior_variance(entry: int, level: float) -> float:
 
 
 @kernel
-def start_season(period: float, memory: np.ndarray) -> None:
-    """Before the first block: ``memory`` (float64[SEASON_MEMORY]) has its first part already."""
-    memory[LEFT:] = 0.0
-    memory[PERIOD] = period
+def start_season(period: float, memory: Record) -> None:
+    """Before the first block: ``memory`` (SEASON[1]) has its first part already; the rest is 0."""
+    memory = memory[0]
+    memory.period = period
 
 
 @inline
-def _parts(memory: np.ndarray, shape: np.ndarray) -> int:
+def _parts(memory: Record, shape: Record) -> int:
     """On how many parts of the open block predictions differ: 0 if they do not know the season."""
-    length = LENGTHS[int(memory[EXPONENT])]
-    single = shape[EVENTS] != 0.0 and length == 1.0
-    if memory[BEGUN] == 0.0 or memory[GAINED] <= 0.0 or length > REACH * memory[PERIOD] or single:
+    length = LENGTHS[int(memory.plain.exponent)]
+    single = shape.events != 0.0 and length == 1.0
+    if memory.begun == 0.0 or memory.gained <= 0.0 or length > REACH * memory.period or single:
         return 0
-    parts, most = 1, max(memory[PERIOD] / FINE, 1.0)
+    parts, most = 1, max(memory.period / FINE, 1.0)
     while length > parts * most:
         parts *= 2
     return parts
 
 
 @inline
-def _predicted(memory: np.ndarray, shape: np.ndarray, part: int, size: float, row: np.ndarray) -> float:
+def _predicted(memory: Record, shape: Record, part: int, size: float, row: np.ndarray) -> float:
     """What a value of a part of the open block is published as, besides what makes up for the block before."""
-    fill_row(memory[POSITION] + part * size, size, memory[PERIOD], row)
+    fill_row(memory.plain.position + part * size, size, memory.period, row)
     expected = 0.0
     for a in range(STATES):
-        expected += row[a] * memory[STATE + a]
-    share = 1.0 / (1.0 + math.exp(CERTAIN - memory[GAINED]))
-    value = memory[LEVEL] + share * (expected / size - memory[LEVEL])
-    return float(value if shape[EVENTS] != 0.0 else min(max(value, 0.0), memory[UNIT]))
+        expected += row[a] * memory.state[a]
+    share = 1.0 / (1.0 + math.exp(CERTAIN - memory.gained))
+    value = memory.plain.level + share * (expected / size - memory.plain.level)
+    return float(value if shape.events != 0.0 else min(max(value, 0.0), memory.plain.unit))
 
 
-@kernel
-def bend(memory: np.ndarray, shape: np.ndarray, filled: int, bends: np.ndarray) -> None:
+@inline
+def bend(memory: Record, shape: Record, filled: int, bends: np.ndarray) -> None:
     """How far predictions of the open block's values, from the one after ``filled``, are from their mean.
 
     ``bends`` (float64[any]) receives that of the next values, all of which are in the block.
@@ -131,61 +114,61 @@ def bend(memory: np.ndarray, shape: np.ndarray, filled: int, bends: np.ndarray) 
     if parts == 0:
         bends[:] = 0.0
         return
-    size, row = (1 << int(memory[EXPONENT])) // parts, np.empty(STATES)
+    size, row = (1 << int(memory.plain.exponent)) // parts, np.empty(STATES)
     at = 0
     while at < bends.size:
         part = (filled + at) // size
         end = min((part + 1) * size - filled, bends.size)
-        bends[at:end] = _predicted(memory, shape, part, np.float64(size), row) - memory[PREDICTION]
+        bends[at:end] = _predicted(memory, shape, part, np.float64(size), row) - memory.plain.prediction
         at = end
 
 
-@kernel
+@inline
 def follow_season(
-    memory: np.ndarray, total: float, exponent: int, level: float, unit: float, last: float, shape: np.ndarray
+    memory: Record, total: float, exponent: int, level: float, unit: float, last: float, shape: Record
 ) -> None:
     """Take in a block's released sum, once :func:`block_lengths.close_block` has, and predict the next block.
 
     Parameters
     ----------
-    memory : float64[SEASON_MEMORY]
-        Changed in place; of its first part PREDICTION alone.
+    memory : SEASON
+        Changed in place; of its first part the prediction alone.
     total : float
         The released sum, in thresholds.
     exponent, level, unit, last
-        EXPONENT, LEVEL, UNIT and LAST before the block was closed.
-    shape : float64[SHAPE]
+        These numbers of the memory before the block was closed.
+    shape : SHAPE
         Public parameters.
     """
     length = LENGTHS[exponent]
-    if memory[BEGUN] != 0.0:
+    if memory.begun != 0.0:
         _observe(memory, total, exponent, level, unit, (length + LENGTHS[int(last)]) / 2.0, shape)
-    elif memory[POSITION] >= memory[PERIOD]:
+    elif memory.plain.position >= memory.period:
         # Till now waves explained nothing.
-        memory[LEFT : LEFT + MEMORY] = memory[:MEMORY]
-        memory[BEGUN], level = 1.0, memory[LEVEL]
-        memory[STATE] = level
-        memory[COVARIANCE] = memory[VARIANCE] + AMPLITUDE * level * level
+        memory.left = memory.plain
+        memory.begun, level = 1.0, memory.plain.level
+        memory.state[0] = level
+        memory.covariance[0] = memory.plain.variance + AMPLITUDE * level * level
         for a in range(1, STATES):
-            memory[COVARIANCE + a * (a + 3) // 2] = prior_variance(a, level)
+            memory.covariance[a * (a + 3) // 2] = prior_variance(a, level)
     parts = _parts(memory, shape)
     if parts:
-        size, row, mean = LENGTHS[int(memory[EXPONENT])] / parts, np.empty(STATES), 0.0
+        size, row, mean = LENGTHS[int(memory.plain.exponent)] / parts, np.empty(STATES), 0.0
         for part in range(parts):
             mean += _predicted(memory, shape, part, size, row) / parts
-        memory[PREDICTION] = mean
+        memory.plain.prediction = mean
 
 
 @inline
 def _observe(
-    memory: np.ndarray, total: float, exponent: int, level: float, unit: float, gap: float, shape: np.ndarray
+    memory: Record, total: float, exponent: int, level: float, unit: float, gap: float, shape: Record
 ) -> None:
     """One step of the filter, and what it foresaw better than the plain level."""
-    length, noise, period = LENGTHS[exponent], shape[NOISE] * unit * unit, memory[PERIOD]
-    left, state, covariance = memory[LEFT : LEFT + MEMORY], memory[STATE:COVARIANCE], memory[COVARIANCE:]
+    length, noise, period = LENGTHS[exponent], shape.noise * unit * unit, memory.period
+    left, state, covariance = memory.left, memory.state, memory.covariance
     row, gain = np.empty(STATES), np.zeros(STATES)
-    fill_row(left[POSITION], length, period, row)
-    covariance[0] += left[DRIFT] * gap
+    fill_row(left.position, length, period, row)
+    covariance[0] += left.drift * gap
     for a in range(1, STATES):
         long = WEEK if a > 2 * HARMONICS else 1
         covariance[a * (a + 3) // 2] += prior_variance(a, level) * gap / (WANDER * period * long)
@@ -203,12 +186,12 @@ def _observe(
         variance += row[a] * gain[a]
     # So that rounding never makes it negative where there is next to no noise.
     variance = max(variance, 0.0)
-    variance += max(left[WHITE] * length + noise, EXACT * variance)
+    variance += max(left.white * length + noise, EXACT * variance)
     error, missed = total - expected, total - length * level
     if length <= REACH * period:
         # In variances of the plain prediction: waves gain by what they foresee, not by expecting less of themselves.
-        own = length * length * memory[BEFORE] + memory[WHITE] * length + noise
-        memory[GAINED] = FORGET_GAINED * memory[GAINED] + 0.5 * (missed * missed - error * error) / own
+        own = length * length * memory.plain.before + memory.plain.white * length + noise
+        memory.gained = FORGET_GAINED * memory.gained + 0.5 * (missed * missed - error * error) / own
     explained = expected - length * state[0]
     at = 0
     for a in range(STATES):
@@ -217,37 +200,35 @@ def _observe(
             covariance[at] -= gain[a] * gain[c] / variance
             at += 1
         covariance[at - 1] = max(covariance[at - 1], 0.0)
-    record_difference(left, total - explained, exponent, shape[NOISE], unit * unit)
-    left[POSITION] = memory[POSITION]
-    if memory[DECIDED] == memory[POSITION]:
-        left[WHITE], left[DRIFT] = fit_signal(left, shape)
+    record_difference(left, total - explained, exponent, shape.noise, unit * unit)
+    left.position = memory.plain.position
+    if memory.plain.decided == memory.plain.position:
+        left.white, left.drift = fit_signal(left, shape)
 
 
 @kernel
 def sum_in_season(
     values: np.ndarray,
-    steps_per_unit: float,
-    top: float,
-    theta_steps: float,
-    shape: np.ndarray,
+    public: Record,
+    shape: Record,
     lengths: np.ndarray | None,
     noise: np.ndarray,
     chain: np.ndarray,
     first: int,
     law: np.ndarray,
     settled: int,
-    counters: np.ndarray,
-    memory: np.ndarray,
-    blocks: np.ndarray,
+    counters: Record,
+    memory: Record,
+    blocks: Record,
     bends: np.ndarray,
 ) -> int:
     """:func:`sum_bound`, block by block, each of which the filter follows.
 
     Parameters
     ----------
-    values, steps_per_unit, top, theta_steps, shape, lengths, noise, chain, first, law, settled, counters, blocks
+    values, public, shape, lengths, noise, chain, first, law, settled, counters, blocks
         As for :func:`sum_bound`; with an empty ``chain`` all noise is given.
-    memory : float64[SEASON_MEMORY]
+    memory : SEASON[1]
         Changed in place.
     bends : float64[n]
         Receives how far the prediction of each value is from the mean of its block's.
@@ -257,18 +238,16 @@ def sum_in_season(
     int
         As :func:`sum_bound`.
     """
-    at = 0
+    public, shape, counters, memory, at = public[0], shape[0], counters[0], memory[0], 0
     while True:
-        closed, exponent = counters[2], int(memory[EXPONENT])
-        level, unit, last = memory[LEVEL], memory[UNIT], memory[LAST]
-        part = min((1 << exponent) - counters[0], values.size - at)
-        bend(memory, shape, counters[0], bends[at : at + part])
+        closed, exponent = counters.closed, int(memory.plain.exponent)
+        level, unit, last = memory.plain.level, memory.plain.unit, memory.plain.last
+        part = min((1 << exponent) - counters.filled, values.size - at)
+        bend(memory, shape, counters.filled, bends[at : at + part])
         room = min(closed + 1, noise.size)
-        consumed = sum_bound(
+        consumed = sum_blocks_bound(
             values[at : at + part],
-            steps_per_unit,
-            top,
-            theta_steps,
+            public,
             shape,
             lengths,
             noise[:room],
@@ -277,15 +256,15 @@ def sum_in_season(
             law,
             settled,
             counters,
-            memory,
+            memory.plain,
             blocks[: room + 1],
         )
         if consumed < 0:
             return consumed
         at += consumed
-        if counters[2] == closed:
+        if counters.closed == closed:
             return at
-        follow_season(memory, blocks[closed, 1], exponent, level, unit, last, shape)
-        blocks[counters[2], 2] = memory[PREDICTION]
-        if counters[3] == ROSE:
+        follow_season(memory, blocks[closed].released, exponent, level, unit, last, shape)
+        blocks[counters.closed].prediction = memory.plain.prediction
+        if counters.stopped == ROSE:
             return at

@@ -14,6 +14,7 @@ import numpy as np
 import fastdp
 from fastdp import AdaptivePHDStream, Guarantee, Key, PHDStream, StreamPublisher, local, validation
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, SelectiveCounting, Simple, event_guarantee
+from fastdp.kinds import Floats, Integers, Json
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Perturber, Toeplitz
@@ -27,7 +28,7 @@ from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_lab import repetitions
 from fastdp_lab.audit import runs
 from fastdp_lab.audit.exact import DELTA, LOCAL, RULES, observed, small_task
-from fastdp_lab.audit.runs import Batches, Case, Floats, Integers, ManyRuns, OneRun, See, one_run, pieces
+from fastdp_lab.audit.runs import Batches, Case, ManyRuns, OneRun, See, one_run, pieces
 from fastdp_lab.baselines.w_event import SCHEMES, WEvent
 
 FAST, MEDIUM, REPEATED, MANY, SLOW = 10_000_000, 1_000_000, 300_000, 60_000, 20_000
@@ -74,7 +75,7 @@ def cut_stream(perturber: Perturber, epsilon: float, delta: float = 0.0) -> Many
 
     Noise trees and epochs must begin where pieces begin, and there is no smoother, so pieces are independent.
     """
-    options: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "resolution": 2.0**-10}
+    options: Json = {"epsilon": epsilon, "delta": delta, "resolution": 2.0**-10}
     make = partial(StreamPublisher, threshold=Fixed(1.0), perturber=perturber, bound=4.0, max_range=1024, **options)
 
     def draw(data: Sequence[float], trials: int, key: Key) -> Floats:
@@ -140,13 +141,13 @@ def both_days(outputs: Floats) -> Floats:
 def composed(epsilon: float, **options: Any) -> partial[StreamPublisher]:
     """Few candidates, and two leaves a tree: the noise of theta and of each value is as visible as it can be."""
     options = {"perturber": Hierarchy(2, prune=0), "threshold": NoisyMax(step=1.0, fan_out=2), **options}
-    shape: dict[str, Any] = {"bound": 4.0, "holdout": 4, "max_range": 2, "resolution": 1.0}
+    shape: Json = {"bound": 4.0, "holdout": 4, "max_range": 2, "resolution": 1.0}
     return partial(StreamPublisher, epsilon=epsilon, **shape, **options)
 
 
 def fixed(perturber: Perturber, epsilon: float, **options: Any) -> partial[StreamPublisher]:
     """A publisher with a known threshold."""
-    known: dict[str, Any] = {"threshold": Fixed(4.0), "bound": 4.0, "resolution": 1.0}
+    known: Json = {"threshold": Fixed(4.0), "bound": 4.0, "resolution": 1.0}
     return partial(StreamPublisher, perturber=perturber, epsilon=epsilon, **known, **options)
 
 
@@ -174,13 +175,13 @@ def topl(epsilon: float) -> partial[fastdp.ToPL]:
 def lagging(epsilon: float, length: int, *, lag_sums: bool) -> partial[fastdp.PAK]:
     """PAK with nearly all of epsilon for the hold-out's sums."""
     rule = NoisyMax(step=1.0, fan_out=2)
-    options: dict[str, Any] = {"threshold": rule, "lag_sums": lag_sums, "resolution": 1.0}
+    options: Json = {"threshold": rule, "lag_sums": lag_sums, "resolution": 1.0}
     return partial(fastdp.PAK, epsilon, 0.0, 4.0, length, holdout=4, share=0.1, **options)
 
 
 def many_rows(epsilon: float) -> OneRun:
     """Two short streams through ``release_many``: what both publish."""
-    options: dict[str, Any] = {"threshold": Fixed(4.0), "perturber": Hierarchy(2, prune=0), "smoother": None}
+    options: Json = {"threshold": Fixed(4.0), "perturber": Hierarchy(2, prune=0), "smoother": None}
     make: Callable[..., Any] = partial(fastdp.release_many, epsilon=epsilon, bound=4.0, resolution=1.0, **options)
     see: See = lambda fresh, data: fresh(np.asarray(data, np.float64)).values  # noqa: E731
     return OneRun(make(np.zeros((2, 4)), seed=0).guarantee, make, see)

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import Key, local
 from fastdp.counters import Simple
 from fastdp.errors import AccuracyWarning
+from fastdp.kinds import Floats, Integers
 from fastdp.local.mechanisms import Mechanism
 from fastdp.local.reports import CONTEXT, BitDistribution, MixtureDistribution, ReportDistribution, WindowDistribution
 from fastdp.spatial import Box, decomposition
@@ -25,11 +25,8 @@ from fastdp.spatial.domains import CellParameters, encode
 from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_max import CountedHoldout
-from fastdp.thresholds.smooth_noise import SmoothNoise
+from fastdp.thresholds.quantile import SmoothNoise
 from fastdp_lab.planning.tree_loss import tree_step_loss
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 #: Beyond this many scales noise has probability below e^-60.
 REACH = 60
@@ -58,19 +55,7 @@ def small_task(epsilon: float) -> ThresholdTask:
 
 @dataclass(frozen=True)
 class ExactLoss:
-    """The largest log-ratio of probabilities found by enumeration.
-
-    Attributes
-    ----------
-    epsilon : float
-        The claim.
-    worst : float
-        The largest log-ratio.
-    cases : int
-        How many ratios were compared.
-    delta : float
-        At which the worst is taken.
-    """
+    """The largest log-ratio of probabilities found by enumeration."""
 
     epsilon: float
     worst: float
@@ -120,17 +105,7 @@ def _borders(law: ReportDistribution, inputs: Iterable[int]) -> set[int]:
 
 
 def winner_probabilities(scores: Integers, scale: float, *, one_sided: bool) -> Floats:
-    """P[candidate j has the largest score + noise, the lowest index among ties], by sums over its own noise.
-
-    Parameters
-    ----------
-    scores : int64[J]
-        Before the noise.
-    scale : float
-        Of the discrete Laplace, or geometric, noise.
-    one_sided : bool
-        Geometric noise.
-    """
+    """P[candidate j has the largest score + noise, the lowest index among ties], by sums over its own noise."""
     reach = int(REACH * scale)
     k = np.arange(-reach, reach + 1)
     q = math.exp(-1.0 / scale)
@@ -158,17 +133,7 @@ def observed(rule: NoisyMax | ScaleFree, task: ThresholdTask, holdout: Sequence[
 
 
 def noisy_max_loss(rule: NoisyMax | ScaleFree, task: ThresholdTask, *, noise_factor: float = 1.0) -> ExactLoss:
-    """Noisy max over every pair of adjacent hold-outs of a small instance: the chooser's own scores and law.
-
-    Parameters
-    ----------
-    rule : NoisyMax or ScaleFree
-        The rule.
-    task : ThresholdTask
-        With few held-out values, each a whole number from 0 to ``bound``.
-    noise_factor : float
-        Multiplies the noise scale; below 1 it makes a negative control.
-    """
+    """Noisy max over every pair of adjacent hold-outs of a small instance: the chooser's own scores and law."""
     highest = round(task.bound)
     # Each number of values above the lowest candidate that ScaleFree may release before it chooses.
     released = range(task.holdout + 1) if isinstance(rule, ScaleFree) else (None,)
@@ -205,15 +170,6 @@ def smooth_noise_loss(
     Adjacent inputs give releases x + kappa S (Z + c) / a and y + kappa S' (Z + c) / a with ``|x - y| <= min(S, S')``
     and ``|ln S / S'| <= b``, so in units of kappa S / a they are Z + c and shift + e^s (Z + c); the largest loss is
     at a corner of the region of (shift, s).
-
-    Parameters
-    ----------
-    law : SmoothNoise
-        The noise with the rule's own constants a and b; its density is computed here, independently of the sampler.
-    epsilon, delta : float
-        The claim; delta = 0 takes the largest log-ratio of densities.
-    kappa, offset : float
-        Factor and c of PAK Eq. 11 and 12.
     """
     z = np.concatenate([-np.geomspace(1e4, 40.0, 2001)[:-1], np.linspace(-40.0, 40.0, 160_001)])
     z = np.concatenate([z, -z[2000::-1]])
@@ -247,21 +203,7 @@ def _density(law: SmoothNoise, z: Floats) -> Floats:
 
 
 def split_loss(plan: CellParameters, epsilon: float, points: tuple[Any, Any], outcomes: int, key: Key) -> ExactLoss:
-    """PrivTree's decisions: exact log-ratios at many drawn trees, for one event more or less in any leaf.
-
-    Parameters
-    ----------
-    plan : CellParameters
-        Constants of the split tests (:func:`fastdp.spatial.domains.CellParameters`).
-    epsilon : float
-        The claim for the decisions alone.
-    points : pair of arrays
-        Points added and removed.
-    outcomes : int
-        Trees to draw; at each of them all leaves are compared (``fastdp_lab.planning.tree_loss``).
-    key : Key
-        For the trees.
-    """
+    """PrivTree's decisions: exact log-ratios at many drawn trees, for one event more or less in any leaf."""
     kept = decomposition.root_only(plan)
     added, removed = (encode(plan, np.asarray(p, np.float64).reshape(-1, 1)) for p in points)
     worst, cases = 0.0, 0

@@ -22,21 +22,7 @@ Seed = int | str | None
 
 @dataclass(frozen=True)
 class Line:
-    """One audit, one exact loss, or the instances of one coupling.
-
-    Attributes
-    ----------
-    name : str
-        Of the mechanism.
-    numbers : dict
-        Texts by column.
-    found : float
-        Lower bound on epsilon, the exact loss, or the largest cost over the claim.
-    failed : bool
-        Whether a claim is refuted.
-    verdict : str
-        In words.
-    """
+    """One audit, one exact loss, or the instances of one coupling."""
 
     name: str
     numbers: dict[str, str]
@@ -114,13 +100,7 @@ def shipped(trials: int | None = None, seed: int | None = None) -> Jobs:
 
 
 def lines(jobs: Jobs, option: str, name: str) -> Iterator[Line]:
-    """Those of one name or group, or all, one after the other; ``option`` is for the message.
-
-    Raises
-    ------
-    ParameterError
-        For a name that is unknown; before any audit.
-    """
+    """Those of one name or group, or all, one after the other; ``option`` is for the message."""
     known = ("all", *jobs, *(label for several in jobs.values() for label in several))
     validation.choice(option, name, known)
     for group, several in jobs.items():

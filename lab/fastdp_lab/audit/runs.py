@@ -10,17 +10,15 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import fastdp
 from fastdp import Guarantee, Key
 from fastdp.errors import AccuracyWarning
+from fastdp.kinds import Array, Floats, Integers
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 #: A new object, with the key of the run.
 Fresh = Callable[..., Any]
-See = Callable[[Fresh, Any], NDArray[Any]]
+See = Callable[[Fresh, Any], Array]
 #: Points added and removed, batch by batch.
 Batches = list[tuple[Sequence[float], Sequence[float]]]
 
@@ -37,9 +35,9 @@ class ManyRuns:
     """A mechanism that makes many runs in one call of ``draw(data, trials, key)``."""
 
     guarantee: Guarantee
-    draw: Callable[[Any, int, Key], NDArray[Any]]
+    draw: Callable[[Any, int, Key], Array]
 
-    def draw_trials(self, data: Any, trials: int, key: Key) -> NDArray[Any]:
+    def draw_trials(self, data: Any, trials: int, key: Key) -> Array:
         """Rows of outputs."""
         return self.draw(data, trials, key)
 
@@ -52,7 +50,7 @@ class OneRun:
     make: Callable[..., Any]
     see: See
 
-    def __call__(self, data: Any, seed: int) -> NDArray[Any]:
+    def __call__(self, data: Any, seed: int) -> Array:
         """Outputs of the run with this seed."""
         return self.see(partial(self.make, key=Key.from_seed(seed)), data)
 

@@ -89,11 +89,11 @@ class OnStreamMachine(OfflineMachine):
     REPAIRED: ClassVar[bool] = False
     rule: ClassVar[int] = 1
 
-    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key) -> BaselineState:
+    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
         """PrivTree on all points so far."""
         every = np.sort(np.concatenate([state.added, added])), np.sort(np.concatenate([state.removed, removed]))
         tree = self.offline(*every, state.n_steps, key)
-        return BaselineState(tree=tree, added=every[0], removed=every[1])
+        return BaselineState(n_steps=state.n_steps + 1, chain=chain, tree=tree, added=every[0], removed=every[1])
 
     def check_indices(self, state: BaselineState) -> None:
         """ValueError for codes of no batch, too."""
@@ -108,13 +108,15 @@ class OnBatchMachine(OfflineMachine):
 
     rule: ClassVar[int] = 1
 
-    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key) -> BaselineState:
+    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
         """PrivTree on the batch."""
         tree = self.offline(added, removed, state.n_steps, key)
         size = state.size + added.size - removed.size
         total = float(tree.projected[0])
         factor = max(size, 0) / total if total > 0.0 else 0.0
-        return BaselineState(tree=tree._replace(projected=tree.projected * factor), size=size)
+        return BaselineState(
+            n_steps=state.n_steps + 1, chain=chain, tree=tree._replace(projected=tree.projected * factor), size=size
+        )
 
 
 @record
@@ -129,13 +131,13 @@ class FixedTreeMachine(OfflineMachine):
         """Of the counters' noise."""
         return sampler.laplace_distribution(noise_scale(self.counter, Fraction(self.epsilon)))
 
-    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key) -> BaselineState:
+    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
         """Count in the first batch's cells."""
         tree = state.tree
         if tree is None:
             first = self.offline(added, removed, 0, key)
             rows: Integers = np.zeros((first.leaves.size, self.counter.width), np.int64)
-            return BaselineState(tree=first, rows=rows)
+            return BaselineState(n_steps=state.n_steps + 1, chain=chain, tree=first, rows=rows)
         widths = np.array([self.fan_out**k for k in range(self.max_depth, -1, -1)], np.int64)[tree.depth[tree.leaves]]
         begins = tree.code[tree.leaves] * widths
         net = sum(
@@ -148,7 +150,7 @@ class FixedTreeMachine(OfflineMachine):
         changed = {name: getattr(tree, name).copy() for name in ("released", "held", "projected")}
         following = tree._replace(**changed)
         decomposition.add_increments(self.fan_out, following, increments)
-        return BaselineState(tree=following, rows=rows)
+        return BaselineState(n_steps=state.n_steps + 1, chain=chain, tree=following, rows=rows)
 
     def check_indices(self, state: BaselineState) -> None:
         """ValueError for rows of no counter, too."""
@@ -196,11 +198,11 @@ class OfflineOnBatch(_Baseline):
 
     Notes
     -----
-    Private at epsilon: each event is in one batch.  The number of points present, ``|f(t)|``, is used as it is and
-    treated as public, as the paper does.  A batch whose noisy net count is not positive releases nothing: there is
-    nothing to scale up (spread evenly, errors on the circles with deletion are 12 to 16 % above the published code's
-    instead of 1 to 3 %).  Cells are chosen by the batch's additions; with the net counts that the paper seems to
-    use, scores may rise along a path and the proof fails.
+    Private at epsilon: each event is in one batch.  The number of points present, ``|f(t)|``, is treated as public,
+    as the paper does.  A batch whose noisy net count is not positive releases nothing (spread evenly, errors on the
+    circles with deletion are 12 to 16 % above the published code's instead of 1 to 3 %).  Cells are chosen by the
+    batch's additions; with the net counts that the paper seems to use, scores may rise along a path and the proof
+    fails.
     """
 
     _MACHINE: ClassVar[type] = OnBatchMachine

@@ -35,21 +35,7 @@ DISSIMILARITY, VALUE = 1, 2
 
 @dataclass(frozen=True)
 class WEventState:
-    """State of a stream; everything but the chain is a function of released values.
-
-    Attributes
-    ----------
-    n_seen : int
-        Values consumed.
-    released : int
-        Last released value, in grid steps; 0 before the first.
-    blocked : int
-        Absorption: steps whose budget is used or given up, counted from the stream's first.
-    spent : int64[w - 1 or 0]
-        Distribution: budgets of the last steps, step i at i modulo its length, in parts of epsilon / 2.
-    chain : str
-        Chain that binds the noise of the next step to the values before.
-    """
+    """State of a stream; everything but the chain is a function of released values."""
 
     n_seen: int
     released: int
@@ -229,13 +215,7 @@ class WEvent(Publisher[WEventState]):
 
     @single_caller
     def publish(self, chunk: Any) -> Floats:
-        """Consume the next values; publish the last release for each: float64[n].
-
-        Raises
-        ------
-        DataError
-            For values that are no finite real numbers; nothing is consumed then.
-        """
+        """Consume the next values; publish the last release for each: float64[n]."""
         published: Floats = self._call(self._machine.read(chunk))
         return published
 

@@ -14,28 +14,18 @@ if TYPE_CHECKING:
     from fastdp_lab.audit.lines import Jobs, Line
 
 
+MECHANISM = "One mechanism, or: all, shipped, exact."
+TRIALS = "At most so many runs on each input.  [default: each mechanism's usual number, up to 10,000,000]"
+SEED = "To repeat an audit.  [default: fresh randomness]"
+PAGE = click.Path(path_type=Path)
+
+
 @click.command()
-@click.option(
-    "--mechanism", metavar="NAME", default="all", show_default=True, help="One mechanism, or: all, shipped, exact."
-)
-@click.option(
-    "--trials",
-    type=click.IntRange(min=100),
-    metavar="N",
-    help="At most so many runs on each input.  [default: each mechanism's usual number, up to 10,000,000]",
-)
-@click.option(
-    "-o",
-    "--output",
-    "page",
-    type=click.Path(path_type=Path),
-    metavar="PAGE",
-    help="Write the tables as Markdown.",
-)
+@click.option("--mechanism", metavar="NAME", default="all", show_default=True, help=MECHANISM)
+@click.option("--trials", type=click.IntRange(min=100), metavar="N", help=TRIALS)
+@click.option("-o", "--output", "page", type=PAGE, metavar="PAGE", help="Write the tables as Markdown.")
 @click.option("--force", is_flag=True, help="Replace the page if it exists.")
-@click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N", help="To repeat an audit.  [default: fresh randomness]"
-)
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help=SEED)
 @click.option("--couplings", is_flag=True, help="Couplings alone: proofs, instance by instance.")
 @click.option("--only", metavar="NAME", help="With --couplings: one case.  [default: all]")
 def audit(
@@ -60,7 +50,7 @@ def audit(
     if only is not None and not couplings:
         raise click.UsageError("--only names a case of --couplings; for one mechanism give --mechanism.")
     with plain_errors():
-        from fastdp.state.durable import atomic_file
+        from fastdp.state.atomic_files import atomic_file
         from fastdp_lab.audit.lines import shipped
         from fastdp_lab.audit.runs import TABLES_INSTALLED
 

@@ -8,17 +8,13 @@ import click
 
 from fastdp.cli.terminal import as_table, plain_errors
 
+FOLDER = click.Path(path_type=Path)
+KEPT = "Where the files are kept.  [default: $FASTDP_DATA, or the user's cache folder]"
+
 
 @click.command()
 @click.option("--download", "name", metavar="NAME", help="Fetch one of the public files.")
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Where the files are kept.  [default: $FASTDP_DATA, or the user's cache folder]",
-)
+@click.option("-o", "--output", "folder", type=FOLDER, metavar="DIR", help=KEPT)
 def datasets(name: str | None, folder: Path | None) -> None:
     """List the data sets that sweeps can run on: synthetic ones, and public ones with terms and sources."""
     with plain_errors():

@@ -9,16 +9,13 @@ import click
 from fastdp.cli.terminal import plain_errors
 from fastdp_lab.cli.sweep_command import lab_libraries
 
+FOLDER = click.Path(path_type=Path)
+PICTURES = "The folder of pictures; they replace those of the same name.  [default: DIR/figures]"
+
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="OUT",
-    help="The folder of pictures; they replace those of the same name.  [default: DIR/figures]",
-)
+@click.argument("folder", type=FOLDER, metavar="DIR")
+@click.option("-o", "--output", type=FOLDER, metavar="OUT", help=PICTURES)
 @click.option("--metric", "metrics", multiple=True, help="Which errors.  [default: all that were measured]")
 @click.option("--group", default="all", show_default=True, help="Which queries: all, or a length class.")
 @click.option("--format", "formats", multiple=True, default=("png", "svg"), show_default=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,42 +29,29 @@ def lab_libraries() -> Iterator[None]:
         ) from None
 
 
-@click.command()
-@click.argument("specification", type=click.Path(path_type=Path), metavar="SPEC.toml")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="The folder of results.")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The folder of the data sets' files.  [default: the specification's folder]",
+FOLDER = click.Path(path_type=Path)
+DATA = "The folder of the data sets' files.  [default: the specification's folder]"
+MODE = "Kind of workers: threads share the data sets' memory; processes never wait for each other."
+SCHEDULER = (
+    "Run on a cluster, on all its cores: the address of a Dask scheduler (tcp://HOST:8786), or of a Ray head "
+    "(ray:HOST:6379)."
 )
+
+
+@click.command()
+@click.argument("specification", type=FOLDER, metavar="SPEC.toml")
+@click.option("-o", "--output", type=FOLDER, metavar="DIR", help="The folder of results.")
+@click.option("--data", type=FOLDER, metavar="DIR", help=DATA)
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Parts that run at once here.")
 @click.option(
-    "--mode",
-    type=click.Choice(["threads", "processes"]),
-    default="processes",
-    show_default=True,
-    help="Kind of workers: threads share the data sets' memory; processes never wait for each other.",
+    "--mode", type=click.Choice(["threads", "processes"]), default="processes", show_default=True, help=MODE
 )
-@click.option(
-    "--scheduler",
-    metavar="ADDRESS",
-    help="Run on a cluster, on all its cores: the address of a Dask scheduler (tcp://HOST:8786), or of a Ray head "
-    "(ray:HOST:6379).",
-)
+@click.option("--scheduler", metavar="ADDRESS", help=SCHEDULER)
 @click.option("--repetitions", type=click.IntRange(1), help="Overrides the specification's number.")
 @click.option("--dry-run", is_flag=True, help="Check, time a sample, and print cells, time and size.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 def sweep(
-    specification: Path,
-    output: Path | None,
-    data: Path | None,
-    workers: int,
-    mode: str,
-    scheduler: str | None,
-    repetitions: int | None,
-    dry_run: bool,
-    quiet: bool,
+    specification: Path, output: Path | None, data: Path | None, repetitions: int | None, dry_run: bool, **how: Any
 ) -> None:
     """Run every cell of (data set, mechanism, epsilon, repetition) in SPEC.toml.
 
@@ -80,11 +67,11 @@ def sweep(
         if repetitions is not None:
             found = replace(found, repetitions=repetitions)
         if dry_run or output is None:
-            click.echo(as_table(_estimate(found, folder, workers)))
+            click.echo(as_table(_estimate(found, folder, how["workers"])))
             return
-        bar = not quiet and sys.stderr.isatty()
+        scheduler, bar = how.pop("scheduler"), not how.pop("quiet") and sys.stderr.isatty()
         with cluster(scheduler) if scheduler else nullcontext() as executor:
-            run(found, output, data=folder, workers=workers, mode=mode, executor=executor, progress=bar)
+            run(found, output, data=folder, executor=executor, progress=bar, **how)
         click.echo(as_table(_summary(output)))
 
 

@@ -2,15 +2,16 @@
 
 from fastdp.cli.demo_command import dns_like_day
 from fastdp_lab.datasets.catalogue import CATALOGUE, TABLE1, Entry, fetch, parse
-from fastdp_lab.datasets.events import SpatialStream, cut_events
-from fastdp_lab.datasets.files import load_circles, load_gowalla, load_pickups
-from fastdp_lab.datasets.synthetic_points import (
+from fastdp_lab.datasets.files import SpatialStream, cut_events, load_circles, load_gowalla, load_pickups
+from fastdp_lab.datasets.synthetic import (
     concentric_circles,
+    extend_by_reflection,
+    hold_out_and_extend,
     made_up_check_ins,
     made_up_pickups,
     made_up_streets,
+    table1,
 )
-from fastdp_lab.datasets.synthetic_values import extend_by_reflection, hold_out_and_extend, table1
 
 __all__ = [
     "CATALOGUE",

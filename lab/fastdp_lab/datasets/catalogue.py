@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.errors import DataError, StateError
-from fastdp.state.durable import atomic_file
+from fastdp.kinds import Floats, Json
+from fastdp.state.atomic_files import atomic_file
 from fastdp_lab.datasets import files
 
-LISTED: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+LISTED: Json = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 
 
 @dataclass(frozen=True)
@@ -62,21 +60,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of Table 1.
-
-    Attributes
-    ----------
-    length : int
-        n of the real stream.
-    bound : int
-        The public bound ("max").
-    quantiles : (int, int, int, int)
-        The 85, 95, 99.5 and 100 % quantiles.
-    mean : float
-        "avg".
-    least : int
-        The least value, which Table 1 does not give.
-    """
+    """A row of Table 1."""
 
     length: int
     bound: int
@@ -109,7 +93,10 @@ def path_of(name: str, folder: Path | None = None) -> Path:
 
 
 def fetch(name: str, folder: Path | None = None) -> Path:
-    """The file of a catalogue entry, downloaded unless it is there.
+    """The file of a catalogue entry, downloaded unless it is there; DataError says how to get it by hand.
+
+    The publishers state no digests.  That of the first download (over https, or with a known SHA-256) is kept beside
+    the file, and the file is compared with it from then on.
 
     Parameters
     ----------
@@ -117,17 +104,6 @@ def fetch(name: str, folder: Path | None = None) -> Path:
         A name of ``CATALOGUE``.
     folder : Path, optional
         By default :func:`cache_folder`.
-
-    Raises
-    ------
-    DataError
-        If the download fails, or the terms forbid it; the message says how to get the file by hand.  If a file
-        differs from the first download.
-
-    Notes
-    -----
-    The publishers state no digests.  That of the first download (over https, or with a known SHA-256) is kept beside
-    the file, and the file is compared with it from then on.
     """
     path = path_of(name, folder)
     if not path.exists():
@@ -137,20 +113,12 @@ def fetch(name: str, folder: Path | None = None) -> Path:
 
 
 def parse(name: str, path: Path) -> files.Table:
-    """The columns of a catalogue entry's file, in order of time where it has one.
-
-    Parameters
-    ----------
-    name : str
-        A name of ``CATALOGUE``.
-    path : Path
-        From :func:`fetch`, or downloaded by hand.
-    """
+    """The columns of a catalogue entry's file from :func:`fetch`, in order of time where it has one."""
     table: files.Table = getattr(files, CATALOGUE[validation.choice("name", name, tuple(CATALOGUE))].reader)(path)
     return table
 
 
-def load(name: str, column: str | None = None, folder: Path | None = None) -> NDArray[np.float64]:
+def load(name: str, column: str | None = None, folder: Path | None = None) -> Floats:
     """A column of a catalogue entry that was downloaded: float64[n]."""
     path = path_of(name, folder)
     if not path.exists():

@@ -1,8 +1,16 @@
-"""Files of real data sets: transactions, taxi trips, Gowalla check-ins, New York pickups, circles.
+"""Files of real data sets, and streams of points that appear and disappear, cut into batches.
 
-Coordinates are x = longitude and y = latitude, in degrees.  The boxes are fixed here, not taken from the data, which
-would tell something about them; points outside are left out, as the paper does.  Files end in .csv, .txt or
-either with .gz.
+Coordinates are x = longitude and y = latitude, in degrees.  Boxes are fixed here, not taken from the data, which
+would tell something about them; points outside are left out, as the paper does.  Files end in .csv, .txt or either
+with .gz. Options of the loaders:
+
+* ``batch`` or ``period``: events in a batch (the last one may have fewer), or its length in seconds, counted from the
+  first event; batches may be empty;
+* ``initial``: share of the events before the first batch, in [0, 1), the paper's t0: rounded down to whole events, or
+  up to whole periods;
+* ``max_points``, ``seed``: a random sample of at most so many points in the box; equal seeds give equal samples;
+* ``box``: south-west and north-east corner;
+* ``unsorted``: "sort" a file that is not in the order of time, or "raise" DataError.
 """
 
 from __future__ import annotations
@@ -10,21 +18,22 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fastdp import validation
-from fastdp.data.event_reader import Columns, read_events
-from fastdp.data.readers import import_pyarrow, read_table
+from fastdp.cli.synthesize_command import Batch, Cuts
+from fastdp.data.column import entry_at
+from fastdp.data.readers import Columns, import_pyarrow, read_events, read_table
 from fastdp.errors import DataError, ParameterError
-from fastdp.spatial.domains import as_box
-from fastdp_lab.datasets.events import SpatialStream, cut_events
+from fastdp.kinds import Array, Floats, Integers
+from fastdp.spatial.domains import as_box, as_corners, as_points
 
-Floats = NDArray[np.float64]
 #: Columns of numbers, in file order.
 Table = dict[str, Floats]
 #: Longitude and latitude of the whole Earth, of the five boroughs of New York, and the square around the circles.
@@ -51,50 +60,19 @@ def load_gowalla(
     box: tuple[ArrayLike, ArrayLike] = EARTH,
     unsorted: str = "sort",
 ) -> SpatialStream:
-    """Gowalla check-ins.
+    """Gowalla check-ins (PHDStream section 5.1 and Appendix G).
 
     Parameters
     ----------
     path : str or Path
-        The file of the Stanford Network Analysis Project, tab-separated without header (user, check-in time,
-        latitude, longitude, location id), or any with a header that :func:`load_pickups` accepts.
-    deletion : bool
-        Whether each check-in is taken back when its lifetime is over.
-    lifetime : float
-        In seconds, 30 days in the paper.  A check-in whose lifetime ends after the last check-in stays.
-    batch : int, optional
-        Events in a batch.  Either this or ``period``.
-    period : float, optional
-        Seconds in a batch; a day (86,400) in the paper.
-    initial : float
-        Share of the events before the first batch, in [0, 1); for the paper's initialisation times after 100 or 150
-        days call :meth:`SpatialStream.starting_at` instead.
-    max_points : int, optional
-        Keep at most this many check-ins, a random sample of those in the box (the paper: about 200,000).
-    seed : int, optional
-        For a reproducible sample.
-    box : two array-like[2]
-        South-west and north-east corner.  Check-ins outside are left out.
-    unsorted : {"sort", "raise"}
-        What to do with a file that is not in the order of time (SNAP's is ordered by user): sort it, equal times
-        in the file's order, or raise DataError.
-
-    Returns
-    -------
-    SpatialStream
-
-    Raises
-    ------
-    DataError
-        If the file is not as described; the message names its line.
-    ParameterError
-        If an argument is out of its range.
-    FileNotFoundError
-        If there is no such file.
-
-    Notes
-    -----
-    Source: PHDStream section 5.1 and Appendix G.
+        SNAP's file, tab-separated without header (user, check-in time, latitude, longitude, location id), or any with
+        a header that :func:`load_pickups` accepts.
+    deletion, lifetime
+        Whether each check-in is taken back when its lifetime in seconds is over, 30 days in the paper.  One whose
+        lifetime ends after the last check-in stays.
+    batch, period, initial, max_points, seed, box, unsorted
+        See the module.  The paper: a day, about 200,000 points; for its initialisation times after 100 or 150 days
+        call :meth:`SpatialStream.starting_at`.
     """
     moments, places = _in_box(*_read_all([path], SNAP, unsorted), box, max_points, seed)
     name, cancels = "Gowalla", np.full(moments.size, -1)
@@ -115,43 +93,17 @@ def load_pickups(
     box: tuple[ArrayLike, ArrayLike] = NEW_YORK,
     unsorted: str = "sort",
 ) -> SpatialStream:
-    """Pickups of New York taxis or hired cars: places and times where rides begin.
+    """Pickups of New York taxis or hired cars: places and times where rides begin (section 5.1).
 
     Parameters
     ----------
     path : str, Path or a sequence of these
         Comma-separated with a header; several files make one stream.  Columns are found by name, in any case: time
         ``t`` (seconds since 1970), ``Date/Time``, ``pickup_datetime``, ``tpep_pickup_datetime`` and the like; place
-        ``Lat``, ``Lon``, ``pickup_latitude``, ``pickup_longitude``, ``Start_Lat``, ``Start_Lon`` and the like.  Those
-        are the columns of Uber's files of 2014, of the Taxi and Limousine Commission's up to June 2016 (later
-        ones have zones instead of places) and of Donovan and Work's.
-    batch : int, optional
-        Events in a batch.  Either this or ``period``.
-    period : float, optional
-        Seconds in a batch; six hours (21,600) in the paper.
-    initial : float
-        Share of the events before the first batch, in [0, 1).
-    max_points : int, optional
-        Keep at most this many pickups, a random sample of those in the box (the paper: about 100,000).
-    seed : int, optional
-        For a reproducible sample.
-    box : two array-like[2]
-        South-west and north-east corner.  Pickups outside, among them the zeros of broken receivers, are left out.
-    unsorted : {"sort", "raise"}
-        As for :func:`load_gowalla`.
-
-    Returns
-    -------
-    SpatialStream
-
-    Raises
-    ------
-    DataError, ParameterError, FileNotFoundError
-        As for :func:`load_gowalla`.
-
-    Notes
-    -----
-    Source: PHDStream section 5.1 and Appendix G.
+        ``Lat``, ``Lon``, ``pickup_latitude``, ``Start_Lat`` and the like: those of Uber's files of 2014, of the Taxi
+        and Limousine Commission's up to June 2016 (later ones have zones) and of Donovan and Work's.
+    batch, period, initial, max_points, seed, box, unsorted
+        See the module.  The paper: six hours, about 100,000 points.
     """
     paths: list[Any] = list(path) if isinstance(path, (list, tuple)) else [path]
     if not all(isinstance(each, (str, Path)) for each in paths):
@@ -173,26 +125,10 @@ def load_circles(
     Parameters
     ----------
     path : str or Path
-        Comma-separated with the columns x, y, move: 1 adds a point, -1 removes an earlier one at the same place.
-        In event order.
-    batch : int
-        Events in a batch.
-    initial : float
-        Share of the events before the first batch (t0), in [0, 1).
-    box : two array-like[2]
-        Lower and upper corner; points outside are an error.
-
-    Returns
-    -------
-    SpatialStream
-        Of points at one place the earliest is removed first.
-
-    Raises
-    ------
-    DataError
-        If the file is not as described, or a point is removed that is not there.
-    ParameterError, FileNotFoundError
-        As for :func:`load_gowalla`.
+        Comma-separated with the columns x, y, move, in event order: 1 adds a point, -1 removes the earliest one at
+        the same place.
+    batch, initial, box
+        See the module; points outside the box are an error.
     """
     events = read_events(_existing(path), {"x": "x", "y": "y", "event": "move"}, ragged=True)
     places, cancels = events.points, np.full(len(events.points), -1)
@@ -255,22 +191,10 @@ def _in_box(moments: Floats, places: Floats, box: Any, max_points: int | None, s
     return moments[kept], places[kept]
 
 
-def with_removals(moments: Floats, places: Floats, lifetime: float) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """Additions, and removals a lifetime later, in one order of time; at equal times removals come first.
+def with_removals(moments: Floats, places: Floats, lifetime: float) -> tuple[Floats, Floats, Integers]:
+    """Times, points and cancels of additions, and of removals a lifetime later; at equal times removals come first.
 
-    Parameters
-    ----------
-    moments : float64[n]
-        When points appear, in seconds, ascending.
-    places : float64[n, d]
-        The points.
-    lifetime : float
-        In seconds; a point whose lifetime ends after the last addition stays.
-
-    Returns
-    -------
-    times, points, cancels
-        Of all events, as :func:`fastdp_lab.datasets.cut_events` takes them.
+    A point whose lifetime ends after the last addition stays.
     """
     ended = np.flatnonzero(moments + lifetime <= moments[-1:])
     times, source = np.concatenate([moments[ended] + lifetime, moments]), np.append(ended, np.arange(moments.size))
@@ -281,16 +205,9 @@ def with_removals(moments: Floats, places: Floats, lifetime: float) -> tuple[Flo
 
 
 def transaction_lengths(path: Path) -> Table:
-    """Items per transaction of a file with one transaction a line (FIMI).
+    """Items per transaction of a file with one transaction a line (FIMI): "values".
 
-    Parameters
-    ----------
-    path : Path
-        Items are whole numbers separated by spaces or commas; a comma at the end is ignored.
-
-    Returns
-    -------
-    {"values": float64[lines]}
+    Items are whole numbers separated by spaces or commas; a comma at the end is ignored.
     """
     lengths, opened = [], gzip.open if path.suffix == ".gz" else open
     try:
@@ -308,12 +225,9 @@ def transaction_lengths(path: Path) -> Table:
 
 
 def trip_columns(path: Path) -> Table:
-    """Distances and fares of a Parquet file of New York taxi trips, in order of pickup.
+    """Distances in 0.01 mile and fares in cents of a Parquet file of New York taxi trips, in order of pickup.
 
-    Returns
-    -------
-    {"distance": float64[n], "fare": float64[n]}
-        In 0.01 mile and in cents; trips without one of the two, or with a negative one, are left out.
+    Trips without one of the two, or with a negative one, are left out.
     """
     arrow, names = import_pyarrow(), ["tpep_pickup_datetime", "trip_distance", "fare_amount"]
     try:
@@ -333,17 +247,146 @@ def trip_columns(path: Path) -> Table:
 
 
 def check_ins(path: Path) -> Table:
-    """Check-ins of SNAP's location networks, in order of time.
+    """Check-ins of SNAP's location networks, in order of time: "t" in seconds since 1970, "lat" and "lon"."""
+    moments, places = _read_all([path], SNAP, "sort")
+    return {"t": moments, "lat": places[:, 1], "lon": places[:, 0]}
+
+
+@dataclass(frozen=True)
+class SpatialStream:
+    """Events (additions and removals of points) in order, and where the batches begin.
+
+    Made by :func:`cut_events`.
 
     Parameters
     ----------
-    path : Path
-        User, time (2010-10-19T23:55:27Z), latitude, longitude and place, separated by tabs.
-
-    Returns
-    -------
-    {"t": float64[n], "lat": float64[n], "lon": float64[n]}
-        Seconds since 1970, and degrees.
+    name : str
+        For tables and pictures.
+    lower, upper : float64[d]
+        A public box that holds all points.
+    points : float64[n, d]
+        The point of each event.
+    cancels : int64[n]
+        -1 for an addition; for a removal the number of the earlier addition that it takes back.
+    times : float64[n]
+        When events happen, ascending: seconds since 1970 for real data, else the events' numbers.
+    cuts : int64[T + 1]
+        Events before cuts[0] make up the initial set; batch t, counted from 1, is cuts[t - 1] to cuts[t].
     """
-    moments, places = _read_all([path], SNAP, "sort")
-    return {"t": moments, "lat": places[:, 1], "lon": places[:, 0]}
+
+    name: str
+    lower: Floats
+    upper: Floats
+    points: Floats
+    cancels: Integers
+    times: Floats
+    cuts: Integers
+
+    def __repr__(self) -> str:
+        kind = "additions and removals" if self.has_deletions else "additions"
+        return f"SpatialStream({self.name!r}: {len(self.points)} {kind}, {self.n_steps} batches)"
+
+    @property
+    def n_steps(self) -> int:
+        """Number of batches after the initial set."""
+        return len(self.cuts) - 1
+
+    @property
+    def has_deletions(self) -> bool:
+        """Whether any event removes a point."""
+        return bool(np.any(self.cancels >= 0))
+
+    @property
+    def initial(self) -> Floats:
+        """Points present before the first batch, float64[m, d]: PHDStream's first step (section 5.2)."""
+        return self.present(0)
+
+    @property
+    def batches(self) -> Iterator[Batch]:
+        """Batches in turn: points added, points removed, float64[., d] each; either may be empty."""
+        for begin, end in zip(self.cuts[:-1], self.cuts[1:], strict=True):
+            points, removal = self.points[begin:end], self.cancels[begin:end] >= 0
+            yield points[~removal], points[removal]
+
+    def present(self, t: int) -> Floats:
+        """Points present after batch t, float64[m, d], in the order of their addition; t = 0 is the initial set.
+
+        The truth that releases are compared with: for evaluation, never for release.
+        """
+        t = validation.integer("t", t, 0, self.n_steps)
+        cancels = self.cancels[: self.cuts[t]]
+        there = cancels < 0
+        there[cancels[~there]] = False
+        return self.points[: self.cuts[t]][there]
+
+    def starting_at(self, t: int) -> SpatialStream:
+        """The same events, with the first t batches in the initial set: the paper's initialisation time."""
+        t = validation.integer("t", t, 0, self.n_steps)
+        return replace(self, cuts=self.cuts[t:])
+
+
+def cut_events(
+    name: str,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    points: ArrayLike,
+    *,
+    cancels: ArrayLike | None = None,
+    times: ArrayLike | None = None,
+    batch: int | None = None,
+    period: float | None = None,
+    origin: float | None = None,
+    initial: float = 0.0,
+) -> SpatialStream:
+    """Cut events into an initial set and batches.
+
+    Parameters
+    ----------
+    name : str
+        The stream's name.
+    lower, upper : array-like[d]
+        A public box that holds all points.
+    points : array-like[n, d]
+        The point of each event, in order.
+    cancels, times : array-like[n], optional
+        See :class:`SpatialStream`; by default all events are additions, and times the events' numbers.
+    batch, period, initial
+        See the module.
+    origin : float, optional
+        With ``period``: a public time from which periods are counted, forwards and backwards, in place of the first
+        event, which otherwise moves all borders: no release of private points should let it do that.
+    """
+    low, high = as_corners(lower, upper)
+    table = as_points(points, "points", low.size)
+    n = table.shape[0]
+    outside = np.any((table < low) | (table > high), axis=1)
+    if outside.any():
+        raise DataError(
+            f"{entry_at('points', outside, 'a point outside the box')}; expected points from {low} to {high}"
+        )
+    taken = np.full(n, -1) if cancels is None else _converted(cancels, np.int64)
+    _check_removals(taken, table)
+    moments = np.arange(n, dtype=np.float64) if times is None else _converted(times, np.float64)
+    if moments.shape != (n,) or not np.all(np.isfinite(moments)) or np.any(np.diff(moments) < 0):
+        raise DataError(f"times of {name}: expected {n} finite numbers that do not descend")
+    return SpatialStream(name, low, high, table, taken, moments, Cuts(batch, period, initial).of(moments, origin))
+
+
+def _converted(values: ArrayLike, dtype: type[Any]) -> Array:
+    """A copy as numbers of a type, empty where that fails: NumPy's error would quote an entry."""
+    try:
+        with np.errstate(invalid="ignore"):
+            return np.array(values, dtype=dtype)
+    except Exception:  # whatever a foreign __array__ raises
+        return np.empty((0, 0), dtype)
+
+
+def _check_removals(cancels: Integers, points: Floats) -> None:
+    removals = np.flatnonzero(cancels >= 0)
+    if cancels.shape != (len(points),) or np.any(cancels < -1) or np.any(cancels[removals] >= removals):
+        raise DataError(f"cancels: expected {len(points)} whole numbers, -1 or the number of an earlier event")
+    targets = cancels[removals]
+    if np.any(cancels[targets] >= 0) or np.unique(targets).size < targets.size:
+        raise DataError("cancels: expected each removal to take back an addition of its own")
+    if not np.array_equal(points[targets], points[removals]):
+        raise DataError("points: expected a removal at the place of the addition that it takes back")

@@ -12,7 +12,11 @@ from fastdp_lab.planning.pak_formulas import (
     noise_quantile,
     noise_scale,
     outlier_error,
+    quantile_criterion,
+    reach_criterion,
+    recommended_lag,
     sample_quantile,
+    sensitivity_criterion,
     smoothing,
     spacing_smooth_sensitivity,
     tau_max,
@@ -21,7 +25,6 @@ from fastdp_lab.planning.pak_formulas import (
     worst_case_error,
 )
 from fastdp_lab.planning.pak_optimiser import Optimum, optimise_pak
-from fastdp_lab.planning.time_lag import quantile_criterion, reach_criterion, recommended_lag, sensitivity_criterion
 
 __all__ = [
     "LightTail",

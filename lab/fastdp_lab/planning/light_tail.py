@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fastdp.errors import ParameterError
-from fastdp_lab.planning import _checks
+from fastdp.kinds import Floats
+from fastdp_lab.planning.pak_formulas import checked, sorted_sample
 
 #: One-sided 99.9 % point of the Kolmogorov law, sqrt(ln(1000) / 2).
 KOLMOGOROV = math.sqrt(math.log(1000.0) / 2.0)
@@ -49,13 +50,13 @@ class LightTail:
     tolerance: float
 
 
-def _empirical(ascending: NDArray[np.float64], q: float) -> float:
+def _empirical(ascending: Floats, q: float) -> float:
     """The smallest value with at least a share 1 - q of the sample up to it (Definition 11)."""
     rank = math.ceil((1.0 - q) * ascending.size * (1.0 - 1e-14))
     return float(ascending[max(rank, 1) - 1])
 
 
-@_checks.checked(tolerance=_checks.optional(_checks.at_least(0.0)))
+@checked("tolerance")
 def check_light_tail(values: ArrayLike, p: float = 0.005, tolerance: float | None = None) -> LightTail:
     """Definition 12 for a sample: F(x) >= H(x; gamma) for all x >= x_p.
 
@@ -66,23 +67,13 @@ def check_light_tail(values: ArrayLike, p: float = 0.005, tolerance: float | Non
     values : float64[m]
         The sample in any order: finite, from 0.
     p : float
-        Share of values above the quantile, in (0, 1).
+        Share of values above the quantile.
     tolerance : float or None
         The violation that is accepted, a probability.  0 is Definition 12 to the letter, which the steps of an
         empirical F violate at once, by up to 1 / m, if any value lies above x_p.  None allows for the sampling
         error of the p m values of the tail: 1.86 sqrt(p / m), their one-sided 99.9 % Kolmogorov point.
-
-    Returns
-    -------
-    LightTail
-        The verdict and what led to it.
-
-    Raises
-    ------
-    ParameterError
-        For a sample or number that is not accepted, or a p-quantile of 0 (which has no gamma).
     """
-    ascending = _checks.sorted_sample("values", values)
+    ascending = sorted_sample("values", values)
     slack = KOLMOGOROV * math.sqrt(p / ascending.size) if tolerance is None else tolerance
     x_p = _empirical(ascending, p)
     gamma = -math.log(p) / x_p if x_p > 0.0 else math.inf
@@ -119,16 +110,16 @@ class TailSearch:
     """
 
     p_max: float | None
-    p: NDArray[np.float64]
-    targets: NDArray[np.float64]
-    error: NDArray[np.float64]
+    p: Floats
+    targets: Floats
+    error: Floats
 
 
 #: A half-decade grid, as in Figure 6.
 SHARES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 
 
-@_checks.checked()
+@checked()
 def search_p_max(
     values: ArrayLike, shares: Sequence[float] = SHARES, tolerance: float = 0.1, least_tail: int = 20
 ) -> TailSearch:
@@ -148,19 +139,9 @@ def search_p_max(
         Accepted relative shortfall of r x_p, at least 0.
     least_tail : int
         Shares p^r go down by halves to the one with this many values of the sample above it; at least 1.
-
-    Returns
-    -------
-    TailSearch
-        p_max and the whole table of Figure 6.
-
-    Raises
-    ------
-    ParameterError
-        For a parameter that is not accepted, or a sample too small or too often 0 for the shares.
     """
-    ascending = _checks.sorted_sample("values", values)
-    tried = _checks.sorted_sample("shares", shares)[::-1]
+    ascending = sorted_sample("values", values)
+    tried = sorted_sample("shares", shares)[::-1]
     if not 0.0 < tried[-1] <= tried[0] < 1.0:
         raise ParameterError("shares: expected numbers above 0 and below 1")
     least = least_tail / ascending.size

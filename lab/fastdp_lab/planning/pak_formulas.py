@@ -1,54 +1,126 @@
-"""The formulas of PAK's analysis: upper quantiles, constants of the noise on a quantile, error bounds.
+"""The formulas of PAK's analysis: upper quantiles, constants of the noise on a quantile, error bounds, lengths m.
 
-Source: PAK Eq. 1, 3, 5, 11, 13, 14, 16, 18, 19 and section IV-C.  An upper quantile is a function from the share q of
-values above it to the value (Definition 11).  The threshold is x + kappa SS / a (Z + G^-1(1 - beta)) with Z from the
-standard Laplace or Gaussian distribution function G, and SS the b-smooth sensitivity of x.  Errors, bounds, quantiles
-and sensitivities share the unit of a value; budgets, probabilities, a, b, G^-1 and kappa have none.  The constants
-are the paper's; docs/pak.md lists where they are loose, and the claims that they do not prove.
+Source: PAK Eq. 1, 3, 5, 11, 13, 14, 16 to 19, sections IV-C and VI-B.  The threshold is
+x + kappa SS / a (Z + G^-1(1 - beta)) with Z from the standard Laplace or Gaussian distribution function G (``noise``)
+and SS the b-smooth sensitivity of x.  The constants are the paper's; docs/pak.md lists where they are loose, and the
+claims that they do not prove.  Names are the paper's, and their ranges stand in ``RANGES``:
+
+* ``epsilon``, ``delta``: budget of the threshold (eps1), or of the tree; ``bound``: B; ``n``, ``m``: lengths of the
+  stream and of its first part, the hold-out;
+* ``quantile``: x_q, or the function from the share q of values above it to x_q (Definition 11); ``p``, ``p_max``,
+  ``lambda_``: that share, its most, and the part of p at which the sample's quantile is taken; ``spread``: B / x;
+* ``scale``, ``smooth``, ``offset``: a, b and G^-1(1 - beta); ``tau``, ``r``: the threshold and its factor;
+* ``beta``: probability of a larger error, of the noise (``beta_lap``), of the clipping (``beta_out``), that the
+  threshold lies below the quantile (``beta_lt``) or above tau_max (``beta_rt``).
+
+Errors, bounds, quantiles and sensitivities share the unit of a value; the others have none.  ParameterError says
+which argument is outside its range.
 """
 
 from __future__ import annotations
 
+import bisect
+import inspect
 import math
 from collections.abc import Callable
-from typing import Literal
+from functools import wraps
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
+from scipy import optimize, special
 
 from fastdp import validation
+from fastdp.data.column import as_array, entry_at, kind_of
 from fastdp.errors import ParameterError
-from fastdp_lab.planning import _checks
+from fastdp.kinds import Floats
+from fastdp.record import Choice, Flag, Kind, Real, Whole
 
+P = ParamSpec("P")
+R = TypeVar("R")
 #: q -> x_q, with Pr[X > x_q] = q; in units of a value.
 Quantile = Callable[[float], float]
 Noise = Literal["laplace", "gaussian"]
+#: n is at most this: above, log2 of a float says too little.
+MAX_LENGTH = 2**62
+#: The threshold's part of the budget and lambda, near those of Tables I and II.
+SHARE, LAMBDA = 0.85, 0.8
+POSITIVE, FROM_ZERO, FRACTION = Real(above=0.0), Real(least=0.0), Real(above=0.0, below=1.0)
+UP_TO_ONE, BELOW_HALF = Real(above=0.0, most=1.0), Real(above=0.0, below=0.5)
+FROM_ONE, TWO_OR_MORE = Whole(1, MAX_LENGTH), Whole(2, MAX_LENGTH)
 
 
-@_checks.checked()
+class Function(Kind):
+    """A function of a share and, for a sensitivity, of b."""
+
+    def check(self, name: str, value: object) -> object:
+        """The function."""
+        if not callable(value):
+            raise ParameterError(f"{name} = {validation.shown(value)}: expected a function of a share")
+        return value
+
+
+RANGES: dict[str, Kind] = {
+    **dict.fromkeys(("epsilon", "bound", "sensitivity", "tau", "scale", "smooth"), POSITIVE),
+    **dict.fromkeys(("delta", "beta", "beta_lap", "beta_out", "p", "p_max", "q", "lambda_"), FRACTION),
+    **dict.fromkeys(("beta_lt", "beta_rt"), BELOW_HALF),
+    **dict.fromkeys(("quantile", "smooth_sensitivity", "tolerance"), FROM_ZERO),
+    **dict.fromkeys(("r", "spread"), Real(least=1.0)),
+    **dict.fromkeys(("n", "m", "least_tail"), FROM_ONE),
+    **dict.fromkeys(("as_printed", "first_sum"), Flag()),
+    "share_of_bound": UP_TO_ONE,
+    "noise": Choice(("laplace", "gaussian")),
+}
+
+
+def checked(*optional: str, **own: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Check a function's arguments by their names in ``RANGES``, or as ``own``; ``optional`` ones may be None."""
+    kinds = {**RANGES, **own}
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def check(*args: P.args, **kwargs: P.kwargs) -> R:
+            given: Any = signature.bind(*args, **kwargs).arguments
+            for name, value in given.items():
+                if name in kinds and not (value is None and name in optional):
+                    given[name] = kinds[name].check(name, value)
+            return function(**given)  # type: ignore[call-arg]
+
+        return check
+
+    return decorate
+
+
+def sorted_sample(name: str, values: ArrayLike) -> Floats:
+    """A copy of the sample, ascending: one row of finite numbers from 0, at least one."""
+    array = as_array(values)
+    if array is None:
+        raise ParameterError(f"{name} is a {type(values).__name__}: expected an array of numbers")
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "biuf":
+        raise ParameterError(
+            f"{name} has shape {array.shape} and dtype {kind_of(array.dtype)}: expected one row of real numbers, at "
+            "least one"
+        )
+    numbers = array.astype(np.float64)
+    bad = ~np.isfinite(numbers) | (numbers < 0.0)
+    if bad.any():
+        raise ParameterError(f"{entry_at(name, bad, 'not a finite number from 0')}; expected finite numbers from 0")
+    return np.sort(numbers)
+
+
+# Quantiles.
+
+
+@checked()
 def exponential_quantile(scale: float, bound: float) -> Quantile:
-    """Upper quantiles of an exponential law (Eq. 1), cut off at the bound.
+    """Upper quantiles of an exponential distribution (Eq. 1), cut off at the bound.
 
-    Parameters
-    ----------
-    scale : float
-        The mean, 1 / gamma, in units of a value; above 0.
-    bound : float
-        B, above 0.
-
-    Returns
-    -------
-    callable
-        q -> min(-scale ln q, bound).
-
-    Raises
-    ------
-    ParameterError
-        For a parameter outside its range; the result for a q outside (0, 1).
+    Returns q -> min(-scale ln q, bound), for q in (0, 1).
     """
 
-    @_checks.checked()
+    @checked()
     def quantile(q: float) -> float:
         return min(-scale * math.log(q), bound)
 
@@ -58,107 +130,52 @@ def exponential_quantile(scale: float, bound: float) -> Quantile:
 def sample_quantile(values: ArrayLike) -> Quantile:
     """Upper quantiles of a sample, interpolated between neighbours: not private, for public or simulated data.
 
-    Parameters
-    ----------
-    values : float64[m]
-        The sample in any order: finite, from 0.
-
-    Returns
-    -------
-    callable
-        q -> the value of rank (1 - q) m, counted from 1; between ranks on the line through both neighbours.
-
-    Raises
-    ------
-    ParameterError
-        For an empty sample, or one with values that are not accepted; the result for a q outside (0, 1).
+    Returns q -> the value of rank (1 - q) m, counted from 1; between ranks on the line through both neighbours.
     """
-    ascending = _checks.sorted_sample("values", values)
+    ascending = sorted_sample("values", values)
     ranks = np.arange(1.0, ascending.size + 1.0)
 
-    @_checks.checked()
+    @checked()
     def quantile(q: float) -> float:
         return float(np.interp((1.0 - q) * ascending.size, ranks, ascending))
 
     return quantile
 
 
-@_checks.checked()
+@checked()
 def spacing_smooth_sensitivity(quantile: float, q: float, m: int, smooth: float) -> float:
     """Approximate smooth sensitivity of the q-quantile of m values with an exponential tail (Eq. 18, 19).
 
-    The law with q-quantile x has density -q ln(q) / x there, so m values lie d = -m q ln(q) / x to the unit
-    (Eq. 18), and k steps of 1 / d, discounted by e^(-bk), reach at most 1 / (e b d).  Eq. 19 prints d / (e b):
-    that has the unit of 1 / value, and the paper's own second criterion for m follows from 1 / (e b d) only.
-    It is an estimate, not a bound: it knows nothing of B, of ties, or of the tail thinning out.
+    The density at the q-quantile x is -q ln(q) / x, so m values lie d = -m q ln(q) / x to the unit (Eq. 18), and k
+    steps of 1 / d, discounted by e^(-bk), reach at most 1 / (e b d).  Eq. 19 prints d / (e b): that has the unit of
+    1 / value, and the paper's own second criterion for m follows from 1 / (e b d) only.  An estimate, not a bound: it
+    knows nothing of B, of ties, or of the tail thinning out.
 
-    Parameters
-    ----------
-    quantile : float
-        x, in units of a value; at least 0.
-    q : float
-        Share of values above x, in (0, 1).
-    m : int
-        Size of the sample, at least 1.
-    smooth : float
-        b, above 0.
-
-    Returns
-    -------
-    float
-        x / (e b m q ln(1 / q)), in units of a value.
+    Returns x / (e b m q ln(1 / q)), in units of a value.
     """
     return quantile / (math.e * smooth * m * q * -math.log(q))
 
 
-@_checks.checked()
+# Constants of the noise.
+
+
+@checked()
 def noise_quantile(beta: float, noise: Noise = "laplace") -> float:
-    """G^-1(1 - beta): the bound that the standard noise exceeds with probability beta.
-
-    Parameters
-    ----------
-    beta : float
-        In (0, 1); the result is positive for beta < 1/2.
-    noise : {"laplace", "gaussian"}
-        Laplace of scale 1 or Gaussian of variance 1.
-
-    Raises
-    ------
-    ParameterError
-        For a beta outside (0, 1) or another noise.
-    """
+    """G^-1(1 - beta): the bound that the standard noise exceeds with probability beta."""
     if noise == "gaussian":
         return -float(special.ndtri(beta))
     return -math.log(2.0 * beta) if beta <= 0.5 else math.log(2.0 * (1.0 - beta))
 
 
-@_checks.checked()
+@checked()
 def noise_scale(epsilon: float, delta: float, noise: Noise = "laplace") -> float:
-    """a: the noise is multiplied by SS / a (section IV-C).
-
-    Parameters
-    ----------
-    epsilon : float
-        Budget of the threshold (the paper's eps1), above 0.
-    delta : float
-        In (0, 1).
-    noise : {"laplace", "gaussian"}
-        a = epsilon / 2, or epsilon / sqrt(ln(1 / delta)).
-    """
+    """a: the noise is multiplied by SS / a (section IV-C)."""
     return epsilon / (math.sqrt(-math.log(delta)) if noise == "gaussian" else 2.0)
 
 
-@_checks.checked()
+@checked()
 def smoothing(epsilon: float, delta: float) -> float:
-    """b = epsilon / (2 ln(1 / delta)), the same for both noises (section IV-C).
-
-    Parameters
-    ----------
-    epsilon : float
-        Budget of the threshold, above 0.
-    delta : float
-        In (0, 1).
-    """
+    """b = epsilon / (2 ln(1 / delta)), the same for both noises (section IV-C)."""
     return epsilon / (-2.0 * math.log(delta))
 
 
@@ -167,7 +184,7 @@ def inverse_kappa(scale: float, smooth: float, offset: float) -> float:
     return 1.0 - (math.expm1(smooth) * offset / scale if smooth < 700.0 else math.inf)
 
 
-def positive_inverse(epsilon: float, delta: float, beta: float, scale: float, offset: float) -> float:
+def _positive_inverse(epsilon: float, delta: float, beta: float, scale: float, offset: float) -> float:
     """1 / kappa of these parameters; ParameterError where there is no kappa."""
     inverse = inverse_kappa(scale, smoothing(epsilon, delta), offset)
     if inverse <= 0.0:
@@ -178,94 +195,47 @@ def positive_inverse(epsilon: float, delta: float, beta: float, scale: float, of
     return inverse
 
 
-@_checks.checked(beta=_checks.share(0.5))
+@checked(beta=BELOW_HALF)
 def kappa(epsilon: float, delta: float, beta: float, noise: Noise = "laplace") -> float:
-    """Factor on the smooth sensitivity that also hides the offset G^-1(1 - beta) (Eq. 11).
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Budget of the threshold: above 0, and in (0, 1).
-    beta : float
-        The paper's beta_lt, the chance that noise pulls the threshold below the quantile; in (0, 1/2).
-    noise : {"laplace", "gaussian"}
-        The noise added to the quantile.
-
-    Returns
-    -------
-    float
-        At least 1.
-
-    Raises
-    ------
-    ParameterError
-        For a parameter outside its range, and where Eq. 11 gives no positive factor.
-    """
+    """Factor on the smooth sensitivity that also hides the offset G^-1(1 - beta) (Eq. 11), at least 1."""
     scale, offset = noise_scale(epsilon, delta, noise), noise_quantile(beta, noise)
-    return 1.0 / positive_inverse(epsilon, delta, beta, scale, offset)
+    return 1.0 / _positive_inverse(epsilon, delta, beta, scale, offset)
 
 
-@_checks.checked()
+# Error bounds.
+
+
+@checked()
 def tree_error(sensitivity: float, n: int, epsilon: float, beta: float) -> float:
     """Error of the binary tree after n values (Eq. 3, with the constant that is printed).
 
-    Parameters
-    ----------
-    sensitivity : float
-        Sensitivity to one value: B for the plain tree; above 0.
-    n : int
-        Length of the stream, at least 1.
-    epsilon : float
-        Budget, above 0.
-    beta : float
-        Probability of a larger error, in (0, 1).
-
-    Returns
-    -------
-    float
-        sensitivity / epsilon * sqrt(8 ln(1 / beta)) * log2(n)^1.5, in units of a value.
+    Returns sensitivity / epsilon * sqrt(8 ln(1 / beta)) * log2(n)^1.5, in units of a value.
     """
     levels = math.log2(n)
     return sensitivity / epsilon * math.sqrt(-8.0 * math.log(beta)) * levels * math.sqrt(levels)
 
 
 def binomial_cdf(count: float, m: int, p: float) -> float:
-    """Pr[Binomial(m, p) <= count], continued to real counts by the incomplete beta function.
+    """Pr[Binomial(m, p) <= count], continued to real counts by the incomplete beta function: unchecked, for loops.
 
-    At whole counts it is the distribution function; in between it is above the step, and smooth, which the
-    optimiser needs.  No validation: the optimiser calls it in its inner loop.
+    At whole counts it is the distribution function; in between it is above the step, and smooth, which the optimiser
+    needs.
     """
     if count < 0.0:
         return 0.0
     return 1.0 if count >= m else float(special.betaincc(count + 1.0, m - count, p))
 
 
-@_checks.checked(lambda_=_checks.at_most(1.0))
+@checked(lambda_=UP_TO_ONE)
 def underestimate_probability(lambda_: float, p: float, m: int) -> float:
     """g: the chance that the sample's lambda p-quantile lies below the true p-quantile (Eq. 5).
 
-    Parameters
-    ----------
-    lambda_ : float
-        In (0, 1]; the sum of Eq. 5 ends at the whole part of lambda p m.
-    p : float
-        Share of values above the quantile, in (0, 1).
-    m : int
-        Size of the sample, at least 1; tested to 1e7.
-
-    Returns
-    -------
-    float
-        Pr[Binomial(m, p) <= lambda p m], to nearly full relative precision also deep in the tail.
-
-    Notes
-    -----
-    A product lambda p m that misses a whole number by rounding only counts as that number.
+    Pr[Binomial(m, p) <= lambda p m], to nearly full relative precision also deep in the tail.
     """
     return binomial_cdf(math.floor(lambda_ * p * m * (1.0 + 1e-14)), m, p)
 
 
-@_checks.checked()
+@checked()
 def tau_max(
     quantile: float,
     smooth_sensitivity: float,
@@ -277,56 +247,19 @@ def tau_max(
 ) -> float:
     """Bound that the threshold exceeds with probability at most beta_rt (Eq. 13).
 
-    Parameters
-    ----------
-    quantile, smooth_sensitivity : float
-        The sample's lambda p-quantile and its b-smooth sensitivity, in units of a value; at least 0.
-    epsilon, delta : float
-        Budget of the threshold (eps1, delta).
-    beta_lt, beta_rt : float
-        Chances that the threshold lies below the quantile, above tau_max; in (0, 1/2).
-    noise : {"laplace", "gaussian"}
-        The noise added to the quantile.
-
-    Returns
-    -------
-    float
-        quantile + kappa SS / a * (G^-1(1 - beta_lt) + G^-1(1 - beta_rt)); not cut off at the bound B.
-
-    Raises
-    ------
-    ParameterError
-        For a parameter outside its range, and where Eq. 11 gives no kappa.
+    Returns quantile + kappa SS / a * (G^-1(1 - beta_lt) + G^-1(1 - beta_rt)); not cut off at the bound B.
     """
     unit = kappa(epsilon, delta, beta_lt, noise) * smooth_sensitivity / noise_scale(epsilon, delta, noise)
     return quantile + unit * (noise_quantile(beta_lt, noise) + noise_quantile(beta_rt, noise))
 
 
-@_checks.checked(n=_checks.whole(2))
+@checked(n=TWO_OR_MORE)
 def worst_case_error(
     tau: float, bound: float, n: int, m: int, p: float, epsilon: float, beta_lap: float, beta_out: float
 ) -> float:
     """Error of PAK where every value above the p-quantile is the bound (Eq. 14).
 
-    Parameters
-    ----------
-    tau : float
-        The threshold, or tau_max; above 0 and at most ``bound``.
-    bound : float
-        B, in units of a value.
-    n, m : int
-        Length of the stream and of its first part; n > m >= 1.
-    p : float
-        Share of values above the threshold, in (0, 1).
-    epsilon : float
-        Budget of the tree, above 0.
-    beta_lap, beta_out : float
-        Probabilities of a larger error of the noise, of the clipping; in (0, 1).
-
-    Returns
-    -------
-    float
-        tree_error(tau, n - m) + (B - tau) p n (ln(1 / beta_out) + 1), in units of a value.
+    Returns tree_error(tau, n - m) + (B - tau) p n (ln(1 / beta_out) + 1), in units of a value.
     """
     if tau > bound:
         raise ParameterError(f"tau = {tau!r}: expected at most bound = {bound:g}")
@@ -334,54 +267,117 @@ def worst_case_error(
     return noise + (bound - tau) * p * n * (1.0 - math.log(beta_out))
 
 
-@_checks.checked()
+@checked()
 def outlier_error(quantile: float, n: int, p: float, r: float, beta_out: float) -> float:
     """Error of clipping a light-tailed stream at r times its p-quantile (second term of Eq. 16).
 
-    Parameters
-    ----------
-    quantile : float
-        x_p or an estimate not below it, in units of a value; at least 0.
-    n : int
-        Length of the stream, at least 1.
-    p, beta_out : float
-        Share of values above the quantile, probability of a larger error; in (0, 1).
-    r : float
-        Factor on the threshold, at least 1.
-
-    Returns
-    -------
-    float
-        quantile / ln(1 / p) * (sqrt(p^r n) + sqrt(ln(1 / beta_out)))^2, in units of a value.
+    Returns quantile / ln(1 / p) * (sqrt(p^r n) + sqrt(ln(1 / beta_out)))^2, in units of a value.
     """
     return -quantile / math.log(p) * (math.sqrt(p**r * n) + math.sqrt(-math.log(beta_out))) ** 2
 
 
-@_checks.checked(n=_checks.whole(2))
+@checked(n=TWO_OR_MORE)
 def light_tail_error(
     tau: float, quantile: float, n: int, m: int, p: float, r: float, epsilon: float, beta_lap: float, beta_out: float
 ) -> float:
     """Error of PAK on a stream that is light-tailed beyond its p-quantile (Eq. 16).
 
-    Parameters
-    ----------
-    tau : float
-        The threshold, or tau_max, before it is multiplied by r; above 0.
-    quantile : float
-        The sample's lambda p-quantile, in units of a value; at least 0.
-    n, m : int
-        Length of the stream and of its first part; n > m >= 1.
-    p, r : float
-        Share of values above the quantile, in (0, 1); factor on the threshold, at least 1.
-    epsilon : float
-        Budget of the tree, above 0.
-    beta_lap, beta_out : float
-        Probabilities of a larger error of the noise, of the clipping; in (0, 1).
-
-    Returns
-    -------
-    float
-        tree_error(r tau, n - m) + outlier_error(quantile, n), in units of a value.
+    Returns tree_error(r tau, n - m) + outlier_error(quantile, n), in units of a value.
     """
     noise = tree_error(tau * r, n - validation.integer("m", m, 1, n - 1), epsilon, beta_lap)
     return noise + outlier_error(quantile, n, p, r, beta_out)
+
+
+# Values to hold out for the threshold.  The third criterion is ours: Eq. 19 knows nothing of the bound, which smooth
+# sensitivity reaches if too few values lie above the quantile.
+
+
+@checked()
+def quantile_criterion(beta: float, p_max: float = 0.005, lambda_: float = 0.5) -> int:
+    """The first criterion: from which m on g(lambda, p_max, m) < beta.
+
+    The smallest m such that g < beta for it and every larger one; g has small steps up where lambda p m reaches a
+    whole number, so single smaller m may do.
+    """
+
+    def fails(m: int) -> bool:
+        return underestimate_probability(lambda_, p_max, m) >= beta
+
+    def reaching(count: int) -> int:
+        """The smallest m whose sum in Eq. 5 ends at ``count``: where g is largest for that count."""
+        return max(1, math.ceil(count / (lambda_ * p_max) * (1.0 - 1e-14)))
+
+    high = 1
+    while fails(reaching(high)):
+        high *= 2
+        if reaching(high) > MAX_LENGTH:
+            raise ParameterError(f"beta = {beta!r}, p_max = {p_max!r}, lambda_ = {lambda_!r}: m would exceed 2^62")
+    # The peaks of g fall with the count: those from high on all work, that of half as many does not.
+    counts = range(high // 2 + 1, high)
+    high = counts.start + bisect.bisect(counts, False, key=lambda count: not fails(reaching(count)))
+    # Below reaching(high) the sum of Eq. 5 ends at high - 1, and g falls with m.
+    sizes = range(reaching(high - 1) if high > 1 else 1, reaching(high))
+    return sizes.start + bisect.bisect(sizes, False, key=lambda m: not fails(m))
+
+
+@checked(beta=BELOW_HALF)
+def sensitivity_criterion(
+    epsilon: float,
+    delta: float,
+    beta: float,
+    p_max: float = 0.005,
+    noise: Noise = "laplace",
+    *,
+    as_printed: bool = False,
+    share_of_bound: float = 0.1,
+) -> int:
+    """The second criterion: the m from which the threshold's noise is a tenth of B (Eq. 17 solved for m).
+
+    Returns kappa G^-1(1 - beta) / (share_of_bound e a b p_max ln(1 / p_max)), rounded up.
+    """
+    smooth, offset = smoothing(epsilon, delta), noise_quantile(beta, noise)
+    scale = noise_scale(epsilon, delta, "gaussian" if as_printed else noise)
+    inverse = _positive_inverse(epsilon, delta, beta, scale, offset)
+    return math.ceil(offset / (inverse * share_of_bound * math.e * scale * smooth * -p_max * math.log(p_max)))
+
+
+@checked()
+def reach_criterion(epsilon: float, delta: float, spread: float, p_max: float = 0.005, lambda_: float = 0.8) -> int:
+    """A third criterion: the m from which smooth sensitivity does not reach up to the bound.
+
+    The bound lies m q steps above the q-quantile x, q = lambda p_max, and is discounted by e^(-b m q).  That is no
+    more than the x / (e b m q ln(1 / q)) of :func:`spacing_smooth_sensitivity` from u - ln u = 1 + ln(B / x) +
+    ln ln(1 / q) on, with u = b m q.  Below, sensitivity is a part of B, and PAK is soon no better than the plain
+    binary tree.
+
+    Returns u / (b q), rounded up.
+    """
+    q, smooth = lambda_ * p_max, smoothing(epsilon, delta)
+    target = max(1.0, 1.0 + math.log(spread) + math.log(-math.log(q)))
+    reached: float = optimize.brentq(lambda u: u - math.log(u) - target, 1.0, 2.0 * target + 2.0)
+    return math.ceil(reached / (smooth * q))
+
+
+@checked(quantile=Function())
+def recommended_lag(
+    quantile: Quantile,
+    bound: float,
+    epsilon: float,
+    delta: float,
+    beta: float,
+    p_max: float = 0.005,
+    noise: Noise = "laplace",
+) -> int:
+    """A hold-out of good utility: the largest of the three criteria for m (section VI-B takes that of two).
+
+    The threshold is taken to have 0.85 of the budget, as in :class:`fastdp.PAK`, and lambda to be 0.8.  More values
+    give a better threshold and a longer wait; fewer, mostly the plain binary tree.
+    """
+    budget, centre = SHARE * epsilon, float(quantile(LAMBDA * p_max))
+    if not centre > 0.0:
+        raise ParameterError(f"quantile returned no number above 0 at {LAMBDA * p_max:g}: expected one")
+    return max(
+        quantile_criterion(beta, p_max, LAMBDA),
+        sensitivity_criterion(budget, delta, beta, p_max, noise),
+        reach_criterion(budget, delta, max(1.0, bound / centre), p_max, LAMBDA),
+    )

@@ -15,26 +15,30 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 
 from fastdp import validation
 from fastdp.errors import ParameterError
+from fastdp.kinds import Floats, Json
+from fastdp.record import Real, Whole
 from fastdp.thresholds import PAKQuantile
-from fastdp_lab.planning import _checks
 from fastdp_lab.planning.pak_formulas import (
+    BELOW_HALF,
+    MAX_LENGTH,
+    Function,
     Noise,
     Quantile,
     binomial_cdf,
+    checked,
     inverse_kappa,
     noise_quantile,
     noise_scale,
     outlier_error,
+    recommended_lag,
     smoothing,
     spacing_smooth_sensitivity,
     tree_error,
 )
-from fastdp_lab.planning.time_lag import recommended_lag
 
 #: (q, b) -> b-smooth sensitivity of the q-quantile of the m values, in units of a value.
 SmoothSensitivity = Callable[[float, float], float]
@@ -100,7 +104,7 @@ class Optimum:
     delta: float
     noise: Noise
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> Json:
         """Arguments of :class:`fastdp.PAK` for these parameters; the plain binary tree's for a fallback.
 
         All of them are public, so the search must use public information alone: a distribution, or public or
@@ -133,13 +137,14 @@ class Optimum:
         return {**whole, "holdout": self.m, "share": self.share, "tail_factor": self.r, "threshold": rule}
 
 
-@_checks.checked(
-    quantile=_checks.function,
-    n=_checks.whole(3),
-    m=_checks.optional(_checks.whole(1)),
-    beta=_checks.share(0.5),
-    p_max=_checks.at_most(0.5),
-    smooth_sensitivity=_checks.optional(_checks.function),
+@checked(
+    "m",
+    "smooth_sensitivity",
+    quantile=Function(),
+    n=Whole(3, MAX_LENGTH),
+    beta=BELOW_HALF,
+    p_max=Real(above=0.0, most=0.5),
+    smooth_sensitivity=Function(),
 )
 def optimise_pak(
     quantile: Quantile,
@@ -163,16 +168,16 @@ def optimise_pak(
     Parameters
     ----------
     quantile : callable
-        q -> x_q, the value with a share q of the stream above it, in units of a value;
-        :func:`exponential_quantile`, :func:`sample_quantile` or any other continuous one.
+        q -> x_q, the value with a share q of the stream above it: :func:`exponential_quantile`,
+        :func:`sample_quantile` or any other continuous one.
     n : int
         Length of the stream, at least 3.
     m : int or None
         Length of its first part, less than n - 1; None takes :func:`recommended_lag`, but at most half the stream.
     bound : float
-        B, in units of a value; above 0.
+        B, in units of a value.
     epsilon, delta : float
-        Budget: above 0, and in (0, 1).
+        Budget.
     beta : float
         Probability that the error bound fails, in (0, 1/2).
     noise : {"laplace", "gaussian"}
@@ -192,11 +197,6 @@ def optimise_pak(
     Optimum
         The same for the same arguments; the plain tree where it is better or m is too small for any lambda.
         ``fastdp.PAK(**optimum.arguments())`` is the publisher.
-
-    Raises
-    ------
-    ParameterError
-        For a parameter that is not accepted.
     """
     if m is not None:
         size = validation.integer("m", m, 1, n - 2)
@@ -208,7 +208,7 @@ def optimise_pak(
     plain_error = tree_error(bound, n, epsilon, beta)
     given: Any = plain_error, n, size, bound, epsilon, delta, noise
 
-    def at(unknowns: NDArray[np.float64]) -> Optimum | float:
+    def at(unknowns: Floats) -> Optimum | float:
         """The parameters at a point of the box, or how far they break a constraint."""
         p, r, share = math.exp(unknowns[0]), float(unknowns[1]), float(unknowns[2])
         weights = np.exp(np.append(unknowns[3:], 0.0))
@@ -240,7 +240,7 @@ def optimise_pak(
         )
         return Optimum(plain_error / error, False, r, count / (p * size), p, share, *betas, *found, *given)
 
-    def objective(unknowns: NDArray[np.float64]) -> float:
+    def objective(unknowns: Floats) -> float:
         """ln(Eq. 16 / Eq. 3), or a wall that falls towards the allowed side."""
         found = at(unknowns)
         return -math.log(found.improvement) if isinstance(found, Optimum) else WALL + math.log1p(found)
@@ -254,9 +254,9 @@ def optimise_pak(
     factor = max(2.0, -2.0 * math.log(n) / math.log(p_max))
     boxes = [(math.log(smallest), math.log(p_max)), (1.0, factor), SHARES, *[LOGARITHMS] * 4]
 
-    def descend(start: Any, step: float) -> NDArray[np.float64]:
+    def descend(start: Any, step: float) -> Floats:
         end = optimize.minimize(objective, start, method="TNC", bounds=boxes, options={"maxfun": 4000, "eps": step})
-        inside: NDArray[np.float64] = np.clip(end.x, *np.array(boxes).T)
+        inside: Floats = np.clip(end.x, *np.array(boxes).T)
         return inside
 
     ends = [

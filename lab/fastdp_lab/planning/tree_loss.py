@@ -15,15 +15,11 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.kinds import Floats, Integers
 from fastdp.spatial import decomposition
 from fastdp.spatial.domains import CellParameters
 from fastdp.spatial.tree import Tree
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
 
 #: Number of a step, and its tree with the scores of its decisions.
 Steps = dict[int, Tree]
@@ -46,14 +42,7 @@ def noted_steps() -> Iterator[Steps]:
 
 @dataclass(frozen=True)
 class TreeLoss:
-    """Log-likelihood ratios of one step's decisions, at every leaf of the tree that came out.
-
-    Attributes
-    ----------
-    more, fewer : float64[l]
-        ln P[these decisions] - ln P[these decisions, with the score one point higher, or lower, on the leaf's path].
-        ``fewer`` is NaN where no event is there to be left out.
-    """
+    """Log-likelihood ratios of one step's decisions, at every leaf of the tree that came out."""
 
     more: Floats
     fewer: Floats
@@ -84,19 +73,7 @@ def log_at_most(excess: Integers, scale: float) -> Floats:
 
 
 def tree_step_loss(plan: CellParameters, tree: Tree) -> TreeLoss:
-    """The loss of all split decisions of one step, for one more or one fewer event at any leaf.
-
-    Parameters
-    ----------
-    plan, tree
-        Of :func:`fastdp.spatial.decomposition.take_step`, with the scores of its decisions.
-
-    Returns
-    -------
-    TreeLoss
-        For the repaired score an event is an addition.  For the paper's it is an addition or a removal, which lowers
-        the score instead: one event more may then be a point less.
-    """
+    """The loss of all split decisions of one step, for one more or one fewer event at any leaf."""
     floor = plan.threshold - plan.bias
     scale = float(plan.split_law.scale)
     split = tree.first >= 0

@@ -61,6 +61,9 @@ def random_boxes(
 ) -> BoxQueries:
     """Boxes with a volume of ``low`` to ``high`` times that of the domain's box.
 
+    The paper gives the areas only.  As in the published code, sides are independent and uniform: each is the domain's
+    side times a number from [low^(1/d), high^(1/d)), so boxes are nearly of the domain's proportions.
+
     Parameters
     ----------
     lower, upper : array-like[d]
@@ -68,29 +71,14 @@ def random_boxes(
     count : int
         How many boxes.
     low, high : float
-        Range [low, high) of the volume as a part of the domain's, 0 < low < high <= 1.
+        Range [low, high) of the volume as a share of the domain's, 0 < low < high <= 1.
     placement : {"inside", "clipped"}
-        Whether boxes lie inside the domain's box, uniformly where they fit (then the volume is as stated), or, as
-        in the authors' published code, begin anywhere where the smallest one fits and what sticks out is cut off.
+        Whether boxes lie inside the domain's box, uniformly where they fit, or, as in the authors' published code,
+        begin anywhere where the smallest one fits and what sticks out is cut off.
     seed : int, optional
         For a reproducible set.
     name : str
         The set's name.
-
-    Returns
-    -------
-    BoxQueries
-
-    Raises
-    ------
-    ParameterError
-        If an argument is out of its range.
-
-    Notes
-    -----
-    The paper gives the areas only.  As in the published code, sides are independent and uniform: each is the
-    domain's side times a number from [low^(1/d), high^(1/d)), so boxes are nearly of the domain's proportions
-    and every volume lies in [low, high).
     """
     begin, end = as_corners(lower, upper)
     count = validation.integer("count", count, 0, MAX_BOXES)
@@ -110,22 +98,9 @@ def random_boxes(
 def paper_queries(
     lower: ArrayLike, upper: ArrayLike, *, placement: Placement = "inside", seed: int | None = None
 ) -> dict[str, BoxQueries]:
-    """The three query sets of PHDStream section 5.4.
+    """The three query sets of PHDStream section 5.4: 10,000 small boxes, 5,000 medium and 1,000 large ones, by name.
 
-    Parameters
-    ----------
-    lower, upper : array-like[d]
-        The domain's box.
-    placement : {"inside", "clipped"}
-        See :func:`random_boxes`.
-    seed : int, optional
-        For reproducible sets; each set has boxes of its own.
-
-    Returns
-    -------
-    dict of str to BoxQueries
-        "small": 10,000 boxes of 0.01 to 0.1 % of the volume; "medium": 5,000 of 0.1 to 1 %; "large": 1,000 of 1 to
-        10 %.
+    Volumes are 0.01 to 0.1 %, to 1 % and to 10 % of the domain's; parameters as for :func:`random_boxes`.
     """
     entropy = np.random.SeedSequence(None if seed is None else validation.integer("seed", seed, 0))
     seeds = entropy.generate_state(len(PAPER_SETS), np.uint64)
@@ -138,29 +113,15 @@ def paper_queries(
 def relative_error(truth: ArrayLike, answers: ArrayLike, total: float) -> float:
     """Average relative error of counts: mean of abs(answer - truth) / max(truth, 0.001 total).
 
+    Source: the formula of PHDStream section 5.4 (the text beside it says 1 % for the same floor).  It compares with
+    the truth: for evaluation, never for release.  The published code replaces 0.001 total by at least 1 point.
+
     Parameters
     ----------
-    truth : array-like[q]
-        True counts q(f), at least 0.
-    answers : array-like[q]
-        Counts q(g) from the release.
+    truth, answers : array-like[q]
+        True counts q(f), at least 0, and counts q(g) from the release.
     total : float
         Number of true points, ``|f|``.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ParameterError
-        If shapes differ, a true count is negative or the total is not above 0 (no points, no relative error).
-
-    Notes
-    -----
-    Source: the formula of PHDStream section 5.4 (the text beside it says 1 % for the same floor).  It compares with
-    the truth: for evaluation, never for release.  The published code replaces 0.001 total by at
-    least 1 point; the formula here does not.
     """
     # Not shown: it is the true number.
     if not is_number(total) or not 0.0 < total < np.inf:
@@ -199,10 +160,6 @@ class PointIndex:
         ----------
         lower, upper : array-like[q, d]
             The boxes; infinite bounds are allowed.
-
-        Returns
-        -------
-        int64[q]
         """
         tree = self._tree
         low, high = as_boxes(lower, upper, tree.lower.shape[1])

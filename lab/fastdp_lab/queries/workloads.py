@@ -17,27 +17,16 @@ def random_ranges(
 ) -> tuple[Integers, Integers]:
     """Ranges [start, stop) drawn uniformly from all ranges of 1 to ``max_range`` values in a stream of n.
 
+    A range of length j has n - j + 1 places, so short ranges are more frequent (ToPS section 3.3).
+
     Parameters
     ----------
-    n : int
-        Length of the published stream.
-    count : int
-        How many ranges.
+    n, count : int
+        Length of the published stream; how many ranges.
     max_range : int, optional
         The longest; by default n.  Longer than n counts as n.
     seed : int, optional
         For a reproducible workload.
-
-    Returns
-    -------
-    starts, stops : int64[count]
-        0 <= start < stop <= n, stop - start <= max_range.  Source: ToPS section 3.3 (a range of length j
-        has n - j + 1 places, so short ranges are more frequent).
-
-    Raises
-    ------
-    ParameterError
-        If an argument is no whole number in its range.
     """
     n = validation.integer("n", n, 1, MAX_STREAM_LENGTH)
     count = validation.integer("count", count, 0, MAX_RANGES)

@@ -1,6 +1,6 @@
 """Simulation sweeps over cells of (data set, mechanism, epsilon, repetition): resumable, with pictures.
 
-A specification (``specification.py``) has cells, run in parts (``cells.py``, ``runner.py``); their rows become
+A specification (``specification.py``) has cells, run in parts (``runner.py``); their rows become
 results (``results.py``) and pictures (``figures.py``).  ``values.py`` and ``points.py`` are the two kinds of streams.
 
 Examples

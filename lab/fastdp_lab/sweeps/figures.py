@@ -9,14 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.errors import DataError
+from fastdp.kinds import Json
 from fastdp_lab.sweeps.results import load, read_manifest
 from fastdp_lab.sweeps.values import PARTS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 #: Wong's palette for colour-blind readers, without black.
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3fbf")
@@ -25,8 +31,8 @@ GREY, TRUTH = "#777777", "#222222"
 NAMES = {"mse": "MSE", "mae": "MAE", "mmse": "MMSE", "mmae": "MMAE", "relative_error": "relative error"}
 #: Most rows of a picture, columns of data sets, and mechanisms of a map.
 MAX_ROWS, MAX_COLUMNS, MAX_MAPS = 8, 4, 5
-Styles = dict[str, dict[str, Any]]
-Drawn = Iterator[tuple[str, Any]]
+Styles = dict[str, Json]
+Drawn = Iterator[tuple[str, "Figure"]]
 
 
 def draw(
@@ -37,33 +43,21 @@ def draw(
     group: str = "all",
     formats: Sequence[str] = ("png", "svg"),
 ) -> list[Path]:
-    """Every picture that the results allow.
+    """Every picture that the results of a sweep allow, finished or not; their paths.
+
+    Errors against epsilon (a picture for each metric), thresholds, the parts of the error, and streams over time; for
+    points errors over time and against epsilon, totals over time, and maps.
 
     Parameters
     ----------
-    folder : str or Path
-        Of the sweep, finished or not.
-    output : str or Path
-        The folder of the pictures; created if absent.
+    folder, output : str or Path
+        Of the sweep, and of the pictures; created if absent.
     metrics : sequence of str, optional
         Which errors; by default all that were measured.
     group : str
-        Which group of queries: "all", or a length class; for points a class of size, "all" for each.
+        Of queries: "all", or a length class; for points a class of size, "all" for each.
     formats : sequence of str
         Suffixes.
-
-    Returns
-    -------
-    list of Path
-        Errors against epsilon (a picture for each metric), thresholds, the parts of the error, and streams over time;
-        for points errors over time and against epsilon, totals over time, and maps.
-
-    Raises
-    ------
-    DataError
-        If there are no results, or no such group.
-    ModuleNotFoundError
-        If matplotlib is not installed.
     """
     for each in formats:
         validation.choice("format", each, ("png", "svg"))
@@ -88,7 +82,7 @@ class Sweep:
 
     def __init__(self, folder: Path) -> None:
         self.manifest, rows = read_manifest(folder), load(folder)
-        self.rows: Any = rows[rows["queries"] > 0]
+        self.rows: DataFrame = rows[rows["queries"] > 0]
         if self.rows.empty:
             raise DataError(f"{folder}: every cell failed; the column error of its results says why")
         self._specification = self.manifest["specification"]
@@ -107,14 +101,16 @@ class Sweep:
         )
 
 
-def averaged(rows: Any, metric: str) -> Any:
+def averaged(rows: DataFrame, metric: str) -> DataFrame:
     """These rows, a metric averaged over the times of each cell and group."""
     found = rows.drop_duplicates(["cell", "group"]).set_index(["cell", "group"])
     found[metric] = rows.groupby(["cell", "group"])[metric].mean()
     return found.reset_index()
 
 
-def grid(rows: int, columns: int, title: str, *, width: float = 3.6, height: float = 3.1, sharex: Any = "col") -> Any:
+def grid(
+    rows: int, columns: int, title: str, *, width: float = 3.6, height: float = 3.1, sharex: Any = "col"
+) -> tuple[Figure, Any]:
     """A figure with a title, and its axes: an array of rows."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -130,7 +126,7 @@ def grid(rows: int, columns: int, title: str, *, width: float = 3.6, height: flo
     return figure, axes
 
 
-def legend(figure: Any, handles: dict[str, Any]) -> None:
+def legend(figure: Figure, handles: Json) -> None:
     """One legend for all panels, below."""
     widest = 0.55 + 0.085 * max((len(name) for name in handles), default=0)
     columns = max(1, min(len(handles), 6, int(figure.get_figwidth() / widest)))
@@ -153,30 +149,30 @@ def looks(names: Sequence[str], base: Callable[[str], bool] = lambda name: False
     return found
 
 
-def curves(ax: Any, rows: Any, x: str, y: str, styles: Styles, by: str = "mechanism") -> dict[str, Any]:
+def curves(ax: Axes, rows: DataFrame, x: str, y: str, styles: Styles, by: str = "mechanism") -> Json:
     """Draw the median and the middle half over repetitions, a curve for each mechanism; handles for the legend."""
     handles = {}
     for name, style in styles.items():
         finite = rows[(rows[by] == name) & rows[y].notna()]
         if len(finite):
-            spread = finite.groupby(x)[y].quantile([0.25, 0.5, 0.75]).unstack()
+            spread = finite.groupby(x)[y].quantile(np.array([0.25, 0.5, 0.75])).unstack()
             (handles[name],) = ax.plot(spread.index, spread[0.5], **style)
             ax.fill_between(spread.index, spread[0.25], spread[0.75], color=style["color"], alpha=0.15, linewidth=0)
     return handles
 
 
-def _positive(ax: Any) -> bool:
+def _positive(ax: Axes) -> bool:
     return any(np.any(np.asarray(line.get_ydata()) > 0.0) for line in ax.lines)
 
 
-def log_axes(ax: Any) -> None:
+def log_axes(ax: Axes) -> None:
     """Logarithmic axes with ticks at budgets that are drawn; y only if anything lies above 0."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     ax.set_xscale("log")
     if _positive(ax):
         ax.set_yscale("log")
-    ax.set_xticks(ticks_of({float(x) for line in ax.lines for x in line.get_xdata()}))
+    ax.set_xticks(ticks_of({x for line in ax.lines for x in np.asarray(line.get_xdata(), float).tolist()}))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     ax.xaxis.set_minor_formatter(NullFormatter())
 
@@ -210,7 +206,7 @@ def _of_values(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
 
 def _figure(
     sweep: Sweep,
-    panels: Sequence[tuple[str, Any]],
+    panels: Sequence[tuple[str, DataFrame]],
     columns: int,
     title: str,
     y: str,
@@ -220,12 +216,12 @@ def _figure(
     by: str = "mechanism",
     said: tuple[str, str] = (r"$\epsilon$", ""),
     height: float = 3.1,
-) -> Any:
+) -> Figure:
     """Panels of curves, a title and rows each: median and middle half of ``y`` over repetitions."""
     lines = -(-len(panels) // columns)
     wide = 4.6 if x == "position" else 3.6
     figure, axes = grid(lines, columns, sweep.name + title, width=wide, height=height, sharex="none")
-    handles: dict[str, Any] = {}
+    handles: Json = {}
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
     for ax, (name, rows) in zip(axes.flat, panels, strict=False):
@@ -247,24 +243,24 @@ def _figure(
     return figure
 
 
-def _against_epsilon(sweep: Sweep, rows: Any, column: str, title: str = "") -> Any:
+def _against_epsilon(sweep: Sweep, rows: DataFrame, column: str, title: str = "") -> Figure:
     """A panel for each data set, a curve a mechanism."""
-    styles = looks(rows["mechanism"].unique(), sweep.is_base)
+    styles = looks(list(rows["mechanism"].unique()), sweep.is_base)
     if column == "threshold":
         styles = {name: style for name, style in styles.items() if "marker" in style}
-    panels = [(sweep.title_of(name), mine) for name, mine in rows.groupby("dataset", sort=False)]
+    panels = [(sweep.title_of(str(name)), mine) for name, mine in rows.groupby("dataset", sort=False)]
     said = r"$\epsilon$", NAMES.get(column, r"threshold $\theta$")
     return _figure(sweep, panels, len(panels), title, column, styles, said=said)
 
 
-def _parts(sweep: Sweep, rows: Any) -> Any:
+def _parts(sweep: Sweep, rows: DataFrame) -> Figure:
     """Root mean squares of noise, truncation and smoothing: a row of panels for each mechanism."""
     rows = rows[rows[f"{PARTS[0]}_mse"].notna() & ~rows["mechanism"].map(sweep.is_base)]
     names = {f"{part}_mse": part for part in PARTS}
     long = rows.rename(columns=names).melt(["mechanism", "dataset", "epsilon"], PARTS, "part", "square")
     long = long.assign(root=np.sqrt(long["square"]))
     panels = [
-        (f"{sweep.title_of(data_set)}\n{mechanism}", mine)
+        (f"{sweep.title_of(str(data_set))}\n{mechanism}", mine)
         for mechanism, some in long.groupby("mechanism", sort=False)
         for data_set, mine in some.groupby("dataset", sort=False)
     ]
@@ -275,11 +271,11 @@ def _parts(sweep: Sweep, rows: Any) -> Any:
     )
 
 
-def _streams(sweep: Sweep, rows: Any) -> Any:
+def _streams(sweep: Sweep, rows: DataFrame) -> Figure:
     """Means of stretches over time, true and released, of the first repetition."""
     panels, first = [], rows[rows["repetition"] == 0]
     keys = ["mechanism", "epsilon"]
-    runs = (
+    runs: Iterator[Any] = (
         (*key, *each) for key, some in first.groupby(keys, sort=False) for each in some.groupby("dataset", sort=False)
     )
     for name, epsilon, data_set, mine in runs:
@@ -323,7 +319,7 @@ def _of_points(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
             yield f"total_over_time{label}", _over_time(sweep, ratio, "ratio", "released over true total")
 
 
-def _over_time(sweep: Sweep, rows: Any, y: str, said: str) -> Any:
+def _over_time(sweep: Sweep, rows: DataFrame, y: str, said: str) -> Figure:
     """A panel for each data set and budget, a curve a mechanism."""
     data_sets, epsilons = list(rows["dataset"].unique()), np.unique(rows["epsilon"])
     columns = len(epsilons) if len(epsilons) > 1 else _columns(data_sets)
@@ -335,12 +331,12 @@ def _over_time(sweep: Sweep, rows: Any, y: str, said: str) -> Any:
         for name in data_sets
         for epsilon in epsilons
     ]
-    styles = {name: {**look, "markersize": 3.2} for name, look in looks(rows["mechanism"].unique()).items()}
+    styles = {name: {**look, "markersize": 3.2} for name, look in looks(list(rows["mechanism"].unique())).items()}
     axes = "batch", said.partition(",")[0]
     return _figure(sweep, panels, columns, f": {said}", y, styles, x="time", said=axes, height=2.7)
 
 
-def _label_logarithmic(ax: Any) -> None:
+def _label_logarithmic(ax: Axes) -> None:
     """Ticks with numbers: the shorter the axis, the more of them."""
     from matplotlib.ticker import FuncFormatter
 
@@ -360,7 +356,7 @@ def _columns(data_sets: list[str]) -> int:
     return len(data_sets) if len(data_sets) <= MAX_COLUMNS else min(MAX_COLUMNS, -(-len(data_sets) // 2))
 
 
-def _map(sweep: Sweep, rows: Any, data_set: str, workload: dict[str, Any]) -> Any:
+def _map(sweep: Sweep, rows: DataFrame, data_set: str, workload: Json) -> Figure:
     """Points in the boxes of a grid: a row for the truth and each mechanism and budget, a column for each time."""
     from matplotlib.colors import LogNorm
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from msgspec import Meta
 
-from fastdp import validation
+from fastdp import Key, validation
 from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Floats, Json
 from fastdp.spatial import Box, Domain, Network
 from fastdp.spatial.map_files import read_domain
 from fastdp_lab import datasets
@@ -29,6 +30,7 @@ from fastdp_lab.sweeps.study import (
     DataSet,
     Maker,
     Name,
+    Row,
     Table,
     check_different,
     check_keys,
@@ -38,7 +40,9 @@ from fastdp_lab.sweeps.study import (
     text,
 )
 from fastdp_lab.sweeps.systems import SPATIAL_SYSTEMS as SYSTEMS
-from fastdp_lab.sweeps.systems import Floats
+
+if TYPE_CHECKING:
+    from fastdp_lab.sweeps.specification import Mechanism, Specification
 
 Corners = tuple[tuple[float, float], tuple[float, float]]
 METRICS, FLOOR = ("mse", "mae", "relative_error"), boxes.FLOOR
@@ -73,19 +77,7 @@ DOWNLOADS = ("gowalla",)
 
 @dataclass(frozen=True, kw_only=True)
 class PointSet(DataSet):
-    """A stream of points to publish.
-
-    Attributes
-    ----------
-    format : str
-        Of the file; empty for synthetic data.
-    box : two (float, float)
-        Lower and upper corner of the public domain, or of the points that are read if there is another domain.
-    domain : str
-        A name of ``DOMAINS``, a GeoJSON file in degrees (lines make a network, polygons areas), or empty: the box.
-    start : int
-        Batches that belong to the initial set: the paper's initialisation time t0.
-    """
+    """A stream of points to publish."""
 
     format: str
     box: Corners
@@ -188,33 +180,7 @@ _QUERIES: dict[str, tuple[tuple[str, ...], int, int]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class BoxWorkload:
-    """A kind of box queries.
-
-    Attributes
-    ----------
-    name : str
-        The label in results.
-    kind : "boxes" or "map"
-        Random boxes, each class of size a group; or a grid of boxes that covers the domain, each its own group, in
-        the first repetition only, for pictures.
-    times : int or tuple of int
-        The batches after which queries are asked, 0 for the initial set; or how many such times, evenly spaced, first
-        and last included.
-    classes : tuple of str
-        Among "small" (0.01 to 0.1 % of the domain), "medium" (to 1 %) and "large" (to 10 %).
-    count : int or None
-        Boxes of each class, by default the paper's 10,000, 5,000 and 1,000; or of a map along each axis.
-    placement : "inside" or "clipped"
-        See :func:`fastdp_lab.boxes.random_boxes`.
-    answers : "points" or "cells"
-        Whether synthetic points are counted, as in the paper, or the released tree is asked.
-    fixed : bool
-        The same boxes in every repetition; else each repetition draws its own, and all mechanisms share them.
-    box : two (float, float) or None
-        The part that a map shows; by default the domain.
-    place : str
-        Its path in the TOML file, for messages.
-    """
+    """A kind of box queries."""
 
     name: Name = "boxes"
     kind: str = "boxes"
@@ -303,7 +269,7 @@ class Points:
         return [self.domain.lower.tolist(), self.domain.upper.tolist()]
 
     @cached_property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Json:
         """Length and digest, for the manifest."""
         found = hashlib.sha256(self.domain_digest.encode())
         for array in (self.stream.points, self.stream.cancels, self.stream.cuts):
@@ -330,7 +296,9 @@ class Points:
         return ask
 
 
-def _follow(specification: Any, truth: Points, publisher: Any, asked: list[Any], *, merges: bool) -> Iterator[Any]:
+def _follow(
+    specification: Specification, truth: Points, publisher: Any, asked: list[Any], *, merges: bool
+) -> Iterator[Row]:
     """Rows of a run: queries are asked between batches; with ``merges`` the batches between are sent as one."""
     looks, stream = {t for _, _, counts in asked for t in counts}, truth.stream
     waiting: list[tuple[Floats, Floats]] = [(stream.initial, np.empty((0, stream.lower.size)))]
@@ -346,7 +314,7 @@ def _follow(specification: Any, truth: Points, publisher: Any, asked: list[Any],
             yield from _look(specification, truth, publisher, t, [each for each in asked if t in each[2]])
 
 
-def _look(specification: Any, truth: Points, publisher: Any, t: int, asked: list[Any]) -> Iterator[Any]:
+def _look(specification: Specification, truth: Points, publisher: Any, t: int, asked: list[Any]) -> Iterator[Row]:
     """Rows at one time; each box of a map is a group, with truth and answer only."""
     present, counted = len(truth.stream.present(t)), {"cells": publisher.tree}
     common = [float(truth.data_set.start + t), float(present), publisher.total, float(publisher.tree.n_leaves)]
@@ -378,12 +346,12 @@ def columns(chosen: Sequence[str]) -> tuple[str, ...]:
     return ("time", "points", "total", "leaves", "truth", "answer", *(name for name in METRICS if name in chosen))
 
 
-def build(specification: Any, mechanism: Any, truth: Points, epsilon: float) -> Callable[[], Any]:
+def build(specification: Specification, mechanism: Mechanism, truth: Points, epsilon: float) -> Callable[[], Any]:
     """Repetitions share nothing but the truth."""
     system = SYSTEMS[mechanism.system]
     run = system.build(truth.domain, epsilon, **mechanism.parameters)
 
-    def run_cell(repetition: int, key: Any, seed: Callable[[Any], int]) -> tuple[float, list[Any]]:
+    def run_cell(repetition: int, key: Key, seed: Callable[[Any], int]) -> tuple[float, list[Row]]:
         # A map is for pictures, which show one run.
         workloads = [each for each in specification.workloads if each.kind == "boxes" or repetition == 0]
         asked = [(each, *truth.asked(each, seed(each))) for each in workloads]

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,10 +26,10 @@ from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.data.readers import read_table
 from fastdp.errors import DataError, StateError, warn
-from fastdp.state.durable import atomic_file
-from fastdp_lab.sweeps.cells import count_cells, parts
-from fastdp_lab.sweeps.specification import Specification
-from fastdp_lab.sweeps.study import canonical
+from fastdp.kinds import Json
+from fastdp.state.atomic_files import atomic_file
+from fastdp_lab.sweeps.specification import Specification, count_cells, parts
+from fastdp_lab.sweeps.study import Row, canonical
 
 RESULTS, MANIFEST, PARTS = "results.parquet", "manifest.json", "parts"
 #: Columns before the measured numbers, and the Arrow types of those that are no float64.
@@ -37,7 +37,7 @@ _LABELS = ("cell", "dataset", "mechanism", "epsilon", "repetition", "threshold",
 _KINDS = {"cell": "int64", "repetition": "int32", "queries": "int32"}
 _KINDS |= dict.fromkeys(("dataset", "mechanism", "workload", "group", "error"), "string")
 #: A changed bit is detected when the file is read.
-_WRITE: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+_WRITE: Json = {"compression": "zstd", "write_page_checksum": True}
 _LIBRARIES = ("numpy", "numba", "scipy", "pyarrow", "cryptography")
 
 
@@ -52,11 +52,8 @@ def part_path(folder: Path, name: str) -> Path:
     return folder / PARTS / f"{name}.parquet"
 
 
-def write_part(folder: Path, name: str, schema: Any, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Write a part's file, which appears complete or not at all; equal rows give equal bytes.
-
-    The folder is not synced: after a power cut the file may be missing, and the part is run again.
-    """
+def write_part(folder: Path, name: str, schema: Any, rows: Sequence[Row]) -> None:
+    """Write a part's file, complete or not at all, unsynced: equal rows give equal bytes."""
     columns: Any = zip(*rows, strict=True) if rows else [()] * len(schema)
     # Databases take NaN for a number, the largest: NaN is null, as None is.
     arrays = [pa.array(column, each.type, from_pandas=True) for column, each in zip(columns, schema, strict=True)]
@@ -87,23 +84,17 @@ def merge_parts(folder: Path, names: Sequence[str], schema: Any) -> None:
         path.unlink()
 
 
-def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+def _write_manifest(folder: Path, manifest: Json) -> None:
     """Write the manifest atomically."""
     with atomic_file(folder / MANIFEST, overwrite=True) as file:
         file.write((json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode())
 
 
-def read_manifest(folder: str | Path) -> dict[str, Any]:
-    """The manifest of a sweep's folder: specification, versions, data and sessions.
-
-    Raises
-    ------
-    DataError
-        If it is not a sweep's folder.
-    """
+def read_manifest(folder: str | Path) -> Json:
+    """The manifest of a sweep's folder: specification, versions, data and sessions."""
     path = Path(validation.path("folder", folder)) / MANIFEST
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        manifest: Json = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"{folder}: no {MANIFEST} there; expected the folder of a sweep (fastdp sweep -o)") from None
     except ValueError as error:
@@ -125,16 +116,11 @@ def _versions() -> dict[str, str]:
 
 
 @contextmanager
-def opened(folder: Path, specification: Specification, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def opened(folder: Path, specification: Specification, data: Json) -> Iterator[Json]:
     """The manifest of this sweep in its folder, new or of an earlier run, under the folder's lock.
 
-    Raises
-    ------
-    StateError
-        If another runner holds the lock.
-    DataError
-        If the folder holds another sweep or other files, the data have changed since it began, or an unfinished
-        one is of another version of fastdp.
+    DataError if the folder holds another sweep or other files, the data have changed since it began, or an unfinished
+    one is of another version of fastdp; StateError if another runner holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     others = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
@@ -151,7 +137,7 @@ def opened(folder: Path, specification: Specification, data: dict[str, Any]) -> 
         yield manifest
 
 
-def _lock(lock: Any, folder: Path) -> None:
+def _lock(lock: IO[str], folder: Path) -> None:
     import fcntl
 
     try:
@@ -164,12 +150,12 @@ def _lock(lock: Any, folder: Path) -> None:
         ) from error
 
 
-def _manifest(folder: Path, specification: Specification, data: dict[str, Any]) -> dict[str, Any]:
+def _manifest(folder: Path, specification: Specification, data: Json) -> Json:
     """The manifest that is there, if it is of this sweep; or the first one."""
     table = specification.table()
     digest = hashlib.sha256(canonical(table).encode()).hexdigest()
     if not (folder / MANIFEST).exists():
-        manifest: dict[str, Any] = {
+        manifest: Json = {
             "name": specification.name,
             "seed": specification.seed,
             "specification": table,
@@ -196,7 +182,7 @@ def _manifest(folder: Path, specification: Specification, data: dict[str, Any]) 
 
 
 @contextmanager
-def session(folder: Path, manifest: dict[str, Any], facts: dict[str, Any]) -> Iterator[None]:
+def session(folder: Path, manifest: Json, facts: Json) -> Iterator[None]:
     """A record of who runs what, and how long: a killed session has no ``seconds``."""
     record, begin = {**facts, "started": _now(), "versions": _versions(), "seconds": None}, time.perf_counter()
     manifest["sessions"].append(record)
@@ -206,7 +192,7 @@ def session(folder: Path, manifest: dict[str, Any], facts: dict[str, Any]) -> It
     _write_manifest(folder, manifest)
 
 
-def finish(folder: Path, manifest: dict[str, Any]) -> None:
+def finish(folder: Path, manifest: Json) -> None:
     """Remove the parts, which the final table contains; may be repeated."""
     if manifest["finished"] is None:
         manifest["finished"] = _now()
@@ -216,25 +202,12 @@ def finish(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def load(folder: str | Path) -> Any:
-    """The results in a sweep's folder, in the order of cells.
+    """The results in a sweep's folder, finished or not, in the order of cells: a pandas.DataFrame.
 
-    Parameters
-    ----------
-    folder : str or Path
-        As given to ``fastdp sweep -o``; the sweep need not be finished.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns ``cell`` (number), ``dataset``, ``mechanism``, ``epsilon``, ``repetition``, ``threshold`` (in units
-        of the input), ``workload``, ``group`` ("all", a length class, or a stretch's number), ``queries`` (how many),
-        ``truth`` and ``answer`` (means over the queries), metrics of the specification, and ``error`` (None unless
-        the cell failed, which then has no queries).
-
-    Raises
-    ------
-    DataError
-        If it is not a sweep's folder, or has no results, or damaged ones.
+    Columns are ``cell`` (number), ``dataset``, ``mechanism``, ``epsilon``, ``repetition``, ``threshold`` (in units of
+    the input), ``workload``, ``group`` ("all", a length class, or a stretch's number), ``queries`` (how many),
+    ``truth`` and ``answer`` (means over the queries), metrics, and ``error`` (None unless the cell failed, which then
+    has no queries).
     """
     imported("pandas", StateError("results need pandas, which is not installed: pip install 'fastdp-streams[lab]'"))
     manifest, folder = read_manifest(folder), Path(folder)

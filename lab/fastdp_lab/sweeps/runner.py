@@ -26,10 +26,10 @@ from tqdm import tqdm
 from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.errors import StateError
+from fastdp.kinds import Json
 from fastdp_lab.sweeps import results
-from fastdp_lab.sweeps.cells import Group, Part, count_cells, parts, run_part
-from fastdp_lab.sweeps.specification import Specification
-from fastdp_lab.sweeps.study import forget, load_truth
+from fastdp_lab.sweeps.specification import Group, Part, Specification, count_cells, parts, run_part
+from fastdp_lab.sweeps.study import Row, forget, load_truth
 
 #: Attempts to run parts whose worker died or whose file is damaged.
 MAX_ATTEMPTS = 3
@@ -41,14 +41,8 @@ LABEL_BYTES, PART_BYTES = 12, 12_000
 TIMEOUT_SECONDS, RAY = 30, "ray:"
 
 
-def check_data(specification: Specification, folder: Path) -> dict[str, dict[str, Any]]:
-    """Load every data set and build every mechanism once; length and digest of each data set.
-
-    Raises
-    ------
-    ParameterError, DataError
-        Naming what cannot run.
-    """
+def check_data(specification: Specification, folder: Path) -> dict[str, Json]:
+    """Load every data set and build every mechanism once; length and digest of each data set."""
     forget()
     data = {}
     for data_set in specification.datasets:
@@ -68,14 +62,16 @@ def run(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Path:
-    """Run a sweep, or the rest of an interrupted one.
+    """Run a sweep, or the rest of an interrupted one; the folder, for :func:`fastdp_lab.sweeps.load`.
+
+    ``results.parquet`` in it is byte for byte the same for any number and kind of workers, interrupted or not.
 
     Parameters
     ----------
     specification : Specification
         What to run.
     output : str or Path
-        The folder of results; created if absent.  The folder of an interrupted run of the same sweep is completed.
+        The folder of results; created if absent.  That of an interrupted run of the same sweep is completed.
     data : str or Path
         The folder of data sets' files without an absolute path; workers must see it too.
     workers : int
@@ -86,12 +82,6 @@ def run(
         Runs the parts instead of new workers, that of :func:`cluster` for example; it is not shut down.
     progress : bool
         A bar with the time left, on standard error.
-
-    Returns
-    -------
-    Path
-        The folder, for :func:`fastdp_lab.sweeps.load`.  ``results.parquet`` in it is byte for byte the same for any
-        number and kind of workers, interrupted or not.
 
     Raises
     ------
@@ -113,7 +103,7 @@ def run(
             waiting = {name: part for name, part in every.items() if not results.part_path(folder, name).exists()}
             tasks = {name: _task(specification, part, base, found) for name, part in waiting.items()}
             cells = sum(len(part.cells) for part in waiting.values())
-            options: dict[str, Any] = {"unit": " cells", "file": sys.stderr, "disable": not progress}
+            options: Json = {"unit": " cells", "file": sys.stderr, "disable": not progress}
             with (
                 results.session(folder, manifest, {**how, "cells": cells}),
                 tqdm(total=manifest["cells"], initial=manifest["cells"] - cells, **options) as bar,
@@ -130,7 +120,7 @@ def run(
     return folder
 
 
-def _task(specification: Specification, part: Part, folder: Path, data: dict[str, Any]) -> tuple[Any, ...]:
+def _task(specification: Specification, part: Part, folder: Path, data: Json) -> Row:
     """The arguments of :func:`run_part`, without the other parts' mechanisms: a sweep may have ten thousand."""
     group = part.cells[0][0]
     slim = replace(specification, datasets=(group.data_set,), mechanisms=(group.mechanism,))
@@ -138,8 +128,8 @@ def _task(specification: Specification, part: Part, folder: Path, data: dict[str
 
 
 def _run(
-    tasks: dict[str, tuple[Any, ...]], mode: str, workers: int, executor: Executor | None
-) -> Generator[tuple[str, list[Any]]]:
+    tasks: dict[str, Row], mode: str, workers: int, executor: Executor | None
+) -> Generator[tuple[str, list[Row]]]:
     """Names of parts with their rows as they are done; those of workers that died are run again."""
     if executor is None and workers == 1:
         yield from ((name, run_part(*task)) for name, task in tasks.items())
@@ -170,7 +160,7 @@ def _run(
     )
 
 
-def _attempt(*arguments: Any) -> list[tuple[Any, ...]] | Exception:
+def _attempt(*arguments: Any) -> list[Row] | Exception:
     """The rows of a part, or its error: a cluster may wrap errors in texts of its own."""
     try:
         return run_part(*arguments)
@@ -182,7 +172,7 @@ def _attempt(*arguments: Any) -> list[tuple[Any, ...]] | Exception:
 def _pool(mode: str, workers: int) -> Iterator[Executor]:
     """New workers, which end with the sweep, without the parts that have not begun."""
     # Not forked: a fork of a process with threads may hang.
-    spawn: dict[str, Any] = {"mp_context": multiprocessing.get_context("spawn"), "initializer": _end_with_parent}
+    spawn: Json = {"mp_context": multiprocessing.get_context("spawn"), "initializer": _end_with_parent}
     processes, threads = futures.ProcessPoolExecutor, futures.ThreadPoolExecutor
     pool: Executor = threads(workers) if mode == "threads" else processes(workers, **spawn)
     try:
@@ -221,16 +211,9 @@ def lost_errors() -> tuple[type[Exception], ...]:
 def cluster(address: str) -> Iterator[Executor]:
     """An executor on a running cluster; tasks of a worker that dies are run by another.
 
-    Parameters
-    ----------
-    address : str
-        ``ray:HOST:6379`` or ``ray:auto`` for Ray, on a machine of its cluster; others are a Dask scheduler's,
-        ``tcp://HOST:8786``.  Workers need fastdp, and see data files at the same paths.
-
-    Raises
-    ------
-    StateError
-        If the library is not installed, or there is no answer.
+    ``ray:HOST:6379`` or ``ray:auto`` is Ray's, on a machine of its cluster; others are a Dask scheduler's address,
+    ``tcp://HOST:8786``.  Workers need fastdp, and see data files at the same paths.  StateError if there is no
+    answer.
     """
     ray, dask = address.removeprefix(RAY), not address.startswith(RAY)
     extra, expected = (
@@ -279,23 +262,8 @@ class _RayExecutor(Executor):
 def estimate(specification: Specification, data: str | Path = ".") -> dict[str, float]:
     """Check a sweep and time some of its cells; nothing is written.
 
-    Parameters
-    ----------
-    specification : Specification
-        The sweep.
-    data : str or Path
-        Where the data sets' files are.
-
-    Returns
-    -------
-    dict
-        ``cells``, ``rows`` (if no cell fails) and ``parts``; ``seconds`` of one worker; upper bounds of the size of
-        the final table, ``table_bytes``, and of all files while the sweep runs, ``most_bytes``.
-
-    Raises
-    ------
-    ParameterError, DataError
-        As :func:`fastdp_lab.sweeps.run` would.
+    Returns ``cells``, ``rows`` (if no cell fails) and ``parts``; ``seconds`` of one worker; upper bounds of the size
+    of the final table, ``table_bytes``, and of all files while the sweep runs, ``most_bytes``.
     """
     base = Path(data).absolute()
     check_data(specification, base)

@@ -1,28 +1,39 @@
-"""The specification of a sweep: data sets, mechanisms, budgets, queries and metrics; from TOML or from Python."""
+"""The specification of a sweep, from TOML or from Python; its cells, the parts that they are run in, a part's run.
+
+A cell is a data set, a mechanism with its parameters, a budget and the number of a repetition.  Its key follows from
+the sweep's seed and this description only: not from labels, the order of cells, or the worker.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from fastdp import validation
-from fastdp.errors import DataError, FastDPError, ParameterError
+from fastdp import Key, validation
+from fastdp.errors import DataError, FastDPError, ParameterError, StateError
+from fastdp.kinds import Json
 from fastdp_lab.sweeps import points
 from fastdp_lab.sweeps import values as streams
 from fastdp_lab.sweeps.study import (
     DataSet,
     Positive,
+    Row,
     Table,
+    canonical,
     check_different,
     check_keys,
+    load_truth,
     placed,
     plain,
     read,
@@ -31,31 +42,17 @@ from fastdp_lab.sweeps.study import (
 )
 
 #: Studies by the name of their streams; the first that claims a table reads it.
-STUDIES: dict[str, Any] = {"points": points, "values": streams}
+STUDIES: Json = {"points": points, "values": streams}
 Budgets = Annotated[tuple[Positive, ...], Meta(min_length=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """One mechanism with its parameters.
-
-    Attributes
-    ----------
-    name : str
-        The label in results.
-    system : str
-        A name of :data:`fastdp_lab.sweeps.SYSTEMS`, or of ``SPATIAL_SYSTEMS`` in a sweep of points.
-    parameters : dict
-        Its parameters; parts are tables with their name at ``part``.
-    epsilons : tuple of float or None
-        Its own budgets, in place of the sweep's.
-    place : str
-        Its path in the TOML file, for messages.
-    """
+    """One mechanism with its parameters."""
 
     name: str
     system: str
-    parameters: dict[str, Any] = field(default_factory=dict)
+    parameters: Json = field(default_factory=dict)
     epsilons: Budgets | None = None
     place: str = field(default="mechanisms", compare=False)
 
@@ -146,7 +143,7 @@ class Specification:
         for workload in self.workloads:
             workload.check(truth.size)
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> Json:
         """Everything as plain values, for the manifest."""
         records = {
             key: [plain(each) for each in getattr(self, key)] for key in ("datasets", "mechanisms", "workloads")
@@ -173,13 +170,7 @@ def _place_of(name: str, mechanism: Mechanism, data_set: DataSet) -> str:
 
 
 def read_specification(path: str | Path) -> Specification:
-    """A specification from a TOML file.
-
-    Raises
-    ------
-    ParameterError, DataError
-        Naming the file and the key, its value and what is accepted; tables are counted from 0.
-    """
+    """A specification from a TOML file; errors name the file and the key, tables counted from 0."""
     try:
         table = tomllib.loads(Path(validation.path("path", path)).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -233,7 +224,7 @@ def _mechanisms(top: Table, study: Any) -> Iterator[Mechanism]:
             yield read(Mechanism, {**given, "name": name + suffix, "parameters": chosen}, place)
 
 
-def _expand(table: Table, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _expand(table: Table, place: str) -> Iterator[tuple[str, Json]]:
     """Every choice of one entry from each list, the last list changing fastest, and a suffix for its label.
 
     Suffixes name what distinguishes the choice, ", prune=2, smoother=MovingAverage/window=3"; without lists nothing.
@@ -243,7 +234,7 @@ def _expand(table: Table, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from ((", ".join(["", *said]), chosen) for said, chosen in found)
 
 
-def _choices(table: Table, path: str) -> Iterator[tuple[list[str], dict[str, Any]]]:
+def _choices(table: Table, path: str) -> Iterator[tuple[list[str], Json]]:
     options: list[list[tuple[list[str], Any]]] = []
     for name, value in table.items():
         if isinstance(value, list):
@@ -257,8 +248,113 @@ def _choices(table: Table, path: str) -> Iterator[tuple[list[str], dict[str, Any
         yield [each for said, _ in choice for each in said], dict(zip(table, values, strict=True))
 
 
-def _summary(value: Any) -> str:
+def _summary(value: object) -> str:
     """A value in one word: of a part its name, and its other fields with theirs."""
     if not isinstance(value, Mapping):
         return str(value)
     return "/".join(str(each) if name == "part" else f"{name}={each}" for name, each in value.items())
+
+
+MIN_CELLS, MAX_CELLS, DEFAULT_PARTS = 16, 1000, 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Cells that differ only in their repetition."""
+
+    data_set: DataSet
+    mechanism: Mechanism
+    epsilon: float
+
+    @cached_property
+    def description(self) -> str:
+        """Description that the noise depends on, besides seed and repetition; without labels."""
+        mechanism = {"system": self.mechanism.system, "parameters": self.mechanism.parameters}
+        return canonical([plain(self.data_set, "name"), mechanism, self.epsilon])
+
+    def key(self, root: Key, repetition: int) -> Key:
+        """The key of a cell's noise."""
+        return root.derive("cell", self.description, repetition)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Cells of one file, as groups and repetitions; ``first`` is the number of the first."""
+
+    first: int
+    cells: tuple[tuple[Group, int], ...]
+
+    @property
+    def name(self) -> str:
+        """Of the file."""
+        return f"{self.first:09d}-{self.first + len(self.cells):09d}"
+
+
+def count_cells(specification: Specification) -> int:
+    """How many cells a sweep has."""
+    return len(specification.datasets) * len(specification.pairs()) * specification.repetitions
+
+
+def parts(specification: Specification) -> Iterator[Part]:
+    """All parts, in the order of results: by data set, mechanism, budget, repetition."""
+    usual = min(MAX_CELLS, max(MIN_CELLS, count_cells(specification) // DEFAULT_PARTS))
+    size, first = specification.part_cells or usual, 0
+    # A part has one data set, so that a worker holds few at a time.
+    for data_set in specification.datasets:
+        groups = [Group(data_set, mechanism, epsilon) for mechanism, epsilon in specification.pairs()]
+        cells = itertools.product(groups, range(specification.repetitions))
+        while some := tuple(itertools.islice(cells, size)):
+            yield Part(first, some)
+            first += len(some)
+
+
+def query_seed(root: Key, workload: Any, data_set: DataSet, repetition: int) -> int:
+    """The seed of random queries, the same for all mechanisms."""
+    labels = canonical([{**plain(workload), "name": None}, plain(data_set, "name")])
+    number = 0 if workload.fixed else repetition
+    return int.from_bytes(root.derive("queries", labels, number).reveal()[:8], "big")
+
+
+def run_part(specification: Specification, part: Part, folder: Path, digest: str | None = None) -> list[Row]:
+    """The rows of a part, a pure function of the specification.
+
+    DataError if the data are missing here, or differ from the runner's, by their ``digest``; StateError if there is
+    not enough memory, or a file cannot be read.  Any other error of a mechanism is the cell's result.
+    """
+    data_set = part.cells[0][0].data_set
+    truth, root = load_truth(data_set, folder, digest), Key.from_seed(specification.seed)
+    if digest not in (None, truth.facts["sha256"]):
+        raise DataError(f"{data_set.name}: a worker has other values; expected those of the runner")
+    rows: list[Row] = []
+    width = len(specification.study.columns(specification.metrics))
+    numbers = itertools.count(part.first)
+    for group, cells in itertools.groupby(part.cells, key=itemgetter(0)):
+        run: Any = None
+        for _, repetition in cells:
+            label = (next(numbers), data_set.name, group.mechanism.name, group.epsilon, repetition)
+
+            def seed(workload: Any, repetition: int = repetition) -> int:
+                return query_seed(root, workload, data_set, repetition)
+
+            try:
+                if run is None:
+                    run = specification.study.build(specification, group.mechanism, truth, group.epsilon)()
+                theta, found = run(repetition, group.key(root, repetition), seed)
+            except (MemoryError, OSError) as error:
+                # These depend on the machine and the moment, and are no result.
+                raise StateError(
+                    f"{group.mechanism.name} on {data_set.name}: {type(error).__name__}: {error}; expected enough "
+                    "memory and readable files, run again to go on"
+                ) from error
+            except Exception as error:  # the cell fails, not the sweep
+                kind = type(error).__name__
+                # fastdp's own errors quote no value.
+                own = (
+                    f": {error}"
+                    if isinstance(error, FastDPError)
+                    else " (its text may quote values, so it is not kept)"
+                )
+                rows.append((*label, math.nan, None, None, 0, *[math.nan] * width, kind + own))
+            else:
+                rows += [(*label, theta, name, each, count, *row, None) for name, each, count, row in found]
+    return rows

@@ -2,14 +2,13 @@
 
 A study is a module, ``values`` or ``points``.  Its names, which the rest of a sweep uses:
 
-* ``METRICS``, ``FLOOR``, ``WORKLOADS``: all metrics; relative errors divide at least by this; queries by default;
-* ``KEYS``: keys at the top of a specification that the other study does not have;
-* ``SYSTEMS`` by name;
-* ``claims(table)``: whether a ``[[datasets]]`` table is of this study;
-* ``read_data_set(table, place, name, top)`` and ``read_workload(table, place)``: records from tables;
+* ``METRICS``, ``FLOOR``, ``WORKLOADS``, ``SYSTEMS``: all metrics; relative errors divide at least by this; queries by
+  default; systems by name; ``KEYS``: keys at the top of a specification that the other study does not have;
+* ``claims(table)``, ``read_data_set(table, place, name, top)``, ``read_workload(table, place)``: whether a
+  ``[[datasets]]`` table is of this study; records from tables;
 * ``build(specification, mechanism, truth, epsilon)``: a mechanism, checked, as a function without arguments, which
-  does the work that repetitions share and returns the run of a cell.  A run takes repetition, key and the seeds of
-  workloads (a function), and returns the threshold and rows: workload, group, number of queries, and numbers;
+  does the work that repetitions share and returns the run of a cell: from repetition, key and the seeds of workloads
+  (a function) to the threshold and rows: workload, group, number of queries, and numbers;
 * ``columns(metrics)``: the columns of these numbers.
 """
 
@@ -33,10 +32,14 @@ from msgspec import Meta
 
 from fastdp import counters, perturbers, smoothers, thresholds, validation
 from fastdp.errors import FastDPError, ParameterError
+from fastdp.kinds import Json
 from fastdp.thresholds import renewals
 
 T = TypeVar("T")
 Table = Mapping[str, Any]
+#: A row of results; what builds a system, a generator or a publisher from options.
+Row = tuple[Any, ...]
+Make = Callable[..., Any]
 Name = Annotated[str, Meta(min_length=1)]
 Positive = Annotated[float, Meta(gt=0, le=1e300)]
 Count = Annotated[int, Meta(ge=1)]
@@ -46,7 +49,7 @@ KINDS = ("generator", "file", "download")
 MAX_LOADED = 4
 _NOUNS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false", "array": "a list"}
 _SIGNS = {" of length >= 1": ", not empty", ">=": "of at least", "<=": "of at most", ">": "above"}
-_ROLES: dict[str, Any] = {"threshold": thresholds, "perturber": perturbers, "smoother": smoothers}
+_ROLES: Json = {"threshold": thresholds, "perturber": perturbers, "smoother": smoothers}
 _ROLES |= {"renewal": renewals, "counter": counters}
 #: Parameters of publishers that the cell gives.
 _OF_THE_CELL = {"self", "epsilon", "bound", "holdout", "max_range", "length", "domain", "seed", "key", "sensitivity"}
@@ -66,7 +69,7 @@ def check_keys(table: object, place: str, accepted: Sequence[str] | None, requir
             raise ParameterError(f"{dot}{key} is missing: expected a value for it")
 
 
-def tables(table: Table, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def tables(table: Table, key: str) -> Iterator[tuple[str, Json]]:
     """The entries of an array of tables, with their paths."""
     check_keys(table, "", None, (key,))
     if not isinstance(table[key], list) or not table[key]:
@@ -127,12 +130,12 @@ def check_different(name: str, values: Sequence[Any], *, rising: bool = False) -
         raise ParameterError(f"{name} = {list(values)}: expected rising numbers")
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """The one text of plain values, on which keys and hashes stand."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def plain(record: Any, *without: str) -> dict[str, Any]:
+def plain(record: Any, *without: str) -> Json:
     """The fields of a record that identify it."""
     return {
         each.name: getattr(record, each.name) for each in fields(record) if each.compare and each.name not in without
@@ -141,24 +144,12 @@ def plain(record: Any, *without: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet(ABC):
-    """A named source of a stream.
-
-    Attributes
-    ----------
-    name : str
-        The label in results.
-    kind, source : str
-        One of ``KINDS``; the generator's name, the file's path, or the catalogue's name.
-    parameters : dict
-        Of the generator or loader.
-    place : str
-        The path of its table in the file, for messages.
-    """
+    """A named source of a stream."""
 
     name: str
     kind: str
     source: str
-    parameters: dict[str, Any] = field(default_factory=dict, hash=False)
+    parameters: Json = field(default_factory=dict, hash=False)
     place: str = field(default="datasets", compare=False)
 
     @abstractmethod
@@ -170,8 +161,8 @@ class DataSet(ABC):
 class Maker:
     """A generator or loader: a function with keywords, and the fields of its data set that follow from these."""
 
-    make: Callable[..., Any]
-    defaults: Callable[[Table], dict[str, Any]] = lambda parameters: {}
+    make: Make
+    defaults: Callable[[Table], Json] = lambda parameters: {}
 
     @property
     def accepted(self) -> list[str]:
@@ -221,10 +212,9 @@ class System:
     ----------
     build : callable
         Takes a :class:`Setting` (or domain and epsilon, for points) and the parameters of a ``[[mechanisms]]`` table
-        as keywords, looks at no data, and raises ParameterError, beginning with the parameter's name.
-        For values it returns a function of the stream, float64[holdout + published], which does what repetitions
-        share and returns a function from a :class:`fastdp.Key` to a :class:`RunResult`; for points a function from
-        the key to a publisher.
+        as keywords, looks at no data, and raises ParameterError.  For values it returns a function of the stream,
+        float64[holdout + published], which does what repetitions share and returns a function from a
+        :class:`fastdp.Key` to a :class:`RunResult`; for points a function from the key to a publisher.
     accepted : tuple of str
         The parameters.
     merges : bool
@@ -232,17 +222,17 @@ class System:
         queries can be sent as one.
     """
 
-    build: Callable[..., Any]
+    build: Make
     accepted: tuple[str, ...] = ()
     merges: bool = False
 
 
-def parameter_names(system: Callable[..., Any], *further: str) -> tuple[str, ...]:
+def parameter_names(system: Make, *further: str) -> tuple[str, ...]:
     """A publisher's parameters without those that the cell gives."""
     return (*(name for name in inspect.signature(system).parameters if name not in _OF_THE_CELL), *further)
 
 
-def build_parts(parameters: Table) -> dict[str, Any]:
+def build_parts(parameters: Table) -> Json:
     """The parameters with every part's table replaced by the part."""
     return {
         name: _build_part(name, value) if name in _ROLES and isinstance(value, Mapping) else value

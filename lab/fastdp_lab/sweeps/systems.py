@@ -9,23 +9,23 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, StreamPublisher, ToPL, ToPS, validation
+import fastdp
+from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, StreamPublisher, ToPS, validation
 from fastdp.errors import ParameterError
+from fastdp.kinds import Floats, Indices, Json
 from fastdp.perturbers import Blocks
 from fastdp.record import values_of
 from fastdp.smoothers import Smoother
+from fastdp.spatial import Domain
 from fastdp.spatial.phdstream import NAMED_COUNTERS
+from fastdp.streams import METHODS
 from fastdp.streams.parameters import StreamParameters
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import held_out
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent, Zeros
-from fastdp_lab.baselines.w_event import SCHEMES
-from fastdp_lab.sweeps.study import System, build_parts, parameter_names
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from fastdp_lab.baselines.w_event import SCHEMES, Scheme
+from fastdp_lab.sweeps.study import Make, System, build_parts, parameter_names
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ Run = Callable[[Key], RunResult]
 Prepare = Callable[[Floats], Run]
 
 
-def _composed(publisher: Callable[..., StreamPublisher], setting: Setting, **parameters: Any) -> Prepare:
+def _composed(publisher: Make, setting: Setting, **parameters: Any) -> Prepare:
     """ToPS, and any composition of threshold, perturber and smoother.
 
     ``threshold_epsilon`` and ``publish_epsilon`` set separate budgets for the two phases (ToPS section 5.4).
@@ -97,7 +97,7 @@ def _composed(publisher: Callable[..., StreamPublisher], setting: Setting, **par
     for name in ("threshold", "perturber"):
         if publisher is StreamPublisher and name not in arguments:
             raise ParameterError(f"{name} is missing: expected a table with its part")
-    public: dict[str, Any] = {"epsilon": setting.epsilon, "bound": setting.bound, "max_range": setting.max_range}
+    public: Json = {"epsilon": setting.epsilon, "bound": setting.bound, "max_range": setting.max_range}
     composition = publisher(**public, holdout=setting.holdout, seed=0, **arguments).composition
     each, r = composition.unit_epsilon, setting.max_range
     first, second = (each if value is None else validation.positive(name, value) for name, value in given.items())
@@ -165,7 +165,7 @@ def _published(setting: Setting, release: Release) -> RunResult:
 
 
 def _whole(
-    make: Callable[..., Any],
+    make: Make,
     result: Callable[[Setting, Any], RunResult],
     setting: Setting,
     **parameters: Any,
@@ -176,7 +176,7 @@ def _whole(
     return lambda values: lambda key: result(setting, publisher(key=key).release(values))
 
 
-def _ranged(kind: Callable[..., Any], setting: Setting, **arguments: Any) -> Any:
+def _ranged(kind: Make, setting: Setting, **arguments: Any) -> Any:
     return kind(setting.epsilon, setting.bound, setting.holdout, setting.max_range, **arguments)
 
 
@@ -205,7 +205,7 @@ def _revised(setting: Setting, release: Any) -> RunResult:
     return RunResult(answer, release.threshold, exact=exact)
 
 
-def _w_event(scheme: Any, setting: Setting, contributions: Any = 1, **arguments: Any) -> WEvent:
+def _w_event(scheme: Scheme, setting: Setting, contributions: int = 1, **arguments: Any) -> WEvent:
     """A baseline for w-event privacy: the bound is its theta, and no value is held out."""
     return WEvent(scheme, setting.epsilon, setting.bound, contributions, **arguments)
 
@@ -230,8 +230,12 @@ def _zeros(setting: Setting, **parameters: Any) -> Prepare:
     return prepare
 
 
-def _system(make: Callable[..., Any], accepted: tuple[str, ...], result: Any = _published) -> System:
+def _system(make: Make, accepted: tuple[str, ...], result: Any = _published) -> System:
     return System(partial(_whole, make, result), accepted)
+
+
+def _ranged_system(kind: Callable[..., Any], result: Any = _published) -> System:
+    return _system(partial(_ranged, kind), parameter_names(kind), result)
 
 
 def _composition(publisher: Callable[..., StreamPublisher]) -> System:
@@ -242,10 +246,10 @@ def _composition(publisher: Callable[..., StreamPublisher]) -> System:
 _W_EVENT = {name: f"budget-{name}" if name in ("distribution", "absorption") else name for name in SCHEMES}
 #: Systems of values by their name in a specification; add others here.
 SYSTEMS: dict[str, System] = {
-    "adaptive": _system(partial(_ranged, Adaptive), parameter_names(Adaptive), _revised),
+    **{name: _ranged_system(getattr(fastdp, public)) for name, public in METHODS.items()},
+    "adaptive": _ranged_system(Adaptive, _revised),
     "tops": _composition(ToPS),
     "publisher": _composition(StreamPublisher),
-    "topl": _system(partial(_ranged, ToPL), parameter_names(ToPL)),
     "pak": _system(_pak, tuple(name for name in parameter_names(PAK) if name not in ("average", "lag_sums"))),
     **{
         name: _system(partial(_w_event, scheme), ("contributions", "resolution"), _behind)
@@ -255,7 +259,7 @@ SYSTEMS: dict[str, System] = {
 }
 
 
-def _spatial(make: Callable[..., Any], domain: Any, epsilon: float, **parameters: Any) -> Callable[[Key], Any]:
+def _spatial(make: Make, domain: Domain, epsilon: float, **parameters: Any) -> Callable[[Key], Any]:
     """A publisher of points at its beginning, by the key; counters are names, or tables with theirs at ``part``."""
     arguments = build_parts(parameters)
     if isinstance(arguments.get("counter"), str):

@@ -20,16 +20,17 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from msgspec import Meta
 
-from fastdp import validation
+from fastdp import Key, validation
 from fastdp.cli.demo_command import DNS_BOUND
 from fastdp.data.column import as_floats
 from fastdp.data.readers import open_source
 from fastdp.errors import DataError, FastDPError, ParameterError
+from fastdp.kinds import Floats, Indices, Json
 from fastdp.smoothers import Smoother
 from fastdp_lab import datasets
 from fastdp_lab.datasets import CATALOGUE, TABLE1, catalogue
@@ -37,8 +38,11 @@ from fastdp_lab.queries import metrics
 from fastdp_lab.queries.workloads import MAX_RANGES, random_ranges
 from fastdp_lab.sweeps import study
 from fastdp_lab.sweeps.points import SPATIAL_GENERATORS
-from fastdp_lab.sweeps.study import KINDS, Count, DataSet, Maker, Name, Positive, Table, check_keys, placed, read
-from fastdp_lab.sweeps.systems import SYSTEMS, Floats, Indices, RunResult, Setting
+from fastdp_lab.sweeps.study import KINDS, Count, DataSet, Maker, Name, Positive, Row, Table, check_keys, placed, read
+from fastdp_lab.sweeps.systems import SYSTEMS, RunResult, Setting
+
+if TYPE_CHECKING:
+    from fastdp_lab.sweeps.specification import Mechanism, Specification
 
 ERRORS, PARTS = ("mse", "mae", "mmse", "mmae", "relative_error"), ("noise", "truncation", "smoothing")
 METRICS, FLOOR, KEYS = (*ERRORS, "parts"), 1.0, ("holdout", "max_range", "truth")
@@ -55,7 +59,7 @@ def claims(table: Table) -> bool:
     return True
 
 
-def _table1_bound(parameters: Table) -> dict[str, Any]:
+def _table1_bound(parameters: Table) -> Json:
     stream = validation.choice("stream", parameters.get("stream"), tuple(TABLE1))
     return {"bound": float(TABLE1[stream].bound)}
 
@@ -70,23 +74,7 @@ _FIELDS = ("bound", "published", "holdout", "max_range", "overlap")
 
 @dataclass(frozen=True, kw_only=True)
 class ValueSet(DataSet):
-    """A stream of values to publish.
-
-    Attributes
-    ----------
-    bound : float
-        Public bound of a value.
-    holdout, max_range : int
-        m and r.
-    column : str or None
-        Of the file.
-    published : int or None
-        Length of the published part: a shorter stream is extended by reflection, a longer one is cut.  None: all
-        values after the hold-out.
-    overlap : bool
-        Whether the published part begins with the hold-out again, as in ToPS section 5.4, which is not private; a
-        stream shorter than the hold-out is extended by reflection then.
-    """
+    """A stream of values to publish."""
 
     bound: Positive
     holdout: Annotated[int, Meta(ge=0)]
@@ -132,7 +120,7 @@ def read_data_set(table: Table, place: str, name: str, top: Table) -> ValueSet:
     accepted, own = (maker.accepted, _FIELDS) if maker else ([], ("column", *_FIELDS))
     check_keys(table, place, ("name", *KINDS, *own, *accepted))
     parameters = {key: table[key] for key in accepted if key in table}
-    chosen: dict[str, Any] = {"holdout": top.get("holdout", 65_536), "max_range": top.get("max_range", 2**20)}
+    chosen: Json = {"holdout": top.get("holdout", 65_536), "max_range": top.get("max_range", 2**20)}
     if maker:
         with placed(place):
             chosen |= maker.defaults(parameters)
@@ -145,24 +133,7 @@ def read_data_set(table: Table, place: str, name: str, top: Table) -> ValueSet:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A kind of queries.
-
-    Attributes
-    ----------
-    name : str
-        The label in results.
-    kind : "random_ranges" or "timeline"
-        Uniform over all ranges up to ``max_range`` (ToPS section 3.3); or ``count`` consecutive ranges that cover the
-        stream, each its own group, for pictures over time.
-    count : int
-        How many.
-    max_range : int or None
-        The longest; by default the data set's.
-    classes : tuple of int
-        Lengths that separate classes of queries: (100, 10000) makes [1, 100), [100, 10000) and [10000, ...).
-    fixed : bool
-        The same ranges in every repetition; else each repetition draws its own, and all mechanisms share them.
-    """
+    """A kind of queries."""
 
     name: Name = "random_ranges"
     kind: str = "random_ranges"
@@ -212,7 +183,7 @@ class Values:
     values: Floats
 
     @cached_property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Json:
         """Length and digest, for the manifest."""
         return {"values": self.values.size, "sha256": hashlib.sha256(self.values.data).hexdigest()[:32]}
 
@@ -293,7 +264,9 @@ def split_errors(
     return {"noise": errors - truncation - smoothing, "truncation": truncation, "smoothing": smoothing}
 
 
-def measure(specification: Any, stream: Values, workload: Workload, seed: int, result: RunResult) -> Iterator[Any]:
+def measure(
+    specification: Specification, stream: Values, workload: Workload, seed: int, result: RunResult
+) -> Iterator[Row]:
     """Rows of a run: workload, group, number of queries, and the numbers of :func:`columns`.
 
     ``truth`` and ``answer`` are means over the group.  Parts are NaN if theta changed during the run; the clipped
@@ -313,7 +286,7 @@ def measure(specification: Any, stream: Values, workload: Workload, seed: int, r
     elif clipped:
         raise ParameterError("truth = 'clipped': expected 'raw', because there is no one threshold to clip at")
     lengths = (stops - starts).astype(np.float64)
-    further: dict[str, Any] = {"mmse": lengths, "mmae": lengths}
+    further: Json = {"mmse": lengths, "mmae": lengths}
     for label, which in groups:
         exact, private = truth[which], answers[which]
         row = [float(exact.mean()), float(private.mean())]
@@ -334,7 +307,7 @@ def columns(chosen: Sequence[str]) -> tuple[str, ...]:
     return ("truth", "answer", *(name for name in ERRORS if name in chosen), *parts)
 
 
-def build(specification: Any, mechanism: Any, stream: Values, epsilon: float) -> Callable[[], Any]:
+def build(specification: Specification, mechanism: Mechanism, stream: Values, epsilon: float) -> Callable[[], Any]:
     """A clipped truth needs a threshold that does not change."""
     parameters, data_set = mechanism.parameters, stream.data_set
     if specification.truth == "clipped" and "renewal" in parameters:
@@ -348,7 +321,7 @@ def build(specification: Any, mechanism: Any, stream: Values, epsilon: float) ->
     def prepare() -> Any:
         run = system(stream.values)
 
-        def run_cell(repetition: int, key: Any, seed: Callable[[Any], int]) -> tuple[float, list[Any]]:
+        def run_cell(repetition: int, key: Key, seed: Callable[[Any], int]) -> tuple[float, list[Row]]:
             result = run(key)
             asked = ((each, seed(each)) for each in specification.workloads)
             return result.theta, [

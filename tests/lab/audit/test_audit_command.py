@@ -31,12 +31,6 @@ def test_a_shipped_mechanism_and_its_page(tmp_path: Path) -> None:
     assert page.read_text() == text
 
 
-def test_exact_losses() -> None:
-    result = invoke("--mechanism", "exact-noisy-max-laplace")
-    assert result.exit_code == 0, result.output
-    assert "exact" in result.output
-
-
 def test_unknown_mechanisms_are_listed() -> None:
     result = invoke("--mechanism", "nope")
     assert result.exit_code == 1

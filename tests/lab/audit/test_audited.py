@@ -14,7 +14,7 @@ import pytest
 import fastdp
 from benchmarks.audit import __main__ as long_audit
 from benchmarks.audit import catalogue
-from benchmarks.audit.quantiles import thetas
+from benchmarks.audit.parts import thetas
 from fastdp.auditing.run import draws_trials
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, word_at

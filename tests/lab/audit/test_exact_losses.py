@@ -8,13 +8,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks.audit.parts import draw_noise
-from benchmarks.audit.splits import attack
+from benchmarks.audit.parts import attack, draw_noise, with_split_noise
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.thresholds import PAKQuantile
-from fastdp.thresholds.smooth_noise import calibrate
+from fastdp.thresholds.quantile import calibrate
 from fastdp_kernels.streams import threshold_choice
 from fastdp_lab.audit import exact
 from fastdp_lab.audit.exact import RULES, WIDE, small_task, split_plan
@@ -79,7 +78,7 @@ def test_kappa_hides_the_offset_and_costs_nothing(noise: str, beta: float) -> No
 
 def test_exact_loss_of_a_step_with_half_of_its_noise() -> None:
     plan, data = split_plan(1.0, 12), (np.zeros(5), np.zeros(0))
-    less = replace(plan, split_law=sampler.laplace_distribution(plan.split_law.scale / 2))
+    less = with_split_noise(plan, plan.split_law.scale / 2)
     assert not exact.split_loss(plan, 1.0, data, 300, Key.from_seed(1)).violated
     assert exact.split_loss(less, 1.0, data, 300, Key.from_seed(1)).violated
 

@@ -1,7 +1,7 @@
 """Couplings of all publishers: proofs that are checked instance by instance (``check.py``)."""
 
-from fastdp_lab.audit.couplings.point_cases import POINTS
-from fastdp_lab.audit.couplings.stream_cases import STREAMS
+from fastdp_lab.audit.couplings.points import POINTS
+from fastdp_lab.audit.couplings.streams import STREAMS
 from fastdp_lab.audit.couplings.tables import TABLES
 
 #: Publishers of values, those of points, and tables.

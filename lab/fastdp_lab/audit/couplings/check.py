@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import Key
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.binding import Name, given, name_of
 from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution
@@ -38,7 +38,6 @@ from fastdp.noise.words import Purpose, StreamId
 #: Names of draws, for those who shift them.
 __all__ = ["Name", "name_of"]
 
-Integers = NDArray[np.int64]
 #: Exact and noisy sum of each name and position.
 BoundSums = dict[Name, dict[int, tuple[int, int]]]
 #: Draws of a table, in spreads; and the spreads, in scales of the distribution.
@@ -52,17 +51,7 @@ KEYS = Name(("keys",), 0, StreamId(Purpose.CHAIN))
 
 
 class Shifts:
-    """By how much each draw is shifted, and what else the adjacent run costs (decisions, by exact tails).
-
-    Attributes
-    ----------
-    by : dict
-        Position to shift, of each name.
-    fixed : dict
-        Position to noise, of each name; the cost of these draws is in ``loss``.
-    loss : float
-        Cost of decisions.
-    """
+    """By how much each draw is shifted, and what else the adjacent run costs (decisions, by exact tails)."""
 
     def __init__(self, fixed: dict[Name, dict[int, int]] | None = None) -> None:
         self.by: dict[Name, dict[int, int]] = defaultdict(lambda: defaultdict(int))
@@ -75,27 +64,7 @@ class Shifts:
 
 
 class Table:
-    """Noise of all draws under :attr:`key`.
-
-    Parameters
-    ----------
-    seed : int
-        Determines the noise.
-    shifts : Shifts, optional
-        Added to it.
-    wanted : dict, optional
-        Of the first input's table, after its run, :attr:`bound`: noise that is bound to sums is shifted so that noisy
-        sums are the same.
-
-    Attributes
-    ----------
-    scales : dict
-        Scales that each name was asked for.
-    bound : dict
-        Sums that noise was bound to, and the noisy sums.
-    last : Name
-        Of the last draws.
-    """
+    """Noise of all draws under :attr:`key`."""
 
     last: Name
 
@@ -107,7 +76,7 @@ class Table:
         self.bound: BoundSums = defaultdict(dict)
         #: Shifts that made noisy sums equal to those wanted.
         self._moved: dict[Name, dict[int, int]] = defaultdict(dict)
-        self._random: dict[Name, NDArray[np.float64]] = {}
+        self._random: dict[Name, Floats] = {}
         self._drawn: dict[Name, int] = defaultdict(int)
         self._gaussian: set[Name] = set()
 
@@ -137,7 +106,7 @@ class Table:
         self._gaussian |= {name} if gaussian else set()
         self.last = name
 
-    def _draws(self, name: Name, count: int) -> NDArray[np.float64]:
+    def _draws(self, name: Name, count: int) -> Floats:
         """The first draws of a name, in spreads."""
         if name not in self._random or self._random[name].size < count:
             digest = hashlib.blake2b(repr((self.seed, name)).encode(), digest_size=8).digest()
@@ -231,17 +200,7 @@ def reloaded(publisher: Any, **own: Any) -> Any:
 
 
 class Finding(NamedTuple):
-    """Result of one instance.
-
-    Attributes
-    ----------
-    compared : int
-        Outputs compared.
-    ratio : float
-        Cost of the coupling over the claim.
-    unequal : tuple of str
-        Names of the outputs that were not equal; ``scales`` where the scale of noise depends on the input.
-    """
+    """Result of one instance."""
 
     compared: int
     ratio: float

@@ -22,6 +22,7 @@ import numpy as np
 import fastdp
 from fastdp import Key
 from fastdp.guarantee import zcdp_loss
+from fastdp.kinds import Json
 from fastdp.noise.words import Purpose
 from fastdp_lab.audit.couplings import check
 from fastdp_lab.audit.couplings.check import BoundSums, Finding, Generator, Instance, Outputs, Shifts, Table, pick
@@ -57,7 +58,7 @@ def at(minute: int) -> datetime:
     return BEGIN + timedelta(minutes=minute)
 
 
-def batch_release(kind: str, options: dict[str, Any], key: Key, rows: Rows) -> list[Any]:
+def batch_release(kind: str, options: Json, key: Key, rows: Rows) -> list[Any]:
     """A call of ``fastdp.totals``, ``counts`` or ``means``."""
     import pyarrow
 
@@ -67,7 +68,7 @@ def batch_release(kind: str, options: dict[str, Any], key: Key, rows: Rows) -> l
     return [getattr(fastdp, kind)(frame, key=key, **options)]
 
 
-def online_release(options: dict[str, Any], saved: int, key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
+def online_release(options: Json, saved: int, key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
     """A ``fastdp.Windows``: rows are added, then the clock moves; the state is saved after one of the calls."""
     windows = fastdp.Windows(key=key, **options)
     persons = isinstance(options["unit"], fastdp.Person)
@@ -276,9 +277,9 @@ def tables_of(rng: Generator, choice: Choice, contributions: int) -> tuple[list[
     return others, both
 
 
-def options_of(rng: Generator, choice: Choice) -> dict[str, Any]:
+def options_of(rng: Generator, choice: Choice) -> Json:
     """The parameters of a call."""
-    options: dict[str, Any] = {"epsilon": pick(rng, 0.5, 1.0, 6.0)}
+    options: Json = {"epsilon": pick(rng, 0.5, 1.0, 6.0)}
     noise: Literal["gaussian"] | None = "gaussian" if choice.noise == "gaussian" else None
     if choice.kind != "counts":
         resolution = pick(rng, None, 0.5)
@@ -335,7 +336,7 @@ def draw(rng: Generator, kind: str, keys: str, **fixed: Any) -> TableInstance:
 
 
 def instance_of(
-    rng: Generator, choice: Choice, options: dict[str, Any], pair: tuple[Any, Any], release: Release
+    rng: Generator, choice: Choice, options: Json, pair: tuple[Any, Any], release: Release
 ) -> TableInstance:
     """Two tables, either of them first."""
     gaussian, private = choice.noise == "gaussian", choice.keys == "private"
@@ -355,7 +356,7 @@ def draw_online(rng: Generator, kind: str, keys: str, **fixed: Any) -> TableInst
     unit = "person in a period" if "person" in unit else unit
     choice = Choice(kind, keys, unit, "laplace", False)
     given = {**options_of(rng, choice), **fixed}
-    options: dict[str, Any] = {"every": "1h", "start": at(pick(rng, 0, 60)), "kind": kind}
+    options: Json = {"every": "1h", "start": at(pick(rng, 0, 60)), "kind": kind}
     options |= {name: given[name] for name in ("epsilon", "unit", "by", "keys") if name in given}
     if kind != "counts":
         options |= {"bound": given["clip"], "resolution": given["value"].resolution}

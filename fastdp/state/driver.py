@@ -98,16 +98,15 @@ class Publisher(Generic[S]):
     def noise_fingerprint(self) -> str | None:
         """Keyed digest of the secret, composition and stream that all noise follows from; None for a simulation.
 
-        Two publishers with the same one would give the same noise; a ledger refuses the second.  It reveals nothing
-        else about the key.
+        Two publishers with the same one would give the same noise; a ledger refuses the second.
         """
         return None if self._key.simulated or self._PUBLIC else self._key.fingerprint()
 
     @property
     def digest(self) -> str:
-        """Rolling keyed digest of what was consumed while a state file was kept, call by call, in hexadecimal.
+        """Rolling keyed digest of everything consumed while a file was kept, in hexadecimal; empty at first.
 
-        Two runs with one key have the same digest only if they consumed the same.  Empty before the first call.
+        Two runs with one key have the same digest only if they consumed the same.
         """
         return self._digest
 
@@ -156,14 +155,14 @@ class Publisher(Generic[S]):
         Parameters
         ----------
         batches : iterable or async iterable
-            Chunks of values, or single values, which are chunks of one; where a batch has several parts (added and
-            removed points), a tuple of them.
+            Chunks of values, or single values; a tuple where a batch has several arguments (added and removed
+            points).
 
         Returns
         -------
         iterator or async iterator
-            One output for each batch, of none too: ``for out in publisher.stream(...)``, ``async for`` for an async
-            iterable.  A batch is consumed when its output is asked for, and the next one is not fetched before.
+            One output for each batch.  A batch is consumed when its output is asked for, and the next one is not
+            fetched before.
 
         Raises
         ------
@@ -233,18 +232,13 @@ class Publisher(Generic[S]):
 
     @single_caller
     def to_bytes(self, key: bytes | str | None = None) -> bytes:
-        """Everything that continues this publisher elsewhere, as bytes.
+        """Everything that continues this publisher elsewhere, as bytes for :meth:`from_bytes`.
 
         Parameters
         ----------
         key : 32 bytes or passphrase, optional
             Encrypts and authenticates them (AES-256-GCM).  Without it they are in the clear: anyone who reads them
             has the noise (so with the outputs the data), the hold-out and exact sums.
-
-        Returns
-        -------
-        bytes
-            For :meth:`from_bytes`; the same format as a file of :meth:`save`.
 
         Notes
         -----
@@ -292,7 +286,7 @@ class Publisher(Generic[S]):
         Parameters
         ----------
         path : path
-            Replaced atomically; readable by the owner alone.  It must be new, or a file of this publisher.
+            New, or a file of this publisher; replaced atomically, readable by the owner alone.
         key : 32 bytes or passphrase, optional
             As for :meth:`to_bytes`.
 
@@ -303,8 +297,8 @@ class Publisher(Generic[S]):
 
         Notes
         -----
-        What is published after the save is not in the file: going on from it with other values than those
-        published gives them the same noise and reveals the difference.  :meth:`keep` closes that gap.
+        Values published after the save are not in the file: going on from it with other values gives them the same
+        noise and reveals the difference.  :meth:`keep` closes that gap.
         """
         file = StateFile(path, key)
         self._refuse_replay("save")
@@ -314,9 +308,9 @@ class Publisher(Generic[S]):
     def keep(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
         """From now on, record the state before every call that consumes something returns (write-ahead).
 
-        Parameters, errors as for :meth:`save`.  A publisher loaded from a kept file keeps it already.  If a
-        write fails, the call raises and nothing is consumed.  One file is kept, and no other one after it: the
-        first would stay behind, and anyone who loads it would give its noise to other values.
+        Parameters and errors are those of :meth:`save`.  A publisher loaded from a kept file keeps it already.  If a
+        write fails, the call raises and nothing is consumed.  No other file is kept after it: the first would stay
+        where it is, and anyone who loads it would give its noise to other values.
         """
         file = StateFile(path, key)
         self._refuse_replay("keep")

@@ -1,20 +1,141 @@
-"""Synthetic streams of points: the circles of PHDStream, and pickups and check-ins that gather at places.
+"""Synthetic streams: values with the quantiles and means of ToPS Table 1, circles, pickups and check-ins.
 
-Places are busy at some times, as the real ones are.
+Values of Table 1 are a stratified sample of a distribution with the row's quantiles and mean; their order is that of
+a score with the wanted course over time.  Points gather at places that are busy at some times, as the real ones do.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
+from fastdp.data.column import as_column
+from fastdp.errors import DataError
+from fastdp.kinds import Floats, Integers
 from fastdp.spatial import Network
 from fastdp.spatial.maps import load
-from fastdp_lab.datasets.events import SpatialStream, cut_events
-from fastdp_lab.datasets.files import DAY, EARTH, NEW_YORK, seeded, with_removals
+from fastdp_lab.datasets.catalogue import TABLE1, Row
+from fastdp_lab.datasets.files import DAY, EARTH, NEW_YORK, SpatialStream, cut_events, seeded, with_removals
 
-Floats = NDArray[np.float64]
+ORDERS = ("iid", "diurnal", "bursty", "drifting")
+#: DNS was recorded for 14 days.
+DAYS = 14
+#: Values of a burst, and of the quiet stretch before the next, on average.
+_BURST, _QUIET = 200.0, 3800.0
+#: Heights of the course of time over independent scores of variance 1.
+_WAVE, _RISE, _JUMP = 1.0, 2.0, 2.5
+_KNOTS = (0.85, 0.95, 0.995, 1.0)
+_FINE = 2**16
+
+
+def table1(stream: str, n: int | None = None, order: str = "iid", seed: int = 7) -> Integers:
+    """A stream with the quantiles and the mean of a row of ToPS Table 1.
+
+    Parameters
+    ----------
+    stream : "dns", "fare", "kosarak" or "pos"
+        The row.
+    n : int, optional
+        Values; by default as many as the real stream has.
+    order : "iid", "diurnal", "bursty" or "drifting"
+        A random permutation; 14 days, busy and quiet; rare stretches of large values; a slow rise from begin to end.
+    seed : int
+        Equal seeds give equal streams.
+
+    Returns
+    -------
+    int64[n]
+        Whole numbers within the row's bound.  The four orders hold the same values.
+
+    Notes
+    -----
+    The law: up to the 85 % quantile a power of u, whose exponent makes the mean right; above, geometric
+    interpolation between the quantiles, with u to the fourth power before the maximum, which is rare.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp_lab.datasets
+    >>> values = fastdp_lab.datasets.table1("pos", n=100_000, order="bursty")
+    >>> np.quantile(values, [0.85, 0.95, 0.995, 1.0]).astype(int).tolist()
+    [13, 21, 39, 165]
+    """
+    row = TABLE1[validation.choice("stream", stream, tuple(TABLE1))]
+    validation.choice("order", order, ORDERS)
+    n = row.length if n is None else validation.integer("n", n, 1, 2**32)
+    generator = np.random.default_rng(validation.integer("seed", seed, 0))
+    values = _rounded((np.arange(n) + 0.5) / n, row, _exponent(row))
+    values[-1] = row.quantiles[-1]
+    arranged: Integers = np.empty(n, np.int64)
+    arranged[np.argsort(_score(order, n, generator), kind="stable")] = values
+    return arranged
+
+
+def _rounded(u: Floats, row: Row, exponent: float) -> Integers:
+    """The law's values at u in (0, 1)."""
+    first = row.quantiles[0]
+    values = row.least + (first - row.least) * (np.minimum(u, _KNOTS[0]) / _KNOTS[0]) ** exponent
+    for k in range(1, len(_KNOTS)):
+        above = u > _KNOTS[k - 1]
+        part = (u[above] - _KNOTS[k - 1]) / (_KNOTS[k] - _KNOTS[k - 1])
+        last = k == len(_KNOTS) - 1
+        low, high = row.quantiles[k - 1], row.quantiles[k]
+        values[above] = np.minimum(low * (high / low) ** (part**4 if last else part), high)
+    return np.rint(values).astype(np.int64)
+
+
+@lru_cache(maxsize=len(TABLE1))
+def _exponent(row: Row) -> float:
+    """The power of u that makes the mean right, by bisection; the mean falls as it grows."""
+    u = (np.arange(_FINE) + 0.5) / _FINE
+    low, high = 0.01, 20.0
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _rounded(u, row, middle).mean() > row.mean else (low, middle)
+    return 0.5 * (low + high)
+
+
+def _score(order: str, n: int, generator: np.random.Generator) -> Floats:
+    """Where large values belong: the course of time over independent noise."""
+    noise = generator.standard_normal(n)
+    if order == "diurnal":
+        return noise - _WAVE * np.cos(2.0 * np.pi * DAYS * np.arange(n) / n)
+    if order == "drifting":
+        return noise + _RISE * np.arange(n) / n
+    if order == "bursty":
+        return noise + _JUMP * _in_burst(n, generator)
+    return noise
+
+
+def _in_burst(n: int, generator: np.random.Generator) -> NDArray[np.bool_]:
+    """Whether a value lies in a burst: quiet stretches and bursts by turns, of geometric length."""
+    turns = 2 + int(2 * n / (_BURST + _QUIET)) * 2
+    lengths = np.empty(turns, np.int64)
+    lengths[::2] = generator.geometric(1.0 / _QUIET, lengths[::2].size)
+    lengths[1::2] = generator.geometric(1.0 / _BURST, lengths[1::2].size)
+    states = np.repeat(np.arange(turns) % 2 == 1, lengths)[:n]
+    return np.pad(states, (0, n - states.size))
+
+
+@validation.plain
+def extend_by_reflection(values: Floats, n: int) -> Floats:
+    """The first n of: values forward, backward, forward, ..."""
+    values = as_column(values, "values")
+    if values.size == 0:
+        raise DataError("values is empty: expected at least one to extend")
+    n = validation.integer("n", n, 0)
+    return np.resize(np.concatenate([values, values[::-1]]), n)
+
+
+@validation.plain
+def hold_out_and_extend(values: Floats, holdout: int, published: int) -> Floats:
+    """The hold-out, then ``published`` values of the rest extended: none of the hold-out reappears there."""
+    values, holdout = as_column(values, "values"), validation.integer("holdout", holdout, 0)
+    return np.concatenate([values[:holdout], extend_by_reflection(values[holdout:], published)])
+
+
 #: Radius of the inner circle (the outer one's is 1), standard deviation of both coordinates: the published code.
 INNER, SPREAD = 0.667, 0.05
 #: Half the side of the square around both circles: five standard deviations beyond the outer one.
@@ -46,30 +167,18 @@ def concentric_circles(
 ) -> SpatialStream:
     """Points on two circles around (0, 0) with radii 1 and 0.667, in the square from -1.25 to 1.25.
 
+    Radii, spread and order are the published code's, whose data set has 50,000 points (PHDStream section 5.1, Figure
+    3).
+
     Parameters
     ----------
     n_points : int
         Points that are ever added; the outer circle has half of them, rounded down.
     deletion : bool
-        With: first the outer circle's points appear; then they disappear in the same order, each followed by one
-        of the inner circle.  Without: points of both circles appear in random order.
-    batch : int
-        Events in a batch.
-    initial : float
-        Share of the events before the first batch (t0), in [0, 1).
-    seed : int, optional
-        Equal seeds give equal streams.
-
-    Returns
-    -------
-    SpatialStream
-        n_points additions, and with deletion as many removals as the outer circle has points: 75,000 events by
-        default.
-
-    Notes
-    -----
-    Source: PHDStream section 5.1, Appendix G and Figure 3.  Radii, spread and order are the published code's, whose
-    data set has 50,000 points.  Noise is drawn again for the rare points outside the square.
+        With: first the outer circle's points appear; then they disappear in the same order, each followed by one of
+        the inner circle.  Without: points of both circles appear in random order.
+    batch, initial, seed
+        As for :func:`load_circles`; equal seeds give equal streams.
     """
     n_points = validation.integer("n_points", n_points, 1, 2**32)
     generator = seeded(seed)
@@ -88,7 +197,7 @@ def concentric_circles(
     return cut_events(name, -corner, corner, points, cancels=cancels, batch=batch, initial=initial)
 
 
-def _ring(radius: float, count: int, generator: np.random.Generator) -> NDArray[np.float64]:
+def _ring(radius: float, count: int, generator: np.random.Generator) -> Floats:
     angles = generator.uniform(0.0, 2.0 * np.pi, count)
     centres = radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     points = centres + generator.normal(0.0, SPREAD, (count, 2))
@@ -109,21 +218,10 @@ def made_up_pickups(
 
     Parameters
     ----------
-    n_points : int
-        Pickups in all.
-    days : int
-        Length of the stream; nights and weekends are quiet, and by day other places are busy than by night.
-    period : float
-        Seconds in a batch; six hours by default, as in PHDStream's paper.
-    initial : float
-        Share of the events before the first batch, in [0, 1).
-    seed : int, optional
-        Equal seeds give equal streams.
-
-    Returns
-    -------
-    SpatialStream
-        Additions only, longitude and latitude in the box of New York.
+    n_points, days : int
+        Pickups in all; nights and weekends are quiet, and by day other places are busy than by night.
+    period, initial, seed
+        As for :func:`load_pickups`, six hours by default; equal seeds give equal streams.
     """
     n_points, days = validation.integer("n_points", n_points, 1, 2**32), validation.integer("days", days, 1, 10_000)
     generator = seeded(seed)
@@ -153,25 +251,10 @@ def made_up_check_ins(
 
     Parameters
     ----------
-    n_points : int
-        Check-ins in all.
-    days : int
-        Length of the stream; the number until day t grows with the square of t.
-    deletion : bool
-        Whether each check-in is taken back when its lifetime is over.
-    lifetime : float
-        In seconds, 30 days by default.
-    period : float
-        Seconds in a batch; a day by default.
-    initial : float
-        Share of the events before the first batch, in [0, 1).
-    seed : int, optional
-        Equal seeds give equal streams.
-
-    Returns
-    -------
-    SpatialStream
-        Longitude and latitude in the box of the whole Earth.
+    n_points, days : int
+        Check-ins in all; the number until day t grows with the square of t.
+    deletion, lifetime, period, initial, seed
+        As for :func:`load_gowalla`; equal seeds give equal streams.
     """
     n_points, days = validation.integer("n_points", n_points, 1, 2**32), validation.integer("days", days, 1, 10_000)
     generator = seeded(seed)
@@ -194,15 +277,7 @@ def made_up_check_ins(
 def made_up_streets() -> Network:
     """Streets like those of a long island in New York: avenues, and streets at right angles to them.
 
-    Returns
-    -------
-    fastdp.spatial.Network
-        In degrees; the busy places of :func:`made_up_pickups` lie on it.
-
-    Raises
-    ------
-    ParameterError
-        If shapely is not installed.
+    In degrees; the busy places of :func:`made_up_pickups` lie on them.  Needs shapely.
     """
     shapely = load("shapely")
 

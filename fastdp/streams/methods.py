@@ -1,0 +1,342 @@
+"""The methods made of a threshold, a perturber and a smoother, with their defaults: ToPS and Adaptive.
+
+Sources: CCS 2021, Algorithm 1 (ToPS); ``docs/adaptive.md`` (Adaptive).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from fastdp import validation
+from fastdp.data.column import Nonfinite
+from fastdp.errors import AccuracyWarning, ParameterError, warn
+from fastdp.noise.key import Key
+from fastdp.perturbers import Blocks, Hierarchy, Perturber
+from fastdp.record import shared
+from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent, Smoother
+from fastdp.streams.parameters import DEFAULT_HOLDOUT, DEFAULT_RANGE, StreamParameters, composed
+from fastdp.streams.publisher import StreamPublisher
+from fastdp.thresholds import ScaleFree, Threshold
+from fastdp.thresholds.scale_free import ENOUGH, MIN_COUNT
+from fastdp.validation import DAY, FIXED, split_duration
+
+SmootherName = Literal["recent", "mean", "median", "moving", "exponential"]
+SMOOTHERS: dict[str, type[Smoother]] = {
+    "recent": Recent,
+    "mean": Mean,
+    "median": Median,
+    "moving": MovingAverage,
+    "exponential": Exponential,
+}
+
+
+class ToPS(StreamPublisher):
+    """Publishes an endless stream under pure epsilon-DP, online.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss for one value of the stream.
+    bound : float
+        Public upper bound of a value, in units of the input.  The threshold's rule has a constant in the same units,
+        which fits counts; for cents or watt-hours set it to about the mean excess of large values, by
+        ``threshold=NoisyMax(c=...)``.
+    holdout : int, optional
+        m: the first values, which choose the threshold; published values begin after them.  By default 65,536, or a
+        quarter of the values that the stream will have, whichever is less.
+    max_range : int, optional
+        r: the longest query; a new tree of noise begins every r published values,
+        rounded up to whole blocks.  By default 2^20, or the values that the stream will have, whichever is less.
+    fan_out : int
+        b.
+    prune : int or "optimal"
+        s: blocks hold b^s values; by default the minimiser of Eq. 7.
+    smoother : "recent", "mean", "median", "moving", "exponential" or Smoother
+        What predicts the values within a block; names stand for their default parameters.
+    threshold : Threshold or float, optional
+        By default ``NoisyMax(fan_out=fan_out)``; a number is a publicly known threshold, which withholds no values.
+    expected_length : int, optional
+        About how many values the stream will have, a public number.  Like ``every`` it only chooses the defaults of
+        ``holdout`` (at most a quarter of these values; with ``ScaleFree`` the fewest that choose well) and of
+        ``max_range``.
+    every : str, float or timedelta, optional
+        The time between two values ("30min", a timedelta, seconds), public: without a length the stream is planned
+        for a year.  A hold-out that lasts longer than a day is warned of, with the date on which publishing begins.
+    resolution, nonfinite, contributions, seed, key
+        As for :class:`StreamPublisher`, which takes Gaussian noise and renewed thresholds besides.
+
+    Notes
+    -----
+    Source: ToPS sections 3.3 to 3.6.  Privacy: pure epsilon, event level, exact on this machine.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> publisher = fastdp.ToPS(epsilon=0.5, bound=100, holdout=1000, max_range=4096, seed=1)
+    >>> publisher.publish(np.full(1500, 20.0)).size
+    500
+    """
+
+    @validation.plain
+    def __init__(
+        self,
+        epsilon: float,
+        bound: float,
+        holdout: int | None = None,
+        max_range: int | None = None,
+        fan_out: int = 16,
+        prune: int | Literal["optimal"] = "optimal",
+        smoother: SmootherName | Smoother = "recent",
+        *,
+        threshold: Threshold | float | None = None,
+        expected_length: int | None = None,
+        every: str | float | timedelta | None = None,
+        resolution: float | None = None,
+        nonfinite: Nonfinite = "raise",
+        contributions: int = 1,
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        composition: StreamParameters = shared(
+            _tops,
+            *(fan_out, prune, smoother, threshold, epsilon, bound, holdout, max_range, expected_length, every),
+            *(resolution, nonfinite, contributions),
+            warns=every is not None,
+        )
+        self._compose(composition, seed, key)
+
+
+def _tops(
+    fan_out: int,
+    prune: int | Literal["optimal"],
+    smoother: SmootherName | Smoother,
+    threshold: Threshold | float | None,
+    *rest: object,
+) -> StreamParameters:
+    """Composition of ToPS; ``rest`` are arguments of :func:`paced` from epsilon on."""
+    *sizes, resolution, nonfinite, contributions = rest
+    tree, predictor = Hierarchy(fan_out=fan_out, prune=prune), as_smoother(smoother)
+    return paced(threshold, tree, predictor, *sizes, resolution, nonfinite, None, contributions)  # type: ignore[arg-type]
+
+
+def as_smoother(smoother: SmootherName | Smoother) -> Smoother:
+    """The smoother itself; for a name, the one with its default parameters."""
+    if isinstance(smoother, str):
+        return SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
+    return smoother
+
+
+class Adaptive(StreamPublisher):
+    """Publishes an endless stream under pure epsilon-DP, online, in blocks whose length follows the stream.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss for one value of the stream, or for one event.
+    bound : float
+        Public upper bound of a value, in units of the input, which may be any.  None with a sensitivity.
+    holdout : int, optional
+        m: the first values; published values begin after them.  All of them choose the threshold if m < 16, else 7/8
+        to 15/16 of them; the last ones are released as noisy sums of blocks, so that publishing begins with a mean.
+        By default 65,536, and fewer where length or rate are known; 0 with a fixed threshold.
+    max_range : int, optional
+        r: the longest query; by default 2^20 values, or those that the stream will have, whichever is less.
+    perturber : Blocks, optional
+        By default ``fastdp.perturbers.Blocks()``, whose options say how blocks close, which lengths of ranges matter
+        (``focus``), after how many values the stream repeats (``season``), and whether theta rises.
+    threshold : Threshold or float, optional
+        By default ``fastdp.thresholds.ScaleFree(lengths="all")``; a number is a publicly known threshold.
+    sensitivity : float, optional
+        In place of a bound: each value is a bucket of events, say of people a minute, and an event that is added or
+        removed moves one bucket by at most so much.  Buckets may have any size and sign: nothing is clipped or held
+        out, every value is published, and blocks may be as short as one bucket, which is then published with its own
+        noise at once.  ``resolution`` is then a power of two.
+    contributions : int
+        w: epsilon is for any w consecutive values together (w-event privacy), or for any w events.
+    delta : float
+        Above 0: block sums get Gaussian noise, and the release is (epsilon, delta)-DP (``docs/gaussian.md``).
+    expected_length, every
+        As for :class:`fastdp.ToPS`.
+    resolution, nonfinite, seed, key
+        As for :class:`fastdp.StreamPublisher`.
+
+    Warns
+    -----
+    AccuracyWarning
+        In ``release``: theta is far below the values, as far as released sums say.
+
+    Notes
+    -----
+    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; event level, exact on this machine.
+    The length of a block is a function of sums released
+    before it began; whatever it is, a value enters one sum.  ``guarantee`` names the unit: one value, one event, or
+    several.
+
+    Error: published values answer a range at once; ``release(...).sum(..., revised=True)`` and
+    ``.revised`` use everything released by then, and are several times better for ranges up to 10^5 values.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> publisher = fastdp.Adaptive(epsilon=0.5, bound=100, holdout=1000, max_range=4096, seed=1)
+    >>> publisher.publish(np.full(1500, 20.0)).size
+    500
+
+    Counts a minute that repeat by day: predictions know it after some days.
+
+    >>> rate = 3 + 3 * np.sin(np.arange(100 * 1440) * 2 * np.pi / 1440)
+    >>> counts = np.random.default_rng(1).poisson(rate)
+    >>> blocks = (fastdp.perturbers.Blocks(season=day) for day in (None, 1440))
+    >>> plain, daily = (fastdp.Adaptive(0.02, sensitivity=1, perturber=each, seed=1) for each in blocks)
+    >>> errors = [np.abs(each.publish(counts) - rate).mean() for each in (plain, daily)]
+    >>> bool(errors[1] < 0.8 * errors[0])
+    True
+    """
+
+    @validation.plain
+    def __init__(
+        self,
+        epsilon: float,
+        bound: float | None = None,
+        holdout: int | None = None,
+        max_range: int | None = None,
+        *,
+        perturber: Blocks | None = None,
+        threshold: Threshold | float | None = None,
+        sensitivity: float | None = None,
+        contributions: int = 1,
+        delta: float = 0.0,
+        expected_length: int | None = None,
+        every: str | float | timedelta | None = None,
+        resolution: float | None = None,
+        nonfinite: Nonfinite = "raise",
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        rest = resolution, nonfinite, None, contributions, sensitivity, delta
+        blocks = as_blocks(perturber, delta)
+        composition = paced(
+            threshold, blocks, None, epsilon, bound, holdout, max_range, expected_length, every, *rest
+        )
+        self._compose(composition, seed, key)
+
+
+def as_blocks(perturber: Blocks | None, delta: float) -> Blocks:
+    """The blocks, by default the usual ones; with a delta their noise is Gaussian."""
+    blocks = Blocks() if perturber is None else perturber
+    if not isinstance(blocks, Blocks):
+        raise ParameterError(f"perturber = {validation.shown(blocks)}: expected fastdp.perturbers.Blocks(...)")
+    return replace(blocks, noise="gaussian") if delta else blocks
+
+
+# How long a stream will be and how fast it comes, where that is public: what a default hold-out is chosen from.
+
+#: A hold-out takes at most this part of the stream.
+HOLDOUT_PART = 4
+#: A stream with a rate and no length is planned for a year.
+PLANNED = 365.0 * 86_400.0
+#: A hold-out that lasts longer than a day is warned of; one that would last longer than a week is made shorter.
+LONG = 86_400.0
+WEEK = 7.0 * LONG
+#: Seconds of the units, of which a day has always 24 hours here.
+UNITS = {name: size / 1e6 for name, size in {**FIXED, "d": DAY, "w": 7 * DAY}.items()}
+
+
+def paced(
+    threshold: Threshold | float | None,
+    perturber: Perturber,
+    smoother: Smoother | None,
+    epsilon: float,
+    bound: float | None,
+    holdout: int | None,
+    max_range: int | None,
+    expected_length: int | None,
+    every: str | float | timedelta | None,
+    *rest: object,
+) -> StreamParameters:
+    """The composition of a method's arguments; ``rest`` are fields of StreamParameters from ``resolution`` on.
+
+    The longest query is as given, or all that is planned for, at most 2^20 values; the hold-out as given, or the
+    default one.  Warns of one that lasts long.
+    """
+    seconds = None if every is None else _seconds(every)
+    length = None if seconds is None else max(1, int(min(PLANNED / seconds, 2.0**50)))
+    if expected_length is not None:
+        length = validation.integer("expected_length", expected_length, 1, 2**50)
+    longest = max_range if max_range is not None else min(DEFAULT_RANGE, length or DEFAULT_RANGE)
+
+    def make(held: int | None) -> StreamParameters:
+        return composed(threshold, perturber, smoother, epsilon, bound, held, longest, *rest)
+
+    made = make(holdout)
+    if holdout is None and length is not None and made.threshold.uses_holdout:
+        made = make(_holdout(make(1), length, seconds))
+    if seconds is not None and made.holdout * seconds > LONG:
+        warn(
+            f"holdout = {made.holdout:,} values at one value every {_lasting(seconds)} last "
+            f"{_lasting(made.holdout * seconds)}: publishing begins {_when(made.holdout * seconds)}; "
+            "expected a shorter hold-out, or a threshold known publicly: threshold=50.0, that is Fixed(50.0), "
+            "publishes from the first value on",
+            AccuracyWarning,
+        )
+    return made
+
+
+def _holdout(usual: StreamParameters, length: int, seconds: float | None) -> int:
+    """At most a quarter of what is planned for; of ``ScaleFree`` the fewest values that choose well.
+
+    Where those take longer than a week: the fewest that choose without a warning, or a week.
+    """
+    most = max(1, min(DEFAULT_HOLDOUT, length // HOLDOUT_PART))
+    rule = usual.threshold
+    if not isinstance(rule, ScaleFree):
+        return most
+    well = _fewest(rule, usual, ENOUGH, most)
+    if seconds is None or well * seconds <= WEEK:
+        return well
+    return max(_fewest(rule, usual, MIN_COUNT, well), math.ceil(WEEK / seconds))
+
+
+def _fewest(rule: ScaleFree, usual: StreamParameters, wanted: float, most: int) -> int:
+    """Of hold-outs up to ``most``, the shortest whose choice is resolved so well; ``most`` if none is."""
+    least = 1
+    while least < most:
+        middle = (least + most) // 2
+        warm_up = usual.perturber.warm_up(middle) if isinstance(usual.perturber, Blocks) else 0
+        if rule.chooser(replace(usual.task, holdout=middle - warm_up)).resolved >= wanted:
+            most = middle
+        else:
+            least = middle + 1
+    return most
+
+
+def _seconds(every: object) -> float:
+    """Of a timedelta, a number of seconds, or a text such as "30min"."""
+    if isinstance(every, timedelta):
+        every = every.total_seconds()
+    if isinstance(every, str):
+        count, unit = split_duration(every)
+        if not count or unit not in UNITS:
+            raise ParameterError(
+                f"every = {validation.shown(every)}: expected a time such as '30min' (units: {', '.join(UNITS)}), "
+                "a timedelta, or a number of seconds"
+            )
+        return float(count) * UNITS[unit]
+    return validation.positive("every", every)
+
+
+def _lasting(seconds: float) -> str:
+    """A time in the largest unit that it fills."""
+    unit = next((name for name in ("d", "h", "min", "s") if seconds >= UNITS[name]), "ms")
+    return f"{seconds / UNITS[unit]:,.3g} {unit}" if seconds < 1e9 else f"{seconds / PLANNED:,.3g} years"
+
+
+def _when(seconds: float) -> str:
+    """The moment that long from now."""
+    try:
+        return f"about {datetime.now(UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M} UTC, if it starts now"
+    except OverflowError:
+        return "after the year 9999"

@@ -1,0 +1,309 @@
+"""The benchmarks of accuracy, of speed and over commits: plans without noise, tables from numbers, turns of time."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.accuracy import plans, report, streams
+from benchmarks.accuracy.adaptive import mechanisms
+from benchmarks.peers import online
+from benchmarks.speed import __main__ as speed
+from benchmarks.speed import batch, measure, summary
+from benchmarks.speed import streams as timed
+from benchmarks.speed.summary import ONE_CORE, Row, Summary, cells, read_rows, verdict
+from benchmarks.tracking import compare
+from fastdp.noise.key import Key
+from fastdp_lab import sweeps
+from fastdp_lab.baselines.w_event import SCHEMES
+from fastdp_lab.sweeps import Setting
+from tests.oracles import w_event as oracle
+
+# The plans that Adaptive is measured against.
+
+SETTING = Setting(bound=100.0, holdout=2000, published=4096, max_range=4096, epsilon=1e7)
+VALUES = np.clip(np.random.default_rng(1).gamma(2.0, 8.0, 6096), 0.0, 90.0)
+
+
+def test_shrinking_keeps_sums_and_pulls_children_together() -> None:
+    leaves = np.random.default_rng(2).normal(10.0, 3.0, 16 * 16 * 2 + 5)
+    shrunken = plans.shrink(leaves, 16, 3, 9.0)
+    assert shrunken.size == leaves.size
+    assert shrunken[: 2 * 256].sum() == pytest.approx(leaves[: 2 * 256].sum())
+    assert plans.shrink(leaves, 16, 3, 0.0) == pytest.approx(leaves), "without noise nothing moves"
+    assert np.ptp(plans.shrink(leaves, 16, 3, 1e9)[:256]) < 1e-6 * np.ptp(leaves)
+
+
+@pytest.mark.parametrize(
+    ("plan", "parameters", "whole"),
+    [
+        (plans.FlatBlocks(), {"length": 64}, True),
+        (plans.ShrunkenTree(), {}, True),
+        (plans.HoldoutMean(), {}, False),
+    ],
+)
+def test_without_noise_whole_blocks_are_exact(plan, parameters, whole) -> None:
+    outcome = plan.prepare(parameters, SETTING, VALUES)(Key.from_seed(1))
+    starts, stops = np.array([0, 512, 1024]), np.array([512, 4096, 1024 + 64])
+    clipped = np.clip(VALUES, 0.0, outcome.theta)
+    prefix = np.concatenate([[0.0], np.cumsum(clipped[SETTING.holdout :])])
+    mean = clipped[: SETTING.holdout].mean()
+    expected = prefix[stops] - prefix[starts] if whole else (stops - starts) * mean
+    assert outcome.answer(starts, stops) == pytest.approx(expected, rel=1e-3)
+    noiseless = outcome.exact(lambda ends: prefix[ends], stops) - outcome.exact(lambda ends: prefix[ends], starts)
+    assert noiseless == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("w", [1, 2, 7])
+def test_fast_w_event_schemes_publish_what_the_slow_ones_do(scheme, w) -> None:
+    generator = np.random.default_rng(w)
+    values = np.repeat(generator.integers(0, 101, 40), 5)
+    noises = generator.laplace(size=(2, values.size))
+    found = online.w_event(scheme, values.astype(float), 100.0, 50.0, w, tuple(noises))
+    noise = lambda scale, draw, seen: float(scale) * noises[draw - 1][len(seen) - 1]  # noqa: E731
+    expected, _ = oracle.release(scheme, values.tolist(), 50.0, 100, w, noise)
+    assert found == pytest.approx(np.array(expected, float), rel=1e-9, abs=1e-9)
+    assert scheme == "uniform" or w == 1 or np.unique(found).size < values.size, "or no step was left out"
+
+
+def test_no_w_values_choose_theta_and_enter_a_plan() -> None:
+    setting, parameters = replace(SETTING, epsilon=400.0), {"scheme": "uniform", "contributions": 40}
+
+    def theta(changed: int) -> float:
+        values = np.full(VALUES.size, 5.0)
+        values[SETTING.holdout - changed :] = 99.0
+        return plans.WEventScheme().prepare(parameters, setting, values)(Key.from_seed(1)).theta
+
+    assert theta(0) == theta(39)
+    assert theta(0) != theta(1000)
+
+
+def test_windows_of_values_get_noise_of_their_own() -> None:
+    setting, edges = replace(SETTING, epsilon=100.0), np.arange(0, 4097, 64)
+    spreads = []
+    for w in (1, 40):
+        outcome = plans.FlatBlocks().prepare({"length": 64, "contributions": w}, setting, VALUES)(Key.from_seed(1))
+        prefix = np.concatenate([[0.0], np.cumsum(np.clip(VALUES, 0.0, outcome.theta)[SETTING.holdout :])])
+        errors = outcome.answer(edges[:-1], edges[1:]) - (prefix[edges[1:]] - prefix[edges[:-1]])
+        spreads.append(np.abs(errors).mean() * setting.epsilon / outcome.theta / w)
+    assert spreads == pytest.approx([1.0, 1.0], abs=0.4)
+
+
+def test_ratios_are_under_one_unit_of_privacy() -> None:
+    keys = [("a", 0.1, "1e3"), ("b", 0.1, "1e3")]
+    index = pd.MultiIndex.from_tuples(keys, names=["dataset", "epsilon", "workload"])
+    names = [report.ADAPTIVE, "flat 256", report.ADAPTIVE + report.WINDOW, "BD" + report.WINDOW]
+    mse = pd.DataFrame([[2.0, 6.0, 10.0, 40.0], [1.0, 0.5, 4.0, 4.0]], index, names)
+    expected = [[1.0, 3.0, 1.0, 4.0], [1.0, 0.5, 1.0, 1.0]]
+    assert report.beside(mse).to_numpy() == pytest.approx(np.array(expected))
+    assert [report.unit(name) for name in names] == ["one value"] * 2 + ["any 40 consecutive values"] * 2
+
+
+def test_halves_follow_from_names_alone() -> None:
+    names = [*streams.REAL, *streams.GROWTHS, *(f"{s} {o}" for s in streams.SYNTHETIC for o in streams.ORDERS)]
+    halves = {name: streams.half(name) for name in names}
+    assert 0.3 < np.mean([each == streams.TUNING for each in halves.values()]) < 0.7
+    assert (halves["POS"], halves["MSNBC"]) == (streams.TUNING, streams.REPORTING), "the rule may not change"
+
+
+@pytest.mark.parametrize("growth", streams.GROWTHS)
+def test_growing_streams_outgrow_their_holdout(growth: str) -> None:
+    values = streams.growing(growth, 2**18)
+    ratio = values[-2000:].mean() / values[: 2**16].mean()
+    assert ratio == pytest.approx(streams.GROWTHS[growth][1], rel=0.15)
+
+
+def test_all_mechanisms_of_the_benchmark_run(tmp_path, monkeypatch) -> None:
+    for name in ("flat_blocks", "shrunken_tree", "holdout_mean", "pegasus", "w_event", "dpcrpy"):
+        monkeypatch.setitem(sweeps.SYSTEMS, name, None)  # taken out again afterwards
+    plans.register()
+    size = {"epsilons": [100.0], "metrics": ["mse", "parts"], "holdout": 2000, "max_range": 4096}
+    data = {"name": "POS", "generator": "table1", "stream": "pos", "n": 6096}
+    asked = {"kind": "random_ranges", "count": 20, "max_range": 500}
+    table = {**size, "datasets": [data], "mechanisms": mechanisms(), "workloads": [asked]}
+    frame = sweeps.load(sweeps.run(sweeps.from_table(table), tmp_path / "out"))
+    assert set(frame["mechanism"]) == {each["name"] for each in mechanisms()}
+    assert frame["error"].isna().all()
+    assert (frame["mse"] > 0.0).all()
+
+
+# The table of speed: generated from measured numbers, with every target named and misses marked.
+
+
+def task(*seconds: float, items: int = 1) -> dict[str, Any]:
+    return {**measure.spread(seconds), "runs": len(seconds), "items": items, "unit": "s"}
+
+
+def written(path: Path, **sections: dict[str, Any]) -> Summary:
+    found = {name: {"tasks": tasks} for name, tasks in sections.items()}
+    path.write_text(json.dumps({"format": 1, "sections": found}))
+    return Summary(path)
+
+
+def test_a_table_that_runs_again_replaces_its_own_section_only(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "speed.json"
+    for section, name, sample, command in (
+        ("first", "task", [3.0, 1.0, 2.0], "command"),
+        ("second", "other", [4.0], "command"),
+        ("first", "task", [9.0], "another command"),
+    ):
+        measure.keep("group", name, sample, items=7)
+        measure.write(path, section, command)
+    found = Summary(path)
+    assert found.sections["first"]["command"] == "another command"
+    assert {name: set(each["tasks"]) for name, each in found.sections.items()} == {
+        "first": {"group: task"},
+        "second": {"group: other"},
+    }
+    assert found.find("first/group: task")["median"] == 9.0  # type: ignore[index]
+    assert found.cost("second/group: other") == 4.0 / 7
+    assert found.find("second/group: task") is None
+    path.write_text('{"format": 2}')
+    with pytest.raises(SystemExit, match="format 1"):
+        measure.write(path, "first", "command")
+    assert path.read_text() == '{"format": 2}'
+
+
+def test_the_slowest_task_counts_and_the_second_core_is_beside_its_own_run(tmp_path: Path) -> None:
+    peers, authors = {"NumPy": "speed/s: n"}, {"authors": 100.0}
+    row = Row("draws", ("speed/s: a", "speed/s: b"), 70.0, 200.0, "rate", "speed/s: key", peers, authors)
+    alone = {"s: a": task(1.0, items=300), "s: b": task(1.0, 2.0, 3.0, items=200)}
+    alone |= {"s: key": task(1.0, items=400), "s: n": task(1.0, items=10)}
+    two = {"s: b, alone": task(4.0, items=200), "s: b, two at once": task(2.5, items=200)}
+    found = written(tmp_path / "speed.json", speed=alone, two_cores=two)
+    assert found.slowest(row) == ("speed/s: b", (100.0, 200 / 2.5, 200 / 1.5))
+    shown = cells(found, row)[4:]
+    assert shown[:3] == ["8e-05 M/s (1.6 x)", "target reached", "4 x np.copyto"]
+    assert shown[3] == "NumPy 10 x; authors (reference) 50 x"
+    share = Row("pass", ("speed/p: own",), 0.5, 0.8, "share", "speed/p: copy")
+    tasks = {"p: own": task(3.0, items=100), "p: copy": task(2.0, items=200)}
+    shown = cells(written(tmp_path / "speed.json", speed=tasks), share)
+    assert (shown[3], shown[5], shown[6]) == ("33%", "**below target**", "3 x np.copyto")
+
+
+@pytest.mark.parametrize(
+    ("measure", "median", "expected"),
+    [
+        ("time", 0.9, "stretch reached"),
+        ("time", 1.5, "target reached"),
+        ("time", 2.1, "**below target**"),
+        ("rate", 0.9, "**below target**"),
+        ("share", 2.1, "stretch reached"),
+        ("memory", 2.1, "**below target**"),
+    ],
+)
+def test_verdicts(measure: Any, median: float, expected: str) -> None:
+    target, stretch = (1.0, 2.0) if measure in ("rate", "share") else (2.0, 1.0)
+    row = Row("work", ("a",), target, stretch, measure)
+    assert verdict(row, summary.Value(median, median, median)) == expected
+    assert verdict(row, None) == summary.ABSENT
+
+
+def test_nothing_measured_is_said_and_nature_too(tmp_path: Path) -> None:
+    nothing = written(tmp_path / "speed.json")
+    for row in read_rows():
+        assert cells(nothing, row)[3] == summary.ABSENT
+    assert summary.second_core(nothing, Row("work", ("a",), parallel=""), "a") == ONE_CORE
+
+
+def test_pages_are_renewed_between_their_markers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    numbers, page = tmp_path / "speed.json", tmp_path / "page.md"
+    written(numbers)
+    command = ["summary", "--numbers", str(numbers)]
+    page.write_text("before\n<!-- speed: short -->\nold\n<!-- /speed -->\nafter\n")
+    assert speed.main([*command, "--check", str(page)]) == 1
+    assert "page.md" in capsys.readouterr().out
+    assert "old" in page.read_text()
+    assert speed.main([*command, "--write", str(page)]) == 0
+    text = page.read_text()
+    assert text.startswith("before\n<!-- speed: short -->\n\n| work |")
+    assert text.endswith("|\n\n<!-- /speed -->\nafter\n")
+    assert "old" not in text
+    assert speed.main([*command, "--check", str(page)]) == 0
+    page.write_text("no marker")
+    with pytest.raises(SystemExit):
+        speed.main([*command, "--write", str(page)])
+    assert page.read_text() == "no marker"
+
+
+def test_committed_numbers_rows_and_pages_agree() -> None:
+    """Each task once and no target in the users' table; a renamed task would leave its row without a number."""
+    found, rows = Summary(summary.NUMBERS), read_rows()
+    lines = summary.costs(found).splitlines()
+    works = [line.split(" | ")[0] for line in lines[2:]]
+    assert lines[0] == "| work | one core | two cores |"
+    assert len(works) == len(set(works)) > 40
+    absent = [row.work for row in rows if row.measure in ("share", "times")]
+    assert absent
+    # Another target of a task that stands there already.
+    absent += ["first release (tops), empty kernel cache"]
+    assert not [work for work in absent if f"| {work}" in works]
+    assert not any(text in line for line in lines for text in ("reached", "below target", summary.ABSENT))
+    named = {key for row in rows for key in (*row.own, row.limit, *row.peers.values()) if key}
+    assert [key for key in named | {row.parallel for row in rows if row.parallel} if found.find(key) is None] == []
+    # The numbers may be old: what the groups time today.
+    for group in (timed.noisy_max(), timed.consistency()):
+        today = {f"streams/{group.name}: {name}" for name in (*group.tasks, *group.slow)}
+        wanted = {key for key in named if key.startswith(f"streams/{group.name}: ")}
+        assert wanted
+        assert wanted - today <= {"streams/consistency: OpenDP b-ary tree, floats"}
+    assert speed.main(["summary", "--check"]) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system binds no threads to cores")
+def test_tasks_with_threads_run_on_all_cores(monkeypatch) -> None:
+    cores, seen = os.sched_getaffinity(0), {}
+    monkeypatch.setattr(measure, "_CORES", cores)
+    tasks = {name: lambda name=name: seen.update({name: os.sched_getaffinity(0)}) for name in ("alone", "threads")}
+    try:
+        measure.stay_on_one_core()
+        measure.side_by_side(tasks, 1, threaded=("threads",))
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert seen["threads"] == cores
+    assert len(seen["alone"]) == 1
+    group = batch.repetitions(1_200, 0)
+    assert set(group.threaded) < set(group.tasks)
+
+
+# The comparison over commits: turns of processor time, ratios, and what its alarms count.
+
+
+class Process:
+    """A side whose calls take so many nanoseconds, one turn after the other."""
+
+    args = ("side",)
+
+    def __init__(self, *turns: float) -> None:
+        self.stdin, self.stdout = io.StringIO(), io.StringIO("".join(f"{each}\n" for each in turns))
+
+    def communicate(self) -> None:
+        """Ends."""
+
+
+def test_the_ratio_is_of_least_times_and_the_median_over_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "TURNS", 2)
+    # The first turn of each side is a warm-up.
+    sides = iter([[1, 200, 100], [1, 900, 110], [1, 100, 300], [1, 300, 900], [1, 50, 60], [1, 60, 80]])
+    monkeypatch.setattr(compare, "side", lambda tree: Process(*next(sides)))
+    assert compare.compare(compare.ROOT, compare.ROOT, ["task"]) == {"task": (50.0, 60.0, 60.0 / 50.0)}
+    monkeypatch.setattr(compare, "side", lambda tree: Process())
+    with pytest.raises(SystemExit, match="task: the process"):
+        compare.compare(compare.ROOT, compare.ROOT, ["task"])
+
+
+def test_alarms_count_both_directions(capsys: pytest.CaptureFixture[str]) -> None:
+    compare.show_alarms([{"a": (1.0, 1.0, 1.2), "b": (1.0, 1.0, 0.8), "c": (1.0, 1.0, 1.0), "d": (1.0, 1.0, 1.04)}])
+    shown = capsys.readouterr().out
+    lines = {line.split("|")[1].strip(): line.split("|")[2].strip() for line in shown.splitlines() if "%" in line}
+    assert lines == {"1.02": "3", "1.03": "3", "1.05": "2", "1.1": "2", "1.15": "2", "1.2": "1", "1.3": "0"}
+    assert "furthest apart: b 1.250" in shown
