@@ -11,18 +11,18 @@ from typing import Any
 def lazy_names(
     package: str, names: Collection[str], homes: Mapping[str, Collection[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The ``__getattr__`` and the ``__dir__`` of a package.
+    """The `__getattr__` and `__dir__` of package `package`, whose names load on first use.
 
-    Packages hide them from type checkers (``if not TYPE_CHECKING``), which would otherwise accept any misspelt name.
+    A package hides them from type checkers (``if not TYPE_CHECKING``), which would otherwise accept misspelt names.
 
     Parameters
     ----------
     package : str
-        Its name.
+        Name of the package.
     names : collection of str
         All public names; those without a home are modules of the package itself.
     homes : mapping of str to collection of str
-        The names that each module, by its full name, has; some may be none of the public ones.
+        Full name of each module, and the names it defines (some may not be public).
     """
     home_of = {name: home for home, own in homes.items() for name in own}
 
@@ -43,7 +43,7 @@ def lazy_names(
 
 
 def imported(module: str, missing: Exception) -> Any:
-    """A module of such a package, or the error that says how to get it."""
+    """The imported module `module`; raises `missing`, which says how to install it, if it is not found."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError:

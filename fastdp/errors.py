@@ -30,11 +30,11 @@ class BudgetError(StateError):
 
 
 class AccuracyWarning(UserWarning):
-    """What was asked for is as private as it says, but public numbers show that it will be inaccurate."""
+    """The output is as private as stated, but public numbers show that it will be inaccurate."""
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the caller: the first one outside the package."""
+    """Warn at the caller's line: the innermost stack frame outside the package."""
     package = __file__.removesuffix("errors.py")
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):

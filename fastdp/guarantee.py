@@ -1,8 +1,7 @@
-"""What a release promises: :class:`Guarantee` objects and their composition.
+"""The promise of a release: :class:`Guarantee` objects and their composition.
 
-Each part states what it alone promises; a publisher's guarantee is composed of those of its parts, by
-:func:`parallel` (disjoint values) and :func:`sequential` (the same values), and never typed in.
-Source: ToPS section 2.4.
+Each component states its own guarantee; a publisher's is composed from them by :func:`parallel` (disjoint values)
+and :func:`sequential` (the same values).  Source: ToPS section 2.4.
 """
 
 from __future__ import annotations
@@ -75,31 +74,31 @@ class Guarantee:
     rows: UnitRows | None = None
 
     def __str__(self) -> str:
-        """One line for reports and the command line."""
+        """The guarantee in one line, for reports and the command line."""
         loss = self.cost
         exactness = "exact on this machine" if self.arithmetic == "exact" else "stated for real arithmetic"
         line = f"{loss} for {self.unit} ({self.adjacency}), {self.model} model, {exactness}"
         return line + (", SIMULATED (seeded noise, not private)" if self.simulated else "")
 
     def of(self, part: str) -> Guarantee:
-        """The same guarantee with the part's name, and what it costs, put before its derivation."""
+        """The same guarantee, each step of its derivation prefixed with the name `part` and its cost."""
         return replace(self, derivation=tuple(f"{part} ({self.cost}): {step}" for step in self.derivation))
 
     @property
     def cost(self) -> str:
-        """Epsilon and delta in words; rho of a part for which no delta was chosen."""
+        """Epsilon and delta in words; rho where no delta was chosen."""
         if math.isinf(self.epsilon) and math.isfinite(self.rho):
             return f"rho = {self.rho:g}"
         return f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta else "")
 
     @property
     def zcdp(self) -> float:
-        """rho of the zCDP that holds: the one claimed, or epsilon^2 / 2 of pure epsilon; ``inf`` if there is none."""
+        """The rho of zCDP that holds: the claimed one, or epsilon^2 / 2 of pure epsilon; `inf` if there is none."""
         pure = math.inf if self.delta or math.isinf(self.epsilon) else round_up(Fraction(self.epsilon) ** 2 / 2)
         return min(self.rho, pure)
 
     def at_delta(self, delta: float) -> Guarantee:
-        """What zCDP gives for another delta; ParameterError where no rho is claimed."""
+        """The same guarantee with epsilon converted from rho at `delta`; ParameterError if it has no rho."""
         if math.isinf(self.rho):
             raise ParameterError(f"delta = {delta!r}: expected a guarantee with a rho, this one has none ({self})")
         delta = validation.probability("delta", delta)
@@ -107,20 +106,11 @@ class Guarantee:
 
     @validation.plain
     def approximate(self, epsilon: float, delta: float, distance: float | None = None) -> Guarantee:
-        """The guarantee as (epsilon, delta), which follow from its rho.
+        """The same guarantee, stated as (`epsilon`, `delta`); ValueError if its rho is too large for them.
 
-        Parameters
-        ----------
-        epsilon, delta : float
-            What is to be stated.
-        distance : float, optional
-            Where the whole loss is that of Gaussian noise: how far the noise is from rounded normal noise, in total
-            variation.  The profile of the normal law is then the tighter conversion.
-
-        Raises
-        ------
-        ValueError
-            If rho is too large for them.
+        `distance`, if the total loss is that of Gaussian noise, is the noise's total variation distance from rounded
+        normal
+        noise: the tighter conversion of Gaussian DP is then tried first.
         """
         if distance is not None and gaussian_delta(math.sqrt(2.0 * self.rho), epsilon, distance) <= delta:
             step = (
@@ -134,7 +124,7 @@ class Guarantee:
         return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name, in terms that strict JSON has: an infinite number as the text ``"inf"``."""
+        """The fields by name as strict JSON allows them; an infinite number is the text ``"inf"``."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         for name in _NUMBERS:
             number = float(fields[name])
@@ -142,17 +132,17 @@ class Guarantee:
         return {**fields, "derivation": list(self.derivation)}
 
     def to_json(self) -> str:
-        """One line of strict JSON (RFC 8259); floats as the shortest decimals that read back as the same float."""
+        """The guarantee as one line of strict JSON (RFC 8259); floats read back as the same floats."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
     def from_dict(cls, fields: Any) -> Guarantee:
-        """The guarantee that :meth:`to_dict` described, say ``json.loads`` of a file's metadata.
+        """The guarantee that :meth:`to_dict` described, for example ``json.loads`` of a file's metadata.
 
         Raises
         ------
         ParameterError
-            If a field is missing, unknown, or of another kind: a guarantee is never guessed.
+            If a field is missing, unknown or of another type.
         """
         known = [field.name for field in dataclasses.fields(cls)]
         if not isinstance(fields, Mapping) or set(fields) != set(known):
@@ -185,6 +175,7 @@ _NUMBERS = ("epsilon", "delta", "numeric_distance", "rho")
 
 
 def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) -> Guarantee:
+    """Composed guarantee with this `epsilon` and `delta`; ValueError if units, adjacencies or models differ."""
     if any(getattr(first, name) != getattr(second, name) for name in ("unit", "adjacency", "model", "rows")):
         raise ValueError("guarantees with different units, adjacencies or models do not compose")
     return Guarantee(
@@ -202,10 +193,9 @@ def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) ->
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
-    """A delta for which rho-zCDP gives (epsilon, delta), within a billionth of the least that its moments give.
+    """A delta for which `rho`-zCDP implies (`epsilon`, delta), within a billionth of the best that its moments give.
 
-    Source: Canonne, Kamath and Steinke 2020, Proposition 12: every order alpha > 1 gives a valid delta, so
-    rounding of the best order harms nothing.
+    Source: Canonne, Kamath and Steinke 2020, Proposition 12; every order alpha > 1 gives a valid delta.
     """
     if rho == 0.0:
         return 0.0
@@ -215,7 +205,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
 
 def zcdp_order(rho: float, epsilon: float) -> float:
-    """The order alpha above 1 whose moment gives the least delta for (rho, epsilon)."""
+    """The order alpha > 1 whose moment gives the smallest delta for (`rho`, `epsilon`)."""
     # Where the logarithm of delta has its least value its slope, which rises with alpha, is 0.
     low, high = 1.0 + 1e-9, 2.0 + (epsilon + 1.0) / rho
     for _ in range(200):
@@ -228,7 +218,7 @@ def zcdp_order(rho: float, epsilon: float) -> float:
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """An epsilon for which rho-zCDP gives (epsilon, delta)."""
+    """An epsilon for which `rho`-zCDP implies (epsilon, `delta`)."""
     if rho == 0.0:
         return 0.0
     # Bun and Steinke 2016, Proposition 1.3, is never better.
@@ -241,7 +231,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """The largest rho found for which rho-zCDP gives (epsilon, delta)."""
+    """The largest rho found for which rho-zCDP implies (`epsilon`, `delta`)."""
     low, high = 0.0, epsilon
     while zcdp_delta(high, epsilon) <= delta:
         low, high = high, 2.0 * high
@@ -252,9 +242,9 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def zcdp_loss(epsilon: float, delta: float) -> float:
-    """The pure loss x for which x^2 / 2 is :func:`zcdp_rho`, rounded down: what parts share in concentrated DP.
+    """The x with x^2 / 2 = :func:`zcdp_rho`, rounded down: the loss that components share in concentrated DP.
 
-    ParameterError for an epsilon whose rho floats do not hold.
+    ParameterError for an epsilon outside [2^-60, 2^60].
     """
     if not 2.0**-60 <= epsilon <= 2.0**60:
         raise ParameterError(f"epsilon = {epsilon!r}: expected from 2^-60 to 2^60 with a delta")
@@ -262,9 +252,9 @@ def zcdp_loss(epsilon: float, delta: float) -> float:
 
 
 def gaussian_delta(mu: float, epsilon: float, distance: float = 0.0) -> float:
-    """A delta of normal noise with sensitivity over deviation ``mu``, or of noise at this distance from it.
+    """A delta at `epsilon` of normal noise with sensitivity / deviation = `mu`, or of noise at `distance` from it.
 
-    Source: Balle and Wang 2018, Theorem 8; composed adaptively, squares of mu add up (Dong, Roth and Su 2022).
+    Source: Balle and Wang 2018, Theorem 8; squares of mu add up under adaptive composition (Dong, Roth and Su 2022).
     """
     least, most = _normal_tail(mu, epsilon), _normal_tail(-mu, -epsilon)
     grown = math.exp(min(epsilon, 700.0))
@@ -273,12 +263,12 @@ def gaussian_delta(mu: float, epsilon: float, distance: float = 0.0) -> float:
 
 
 def _normal_tail(mu: float, epsilon: float) -> float:
-    """Of a normal law: the probability beyond epsilon / mu - mu / 2."""
+    """Probability that a standard normal variable exceeds epsilon / mu - mu / 2."""
     return 0.5 * math.erfc((epsilon / mu - mu / 2.0) / math.sqrt(2.0))
 
 
 def gaussian_loss(epsilon: float, delta: float, distance: float = 0.0) -> float:
-    """The largest mu found for which :func:`gaussian_delta` is at most delta; 0 if there is none."""
+    """The largest mu found with :func:`gaussian_delta` at most `delta`; 0 if there is none."""
     low, high = 0.0, epsilon
     while gaussian_delta(high, epsilon, distance) <= delta:
         low, high = high, 2.0 * high
@@ -289,7 +279,7 @@ def gaussian_loss(epsilon: float, delta: float, distance: float = 0.0) -> float:
 
 
 def square_remainder(whole: float, *parts: float) -> float:
-    """What concentrated parts leave of a budget: x with x^2 + the sum of their squares at most whole^2."""
+    """The largest float x found with x^2 + the sum of squares of `parts` at most `whole`^2."""
     left = Fraction(whole) ** 2 - sum(Fraction(part) ** 2 for part in parts)
     rest = math.sqrt(max(left, Fraction(0)))
     while Fraction(rest) ** 2 > left:
@@ -298,7 +288,7 @@ def square_remainder(whole: float, *parts: float) -> float:
 
 
 def parallel(*guarantees: Guarantee) -> Guarantee:
-    """Mechanisms on disjoint values: the largest epsilon and delta (ToPS section 2.4)."""
+    """Guarantee of mechanisms on disjoint values: the largest epsilon and delta (ToPS section 2.4)."""
     whole = reduce(lambda a, b: _merge(a, b, max(a.epsilon, b.epsilon), max(a.delta, b.delta)), guarantees)
     if len(guarantees) == 1:
         return whole
@@ -308,9 +298,9 @@ def parallel(*guarantees: Guarantee) -> Guarantee:
 
 
 def sequential(*guarantees: Guarantee) -> Guarantee:
-    """Mechanisms on the same values: epsilons and deltas add up (ToPS section 2.4), and rhos do.
+    """Guarantee of mechanisms on the same values: epsilons, deltas and rhos add up (ToPS section 2.4).
 
-    Where rhos do, epsilon is the lesser of the sum and of what the whole rho gives for the sum of deltas.
+    With rhos, epsilon is the lesser of the sum and of the conversion of the total rho at the total delta.
     """
     # An infinite epsilon (no privacy at all) stays infinite.
     endless = any(math.isinf(g.epsilon) for g in guarantees)
@@ -332,23 +322,18 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
 
 
 def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency: str, step: str) -> Guarantee:
-    """What a mechanism promises for ``size`` of its units together: each of them is one change more.
-
-    Outputs of streams that differ in k units are compared along k streams that each differ in one unit from the one
-    before, so the losses add up, whichever of the mechanism's parts the units enter.
+    """Guarantee for `size` units together, from that for one unit, along a chain of k neighbouring streams.
 
     Parameters
     ----------
     member : Guarantee
         For one unit.
     size : int
-        k.
+        k, the number of units.
     epsilon : float
-        What k units may lose, of which ``member`` has a k-th (:func:`fraction_of`).
-    unit, adjacency : str
-        Of the result.
-    step : str
-        For the derivation.
+        Loss of k units, of which `member` has a k-th (:func:`fraction_of`).
+    unit, adjacency, step : str
+        Unit, adjacency and derivation step of the result.
     """
     each = member.epsilon
     if math.isfinite(each) and size * Fraction(each) > Fraction(epsilon):
@@ -370,18 +355,18 @@ def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency:
 
 
 def fraction_of(whole: float, parts: int) -> float:
-    """The largest float, or the one below it, of which ``parts`` do not exceed ``whole``."""
+    """A float x with `parts` * x at most `whole`: the quotient, rounded down if need be."""
     part = whole / parts
     return part if parts * Fraction(part) <= Fraction(whole) else math.nextafter(part, 0.0)
 
 
 def remainder(whole: float, part: float) -> float:
-    """What is left of a budget: the largest float that, added to ``part``, does not exceed ``whole``."""
+    """The budget left after `part`: the largest float that, added to `part`, does not exceed `whole`."""
     rest = whole - part
     return rest if Fraction(rest) + Fraction(part) <= Fraction(whole) else math.nextafter(rest, 0.0)
 
 
 def round_up(exact: Fraction) -> float:
-    """The nearest float that does not understate the exact value."""
+    """The float nearest to `exact` that is not below it."""
     nearest = float(exact)
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)

@@ -1,7 +1,7 @@
-"""The integer grid on which all that touches data is computed, and the proof that int64 holds it.
+"""The integer grid on which everything that touches data is computed, and the proof that int64 holds it.
 
-Source: ``docs/noise.md``: values are clipped, then rounded to whole multiples of a
-public resolution.  Sensitivities are then whole numbers of steps.
+Values are clipped, then rounded to multiples of a public resolution, so sensitivities are whole numbers of steps
+(``docs/noise.md``).
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class Grid:
 
     @cached_property
     def bound_steps(self) -> int:
-        """The bound in whole steps, at least 1."""
+        """The bound in grid steps, rounded down, at least 1."""
         # As integers: fractions would be reduced at each step.
         (a, b), (c, d) = self.bound.as_integer_ratio(), self.resolution.as_integer_ratio()
         return max(1, a * d // (b * c))
 
     def snap(self, theta: float) -> int:
-        """A threshold in steps: the nearest whole number, at least 1 and at most the bound.
+        """Threshold `theta` in grid steps: the nearest whole number, from 1 to the bound.
 
-        A threshold above the bound (it only adds noise, and reproduces published figures) stays, up to the ceiling.
+        A threshold above the bound (it only adds noise, and reproduces published figures) is kept up to the ceiling.
         """
         most = self.bound_steps if theta <= self.bound else max(self.bound_steps, self.ceiling_steps)
         if theta >= most * self.resolution:
@@ -67,7 +67,7 @@ class Grid:
 
     @cached_property
     def _exact(self) -> bool:
-        """Whether a quotient of floats is exact: the resolution is a power of two, as by default."""
+        """True if the resolution is a power of two, as by default: quotients of floats by it are exact."""
         return math.frexp(self.resolution)[0] == 0.5
 
 
@@ -84,17 +84,16 @@ class EventGrid(Grid):
     sensitivity: float = 1.0
 
     def snap(self, theta: float) -> int:
-        """The steps that an event moves a rounded value by, at most.
+        """Sensitivity in grid steps, rounded up; `theta` is ignored.
 
-        The resolution is a power of two, so values in steps are exact; rounded with halves up they are moved by at
-        most so many steps as the sensitivity has, rounded up.
+        The resolution is a power of two, so values in steps are exact, and rounding halves up keeps this bound.
         """
         del theta
         return math.ceil(Fraction(self.sensitivity) / Fraction(self.resolution))
 
 
 def _about(number: Fraction | int) -> str:
-    """Three digits, or the power of two where floats end."""
+    """`number` with three digits, or as a power of two where it exceeds the floats."""
     try:
         return f"{float(number):.3g}"
     except OverflowError:
@@ -102,18 +101,17 @@ def _about(number: Fraction | int) -> str:
 
 
 def _headroom(per_step: Fraction, levels: int, fan_out: int) -> Fraction:
-    """Noise of a range, in thresholds: a sum of at most 2 (b - 1) h nodes within HEADROOM scales each."""
+    """Bound on a range's noise, in thresholds: 2 (b - 1) h nodes, each within HEADROOM scales."""
     return 2 * (fan_out - 1) * levels * HEADROOM * per_step
 
 
 def _shortfall(
     grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int, theta: float, reach: int
 ) -> str | None:
-    """Why the grid does not fit int64, or None if it provably does.
+    """The reason why `grid` does not fit int64, as text; None if it provably does.
 
-    A range of max_range values sums to at most bound * max_range steps.  Its noise is as ``_headroom`` says but for a
-    probability below e^-64; consistency only averages such sums.  ``per_step`` is the scale of a node's noise for a
-    threshold of one step, levels / epsilon.
+    A range sums to at most bound * max_range steps, and its noise stays within ``_headroom`` except with probability
+    e^-64.  `per_step` is a node's noise scale for a threshold of one step, levels / epsilon.
     """
     steps = grid.bound_steps
     scale = steps * per_step
@@ -133,7 +131,7 @@ def _shortfall(
 
 
 def _with_ceiling(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int, reach: int) -> Grid:
-    """Values stay within the bound, so only the noise of a threshold above it must still fit."""
+    """The grid with the largest threshold above the bound whose noise still fits int64."""
     by_total = (MAX_TOTAL - grid.bound_steps * max_range) / _headroom(per_step, levels, fan_out)
     by_reach = (MAX_DIFFERENCE - 1) // (per_step * reach) if reach else MAX_SCALE // per_step
     return replace(grid, ceiling_steps=min(MAX_SCALE // per_step, math.floor(by_total), by_reach))
@@ -152,11 +150,11 @@ def make_grid(
 ) -> Grid:
     """The grid for these parameters, proved to fit int64.
 
-    By default the resolution is the largest power of two not above bound * 2^-32 (whole numbers up to
-    2^32 stay exact).  Where the noise of so fine a grid would not fit, or would exceed 2^40 steps and so take
-    the sampler's slow path, it is doubled until it does not: noise of 2^40 steps drowns the rounding.
+    By default the resolution is the largest power of two up to bound * 2^-32, doubled until the noise fits int64 and
+    is
+    at most 2^40 steps, beyond which the sampler is slow and noise hides the rounding.
 
-    Of hats the noise of a threshold ``theta``, or of the bound if that is less, reaches ``reach`` scales
+    With hats, the noise of threshold `theta` (or the bound, if less) reaches `reach` scales
     (:attr:`fastdp.perturbers.HierarchyShape.reach`).
 
     Raises
@@ -184,6 +182,7 @@ def _proved_grid(
     theta: float,
     reach: int,
 ) -> Grid:
+    """:func:`make_grid` after checks of its arguments; equal arguments give the same grid."""
     per_step = levels / Fraction(epsilon)
     if resolution is not None:
         if resolution > bound:
@@ -220,11 +219,11 @@ EVENT_STEPS = 2**10
 
 
 def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float, max_range: int) -> EventGrid:
-    """The grid of values without a bound, proved to fit int64: a public magnitude beyond which values saturate.
+    """The grid of values without a bound, proved to fit int64: values beyond a public magnitude saturate.
 
-    A block's sum is within bound * max_range steps and its noise within 64 scales, but for a probability below e^-64.
-    By default the resolution is the largest power of two of which the sensitivity, and the scale of the noise, have
-    2^10, or a coarser one where noise would exceed 2^40 steps.
+    By default the resolution is the largest power of two that splits the sensitivity and the noise scale into 2^10
+    steps,
+    or a coarser one where noise would exceed 2^40 steps.
 
     Raises
     ------

@@ -23,7 +23,7 @@ Values: TypeAlias = ArrayLike
 
 
 class SupportsArray(Protocol):
-    """A series of pandas or polars, or an array of Arrow or NumPy."""
+    """An object that NumPy can convert: a pandas or polars series, or an Arrow or NumPy array."""
 
     def __array__(self) -> Array: ...
 
@@ -43,8 +43,9 @@ Keys: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]] | Literal["public"
 
 
 class Frame(Protocol):
-    """A table as users have it.
+    """A table of rows.
 
     A data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, an Arrow stream, or the path of
-    a Parquet or CSV file.
+    a
+    Parquet or CSV file.
     """

@@ -42,36 +42,37 @@ _ENTRY = re.compile(r"^(\w[\w, ]*)(?: : [^\n]*)?\n((?:[ ]+[^\n]*\n?|\n(?=[ ]))+)
 
 @dataclass(frozen=True)
 class Kind:
-    """Declaration of a parameter whose values the record's own method checks.
+    """Declaration of a parameter that the record's own method ``_check`` validates.
 
     Attributes
     ----------
     words : tuple of str
-        Texts that are accepted besides.
+        Texts accepted besides the kind's own values.
     optional : bool
-        Whether None is accepted too: so says the annotation.
+        True if the field's annotation allows None.
     """
 
     words: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
     optional: bool = dataclasses.field(default=False, kw_only=True)
 
     def check(self, name: str, value: object) -> object:
-        """The value as the record holds it; ParameterError if it is not accepted."""
+        """The value as the record stores it; ParameterError if it is not accepted."""
         return value
 
     def checker(self, annotation: str) -> Callable[[str, object], object]:
-        """The check of a field with this annotation."""
+        """The function that checks a field annotated `annotation`: (name, value) to the stored value."""
         if type(self) is not Kind:
             return functools.partial(_or_word, self) if self.words else self.check
         return functools.partial(_checked_kind, validation.accepted(annotation))
 
 
 def _or_word(kind: Kind, name: str, value: object) -> object:
+    """`value` if it is one of the kind's words; else the result of the kind's check."""
     return value if isinstance(value, str) and value in kind.words else kind.check(name, value)
 
 
 def _checked_kind(accepted: Accepted, name: str, value: object) -> object:
-    """Refuse a column in a parameter's place; the record's own check follows."""
+    """`value`, if its type is accepted; ParameterError for a column given as a parameter."""
     if accepted is not None:
         validation.kinds(name, value, accepted)
     return value
@@ -79,7 +80,7 @@ def _checked_kind(accepted: Accepted, name: str, value: object) -> object:
 
 @dataclass(frozen=True)
 class Real(Kind):
-    """A finite real number above or at least, and below or at most, some ends."""
+    """A finite real number within `above` (or `least`) and `below` (or `most`)."""
 
     above: float | None = None
     least: float | None = None
@@ -87,7 +88,7 @@ class Real(Kind):
     most: float | None = None
 
     def check(self, name: str, value: object) -> float:
-        """The number as float."""
+        """`value` as float, if it is within the limits; else ParameterError that names the parameter."""
         number = validation.real(name, value)
         low = (self.above is None or number > self.above) and (self.least is None or number >= self.least)
         if low and (self.below is None or number < self.below) and (self.most is None or number <= self.most):
@@ -96,20 +97,20 @@ class Real(Kind):
 
     @property
     def accepted(self) -> str:
-        """The range in words."""
+        """The accepted range in words, for messages."""
         named = (("above", self.above), ("of at least", self.least), ("below", self.below), ("at most", self.most))
         return "a number " + " and ".join(f"{word} {end:g}" for word, end in named if end is not None)
 
 
 @dataclass(frozen=True)
 class Whole(Kind):
-    """A whole number from ``low`` to ``high``."""
+    """An integer from `low` to `high`."""
 
     low: int
     high: int | None = None
 
     def check(self, name: str, value: object) -> int:
-        """The number as int."""
+        """`value` as int, if it is within the limits; else ParameterError that names the parameter."""
         return validation.integer(name, value, self.low, self.high)
 
 
@@ -118,16 +119,16 @@ class Flag(Kind):
     """True or False."""
 
     def check(self, name: str, value: object) -> bool:
-        """The truth value as bool."""
+        """`value` as bool; ParameterError if it is not a truth value."""
         return validation.flag(name, value)
 
 
 @dataclass(frozen=True)
 class Text(Kind):
-    """A text of Unicode characters, which files and columns can hold."""
+    """A Unicode text that files and columns can store."""
 
     def check(self, name: str, value: object) -> str:
-        """The text."""
+        """`value`, if it is a text without lone surrogates; else ParameterError that names the parameter."""
         if not isinstance(value, str) or not validation.encodes(value):
             raise ParameterError(f"{name} = {validation.shown(value)}: expected a text of Unicode characters")
         return value
@@ -140,19 +141,19 @@ class Choice(Kind):
     accepted: tuple[str, ...]
 
     def check(self, name: str, value: object) -> str:
-        """The name."""
+        """`value`, if it is one of the accepted names; else ParameterError that names the parameter."""
         return validation.choice(name, value, self.accepted)
 
 
 @dataclass(frozen=True)
 class Numbers(Kind):
-    """So many real numbers of one kind, in a list or tuple."""
+    """A list or tuple of `count` real numbers, each accepted by `each`."""
 
     each: Real
     count: int
 
     def check(self, name: str, value: object) -> tuple[float, ...]:
-        """The numbers as floats."""
+        """The numbers as a tuple of floats; ParameterError, without showing entries, if one is not accepted."""
         if isinstance(value, (list, tuple)) and len(value) == self.count:
             try:
                 return tuple(self.each.check(name, entry) for entry in value)
@@ -164,36 +165,36 @@ class Numbers(Kind):
 
 @dataclass(frozen=True)
 class PartOf(Kind):
-    """An object with all members of a protocol, from a module."""
+    """An object with all members of the protocol `protocol`, from module `module`."""
 
     protocol: type
     module: str
 
     def check(self, name: str, value: object) -> object:
-        """The part itself."""
+        """`value`, if it has all members of the protocol; else ParameterError that names the missing ones."""
         validation.part(name, value, self.protocol, self.module)
         return value
 
 
 @dataclass(frozen=True)
 class Checked(Kind):
-    """A value that a function of its name and itself accepts; it returns the value as the record holds it."""
+    """A value checked by `function`, which is called with name and value and returns the stored value."""
 
     function: Callable[[str, object], object]
 
     def check(self, name: str, value: object) -> object:
-        """The function's value."""
+        """The result of the function; its ParameterError passes through."""
         return self.function(name, value)
 
 
 def parameter(kind: Kind, *, default: object = MISSING, kw_only: Any = MISSING) -> Any:
-    """A field of a record."""
+    """A dataclass field of a record, declared by `kind`."""
     return dataclasses.field(default=default, kw_only=kw_only, metadata={_METADATA: kind})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(parameter, dataclasses.field))
 def record(made: type[T]) -> type[T]:
-    """A frozen dataclass that checks its parameters, then itself by its method ``_check``, if it has one."""
+    """`made` as a frozen dataclass that checks each parameter on construction, then calls `_check`, if defined."""
     relate = getattr(made, "_check", None)
 
     def check(self: object, *_: object) -> None:
@@ -214,7 +215,7 @@ def record(made: type[T]) -> type[T]:
 
 
 def parameters(kind: type) -> dict[str, Kind]:
-    """Declarations of a record's parameters, by name."""
+    """Declarations of a record's parameters, by field name."""
     fields = dataclasses.fields(cast("Any", kind))
     return {
         field.name: dataclasses.replace(field.metadata[_METADATA], optional="None" in field.type.split(" | "))
@@ -224,7 +225,7 @@ def parameters(kind: type) -> dict[str, Kind]:
 
 
 def meanings(public: Callable[..., object]) -> dict[str, str]:
-    """Meaning of each parameter, from the section "Parameters" of a docstring."""
+    """Meaning of each parameter, read from the section "Parameters" of the docstring of `public`."""
     _, _, rest = inspect.cleandoc(public.__doc__ or "").partition("Parameters\n----------\n")
     section = re.split(r"^\w[\w ]*\n-{3,}$", rest, maxsplit=1, flags=re.MULTILINE)[0]
     return {
@@ -236,7 +237,7 @@ def meanings(public: Callable[..., object]) -> dict[str, str]:
 
 @record
 class Keyed:
-    """Where the noise of a publisher comes from; no part of its identity."""
+    """Seed and secret key of a publisher, which are not part of its identity."""
 
     seed: dataclasses.InitVar[int | str | None] = dataclasses.field(default=None, kw_only=True)
     key: dataclasses.InitVar[Any] = dataclasses.field(default=None, kw_only=True)
@@ -245,7 +246,7 @@ class Keyed:
 def constructor(
     made: Callable[P, T],
 ) -> Callable[[Callable[[S, T, Any, Any], None]], Callable[Concatenate[S, P], None]]:
-    """A class's ``__init__`` with the arguments of a record derived from :class:`Keyed`.
+    """Decorator that gives ``__init__`` the arguments of record `made`, a subclass of :class:`Keyed`.
 
     The decorated function is called with the record, the seed and the key.
     """
@@ -263,12 +264,13 @@ def constructor(
 
 
 def values_of(made: object) -> Json:
-    """The fields of a record or dataclass by name, as they are."""
+    """The fields of a record or dataclass, by name, unchanged."""
     return {name: getattr(made, name) for name in _names(cast("type", type(made)))}
 
 
 @functools.lru_cache(maxsize=256)
 def _names(kind: type) -> tuple[str, ...]:
+    """Names of the fields of dataclass `kind`."""
     return tuple(field.name for field in dataclasses.fields(cast("Any", kind)))
 
 
@@ -276,10 +278,9 @@ _PLAIN = frozenset({bool, int, float, str, type(None)})
 
 
 def shared(make: Callable[..., T], *fields: object, warns: bool = False, **named: object) -> T:
-    """The record that ``make`` makes of these fields, shared with equal ones where nothing in it can change.
+    """The record ``make(*fields, **named)``, reused for equal arguments where it is immutable.
 
-    That is where the fields are plain numbers and texts, or fastdp's own parts made of such, and ``make`` never
-    ``warns``.
+    It is reused if all fields are plain numbers, texts or fastdp objects made of them, and `make` never ``warns``.
     """
     if warns:
         return make(*fields, **named)
@@ -294,7 +295,7 @@ def shared(make: Callable[..., T], *fields: object, warns: bool = False, **named
 
 
 def _types(part: object) -> list[type] | None:
-    """Types of a part's fields; None where it may change."""
+    """Types of an object's fields; None if the object may change."""
     if not _frozen(cast("type", type(part))):
         return None
     types = list(map(type, vars(part).values()))
@@ -303,7 +304,7 @@ def _types(part: object) -> list[type] | None:
 
 @functools.lru_cache(maxsize=256)
 def _frozen(kind: type) -> bool:
-    """Whether this is a class of fastdp whose objects never change."""
+    """True if `kind` is a fastdp class whose objects never change."""
     own = kind.__module__.partition(".")[0] == "fastdp" and "__slots__" not in vars(kind)
     settings = vars(kind).get("__dataclass_params__")
     return own and settings is not None and bool(settings.frozen)
@@ -311,7 +312,7 @@ def _frozen(kind: type) -> bool:
 
 @functools.lru_cache(maxsize=128, typed=True)
 def _shared(_types: tuple[type, ...], make: Callable[..., object], *fields: object, **named: object) -> object:
-    """Numbers that are equal but of other types may give other noise: hence the types."""
+    """Cached ``make(*fields, **named)``; types belong to the cache key: equal numbers of other types may differ."""
     made = make(*fields, **named)
     # Place of the record's encoding for keys (fastdp.noise.key), which takes ten times as long as a key.
     vars(made).setdefault("encoding", None)

@@ -1,6 +1,6 @@
-"""Units of privacy of tables: as users give them, and as values of which one covers another.
+"""Units of privacy of tables: as users give them, and as values that can be compared.
 
-Proofs are in ``docs/privacy.md``, section 11.
+Proofs: ``docs/privacy.md``, section 11.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_ROWS = 2**40
 
 
 def parse_length(name: str, length: object) -> tuple[str, int, int, int]:
-    """A length as text, and as (microseconds, months, days), of which one is not 0."""
+    """`length` as text and as (microseconds, months, days), one of them nonzero; else ParameterError."""
     if isinstance(length, timedelta) and length > timedelta():
         return _fixed(length // MICROSECOND), length // MICROSECOND, 0, 0
     count, unit = split_duration(length)
@@ -38,16 +38,17 @@ def parse_length(name: str, length: object) -> tuple[str, int, int, int]:
 
 
 def _fixed(microseconds: int) -> str:
+    """Text of a fixed length, in the largest unit that divides it."""
     unit = next(unit for unit in ("h", "min", "s", "ms", "us") if microseconds % FIXED[unit] == 0)
     return f"{microseconds // FIXED[unit]}{unit}"
 
 
 @dataclass(frozen=True)
 class Length(Kind):
-    """A length of time; the record holds its text."""
+    """A length of time; the record stores its text."""
 
     def check(self, name: str, value: object) -> str:
-        """The length as text."""
+        """`value` as text; ParameterError if it is no length of time."""
         return parse_length(name, value)[0]
 
 
@@ -56,7 +57,7 @@ class Column(Kind):
     """The name of a column."""
 
     def check(self, name: str, value: object) -> str:
-        """The name."""
+        """`value`, if it is a text; else ParameterError that names the parameter."""
         if not isinstance(value, str):
             raise ParameterError(f"{name} = {validation.shown(value)}: expected the name of a column, a text")
         return value
@@ -64,14 +65,14 @@ class Column(Kind):
 
 @record
 class Rows:
-    """Unit of privacy of a table: up to k of its rows, which one person may have; that they do is your word.
+    """Unit of privacy of a table: up to k rows of one person; that nobody has more is an assumption.
 
     Parameters
     ----------
     k : int
-        How many rows.
+        Number of rows.
     per : str or timedelta, optional
-        Up to k rows in any one period of this length, such as "1d", aligned as windows are; by default in all.
+        The limit holds in each period of this length, such as "1d", aligned as windows are; by default over all rows.
 
     Examples
     --------
@@ -84,6 +85,7 @@ class Rows:
     per: Duration | None = parameter(Length(optional=True), default=None)
 
     def _check(self) -> None:
+        """ParameterError for k = 1 with a period: one row lies in one period."""
         if self.per is not None and self.k == 1:
             raise ParameterError(f"per = {self.per!r}: expected k above 1, or a Person; one row lies in one period")
 
@@ -124,18 +126,18 @@ ONE_ROW = Rows()
 
 
 class Period(NamedTuple):
-    """Spans of time without gaps, in any one of which a unit has its rows.
+    """Consecutive spans of time, in any one of which a unit has its rows.
 
     Attributes
     ----------
     measure : "months", "days" or "microseconds"
-        Of the length; months begin on their first day, days at midnight.
+        Unit of the length; months begin on their first day, days at midnight.
     length : int
-        Of one span.
+        Length of one span.
     begin : int
-        Where a span begins, below the length: a month counted from the year 0, an ordinal day, an instant.
+        Offset of a span's start, below the length: a month since year 0, an ordinal day or an instant.
     time_zone : str or None
-        Whose midnight.
+        Time zone of midnight.
     """
 
     measure: Literal["months", "days", "microseconds"]
@@ -144,7 +146,7 @@ class Period(NamedTuple):
     time_zone: str | None
 
     def is_within(self, longer: Period) -> bool:
-        """Whether each span lies in one of the longer ones."""
+        """True if each span lies in one span of `longer`."""
         if self.time_zone != longer.time_zone:
             return False
         if self.measure == longer.measure:
@@ -153,14 +155,14 @@ class Period(NamedTuple):
 
 
 class UnitRows(NamedTuple):
-    """The rows that a unit adds or removes, as a value.
+    """The rows that one unit adds or removes, as a comparable value.
 
     Attributes
     ----------
     who : str or None
-        The column of persons: all rows of one of them.  None: up to ``most`` rows of anyone.
+        Column of persons, whose unit is all rows of one person; None for up to `most` rows of anyone.
     most : int
-        How many; 1 beside ``who``.
+        Number of rows; 1 together with `who`.
     period : Period or None
         The rows lie in one of these spans; None: anywhere.
     """
@@ -170,9 +172,9 @@ class UnitRows(NamedTuple):
     period: Period | None = None
 
     def times(self, weaker: UnitRows) -> int | None:
-        """The number of changes of this unit that make any one change of the weaker unit; None where none do.
+        """Number of changes of this unit that cover any one change of the unit `weaker`; None if no number does.
 
-        Rows of a person are removed, all of them, and those that stay are added again: two changes.
+        All rows of a person are removed and those that stay are added again: two changes.
         """
         if self == weaker:
             return 1
@@ -186,7 +188,7 @@ class UnitRows(NamedTuple):
         return 1 if weaker.who is None and weaker.most <= self.most else None
 
     def __str__(self) -> str:
-        """What the words of a guarantee leave out."""
+        """Column of persons and periods, which the guarantee's text leaves out."""
         who = "rows" if self.who is None else f"column {self.who!r}"
         if self.period is None:
             return who
@@ -195,7 +197,7 @@ class UnitRows(NamedTuple):
 
     @classmethod
     def read(cls, said: Any) -> Self | None:
-        """From what JSON made of it; TypeError or ValueError if it is none."""
+        """The unit that JSON list `said` describes, or None for None; TypeError or ValueError if it is malformed."""
         if said is None:
             return None
         who, most, period = said
@@ -211,4 +213,5 @@ class UnitRows(NamedTuple):
 
 
 def _is_text(value: object) -> bool:
+    """True for None or a text."""
     return value is None or isinstance(value, str)

@@ -1,4 +1,4 @@
-"""Checks of parameters, one place for each kind; all raise :class:`~fastdp.errors.ParameterError`."""
+"""Checks of parameters; each raises :class:`~fastdp.errors.ParameterError` that names the parameter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MODULES = frozenset({"builtins", "datetime", "decimal", "fractions", "numpy", "
 
 
 def is_scalar(value: object) -> bool:
-    """Whether this is one text, number, time or the like, or an object of fastdp; what has entries is none."""
+    """True if `value` is one text, number, time or fastdp object, not a container."""
     kind = type(value)
     if kind in _SCALARS or isinstance(value, type):
         return True
@@ -35,10 +35,9 @@ def is_scalar(value: object) -> bool:
 
 
 def shown(value: object) -> str:
-    """The value for a message: its repr, cut short; numbers too long to print by their length.
+    """`value` for a message: its repr, shortened; a huge integer by its length; only the type of a container.
 
-    What has entries may be a column of private values in a parameter's place, and so may be what others made: of
-    these the type alone is shown.
+    A container may be a column of private values given as a parameter.
     """
     if isinstance(value, int) and value.bit_length() > 256:
         return f"<a {'negative ' if value < 0 else ''}whole number of {value.bit_length()} bits>"
@@ -50,10 +49,7 @@ def shown(value: object) -> str:
 
 
 def plain(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, which refuses a column before it begins, wherever its annotation names no container.
-
-    Checks of its own follow: this one keeps what has entries, and no truth, hash or order, away from them.
-    """
+    """`function`, with a check that refuses a column for any argument whose annotation names no container."""
     own = inspect.unwrap(function)
     checked = {name: accepted(kind) for name, kind in own.__annotations__.items() if name != "return"}
     names = own.__code__.co_varnames[: own.__code__.co_argcount]
@@ -71,14 +67,14 @@ def plain(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def kinds(name: str, value: object, accepted: Sequence[tuple[Callable[[object], bool], str]]) -> None:
-    """Refuse a value of none of these kinds, each a test and its words."""
+    """Raise ParameterError unless `value` passes one of the tests in `accepted`, which are given with their words."""
     if not any(takes(value) for takes, _ in accepted):
         words = dict.fromkeys(said for _, said in accepted)
         raise ParameterError(f"{name} = {shown(value)}: expected {' or '.join(words)}")
 
 
 def accepted(annotation: str) -> list[tuple[Callable[[object], bool], str]] | None:
-    """What the kinds of an annotation take; None where one of them is not known here."""
+    """Tests and words for the types of an annotation; None if one of the types is unknown."""
     while (shorter := re.sub(r"\[[^][]*\]", "", annotation)) != annotation:
         annotation = shorter
     found = [_KINDS.get(kind) for kind in annotation.split(" | ")]
@@ -86,7 +82,7 @@ def accepted(annotation: str) -> list[tuple[Callable[[object], bool], str]] | No
 
 
 def real(name: str, value: object) -> float:
-    """A finite real number as float; bool and text are not numbers here."""
+    """`value` as a finite float; ParameterError otherwise, also for bool and text."""
     # By type first: an abstract class takes ten times as long to ask.
     if type(value) not in (float, int) and (isinstance(value, bool) or not isinstance(value, Real)):
         raise ParameterError(f"{name} = {shown(value)}: expected a real number, got {type(value).__name__}")
@@ -100,7 +96,7 @@ def real(name: str, value: object) -> float:
 
 
 def positive(name: str, value: object) -> float:
-    """A finite real number above zero."""
+    """`value` as a finite float above 0; ParameterError otherwise."""
     number = real(name, value)
     if number <= 0.0:
         raise ParameterError(f"{name} = {shown(value)}: expected a number above 0")
@@ -108,7 +104,7 @@ def positive(name: str, value: object) -> float:
 
 
 def probability(name: str, value: object) -> float:
-    """A real number above 0 and below 1."""
+    """`value` as a float above 0 and below 1; ParameterError otherwise."""
     number = real(name, value)
     if not 0.0 < number < 1.0:
         raise ParameterError(f"{name} = {shown(value)}: expected above 0 and below 1")
@@ -116,7 +112,7 @@ def probability(name: str, value: object) -> float:
 
 
 def period(name: str, value: object) -> float:
-    """After how many values a stream repeats."""
+    """A stream's period in values as float, from 2 to 2^40; ParameterError otherwise."""
     number = real(name, value)
     if not 2.0 <= number <= 2.0**40:
         raise ParameterError(f"{name} = {number:g}: expected from 2 to 2^40 values")
@@ -124,7 +120,7 @@ def period(name: str, value: object) -> float:
 
 
 def integer(name: str, value: object, low: int, high: int | None = None) -> int:
-    """A whole number in [low, high]."""
+    """`value` as an int in [`low`, `high`]; ParameterError otherwise, also for bool."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -136,7 +132,7 @@ def integer(name: str, value: object, low: int, high: int | None = None) -> int:
 
 
 def flag(name: str, value: object) -> bool:
-    """True or False."""
+    """`value` as bool; ParameterError if it is no truth value."""
     # Known without NumPy, whose bool_ counts too.
     if not isinstance(value, bool) and type(value).__name__ not in ("bool_", "bool"):
         raise ParameterError(f"{name} = {shown(value)}: expected True or False")
@@ -144,7 +140,7 @@ def flag(name: str, value: object) -> bool:
 
 
 def part(name: str, value: object, kind: type, module: str) -> None:
-    """An object of the kind that a publisher is composed of, not its class: it has all that its protocol names."""
+    """ParameterError unless `value` is an instance (not a class) with all public members of protocol `kind`."""
     missing = sorted(member for member in vars(kind) if member[0] != "_" and not hasattr(value, member))
     if isinstance(value, type) or missing:
         lacking = "it is a class" if isinstance(value, type) else f"it lacks {', '.join(missing)}"
@@ -167,7 +163,7 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
 
 
 def encodes(text: str) -> bool:
-    """Whether a text has no lone surrogates, which no file and no column can hold."""
+    """True if `text` has no lone surrogates, which files and columns cannot store."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -176,7 +172,7 @@ def encodes(text: str) -> bool:
 
 
 def path(name: str, value: object) -> str:
-    """A path that a file can have, as text."""
+    """`value` as the text of a possible file path; ParameterError otherwise."""
     try:
         text = os.fsdecode(value)  # type: ignore[arg-type]
         if text and b"\0" not in os.fsencode(text):
@@ -187,14 +183,14 @@ def path(name: str, value: object) -> str:
 
 
 def pair(name: str, value: object) -> tuple[Any, Any]:
-    """Two of a kind, in a list or tuple."""
+    """The two entries of a list or tuple; ParameterError for anything else."""
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise ParameterError(f"{name} = {shown(value)}: expected two entries")
     return value[0], value[1]
 
 
 def ends(name: str, value: object) -> tuple[float, float]:
-    """Two finite numbers, in a list or tuple."""
+    """Two finite floats from a list or tuple; ParameterError for anything else."""
     low, high = pair(name, value)
     try:
         return real(name, low), real(name, high)
@@ -203,7 +199,7 @@ def ends(name: str, value: object) -> tuple[float, float]:
 
 
 def choice(name: str, value: object, accepted: Sequence[str]) -> str:
-    """One of a few names."""
+    """`value`, if it is one of the `accepted` names; else ParameterError that names the parameter."""
     if not isinstance(value, str) or value not in accepted:
         listed = ", ".join(repr(option) for option in accepted)
         raise ParameterError(f"{name} = {shown(value)}: expected one of {listed}")
@@ -211,7 +207,7 @@ def choice(name: str, value: object, accepted: Sequence[str]) -> str:
 
 
 def threads(value: object) -> int:
-    """A number of threads."""
+    """`value` as a number of threads from 1 to MAX_THREADS; ParameterError otherwise."""
     return integer("threads", value, 1, MAX_THREADS)
 
 
@@ -224,6 +220,6 @@ _TEXT = re.compile(r"(\d{0,12}(?:\.\d{1,6})?) ?([a-z]+)", re.ASCII)
 
 
 def split_duration(text: object) -> tuple[Fraction, str]:
-    """The number, 1 if it is left out, and the unit; a number of 0 where the text is no length of time."""
+    """Number (1 if omitted) and unit of a duration such as "30min"; number 0 if the text is no duration."""
     found = _TEXT.fullmatch(text) if isinstance(text, str) else None
     return (Fraction(found[1] or 1), found[2]) if found else (Fraction(0), "")

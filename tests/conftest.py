@@ -123,9 +123,9 @@ def stream() -> np.ndarray:
 @pytest.fixture
 def forked_at_sync(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The child that is forked when something is synced for the first time, and lives until the test's end."""
-    from fastdp.state import durable
+    from fastdp.state import atomic_files
 
-    if not hasattr(os, "fork") or not durable.has_locks():
+    if not hasattr(os, "fork") or not atomic_files.has_locks():
         pytest.skip("needs fork and flock")
     real, children = os.fsync, []
 
@@ -139,7 +139,7 @@ def forked_at_sync(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", forking)
-    monkeypatch.setattr(durable, "LOCK_TRIES", 2)
+    monkeypatch.setattr(atomic_files, "LOCK_TRIES", 2)
     yield children
     for child in children:
         os.kill(child, signal.SIGKILL)

@@ -22,7 +22,7 @@ from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
 from fastdp.streams.parameters import DEFAULT_RANGE
 from fastdp.streams.release import WholeStream
-from fastdp.streams.stages import Schedule
+from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import ScaleFree
 
 EPSILONS = (0.01, 0.1, 1.0)

@@ -26,7 +26,7 @@ from fastdp.state.machine import Column, Transition
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release import WholeStream
-from fastdp.streams.stages import Schedule, fill_in
+from fastdp.streams.stream_machine import Schedule, fill_in
 from fastdp.streams.stream_state import Progress, Step, StreamState, TreeNoise
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished

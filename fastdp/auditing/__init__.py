@@ -1,6 +1,6 @@
 """Audits: lower bounds on epsilon from runs of a mechanism, which may be any callable (``docs/audit.md``).
 
-The audits of this package's own mechanisms are in ``fastdp_lab.audit``.
+Audits of this package's own mechanisms are in ``fastdp_lab.audit``.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ EXPONENT_BITS = 52
 
 @dataclass(frozen=True)
 class Feature:
-    """A named function of outputs, float64[n, k] to float64[n]; of a discrete one only equality counts."""
+    """A named function of outputs, float64[n, k] to float64[n]; if `discrete_only`, only equality counts."""
 
     name: str
     of: Statistic
@@ -36,10 +36,10 @@ class Feature:
 
 
 def make_features(outputs: Floats, adjacent: Floats, given: Sequence[tuple[str, Statistic]]) -> list[Feature]:
-    """The caller's features, and those of ``events="auto"``, trained on outputs of trials that serve nothing else.
+    """Caller's features, and those of ``events="auto"``, trained on trials used for nothing else.
 
-    Coordinates, their distances from the median, running sums, a linear discriminant, a learned likelihood ratio, a
-    fingerprint of the entire output, and the grain of floating-point outputs.
+    Coordinates, distances from their medians, running sums, a linear discriminant, a learned likelihood ratio, a
+    fingerprint of the complete output, and the grain of floating-point outputs.
     """
     features = [Feature(name, statistic) for name, statistic in given]
     k = outputs.shape[1]
@@ -62,7 +62,7 @@ def make_features(outputs: Floats, adjacent: Floats, given: Sequence[tuple[str, 
 
 
 def fingerprint(outputs: Floats) -> Floats:
-    """A 53-bit hash of each row; equal rows have equal hashes; collisions do not invalidate a bound."""
+    """53-bit hash of each row: float64[n]; collisions do not invalidate a bound."""
     # Adding 0 makes -0 and 0 the same number.
     words = np.ascontiguousarray(outputs + 0.0).view(np.uint64)
     mixed: NDArray[np.uint64] = np.zeros(outputs.shape[0], np.uint64)
@@ -73,9 +73,9 @@ def fingerprint(outputs: Floats) -> Floats:
 
 
 def grain(numbers: Floats) -> Floats:
-    """Exponent of the lowest set bit of each double: the coarsest grid of powers of two that it lies on.
+    """Exponent of the lowest set bit of each double: float64[n], the coarsest power-of-two grid it lies on.
 
-    Textbook noise in floating point reveals the value's exponent here (Mironov 2012).
+    Textbook floating-point noise reveals the value's exponent here (Mironov 2012).
     """
     bits = np.ascontiguousarray(numbers).view(np.int64)
     exponent = (bits >> EXPONENT_BITS) & 0x7FF
@@ -100,12 +100,12 @@ def _distance(centre: float, values: Floats) -> Floats:
 
 
 def _on(j: int | slice, function: Statistic) -> Statistic:
-    """A function of one coordinate of outputs, or of several."""
+    """Function of coordinate(s) `j` of outputs."""
     return lambda outputs: function(outputs[:, j])
 
 
 def _discriminant(outputs: Floats, adjacent: Floats) -> Statistic:
-    """Fisher's direction, with a ridge that keeps it defined where outputs depend on each other."""
+    """Projection on Fisher's direction, with a ridge for dependent outputs."""
     centre = (outputs.mean(axis=0) + adjacent.mean(axis=0)) / 2.0
     both = np.concatenate([outputs - outputs.mean(axis=0), adjacent - adjacent.mean(axis=0)])
     scale = both.std(axis=0)
@@ -118,7 +118,7 @@ def _discriminant(outputs: Floats, adjacent: Floats) -> Statistic:
 
 
 def _likelihood_ratio(outputs: Floats, adjacent: Floats, chosen: list[int]) -> Statistic:
-    """Sum over coordinates of learned ln(P / P'), each a step function over bins of equal weight."""
+    """Sum over coordinates of learned ln(P / P'), step functions over bins of equal weight."""
     parts: list[tuple[int, Floats, Floats]] = []
     for j in chosen:
         pooled = np.concatenate([outputs[:, j], adjacent[:, j]])
@@ -142,13 +142,13 @@ def _likelihood_ratio(outputs: Floats, adjacent: Floats, chosen: list[int]) -> S
 
 
 def at_least(hits: Integers, trials: int, alpha: float) -> Floats:
-    """Lower ends of one-sided intervals for probabilities: each wrong with probability at most ``alpha``."""
+    """Lower ends of one-sided intervals for probabilities: float64[m], each wrong with probability <= `alpha`."""
     found = special.betaincinv(np.maximum(hits, 1.0), trials - hits + 1.0, alpha)
     return np.where(hits > 0, found, 0.0).astype(np.float64)
 
 
 def at_most(hits: Integers, trials: int, alpha: float) -> Floats:
-    """Upper ends, in the same way."""
+    """Upper ends of one-sided intervals for probabilities: float64[m], as :func:`at_least`."""
     missed = np.maximum(trials - hits, 1)
     found = special.betainccinv(hits + 1.0, missed, alpha)
     return np.where(hits < trials, found, 1.0).astype(np.float64)
@@ -157,10 +157,10 @@ def at_most(hits: Integers, trials: int, alpha: float) -> Floats:
 def epsilon_at_least(
     hits: Integers, hits_adjacent: Integers, trials: int, alpha: float, delta: float = 0.0
 ) -> Floats:
-    """Lower bounds on epsilon, ln((P_low - delta) / P'_high), from events fixed before these trials were run.
+    """Lower bounds on epsilon, ln((P_low - delta) / P'_high): float64[m], for events fixed before these trials.
 
-    ``alpha`` is the probability that one bound is above the true epsilon, at most: each probability's interval has
-    half of it.  A bound is -inf where P_low is at most delta.
+    Each bound exceeds the true epsilon with probability at most `alpha`, half for each interval.  It is -inf if P_low
+    is at most delta.
     """
     low = at_least(hits, trials, alpha / 2.0) - delta
     high = at_most(hits_adjacent, trials, alpha / 2.0)
@@ -190,7 +190,7 @@ class Event:
     swapped: bool
 
     def count(self, outputs: Floats) -> int:
-        """In how many rows (float64[n, k]) it holds."""
+        """Number of rows (float64[n, k]) in which the event holds."""
         numbers = self.feature.of(outputs)
         if self.kind == "at least":
             return int(np.count_nonzero(numbers >= self.values[0]))
@@ -200,7 +200,7 @@ class Event:
         return int(np.count_nonzero(self.values[nearest] == numbers))
 
     def __str__(self) -> str:
-        """For a report."""
+        """Text for a report."""
         if self.kind != "among":
             return f"{self.feature.name} {'>=' if self.kind == 'at least' else '<='} {self.values[0]:.6g}"
         if self.feature.discrete_only or self.values.size > NAMED:
@@ -209,7 +209,7 @@ class Event:
 
 
 class _Candidates(NamedTuple):
-    """Events of one kind with their counts; ``values`` are thresholds, or an order whose prefixes are the events."""
+    """Events of one kind with their counts; `values` are thresholds, or an order whose prefixes are the events."""
 
     kind: Literal["at least", "at most", "among"]
     values: Floats
@@ -219,7 +219,7 @@ class _Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class _Found:
-    """An event that may be counted: its bound on the trials that choose, and the bound predicted for more trials."""
+    """An event, its bound on the trials that choose, and the bound predicted for more trials."""
 
     event: Event
     bound: float
@@ -235,10 +235,10 @@ def choose_events(
     delta: float,
     given: int = 0,
 ) -> list[Event]:
-    """The event with the highest lower bound on ``fresh`` trials, and a few whose bound on later ones may be higher.
+    """Event with the highest lower bound on `fresh` trials, and a few that may reach a higher one later.
 
-    ``learned`` outputs order the values of discrete features; the bound must come from ``counted`` others.  The best
-    event of each of the ``given`` first features, the caller's, is taken in any case.
+    `learned` outputs order the values of discrete features; the bound must come from `counted` other trials.  The
+    best event of each of the first `given` features (the caller's) is always included.
     """
     every: list[_Found] = []
     chosen: list[Event] = []
@@ -264,7 +264,7 @@ def choose_events(
 def _best(
     feature: Feature, candidates: _Candidates, swapped: bool, size: int, counted: int, alpha: float, delta: float
 ) -> list[_Found]:
-    """The candidate with the highest bound, and the one with the highest predicted bound on later trials."""
+    """Candidate with the highest bound, and the one with the highest predicted bound."""
     counts = candidates.hits, candidates.hits_adjacent
     first, second = counts[::-1] if swapped else counts
     bounds = epsilon_at_least(first, second, size, alpha, delta)

@@ -1,7 +1,7 @@
 """``fastdp.audit``: an empirical lower bound on epsilon, with its confidence.
 
-One set of runs trains features, one chooses events, one counts how often they hold: only the third enters the bound.
-Sources: Clopper and Pearson 1934 (interval); Jagielski, Ullman and Oprea 2020 (design).
+One set of runs trains features, one chooses events, one counts them: only the third enters the bound.  Sources:
+Clopper and Pearson 1934 (interval); Jagielski, Ullman and Oprea 2020 (design).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fastdp.record import Real
 BATCH, SLOW_BATCH = 2**17, 256
 #: Numbers of one output, and of all that are drawn at once.
 MAX_NUMBERS, MAX_AT_ONCE = 1024, 2**23
-#: Larger whole numbers do not all fit into a double.
+#: Larger integers do not all fit into a double.
 MAX_WHOLE = 2**53
 
 
@@ -38,11 +38,11 @@ class TrialMechanism(Protocol):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The claim; not read where the audit is given ``epsilon``."""
+        """The claim; not read if the audit is given ``epsilon``."""
         ...
 
     def draw_trials(self, data: Any, trials: int, key: Key) -> Array:
-        """Outputs of independent runs on the same data, [trials] or [trials, k]: fixed by the arguments."""
+        """Outputs of independent runs on the same data, [trials] or [trials, k], determined by the arguments."""
         ...
 
 
@@ -52,7 +52,7 @@ class Publishing:
     Parameters
     ----------
     factory : callable
-        ``factory(seed)`` gives a fresh publisher: ``lambda seed: fastdp.ToPS(..., seed=seed)``.
+        ``factory(seed)`` returns a fresh publisher: ``lambda seed: fastdp.ToPS(..., seed=seed)``.
     method : str
         Method that is called with the data and returns numbers.
     """
@@ -65,7 +65,7 @@ class Publishing:
         self.guarantee: Guarantee | None = getattr(factory(0), "guarantee", None)
 
     def __call__(self, data: object, seed: int) -> object:
-        """One run."""
+        """Output of one run."""
         return getattr(self._factory(seed), self._method)(data)
 
 
@@ -73,10 +73,10 @@ Mechanism: TypeAlias = Callable[..., object] | TrialMechanism
 
 
 def runs(mechanism: Any, data: object, trials: int, key: Key) -> Iterator[Floats]:
-    """Outputs of independent runs, batch after batch: float64[n, k], the same k throughout.
+    """Yield outputs of independent runs, batch after batch: float64[n, k], the same k throughout.
 
-    DataError if outputs are not numeric, finite, exact as floats and of one length; every run gets a copy of the
-    data.
+    Every run gets a copy of the data.  DataError unless outputs are numeric, finite, exact as floats and of one
+    length.
     """
     vectorised, width, number, begin = draws_trials(mechanism), 0, 0, 0
     while begin < trials:
@@ -98,19 +98,19 @@ def runs(mechanism: Any, data: object, trials: int, key: Key) -> Iterator[Floats
 
 
 def _same(width: int, before: int) -> int:
-    """Numbers of an output; DataError unless there are as many as in the one before, if there was one."""
+    """`width`, the length of an output; DataError if it differs from the previous one (0 for none)."""
     if before and width != before:
         raise DataError(f"mechanism gave {width} numbers after {before}: expected as many in every run (pad them)")
     return width
 
 
 def draws_trials(mechanism: object) -> bool:
-    """Whether it runs many trials at once."""
+    """Return whether a mechanism runs many trials at once."""
     return callable(getattr(mechanism, "draw_trials", None))
 
 
 def check_mechanism(mechanism: object) -> None:
-    """ParameterError unless it can be run."""
+    """ParameterError unless `mechanism` can be run."""
     if isinstance(mechanism, type) or not (draws_trials(mechanism) or callable(mechanism)):
         raise ParameterError(
             f"mechanism = {validation.shown(mechanism)}: expected a callable that takes data and a generator "
@@ -130,7 +130,7 @@ def _one_by_one(mechanism: Callable[..., object], data: object, count: int, key:
 
 
 def _copied(data: object) -> object:
-    """A copy, because a run may change its data."""
+    """Copy of the data, which a run may change; ParameterError if it cannot be copied."""
     try:
         return copy.deepcopy(data)
     except TypeError:
@@ -138,7 +138,7 @@ def _copied(data: object) -> object:
 
 
 def wants_seed(mechanism: Mechanism) -> bool:
-    """Whether the second parameter is called ``seed``; otherwise it gets a generator."""
+    """Return whether the second parameter is called ``seed``; otherwise it gets a generator."""
     try:
         names = list(inspect.signature(cast("Callable[..., object]", mechanism)).parameters)
     except (TypeError, ValueError):
@@ -182,17 +182,17 @@ class AuditResult:
     epsilon_lower : float
         With probability ``confidence`` or more the true epsilon (at ``delta``) is not below this; at least 0.
     epsilon, delta
-        The claim; epsilon None if there is none.
+        The claim; epsilon None without one.
     confidence : float
-        One minus the probability that the bound is above the truth, at most.
+        1 minus the largest probability that the bound is above the truth.
     trials, counted : int
-        Runs on each input, and those of them that the bound comes from; the others chose the event.
+        Runs on each input, and the number of them that the bound counts; the others chose the event.
     hits, hits_adjacent : int
-        Runs of the counted ones in which the event held.
+        Counted runs in which the event held.
     seconds : float
         Time taken.
     chosen : Event or None
-        The event of the bound: ``chosen.count(outputs)`` says in how many rows of other outputs it holds.
+        The event of the bound: ``chosen.count(outputs)`` counts it in other outputs.
     """
 
     epsilon_lower: float
@@ -223,19 +223,19 @@ class AuditResult:
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """The comparison of bound and claim, in words."""
         if self.epsilon is None:
             return "no claim to check"
         return "claim violated" if self.violated else "consistent with the claim"
 
     def as_dict(self) -> Json:
-        """All of it, the verdict included, as plain numbers and texts."""
+        """Return all fields and the verdict as plain numbers and texts."""
         names = [each.name for each in fields(self)[:-1]]
         names[5:5] = ["event", "swapped"]
         return {name: getattr(self, name) for name in (*names, "verdict")}
 
     def __str__(self) -> str:
-        """A few lines."""
+        """Report in a few lines."""
         at = f" at delta = {self.delta:g}" if self.delta else ""
         claim = "none" if self.epsilon is None else f"epsilon = {self.epsilon:g}" + at
         choosing = self.trials - self.counted
@@ -280,19 +280,19 @@ def audit(
     Parameters
     ----------
     mechanism : callable
-        ``mechanism(data, generator)``, or ``mechanism(data, seed)`` if its second parameter has that name: a number
-        or an array of numbers, as many in every run.  For publishers there is :class:`fastdp.auditing.Publishing`; an
+        ``mechanism(data, generator)``, or ``mechanism(data, seed)`` if its second parameter has that name; returns a
+        number or an array, of one length in all runs.  For publishers use :class:`fastdp.auditing.Publishing`; an
         object with ``draw_trials`` (:class:`fastdp.auditing.TrialMechanism`) runs many trials in one call.
     x, x_adjacent : any
-        Adjacent inputs, which the caller chooses with a large loss.
+        Adjacent inputs, chosen by the caller to have a large loss.
     trials : int
-        Runs on each input, at least 100.  A leak is found if it occurs in several of the runs that choose the event,
-        n / 16 for n trials.
+        Runs on each input, at least 100.  A leak is found if it occurs in several of the n / 16 runs that choose the
+        event.
     epsilon, delta : float, optional
-        The claim, by default that of ``mechanism.guarantee`` if it has one; otherwise delta is 0.
+        The claim, by default that of ``mechanism.guarantee``; otherwise delta is 0.
     events : "auto", a callable, or a sequence of callables
-        A callable computes a number of each output, float64[n, k] to float64[n]; the best event on each is always
-        counted, beside those of "auto".
+        A callable maps outputs, float64[n, k], to float64[n]; the best event on each is always counted, beside those
+        of "auto".
     confidence : float
         1 minus the probability that the bound is above the truth, in [0.5, 1).
     seed : int or str, optional
@@ -305,12 +305,12 @@ def audit(
     ParameterError
         Naming the argument, its value and what is accepted.
     DataError
-        If outputs are not finite numbers, are whole numbers beyond 2^53, or are not as many in every run.
+        If outputs are not finite numbers, are integers beyond 2^53, or differ in length.
 
     Warns
     -----
     UserWarning
-        If a mechanism that takes a seed gives one output whatever the seed.
+        If a mechanism that takes a seed gives one output for all seeds.
 
     Notes
     -----
@@ -384,7 +384,7 @@ def audit(
 
 
 def _warn_of_a_seed(mechanism: Mechanism, learned: tuple[Floats, Floats]) -> None:
-    """Warn where every run has the same noise, which means that a factory ignores its seed."""
+    """Warn if every run has the same noise: a factory ignores its seed."""
     if draws_trials(mechanism) or not wants_seed(mechanism):
         return
     if all((side == side[0]).all() for side in learned):
@@ -411,7 +411,7 @@ def _claim(mechanism: Mechanism, epsilon: float | None, delta: float | None) -> 
 def _statistics(
     events: str | Callable[[Floats], Floats] | Sequence[Callable[[Floats], Floats]],
 ) -> list[tuple[str, Statistic]]:
-    """The caller's statistics, checked at their first use, by name."""
+    """Caller's statistics by name, each checked when it is called."""
     if isinstance(events, str):
         validation.choice("events", events, ("auto",))
         return []

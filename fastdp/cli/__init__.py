@@ -1,4 +1,4 @@
-"""The command line: ``fastdp``, the command that holds the others, each a module that is loaded when it is called."""
+"""The ``fastdp`` command line: a group of commands, each in a module that is loaded when it is called."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ See it at work on synthetic data, no file needed:
 
 
 class _Group(click.Group):
-    """The commands of this package, and those that others add as entry points: the laboratory's."""
+    """The commands of this package, and those of other packages' entry points (the laboratory's)."""
 
     @cached_property
     def _added(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group="fastdp.commands")}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in order."""
+        """All command names, sorted."""
         return sorted({*COMMANDS, *self._added})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name; fastdp's come first, so that an entry point cannot replace one."""
+        """The command called `cmd_name`, or None; this package's come first, so an entry point cannot replace one."""
         command: click.Command | None = None
         if cmd_name in COMMANDS:
             command = getattr(import_module(f"fastdp.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
@@ -67,7 +67,7 @@ class _Group(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Names and first sentences, without loading the commands of this package."""
+        """Write names and first sentences to the help page, without loading this package's commands."""
         added = {name: self.get_command(ctx, name) for name in self._added if name not in COMMANDS}
         told = {name: sentence for name, (_, sentence) in COMMANDS.items()}
         told |= {name: command.get_short_help_str(80) for name, command in added.items() if command is not None}
@@ -75,7 +75,7 @@ class _Group(click.Group):
             formatter.write_dl(sorted(told.items()))
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; one of the laboratory's whose libraries are missing names the extra."""
+        """Run the command; if a library of the laboratory is missing, the error names the extra to install."""
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def _say_once(name: str, folder: str) -> None:
-    """A line on the terminal before the first kernel is compiled."""
+    """Print one line before the first kernel is compiled."""
     fastdp_kernels.on_compile = None
     kept = "once on this machine" if folder else "in every process, for want of a folder that can be written"
     click.echo(f"fastdp compiles its kernels, {kept}; some seconds (fastdp compile does it beforehand).", err=True)

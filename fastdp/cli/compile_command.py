@@ -1,4 +1,4 @@
-"""``fastdp compile``: fill the cache of compiled kernels, for an image or a first call without waiting."""
+"""``fastdp compile``: fill the cache of compiled kernels, for a container image or a fast first call."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def compile(systems: tuple[str, ...], cache_dir: Path | None) -> None:
 
 
 def first_calls() -> dict[str, Callable[[], object]]:
-    """Calls of each system that need all of its kernels."""
+    """One call for each system that compiles all of its kernels."""
     import numpy as np
 
     import fastdp

@@ -1,4 +1,4 @@
-"""``fastdp ledger``: costs and limits of streams; and ``--ledger``, which reserves a release of another command."""
+"""``fastdp ledger``: costs and limits of streams; and ``--ledger``, which reserves budget for another command."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def limit(
 
 
 def _amount(text: str | None) -> float | EllipsisType | None:
-    """A limit as the ledger takes it: a number, none, or as it was."""
+    """A limit as the ledger takes it: a number, None for no limit, or ... for no change."""
     if text is None:
         return ...
     if text == "none":
@@ -137,13 +137,13 @@ def _opened(path: Path, key_file: Path | None, *, create: bool = False) -> Ledge
 
 
 def _within(budget: Budget) -> str:
-    """The limits in a budget."""
+    """The limits in `budget`, as text."""
     named = (("epsilon", budget.epsilon), ("delta", budget.delta))
     return ", ".join(f"{name} = {amount!r}" for name, amount in named if amount < math.inf) or "none"
 
 
 def in_words(loss: Any) -> str:
-    """Epsilon with all its digits, and delta and rho if there are any."""
+    """Epsilon with all its digits, and delta and rho if they are not 0, as text."""
     said = f"epsilon = {loss.epsilon!r}" + (f", delta = {loss.delta!r}" if loss.delta else "")
     return said + (f", rho = {loss.rho!r}" if getattr(loss, "rho", math.inf) < math.inf else "")
 
@@ -154,7 +154,7 @@ NOTE = 1000
 
 @dataclass(frozen=True)
 class Account:
-    """The options about a ledger: a command's release is reserved there before it begins."""
+    """Ledger options of a command: its release is reserved in the ledger before it begins."""
 
     ledger: Path | None
     stream: str | None
@@ -165,7 +165,7 @@ class Account:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
-        """Of a command's options; click.UsageError where one lacks another that it needs."""
+        """The ledger options among `options`; click.UsageError if one lacks another that it needs."""
         made = cls(**{"part": None, **fields_of(cls, options)})
         if made.ledger is None:
             for name in ("part", "limit", "limit_delta", "ledger_key_file"):
@@ -177,11 +177,12 @@ class Account:
 
     @contextmanager
     def paid(self, publisher: Any, source: str, resume: Resume) -> Iterator[Json | None]:
-        """Set the publisher's epsilon aside before the data are read; the block's end commits it.
+        """Reserve the publisher's epsilon before the data are read; the block's end commits it.
 
-        A release that continues does so under the reservation of its earlier run, or under a new one if that was
-        cancelled.  No error within the block gives anything back: it may depend on the data.  The block gets the
-        identity of the ledger's entry, for a state file; None without a ledger.
+        A resumed release uses its earlier reservation, or a new one if that was cancelled.  An error in the block
+        refunds
+        nothing, because it may depend on the data.  Yields the ledger entry's identity for a state file; None without
+        a ledger.
         """
         if self.ledger is None:
             yield None
@@ -204,7 +205,7 @@ class Account:
 
     @contextmanager
     def opened(self) -> Iterator[Ledger | None]:
-        """The ledger for a release that reserves in it by itself; None without one."""
+        """The open ledger, for a release that reserves budget by itself; None without one."""
         if self.ledger is None:
             yield None
             return
@@ -212,7 +213,7 @@ class Account:
             yield ledger
 
     def _opened(self, *, new: bool) -> Ledger:
-        """The ledger; ``new`` says whether it may be made."""
+        """The open ledger; `new` allows creating it, which needs a limit."""
         path = Path(str(self.ledger))
         if new and self.limit is None and not path.exists():
             # A new one would have no limit at all, and the name may be a slip.
@@ -224,7 +225,7 @@ class Account:
         return Ledger(path, limit_epsilon=self.limit, limit_delta=self.limit_delta, key=key, create=create)
 
     def _earlier(self, ledger: Ledger, resume: Resume) -> Entry | None:
-        """The reservation of this release's earlier run, if any; StateError if that is gone."""
+        """The reservation of this release's earlier run, or None; StateError if a recorded one is missing."""
         noted, named = resume.reservation, _named(resume)
         mine = [
             each for each in ledger.entries(self.stream) if _described(each) == noted or each.note.startswith(named)
@@ -238,7 +239,7 @@ class Account:
         return live[-1] if live else None
 
     def summary(self, publisher: Any) -> list[tuple[str, str]]:
-        """The stream's cost so far, for the command's last words."""
+        """The stream's cost so far, as a row of the command's summary; empty without a ledger."""
         if self.ledger is None or self.stream is None:
             return []
         cost = _opened(self.ledger, self.ledger_key_file).spent(self.stream)
@@ -247,10 +248,10 @@ class Account:
 
 
 def _named(resume: Resume) -> str:
-    """Beginning of the note by which a kept release's entry is found again."""
+    """Prefix of the ledger note that identifies a release with a state file; empty without one."""
     return f"release {resume.token}: " if resume.kept else ""
 
 
 def _described(entry: Entry) -> Json:
-    """Identity of an entry, even in a ledger that was made again."""
+    """Identity of an entry, which also holds in a ledger that was created again."""
     return {"id": entry.id, "time": entry.time, "nonce": entry.nonce}

@@ -1,6 +1,6 @@
-"""Options of commands: a command lists names; types, defaults and texts follow from the classes that it calls.
+"""Options of commands: a command lists names; types, defaults and help follow from the classes that it calls.
 
-A listed option that is a parameter of such a class, or one of :data:`SHARED`, needs its name alone.
+A listed option that is a parameter of such a class, or one of :data:`SHARED`, needs only its name.
 """
 
 from __future__ import annotations
@@ -69,14 +69,16 @@ class _Decorator(Protocol):
 def with_options(
     listed: str, methods: Methods | None = None, records: tuple[Callable[..., Any], ...] = (), **more: Json
 ) -> _Decorator:
-    """A command's options as a text lists them; each begins a line with its flags, then two spaces and its help.
+    """A decorator that adds the listed options; each begins a line with its flags, then two spaces and its help.
 
-    Between flags and help stand ``METAVAR:type`` or ``(a|b)``, ``as`` with the argument's name, ``required`` or
-    ``multiple``, and ``=`` with the default.  A line of flags alone has several options that are declared elsewhere;
-    with help alone an option that is not declared elsewhere is on or off.
+    Between flags and help come ``METAVAR:type`` or ``(a|b)``, ``as`` with the argument's name, ``required`` or
+    ``multiple``, and ``=`` with the default.  A line of flags alone has options that are declared elsewhere; an
+    option with
+    only help is a switch.
 
-    Options may be parameters of ``methods``, and those that not every method has say which have them; before that
-    fields of ``records``.  ``more`` are further arguments of :func:`click.option`, by the argument's name.
+    Options may be fields of ``records``, else parameters of ``methods``; those that not every method has say which
+    do.
+    ``more`` are further arguments of :func:`click.option`, by the argument's name.
     """
     entries = list(_entries(listed))
     shared = {name: given for _, name, given in _entries(SHARED)} if listed is not SHARED else {}
@@ -97,7 +99,7 @@ def with_options(
 
 
 def _entries(listed: str) -> Iterator[tuple[list[str], str, Json]]:
-    """Flags, argument's name and further arguments of each option of a list."""
+    """Flags, argument name and further arguments of each option in `listed`."""
     for entry in re.split(r"\n(?=-)", listed.strip()):
         head, _, told = re.sub(r"\n +", " ", entry).partition("  ")
         flags, *words = head.split()
@@ -133,7 +135,7 @@ def _parameters(method: Callable[..., object]) -> Mapping[str, Parameter]:
 def _declared(
     name: str, methods: Methods, records: tuple[Callable[..., Any], ...], names: set[str]
 ) -> tuple[Json, str]:
-    """Arguments of :func:`click.option` that follow from a parameter's declarations, and the methods that have it."""
+    """Arguments of :func:`click.option` that follow from a parameter's declaration, and a text of its methods."""
     record = next((each for each in records if name in _parameters(each)), None)
     sources = dict(methods) if record is None else {"": record}
     owners = {each: found for each, m in sources.items() if (found := _parameters(m).get(name)) is not None}
@@ -158,14 +160,14 @@ def _declared(
 
 
 def _meaning(public: Callable[..., object], name: str) -> str:
-    """A parameter's meaning, be it that of another class."""
+    """Help of parameter `name`, also if it refers to another class's."""
     text = meanings(public).get(name, "")
     same = _SAME.match(text)
     return _meaning(getattr(fastdp, same[1]), name) if same else text
 
 
 def options_of(ctx: click.Context, methods: Methods) -> Json:
-    """The options that are parameters of the chosen method and have a value; refuses others that were given."""
+    """Options with a value that are parameters of the chosen method; click.UsageError if other ones were given."""
     method, given = ctx.params["method"], {}
     for name in parameters_of(ctx, methods):
         if name in _parameters(methods[method]):
@@ -176,11 +178,11 @@ def options_of(ctx: click.Context, methods: Methods) -> Json:
 
 
 def parameters_of(ctx: click.Context, methods: Methods) -> list[str]:
-    """A command's options that are parameters of any of its methods, but for secrets."""
+    """Sorted options of a command that are parameters of any of its `methods`, except secrets."""
     known = {name for method in methods.values() for name in _parameters(method)} - {"seed", "key"}
     return sorted(known & ctx.params.keys())
 
 
 def fields_of(made: Callable[..., object], options: Mapping[str, Any]) -> Json:
-    """The options that are parameters of a class or function."""
+    """The `options` that are parameters of the class or function `made`."""
     return {name: options[name] for name in _parameters(made) if name in options}

@@ -1,4 +1,4 @@
-"""``fastdp release``: a file's column in, its private release out."""
+"""``fastdp release``: read a file's column, write its private release."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ OPTIONS = """
 
 
 def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
-    """A whole number, or the word."""
+    """An integer, or the word "optimal"; click.BadParameter for anything else."""
     if value == "optimal":
         return value
     if value.isascii() and value.isdigit():
@@ -157,7 +157,7 @@ def release(ctx: click.Context, /, **given: Any) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """Options about reading and writing."""
+    """Options about reading and writing, and the run that they describe."""
 
     method: str
     source: str
@@ -171,7 +171,7 @@ class Run:
     force: bool
 
     def check_follow(self, state: Path | None) -> None:
-        """Refuse a live pipe that could not be answered as it comes."""
+        """Raise click.UsageError if --follow is combined with options that hold values back."""
         if not self.follow:
             return
         if self.source != STANDARD or self.output != STANDARD:
@@ -182,11 +182,11 @@ class Run:
             raise click.UsageError("--follow publishes values as they come: expected --values published.")
 
     def opened(self) -> AbstractContextManager[Source]:
-        """The input, open in a block."""
+        """The input, open within a ``with`` block."""
         return open_source(self.source, self.column, self.chunk_size, live=self.follow)
 
     def size(self, options: Json) -> int | None:
-        """Number of values of an input from which nothing is withheld: all of them choose the threshold."""
+        """Number of values if the input counts them and all of them choose the threshold; else None."""
         known = self.method == "adaptive" and self.source.lower().endswith(COUNTED)
         if not known or "bound" not in options or {"holdout", "threshold"} & options.keys():
             return None
@@ -196,7 +196,7 @@ class Run:
             return opened.total
 
     def system(self, options: Json, size: int | None, key: Key) -> Publisher | WholeStream:
-        """The publisher, or the release of an input of known size."""
+        """The publisher, or a whole-stream release if the input's size is known."""
         if "season" in options:
             options = {**options, "perturber": Blocks(season=options["season"])}
             del options["season"]
@@ -211,7 +211,7 @@ class Run:
         return publisher
 
     def publish(self, system: Publisher | WholeStream, resume: Resume, account: Account) -> Publisher:
-        """Read, publish and write; gives the publisher as it ends."""
+        """Read, publish and write; returns the publisher in its final state."""
         with ExitStack() as stack:
             opened = stack.enter_context(self.opened())
             reservation: Json | None = None
@@ -254,7 +254,7 @@ class Run:
             yield chunk
 
     def _finite(self, system: WholeStream, opened: Source) -> Iterator[Floats]:
-        """All values in a first pass, which chooses theta."""
+        """All values in a first pass, which chooses theta, checked to be finite."""
         before = 0
         for chunk in with_progress(opened, quiet=self.quiet):
             with self._named(opened, system, before, chunk):
@@ -262,7 +262,7 @@ class Run:
             before += chunk.size
 
     def _publish_array(self, opened: Source, publisher: Publisher, chunks: Iterator[Floats], sink: _Sink) -> None:
-        """Publish with revised values, which are made once the input has ended: all of it is kept."""
+        """Publish with revised values, which need the full input: all of it is kept in memory."""
         values = np.concatenate([np.empty(0), *chunks])
         _check_count(opened.name, values.size, publisher)
         with self._named(opened, publisher, 0, values):
@@ -273,7 +273,7 @@ class Run:
 
     @contextmanager
     def _named(self, opened: Source, system: Publisher | WholeStream, before: int, chunk: Floats) -> Iterator[None]:
-        """Say in an error about a value that is not finite which of the input's it is."""
+        """Add to a DataError about a value that is not finite its index in the input."""
         try:
             yield
         except DataError:
@@ -286,7 +286,7 @@ class Run:
             ) from None
 
     def _facts(self, system: Publisher | WholeStream, publisher: Publisher) -> Json:
-        """Metadata of the output: public, in terms that strict JSON has, the same at each run."""
+        """Metadata of the output: public, strict JSON, the same at each run."""
         return {
             "fastdp": __version__,
             "method": self.method,
@@ -297,7 +297,7 @@ class Run:
 
 
 def with_progress(source: Source, *, quiet: bool) -> Iterator[Floats]:
-    """The source's chunks, with a bar."""
+    """The chunks of `source`, with a progress bar."""
     unit = source.unit if source.unit == "B" else f" {source.unit}"
     with progress(source.name, source.total, unit, quiet=quiet) as bar:
         for chunk in source.chunks:
@@ -307,14 +307,14 @@ def with_progress(source: Source, *, quiet: bool) -> Iterator[Floats]:
 
 @dataclass
 class _Sink:
-    """Writes published values, with their indices in the input where these are asked for."""
+    """Writes published values, with their indices in the input if requested."""
 
     write: Write
     index: bool
     position: int
 
     def take(self, *columns: Floats) -> None:
-        """The next values."""
+        """Write the next values of each column."""
         size = columns[0].size
         if not size:
             return
@@ -324,7 +324,7 @@ class _Sink:
 
 
 def _publish_values(publisher: Publisher, chunk: Floats) -> Floats:
-    """One value for each after the hold-out; of PAK, as ``PAK.release``, the differences of its running sums."""
+    """One published value for each after the hold-out; for PAK, the differences of its running sums."""
     if not isinstance(publisher, PAK):
         return publisher.publish(chunk)
     before = publisher.running_sum
@@ -336,7 +336,7 @@ def _publish_values(publisher: Publisher, chunk: Floats) -> Floats:
 
 
 def _check_count(name: str, count: int, system: Publisher | WholeStream) -> None:
-    """DataError if that many values are too few."""
+    """Raise DataError if `count` values are too few to publish any."""
     if not count:
         raise DataError(f"{name}: empty, holds no values")
     if count <= system.holdout:

@@ -1,7 +1,7 @@
 """``--state``: a release that was killed is run again and writes the same bytes.
 
-Output is a function of key, input and options.  The state file holds the key and the options, and, before any output
-can be seen, a keyed digest of the input: a resumed command starts over, reads the whole input, compares its digest
+Output is a function of key, input and options.  The state file holds key and options and, before any output is
+visible, a keyed digest of the input: a resumed command starts over, reads the full input, compares its digest
 and writes every file again.  Another input under the same noise would reveal the difference, so it is refused.
 The rule is in docs/state.md, "Commands".
 """
@@ -47,9 +47,9 @@ CONTENT: dict[str, type | tuple[type, ...]] = {
 
 
 def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: object) -> tuple[Resume, Key]:
-    """The release that a command begins or continues, and the key of its noise.
+    """The release that a command begins or resumes, and the key of its noise.
 
-    ``names`` are the options on which the output depends, besides the input and the key; ``others`` further settings.
+    ``names`` are the options on which the output depends, besides input and key; ``others`` are further settings.
     """
     given, seed = ctx.params, ctx.params["seed"]
     key = secret_of(seed, given["key_file"])
@@ -65,14 +65,14 @@ def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: o
 
 
 def secret_of(seed: int | None, key_file: Path | None) -> Key | None:
-    """The key in the file of ``--key-file``, if any; click.UsageError beside a seed."""
+    """The key in `key_file`, or None; click.UsageError if a seed is given too."""
     if seed is not None and key_file is not None:
         raise click.UsageError("--seed and --key-file exclude each other: simulation or release.")
     return None if key_file is None else read_key(key_file)
 
 
 class Resume:
-    """One release, over all runs of its command; or of one run, without a state file.
+    """One release, over all runs of its command; a single run without a state file.
 
     A user's key encrypts the file; without one the file holds a fresh key in the clear.  StateError if the file is
     damaged, a copy, of another release, or of another key.
@@ -84,7 +84,7 @@ class Resume:
     key : Key
         Of the release's noise.
     count : int
-        Values, or batches, that an earlier run has recorded of the input.
+        Values, or batches, of the input that an earlier run recorded.
     reservation : dict or None
         Ledger entry of the recorded run.
     token : str
@@ -106,7 +106,7 @@ class Resume:
             self._hash = hashlib.blake2b(key=self.key.derive("release digest").reveal())
 
     def _read(self, key: Key | None) -> bool:
-        """Take over the file's content; whether it is for these settings."""
+        """Load the file's content; True if it is for these settings."""
         frames, stamp = self._file.open()
         self._header = stamp[: HEADER.size]
         content = self._content(frames[0])
@@ -154,22 +154,22 @@ class Resume:
 
     @property
     def new(self) -> bool:
-        """Whether no run has recorded its input, so that nothing can have been published."""
+        """True if no run has recorded its input, so nothing can have been published."""
         return not self._digest
 
     def begin(self) -> None:
-        """Put key and token on disk, before a ledger or another file depends on them."""
+        """Write key and token to disk, before a ledger or another file depends on them."""
         if self.kept and not self._saved:
             self._write()
 
     def wrote(self, output: str) -> bool:
-        """Whether a run of this release has begun to write there, so that this one may write the same again."""
+        """True if a run of this release has begun to write `output`, so that this run may overwrite it."""
         return output != STANDARD and os.path.realpath(output) in self._outputs
 
     def follow(self, values: Array) -> None:
-        """Take the next values of the input, or its next batches as :func:`fingerprint` gives them.
+        """Add the next values of the input, or its next batches as :func:`fingerprint` gives them, to the digest.
 
-        DataError if they differ from those that were recorded.
+        DataError if they differ from the recorded ones.
         """
         if not self.kept:
             return
@@ -184,9 +184,9 @@ class Resume:
         self._hash.update(values[before:].tobytes())
 
     def record(self, output: str, reservation: Json | None) -> None:
-        """Put the digest of the input on disk, before any of the output can be seen.
+        """Write the input's digest to disk, before any output is visible.
 
-        DataError if the input is shorter than the one that was recorded.
+        DataError if the input is shorter than the recorded one.
         """
         if not self.kept:
             return
@@ -204,7 +204,7 @@ class Resume:
 
     @contextmanager
     def unless_refused(self) -> Iterator[None]:
-        """Delete an unused state file if a ledger refuses: its key would bind the next run."""
+        """Delete an unused state file if the ledger refuses: its key would bind the next run."""
         try:
             yield
         except BudgetError:
@@ -233,7 +233,7 @@ class Resume:
 
 
 def fingerprint(*parts: Array) -> Array:
-    """One batch as one entry for :meth:`Resume.follow`: it is the same as a whole, or not."""
+    """One batch of arrays as one digest, for :meth:`Resume.follow`, which compares batches as units."""
     digest = hashlib.blake2b()
     for part in parts:
         digest.update(part.size.to_bytes(8, "little") + part.tobytes())

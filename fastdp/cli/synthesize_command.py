@@ -1,4 +1,4 @@
-"""``fastdp synthesize``: a file of places and times in, private synthetic points for each batch out."""
+"""``fastdp synthesize``: read a file of points and times, write private synthetic points for each batch."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ OPTIONS = """
 
 
 def _length(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
-    """Seconds, or the number as it is."""
+    """Seconds of a duration such as "15min", or the number as given; click.BadParameter for anything else."""
     del ctx, param
     if given is None:
         return None
@@ -176,7 +176,7 @@ def synthesize(ctx: click.Context, /, **given: Any) -> None:
 
 
 def _region(box: tuple[float, float, float, float] | None, path: Path | None) -> tuple[Domain, dict[str, str]]:
-    """The domain, and its file's digest for a state file."""
+    """The domain, and for a state file the digest of the file that defines it."""
     if box is not None:
         return Box(box[:2], box[2:]), {}
     domain, digest = read_domain(str(path))
@@ -184,7 +184,7 @@ def _region(box: tuple[float, float, float, float] | None, path: Path | None) ->
 
 
 def in_order(source: str, events: Events, *, sort: bool) -> Events:
-    """Events in the order of their times, if they have any; DataError if they are not and ``sort`` is not set."""
+    """Events sorted by time, if they have times; DataError if they are unsorted and `sort` is false."""
     if events.times is None:
         return events
     back = np.flatnonzero(np.diff(events.times) < 0)
@@ -199,7 +199,7 @@ def in_order(source: str, events: Events, *, sort: bool) -> Events:
 
 
 def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: bool) -> list[Batch]:
-    """Cut events into batches, the initial share first; DataError for points outside if they are not clipped."""
+    """Events cut into batches, the initial share first; DataError for points outside `domain` unless `clip`."""
     outside = 0 if clip else int(np.count_nonzero(~domain.contains(events.points)))
     if outside:
         # Without their coordinates: messages end up in logs, which are not private.
@@ -221,7 +221,7 @@ def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: b
 
 @record
 class Cuts:
-    """How a file of events is cut into batches.
+    """Rule by which a file of events is cut into batches.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class Cuts:
             raise ParameterError(f"batch, period = {self.batch}, {self.period}: expected exactly one of them")
 
     def of(self, times: Floats, origin: float | None = None) -> Indices:
-        """Borders of batches: events before the first number are the initial set, and the last number ends them all.
+        """Borders of batches as event indices: the first ends the initial set, the last ends all events.
 
         Periods are counted from the origin, or from the first event; at most 2^24.
         """
@@ -265,7 +265,7 @@ class Cuts:
 
 
 class _Picture:
-    """Points and cells after some of the batches, if there is a path; checked before anything is paid for."""
+    """Points and cells after some of the batches, for a plot; its path is checked before epsilon is spent."""
 
     def __init__(self, path: Path | None, *, overwrite: bool) -> None:
         self.path = path
@@ -275,13 +275,13 @@ class _Picture:
             check_picture(path, overwrite=overwrite)
 
     def add(self, number: int, count: int, points: Floats, publisher: SpatialPublisher[Any]) -> None:
-        """Keep the points of batch ``number`` of ``count``, if it is one of those that are shown."""
+        """Keep the points of batch `number` of `count`, if it is one of those shown."""
         if self.path is not None and number in {round((count - 1) * k / (SHOWN - 1)) for k in range(SHOWN)}:
             self._clouds[f"batch {number:,}"] = points
             self._cells.append((publisher.tree.lower, publisher.tree.upper))
 
     def write(self, domain: Domain) -> None:
-        """Draw the points and cells that were kept."""
+        """Draw the kept points and cells."""
         if self.path is not None:
             from fastdp.plots import points_and_cells
 

@@ -1,4 +1,4 @@
-"""``fastdp totals``, ``counts`` and ``means``: a table in, private windows with error bars out."""
+"""``fastdp totals``, ``counts`` and ``means``: read a table, write private windows with error bars."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fastdp.engines.job import Foreign, engine
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Json
 from fastdp.releases.intervals import checked_confidence
-from fastdp.state.durable import check_target
+from fastdp.state.atomic_files import check_target
 from fastdp.tables.output import description_of, kind_of
 from fastdp.tables.table import Table
 
@@ -101,7 +101,7 @@ READABLE = {"spark": (".parquet", ".pq", ".csv"), "dask": (".parquet", ".pq", ".
 
 
 def _command(function: Callable[..., None]) -> click.Command:
-    """A command with the options of the function of its name."""
+    """A command with the options of the fastdp function of the same name."""
     name = function.__name__
     function.__doc__ = f"{function.__doc__}\n{INTRODUCTION}"
     listed = OPTIONS.format(values="" if name == "counts" else OF_VALUES)
@@ -120,7 +120,7 @@ def _command(function: Callable[..., None]) -> click.Command:
 
 
 def _ends(ctx: click.Context, param: click.Parameter, text: str | None) -> float | tuple[float, ...] | None:
-    """``10`` or ``-5,10``."""
+    """One or two numbers from ``10`` or ``-5,10``; click.BadParameter for anything else."""
     if text is None:
         return None
     try:
@@ -202,7 +202,7 @@ def _unit(options: Json) -> fastdp.Rows | fastdp.Person:
 
 
 def _check_keys(options: Json) -> None:
-    """Refuse keys from several sources, or without --by."""
+    """Raise click.UsageError for keys from several sources, or without --by."""
     ways = [name for name in ("listed", "keys_file", "public_keys") if options[name]]
     if len(ways) > 1:
         raise click.UsageError("--key, --keys-file and --public-keys exclude each other.")
@@ -216,7 +216,7 @@ def _check_keys(options: Json) -> None:
 
 
 def _check_outputs(options: Json) -> None:
-    """Refuse outputs that could not be written, before anything is paid for."""
+    """Refuse outputs that cannot be written, before epsilon is spent."""
     if options["output"] != STANDARD:
         target = Path(options["output"])
         kind_of(target)
@@ -228,7 +228,7 @@ def _check_outputs(options: Json) -> None:
 
 
 def _frame(source: str) -> Foreign:
-    """A path, or a stream of Arrow batches where only Arrow's CSV reader can read it."""
+    """The input's path, or a stream of Arrow batches if only Arrow's CSV reader can read it."""
     if source != STANDARD and not source.lower().endswith(".csv.gz"):
         return source
     _, arrow = import_tables()
@@ -264,7 +264,7 @@ def _keys(frame: Foreign, options: Json) -> Foreign:
 
 
 def _typed(entry: Foreign, kind: Foreign, name: str) -> Foreign:
-    """A key's entry as a column of that type has it."""
+    """`entry` of a key converted to the column type `kind`; ParameterError if it is not a number there."""
     if entry is None:
         return None
     try:
@@ -281,7 +281,7 @@ def _typed(entry: Foreign, kind: Foreign, name: str) -> Foreign:
 
 
 def _check_engine(options: Json) -> None:
-    """Refuse an address without its engine, and an input that no engine reads."""
+    """Refuse an address without its engine, and an input that the engine cannot read."""
     name, source = options["engine"], options["source"]
     context = click.get_current_context()
     for of, option in (("spark", "master"), ("dask", "scheduler")):
@@ -317,7 +317,7 @@ def _adding(frame: Foreign, options: Json) -> Iterator[tuple[ModuleType, Foreign
 
 @contextmanager
 def _session(master: str | None, zone: str) -> Iterator[Foreign]:
-    """A Spark session, which ends with the command."""
+    """A Spark session that ends with the block; ParameterError if Java is missing."""
     sessions = engine("spark", "pyspark.sql").SparkSession
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         try:
@@ -341,7 +341,7 @@ def _session(master: str | None, zone: str) -> Iterator[Foreign]:
 
 
 def _read(session: Foreign, source: str, schema: Foreign) -> Foreign:
-    """The table; of CSV with the types that Arrow finds, so that both read the same."""
+    """The Spark table of `source`; for CSV with the column types that Arrow finds, so both read the same."""
     address = Path(source).resolve().as_uri()
     if not source.lower().endswith(".csv"):
         return session.read.parquet(address)

@@ -1,4 +1,4 @@
-"""The terminal: errors in one line, tables, durations, progress; and checks of paths before a command begins."""
+"""Terminal output: one-line errors, tables, durations, progress; and checks of paths before a command begins."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from fastdp.errors import AccuracyWarning, FastDPError, ParameterError, StateErr
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turn fastdp's errors and the operating system's into click's: one line, exit code 1; and warnings into lines.
+    """Turn fastdp's and the operating system's errors into click's: one line, exit code 1; and warnings into lines.
 
-    A broken pipe passes: click ends quietly when the reader of standard output goes away.
+    A broken pipe passes: click ends quietly when the reader of standard output closes it.
     """
     try:
         with _plain_warnings():
@@ -40,7 +40,7 @@ def plain_errors() -> Iterator[None]:
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Show fastdp's warnings without the line of code that they come from."""
+    """Show fastdp's warnings without the line of code that raised them."""
     with warnings.catch_warnings():
         show = warnings.showwarning
 
@@ -56,7 +56,7 @@ def _plain_warnings() -> Iterator[None]:
 
 @contextmanager
 def running() -> Iterator[None]:
-    """Errors as :func:`plain_errors` shows them; SIGTERM unwinds as Ctrl-C, so that no temporary file is left."""
+    """Errors as in :func:`plain_errors`; SIGTERM unwinds like Ctrl-C, so no temporary file is left."""
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)
@@ -74,24 +74,24 @@ def running() -> Iterator[None]:
 
 
 def printable(path: str) -> str:
-    """A path's name as text that UTF-8 can encode; its bytes may be any."""
+    """`path` as text that UTF-8 can encode, whatever its bytes."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def as_table(rows: Iterable[tuple[str, str]]) -> str:
-    """Names and facts, one a line, aligned."""
+    """Names and texts as aligned lines."""
     listed = list(rows)
     width = max(len(name) for name, _ in listed)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in listed)
 
 
 def seconds(duration: float) -> str:
-    """A duration of readable length: 0.0021 s, 12.3 s."""
+    """`duration` as text: "0.0021 s", "12.3 s"."""
     return f"{duration:.3g} s" if duration < 100 else f"{duration:,.0f} s"
 
 
 def rate(count: int, duration: float) -> str:
-    """Values per second, with a word for the size."""
+    """Values per second as text, in thousands, millions or billions."""
     per_second = count / max(duration, 1e-9)
     for unit, word in ((1e9, " billion"), (1e6, " million"), (1e3, " thousand")):
         if per_second >= unit:
@@ -100,7 +100,7 @@ def rate(count: int, duration: float) -> str:
 
 
 def progress(name: str, total: int | None, unit: str, *, quiet: bool) -> tqdm[NoReturn]:
-    """A bar, if standard error is a terminal."""
+    """A progress bar, shown only if standard error is a terminal."""
     shown = not quiet and sys.stderr.isatty()
     return tqdm(total=total, unit=unit, unit_scale=True, desc=name, file=sys.stderr, disable=not shown, leave=False)
 
@@ -123,22 +123,22 @@ STANDARD = "-"
 
 
 def check_separate(options: Mapping[str, object]) -> None:
-    """Refuse a command two of whose paths are one file; ``-`` is none."""
+    """Raise ParameterError if two paths of a command are one file; ``-`` is not a file."""
     for (other, before), (name, path) in combinations(paths(options), 2):
         if before.resolve() == path.resolve() or (before.exists() and path.exists() and before.samefile(path)):
             raise ParameterError(f"{name} {path}: is the {other}; expected another file")
 
 
 def paths(options: Mapping[str, object]) -> list[tuple[str, Path]]:
-    """Files that a command reads and writes, with their roles."""
+    """Roles and paths of the files that a command reads and writes."""
     given = [(name, options.get(option)) for name, option in PATHS.items()]
     return [(name, Path(str(path))) for name, path in given if path is not None and path != STANDARD]
 
 
 def check_picture(path: Path, *, overwrite: bool) -> None:
-    """Refuse, before anything is paid for, a picture that could not be drawn or written."""
+    """Refuse, before epsilon is spent, a plot that cannot be drawn or written."""
     from fastdp.releases import pictures
-    from fastdp.state.durable import check_target
+    from fastdp.state.atomic_files import check_target
 
     try:
         pictures.check_picture(path)

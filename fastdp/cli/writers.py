@@ -1,6 +1,6 @@
-"""Outputs: values in every kind of file, written as they come; a folder of synthetic points.
+"""Outputs: files of every kind, written value by value, and a folder of synthetic points.
 
-A file is complete or not there.
+A file appears complete or not at all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fastdp.cli.terminal import STANDARD, paths
 from fastdp.data.readers import import_pyarrow
 from fastdp.errors import ParameterError
 from fastdp.kinds import Array, Floats, Json
-from fastdp.state.durable import atomic_file, check_target, name_target, remove_parts, sync_folder
+from fastdp.state.atomic_files import atomic_file, check_target, name_target, remove_parts, sync_folder
 
 #: Appends rows, of each column as many.
 Write = Callable[..., None]
@@ -65,9 +65,9 @@ def open_target(
     force : bool
         Whether an existing file may be replaced.
     record : function, optional
-        Called after the last value, before any value can be seen: standard output is held back until then.
+        Called after the last value, before any value is visible: standard output is held back until then.
     describe : function
-        Gives the metadata, called after the first value; none where they are empty.
+        Returns the metadata, called after the first value; empty for none.
     live : bool
         Whether standard output shows values as they are written.
     """
@@ -107,7 +107,7 @@ def open_target(
 
 
 def _is_description(path: Path) -> bool:
-    """Whether this is the description that a killed run wrote of values that never appeared."""
+    """True if the file at `path` is a description left by a killed run without its values."""
     try:
         return "fastdp" in json.loads(path.read_bytes())
     except (OSError, ValueError, TypeError):
@@ -115,7 +115,7 @@ def _is_description(path: Path) -> bool:
 
 
 def description_of(path: str) -> Path | None:
-    """File of an output's metadata, where the output cannot hold them."""
+    """Path of the metadata file for an output that cannot hold metadata; else None."""
     if path == STANDARD or not path.lower().endswith(DESCRIBED):
         return None
     return Path(path).with_name(f"{Path(path).name}.json")
@@ -141,7 +141,7 @@ def _standard_output(record: Callable[[], None] | None) -> Iterator[IO[bytes]]:
 
 
 def check_suffix(path: str) -> None:
-    """Refuse an output of unknown kind before anything is read."""
+    """Raise ParameterError for an output of unknown kind, before anything is read."""
     if path != STANDARD:
         _kind(path)
 
@@ -171,13 +171,13 @@ def _csv_file(file: IO[bytes], names: tuple[str, ...], _: Describe) -> Iterator[
 
 
 def as_rows(*columns: Array) -> bytes:
-    """One row a line; numbers as :func:`as_lines` writes them."""
+    """CSV lines of several columns as bytes; numbers as :func:`as_lines` writes them."""
     cells = [as_lines(column).decode().splitlines() for column in columns]
     return "".join(f"{','.join(row)}\n" for row in zip(*cells, strict=True)).encode()
 
 
 def as_lines(values: Array) -> bytes:
-    """One number a line, each the shortest text that reads back as the same float.
+    """One number per line as bytes, each the shortest text that reads back as the same float.
 
     Predictions within a block are equal, so runs of equal values are formatted once.
     """
@@ -203,7 +203,7 @@ def _csv_gz_file(file: IO[bytes], names: tuple[str, ...], describe: Describe) ->
 
 @contextmanager
 def _npy_file(file: IO[bytes], names: tuple[str, ...], _: Describe) -> Iterator[Write]:
-    """One column as a plain array, several as one of records."""
+    """A writer of an .npy file: one column as a plain array, several as an array of records."""
     size, single = 0, len(names) == 1
     kind = np.dtype(COLUMNS[names[0]][1] if single else [(name, COLUMNS[name][1]) for name in names])
 
@@ -326,9 +326,9 @@ class PointFolder:
     Parameters
     ----------
     force : bool
-        Whether the files of an earlier run may be replaced; any that would be left over are removed.
+        Whether the files of an earlier run may be replaced; leftover ones are removed.
     written : int
-        Number of first files that earlier runs of this very release may have written: they are written again.
+        Number of first files that earlier runs of the same release may have written: they are written again.
     """
 
     def __init__(self, path: Path, kind: str, names: tuple[str, str], *, force: bool, written: int = 0) -> None:
@@ -361,7 +361,7 @@ class PointFolder:
             )
 
     def clear(self) -> None:
-        """Make the folder, or remove the files of another release in it, and incomplete ones of killed runs."""
+        """Create the folder, or remove other releases' files and incomplete files of killed runs from it."""
         self._path.mkdir(exist_ok=True)
         remove_parts(self._path, "batch_[0-9]*.*")
         for file in self._others:
@@ -372,22 +372,22 @@ class PointFolder:
         self._others = []
 
     def file(self, number: int) -> Path:
-        """The file of a batch, whatever their count: it may grow."""
+        """Path of the file of batch `number`."""
         return self._path / f"batch_{number:03}.{self._kind}"
 
     def write(self, number: int, points: Floats) -> None:
-        """Write a batch's file; points are float64[n, 2]."""
+        """Write the file of batch `number` with `points`, float64[n, 2]."""
         with atomic_file(self.file(number), overwrite=self._force or number < self._written) as out:
             _write_points(self._kind, out, points, self._names)
 
 
 def is_batch(name: str) -> bool:
-    """Whether a file of this name is one batch of a release."""
+    """True if `name` is that of a batch file."""
     return _BATCH.fullmatch(name) is not None
 
 
 def keep_outside(folder: Path, options: Mapping[str, object]) -> None:
-    """Refuse another path of a command, be it behind a link, that the folder's own files would replace."""
+    """Raise ParameterError if another path of a command resolves to a batch file in `folder`."""
     for name, path in paths(options):
         real = path.resolve()
         if is_batch(real.name) and real.parent == folder.resolve():

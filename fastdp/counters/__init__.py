@@ -1,4 +1,4 @@
-"""Where running sums get their noise: Simple, Block and Binary Tree counters, and selective counting over them."""
+"""Noise of running sums: Simple, Block and Binary Tree counters, and selective counting over them."""
 
 from fastdp.counters.counter import BinaryTree, Block, Counter, Simple, event_guarantee
 from fastdp.counters.running import RunningCounts, SelectiveCounting, Selector

@@ -1,4 +1,4 @@
-"""Noise of one running sum: the protocol of counters, and the paper's Simple, Block and Binary Tree."""
+"""Noise of one running sum: the counter protocol, and the paper's Simple, Block and Binary Tree counters."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ MAX_LENGTH = 2**40
 
 
 class Counter(Protocol):
-    """A private running sum (PHDStream Definition 4.1), as the error that it adds: released = true sum + error.
+    """Error of a private running sum (PHDStream Definition 4.1): released = true sum + error.
 
-    A counter never sees the values.  What it remembers of one running sum is a row of ``width`` integers, so that the
-    state of a million running sums is one array.
+    A counter never sees the values.  Its state is ``width`` integers for each running sum, so a million sums are one
+    array.
     """
 
     @property
     def width(self) -> int:
-        """Integers of state for each running sum; all 0 at first, the first one above 0 while noise is open."""
+        """Integers of state for each running sum: all 0 at first, the first one above 0 while noise is open."""
 
     @property
     def draws(self) -> int:
-        """In how many noisy sums a value enters at most: noise of scale draws / epsilon gives epsilon in all."""
+        """Most noisy sums that a value enters; noise of scale draws / epsilon then gives epsilon in total."""
 
     @property
     def settles(self) -> bool:
-        """True if a running sum that is left, for a while or for good, takes back its open noise."""
+        """True if a running sum that stops being active takes back its open noise."""
 
     def step(self, state: Integers, noise: Integers) -> Integers:
-        """One more value for each of n running sums.
+        """Count one more value in each of n running sums.
 
         Parameters
         ----------
@@ -47,37 +47,37 @@ class Counter(Protocol):
         Returns
         -------
         int64[n]
-            By how much the error of each released sum changes.
+            Change of each released sum's error.
         """
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
-        """Take back the open noise of running sums that are left: only called if :attr:`settles`.
+        """Take back the open noise of running sums that stop being active; called only if :attr:`settles`.
 
-        Parameters and result as :meth:`step`; the state is 0 afterwards, as before the first value.
+        Parameters and result as for :meth:`step`; the state is 0 afterwards.
         """
 
 
 @runtime_checkable
 class CheckedCounter(Protocol):
-    """A counter that checks which rows it may have, before rows of a state file are used."""
+    """A counter that can check rows read from a state file."""
 
     def check(self, state: Integers) -> None:
-        """ValueError unless each row, int64[n, width], is one that steps can leave."""
+        """Raise ValueError unless every row of `state`, int64[n, width], can result from steps."""
 
 
 def check_rows(counter: Counter, state: Integers) -> None:
-    """ValueError for rows that the counter says it cannot have; counters of one's own need not say."""
+    """Raise ValueError for rows that `counter` refuses; counters without :meth:`CheckedCounter.check` accept all."""
     if isinstance(counter, CheckedCounter):
         counter.check(state)
 
 
 def noise_scale(counter: Counter, epsilon: Fraction) -> Fraction:
-    """Scale of a counter's noise for sums of integers: draws / epsilon."""
+    """Scale of the noise of integer sums: draws / epsilon."""
     return counter.draws / epsilon
 
 
 def event_guarantee(epsilon: float, *derivation: str) -> Guarantee:
-    """A pure, exact guarantee for one event of a stream of additions and removals (PHDStream section 2.1)."""
+    """Pure, exact guarantee of `epsilon` for one event, that is one addition or removal (PHDStream section 2.1)."""
     return Guarantee(
         epsilon=epsilon,
         unit="one event (one addition or one removal)",
@@ -88,7 +88,7 @@ def event_guarantee(epsilon: float, *derivation: str) -> Guarantee:
 
 
 def counter_guarantee(counter: Counter, epsilon: float) -> Guarantee:
-    """Guarantee of the whole sequence of released sums: epsilon for one value that changes by one."""
+    """Guarantee of all released sums of one `counter`: epsilon for one value that changes by one."""
     sums = "one noisy sum" if counter.draws == 1 else f"at most {counter.draws} noisy sums"
     scale = "1 / epsilon" if counter.draws == 1 else f"{counter.draws} / epsilon"
     return event_guarantee(epsilon, f"{type(counter).__name__}: an event enters {sums}, noise of scale {scale}")
@@ -96,7 +96,7 @@ def counter_guarantee(counter: Counter, epsilon: float) -> Guarantee:
 
 @record
 class Simple:
-    """Fresh noise on every increment: after t values the error has variance 2 t / epsilon^2, roughly.
+    """Fresh noise on every increment: after t values the error has variance about 2 t / epsilon^2.
 
     PHDStream Algorithm 8; Chan et al., "Simple II".
     """
@@ -107,21 +107,21 @@ class Simple:
     settles: ClassVar[bool] = False
 
     def step(self, state: Integers, noise: Integers) -> Integers:
-        """The noise itself; there is no state."""
+        """`noise` unchanged: the counter has no state."""
         return noise
 
     def open_draws(self, steps: int) -> int:
-        """Draws in the error of a running sum after so many values."""
+        """Number of noise draws in a running sum's error after `steps` values."""
         return steps
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
-        """Nothing is open."""
+        """Zeros, int64[n]: no noise is open."""
         return noise - noise
 
 
 @record
 class Block:
-    """Increments with noise inside a block; at its end one noisy sum of the block takes their place.
+    """Noise on each increment of a block; at the block's end one noisy sum replaces them.
 
     PHDStream Algorithm 9; Chan et al., "Two-Level".
 
@@ -130,15 +130,17 @@ class Block:
     size : int
         B, values of a block; the paper uses 8.
     settles : bool
-        In PHDStream: a cell that is no leaf any more ends its block early.  That costs nothing and takes out the bias
-        (below); the paper's counter does not.
+        In PHDStream: a cell that is no longer a leaf ends its block early.  This costs no epsilon and removes the
+        bias
+        described below; the paper's counter does not do it.
 
     Notes
     -----
-    A value enters its own increment and its block's sum, except the last of a block, which enters the sum alone.
-    State: values in the open block; the noise of its increments so far.  Where the choice of the active counters
-    depends on what they released, as in PHDStream, the sums are biased unless they settle: a node that happens to
-    look small is merged and keeps its noise (``docs/phdstream.md``).
+    A value enters its own increment and its block's sum; the last one of a block enters the sum alone.
+    State: values in the open block; noise of its increments so far.  If the choice of active counters depends on
+    released sums, as in PHDStream, the sums are biased unless they settle: a node that looks small by chance is
+    merged
+    and keeps its noise (``docs/phdstream.md``).
     """
 
     size: int = parameter(Whole(1, MAX_LENGTH), default=8)
@@ -148,7 +150,7 @@ class Block:
     draws: ClassVar[int] = 2
 
     def step(self, state: Integers, noise: Integers) -> Integers:
-        """Noise of the increment, or of the block's sum less that of the increments that it replaces."""
+        """Noise of the increment or, at a block's end, of its sum minus the replaced increments' noise: int64[n]."""
         state[:, 0] += 1
         closing = state[:, 0] == self.size
         error: Integers = noise - np.where(closing, state[:, 1], 0)
@@ -157,17 +159,17 @@ class Block:
         return error
 
     def open_draws(self, steps: int) -> int:
-        """Draws in the error of a running sum after so many values: closed blocks, and values of the open one."""
+        """Noise draws in a running sum's error after `steps` values: closed blocks plus values of the open one."""
         blocks, rest = divmod(steps, self.size)
         return blocks + rest
 
     def check(self, state: Integers) -> None:
-        """The open block has fewer than ``size`` values."""
+        """Raise ValueError unless every open block has 0 to ``size`` - 1 values."""
         if ((state[:, 0] < 0) | (state[:, 0] >= self.size)).any():
             raise ValueError("a counter out of range")
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
-        """The block ends here: its sum takes the place of the increments."""
+        """End the block early: noise of its sum minus that of its increments, int64[n]."""
         error: Integers = noise - state[:, 1]
         state[:] = 0
         return error
@@ -175,23 +177,25 @@ class Block:
 
 @record
 class BinaryTree:
-    """Noisy sums of 2^j values; a running sum is made of those that the binary digits of t name.
+    """Noisy sums of 2^j values; a running sum adds those named by the binary digits of t.
 
-    PHDStream Algorithm 10, with the levels that it needs.
+    PHDStream Algorithm 10, with the number of levels corrected.
 
     Parameters
     ----------
     horizon : int
-        T: values (activations) of one tree.  Past it a new tree begins on the values after it, which are others:
-        epsilon stays, the old tree's last error stays in the sum.
+        T: values (activations) of one tree.  The values after it begin a new tree; they are different values, so
+        epsilon
+        stays, and the old tree's last error stays in the sum.
     settles : bool
-        In PHDStream: a cell that is no leaf any more ends its tree with one noisy sum of all of it, one sum more that
-        a value enters.  It takes out a bias that makes the printed counter useless there (``docs/phdstream.md``).
+        In PHDStream: a cell that is no longer a leaf ends its tree with one noisy sum of the full tree, which is one
+        more
+        sum for each value.  This removes a bias that makes the printed counter useless there (``docs/phdstream.md``).
 
     Notes
     -----
-    A value enters floor(log2 T) + 1 sums; with the printed log2 T the claim fails where T is a power of two.
-    State: values in the open tree; the noise of the open sum of each height.
+    A value enters floor(log2 T) + 1 sums; the printed log2 T is too small where T is a power of two.
+    State: values in the open tree; noise of the open sum of each height.
     """
 
     horizon: int = parameter(Whole(1, MAX_LENGTH), default=1024)
@@ -200,12 +204,12 @@ class BinaryTree:
 
     @property
     def width(self) -> int:
-        """The count, and one number a level."""
+        """The count of values, plus one noise for each level."""
         return 1 + self._levels
 
     @property
     def draws(self) -> int:
-        """floor(log2 T) + 1, and the last sum if it settles."""
+        """floor(log2 T) + 1, plus the last sum if the counter settles."""
         return self._levels + int(self.settles)
 
     @property
@@ -213,7 +217,7 @@ class BinaryTree:
         return self.horizon.bit_length()
 
     def step(self, state: Integers, noise: Integers) -> Integers:
-        """Noise of the sum that closes, less that of the lower ones that it replaces."""
+        """Noise of the closing sum minus that of the lower sums that it replaces: int64[n]."""
         state[state[:, 0] == self.horizon] = 0
         state[:, 0] += 1
         t = state[:, :1]
@@ -228,17 +232,17 @@ class BinaryTree:
         return error
 
     def open_draws(self, steps: int) -> int:
-        """Draws in the error of a running sum after so many values: the binary digits 1, tree by tree."""
+        """Noise draws in a running sum's error after `steps` values: the count of binary digits 1, tree by tree."""
         trees, rest = divmod(steps, self.horizon)
         return trees * self.horizon.bit_count() + rest.bit_count()
 
     def check(self, state: Integers) -> None:
-        """The open tree has at most ``horizon`` values."""
+        """Raise ValueError unless every open tree has 0 to ``horizon`` values."""
         if ((state[:, 0] < 0) | (state[:, 0] > self.horizon)).any():
             raise ValueError("a counter out of range")
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
-        """The tree ends here: one sum takes the place of the open ones."""
+        """End the tree early: noise of its one sum minus that of the open ones, int64[n]."""
         error: Integers = noise - state[:, 1:].sum(axis=1)
         state[:] = 0
         return error

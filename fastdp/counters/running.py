@@ -23,8 +23,8 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.record import Checked, Keyed, PartOf, Real, Whole, constructor, parameter, record, values_of
 from fastdp.state import codec
 from fastdp.state.codec import expect
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
 
 #: Larger increments are refused: sums of a million of them still fit an int64.
 LARGEST = 2**40
@@ -37,7 +37,7 @@ COUNTERS: codec.Parts = {kind.__name__: kind for kind in (Simple, Block, BinaryT
 
 
 def as_increments(values: Values, size: int) -> Integers:
-    """Whole numbers of absolute value at most 2^40, int64[size]; DataError otherwise."""
+    """`values` as int64[size]; DataError unless they are `size` integers of absolute value at most 2^40."""
     column = as_column(np.atleast_1d(values) if np.isscalar(values) else values, "values")
     if column.size != size:
         raise DataError(f"values has {column.size} entries: expected {size}")
@@ -62,9 +62,9 @@ class CountState:
     rows : int64[size, width]
         The counters' rows.  Secret.
     released : int64[size]
-        The sums as released last.
+        The sums of the last release.
     chain : str
-        Noise is bound to it (hexadecimal).  Secret.
+        Hash of the input so far (hexadecimal), to which noise is bound.  Secret.
     """
 
     n_seen: int
@@ -75,7 +75,7 @@ class CountState:
 
 @record
 class CountMachine(Machine[CountState], Keyed):
-    """Running sums as a machine."""
+    """Transition function of :class:`RunningCounts`: parameters without state."""
 
     PARTS: ClassVar[codec.Parts] = COUNTERS
 
@@ -86,22 +86,22 @@ class CountMachine(Machine[CountState], Keyed):
 
     @cached_property
     def law(self) -> sampler.LaplaceDistribution:
-        """Of each node's noise."""
+        """Distribution of each node's noise."""
         return sampler.laplace_distribution(noise_scale(self.counter, Fraction(self.epsilon)))
 
     def start(self, key: Key) -> CountState:
-        """Before any step."""
+        """State before the first step."""
         rows: Integers = np.zeros((self.size, self.counter.width), np.int64)
         return CountState(0, rows, np.zeros(self.size, np.int64), "")
 
     def read(self, *batch: Any) -> tuple[Indices, Integers]:
-        """The active sums, and their increments."""
+        """Indices of the active sums and their increments, both int64[k], from the arguments of one step."""
         values, *active = batch
         chosen = self._as_chosen(*active or [None])
         return chosen, as_increments(values, chosen.size)
 
     def step(self, state: CountState, batch: tuple[Indices, Integers], key: Key) -> Transition[CountState]:
-        """Count the increments, and release the active sums."""
+        """State after the increments of one step, and the active sums, released."""
         chosen, increments = batch
         n_seen, rows, released, chain = state.n_seen, state.rows, state.released, state.chain
         if n_seen >= MAX_STEPS:
@@ -128,7 +128,7 @@ class CountMachine(Machine[CountState], Keyed):
         return chosen.astype(np.int64)
 
     def check_indices(self, state: CountState) -> None:
-        """ValueError unless the rows are those of this counter."""
+        """Raise ValueError unless `state` fits this machine: shapes, number of steps, and the counter's rows."""
         expect(state.rows, np.empty((self.size, self.counter.width), np.int64))
         expect(state.released, np.empty(self.size, np.int64))
         check_chain(state.chain)
@@ -138,7 +138,7 @@ class CountMachine(Machine[CountState], Keyed):
 
 
 class RunningCounts(Publisher[CountState]):
-    """Running sums of integer streams, each released by a counter of its own.
+    """Running sums of integer streams, each released by its own counter.
 
     Parameters
     ----------
@@ -171,17 +171,17 @@ class RunningCounts(Publisher[CountState]):
 
     @property
     def n_steps(self) -> int:
-        """Steps so far."""
+        """Number of steps so far."""
         return self._state.n_seen
 
     @property
     def released(self) -> Integers:
-        """The sums as released last: int64[size], a copy."""
+        """The sums of the last release: int64[size], a copy."""
         return self._state.released.copy()
 
     @property
     def guarantee(self) -> Guarantee:
-        """Epsilon for one event, over all releases."""
+        """Guarantee for one event, over all releases."""
         return replace(counter_guarantee(self.counter, self.epsilon), simulated=self._key.simulated)
 
     @single_caller
@@ -190,7 +190,7 @@ class RunningCounts(Publisher[CountState]):
 
         Parameters
         ----------
-        values : whole numbers, one for each active sum
+        values : integers, one for each active sum
             The increments.
         active : int64[k], distinct, optional
             The active sums; by default all.
@@ -203,7 +203,7 @@ class RunningCounts(Publisher[CountState]):
         Raises
         ------
         DataError
-            For values that are no whole numbers, or not as many as active sums; nothing is counted then.
+            For values that are not integers, or not as many as active sums; nothing is counted then.
         StateError
             After 2^40 steps.
         """
@@ -221,7 +221,7 @@ class Selected:
     Attributes
     ----------
     counter : int
-        Index of the counter that was active.
+        Index of the active counter.
     counts : int64[k]
         Its running sums after this time.
     """
@@ -231,11 +231,11 @@ class Selected:
 
 
 class Selector(Protocol):
-    """Chooses the active counter, privately."""
+    """Private choice of the active counter at each time."""
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of all its choices, whatever outputs it is shown (``event_guarantee``)."""
+        """Guarantee of all choices together, for any outputs that the selector is shown (``event_guarantee``)."""
 
     def select(self, values: Integers, step: int, last: Selected | None) -> int:
         """Index of the counter for this time.
@@ -260,11 +260,11 @@ class SelectiveState:
     n_seen : int
         Times so far.
     last : Selected or None
-        The release before.
+        The previous release.
     counts : tuple of CountState
-        Of each counter.
+        State of each counter.
     choice : int or None
-        The selector's choice where a replay is due: it must not choose again.
+        The recorded choice if a step must be replayed: the selector must not choose again.
     """
 
     n_seen: int
@@ -284,7 +284,7 @@ def _as_counters(name: str, given: object) -> tuple[Counter, ...]:
 
 @record
 class SelectiveMachine(Machine[SelectiveState], Keyed):
-    """Selective counting as a machine."""
+    """Transition function of :class:`SelectiveCounting`: counters, selector and parameters without state."""
 
     PARTS: ClassVar[codec.Parts] = COUNTERS
 
@@ -297,19 +297,19 @@ class SelectiveMachine(Machine[SelectiveState], Keyed):
 
     @cached_property
     def machines(self) -> list[CountMachine]:
-        """Of each counter."""
+        """One :class:`CountMachine` for each counter."""
         return [CountMachine(counter, self.epsilon, self.dimension) for counter in self.counters]
 
     def start(self, key: Key) -> SelectiveState:
-        """Before the first time."""
+        """State before the first time."""
         return SelectiveState(0, None, tuple(machine.start(key) for machine in self.machines))
 
     def read(self, *batch: Any) -> tuple[Integers]:
-        """The input of one time."""
+        """The input of one time as int64[dimension], in a tuple; DataError as for :func:`as_increments`."""
         return (as_increments(batch[0], self.dimension),)
 
     def step(self, state: SelectiveState, batch: tuple[Integers], key: Key) -> Transition[SelectiveState]:
-        """Ask the selector, unless a replay knows its choice, and count there."""
+        """State after one time, and its release; the selector is asked unless a replay has its choice."""
         (increments,) = batch
         choice: object = state.choice
         if choice is None:
@@ -328,17 +328,17 @@ class SelectiveMachine(Machine[SelectiveState], Keyed):
         return Transition(following, lambda: selected, drawn={"choice": chosen})
 
     def describe(self) -> Json:
-        """Counters and parameters; the selector is given again at loading."""
+        """Counters and parameters as JSON; the selector is given again at loading."""
         names = ("counters", "epsilon", "dimension")
         return {name: codec.describe_part(getattr(self, name), self.PARTS) for name in names}
 
     def unpack(self, packed: Json, key: Key) -> SelectiveState:
-        """The state that was packed, with the selector's choice where a replay is due."""
+        """State restored from `packed`, with the selector's choice if a step must be replayed."""
         state, choice = super().unpack(packed, key), packed.get("choice")
         return replace(state, choice=None if choice is None else range(len(self.counters))[choice])
 
     def check_indices(self, state: SelectiveState) -> None:
-        """ValueError unless each counter's state is its own, and the last release is one of them."""
+        """Raise ValueError unless each counter's state is valid and the last release equals one counter's sums."""
         for machine, each in zip(self.machines, state.counts, strict=True):
             machine.check_indices(each)
         if (state.last is None) != (state.n_seen == 0):
@@ -361,7 +361,7 @@ class SelectiveCounting(Publisher[SelectiveState]):
     dimension : int
         Numbers that arrive at each time; each counter counts them all, in as many running sums.
     seed, key
-        As for a publisher.  Each counter gets a key of its own.
+        As for a publisher.  Each counter gets its own key.
 
     Notes
     -----
@@ -369,8 +369,8 @@ class SelectiveCounting(Publisher[SelectiveState]):
     the selector and one of each counter.  An event changes the selector's factor by at most e^epsilon_M and that of
     the one counter whose input it enters by at most e^epsilon_C (proof: ``docs/privacy.md``, section 8).
 
-    A state file does not hold the selector: :meth:`load` and :meth:`from_bytes` take it as ``selector``.  Nor can a
-    copy give it noise of its own, so there are none.
+    A state file does not hold the selector: :meth:`load` and :meth:`from_bytes` take it as ``selector``.  Copies are
+    refused, because a copy's selector would reuse its noise.
     """
 
     _MACHINE: ClassVar[type] = SelectiveMachine
@@ -389,12 +389,12 @@ class SelectiveCounting(Publisher[SelectiveState]):
 
     @property
     def n_steps(self) -> int:
-        """Times so far."""
+        """Number of times so far."""
         return self._state.n_seen
 
     @property
     def guarantee(self) -> Guarantee:
-        """The selector's epsilon plus one counter's."""
+        """Sequential composition of the selector's guarantee and one counter's."""
         each = [counter_guarantee(counter, self.epsilon) for counter in self.counters]
         derivation = tuple(line for guarantee in each for line in guarantee.derivation)
         worst = replace(each[0], derivation=derivation, simulated=self._key.simulated)
@@ -406,7 +406,7 @@ class SelectiveCounting(Publisher[SelectiveState]):
 
         Parameters
         ----------
-        values : whole number, or int64[dimension]
+        values : integer, or int64[dimension]
             The input.
 
         Returns
@@ -417,7 +417,7 @@ class SelectiveCounting(Publisher[SelectiveState]):
         Raises
         ------
         DataError
-            For values that are no whole numbers or of another dimension.
+            For values that are not integers or of another dimension.
         ParameterError
             If the selector names a counter that does not exist; nothing is counted then.
         """

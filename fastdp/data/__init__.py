@@ -1,1 +1,1 @@
-"""Columns and rows of numbers from whatever the user has, once, as float64."""
+"""Columns and rows of numbers as float64, from lists, arrays, data frames, Arrow and files."""

@@ -34,7 +34,7 @@ _KINDS = {"U": "text", "T": "text", "S": "bytes", "V": "records", "O": "objects"
 
 
 def kind_of(dtype: object) -> str:
-    """Kind of the entries, without what a type's name reveals about them: lengths, digits, categories."""
+    """Kind of the entries as text, without lengths, digits or categories, which a type's name would reveal."""
     if isinstance(dtype, np.dtype) and dtype.kind in _KINDS:
         return _KINDS[dtype.kind]
     found = re.match(r"\w+", str(dtype))
@@ -42,12 +42,12 @@ def kind_of(dtype: object) -> str:
 
 
 def entry_at(name: str, wrong: Array | np.bool_, fault: str) -> str:
-    """The first wrong entry and how many there are: ``values[17]: not a finite number (3 of 1,000 entries)``."""
+    """Text with the first wrong entry and their number: ``values[17]: not a finite number (3 of 1,000 entries)``."""
     return f"{name}[{int(np.argmax(wrong))}]: {fault} ({np.count_nonzero(wrong):,} of {np.size(wrong):,} entries)"
 
 
 def is_number(value: object) -> bool:
-    """Whether this is one real number rather than a column of them."""
+    """True if `value` is one real number rather than a column."""
     return isinstance(value, (Real, np.bool_))
 
 
@@ -84,7 +84,7 @@ def _refused(name: str, said: str, more: str = "") -> DataError:
 
 
 def as_floats(column: Array) -> Floats:
-    """The one layout that kernels are compiled for: float64, contiguous, aligned, read-only; shared if it can be."""
+    """`column` as kernels need it: float64, contiguous, aligned, read-only; without a copy if possible."""
     if is_in_order(column, FLOAT64):
         return read_only(column)
     if is_in_order(column, INT64):
@@ -98,7 +98,7 @@ def as_floats(column: Array) -> Floats:
 
 
 def as_finite(floats: Floats, nonfinite: str, name: str, hint: str = "") -> Floats:
-    """The values, with zeros for NaN and infinity where that is allowed, else DataError, whose end is ``hint``."""
+    """`floats`, with 0 for NaN and infinity if `nonfinite` is "zero"; else DataError that ends with `hint`."""
     finite = np.isfinite(floats)
     if finite.all():
         return floats
@@ -108,19 +108,19 @@ def as_finite(floats: Floats, nonfinite: str, name: str, hint: str = "") -> Floa
 
 
 def read_only(column: Array) -> Array:
-    """The same memory: kernels are compiled for arrays that cannot be written."""
+    """A read-only view of `column`: kernels are compiled for arrays that cannot be written."""
     view = column[:]
     view.flags.writeable = False
     return view
 
 
 def is_in_order(column: Array, dtype: np.dtype[np.generic]) -> bool:
-    """Whether kernels for this type read the column where it lies."""
+    """True if kernels for `dtype` can read `column` without a copy."""
     return column.dtype == dtype and column.flags.num & IN_PLACE == IN_PLACE and type(column) is np.ndarray
 
 
 def convert(column: Array, floats: Floats) -> None:
-    """Write the column, each entry rounded to the nearest float64, into an array of its size."""
+    """Write `column`, each entry rounded to the nearest float64, into `floats` of the same size."""
     if column.size >= MIN_COMPILED and is_in_order(column, INT64):
         from fastdp_kernels.streams import online_pass  # loads Numba
 
@@ -131,7 +131,7 @@ def convert(column: Array, floats: Floats) -> None:
 
 
 def pieces(column: Array) -> Iterable[tuple[int, Floats]]:
-    """Float64 values whole, others converted piece by piece; each with its position."""
+    """Chunks of `column` as float64, each with its offset: one chunk if it is float64 already."""
     if column.dtype == np.float64:
         return [(0, as_floats(column))] if column.size else []
     return ((begin, as_floats(column[begin : begin + PIECE])) for begin in range(0, column.size, PIECE))
@@ -173,7 +173,7 @@ def _as_numpy(values: object, name: str) -> Array:
 
 
 def as_array(values: object) -> Array | None:
-    """NumPy's array of the values, or None: what it, or a foreign ``__array__``, raises may quote a value."""
+    """NumPy's array of `values`, or None on any error, because its text may quote a value."""
     try:
         return np.asarray(values)
     except Exception:
@@ -192,7 +192,7 @@ def _from_masked(values: Any) -> Array:
 
 
 def _objects_to_floats(array: Array) -> Array:
-    """Object arrays of Python numbers and None as float64; others as they are, for the message."""
+    """An object array of Python numbers and None as float64; other arrays unchanged."""
     if array.dtype.kind != "O" or array.ndim != 1:
         return array
     entries = array.tolist()
@@ -209,7 +209,7 @@ def _to_float(entry: float) -> float:
 
 
 def as_reals(values: object, name: str) -> Floats:
-    """An array of real numbers of any shape, given as a parameter: contiguous float64; ParameterError otherwise."""
+    """`values` of any shape as contiguous float64; ParameterError unless they are real numbers."""
     array = as_array(values)
     if array is None:
         raise ParameterError(f"{name} is a {type(values).__name__} that is no array: expected real numbers")
@@ -256,7 +256,7 @@ def _from_polars(values: Any, name: str) -> Array:
 
 
 def open_arrow(values: object, name: str, accepted: str = ACCEPTED) -> pa.ChunkedArray:
-    """One column of an object with Arrow's PyCapsule interface; DataError without pyarrow, or if Arrow cannot."""
+    """Arrow column of an object with the PyCapsule interface; DataError without pyarrow, or if Arrow refuses it."""
     said = f"{name} is a {type(values).__name__}"
     told = "expected pyarrow to be installed (pip install 'fastdp-streams[parquet]'), or a NumPy array"
     arrow = imported("pyarrow", DataError(f"{said}, read through Arrow: {told}"))
@@ -291,7 +291,7 @@ def _from_arrow(values: object, name: str) -> Array:
 
 
 def as_whole(values: object, n_seen: int, holdout: int) -> Array:
-    """The values as a column, longer than the hold-out; StateError if values came before, else DataError."""
+    """`values` as a column longer than the hold-out, else DataError; StateError if the publisher has seen values."""
     if n_seen:
         raise StateError(
             f"release() on a publisher that has seen {n_seen} values: expected a fresh one (use publish())"
@@ -302,7 +302,7 @@ def as_whole(values: object, n_seen: int, holdout: int) -> Array:
 
 
 def check_size(size: int, holdout: int, name: str = "values") -> None:
-    """DataError unless there are more values than the hold-out takes; their number is public."""
+    """Raise DataError unless there are more values than the hold-out takes; their number is public."""
     if size <= holdout:
         shorter = f"a smaller holdout= (ToPS, Adaptive: expected_length={size}), or " if holdout > 1 else ""
         hint = f"; {shorter}a public threshold= withholds none" if holdout and name == "values" else ""
@@ -319,6 +319,6 @@ LOW_HALF = (1 << HALF) - 1
 
 
 def exact_sum(values: Integers) -> Any:
-    """Sum along the first axis in Python integers: an int, or nested lists of them; fewer than 2^31 rows."""
+    """Sum along the first axis in Python integers: an int, or nested lists of them; for fewer than 2^31 rows."""
     high, low = (values >> HALF).sum(axis=0), (values & LOW_HALF).sum(axis=0)
     return np.asarray(high.astype(object) * (1 << HALF) + low.astype(object), object).tolist()

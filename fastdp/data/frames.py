@@ -1,8 +1,8 @@
-"""Many streams from a matrix, lists of columns, Arrow lists or data frames, and results in the form of the input.
+"""Many streams from a matrix, lists of columns, Arrow lists or data frames, and results in the input's form.
 
-Streams are rows.  Float64 rows that lie in one contiguous array are used as they are; others are converted when
-requested, some rows at a time.  Frames are read through Arrow (the PyCapsule interface): a row for each value (long),
-or a column for each stream (wide).
+Streams are rows.  Float64 rows in one contiguous array are used without a copy; others are converted when
+requested, some rows at a time.  Frames are read through Arrow (the PyCapsule interface): one row per value (long),
+or one column per stream (wide).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class StreamRows:
     Attributes
     ----------
     rows : array [n, length], or list of n one-dimensional arrays
-        Of any real dtype.  Without rows, they lie in ``flat``.
+        Of any real dtype.  None if they are in ``flat``.
     flat : array, one-dimensional, or None
         All rows in one array.
     starts, lengths : int64[n]
-        Where each row begins in ``flat`` and how long it is.
+        Start of each row in ``flat``, and its length.
     """
 
     rows: Array | Sequence[Array] | None
@@ -57,13 +57,13 @@ class StreamRows:
 
     @property
     def shared(self) -> bool:
-        """Whether rows are used where they lie."""
+        """True if rows are used without a copy."""
         return self.flat is not None and self.flat.dtype == np.float64 and self.flat.flags.c_contiguous
 
     def take(self, which: Indices, begin: int, end: int | None = None) -> tuple[Floats, Indices]:
-        """Values [begin, end) of some rows, contiguous, and where those of each row begin.
+        """Values [begin, end) of the rows `which` in one array, float64, and the start of each row in it, int64.
 
-        Rows must be long enough for ``end``; without one they are taken to their ends.
+        Rows must be long enough for ``end``; without it they are taken to their ends.
         """
         if self.flat is not None:
             if self.shared:
@@ -148,7 +148,7 @@ def _from_arrow(streams: object) -> StreamRows:
 
 @dataclass(frozen=True, eq=False)
 class FrameSource:
-    """The form of a frame, so that a release can have it too.
+    """Form of an input frame, in which a release is returned too.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class FrameSource:
     times : Arrow array or None
         The time of each value, stream after stream; by default times are positions.
     starts : int64[n]
-        Where the times of each stream begin.
+        Start of each stream in ``times``.
     """
 
     family: str
@@ -170,7 +170,7 @@ class FrameSource:
     starts: Indices
 
     def long(self, ids: list[int | str], lengths: Indices, offset: int, columns: Mapping[str, Array]) -> Any:
-        """A frame of the family with a row for each value: its stream, its time, and these columns.
+        """A frame of the family with a row for each value: its stream, its time, and the given columns.
 
         Parameters
         ----------
@@ -196,7 +196,7 @@ class FrameSource:
 
 
 def in_family(table: pa.Table, family: str) -> Any:
-    """An Arrow table as a pandas or polars data frame, a DuckDB relation, or as it is."""
+    """An Arrow table as a pandas or polars data frame, a DuckDB relation, or unchanged."""
     if family == "pandas":
         return table.to_pandas()
     return import_module(family).from_arrow(table) if family in ("polars", "duckdb") else table
@@ -204,7 +204,7 @@ def in_family(table: pa.Table, family: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Streams:
-    """Streams, their ids where the input names them, and the frame they came in, if any."""
+    """Streams, their ids if the input names them, and the form of their frame, if any."""
 
     rows: StreamRows
     ids: list[Any] | None = None
@@ -212,12 +212,12 @@ class Streams:
 
 
 def as_streams(streams: object, offsets: object, value: str | None, by: str | None, time: str | None) -> Streams:
-    """Streams from frames, mappings, and all that :func:`as_rows` takes.
+    """Streams from frames, mappings, and everything that :func:`as_rows` takes.
 
     Raises
     ------
     DataError, ParameterError
-        If these are no streams of real numbers, or columns are missing.
+        If these are not streams of real numbers, or columns are missing.
     """
     family = _family(streams)
     if (value is None) is not (by is None):
@@ -236,7 +236,7 @@ def as_streams(streams: object, offsets: object, value: str | None, by: str | No
 
 
 def _family(streams: object) -> str | None:
-    """The family of a two-dimensional frame."""
+    """Library of a two-dimensional frame, a value of :data:`FAMILIES`; None for anything else."""
     for base in type(streams).__mro__:
         family = FAMILIES.get(base.__module__.partition(".")[0])
         if family is not None:
@@ -247,7 +247,7 @@ def _family(streams: object) -> str | None:
 
 
 def _table(frame: Frame, columns: dict[str, str]) -> pa.Table:
-    """An Arrow table of the columns that the arguments (by name) ask for."""
+    """Arrow table of the `columns` (argument name to column name); ParameterError if names collide."""
     wanted = list(columns.values())
     # The release, as a frame, has columns of these names too.
     own = {"revised"} if "time" in columns else {"revised", "position"}
@@ -260,7 +260,7 @@ def _table(frame: Frame, columns: dict[str, str]) -> pa.Table:
 
 
 def _wide(frame: Any, family: str, time: str | None) -> Streams:
-    """Each column but the time is a stream, named as the column; rows in their order, or in that of the time."""
+    """Streams from each column except `time`, named after it; rows in their order, or sorted by time."""
     if family == "duckdb" or hasattr(frame, "collect"):
         frame = import_tables()[1].table(frame if family == "duckdb" else frame.collect())
     times, order = None, None
@@ -287,7 +287,7 @@ def _columns(frame: Any) -> list[tuple[Any, Any]]:
 
 
 def _long(frame: Frame, family: str, value: str, by: str, time: str | None) -> Streams:
-    """A stream's rows in their order, or in that of their times; streams in the order of their first rows."""
+    """Streams from rows of (id, value), each sorted by time if given; streams in the order of their first rows."""
     table = _table(frame, {"value": value, "by": by} | ({} if time is None else {"time": time}))
     codes, ids = _codes(table.column(by), by)
     values = as_floats(as_column(table.column(value), value))
@@ -303,7 +303,7 @@ def _long(frame: Frame, family: str, value: str, by: str, time: str | None) -> S
 
 
 def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[int | str]]:
-    """The number of each row's stream, and the streams' ids: texts or whole numbers."""
+    """Stream number of each row, int64[n], and the ids, texts or integers; DataError for other types."""
     arrow = import_tables()[1]
     coded = arrow.types.is_dictionary(column.type)
     kind = column.type.value_type if coded else column.type
@@ -321,7 +321,7 @@ def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[int | str]]:
 
 
 def _categories(encoded: pa.DictionaryArray) -> tuple[Indices, list[int | str]]:
-    """The same of a dictionary, which may hold ids that do not occur."""
+    """Codes and ids as :func:`_codes`, of a dictionary column, without ids that do not occur."""
     ids = encoded.dictionary.to_pylist()
     used, firsts, codes = np.unique(encoded.indices.to_numpy(), return_index=True, return_inverse=True)
     order = np.argsort(firsts)
@@ -331,14 +331,14 @@ def _categories(encoded: pa.DictionaryArray) -> tuple[Indices, list[int | str]]:
 
 
 def _order(codes: Indices, clock: Array | None) -> Indices | None:
-    """The order in which rows of one stream lie together, in that of time; None if they do already."""
+    """Order int64[n] that groups rows by stream, by `clock` within it; None if they are so already."""
     if clock is not None and bool((clock[1:] < clock[:-1]).any()):
         return np.lexsort((clock, codes))
     return None if bool((codes[1:] >= codes[:-1]).all()) else np.argsort(codes, kind="stable")
 
 
 def _clock(times: pa.ChunkedArray, time: str) -> Array:
-    """Times as numbers in their order."""
+    """Times as sortable numbers; DataError if some are missing or not times."""
     arrow = import_tables()[1]
     kind = times.type
     if times.null_count:
@@ -361,7 +361,7 @@ _SPELLED = {"pandas": "{}.iloc[:, {}]", "polars": "{}[:, {}]", "pyarrow": "{}.co
 
 
 def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
-    """The numbers in one column, and a function that gives as many numbers the form that the values had.
+    """The numbers as one column, and a function that gives as many numbers the input's form.
 
     Parameters
     ----------
@@ -374,14 +374,14 @@ def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
     Returns
     -------
     column : array, one-dimensional
-        Of a real dtype; integers only where all numbers are integers.
+        Of a real dtype; integers only if all numbers are integers.
     back : callable
-        To a Python number, pandas, polars or pyarrow for what came from there, else to a NumPy array.
+        To a Python number or a pandas, polars or pyarrow object if the input was one, else to a NumPy array.
 
     Raises
     ------
     DataError
-        If these are no real numbers.
+        If these are not real numbers.
     """
     if is_number(values):
         return as_column([values], name), lambda out: out.reshape(-1)[0].item()
@@ -402,7 +402,7 @@ def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
 
 
 def _frame_like(values: Any, family: str) -> Back:
-    """Numbers, row after row, as a frame like this one."""
+    """A function from numbers in row order to a frame like `values`."""
     library = import_module(family)
     if family == "pandas":
         return lambda out: library.DataFrame(out.reshape(values.shape), index=values.index, columns=values.columns)
@@ -414,7 +414,7 @@ def _frame_like(values: Any, family: str) -> Back:
 
 
 def _series_like(values: Any) -> Back:
-    """Numbers as a series or array like this one."""
+    """A function from numbers to a series or array like `values`."""
     homes = {base.__module__.partition(".")[0] for base in type(values).__mro__}
     if "pandas" in homes and hasattr(values, "to_frame") and hasattr(values, "index"):
         return lambda out: import_module("pandas").Series(out, index=values.index, name=values.name)

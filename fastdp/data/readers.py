@@ -1,6 +1,6 @@
 """Values and events in files: every kind of input as a generator of float64 arrays.
 
-Memory stays constant however long the input is (an .npz array alone is loaded whole: it is compressed).
+Memory is constant for any input length (except .npz: the compressed array is loaded in full).
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Source:
     chunks : iterator of float64[n]
         The values in order; missing ones are NaN.
     total : int or None
-        Length of the whole input in ``unit``, where it is known beforehand.
+        Length of the input in ``unit``, if known beforehand.
     unit : str
         "values", or "B" for text, where only bytes are known beforehand.
     position : callable, optional
-        How many bytes were read, for text; None where values are counted.
+        Returns the bytes read so far, for text; None if values are counted.
     """
 
     name: str
@@ -78,16 +78,16 @@ def open_source(path: str, column: str | None, chunk_size: int, *, live: bool = 
     path : str
         A file's path, or ``-``.
     column : str, optional
-        A column's name or zero-based number; needed where there are several.
+        A column's name or zero-based number; needed if there are several.
     chunk_size : int
-        Values at a time, about; long texts come in blocks of their lines.
+        Approximate values in a chunk; long texts come in blocks of lines.
     live : bool
-        Whether lines of standard input are given out as they come, without waiting for a whole chunk.
+        Whether lines of standard input are returned as they arrive, without waiting for a full chunk.
 
     Raises
     ------
     DataError
-        If the input is missing, of an unknown kind, damaged, or holds something else than numbers.
+        If the input is missing, of an unknown kind, damaged, or holds anything but numbers.
     """
     if path.lower().endswith(ARRAYS):
         with _damage_named(path):
@@ -110,11 +110,11 @@ def open_table(
     path, chunk_size, live
         As for :func:`open_source`.
     choose : function of a sequence of str
-        Gets the columns' names (none if the first row holds numbers) and returns the columns that are wanted, each a
-        name or a zero-based number, by what they are.  Of the kind ``TIME`` they may hold moments, which become
-        seconds since 1970.
+        Maps the columns' names (empty if the first row holds numbers) to the wanted columns, each a name or a
+        zero-based
+        number, by kind.  A column of the kind ``TIME`` may hold timestamps, which become seconds since 1970.
     ragged : bool
-        Whether blank lines of a text are skipped and rows may have surplus cells, as those of some public data sets.
+        Whether blank lines of a text are skipped and rows may have surplus cells, as in some public data sets.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def _check_file(path: str) -> None:
 
 
 def _open_npy(path: str, column: str | None, chunk_size: int) -> Source:
-    """Open an .npy file of one row of numbers, of several columns, or of named fields."""
+    """Open a column of an .npy file: one row of numbers, several columns, or named fields."""
     whole = _loaded(lambda: np.load(path, mmap_mode="r", allow_pickle=False), f"{path}: not a readable .npy file")
     if not isinstance(whole, np.memmap):
         raise DataError(f"{path}: not a readable .npy file (it is an archive; expected the suffix .npz)")
@@ -175,7 +175,7 @@ def _open_npy(path: str, column: str | None, chunk_size: int) -> Source:
 
 
 def _open_npz(path: str, column: str | None, chunk_size: int) -> Source:
-    """Open one array of an .npz file; ``column`` names it where there are several."""
+    """Open one array of an .npz file; ``column`` names it if there are several."""
     # Opened here, because NumPy leaves a damaged archive open.
     with Path(path).open("rb") as file:
         archive = _loaded(lambda: np.load(file, allow_pickle=False), f"{path}: not a readable .npz file")
@@ -213,14 +213,14 @@ def _check_numbers(array: Array, where: str) -> None:
 
 
 def pick_column(column: str | None, names: Sequence[str] | None, width: int, where: str) -> int:
-    """The zero-based number of the requested column, or DataError, which lists the columns there are.
+    """The zero-based number of the requested column; DataError that lists the columns if there is none.
 
     Parameters
     ----------
     column : str, optional
-        A name or a zero-based number; a name counts first, so that columns named by numbers are reachable.
+        A name or a zero-based number; a name wins, so columns named by numbers are reachable.
     names : sequence of str, optional
-        The columns' names, where they have any.
+        The columns' names, if any.
     width : int
         Number of columns.
     where : str
@@ -240,19 +240,19 @@ def pick_column(column: str | None, names: Sequence[str] | None, width: int, whe
 
 
 def is_index(column: str) -> bool:
-    """Whether the text is a zero-based number."""
+    """True if `column` is a zero-based number."""
     return column.isascii() and column.isdigit()
 
 
 def listed(names: Sequence[str] | None, width: int) -> str:
-    """The columns there are, for a message."""
+    """The columns of a file as text, for a message."""
     shown = range(min(width, MAX_LISTED))
     told = [str(k) if names is None or not is_name(names[k]) else f"{names[k]!r} ({k})" for k in shown]
     return ", ".join(told) + (", ..." if width > MAX_LISTED else "")
 
 
 def is_name(cell: str) -> bool:
-    """Whether a cell of a first row may be shown as a column's name: one that begins like a number may be data."""
+    """True if a cell of a first row may be shown as a column's name: one that begins like a number may be data."""
     return cell[:1].isalpha() or cell.startswith("_")
 
 
@@ -263,13 +263,7 @@ BUFFER = 2**20
 
 
 def import_pyarrow() -> Any:
-    """The package that reads and writes Parquet.
-
-    Raises
-    ------
-    DataError
-        Saying how to get it.
-    """
+    """The module pyarrow; DataError that says how to install it if it is missing."""
     told = "Parquet files need pyarrow, which is not installed: pip install 'fastdp-streams[parquet]'"
     imported("pyarrow.parquet", DataError(told))
     return imported("pyarrow", DataError(told))
@@ -277,9 +271,9 @@ def import_pyarrow() -> Any:
 
 @contextmanager
 def damage_named(path: str) -> Iterator[None]:
-    """Whatever Arrow raises on a damaged file, names that are no text included, is one line that names the file.
+    """Turn any error of Arrow on a damaged file into a DataError that names the file.
 
-    Arrow's own words may quote a value; the operating system's do not.
+    Arrow's own text may quote a value; the operating system's does not.
     """
     arrow = import_pyarrow()
     try:
@@ -290,10 +284,9 @@ def damage_named(path: str) -> Iterator[None]:
 
 
 def read_table(source: Path | BinaryIO, columns: list[str] | None = None, **options: Any) -> pa.Table:
-    """An Arrow table of a whole Parquet file, or of some columns, read by this thread alone.
+    """Arrow table of a Parquet file, or of some columns, read by this thread alone.
 
-    A thread of Arrow's pools, pre-buffering included, may be the last owner of a Python file; where Python is ending,
-    that aborts the process.
+    A thread of Arrow's pools may be the last owner of a Python file, which aborts a process that is ending.
     """
     with import_pyarrow().parquet.ParquetFile(source, pre_buffer=False, **options) as file:
         return file.read(columns, use_threads=False)
@@ -338,7 +331,7 @@ def _batches(table: ParquetFile, names: list[str], chunk_size: int, path: str) -
 
 
 def _numbers(column: pa.Array) -> Floats:
-    """Numbers as they are, moments as seconds since 1970."""
+    """`column` as float64; timestamps become seconds since 1970, missing ones NaN."""
     if not import_pyarrow().types.is_timestamp(column.type):
         return as_floats(as_column(column))
     moments = np.asarray(column.to_numpy(zero_copy_only=False), "datetime64[us]")
@@ -378,9 +371,9 @@ class Events:
     points : float64[n, 2]
         Finite.
     additions : bool[n]
-        Whether a row adds its point; it removes it otherwise.
+        True if a row adds its point, False if it removes it.
     times : float64[n] or None
-        Seconds since 1970, where they were asked for.
+        Seconds since 1970, if requested.
     names : tuple of two str
         The file's names of x and y.
     """
@@ -406,19 +399,18 @@ def read_events(
     path : str
         A .csv, .txt (either may end in .gz too) or .parquet file with a heading.
     columns : mapping
-        The columns that are "x", "y", and, where they are wanted, "time" and "event".  Without a column of events all
-        rows are additions.
+        Columns for "x", "y", and optionally "time" and "event".  Without a column of events all rows are additions.
     unnamed : mapping, optional
         The columns of a file without a heading.
     ragged : bool
         As for :func:`open_table`.
     watch : function
-        The chunks of an open file, with a progress bar for example.
+        Returns the chunks of an open file, with a progress bar for example.
 
     Raises
     ------
     DataError
-        Naming the column and the row, counted from 1 without the heading, or the line; never what a cell holds.
+        Naming the column and the row, counted from 1 without the heading, or the line; never a cell's content.
     """
     choice = _Choice(path, columns, unnamed)
     with choice.opened(ragged=ragged) as source:
@@ -436,7 +428,7 @@ def read_events(
 
 
 def heading_of(path: str, columns: Columns) -> tuple[str, str]:
-    """A file's names of x and y; DataError, before rows are read, without the columns of :func:`read_events`."""
+    """A file's names of x and y; DataError if columns of :func:`read_events` are missing.  No row is read."""
     choice = _Choice(path, columns)
     with choice.opened(ragged=False):
         return choice.labels
@@ -444,7 +436,7 @@ def heading_of(path: str, columns: Columns) -> tuple[str, str]:
 
 @dataclass
 class _Choice:
-    """Finds the columns among a file's names."""
+    """Finds the requested columns among a file's names."""
 
     path: str
     columns: Columns

@@ -32,7 +32,7 @@ FAMILIES = ("pandas", "polars", "pyarrow", "duckdb")
 
 
 def import_tables() -> tuple[Any, Any]:
-    """Narwhals and pyarrow, or the error that says how to get them."""
+    """The modules narwhals and pyarrow; ParameterError that says how to install them if one is missing."""
     try:
         import narwhals.stable.v2 as narwhals
         import pyarrow
@@ -55,13 +55,14 @@ class Source:
     schema : mapping of str to narwhals data type
         Of all columns of the table.
     read : callable
-        Begins to read the columns: an iterator of Arrow record batches.
+        Returns an iterator of Arrow record batches of the columns.
     again : bool
         Whether it can be read more than once.
     rows : int or None
-        How many there are, where that is known without reading.
+        Number of rows, if known without reading.
     add : callable or None
-        Of a table on an engine: (plan, quantities) to the exact sums of every window and key, int64[W, K] each; its
+        For a table on an engine: maps (plan, quantities) to the exact sums of every window and key, int64[W, K] each;
+        its
         rows are never read here.
     """
 
@@ -74,7 +75,7 @@ class Source:
     add: Callable[[Any, Any], list[Any]] | None = None
 
     def batches(self) -> Batches:
-        """Record batches of at most BATCH rows, in the table's order."""
+        """Record batches of at most BATCH rows, in the table's order; DataError for any reader's error."""
         try:
             for batch in self.read():
                 for begin in range(0, batch.num_rows, BATCH):
@@ -88,7 +89,7 @@ class Source:
             ) from None
 
     def table(self) -> pa.Table:
-        """All columns, as an Arrow table."""
+        """All columns as one Arrow table."""
         narwhals, arrow = import_tables()
         batches = list(self.batches())
         if batches:
@@ -96,7 +97,7 @@ class Source:
         return narwhals.Schema({name: self.schema[name] for name in self.columns}).to_arrow().empty_table()
 
     def twice(self) -> Source:
-        """A source that can be read again, in memory if it must be."""
+        """A source that can be read again, held in memory if necessary."""
         if self.again:
             return self
         held = list(self.batches())
@@ -104,9 +105,9 @@ class Source:
 
 
 def open_source(frame: Frame, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
-    """The columns of a table, their names checked; nothing is read that depends on a row.
+    """The columns of a table, their names checked; no row is read.
 
-    A Parquet file may give the columns ``dictionary``, which have few distinct entries, as dictionaries.
+    A Parquet file may return the columns in ``dictionary``, which have few distinct entries, as dictionaries.
     """
     narwhals, arrow = import_tables()
     chosen, opened = list(dict.fromkeys(columns)), cast("Any", frame)
@@ -140,7 +141,7 @@ def open_source(frame: Frame, columns: Sequence[str], dictionary: Sequence[str] 
 
 
 def _arrow_types(frame: Any, narwhals: Any) -> dict[str, Any]:
-    """Types of the columns of an empty frame as Arrow names them; none where it has no such type."""
+    """Arrow types of an empty frame's columns; empty if one has no Arrow type."""
     try:
         return dict(narwhals.from_native(frame.to_arrow()).collect_schema())
     except Exception:  # complex numbers, say
@@ -165,7 +166,7 @@ def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Dataset:
 
 
 def _stream(frame: Any, chosen: list[str], narwhals: Any, arrow: Any) -> Source:
-    """A record batch reader, or what exports an Arrow stream; read once."""
+    """A source from a record batch reader or an Arrow stream, which can be read once."""
     try:
         reader = frame if hasattr(frame, "read_next_batch") else arrow.RecordBatchReader.from_stream(frame)
     except Exception:
@@ -192,7 +193,7 @@ def _lazy(frame: Any, family: str) -> Batches:
 
 
 def check_names(chosen: Sequence[str], names: Sequence[str], frame: object) -> None:
-    """ParameterError unless a table has each chosen column once."""
+    """Raise ParameterError unless a table has each chosen column exactly once."""
     for name in chosen:
         if not isinstance(name, str):
             raise ParameterError(f"column {validation.shown(name)}: expected the name of a column, a text")
@@ -209,9 +210,9 @@ def check_names(chosen: Sequence[str], names: Sequence[str], frame: object) -> N
 
 
 def check_types(source: Source, time: str, value: str | None, named: Sequence[str] = ()) -> str | None:
-    """The zone of the time column; ParameterError unless times, values and names (of keys, persons) have their types.
+    """Time zone of the time column, or None; ParameterError if times, values, keys or persons have other types.
 
-    Types are public, so that these errors tell nothing about a row.
+    Types are public, so these errors reveal nothing about a row.
     """
     narwhals, _ = import_tables()
     found = source.schema[time]
@@ -234,7 +235,7 @@ def check_types(source: Source, time: str, value: str | None, named: Sequence[st
 
 
 def arrow_type(source: Source, name: str) -> pa.DataType | None:
-    """The Arrow type of a column, or None where it is not known before rows are read."""
+    """Arrow type of a column, or None if it is unknown before rows are read."""
     narwhals, _ = import_tables()
     try:
         return narwhals.Schema({name: source.schema[name]}).to_arrow().field(name).type

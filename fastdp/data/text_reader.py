@@ -1,8 +1,9 @@
 """Columns of numbers, and one of times, from CSV or plain lines.
 
-Blocks of whole lines go through Arrow's reader, where that is installed, if every cell there is a number or missing.
-Anything else (times, line ends within quotes, blank lines, something wrong, little text) the csv module reads row by
-row: slower, but errors name the line.
+If Arrow is installed, its reader takes blocks of complete lines in which every cell is a number or missing.
+Everything
+else (times, line ends within quotes, blank lines, errors, short texts) the csv module reads row by row: slower, but
+errors name the line.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def open_text(path: str, choose: Choose, chunk_size: int, *, ragged: bool, live:
     """Open a text file, compressed or not, or standard input; as :func:`fastdp.data.readers.open_table`.
 
     Chunks are blocks, or at most ``chunk_size`` rows.  Missing cells, and blank lines between values, are NaN: a
-    stream's length is public, so no value may silently go missing.  Errors name the line and the column.
+    stream's length is public, so no value may be dropped silently.  Errors name the line and the column.
     """
     with ExitStack() as opened:
         stream: BinaryIO | gzip.GzipFile
@@ -57,7 +58,7 @@ def open_text(path: str, choose: Choose, chunk_size: int, *, ragged: bool, live:
 
 
 def number(cell: str) -> float | None:
-    """The number in a cell, or None; underscores, which Python accepts, are no part of a number in a file."""
+    """The number in `cell`, or None; underscores, which Python accepts, are refused."""
     try:
         return None if "_" in cell else float(cell)
     except ValueError:
@@ -65,7 +66,7 @@ def number(cell: str) -> float | None:
 
 
 def _seconds(parse: Callable[[str], datetime], cell: str) -> float | None:
-    """Since 1970; moments without a zone count as UTC, so that days are the clock's."""
+    """Seconds since 1970 of the time in `cell`, or None; times without a zone count as UTC."""
     try:
         moment = parse(cell)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -74,7 +75,7 @@ def _seconds(parse: Callable[[str], datetime], cell: str) -> float | None:
 
 
 class _Times:
-    """Seconds since 1970 from cells in one notation: the first cell that is a time settles it."""
+    """Parser of times in one notation, which the first valid cell chooses."""
 
     def __init__(self) -> None:
         american = lambda cell: datetime.strptime(cell, "%m/%d/%Y %H:%M:%S")  # noqa: E731
@@ -90,7 +91,7 @@ class _Times:
 
 
 class _Lines:
-    """The lines of a text: decoded one by one, or a block of them as it is."""
+    """Lines of a text, decoded one by one or as raw blocks."""
 
     def __init__(self, stream: BinaryIO | gzip.GzipFile) -> None:
         self._stream = cast("io.BufferedReader", stream)
@@ -110,18 +111,18 @@ class _Lines:
         return self.waiting.popleft()
 
     def skip(self, count: int) -> None:
-        """Drop lines that wait."""
+        """Drop `count` waiting lines."""
         self.number += count
         for _ in range(count):
             self.waiting.popleft()
 
     def decode(self, block: bytes) -> None:
-        """Let the lines of a block wait."""
+        """Append the lines of `block` to the waiting lines."""
         # Undecodable bytes in a column that is not requested do no harm; in a requested column they are text.
         self.waiting.extend(io.StringIO(block.decode("utf-8", "surrogateescape"), newline=None))
 
     def block(self, size: int, enough: int = 0) -> bytes:
-        """Whole lines of the text to come, waiting for more only below ``enough`` bytes; nothing at the end."""
+        """Complete lines of the next text, empty at the end; waits for more only below `enough` bytes."""
         while not self._ended:
             got = self._stream.read1(size)
             self._ended = not got
@@ -138,7 +139,7 @@ class _Lines:
 
 
 class _Table:
-    """The rows behind the header, if any."""
+    """The rows after the header, if any."""
 
     def __init__(self, lines: _Lines, choose: Choose, where: str, ragged: bool) -> None:
         self._lines, self._where, self._ragged = lines, where, ragged
@@ -171,7 +172,7 @@ class _Table:
             self._first = np.array([self._values(row, line)])
 
     def _choose(self, choose: Choose, row: Sequence[str]) -> bool:
-        """Settle the columns; whether the first row is a header."""
+        """Choose the columns by the first row; returns True if it is a header."""
         numeric = any(number(cell) is not None for cell in row)
         wanted = choose(() if numeric else row)
         named = any(column in row and not is_index(column) for column in wanted.values() if column is not None)
@@ -192,7 +193,7 @@ class _Table:
         return headings.pop()
 
     def chunks(self, count: int, live: bool) -> Generator[Floats, None, None]:
-        """Values to the end; live ones as their lines come."""
+        """Chunks float64[n, columns] to the end; with `live`, as their lines arrive."""
         values: Floats | None = self._first
         while values is not None:
             if len(values):
@@ -206,7 +207,7 @@ class _Table:
                 values = self._by_rows(count)
 
     def _by_arrow(self, block: bytes) -> Floats | None:
-        """The values of a block; None if Arrow is not installed, or anything but numbers may be there."""
+        """Values of `block`; None without Arrow, or if it may hold anything but numbers."""
         # Arrow overlooks a quote that goes on behind the block, and a mark of the byte order.
         odd = b'"' in block or block.startswith(codecs.BOM_UTF8)
         if len(block) < BLOCK // 2 or odd or self._blank or self._times.notations[0] is not number:
@@ -237,7 +238,7 @@ class _Table:
         return np.column_stack([table.column(name).to_numpy() for name in wanted])
 
     def _by_columns(self, count: int) -> Floats | None:
-        """The values of lines that wait, at most ``count``; None if anything about them wants a closer look."""
+        """Values of at most `count` waiting lines; None if they need the row-by-row reader."""
         lines, known = list(islice(self._lines.waiting, count)), self._times.notations
         text = "".join(lines)
         if self._blank or "_" in text or text.isspace():
@@ -257,7 +258,7 @@ class _Table:
         return None
 
     def _by_rows(self, count: int) -> Floats | None:
-        """The values of rows that wait, at most ``count``, at least one for which it may wait; None at the end."""
+        """Values of at most `count` rows, waiting for the first only; None at the end."""
         values, line = list[list[float]](), self._lines.number + 1
         try:
             for row in self._rows:

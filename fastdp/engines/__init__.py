@@ -1,8 +1,8 @@
-"""Streams inside engines that own state, replays and workers: one thin module an engine, an extra each.
+"""Streams inside engines that own state, replays and workers: one thin module and one extra for each engine.
 
-A further adapter is a module here: on :class:`fastdp.engines.job.Job` where the engine stores bytes by key, on
-:class:`fastdp.engines.shards.Shards` where it only runs tasks.  With it come its extra in ``pyproject.toml``, a
-section of ``docs/engines.md``, an example and a test that runs the engine.
+A new adapter is a module here: on :class:`fastdp.engines.job.Job` if the engine stores bytes by key, on
+:class:`fastdp.engines.shards.Shards` if it only runs tasks.  It needs an extra in ``pyproject.toml``, a section of
+``docs/engines.md``, an example, and a test that runs the engine.
 """
 
 from __future__ import annotations

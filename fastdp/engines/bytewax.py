@@ -21,9 +21,10 @@ def release(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
     up : bytewax.dataflow.Stream
         Of rows ``(id, value, *others)``.  Rows of one id must come in order, from one partition of the input.
     job : Job
-        Mechanism, name and place of the secret.
+        Mechanism, name and location of the secret.
     shards : int
-        Into how many fleets the ids are split; public.  At least the number of workers; the output does not depend on
+        Number of fleets over which ids are split; public.  At least the number of workers; the output does not depend
+        on
         it.  It belongs to the state: a restart with another number is refused before a row is read.
 
     Returns
@@ -33,7 +34,7 @@ def release(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
 
     Notes
     -----
-    Bytewax promises at least once: rows since the last snapshot come again after a crash, and give the same output if
+    Bytewax delivers at least once: rows since the last snapshot come again after a crash, and give the same output if
     they are the same.
     """
     operators = engine("bytewax", "bytewax.operators")
@@ -44,7 +45,7 @@ def release(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
         return [(str(owner), row) for owner, row in zip(owners, rows, strict=True)]
 
     class Shard(operators.StatefulBatchLogic):  # type: ignore[misc, name-defined]
-        """One part of the job's fleet."""
+        """State of one shard of the job's fleet in Bytewax's operator."""
 
         def __init__(self, state: bytes | None) -> None:
             # Bytewax does not say which shard a new one is; its first row does.

@@ -1,4 +1,4 @@
-"""Dask: a task a shard and batch; streams of a data frame by partition.  Source: Dask 2026.8, ``Client.submit``."""
+"""Dask: one task for each shard and batch; streams of a data frame by partition.  Source: Dask 2026.8, ``submit``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DaskShards(Shards):
     job, folder, shards
         As for :class:`fastdp.engines.shards.Shards`.
     client : distributed.Client
-        Of the cluster.
+        Connection to the cluster.
 
     Notes
     -----
@@ -58,7 +58,7 @@ class DaskShards(Shards):
 def _publish(
     job: Job, folder: str, part: tuple[int, int], batch: int, ids: Column, values: Floats, written: int
 ) -> Published:
-    """On a worker, which may hold a shard of an earlier program, perhaps with other parameters."""
+    """Answer of :meth:`Shard.publish` on a worker, which keeps its shards open for the next task."""
     place = folder, repr((job.name, job.secret, job.machine.describe())), part
     # Taken out while in use: a task that comes twice reads the state again.
     shard = _OPEN.pop(place, None) or Shard(job, folder, part)
@@ -75,9 +75,9 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
     frame : dask.dataframe.DataFrame
         Of rows of many streams; stored, so that a task that runs again reads the same rows.
     job : Job
-        Mechanism, name and place of the secret.
+        Mechanism, name and location of the secret.
     id, order, value : str
-        Columns: whose row it is (texts, or whole numbers), its place in the stream, and the value.
+        Columns: id of the stream (texts or integers), order within the stream, and the value.
     into : str
         The column to add.
 
@@ -93,7 +93,7 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
 
 
 def _partition(frame: Foreign, job: Job, name: str, order: str, value: str, into: str) -> Foreign:
-    """On a worker; values break ties of the order, so that the output does not follow the shuffle."""
+    """Published rows of one partition, on a worker; ties of `order` are sorted by value, whatever the shuffle."""
     ordered = frame.sort_values([name, order, value])
     rows, out = publish(job.fleet(), ordered[name].to_numpy(), ordered[value].to_numpy())
     return ordered.iloc[rows].drop(columns=value).assign(**{into: out})
@@ -108,7 +108,7 @@ FAN_IN = 8
 
 
 def open_frame(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
-    """The columns of a Dask data frame or of files, their names checked."""
+    """A :class:`Source` of a Dask data frame or of files, its column names checked."""
     delayed = engine("dask", "dask").delayed
     if isinstance(frame, (str, os.PathLike)):
         dataset = open_dataset(Path(validation.path("frame", frame)), dictionary)
@@ -125,7 +125,7 @@ def open_frame(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str]
 
 
 def _parts(dataset: Foreign) -> list[Foreign]:
-    """A data set of each file; of a single Parquet file, of each row group."""
+    """One data set for each file or, of a single Parquet file, for each row group."""
     from pyarrow.dataset import FileSystemDataset
 
     found = list(dataset.get_fragments())
@@ -141,7 +141,7 @@ def _exact_sums(
     plan: TablePlan,
     quantities: Sequence[Quantity],
 ) -> list[Integers]:
-    """The sums of every window and key, without noise: the cluster's part."""
+    """Sums over all windows and keys without noise, int64[W, K] for each quantity, computed by the cluster."""
     delayed = engine("dask", "dask").delayed
     work = partial(_part_sums, columns, dictionary, plan, quantities)
     sums = [delayed(work)(part) for part in parts]
@@ -154,7 +154,7 @@ def _exact_sums(
 def _part_sums(
     columns: Sequence[str], dictionary: Sequence[str], plan: TablePlan, quantities: Sequence[Quantity], part: Foreign
 ) -> list[Integers]:
-    """On a worker, which gets public parameters and no key."""
+    """Sums over one partition on a worker, which gets public parameters and no key."""
     table = KeyTable(plan.by, plan.keys)
     return table_sums(open_source(part, columns, dictionary), plan, quantities, table)
 
@@ -165,13 +165,15 @@ def _added(parts: list[list[Integers]]) -> list[Integers]:
 
 @functions.like(functions.totals, open_frame)
 def totals() -> None:
-    """Private totals of a Dask data frame, or of files, by window of time, and by key.
+    """Private totals of a Dask data frame, or of files, by time window and key.
 
     Parameters
     ----------
     frame : dask.dataframe.DataFrame or path
-        A path of a Parquet or CSV file or of a folder of Parquet files, which all workers reach: a task a file; of a
-        single Parquet file, a task a row group.  Tasks run on the ``distributed.Client`` of this process, or on its
+        A path of a Parquet or CSV file or of a folder of Parquet files, which all workers reach: one task for each
+        file;
+        for each row group of a single Parquet file.  Tasks run on the ``distributed.Client`` of this process, or on
+        its
         threads.
     time : Time
         With ``start`` and ``stop``.
@@ -188,19 +190,19 @@ def totals() -> None:
     Raises
     ------
     ParameterError, DataError, BudgetError
-        As on one machine; numbers of rows count within a partition.
+        As on one machine; row numbers count within a partition.
 
     Notes
     -----
-    The sums on workers and in this process have no noise yet: the operator of the cluster sees them and the rows.
+    Sums on workers and in this process have no noise yet: the operator of the cluster sees them and the rows.
     """
 
 
 @functions.like(functions.counts, open_frame)
 def counts() -> None:
-    """Private numbers of rows of a Dask data frame, or of files, otherwise as :func:`totals`."""
+    """Private numbers of rows of a Dask data frame, or of files; otherwise as :func:`totals`."""
 
 
 @functions.like(functions.means, open_frame)
 def means() -> None:
-    """Private means of a Dask data frame, or of files, otherwise as :func:`totals`."""
+    """Private means of a Dask data frame, or of files; otherwise as :func:`totals`."""

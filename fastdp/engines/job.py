@@ -1,4 +1,4 @@
-"""Job: mechanism, secret and format of the state, by which workers continue streams from bytes that an engine stores.
+"""Job: mechanism, secret and state format with which workers continue streams from bytes that an engine stores.
 
 The engine owns state, replays and workers.  Source: ``docs/engines.md``.
 """
@@ -22,11 +22,11 @@ from fastdp.kinds import Array, Floats, Indices, Json
 from fastdp.ledger import Ledger
 from fastdp.noise.key import KEY_BYTES, Key, is_secret, read_key
 from fastdp.perturbers.base import bound_law
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine
-from fastdp.state.publisher import Publisher
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.fleet_streams import MACHINES, Streams
-from fastdp.streams.stages import Schedule
+from fastdp.streams.stream_machine import Schedule
 
 #: Ids or values of rows.
 Column: TypeAlias = Sequence[object] | Array
@@ -48,20 +48,21 @@ class Job:
     name : str
         Of this job; public.  Two jobs under one secret need two names.
     secret : str or callable
-        Where a worker finds the 32 bytes that all noise follows from: ``"file:PATH"`` (an owner-only file, raw or
+        Location of the 32 bytes from which all noise is derived: ``"file:PATH"`` (an owner-only file, raw or
         hexadecimal, as for ``--key-file``), ``"env:NAME"`` (64 hexadecimal digits), or a function without arguments
         that asks your secret store.  Engines ship and log arguments, so the bytes themselves are refused.
 
     Notes
     -----
-    Stream ``id`` is, bit for bit, what a publisher with ``key=job.key.of_stream(id)`` publishes, whatever workers,
-    shards and batches.  A job can be pickled: it then holds the parameters and where the secret is.
+    Stream ``id`` equals, bit for bit, a publisher's with ``key=job.key.of_stream(id)``, for any workers, shards and
+    batches.  A pickled job holds the parameters and the secret's location.
 
-    State: :meth:`to_bytes` seals it by AES-256-GCM under a key that is derived of the secret.  Inside is a key that
-    is derived of secret and name, and never the secret.
+    State: :meth:`to_bytes` seals it by AES-256-GCM under a key derived from the secret.  It contains a key derived
+    from
+    secret and name, never the secret.
 
     Privacy: that of one stream for each value.  Replays with the same values give the same output.  Replays with
-    other values give independent noise from the first block on that differs, and cost at most one more release of
+    other values give independent noise from the first differing block on, and cost at most one more release of
     the values after it (``docs/privacy.md``, section 13).
     """
 
@@ -108,7 +109,7 @@ class Job:
 
     @cached_property
     def key(self) -> Key:
-        """The key of this job's streams; secret."""
+        """Secret key from which the keys of this job's streams are derived."""
         return self._root.within("job", self.name)
 
     @cached_property
@@ -124,18 +125,18 @@ class Job:
         return OrderedDict()
 
     def fleet(self, part: tuple[int, int] | None = None) -> Fleet:
-        """A fleet without streams: of all ids, or of part k of n, given as (k, n)."""
+        """A fleet without streams: of all ids, or of shard k of n if `part` is (k, n)."""
         return Fleet._of(self._empty.empty(part), threads=1)
 
     def to_bytes(self, fleet: Fleet) -> bytes:
-        """The state of a fleet, sealed."""
+        """Sealed state of `fleet`."""
         if not isinstance(fleet, Fleet):
             raise ParameterError(f"fleet = {validation.shown(fleet)}: expected a fleet of this job")
         return fleet.to_bytes(self._seal)
 
     @validation.plain
     def from_bytes(self, state: bytes, shards: int | None = None) -> Fleet:
-        """The fleet whose state this is, or the part of one in so many shards.
+        """The fleet of a sealed `state`, or one of its `shards`.
 
         StateError if it is damaged, or of another job, secret, mechanism, parameter or number of shards.
         """
@@ -171,7 +172,7 @@ class Job:
 
     @validation.plain
     def resume(self, state: bytes | None) -> Fleet:
-        """The fleet of a state: one that :meth:`suspend` left open, or read; None: without streams."""
+        """The fleet of `state`: left open by :meth:`suspend`, or read from the bytes; an empty one for None."""
         if state is None:
             return self.fleet()
         # It moves on, so it is no longer the fleet of these bytes; an error leaves it out.
@@ -179,7 +180,7 @@ class Job:
         return self.from_bytes(state) if left_open is None else left_open
 
     def suspend(self, fleet: Fleet) -> bytes:
-        """The state of a fleet, which stays open for :meth:`resume`."""
+        """Sealed state of `fleet`, which stays open for :meth:`resume`."""
         state = self.to_bytes(fleet)
         self._fleets[state] = fleet
         if len(self._fleets) > OPEN_FLEETS:
@@ -192,7 +193,7 @@ class Job:
         Parameters
         ----------
         ledger : Ledger
-            :class:`fastdp.errors.BudgetError` if it holds a job with this secret, name and mechanism already, or the
+            :class:`fastdp.errors.BudgetError` if it already holds a job with this secret, name and mechanism, or the
             budget does not suffice.
         stream : str
             As for :meth:`fastdp.Ledger.spend`.
@@ -202,7 +203,7 @@ class Job:
 
 
 def publish(fleet: Fleet, ids: Column, values: Column) -> tuple[Indices, Floats]:
-    """Rows that publish, and their values: :meth:`Fleet.publish` for engines, whose rows carry more than an id."""
+    """Row numbers int64[m] that publish, and values float64[m]: :meth:`Fleet.publish` for rows with more columns."""
     found, out = fleet.publish(ids, values)
     total = len(values)
     if out.size == total:
@@ -218,7 +219,7 @@ def publish(fleet: Fleet, ids: Column, values: Column) -> tuple[Indices, Floats]
 
 
 def _read(secret: str | Callable[[], bytes]) -> Key:
-    """The key; errors name the place and never show what was found."""
+    """The key at `secret`'s location; errors name the location and never show its content."""
     if callable(secret):
         found, place = secret(), "secret(): "
     else:
@@ -239,7 +240,7 @@ def _read(secret: str | Callable[[], bytes]) -> Key:
 
 
 def engine(extra: str, module: str) -> Foreign:
-    """A module of an engine; ParameterError naming the extra where it is not installed."""
+    """The imported `module` of an engine; ParameterError that names the extra if it is not installed."""
     try:
         return import_module(module)
     except ModuleNotFoundError:
@@ -249,7 +250,7 @@ def engine(extra: str, module: str) -> Foreign:
 
 
 def _is_bound(machine: Machine[Any]) -> bool:
-    """Whether noise is bound to the values before it; mechanisms of one's own must see to it (``docs/state.md``)."""
+    """True if noise is bound to the values before it; user-defined mechanisms must ensure it (``docs/state.md``)."""
     if not isinstance(machine, Schedule):
         return type(machine) in MACHINES.values() or not type(machine).__module__.startswith("fastdp.")
     composition = machine.composition

@@ -24,15 +24,16 @@ def release(frame: Foreign, job: Job) -> Foreign:
     ----------
     frame : quixstreams.dataframe.StreamingDataFrame
         Of messages whose value is a number, or a list of numbers of one stream in order (faster: one call for all).
-        Keys are texts, UTF-8 bytes, or whole numbers.
+        Keys are texts, UTF-8 bytes, or integers.
     job : Job
-        Mechanism, name and place of the secret.
+        Mechanism, name and location of the secret.
 
     Returns
     -------
     quixstreams.dataframe.StreamingDataFrame
-        Of the published number, or the list of them; without values within a hold-out, and without messages that then
-        have none.
+        Of the published number, or the list of them; without values within a hold-out, and without messages that are
+        then
+        empty.
 
     Notes
     -----
@@ -67,10 +68,11 @@ def _checkpoint(job: Job) -> Foreign:
     sinks = engine("quix", "quixstreams.sinks")
 
     class Checkpoint(sinks.BaseSink):  # type: ignore[misc, name-defined]
-        """The streams that had messages since the last checkpoint; their states are sealed once, at its end.
+        """Streams with messages since the last checkpoint; their states are sealed once, at its end.
 
-        Until then a mark stands in the transaction of Quix's store.  A checkpoint that is given up takes its marks
-        with it, and the next message reads the state before it.
+        Until then Quix's store holds a mark in its transaction.  A cancelled checkpoint drops its marks, and the next
+        message
+        reads the previous state.
         """
 
         def __init__(self) -> None:
@@ -79,7 +81,7 @@ def _checkpoint(job: Job) -> Foreign:
             self._open: dict[bytes, tuple[Foreign, Fleet]] = {}
 
         def fleet(self, state: Foreign) -> Fleet:
-            """The stream of the key that Quix's state belongs to."""
+            """Fleet of the stream whose Quix state is `state`; StateError if its last checkpoint was not flushed."""
             stored = state.get_bytes(ENTRY)
             if stored in self._open:
                 return self._open[stored][1]
@@ -98,16 +100,16 @@ def _checkpoint(job: Job) -> Foreign:
             return fleet
 
         def flush(self) -> None:
-            """Write the states."""
+            """Write the sealed states of all open streams to Quix's store."""
             ended, self._open = self._open, {}
             for state, fleet in ended.values():
                 state.set_bytes(ENTRY, job.suspend(fleet))
 
         def on_paused(self) -> None:
-            """Quix repeats this checkpoint, from the states before it."""
+            """Drop the open streams: Quix repeats this checkpoint from the previous states."""
             self._open = {}
 
         def add(self, *_: Foreign, **__: Foreign) -> None:
-            """Quix's sinks have it; no message comes here."""
+            """Do nothing: required of Quix's sinks, but no message arrives here."""
 
     return Checkpoint()

@@ -1,4 +1,4 @@
-"""Ray: an actor a shard.  Source: Ray 2.60, named actors that restart and retry."""
+"""Ray: one actor for each shard.  Source: Ray 2.60, named actors that restart and retry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RayShards(Shards):
     Notes
     -----
     An actor that dies is restarted, reads its state and repeats the call; the output is the same.  Actors are named
-    after the job, and Ray refuses a second one of a name in a namespace: a second program with this job is refused.
+    after the job, and Ray refuses a duplicate name in a namespace, so a second program with this job is refused.
     """
 
     def __init__(self, job: Job, folder: str | os.PathLike[str], shards: int = 16) -> None:
@@ -40,7 +40,7 @@ class RayShards(Shards):
         return dict(zip(running, self._ray.get(list(running.values())), strict=True))
 
     def close(self) -> None:
-        """End the actors; the state stays in its folder."""
+        """Kill the actors and release the folder; the state files stay."""
         for actor in self.actors:
             self._ray.kill(actor)
         super().close()

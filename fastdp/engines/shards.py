@@ -1,4 +1,4 @@
-"""Shards of a job's fleet, each a state in a folder that any worker continues; for Dask and Ray."""
+"""Shards of a job's fleet, each with state files in a folder from which any worker continues; for Dask and Ray."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fastdp.data.column import NOT_FINITE, as_column, as_floats, entry_at
 from fastdp.engines.job import Column, Job, publish
 from fastdp.errors import DataError, StateError
 from fastdp.kinds import Floats, Indices
-from fastdp.state import durable
-from fastdp.state.durable import atomic_file
+from fastdp.state import atomic_files
+from fastdp.state.atomic_files import atomic_file
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.ids import as_ids
 
@@ -29,7 +29,7 @@ Share: TypeAlias = tuple[Column, Floats, int]
 
 
 class Shard:
-    """Part k of n of a job's fleet, given as (k, n), with a sealed state file a batch in a folder."""
+    """Shard k of n of a job's fleet, `part` = (k, n), with one sealed state file for each batch in a folder."""
 
     def __init__(self, job: Job, folder: str | os.PathLike[str], part: tuple[int, int]) -> None:
         self._job, self._part = job, part
@@ -39,7 +39,7 @@ class Shard:
         self._written = 0
 
     def publish(self, batch: int, ids: Column, values: Floats, written: int = 0) -> Published:
-        """Consume the rows of a batch, or once more of the last one.
+        """Published rows and values of `batch`; the last batch may be given again.
 
         ``written`` is the last batch whose state is known to be in the folder.
         """
@@ -63,7 +63,7 @@ class Shard:
         return rows, out
 
     def _before(self, batch: int, written: int) -> int:
-        """Batch whose state this one continues; 0 if it is the first."""
+        """Number of the batch whose state precedes `batch`, 0 for the first; StateError if that state is lost."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         numbers = list(self._numbers())
         newest = max(numbers, default=0)
@@ -79,7 +79,7 @@ class Shard:
         return max((number for number in numbers if number < batch), default=0)
 
     def _agree(self) -> None:
-        """StateError for a job or a number of shards that is not the folder's; a new folder takes these."""
+        """Raise StateError if the folder belongs to another job or number of shards; record them in a new folder."""
         path = self._folder.parent / "job.state"
         if path.exists():
             self._job.from_bytes(path.read_bytes(), self._part[1])
@@ -102,7 +102,7 @@ class Shards(ABC):
     Parameters
     ----------
     job : Job
-        Mechanism, name and place of the secret.
+        Mechanism, name and location of the secret.
     folder : path
         Of the state, one for a job; every worker reaches it.  A second program that opens it is refused while this
         one runs, where the file system has locks.
@@ -119,8 +119,8 @@ class Shards(ABC):
         others = [path.name for path in self.folder.glob("shard-*") if not path.name.endswith(f"-of-{shards}")]
         if others:
             raise StateError(f"shards = {shards}: expected the number of this folder, which holds {others[0]}")
-        self._hold = durable.Hold(os.open(self.folder, os.O_RDONLY)) if durable.has_locks() else None
-        if self._hold is not None and not durable.lock(self._hold.descriptor):
+        self._hold = atomic_files.Hold(os.open(self.folder, os.O_RDONLY)) if atomic_files.has_locks() else None
+        if self._hold is not None and not atomic_files.lock(self._hold.descriptor):
             raise StateError(f"{self.folder} is used by another program: expected one program for a job")
 
     def publish(self, batch: int, ids: Column, values: Column) -> Published:
@@ -129,9 +129,9 @@ class Shards(ABC):
         Parameters
         ----------
         batch : int
-            Its number, from 1 on, larger than that of the last one.  After a crash give the last batch again under
-            its number: shards that have consumed it give the same output once more, the others consume it.
-            The same after any error other than a :class:`fastdp.errors.DataError` of this call.
+            Its number, from 1 on, larger than that of the last one.  After a crash, or any error other than a
+            :class:`fastdp.errors.DataError` of this call, give the last batch again under its number: shards that
+            have consumed it repeat their output, the others consume it.
         ids, values
             As for :meth:`fastdp.Fleet.publish`.
 
@@ -165,10 +165,10 @@ class Shards(ABC):
 
     @abstractmethod
     def _run(self, batch: int, shares: dict[int, Share]) -> dict[int, Published]:
-        """Answers of :meth:`Shard.publish` on the workers."""
+        """Answers of :meth:`Shard.publish` on the workers, by shard."""
 
     def close(self) -> None:
-        """End; the state stays in its folder."""
+        """Release the folder; the state files stay."""
         if self._hold is not None:
             self._hold.release()
 

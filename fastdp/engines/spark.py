@@ -30,9 +30,9 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
     frame : pyspark.sql.DataFrame
         Of rows of many streams; stored, so that a task that runs again reads the same rows.
     job : Job
-        Mechanism, name and place of the secret.
+        Mechanism, name and location of the secret.
     id, order, value : str
-        Columns: whose row it is (texts, or whole numbers), its place in the stream, and the value.
+        Columns: id of the stream (texts or integers), order within the stream, and the value.
     into : str
         The column to add, of doubles.
 
@@ -57,7 +57,7 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
 
 
 def _published(fleet: Fleet, batch: Foreign, into: str) -> Foreign:
-    """A batch of the columns id, order, value, on a worker."""
+    """Published rows of an Arrow `batch` with columns id, order, value, on a worker."""
     import pyarrow as pa
 
     ids, order, values = batch.columns
@@ -78,7 +78,7 @@ def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str,
     frame : pyspark.sql.DataFrame
         A streaming one.
     job, id, order, value, into
-        As for :func:`release`.  Rows of a micro-batch are put in order; those of an earlier one come first.
+        As for :func:`release`.  Rows of a micro-batch are sorted; those of an earlier one come first.
 
     Returns
     -------
@@ -88,14 +88,15 @@ def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str,
     Notes
     -----
     Spark needs the RocksDB state store: ``spark.sql.streaming.stateStore.providerClass`` =
-    ``org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider``.  A query that is restarted from its
-    checkpoint repeats the last micro-batch with the same rows from the state before it, and gives the same output;
-    a sink that takes a micro-batch once (files, or ``foreachBatch`` by its number) then holds each output once.
+    ``org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider``.  A query that restarts from its
+    checkpoint repeats the last micro-batch with the same rows and state, and gives the same output; a sink that
+    accepts
+    a micro-batch once (files, or ``foreachBatch`` by its number) then holds each output once.
     """
     processor = engine("spark", "pyspark.sql.streaming").StatefulProcessor
 
     class Streams(processor):  # type: ignore[misc, valid-type]
-        """Continues one stream a call."""
+        """Spark's stateful processor: continues one stream in each call."""
 
         def init(self, handle: Foreign) -> None:
             self.state = handle.getValueState("fastdp", "state binary")
@@ -126,7 +127,7 @@ EPOCH = "1970-01-01 00:00:00"
 
 
 def open_frame(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
-    """The columns of a Spark data frame, their names checked, for :func:`fastdp.tables.functions.like`."""
+    """A :class:`Source` of a Spark data frame, its names checked, for :func:`fastdp.tables.functions.like`."""
     engine("spark", "pyspark")
     narwhals, _ = import_tables()
     if not hasattr(frame, "sparkSession"):
@@ -137,9 +138,9 @@ def open_frame(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str]
 
 
 def exact_sums(frame: Foreign, plan: TablePlan, quantities: Sequence[Quantity]) -> list[Integers]:
-    """The sums of every window and key, int64[W, K] for each quantity, without noise: Spark's part.
+    """Sums over all windows and keys without noise, int64[W, K] for each quantity, computed by Spark.
 
-    Windows of unequal lengths are whole numbers of a common length; Spark groups by it, and the driver adds.
+    Windows of unequal lengths are multiples of a common length; Spark groups by it, and the driver adds.
     """
     from pyspark.sql import functions as f
 
@@ -174,14 +175,14 @@ def exact_sums(frame: Foreign, plan: TablePlan, quantities: Sequence[Quantity]) 
 
 
 def _column(name: str) -> Foreign:
-    """A column whose name may have dots."""
+    """Spark column called `name`, which may contain dots."""
     from pyspark.sql import functions as f
 
     return f.col("`{}`".format(name.replace("`", "``")))
 
 
 def _micros(frame: Foreign, time: str, plan: TablePlan) -> Foreign:
-    """Microseconds since 1970: instants, or what the clock shows where there is no zone, as on one machine."""
+    """Microseconds since 1970 of column `time`: of the instant, or of the local clock if there is no zone."""
     from pyspark.sql import functions as f
 
     if dict(frame.dtypes)[time] == "timestamp":
@@ -194,7 +195,7 @@ def _micros(frame: Foreign, time: str, plan: TablePlan) -> Foreign:
 
 
 def _sum(quantity: Quantity, number: Foreign, plan: TablePlan) -> Foreign:
-    """Of ones, or of values in steps, clipped and rounded (half to even) as on one machine."""
+    """Spark sum of ones, or of values in steps, clipped and rounded (half to even) as on one machine."""
     from pyspark.sql import functions as f
 
     if quantity.name == "count":
@@ -213,9 +214,9 @@ def _sum(quantity: Quantity, number: Foreign, plan: TablePlan) -> Foreign:
 
 
 def _coded(grouped: Foreign, frame: Foreign, plan: TablePlan) -> Foreign:
-    """The groups of listed keys, with the number of each; and those without a time.
+    """Groups whose keys are listed, with each key's index, and groups without a time.
 
-    Behind the sums, of which there are few: no row pays for it.
+    The join follows the sums, of which there are few, so it costs nothing for each row.
     """
     from pyspark.sql import functions as f
 
@@ -231,7 +232,7 @@ def _coded(grouped: Foreign, frame: Foreign, plan: TablePlan) -> Foreign:
 
 
 def _collected(grouped: Foreign) -> Foreign:
-    """On the driver; what Spark says about a row may quote it."""
+    """Arrow table of `grouped`, on the driver; the text of Spark's errors is dropped, because it may quote rows."""
     try:
         return grouped.toArrow()
     except Exception as error:
@@ -243,7 +244,7 @@ def _collected(grouped: Foreign) -> Foreign:
 
 @functions.like(functions.totals, open_frame)
 def totals() -> None:
-    """Private totals of a Spark data frame by window of time, and by key.
+    """Private totals of a Spark data frame by time window and key.
 
     Parameters
     ----------
@@ -269,17 +270,18 @@ def totals() -> None:
 
     Notes
     -----
-    The sums in the cluster and on the driver have no noise yet: the operator of the cluster sees them and the rows.
-    A cell takes 2^31 rows with values at the clip.  Rows with keys that are not listed are dropped after the sums:
-    where most rows have such keys, filter the frame first.
+    Sums in the cluster and on the driver have no noise yet: the operator of the cluster sees them and the rows.
+    A cell takes 2^31 rows with values at the clip.  Rows with unlisted keys are dropped after the sums: where most
+    rows
+    have such keys, filter the frame first.
     """
 
 
 @functions.like(functions.counts, open_frame)
 def counts() -> None:
-    """Private numbers of rows of a Spark data frame, otherwise as :func:`totals`."""
+    """Private numbers of rows of a Spark data frame; otherwise as :func:`totals`."""
 
 
 @functions.like(functions.means, open_frame)
 def means() -> None:
-    """Private means of a Spark data frame, otherwise as :func:`totals`."""
+    """Private means of a Spark data frame; otherwise as :func:`totals`."""

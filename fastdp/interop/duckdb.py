@@ -1,9 +1,8 @@
 """Exact noise in DuckDB's SQL: a function for numbers that a query has aggregated.
 
-One registered function is one release.  SQL may call it in any order, over any number of chunks and queries; the
-caller states by how much one contribution moves all the values together that it is ever given.  Then all its answers
-cost epsilon, even if later queries depend on earlier answers: the loss of each value is its own change over the scale
-of the noise.
+One registered function is one release.  SQL may call it in any order, over any chunks and queries; the caller states
+how much one contribution changes all values together that the function receives.  Then all answers cost epsilon, even
+if later queries depend on earlier answers: the loss of each value is its own change over the scale of the noise.
 """
 
 from __future__ import annotations
@@ -41,28 +40,29 @@ def register(
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        Where the function will be known.
+        Connection in which the function is registered.
     name : str
-        What SQL calls it: ``SELECT station, private_count(count(*)) FROM trips GROUP BY station``.
+        SQL name: ``SELECT station, private_count(count(*)) FROM trips GROUP BY station``.
     sensitivity : float
-        The most by which one contribution moves all values together that the function is ever given (L1), in units
-        of the values.  Groups that share no contribution: the most by which one moves its group.
+        Largest change (L1) that one contribution makes to all values together that the function receives, in units
+        of the values.  For groups that share no contribution: the largest change of one group.
     epsilon : float
-        Privacy loss of everything that the function ever returns.
+        Privacy loss of everything that the function returns.
     rows : int
-        How many values it takes at most, say the number of groups, which is then public; a value more is an error.
-        It counts values, not groups: register a function for each query, with as many as that one returns.
+        Most values that the function accepts, such as the number of groups, which is then public; one more is an
+        error.
+        It counts values, not groups: register a function for each query.
     kind : "BIGINT" or "DOUBLE"
         Type of the column and the result.  Sums of integers are HUGEINT in DuckDB: ``sum(x)::BIGINT``.
     resolution : float, optional
         Only for DOUBLE, as for :func:`fastdp.add_noise`.
     ledger, stream : Ledger and str, optional
-        Where the loss is recorded, now; and the name of what is queried.
+        Ledger that records the loss, now; and the name of the queried data.
 
     Returns
     -------
     Guarantee
-        What all answers of the function promise together.
+        Of all answers of the function together.
 
     Raises
     ------
@@ -71,7 +71,8 @@ def register(
 
     Notes
     -----
-    The function is volatile: DuckDB calls it once for each row that it evaluates, never folds it into a constant.  A
+    The function is volatile: DuckDB calls it once for each row that it evaluates and never folds it into a constant.
+    A
     relation that is fetched twice is evaluated twice.  NULL stays NULL, so whether a group has a value is public;
     NaN and infinity are refused.
     """

@@ -1,7 +1,8 @@
-"""A measurement for OpenDP whose noise and privacy map are fastdp's: it chains and composes like OpenDP's own.
+"""A measurement for OpenDP whose noise and privacy map are fastdp's; it chains and composes like OpenDP's own.
 
-OpenDP calls what comes from outside "honest-but-curious": it cannot check that noise and map belong together.  Here
-they are one object, :class:`fastdp.streams.add_noise.VectorNoise`, whose proof is there.
+OpenDP requires the feature "honest-but-curious" for external code: it cannot check that noise and map belong
+together.
+Here they are one object, :class:`fastdp.streams.add_noise.VectorNoise`, which holds the proof.
 """
 
 from __future__ import annotations

@@ -27,18 +27,18 @@ def add_noise(
     ledger: Ledger | None = None,
     stream: str | None = None,
 ) -> Any:
-    """An expression for a column with exact Laplace noise, for one release: :func:`fastdp.add_noise`, lazily.
+    """An expression that adds exact Laplace noise to a column, for one release: :func:`fastdp.add_noise`, lazily.
 
     Parameters
     ----------
     column : str or polars.Expr
-        A column, whole: ``frame.group_by("station").len().with_columns(add_noise("len", 1, 0.5))``.
+        A full column: ``frame.group_by("station").len().with_columns(add_noise("len", 1, 0.5))``.
     sensitivity, epsilon, resolution
-        As for :func:`fastdp.add_noise`; the values are all of the column.
+        As for :func:`fastdp.add_noise`; the values are the full column.
     kind : "Int64" or "Float64"
         Type of the result.  Integers of any type become Int64; the column must be of this kind.
     ledger, stream : Ledger and str, optional
-        Where the loss is recorded, now; and the name of what is queried.
+        Ledger that records the loss, now; and the name of the queried data.
 
     Returns
     -------

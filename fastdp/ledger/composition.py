@@ -1,7 +1,7 @@
-"""Composition of releases on one stream: what one release costs, in exact amounts, and what a limit leaves.
+"""Composition of releases on one stream: the exact cost of a release, and the budget left under a limit.
 
-Amounts are the decimals that were written, 0.1 a tenth; costs are multiples of 10^-324 (the shortest decimal of every
-float is one), so sums are exact.
+Amounts are exact decimals (0.1 is a tenth) and costs multiples of 10^-324, as every float's shortest decimal is, so
+sums are exact.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from fastdp.ledger.entry import ELEMENTS, VALUE, Kind
 UNIT = 10**324
 #: Above it, e^epsilon times any positive float exceeds 1, the largest delta.
 MAX_EXPONENT = 1000
-#: Which cost a sum is of: epsilon, delta, the delta of a release whose unit counts twice, or rho, of all releases or
+#: Kind of cost in a sum: epsilon, delta, the delta of a release whose unit counts twice, or rho, of all releases or
 #: of those that are not pure.
 EPSILON, DELTA, DOUBLE_DELTA, RHO, OWN_RHO = range(5)
-#: In place of a rho that there is not.
+#: Stands for a missing rho.
 NO_RHO = UNIT << 1000
 
 
@@ -34,7 +34,7 @@ class Budget(NamedTuple):
     Attributes
     ----------
     epsilon, delta : float
-        ``inf`` where there is no limit.
+        ``inf`` for no limit.
     """
 
     epsilon: float
@@ -43,14 +43,14 @@ class Budget(NamedTuple):
 
 @dataclass(frozen=True)
 class Loss:
-    """An exact amount; epsilon and rho may be infinite."""
+    """An exact privacy loss; epsilon and rho may be infinite."""
 
     epsilon: Fraction | float
     delta: Fraction
     rho: Fraction | float = math.inf
 
     def within(self, limit: Budget) -> bool:
-        """Whether a limit, as it was written, allows it."""
+        """Return whether `limit`, as its decimals say, allows this loss."""
         return _fits(self.epsilon, limit.epsilon) and _fits(self.delta, limit.delta)
 
 
@@ -59,19 +59,19 @@ def _fits(spent: Fraction | float, limit: float) -> bool:
 
 
 def written(amount: float) -> Fraction:
-    """The decimal that a float stands for: the shortest one that reads back as it."""
+    """Shortest decimal that reads back as this float, exactly."""
     return Fraction(repr(amount))
 
 
 def times(kind: Kind, weaker: Kind) -> int | None:
-    """The number of changes of one unit that make any one change of another; None where none do."""
+    """Return how many changes of unit `kind` make any one change of `weaker`; None if they do not."""
     if kind == weaker or kind.rows is None or weaker.rows is None:
         return 1 if kind == weaker else 2 if kind in ELEMENTS and weaker == VALUE else None
     return kind.rows.times(weaker.rows)
 
 
 def common_kind(kinds: Iterable[Kind], stream: str) -> Kind:
-    """The weakest of these units, for which a composition is stated; ParameterError if there is none."""
+    """Weakest of these units, in which a composition is stated; ParameterError if there is none."""
     found = sorted(set(kinds), key=str)
     for weakest in found:
         if all(times(kind, weakest) for kind in found):
@@ -86,7 +86,7 @@ def common_kind(kinds: Iterable[Kind], stream: str) -> Kind:
 
 @lru_cache(maxsize=1024)
 def cost(epsilon: float, delta: float, distance: float) -> tuple[int, int, int]:
-    """EPSILON, DELTA and DOUBLE_DELTA of a release with a finite epsilon, in units of 1 / UNIT."""
+    """Return EPSILON, DELTA and DOUBLE_DELTA of a release with a finite epsilon, in units of 1 / UNIT."""
     # The sampled distribution P~ is at most d from the P of the proof: P~1 <= P1 + d <= e^eps P2 + delta + d
     # <= e^eps P~2 + delta + (1 + e^eps) d.
     one = min(Fraction(1), written(delta) + _on_both_sides(written(distance), epsilon))
@@ -96,7 +96,7 @@ def cost(epsilon: float, delta: float, distance: float) -> tuple[int, int, int]:
 
 
 def alone(guarantee: Guarantee) -> Loss:
-    """Cost of a release by itself."""
+    """Cost of one release by itself."""
     if math.isinf(guarantee.epsilon):
         return Loss(math.inf, Fraction(guarantee.delta))
     epsilon, delta, _ = cost(guarantee.epsilon, guarantee.delta, guarantee.numeric_distance)
@@ -104,7 +104,7 @@ def alone(guarantee: Guarantee) -> Loss:
 
 
 def rho_of(guarantee: Guarantee) -> int:
-    """The rho that a release adds to a sum, in units of 1 / UNIT."""
+    """Rho that a release adds to a sum, in units of 1 / UNIT; NO_RHO if it has none."""
     claimed = math.isfinite(guarantee.rho)
     if guarantee.numeric_distance or (not claimed and (guarantee.delta or guarantee.epsilon > MAX_EXPONENT)):
         return NO_RHO
@@ -114,26 +114,26 @@ def rho_of(guarantee: Guarantee) -> int:
 
 
 def _on_both_sides(amount: Fraction, epsilon: float) -> Fraction:
-    """(1 + e^epsilon) times it, or a little more."""
+    """Return at least (1 + e^`epsilon`) times `amount`."""
     return amount * (1 + _exp_above(Fraction(epsilon))) if amount else amount
 
 
 def _exp_above(exponent: Fraction) -> Fraction:
-    """A rational number above e^exponent."""
+    """Rational number above e^`exponent`."""
     context = Context(prec=50, Emax=10**6, Emin=-(10**6))
     ratio = context.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
     return Fraction(context.next_plus(context.exp(context.next_plus(min(ratio, Decimal(MAX_EXPONENT))))))
 
 
 def rounded(loss: Loss) -> Budget:
-    """An exact amount in floats whose decimals do not understate it."""
+    """Loss as floats, rounded up."""
     return Budget(float_above(loss.epsilon), min(1.0, float_above(loss.delta)))
 
 
 def left(limit: Budget, spent: Loss, met: Loss) -> Budget:
-    """Cost allowed to a further release, rounded down; 0 where the limit is passed already.
+    """Cost allowed to a further release, rounded down; 0 if the limit is passed already.
 
-    ``spent`` is the cost of the stream's worst element, ``met`` that of the worst one that the release would look at.
+    `spent` is the cost of the stream's worst element, `met` that of the worst element of the new release.
     """
     if not spent.within(limit):
         return Budget(0.0, 0.0)
@@ -149,7 +149,7 @@ def _rest(limit: float, met: Fraction | float) -> float:
 
 
 def float_above(amount: Fraction | float) -> float:
-    """An amount as a float whose decimal does not understate it."""
+    """Amount as a float, rounded up."""
     try:
         nearest = float(amount)
     except OverflowError:
@@ -176,24 +176,24 @@ CLASSES = 16
 SMALLEST = 2.0**-100
 #: Tried where no limit says which: neighbours differ by 2^(1/8) in order - 1, which costs .1 %.
 ORDERS = tuple(1.0 + 2.0 ** (k / 8.0) for k in range(-40, 161))
-#: Results are so far above what floats give, and rounding is far below.
+#: Factor on results; rounding errors are far smaller.
 _ABOVE = 1.0 + 2.0**-40
 
 
 def size_class(epsilon: float) -> int:
-    """Class of a loss by exact arithmetic, so that all machines agree."""
+    """Class of a loss, by exact arithmetic, so that all machines agree."""
     mantissa, exponent = math.frexp(max(epsilon, SMALLEST))
     return CLASSES * exponent + math.ceil(2 * CLASSES * mantissa) - CLASSES
 
 
 def largest(index: int) -> float:
-    """The largest loss of a class."""
+    """Largest loss of a class."""
     exponent, rest = divmod(index, CLASSES)
     return math.ldexp((CLASSES + rest) / (2 * CLASSES), exponent)
 
 
 def pure_divergence(epsilon: float, order: float) -> float:
-    """Divergence of a pure loss, or a little more."""
+    """Upper bound of the Renyi divergence of order `order` of a pure loss."""
     if not order * epsilon < 600.0:
         # ln cosh x = x + ln(1 + e^(-2 x)) - ln 2.
         lost = math.log1p(math.exp(-epsilon)) - math.log1p(math.exp(-(2.0 * order - 1.0) * epsilon))
@@ -204,10 +204,9 @@ def pure_divergence(epsilon: float, order: float) -> float:
 
 
 def epsilon_at(order: float, pure: Sequence[tuple[float, float]], rho: float, delta: float) -> float:
-    """An epsilon for which these releases together are (epsilon, delta)-DP, by their divergence of one order.
+    """Epsilon for which these releases together are (epsilon, delta)-DP, by divergences of one order.
 
-    ``pure`` has for each class its largest loss and the sum of its losses (r(epsilon) / epsilon rises with epsilon);
-    ``rho`` is the sum of all others.
+    `pure` has for each class its largest loss and the sum of its losses; `rho` is the sum of all others.
     """
     spent = order * rho + sum(total * min(1.0, pure_divergence(top, order) / top) for top, total in pure)
     # ln(1 - 1 / order), in a form that keeps its digits near order 1, where a delta near 1 leads.
@@ -218,6 +217,6 @@ def epsilon_at(order: float, pure: Sequence[tuple[float, float]], rho: float, de
 
 @lru_cache(maxsize=256)
 def orders_of(epsilon: float, delta: float) -> tuple[float, ...]:
-    """Public orders where the limit is (epsilon, delta): best for rhos that use up all, a half or a quarter of it."""
+    """Return public orders for the limit (epsilon, delta): best for rhos that use all, a half or a quarter of it."""
     shares = (epsilon, epsilon / 2.0, epsilon / 4.0)
     return tuple(zcdp_order(max(zcdp_rho(share, delta), 2.0**-1000), share) for share in shares)

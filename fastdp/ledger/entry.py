@@ -1,4 +1,4 @@
-"""One release in a ledger: its guarantee, its stream and the part it looks at; and its line in the file."""
+"""One release in a ledger: its guarantee, its stream and region; and its line in the file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONGEST_NAME, LONGEST_NOTE = 200, 2000
 LONGEST_ENTRY, DEEPEST = 2**16, 32
 #: The largest position that SQLite stores.
 LAST = 2**63 - 1
-#: Arguments of publishers that are secrets, or that the guarantee says already.
+#: Arguments of publishers that are secret, or stated by the guarantee.
 _SECRET = ("seed", "key", "options")
 
 
@@ -42,7 +42,7 @@ class Kind(NamedTuple):
 
 
 VALUE = Kind(Guarantee.unit, Guarantee.adjacency)
-#: A value that is replaced is one such element less and one more.
+#: Replacing a value removes one such element and adds one.
 ELEMENTS = (
     Kind("one event (one addition or one removal)", "add or remove one event"),
     Kind("one point", "add or remove one point"),
@@ -57,7 +57,7 @@ class Text(records.Kind):
     least: int = 1
 
     def check(self, name: str, value: object) -> str:
-        """The text."""
+        """`value`, if it is a text of accepted length that UTF-8 can encode; else ParameterError that names it."""
         if not isinstance(value, str) or not self.least <= len(value) <= self.longest:
             wanted = f"expected a text of {self.least} to {self.longest} characters"
             raise ParameterError(f"{name} = {validation.shown(value)}: {wanted}")
@@ -87,20 +87,19 @@ class Entry:
     guarantee : Guarantee
         Guarantee of the release.
     part : str or None
-        Label of the part of the stream that the release looks at; None for all of it.
+        Label of the share of the stream that the release reads; None for the full stream.
     start, stop : int or None
-        Positions in the stream (or in the part): [start, stop), without end if stop is None; both None for all.
+        Positions [start, stop) in the stream (or share); stop None: no end; both None: all.
     mechanism : dict or str or None
         Class and public parameters of the mechanism, or a description.
     note : str
         Anything.
     state : str
-        ``"spent"``, ``"reserved"`` (it was never ended, so it counts), or ``"cancelled"`` (it does not).
+        ``"spent"``, ``"reserved"`` (never ended, so it counts), or ``"cancelled"`` (it does not count).
     nonce : str
-        Random digits of its line: no other line has them, in no copy of the ledger and no other one.
+        Random digits, unique to the line among all ledgers.
     fingerprint : str or None
-        Keyed digest of the secret, composition and stream that the publisher's noise follows from
-        (:attr:`fastdp.state.Publisher.noise_fingerprint`); None where that is unknown, and for a simulation.
+        Fingerprint of the noise (:attr:`fastdp.state.Publisher.noise_fingerprint`); None if unknown or a simulation.
     """
 
     id: int
@@ -134,28 +133,29 @@ class Entry:
 
     @property
     def extent(self) -> str:
-        """The part and positions in words."""
+        """Return label and positions for a message."""
         where = [] if self.part is None else [f"part {self.part!r}"]
         if self.start is not None:
             where.append(f"[{self.start}, {'...' if self.stop is None else self.stop})")
         return " ".join(where) or "whole stream"
 
     def to_line(self) -> Json:
-        """The fields but the state; floats as the shortest decimals that read back as the same float."""
+        """Fields of its line, without the state; floats as shortest decimals."""
         return {name: getattr(self, name) for name in _IN_LINE} | {"guarantee": self.guarantee.to_dict()}
 
     @classmethod
     def from_line(cls, line: Json, state: str) -> Entry:
-        """The entry of a line; LookupError, TypeError or ValueError if it is none."""
+        """Entry of a line; LookupError, TypeError or ValueError if it is none."""
         said = dict(line["guarantee"])
         said["derivation"], said["rows"] = tuple(said["derivation"]), UnitRows.read(said["rows"])
         fields = {name: line[name] for name in _IN_LINE}
         return cls(**fields | {"guarantee": _recorded_guarantee(**said)}, state=state)
 
     def checked(self) -> Entry:
-        """The entry as its line reads back, with a plain guarantee and names in Unicode's normal form C.
+        """Entry as its line reads back, with a plain guarantee and names in Unicode's normal form C.
 
-        ParameterError for names that look alike, parts that are not proved disjoint, and what no line could hold.
+        ParameterError for names that look alike, regions that are not proved disjoint, and content that no line could
+        hold.
         """
         part = None if self.part is None else normal_name("part", self.part)
         guarantee, stream = _plain_guarantee(self.guarantee), normal_name("stream", self.stream)
@@ -178,7 +178,7 @@ _IN_LINE = tuple(field.name for field in dataclasses.fields(Entry) if field.name
 
 
 def _depth(line: str) -> int:
-    """Depth of nesting of a JSON text."""
+    """Nesting depth of a JSON text."""
     deepest = level = 0
     for mark in re.sub(r'"(?:[^"\\]|\\.)*"|[^][{}"]', "", line):
         level += 1 if mark in "[{" else -1
@@ -187,7 +187,7 @@ def _depth(line: str) -> int:
 
 
 def _refuse_parts(entry: Entry) -> None:
-    """Releases on parts of a stream are proved disjoint for some units only (``docs/privacy.md``)."""
+    """ParameterError for a label or range with a unit for which disjointness is not proved (``docs/privacy.md``)."""
     if entry.start is not None and entry.kind != VALUE:
         raise ParameterError(
             f"start = {entry.start!r}, stop = {entry.stop!r}: expected None for {entry.kind}: only "
@@ -202,7 +202,7 @@ def _refuse_parts(entry: Entry) -> None:
 
 
 def _plain_guarantee(guarantee: object) -> Guarantee:
-    """A Guarantee itself, with accepted values, of whatever class derived from it."""
+    """Checked plain Guarantee with the values of `guarantee`, whatever class derived from it."""
     if not isinstance(guarantee, Guarantee):
         wanted = "expected a fastdp.Guarantee, or a publisher that has one"
         raise ParameterError(f"guarantee = {validation.shown(guarantee)}: {wanted}")
@@ -228,15 +228,12 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
 
 @lru_cache(maxsize=256, typed=True)
 def _recorded_guarantee(**said: Any) -> Guarantee:
-    """Cached: most lines state the same guarantee.  By type too, because True is no epsilon, though it equals 1."""
+    """Guarantee in a line; cached, by type too, because True is no epsilon, though it equals 1."""
     return _plain_guarantee(Guarantee.from_dict(said))
 
 
 def _not_less(name: str, value: float) -> float:
-    """A number as a float that does not understate it: 1/3 as a fraction lies between two.
-
-    An infinite epsilon may be recorded: something was released without privacy.
-    """
+    """Return `value` as a float, rounded up; an infinite epsilon or rho is accepted (a release without privacy)."""
     if name in ("epsilon", "rho") and value == math.inf:
         return math.inf
     number = validation.real(name, value)
@@ -244,7 +241,7 @@ def _not_less(name: str, value: float) -> float:
 
 
 def described(publisher: object) -> Json:
-    """Class and public parameters of a publisher; never its key."""
+    """Return class and public parameters of a publisher, never its key."""
     machine = getattr(publisher, "machine", None)
     composed = (getattr(machine, name, None) for name in ("composition", "plan"))
     plan = next((one for one in composed if hasattr(one, "describe")), None)
@@ -252,7 +249,7 @@ def described(publisher: object) -> Json:
         try:
             parameters = plan.describe()
         except StateError:
-            # A part of one's own has no name that a state file could give back; here a text does.
+            # A user's component has no name that a state file could restore; here a text is enough.
             parameters = {name: _plain(value) for name, value in values_of(plan).items()}
     else:
         # A simulation of the local model keeps the parameters with its server.
@@ -272,7 +269,7 @@ def _plain(value: object) -> object:
 
 
 def normal_name(field: str, value: object) -> str:
-    """The name of a stream or part in Unicode's normal form C."""
+    """Name of a stream or share in Unicode's normal form C; ParameterError for characters that do not show."""
     given = unicodedata.normalize("NFC", NAME.check(field, value))
     if not given.isprintable() or given != given.strip() or len(given) > LONGEST_NAME:
         wanted = "expected printable characters, without a blank at either end"
@@ -286,7 +283,7 @@ def normal_name(field: str, value: object) -> str:
     return given
 
 
-#: Default_Ignorable_Code_Point of Unicode (DerivedCoreProperties.txt, 15.1): what displays leave out.
+#: Default_Ignorable_Code_Point of Unicode (DerivedCoreProperties.txt, 15.1): displays leave these out.
 _IGNORABLE = (
     *(range(0xAD, 0xAE), range(0x34F, 0x350), range(0x61C, 0x61D), range(0x115F, 0x1161), range(0x17B4, 0x17B6)),
     *(range(0x180B, 0x1810), range(0x200B, 0x2010), range(0x202A, 0x202F), range(0x2060, 0x2070)),

@@ -1,4 +1,4 @@
-"""The ledger: releases recorded before they happen, and refused where they would pass a limit."""
+"""The ledger: releases recorded before they happen, and refused if they would pass a limit."""
 
 from __future__ import annotations
 
@@ -30,35 +30,34 @@ class Guaranteed(Protocol):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of everything that it releases."""
+        """Guarantee of all its releases together."""
 
 
 class Ledger:
-    """An append-only record of what was released on which stream, under which guarantee, within which limit.
+    """An append-only record of releases by stream, with their guarantees, within limits.
 
     Parameters
     ----------
     path : path
-        The file, an SQLite database; made, owner-only, if it is not there.
+        The file, an SQLite database; created, owner-only, if missing.
     limit_epsilon, limit_delta : float, optional
-        Most that any stream may cost, for releases through this object; limits in the file (:meth:`set_limit`) hold
-        as well.  None: no limit of this object's.
+        Limit per stream for releases through this object, besides limits in the file (:meth:`set_limit`).
     key : Key or 32 bytes, optional
-        Seals the lines with HMAC-SHA-256, so that only its holders can write a line that :meth:`verify` accepts.
-        Without it they are sealed with SHA-256, which shows accidents and careless edits, not forgery.
+        Seals the lines with HMAC-SHA-256: only its holders can write a line that :meth:`verify` accepts.  Without it
+        the seal is SHA-256, which shows accidents, not forgery.
     create : bool
         False: a missing file is an error.
 
     Notes
     -----
-    Privacy: the ledger computes basic composition, exactly (``docs/privacy.md``), and releases nothing itself.  Sums
-    of epsilon hold for releases with independent noise only, so it refuses a publisher whose noise an entry has
-    already, and one that cannot say which noise it has.  It trusts its input: it cannot see two names for
-    one stream, positions and parts that are not disjoint, or a secret that is used outside it.
+    Privacy: the ledger computes basic composition, exactly (``docs/privacy.md``), and releases nothing itself.
+    Epsilons add up for releases with independent noise only, so it refuses a publisher whose noise an entry has
+    already, or whose noise is unknown.  It trusts its input: it cannot detect two names for one stream, positions and
+    labels that are not disjoint, or a secret that is used outside it.
 
     Each call is one transaction, on disk before the call returns; its time does not grow with the number of releases.
-    Objects can be shared by threads, and processes may have one each, on a local disk.  A line is never changed;
-    changes by other means are found by :meth:`verify` only.
+    Threads can share an object, and processes a file on a local disk.  A line is never changed; changes by other
+    means are found by :meth:`verify` only.
 
     A release is reserved before it happens and committed afterwards.  A reservation whose process died counts as
     spent, for ever: its output may have left.
@@ -93,66 +92,66 @@ class Ledger:
         return f"Ledger({str(self._path)!r})"
 
     def close(self) -> None:
-        """Close the file, so that it can be moved or copied by itself; the next call opens it again."""
+        """Close the file, so that it can be moved or copied; the next call opens it again."""
         self._store.close()
 
     def spent(self, stream: str) -> Guarantee:
-        """Guarantee of all releases of a stream together; epsilon 0 where there are none."""
+        """Guarantee of all releases of a stream together; epsilon 0 without any."""
         return compose(self.entries(stream), stream)
 
     def remaining(
         self, stream: str, *, start: int | None = None, stop: int | None = None, part: str | None = None
     ) -> Budget:
-        """Cost allowed to one more release of a stream, on these positions or this part of it.
+        """Cost allowed to one more release of a stream, on these positions or this share.
 
         Never overstated where epsilons add up.  Where rhos do (``spent`` has one), it is the limit less the cost so
-        far, and a release is measured by its own rho: a pure one, whose rho is epsilon^2 / 2, may be refused
-        below.  It is stated in the unit that the stream has already: where a first release for one value (replace)
-        would make the earlier ones for one element count twice, less is left.  Delta covers a release's delta and the
-        distance of its sampled noise together (:func:`fastdp.ledger.compose`).
+        far, and a release is measured by its own rho: a pure one, whose rho is epsilon^2 / 2, may be refused below.
+        It is stated in the stream's present unit: less is left for a first release for one value (replace) that would
+        make earlier ones for one element count twice.  Delta includes the distance of sampled noise
+        (:func:`fastdp.ledger.compose`).
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
         with self._store.transaction(write=False) as state:
             return self._left(state, asked)
 
     def limit(self, stream: str) -> Budget:
-        """The limits of a stream: the ledger's and this object's, the lower of each."""
+        """Limit of a stream: the lower of the ledger's and this object's."""
         asked = normal_name("stream", stream)
         with self._store.transaction(write=False) as state:
             return self._lowest(state, asked)
 
     def limits(self) -> dict[str | None, Budget]:
-        """The limits that hold for streams with one of their own, by stream; under None that of all others."""
+        """Limits of streams with one of their own, by stream; under None that of all others."""
         with self._store.transaction(write=False) as state:
             return state.limits()
 
     def entries(self, stream: str | None = None) -> list[Entry]:
-        """The releases of a stream, or all, in the order in which they were recorded."""
+        """Releases of a stream, or all, in the order of recording."""
         asked = None if stream is None else normal_name("stream", stream)
         with self._store.transaction(write=False) as state:
             return state.entries(asked)
 
     @property
     def streams(self) -> list[str]:
-        """Names of the streams with entries, sorted."""
+        """Sorted names of the streams with entries."""
         with self._store.transaction(write=False) as state:
             return state.streams()
 
     def verify(self, head: str | None = None) -> Verification:
-        """Check every line, every seal and every total, and that a line seen earlier is still there.
+        """Check every line, seal and total, and that a line seen earlier is still there.
 
-        No other call looks for changes that were made to the file by other means.
+        No other call detects changes made to the file by other means.
 
         Parameters
         ----------
         head : str, optional
-            A seal that an earlier call returned, or its first 16 digits or more: only with it are missing last lines
-            found.
+            A seal that an earlier call returned, or its first 16 digits or more; without it missing last lines are
+            not found.
 
         Raises
         ------
         StateError
-            Naming the line or table that is wrong, or that no line has the seal.
+            Naming the line or table that is wrong, or if no line has the seal.
         """
         if head is not None and len(Text(64).check("head", head)) < 16:
             raise ParameterError(f"head = {validation.shown(head)}: expected a seal, 16 to 64 hexadecimal digits")
@@ -174,18 +173,16 @@ class Ledger:
         Parameters
         ----------
         guarantee : Guarantee or publisher
-            Of a publisher its ``guarantee``; its class and public parameters become the mechanism, and the
-            fingerprint of its noise is recorded (one without ``noise_fingerprint`` is refused).  A simulation costs
-            nothing.
+            Of a publisher its ``guarantee``; class and public parameters become the mechanism, and the fingerprint of
+            its noise is recorded (a publisher without ``noise_fingerprint`` is refused).  A simulation costs nothing.
         stream : str
             Name of the stream; budgets are per stream.
         start, stop : int, optional
-            The release looks at positions [start, stop) only, counted from the stream's first value, hold-out
-            included; without stop, at all from start on.  Only for one value that is replaced: other adjacencies move
-            positions.
+            The release reads positions [start, stop) only, counted from the stream's first value, hold-out included;
+            without stop, all from start on.  Only for one value that is replaced: other adjacencies move positions.
         part : str, optional
-            Or at a part with this label only.  Parts with different labels must be disjoint, by facts that are public
-            or (add or remove one element) follow from an element itself.  Only for one value, event or point.
+            The release reads the share with this label only.  Shares with different labels must be disjoint, by
+            public facts or (add or remove one element) by the element itself.  Only for one value, event or point.
         mechanism : str or dict, optional
             The mechanism, in words or as JSON.
         note : str
@@ -199,13 +196,13 @@ class Ledger:
         Raises
         ------
         BudgetError
-            If the stream would then have cost more than a limit, or if the publisher's noise is that of an earlier
-            entry (:meth:`resume`); nothing is recorded.
+            If the stream would cost more than a limit, or an earlier entry has the publisher's noise
+            (:meth:`resume`); nothing is recorded.
         ParameterError
-            For arguments that are not accepted, or a unit that does not compose with those on this stream
+            For arguments that are not accepted, or a unit that does not compose with those of this stream
             (``docs/ledger.md``, "Units").
         StateError
-            If the file is damaged, locked or cannot be written; nothing is recorded then.
+            If the file is damaged, locked or cannot be written; nothing is recorded.
         """
         return self._enter("spend", guarantee, mechanism, stream=stream, start=start, stop=stop, part=part, note=note)
 
@@ -223,14 +220,14 @@ class Ledger:
     ) -> Reservation:
         """Set budget aside for a release that begins now: ``with ledger.reserve(...): release()``.
 
-        The block's end commits it; a block that raises leaves it reserved, which counts as spent.
+        The end of the block commits it; a block that raises leaves it reserved, which counts as spent.
 
         Parameters
         ----------
         cancel_on : tuple of exception classes
-            Where the block raises one of these, nothing was released: the budget is free again.  Whether the block
-            raises one must not depend on the data, or an error would tell something about them for free:
-            :class:`fastdp.errors.DataError`, and any class that it belongs to, is refused.
+            If the block raises one of these, nothing was released and the budget is free again.  Such an error must
+            not depend on the data, or it would reveal something for free: :class:`fastdp.errors.DataError` and its
+            bases are refused.
         guarantee, stream, start, stop, part, mechanism, note
             As for :meth:`spend`, and its errors.
         """
@@ -245,22 +242,22 @@ class Ledger:
         return Reservation(self, made, cancel_on)
 
     def resume(self, number: int, publisher: Guaranteed) -> Reservation:
-        """Go on with a release that was reserved but never ended, by a process that was killed for example.
+        """Continue a release that was reserved but never ended, for example after a crash.
 
-        Nothing is spent again: the publisher gives the very same values the same noise.  Other values would reveal
-        their difference, which the ledger cannot see.
+        Nothing is spent again: the publisher gives the same values the same noise.  Other values would reveal their
+        difference, which the ledger cannot detect.
 
         Parameters
         ----------
         number : int
             The entry's ``id``.
         publisher : publisher
-            With the key and the composition of the one that was reserved for, before its first value.
+            With the key and composition of the reserved one, before its first value.
 
         Returns
         -------
         Reservation
-            No error gives its budget back, because some output may be out.
+            No error frees its budget, because some output may be out.
 
         Raises
         ------
@@ -291,15 +288,15 @@ class Ledger:
         stream: str | None = None,
         note: str = "",
     ) -> None:
-        """Record a limit for one stream, or for all that have none of their own; the last one recorded holds.
+        """Record a limit for one stream, or for all without their own; the last one recorded holds.
 
         Parameters
         ----------
         epsilon, delta : float or None
-            None: no limit.  Left out: as it was, and where a stream never had its own, that of all streams.  A
-            limit below what is spent refuses all further releases.
+            None: no limit.  Omitted: unchanged, or for a stream without its own, that of all streams.  A limit below
+            the spent amount refuses all further releases.
         stream : str, optional
-            Which; None for all.
+            Name of the stream; None for all.
         note : str
             Anything, such as who decided it.
         """
@@ -334,7 +331,7 @@ class Ledger:
             return replace(wanted, id=line["id"], time=line["time"], nonce=line["nonce"])
 
     def _refuse(self, state: LedgerState, wanted: Entry) -> None:
-        """BudgetError if a release that was added passes a limit; the error undoes the transaction."""
+        """BudgetError if the release just added passes a limit; the error undoes the transaction."""
         limit = self._lowest(state, wanted.stream)
         after = state.odometer.total(wanted.stream, limit=limit)
         if after.within(limit):
@@ -373,14 +370,14 @@ class Ledger:
         return Budget(min(recorded.epsilon, own.epsilon), min(recorded.delta, own.delta))
 
     def _left(self, state: LedgerState, wanted: Entry) -> Budget:
-        """Cost allowed to a release where this one looks."""
+        """Cost allowed to a release on the region of `wanted`."""
         total, region = state.odometer.total, Region(wanted.part, wanted.start, wanted.stop)
         limit = self._lowest(state, wanted.stream)
         return composition.left(limit, total(wanted.stream, limit=limit), total(wanted.stream, region, limit))
 
 
 def _depend_on_no_data(kinds: object) -> bool:
-    """Whether these are exception classes, none of them DataError or a base of it."""
+    """Return whether these are exception classes, none of them DataError or a base of it."""
     return isinstance(kinds, tuple) and all(
         isinstance(kind, type) and issubclass(kind, BaseException) and not issubclass(DataError, kind)
         for kind in kinds
@@ -388,7 +385,7 @@ def _depend_on_no_data(kinds: object) -> bool:
 
 
 def _refuse_noise(state: LedgerState, wanted: Entry) -> None:
-    """BudgetError if an earlier entry has the same noise, whatever its stream."""
+    """BudgetError if an earlier entry, of any stream, has the same noise."""
     earlier = None if wanted.fingerprint is None else state.noise(wanted.fingerprint)
     if earlier is not None:
         number, stream = earlier
@@ -409,7 +406,7 @@ class Reservation:
     Attributes
     ----------
     entry : Entry
-        As it is recorded.
+        The recorded entry.
     """
 
     def __init__(self, ledger: Ledger, made: Entry, cancel_on: tuple[type[Exception], ...] = ()) -> None:
@@ -423,23 +420,23 @@ class Reservation:
         Parameters
         ----------
         stop : int, optional
-            Where it ended, within what was reserved; positions from there on were not looked at.
+            Its end, within the reservation; positions from there on were not read.
 
         Notes
         -----
-        From here on no error gives the budget back, even if this call fails (:meth:`keep`).
+        From here on no error frees the budget, even if this call fails (:meth:`keep`).
         """
         self.keep()
         self.entry = self._ledger._end(self.entry, "commit", stop)
         return self.entry
 
     def cancel(self) -> Entry:
-        """Record that nothing was released and nothing will be: the budget is free again."""
+        """Record that nothing was or will be released: the budget is free again."""
         self.entry = self._ledger._end(self.entry, "cancel")
         return self.entry
 
     def keep(self) -> None:
-        """Declare that a release begins: from now on no error gives the budget back."""
+        """Declare that a release begins: from now on no error frees the budget."""
         self._cancel_on = ()
 
     def __enter__(self) -> Self:
@@ -460,7 +457,7 @@ class Reservation:
 
 
 def stream_key(secret: Key, stream: str | None) -> Key:
-    """The key of the stream with this name; the secret itself without one."""
+    """Key of the stream with this name; `secret` itself without a name."""
     return secret if stream is None else secret.of_stream(normal_name("stream", stream))
 
 
@@ -474,8 +471,8 @@ def charge(
 ) -> AbstractContextManager[object]:
     """Reserve the loss in a ledger, if there is one; the block that follows makes the release.
 
-    Arguments are as for :meth:`fastdp.Ledger.reserve`, and its errors; ParameterError for a stream without a name
-    beside a ledger, or a part without a ledger.
+    Arguments and errors as for :meth:`fastdp.Ledger.reserve`; ParameterError for a ledger without a stream's name, or
+    a label without a ledger.
     """
     if ledger is None:
         if part is not None:

@@ -1,14 +1,13 @@
-"""The odometer: exact sums of what the releases on a stream cost, kept in SQL tables, and their composition.
+"""The odometer: exact sums of the costs of a stream's releases, in SQL tables, and their composition.
 
 Source: ToPS section 2.4 (sequential, parallel); Rogers et al. 2016, "Privacy odometers and filters" (basic
-composition is a valid filter for budgets that are chosen adaptively); proofs in ``docs/privacy.md``, section 11.
+composition is a valid filter for budgets chosen adaptively); proofs in ``docs/privacy.md``, section 11.
 
-Releases with Gaussian noise also have a rho of concentrated DP.  Rhos are summed too: a pure epsilon counts as
-epsilon^2 / 2, a release with a delta and without a rho as one that has none.  Once a stream has a rho, epsilon is the
-least of the sum of epsilons, of what rhos give for the sum of deltas, and of what sums of Renyi divergences give
-(:mod:`fastdp.ledger.composition`).
+Rhos of concentrated DP are summed too: a pure epsilon counts as epsilon^2 / 2; a release with a delta and no rho has
+none.  Once a stream has a rho, epsilon is the least of the sum of epsilons, the epsilon of the rhos at the summed
+delta, and that of sums of Renyi divergences (:mod:`fastdp.ledger.composition`).
 
-A sum is stored as bytes that sort like the number: an index finds the largest of a million sums in one step.
+Sums are stored as bytes that sort like numbers: an index finds the largest of a million in one step.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ _LEVELS = "account = ? AND measure = ? AND scope = ?"
 
 
 class Region(NamedTuple):
-    """The elements that a release looks at, as in an entry."""
+    """The elements that a release reads, as in an entry."""
 
     part: str | None = None
     start: int | None = None
@@ -73,7 +72,7 @@ class Region(NamedTuple):
 
     @classmethod
     def of(cls, entry: Entry) -> Region:
-        """Region that counts as disjoint from others: where that is proved (``docs/privacy.md``)."""
+        """Region of an entry, reduced to the bounds proved disjoint for its unit (``docs/privacy.md``)."""
         if entry.kind == VALUE:
             return cls(entry.part, entry.start, entry.stop)
         return cls(entry.part if entry.kind in ELEMENTS else None)
@@ -88,7 +87,7 @@ EVERYWHERE = Region()
 
 
 def _pack(number: int) -> bytes:
-    """Bytes that sort as the numbers do: the length, then the digits without zeros at the end."""
+    """Return bytes that sort as the numbers do: length, then digits without zeros at the end."""
     count = (number.bit_length() + 7) // 8
     return count.to_bytes(2) + number.to_bytes(count).rstrip(b"\0")
 
@@ -101,13 +100,13 @@ ZERO = _pack(0)
 
 
 class Odometer:
-    """The largest cost of the releases of each stream to any one of its elements, or to one of a region's.
+    """The largest cost of each stream's releases to any one of its elements, or of a region's.
 
-    Releases on all of a stream add up.  Of those on ranges of positions, the most that cover one position counts; of
-    labelled parts, the one with the largest sum.  Ranges without a label may meet any part.  Where a replaced value
-    is one element less and one more, those two may lie in other parts than the value: the releases for one element
-    have a largest part of their own.  Units whose parts are not proved disjoint add up.  Several units add up in the
-    weakest, each as often as :func:`composition.times` says.
+    Releases on the full stream add up.  Of ranges, the largest sum that covers one position counts; of labelled
+    shares, the one with the largest sum.  A range without a label may meet any share.  A replaced value is one
+    element less and one more, which may lie in other shares: releases for one element have a largest share of their
+    own.  Units whose shares are not proved disjoint add up.  Several units add up in the weakest, each as often as
+    :func:`composition.times` says.
     """
 
     def __init__(self, db: sqlite3.Connection | None = None) -> None:
@@ -117,7 +116,7 @@ class Odometer:
         self._db = db
 
     def add(self, entry: Entry, times: int = 1) -> None:
-        """Count a release once more, or with ``times`` = -1 once less.  One that does not count adds nothing."""
+        """Add a release to the sums, or with `times` = -1 remove it; an entry that does not count changes nothing."""
         said, kind = entry.guarantee, (entry.stream, json.dumps(entry.kind))
         self._db.execute(
             "INSERT INTO stream_account (stream, kind, releases, without_epsilon, their_delta) "
@@ -151,7 +150,7 @@ class Odometer:
                 self._raise(account, measure, Region.of(entry), times * amount)
 
     def _raise(self, account: int, measure: int, region: Region, amount: int) -> None:
-        """Change the sums of the positions of a region; a sum holds from its row's start to the next one's."""
+        """Change the sums of a region's positions; a row's sum holds from its start to the next row's."""
         key = account, measure, region.scope, region.part or ""
         start, stop = region.start or 0, region.stop
         for edge in (start, stop):
@@ -174,10 +173,9 @@ class Odometer:
         )
 
     def total(self, stream: str, region: Region = EVERYWHERE, limit: Budget | None = None) -> Loss:
-        """The cost of the releases of a stream together; ParameterError if units do not fit together.
+        """Cost of a stream's releases together; ParameterError if units do not compose.
 
-        A limit that the amount is held against names the orders of divergences, because the best one of each history
-        could follow from outputs.
+        A limit fixes the orders of divergences, because the best order of each history could depend on outputs.
         """
         asked = "SELECT id, kind, without_epsilon, their_delta FROM stream_account WHERE stream = ? AND releases > 0"
         rows = self._db.execute(asked, (stream,)).fetchall()
@@ -200,7 +198,7 @@ class Odometer:
         return self._concentrated(rows[0][0], region, loss, limit) if len(rows) == 1 and delta else loss
 
     def _concentrated(self, account: int, region: Region, loss: Loss, limit: Budget | None) -> Loss:
-        """The loss, with the least epsilon that its rho and divergences give, where all releases have a rho."""
+        """Loss with the least epsilon by rho and divergences, if all releases have a rho."""
         rho = self._most(account, RHO, region)
         if not 0 < rho < NO_RHO:
             return loss
@@ -221,16 +219,16 @@ class Odometer:
         return replace(loss, epsilon=min(loss.epsilon, *map(written, found)), rho=exact)
 
     def _classes(self, account: int) -> Iterator[int]:
-        """The measures of classes that pure releases are of, by one step in the index each."""
+        """Yield the measures of the classes of pure releases, one index step each."""
         measure: int | None = OWN_RHO
         asked = "SELECT min(measure) FROM level WHERE account = ? AND measure > ?"
         while (measure := self._db.execute(asked, (account, measure)).fetchone()[0]) is not None:
             yield measure
 
     def _most(self, account: int, measure: int, region: Region) -> int:
-        """The largest sum of one measure that meets in one element of a region."""
+        """Largest sum of one measure at an element of a region."""
         most = 0
-        # Positions in a part are no positions in the stream.
+        # Positions in a labelled share are not positions in the stream.
         asked = RANGES if region.part is None else PARTS
         for scope in (WHOLE, RANGES, PARTS):
             values = account, measure, scope
@@ -266,21 +264,21 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
     Parameters
     ----------
     entries : sequence of Entry
-        Those that count are composed; simulations and cancelled ones are left out.
+        Simulations and cancelled ones are left out.
     stream : str
         For messages.
 
     Returns
     -------
     Guarantee
-        Epsilon and delta are exact sums of decimals, rounded up; distances of sampled noise from its distribution,
-        each times 1 + e^epsilon, are part of delta.  The model is ``"local"`` only if all are: a central release of
-        the same values is seen by the curator.
+        Epsilon and delta are exact sums, rounded up; delta includes distances of sampled noise from its distribution,
+        each times 1 + e^epsilon.  The model is ``"local"`` only if all are: the curator sees the values of a central
+        release.
 
     Raises
     ------
     ParameterError
-        If units or adjacencies do not fit together.
+        If units or adjacencies do not compose.
     """
     counted = [entry for entry in entries if entry.counts]
     common = common_kind((entry.kind for entry in counted), stream)

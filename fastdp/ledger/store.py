@@ -1,8 +1,8 @@
-"""The ledger's file: an SQLite database of sealed lines, the tables that follow from them, one transaction a call.
+"""The ledger's file: an SQLite database of sealed lines and tables derived from them; one transaction per call.
 
-A line is a JSON object, recorded once and never changed.  Its seal is SHA-256 (HMAC-SHA-256 with a key) of the seal
-before it and of its own text; the first line follows 32 zero bytes.  The journal is a rollback journal, so that the
-file alone holds every line between two calls (``docs/adr/0013-ledger-rollback-journal.md``).
+A line is a JSON object, never changed.  Its seal is SHA-256 (HMAC-SHA-256 with a key) of the previous seal and its
+own text; the first line follows 32 zero bytes.  The journal is a rollback journal, so the file alone holds every line
+between two calls (``docs/adr/0013-ledger-rollback-journal.md``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fastdp.ledger import odometer
 from fastdp.ledger.composition import Budget
 from fastdp.ledger.entry import Entry
 from fastdp.noise.key import Key
-from fastdp.state.durable import sync_folder
+from fastdp.state.atomic_files import sync_folder
 
 FORMAT = 1
 #: "fdpL" marks the file as a ledger.
@@ -67,9 +67,9 @@ Mac = Callable[[bytes], bytes]
 
 
 class LedgerState:
-    """The tables of an open ledger, within a transaction of the caller's.
+    """The tables of an open ledger, within a caller's transaction.
 
-    Each question is answered at once, by ``fetchall``: an open cursor in a traceback that is kept would hold a lock.
+    Queries use ``fetchall``: an open cursor in a kept traceback would hold a lock.
     """
 
     def __init__(self, db: sqlite3.Connection, mac: Mac) -> None:
@@ -77,14 +77,14 @@ class LedgerState:
         self.odometer = odometer.Odometer(db)
 
     def last(self) -> tuple[int, bytes]:
-        """Number and seal of the last line."""
-        # In a damaged file there may be another value in the place of a seal, or none.
+        """Return number and seal of the last line."""
+        # In a damaged file a seal may be another value, or missing.
         asked = "SELECT id, coalesce(CAST(seal AS BLOB), x'') FROM line ORDER BY id DESC LIMIT 1"
         found: tuple[int, bytes] = self.db.execute(asked).fetchone() or (-1, b"")
         return found
 
     def append(self, body: Json) -> Json:
-        """Add a line, sealed, and what follows from it."""
+        """Add a sealed line, update the tables, and return the line."""
         number, before = self.last()
         line = {**body, "id": number + 1, "time": _now()}
         # Random digits tell a line from an equal one in another copy of the ledger.
@@ -95,12 +95,12 @@ class LedgerState:
         return line
 
     def insert(self, number: int, text: str, seal: bytes) -> None:
-        """Add a line as it is, and its number to the file's first page."""
+        """Insert a line unchanged, and its number in the file's first page."""
         self.db.execute("INSERT INTO line VALUES (?, ?, ?)", (number, text, seal))
         self.db.execute(f"PRAGMA user_version = {number}")
 
     def take(self, line: Json) -> None:
-        """Bring all tables up to date; ArithmeticError, LookupError, TypeError or ValueError for a senseless line."""
+        """Update all tables by a line; ArithmeticError, LookupError, TypeError or ValueError if it makes no sense."""
         kind = line["kind"]
         if kind in ENTERS:
             entry = Entry.from_line(line, ENTERS[kind])
@@ -111,7 +111,7 @@ class LedgerState:
             self._end(line["of"], ENDS[kind], line.get("stop"))
         elif kind == "limit":
             named = budget(epsilon=line.get("epsilon"), delta=line.get("delta"))
-            # What a line does not name stays as it was; null is "no limit".
+            # Amounts that a line does not name stay unchanged; null is "no limit".
             amounts = [getattr(named, name) if name in line else None for name in Budget._fields]
             self.db.execute(
                 "INSERT INTO limits VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET "
@@ -132,22 +132,22 @@ class LedgerState:
             self.odometer.add(ended)
 
     def state(self, number: int) -> str:
-        """State of a release in words."""
+        """State of a release, or "not there"."""
         found = self.db.execute("SELECT state FROM release WHERE id = ?", (number,)).fetchone()
         return str(found[0]) if found else "not there"
 
     def reserved(self, number: int) -> Entry | None:
-        """A release that is reserved; None if it is in another state, or none."""
+        """Reserved release; None in any other state."""
         found = self._entries("id = ? AND state = 'reserved'", number)
         return found[0] if found else None
 
     def all_reserved(self) -> list[int]:
-        """Numbers of the reservations that were never ended."""
+        """Numbers of reservations that were never ended."""
         asked = "SELECT id FROM release WHERE state = 'reserved' ORDER BY id"
         return [number for (number,) in self.db.execute(asked).fetchall()]
 
     def entries(self, stream: str | None) -> list[Entry]:
-        """The releases of a stream, or all, in the order in which they were recorded."""
+        """Releases of a stream, or all, in the order of recording."""
         return self._entries("1") if stream is None else self._entries("stream = ?", stream)
 
     def _entries(self, which: str, *values: object) -> list[Entry]:
@@ -155,9 +155,9 @@ class LedgerState:
         return [_read(*row) for row in self.db.execute(asked, values).fetchall()]
 
     def noise(self, fingerprint: str) -> tuple[int, str] | None:
-        """Number and stream of a release that has this noise, or some of it.
+        """Return number and stream of a release that shares noise with this fingerprint; None without one.
 
-        A fleet's fingerprint is that of its streams with a star in the place of a stream's own part.
+        A fleet's fingerprint is that of its streams, with a star for the stream's digits.
         """
         fleet = fingerprint.partition(":")[0] + ":*"
         # Two searches of the index; with OR it would be one of all entries.
@@ -167,19 +167,19 @@ class LedgerState:
         return found and (int(found[0]), str(found[1]))
 
     def streams(self) -> list[str]:
-        """Names of the streams with entries, sorted."""
+        """Sorted names of the streams with entries."""
         found = self.db.execute("SELECT DISTINCT stream FROM stream_account").fetchall()
         return sorted(stream for (stream,) in found)
 
     def limit(self, stream: str | None) -> Budget:
-        """Limit of a stream: its own, and the general one for what that does not name."""
+        """Limit of a stream: its own amounts, else the general ones."""
         rows = self.db.execute("SELECT * FROM limits WHERE stream IN (?, '')", (stream or "",)).fetchall()
         found = {name: amounts for name, *amounts in rows}
         said = [found[name] for name in (stream or "", "") if name in found]
         return Budget(*(next((each[i] for each in said if each[i] is not None), math.inf) for i in range(2)))
 
     def limits(self) -> dict[str | None, Budget]:
-        """The limits of the streams that have one of their own; under None the general one."""
+        """Limits of streams with their own; under None the general one."""
         named = [name or None for (name,) in self.db.execute("SELECT stream FROM limits").fetchall()]
         return {name: self.limit(name) for name in named}
 
@@ -196,7 +196,7 @@ def _read(number: int, body: str, state: str, stop: int | None) -> Entry:
 
 
 def ending(reserved: Entry, stop: object) -> int | None:
-    """End of a reserved release, within what was reserved; None leaves that as it was."""
+    """End of a reserved release: `stop` if it lies within the reservation; None keeps the reserved end."""
     if stop is None:
         return reserved.stop
     if reserved.start is None:
@@ -205,7 +205,7 @@ def ending(reserved: Entry, stop: object) -> int | None:
 
 
 def budget(**named: float | None) -> Budget:
-    """A limit of two amounts, by the names that messages give them; None for no limit."""
+    """Limit of two named amounts; None for no limit."""
     amounts = []
     for name, value in named.items():
         amount = math.inf if value is None else validation.real(name, value)
@@ -219,12 +219,12 @@ def budget(**named: float | None) -> Budget:
 
 
 def sealed(before: bytes, text: bytes, mac: Mac) -> bytes:
-    """The seal of a line that follows one with that seal: of its text without the last bracket."""
+    """Seal of a line after one with seal `before`, from its text without the last bracket."""
     return mac(before + text[:-1])
 
 
 def sealing(key: Key | None, name: str) -> Mac:
-    """SHA-256, or HMAC-SHA-256 with a key of the ledger's own."""
+    """Return SHA-256, or HMAC-SHA-256 under a key derived for this ledger."""
     if key is None:
         return lambda message: hashlib.sha256(message).digest()
     secret = key.derive("ledger", name).reveal()
@@ -232,9 +232,9 @@ def sealing(key: Key | None, name: str) -> Mac:
 
 
 def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connection:
-    """A new database of these lines, in a temporary file, and of what follows from them.
+    """New database of these lines and the tables derived from them, in a temporary file.
 
-    StateError if lines were altered, reordered or cut out, or say what makes no sense; it names the line.
+    StateError, which names the line, if lines were altered, reordered, removed, or make no sense.
     """
     db = sqlite3.connect("", isolation_level=None)
     db.executescript(f"PRAGMA application_id = {APPLICATION};{SCHEMA}BEGIN;")
@@ -263,7 +263,7 @@ def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connect
 
 
 def header(row: Row, key: Key | None, name: str) -> Mac:
-    """The seal of the lines after this first one; StateError if it is none, or the key is another one."""
+    """Sealing function after this first line; StateError if it is no first line, or the key is wrong."""
     _, text, seal = row
     said = _parsed(text, name, 0)
     if said.get("fastdp_ledger") != FORMAT:
@@ -291,7 +291,7 @@ def _parsed(text: bytes, name: str, number: int) -> Json:
 
 
 def make_ledger(path: Path, key: Key | None) -> None:
-    """Make a ledger without entries, owner-only, unless there is one."""
+    """Create an empty ledger, owner-only, unless there is one."""
     name, seal = secrets.token_hex(16), "sha256" if key is None else "hmac-sha256"
     text = json.dumps({"id": 0, "time": _now(), "fastdp_ledger": FORMAT, "name": name, "seal": seal}).encode()
     made = replayed([(0, text, sealed(START, text, sealing(key, name)))], key, str(path))
@@ -317,7 +317,7 @@ _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
 def _close(db: sqlite3.Connection) -> None:
-    """Close a file, of an object that is collected in any thread too, while no fork can happen."""
+    """Close a database, from any thread, while no fork can happen."""
     with _LOCK:
         db.close()
 
@@ -341,7 +341,7 @@ class Verification:
     lines : int
         Lines with the right seal.
     head : str
-        The last one's seal: keep it elsewhere, and a ledger that lost its last lines no longer has it.
+        Seal of the last line: keep it elsewhere to detect missing last lines.
     reserved : list of int
         Reservations that were never ended; they count as spent.
     """
@@ -352,7 +352,7 @@ class Verification:
 
 
 class Store:
-    """The file of one ledger: its name without links, and the key that seals the lines."""
+    """The file of one ledger: its path without links, and the key that seals the lines."""
 
     _db: sqlite3.Connection | None = None
     _opened_file: tuple[int, int]
@@ -374,7 +374,7 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Close the file; the next call opens it again.  A transaction that is under way is undone."""
+        """Close the file and undo an open transaction; the next call opens it again."""
         with _LOCK:
             if self._db is not None:
                 self._db = None
@@ -382,7 +382,7 @@ class Store:
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[LedgerState]:
-        """The ledger's tables; changes made in the block are on disk when it ends, or undone if it raises.
+        """Yield the ledger's tables; changes are on disk when the block ends, or undone if it raises.
 
         StateError if the file is missing, readable by others, no ledger, damaged, locked for long, or cannot be
         written.
@@ -415,7 +415,7 @@ class Store:
             self._seen = last
 
     def verify(self, head: str | None) -> Verification:
-        """Check every line, every seal and every total; see :meth:`Ledger.verify`."""
+        """Check every line, seal and total; see :meth:`Ledger.verify`."""
         # A copy is checked: a ledger of a million lines takes half a minute, in which no process could write.
         with contextlib.closing(sqlite3.connect("")) as db, self._readable_errors("read"):
             with self.transaction(write=False) as held:
@@ -441,7 +441,7 @@ class Store:
             return Verification(number + 1, seal.hex(), state.all_reserved())
 
     def _opened(self) -> sqlite3.Connection:
-        """The open database: the one that has the name now, with no transaction."""
+        """Open database of the file at the path, with no transaction."""
         identity = self._identity()
         # A transaction is one that an interrupt left behind, or that a signal handler's call interrupts.
         if self._db is not None and (identity != self._opened_file or self._db.in_transaction):
@@ -458,7 +458,7 @@ class Store:
         return self._db
 
     def _identity(self) -> tuple[int, int]:
-        """Device and number of the file that has the name."""
+        """Return device and inode of the file at the path; StateError if others have access."""
         found = self._path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise StateError(f"{self.name}: expected a file")
@@ -475,7 +475,7 @@ class Store:
         return sqlite3.connect(name, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
 
     def _checked(self, db: sqlite3.Connection) -> Mac:
-        """The seal of the lines, if the file is a ledger and the key is its own."""
+        """Sealing function, if the file is a ledger and the key is its own; else StateError."""
         # EXTRA: the folder too is synced once the journal is gone, or it could come back and undo the call.
         db.execute("PRAGMA synchronous = EXTRA")
         if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):

@@ -16,8 +16,8 @@ from fastdp.local.encoding import encode, mechanism_named
 from fastdp.local.mechanisms import Mechanism, WordOptions
 from fastdp.noise.key import Key
 from fastdp.record import PartOf, Real, parameter, record
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
 
 VERSION = 1
 MAX_LENGTH = 4096
@@ -30,27 +30,27 @@ class Announcement:
     Parameters
     ----------
     mechanism : Mechanism
-        :class:`SquareWave` on [0, bound] while the threshold is sought, then :class:`Hybrid` on [0, theta].
+        :class:`SquareWave` on [0, bound] while the threshold is estimated, then :class:`Hybrid` on [0, theta].
     """
 
     mechanism: Mechanism = parameter(PartOf(Mechanism, "fastdp.local"))
 
     def to_text(self) -> str:
-        """JSON, one line."""
+        """Announcement as one line of JSON."""
         m = self.mechanism
         named = {"mechanism": type(m).__name__, "epsilon": m.epsilon, "low": m.low, "high": m.high}
         return json.dumps({"fastdp": VERSION, **named})
 
     @classmethod
     def from_text(cls, text: object) -> Announcement:
-        """The announcement that was written.
+        """Announcement that :meth:`to_text` wrote.
 
         Raises
         ------
         DataError
             If it is no announcement, or one of another version.
         """
-        # Not shown: it may be the user's value in the announcement's place.
+        # Not shown: it may be the user's value, passed as the announcement.
         if not isinstance(text, str) or len(text) > MAX_LENGTH:
             raise DataError(
                 f"announcement is a {type(text).__name__}: expected text of at most {MAX_LENGTH} characters, from "
@@ -68,14 +68,14 @@ class Announcement:
 
 @dataclass(frozen=True)
 class ClientState:
-    """Reports made, 0 or 1, and the message that a replay gives again."""
+    """Number of reports made (0 or 1), and the message that a replay repeats."""
 
     n_seen: int = 0
     message: bytes | None = None
 
 
 class Asked(NamedTuple):
-    """One announcement and the value that it is answered with."""
+    """One announcement, the user's value, and the source of the random word."""
 
     mechanism: Mechanism
     value: float
@@ -84,16 +84,16 @@ class Asked(NamedTuple):
 
 @record
 class ClientMachine(Machine[ClientState]):
-    """One user as a machine; ``epsilon`` as of :class:`Client`."""
+    """One user as a machine; `epsilon` as of :class:`Client`."""
 
     epsilon: float = parameter(Real(above=0.0))
 
     def start(self, key: Key) -> ClientState:
-        """Before the report."""
+        """State before the report."""
         return ClientState()
 
     def read(self, *batch: Any) -> Asked:
-        """Announcement, value, and where the report's word comes from."""
+        """Checked announcement, value and word options; ParameterError if it asks for too much epsilon."""
         announcement, value, word = batch
         asked = announcement if isinstance(announcement, Announcement) else Announcement.from_text(announcement)
         if asked.mechanism.epsilon > self.epsilon:
@@ -104,12 +104,12 @@ class ClientMachine(Machine[ClientState]):
         return Asked(asked.mechanism, value, word)
 
     def parts(self, batch: Asked) -> tuple[Array | bytes, ...]:
-        """All that the report depends on, besides its word."""
+        """Return all that the report depends on, besides its word."""
         text = Announcement(batch.mechanism).to_text().encode()
         return text, np.asarray(np.int64(batch.mechanism.steps_of(batch.value)))
 
     def step(self, state: ClientState, batch: Asked, key: Key) -> Transition[ClientState]:
-        """Make the message, or give the recorded one again."""
+        """Make the message, or repeat the recorded one."""
         batch.mechanism.steps_of(batch.value)
         message = state.message
         if message is None:
@@ -118,11 +118,11 @@ class ClientMachine(Machine[ClientState]):
         return Transition(ClientState(1), lambda: message, drawn=drawn)
 
     def pack(self, state: ClientState) -> Json:
-        """The state as JSON."""
+        """State as JSON."""
         return {"n_seen": state.n_seen, "message": None}
 
     def unpack(self, packed: Json, key: Key) -> ClientState:
-        """The state that was packed, with the message where a replay is due."""
+        """Packed state, with the message if a replay is due."""
         message = packed["message"]
         return ClientState(range(2)[packed["n_seen"]], None if message is None else base64.b64decode(message))
 
@@ -133,13 +133,13 @@ class Client(Publisher[ClientState]):
     Parameters
     ----------
     epsilon : float
-        The most privacy loss that this user accepts; a server that asks for more gets an error, and no report.
+        The largest privacy loss that this user accepts; a server that asks for more gets an error and no report.
 
     Notes
     -----
-    Privacy: the report alone is epsilon-DP in the local model, exactly.  A client makes one only: it cannot be
+    Privacy: the report alone is epsilon-DP in the local model, exactly.  A client makes one report: it cannot be
     copied, and a kept state file (:meth:`keep`) remembers the answer across restarts; loaded with ``replay=True``, it
-    gives the same message for the same value once more.
+    repeats the message for the same value.
     """
 
     _MACHINE = ClientMachine
@@ -151,7 +151,7 @@ class Client(Publisher[ClientState]):
 
     @property
     def epsilon(self) -> float:
-        """The most privacy loss that this user accepts."""
+        """The largest privacy loss that this user accepts."""
         epsilon: float = self._machine.epsilon
         return epsilon
 
@@ -165,7 +165,7 @@ class Client(Publisher[ClientState]):
         stream: int = 0,
         start: int = 0,
     ) -> bytes:
-        """The message with this user's report, for :meth:`fastdp.ToPLServer.receive`.
+        """Message with this user's report, for :meth:`fastdp.ToPLServer.receive`.
 
         Parameters
         ----------

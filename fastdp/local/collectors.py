@@ -1,7 +1,7 @@
 """The server's side: mergeable integer statistics of reports.
 
-Collecting on many machines and merging in any order gives the same as collecting on one.  Reports come from clients
-that are not trusted: anything malformed or out of range is counted and left out.
+Collecting on many machines and merging in any order equals collecting on one.  Clients are not trusted: anything
+malformed or out of range is counted and left out.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from fastdp.local.mechanisms import (
 from fastdp.noise.key import Key
 from fastdp.record import Kind, Whole, parameter, record
 from fastdp.state import codec
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
 
 if TYPE_CHECKING:
     from fastdp.local.distribution import Distribution, EstimateOptions, Method
@@ -53,12 +53,12 @@ M = TypeVar("M", bound=Mechanism)
 
 @dataclass(frozen=True)
 class Refused:
-    """Reports and messages that a collector has left out.
+    """Numbers of reports and messages that a collector left out.
 
     Attributes
     ----------
     reports : int
-        Reports that no client with the announced mechanism can have made.
+        Reports that the announced mechanism cannot make.
     messages : int
         Malformed ones, or of another mechanism, epsilon or domain.
     """
@@ -72,7 +72,7 @@ class Refused:
         return self.reports, self.messages
 
     def plus(self, reports: int, messages: int) -> Refused:
-        """The counts after so many more."""
+        """Counts after further refusals."""
         return Refused(self.reports + reports, self.messages + messages)
 
 
@@ -80,7 +80,7 @@ NONE_REFUSED = Refused()
 
 
 def as_given(raw: Sequence[object]) -> tuple[Array | bytes, ...]:
-    """Input of fingerprints: any kind of numbers as floats."""
+    """Input of fingerprints: bytes unchanged, numbers of any kind as floats."""
     return tuple(
         bytes(each) if isinstance(each, (bytes, bytearray, memoryview)) else np.asarray(each, np.float64)
         for each in raw
@@ -88,7 +88,7 @@ def as_given(raw: Sequence[object]) -> tuple[Array | bytes, ...]:
 
 
 def as_most_reports(most_reports: object) -> int | None:
-    """Most reports of a message, a whole number or None."""
+    """The limit of reports per message, as an int or None; else ParameterError."""
     return None if most_reports is None else validation.integer("most_reports", most_reports, 0)
 
 
@@ -103,9 +103,9 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """State of a collector: sums, advanced in place, and reports that they have yet to get.
+    """State of a collector: sums, updated in place, and pending reports not yet added.
 
-    Pending reports are not copied into the totals before they are recorded, as slots may be many.
+    Copying the sums for each batch would cost too much, as slots may be many.
     """
 
     totals: Integers
@@ -131,7 +131,7 @@ class CollectorMachine(Machine[Tally], Generic[M]):
 
     @abstractmethod
     def count(self, totals: Integers) -> int:
-        """Reports in the totals."""
+        """Number of reports in the totals."""
 
     @abstractmethod
     def check_totals(self, totals: Integers) -> None:
@@ -139,14 +139,14 @@ class CollectorMachine(Machine[Tally], Generic[M]):
 
     @abstractmethod
     def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
-        """Calls that add reports in place, none of Python code, so that no interrupt stops one."""
+        """Return calls that add reports in place, none of Python code, so that no interrupt stops one."""
 
     def start(self, key: Key) -> Tally:
         """State before the first report."""
         return Tally(self.zeros())
 
     def read(self, *batch: object) -> Counted:
-        """Reports and their slots, checked."""
+        """Return checked reports and their slots."""
         reports, slot = batch
         column = columns.as_column([reports] if columns.is_number(reports) else reports, "reports")
         if column.dtype.kind == "b":
@@ -162,7 +162,7 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Counted([good], column.size - good[0].size, 0, (column, slots))
 
     def read_messages(self, data: bytes | bytearray | memoryview, slot: int, most_reports: int | None) -> Counted:
-        """The messages of a buffer, checked."""
+        """Checked messages of a buffer."""
         reports, refused = read_messages(data, self.mechanism, most_reports)
         good = self._good(reports, np.asarray(slot))
         raw = as_bytes(data), str((slot, most_reports)).encode()
@@ -176,24 +176,24 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return column[good].astype(np.int64), np.broadcast_to(slots, column.shape)[good].astype(np.int64)
 
     def parts(self, batch: Counted) -> tuple[Array | bytes, ...]:
-        """Reports or messages as they were given."""
+        """Return reports or messages as they were given."""
         return as_given(batch.raw)
 
     def step(self, state: Tally, batch: Counted, key: Key) -> Transition[Tally]:
-        """Collect."""
+        """Collect a batch; the output is its number of reports in range."""
         count = sum([reports.size for reports, _ in batch.reports])
         refused = state.refused.plus(batch.refused_reports, batch.refused_messages)
         after = Tally(state.totals, refused, [*state.pending, *batch.reports])
         return Transition(after, lambda: count, partial(self.finish, after))
 
     def finish(self, state: Tally) -> None:
-        """Add what is pending, in place; after an interrupt all of it is added, or all of it is still pending."""
+        """Add pending reports in place; after an interrupt either all are added or all are pending."""
         adds = [add for waiting in state.pending for add in self.adds(state.totals, *waiting)]
-        # In one call of the interpreter, between whose parts no interrupt can occur.
+        # One call of the interpreter, so that no interrupt can occur between the additions.
         list(map(operator.call, [*adds, state.pending.clear]))
 
     def settled(self, state: Tally) -> Tally:
-        """The state with nothing pending; a copy, if anything is."""
+        """State with nothing pending; a copy, if anything is."""
         if not state.pending:
             return state
         complete = Tally(state.totals.copy(), state.refused, state.pending.copy())
@@ -210,11 +210,11 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Tally(totals, refused)
 
     def n_reports(self, state: Tally) -> int:
-        """Reports collected."""
+        """Number of reports collected."""
         return self.count(state.totals) + sum([reports.size for reports, _ in state.pending])
 
     def consumed(self, state: Tally) -> int:
-        """Reports and messages seen."""
+        """Number of reports and messages seen."""
         return self.n_reports(state) + state.refused.reports + state.refused.messages
 
     def rekeyed(self, state: Tally, key: Key) -> Tally:
@@ -223,7 +223,7 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Tally(complete.totals.copy(), complete.refused)
 
     def pack(self, state: Tally) -> Json:
-        """The state as JSON."""
+        """State as JSON."""
         return super().pack(self.settled(state))
 
     def check_indices(self, state: Tally) -> None:
@@ -252,43 +252,43 @@ class Collector(Publisher[Tally], Generic[K]):
 
     @property
     def totals(self) -> Integers:
-        """The sums, in integers."""
+        """The sums, as integers."""
         return self._machine.settled(self._state).totals
 
     @property
     def refused(self) -> Refused:
-        """Reports and messages left out."""
+        """Numbers of reports and messages left out."""
         return self._state.refused
 
     @property
     def n_reports(self) -> int:
-        """Reports collected."""
+        """Number of reports collected."""
         return self._machine.n_reports(self._state)
 
     @property
     def fingerprint(self) -> bytes:
-        """All that it has collected, for fingerprints."""
+        """Return all that it has collected, as bytes for fingerprints."""
         return repr((self._machine, self.refused)).encode() + self.totals.tobytes()
 
     @single_caller
     def add(self, reports: int | NumberColumn, slot: int | NumberColumn = 0) -> int:
-        """Collect reports of the announced mechanism; returns how many.
+        """Collect reports of the announced mechanism; returns their number.
 
         Parameters
         ----------
-        reports : whole number, or one column of them
+        reports : int, or one column of them
             Those out of range are counted in ``refused.reports`` and left out.
         slot : int or int[n]
-            Slots that they belong to, in 0..slots - 1: one for all, or one a report.
+            Slots that they belong to, in 0..slots - 1: one for all, or one per report.
         """
         count: int = self._call(self._machine.read(reports, slot))
         return count
 
     @single_caller
     def receive(self, data: bytes | bytearray | memoryview, slot: int = 0, *, most_reports: int | None = None) -> int:
-        """Collect the messages of a buffer (:func:`fastdp.local.encode`); returns how many reports.
+        """Collect the messages of a buffer (:func:`fastdp.local.encode`); returns the number of reports.
 
-        A malformed message counts once in ``refused.messages``, and with it the rest of the buffer; one of another
+        A malformed message counts once in ``refused.messages``, with the rest of the buffer; one of another
         mechanism, epsilon or domain counts once and is skipped.
 
         Parameters
@@ -296,16 +296,16 @@ class Collector(Publisher[Tally], Generic[K]):
         data : bytes
             The buffer.
         slot : int
-            Slot that its reports belong to.
+            Slot of its reports.
         most_reports : int, optional
-            A message with more reports is refused too: 1 where every message comes from one user.
+            Refuse messages of more reports: 1 if every message comes from one user.
         """
         checked = validation.integer("slot", slot, 0, self._machine.slots - 1)
         count: int = self._call(self._machine.read_messages(data, checked, as_most_reports(most_reports)))
         return count
 
     def merge(self, *others: Self) -> Self:
-        """A collector of all that this one and the others have collected; ParameterError for one of another kind."""
+        """Collector of all reports of this one and the others; ParameterError for one of another kind."""
         for each in others:
             if type(each) is not type(self) or each._machine != self._machine:
                 raise ParameterError(f"others holds another {type(each).__name__}: expected collectors like {self!r}")
@@ -334,20 +334,20 @@ class HistogramMachine(CollectorMachine[SquareWave]):
             )
 
     def zeros(self) -> Integers:
-        """Totals of no reports."""
+        """Totals of no reports: int64[bins]."""
         return np.zeros(self.bins, np.int64)
 
     def count(self, totals: Integers) -> int:
-        """Reports in the totals."""
+        """Number of reports in the totals."""
         return int(totals.sum())
 
     def check_totals(self, totals: Integers) -> None:
-        """ParameterError unless reports can have made the totals."""
+        """ParameterError unless all counts are in range."""
         if totals.min() < 0 or totals.max() > MAX_REPORTS:
             raise ParameterError(f"totals of a collector: expected counts from 0 to {MAX_REPORTS}")
 
     def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
-        """Calls that add reports in place."""
+        """Call that adds the reports' cells in place."""
         # Cell k holds the outputs j with floor(j bins / M) = k, as the estimate's matrix has it.
         cells = reports * totals.size // self.mechanism.n_outputs
         return [partial(np.add, totals, np.bincount(cells, minlength=totals.size), totals)]
@@ -375,7 +375,7 @@ class HistogramCollector(Collector[HistogramMachine]):
         return self._machine.bins
 
     def estimate(self, method: Method = "em", **options: Unpack[EstimateOptions]) -> Distribution:
-        """The distribution of the values; arguments as :meth:`SquareWave.estimate_counts`."""
+        """Distribution of the values; arguments as :meth:`SquareWave.estimate_counts`."""
         return self._machine.mechanism.estimate_counts(self.totals, bins=self.bins, method=method, **options)
 
 
@@ -395,15 +395,15 @@ class SumMachine(CollectorMachine[MeanMechanism]):
             )
 
     def zeros(self) -> Integers:
-        """Totals of no reports: by slot and term, number and sum."""
+        """Totals of no reports, number and sum: int64[slots, terms, 2]."""
         return np.zeros((self.slots, len(self.mechanism.distribution.terms()), 2), np.int64)
 
     def count(self, totals: Integers) -> int:
-        """Reports in the totals."""
+        """Number of reports in the totals."""
         return int(totals[:, :, 0].sum())
 
     def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
-        """Calls that add reports in place."""
+        """Return calls that add numbers and sums of reports in place, two per term."""
         adds: list[Callable[[], object]] = []
         for k, term in enumerate(self.mechanism.distribution.terms()):
             mine = (reports >= term.first) & (reports < term.last)
@@ -412,7 +412,7 @@ class SumMachine(CollectorMachine[MeanMechanism]):
         return adds
 
     def check_totals(self, totals: Integers) -> None:
-        """ParameterError unless reports can have made the totals."""
+        """ParameterError unless counts are in range and sums fit them."""
         terms, counts, sums = self.mechanism.distribution.terms(), totals[:, :, 0], totals[:, :, 1]
         first = np.array([term.first for term in terms])
         last = np.array([term.last - 1 for term in terms])
@@ -424,14 +424,14 @@ class SumMachine(CollectorMachine[MeanMechanism]):
 
 
 class SumCollector(Collector[SumMachine]):
-    """Adds up reports of means, slot by slot: sums over ranges of slots with their standard error.
+    """Adds up reports of means by slot: sums over ranges of slots with their standard error.
 
     Parameters
     ----------
     mechanism : StochasticRounding, Piecewise or Hybrid
         The mechanism announced to the clients.
     slots : int
-        For example hours, or regions: each report is counted in one.
+        Number of slots, for example hours or regions; each report belongs to one.
     """
 
     _MACHINE = SumMachine
@@ -453,7 +453,7 @@ class SumCollector(Collector[SumMachine]):
         return float(Fraction(mechanism.low) * _count_of(totals) + unit * steps)
 
     def std_error(self, start: int = 0, stop: int | None = None) -> float:
-        """Standard error of :meth:`sum`, at most."""
+        """Upper bound of the standard error of :meth:`sum`, in units of the input."""
         return math.sqrt(_count_of(self._between(start, stop)) * self._machine.mechanism.worst_variance)
 
     def mean(self, start: int = 0, stop: int | None = None) -> float:
@@ -462,7 +462,7 @@ class SumCollector(Collector[SumMachine]):
         return self.sum(start, stop) / count if count else math.nan
 
     def _between(self, start: int, stop: int | None) -> list[tuple[int, int]]:
-        """Number and sum of the reports of each term, exactly."""
+        """Return number and exact sum of each term's reports in slots [start, stop)."""
         first = validation.integer("start", start, 0, self.slots)
         last = validation.integer("stop", self.slots if stop is None else stop, first, self.slots)
         return [(count, total) for count, total in columns.exact_sum(self.totals[first:last])]

@@ -1,4 +1,4 @@
-"""The distribution of the values behind square-wave reports; it costs no privacy.
+"""The distribution of the values behind square-wave reports; estimating it costs no privacy.
 
 Source: ToPS section 4.1 and Appendix E.1; Li et al. 2020 (EM, EMS and their stopping rules).
 """
@@ -30,7 +30,7 @@ MAX_ITERATIONS = 10_000
 
 
 class EstimateOptions(TypedDict, total=False):
-    """Options of :func:`estimate`, which say how long it iterates."""
+    """Options of :func:`estimate` that control its iterations."""
 
     accelerate: bool
     max_iterations: int
@@ -48,7 +48,7 @@ class Distribution:
     low, high : float
         The domain, in units of the input.
     method : str
-        ``"em"`` or ``"ems"``, or what was done to the estimate afterwards.
+        ``"em"`` or ``"ems"``, or the processing of the estimate afterwards.
     iterations, converged
         EM steps, and whether the last one gained less than the tolerance.
     log_likelihood : float
@@ -75,11 +75,11 @@ class Distribution:
 
     @property
     def edges(self) -> Floats:
-        """float64[bins + 1]: edges of the bins, in units of the input."""
+        """Edges of the bins, in units of the input: float64[bins + 1]."""
         return self.divide(self.frequencies.size)
 
     def divide(self, parts: int) -> Floats:
-        """float64[parts + 1]: [low, high] divided evenly on the scale, in units of the input."""
+        """[low, high] divided evenly on the scale, in units of the input: float64[parts + 1]."""
         if self.scale == "linear":
             return np.linspace(self.low, self.high, parts + 1)
         edges = self.low * ratios_at(np.linspace(0.0, octave(self.high / self.low), parts + 1))
@@ -92,7 +92,7 @@ class Distribution:
         return float(self.frequencies @ (edges[:-1] + edges[1:])) / 2.0
 
     def quantile(self, q: float) -> float:
-        """The smallest v, in units of the input, with a share of at least q in [0, 1] at or below it."""
+        """Smallest v, in units of the input, with a share of at least q in [0, 1] at or below it."""
         share = validation.real("q", q)
         if not 0.0 <= share <= 1.0:
             raise ParameterError(f"q = {validation.shown(q)}: expected a share from 0 to 1")
@@ -120,7 +120,7 @@ class Distribution:
         return mean
 
     def _tails(self) -> Floats:
-        """Share above each edge, small ones without cancellation."""
+        """Share above each edge, float64[bins + 1]; small ones without cancellation."""
         return np.append(np.cumsum(self.frequencies[::-1])[::-1], 0.0)
 
 
@@ -142,7 +142,7 @@ def estimate(
     Parameters
     ----------
     law : WindowDistribution
-        Of a report, with M outputs.
+        Distribution of a report, with M outputs.
     epsilon : float
         The reports' epsilon; here it only sets EM's usual tolerance.
     output_counts : int[M], or int[cells] with fewer cells than M
@@ -156,7 +156,7 @@ def estimate(
     accelerate : bool
         SQUAREM for EM: far fewer steps, and another estimate than the published code's.
     max_iterations : int
-        Most EM steps.
+        Limit of EM steps.
     tolerance : float, optional
         Stop when a step gains less log-likelihood; by default 1e-3 e^epsilon for EM and 1e-3 for EMS.
 
@@ -207,17 +207,17 @@ def _checked_counts(output_counts: object, outputs: int) -> Integers:
 
 
 def cell_edges(law: WindowDistribution, cells: int) -> Integers:
-    """First outputs of the cells, and M, int64[cells + 1]: cell k holds the outputs j with floor(j cells / M) = k."""
+    """First outputs of the cells, and M: int64[cells + 1]; cell k holds the outputs j with floor(j cells / M) = k."""
     return -(-np.arange(cells + 1, dtype=np.int64) * law.outputs // cells)
 
 
 def in_cells(law: WindowDistribution, counts: Integers, cells: int) -> Integers:
-    """Counts of all outputs added up to those of so many cells."""
+    """Return counts of all outputs, added up by cell: int64[cells]."""
     return np.add.reduceat(counts, cell_edges(law, cells)[:-1]) if counts.size == law.outputs else counts
 
 
 def transition(law: WindowDistribution, bins: int, counts: Integers) -> Reports:
-    """Reports by output cell with the matrix that made them: entry (k, i) is flat_k + peak_k F_ki.
+    """Return reports by output cell with their transition matrix: entry (k, i) is flat_k + peak_k F_ki.
 
     An input is uniform in one of the bins of equal width; the window of input t, in grid steps, is [t, t + N), and
     output j stands for [j, j + 1).  Columns add up to 1, up to a relative 2^-51.
@@ -225,7 +225,7 @@ def transition(law: WindowDistribution, bins: int, counts: Integers) -> Reports:
     from fastdp_kernels.local.square_wave_em import Reports
 
     outputs = cell_edges(law, counts.size)
-    # In units of a step divided by bins, all edges are whole.
+    # In units of a step divided by bins, all edges are integers.
     rows = outputs * bins
     columns = np.arange(bins + 1, dtype=np.int64) * law.steps
     width = law.near * bins

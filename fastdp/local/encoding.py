@@ -1,7 +1,7 @@
 """Reports on the wire: a compact integer format with version and parameters, little-endian.
 
-A message is one header, the reports in as few bytes each as the largest needs, and a checksum; messages may follow
-each other in one buffer.
+A message is a header, the reports in as few bytes each as the largest needs, and a checksum; a buffer may hold
+several messages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VERSION = 1
 _HEADER = struct.Struct("<4sBBBdddI")
 _CHECKSUM = struct.Struct("<I")
 _COUNT = struct.Struct("<I")
-#: What zlib.crc32 gives for any bytes that their own checksum follows.
+#: Result of zlib.crc32 for any bytes followed by their checksum.
 _RESIDUE = 0x2144DF1C
 _NONE: NDArray[np.uint8] = np.empty((0, 0), np.uint8)
 #: Never renumber: devices in the field send these.
@@ -43,9 +43,9 @@ MAX_AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class Message:
-    """Reports as they came, and the bytes (``size``) that the message took.
+    """Reports as received, and the length (`size`, bytes) of the message.
 
-    ``mechanism`` is the header's, None if another one was expected; reports are not checked against its range.
+    `mechanism` is the header's, None if another one was expected; reports are not checked against its range.
     """
 
     mechanism: Mechanism | None
@@ -54,7 +54,7 @@ class Message:
 
 
 def mechanism_named(name: str, epsilon: float, low: float, high: float) -> Mechanism:
-    """One of the mechanisms of :mod:`fastdp.local`, by its class name."""
+    """Mechanism of :mod:`fastdp.local` by its class name; ParameterError for another name."""
     if name not in KINDS.values():
         raise ParameterError(f"mechanism = {name!r}: expected one of {', '.join(KINDS.values())}")
     mechanism: Mechanism = getattr(importlib.import_module("fastdp.local"), name)(epsilon, low, high)
@@ -67,12 +67,12 @@ def _check(name: str, mechanism: object) -> None:
 
 
 def _width(mechanism: Mechanism) -> int:
-    """Bytes of one report."""
+    """Number of bytes of one report."""
     return (mechanism.n_outputs - 1).bit_length() + 7 >> 3
 
 
 def encode(mechanism: Mechanism, reports: int | NumberColumn) -> bytes:
-    """A message, 39 bytes and 1 to 3 a report; DataError if a report is not one of the mechanism's."""
+    """Message, 39 bytes and 1 to 3 per report; DataError if a report is out of the mechanism's range."""
     _check("mechanism", mechanism)
     width = _width(mechanism)
     if type(reports) is int and 0 <= reports < mechanism.n_outputs:
@@ -89,14 +89,14 @@ def encode(mechanism: Mechanism, reports: int | NumberColumn) -> bytes:
 
 @lru_cache(maxsize=256)
 def _beginning(mechanism: Mechanism) -> bytes:
-    """The header up to the number of reports."""
+    """Header up to the number of reports."""
     m = mechanism
     kind = next(number for number, name in KINDS.items() if name == type(m).__name__)
     return _HEADER.pack(MAGIC, VERSION, kind, _width(m), m.epsilon, m.low, m.high, 0)[: -_COUNT.size]
 
 
 def as_bytes(data: object) -> memoryview:
-    """The bytes of a buffer; DataError if it is none."""
+    """Bytes of a buffer; DataError if it is none."""
     try:
         return memoryview(cast("bytes", data)).cast("B")
     except (TypeError, ValueError):
@@ -106,19 +106,19 @@ def as_bytes(data: object) -> memoryview:
 
 
 def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = None) -> Message:
-    """The first message of a buffer.
+    """First message of a buffer.
 
     Parameters
     ----------
     data : bytes
         The buffer; bytes after the message are ignored.
     expected : Mechanism, optional
-        The mechanism announced to clients.  A message of another one has ``mechanism`` None then, and costs little.
+        The mechanism announced to clients.  A message of another one then has ``mechanism`` None, and costs little.
 
     Raises
     ------
     DataError
-        If it is cut short, altered, of another version, or names a mechanism or parameters that do not exist.
+        If it is truncated, altered, of another version, or names a mechanism or parameters that do not exist.
     """
     view = as_bytes(data)
     if len(view) < _HEADER.size:
@@ -156,7 +156,7 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
 
 
 def _whole_numbers(payload: NDArray[np.uint8], width: int) -> NDArray[np.int32]:
-    """Reports from their bytes."""
+    """Return reports from their bytes: int32[n]."""
     padded = np.zeros((payload.size // width, 4), np.uint8)
     padded[:, :width] = payload.reshape(-1, width)
     return padded.view("<i4").reshape(-1).astype(np.int32, copy=False)
@@ -165,9 +165,9 @@ def _whole_numbers(payload: NDArray[np.uint8], width: int) -> NDArray[np.int32]:
 def read_messages(
     data: bytes | bytearray | memoryview, expected: Mechanism, most_reports: int | None = None
 ) -> tuple[NDArray[np.int32], int]:
-    """The reports of all messages of a buffer, in order, and the number of messages refused.
+    """Reports of all messages of a buffer, in order, and the number of messages refused.
 
-    A message of something else, or of more than ``most_reports``, is skipped; a malformed one is the last.
+    Messages of another mechanism, or of more than `most_reports`, are skipped; a malformed one ends the buffer.
     """
     view = as_bytes(data)
     found: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
@@ -182,7 +182,7 @@ def read_messages(
         if first.mechanism is None:
             refused += 1
             continue
-        # A message that differs, or is longer, must not make the server check what follows again and again.
+        # A message that differs, or is longer, must not make the server check the rest again and again.
         if first.size != size:
             at_once, size = 1, first.size
         alike = _alike(view, header, size, at_once)
@@ -198,7 +198,7 @@ def read_messages(
 
 
 def _alike(view: memoryview, header: memoryview, size: int, most: int) -> NDArray[np.uint8]:
-    """The first messages, one a row, that have this header and size and are intact."""
+    """Intact messages at the beginning that have this header and size: uint8[n, size]."""
     rows = min(most, len(view) // size)
     if not rows:
         return _NONE

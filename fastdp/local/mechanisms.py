@@ -1,6 +1,6 @@
 """Mechanisms of the local model: square waves for distributions, and three for means (ToPL Appendix E).
 
-A value is clipped to [low, high] and rounded to one of STEPS + 1 grid steps; a distribution in integers
+A value is clipped to [low, high] and rounded to one of STEPS + 1 grid steps; an integer distribution
 (:mod:`fastdp.local.reports`) turns the step and one random word into one report.
 """
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class WordOptions(TypedDict, total=False):
-    """Options of :meth:`Mechanism.perturb`, which say where random words come from."""
+    """Options of :meth:`Mechanism.perturb`: the source of random words."""
 
     seed: int | str | None
     key: Key | bytes | None
@@ -56,7 +56,7 @@ class WordOptions(TypedDict, total=False):
 LOCAL_EPSILON = Real(least=1e-6, most=32.0)
 #: Widths whose squares, times the largest variance, are ordinary floats.
 MIN_WIDTH, MAX_WIDTH = 1e-140, 1e140
-#: Up to so many values plain Python is quick enough, and a client loads no compiler.
+#: Up to so many values plain Python is fast enough, and a client loads no compiler.
 SMALL_COUNT = 64
 
 
@@ -95,12 +95,12 @@ class Mechanism(ABC):
 
     @property
     def _step_of_proof(self) -> str:
-        """Why the distribution is epsilon-DP, in one line."""
+        """The reason why the distribution is epsilon-DP, in one line."""
         return self.distribution.PROOF
 
     @cached_property
     def _words(self) -> bytes:
-        """Mechanism and parameters, to which words belong."""
+        """Encoding of mechanism and parameters, which the key of the words depends on."""
         return encode(identity(self))
 
     @property
@@ -154,7 +154,7 @@ class Mechanism(ABC):
         stream: int = 0,
         start: int | None = None,
     ) -> int | NDArray[np.int32]:
-        """A private report of each value; the client's side.
+        """Private report of each value; the client's side.
 
         Parameters
         ----------
@@ -163,17 +163,17 @@ class Mechanism(ABC):
         seed : int or str, optional
             For simulations: reproducible, and not private.
         key : Key or 32 bytes, optional
-            The client's own secret; by default words are fresh from the operating system.
+            The client's secret; by default words are fresh from the operating system.
         stream : int
             With a key: the number of the stream, below 2^40.
         start : int, optional
-            Report i uses word start + i of the stream, which has 2^33 words.  A key needs it: use each word once,
-            because two reports by one word together do not have this guarantee.
+            Report i uses word start + i of the stream, which has 2^33 words.  Required with a key: use each word
+            once, because two reports by one word together do not have this guarantee.
 
         Returns
         -------
         int or int32[n]
-            Reports in 0..n_outputs - 1, the same whether values come one by one or in arrays.
+            Reports in 0..n_outputs - 1, the same for single values and arrays.
 
         Raises
         ------
@@ -195,7 +195,7 @@ class Mechanism(ABC):
         return self._perturb_column(column, source)
 
     def _perturb_column(self, column: Array, source: Words) -> NDArray[np.int32]:
-        """Reports block by block, in the cache."""
+        """Reports of a column, int32[n], made chunk by chunk in the cache."""
         out: NDArray[np.int32] = np.empty(column.size, np.int32)
         begin = 0
         steps: NDArray[np.int32] | None = None
@@ -211,7 +211,7 @@ class Mechanism(ABC):
         return self.STEPS / (self.high - self.low)
 
     def _step(self, value: Any, name: str) -> int:
-        """The grid step of one value."""
+        """Grid step of one value; DataError, which names it, if it is not finite."""
         try:
             number = float(value)
         except OverflowError:
@@ -221,7 +221,7 @@ class Mechanism(ABC):
         return self._grid_step(number)
 
     def _grid_step(self, number: float) -> int:
-        """The grid step of one finite number in plain Python, as for arrays."""
+        """Grid step of one finite number, in plain Python, equal to that for arrays."""
         return round(min(max((number - self.low) * self._steps_per_unit, 0.0), float(self.STEPS)))
 
     def _few_steps(self, column: Array) -> list[int]:
@@ -234,20 +234,20 @@ class Mechanism(ABC):
             raise DataError(f"values[{begin + first}]: {columns.NOT_FINITE}; expected finite ones")
 
     def _grid_steps(self, floats: Floats, out: NDArray[np.int32]) -> bool:
-        """Fill in grid steps of an array; whether a number is not finite."""
+        """Overwrite `out` with the grid steps of an array; return True if a number is not finite."""
         from fastdp_kernels.local import local_reports
 
         return bool(local_reports.snap_values(floats, self.low, self._steps_per_unit, self.STEPS, out))
 
     def check_reports(self, reports: object) -> NDArray[np.int32] | Integers:
-        """Reports as whole numbers in 0..n_outputs - 1, or a DataError."""
+        """`reports` as integers in 0..n_outputs - 1; else DataError."""
         column = columns.as_column(reports, "reports")
         if column.size and column.dtype.kind not in "iub":
             raise DataError(f"reports holds {columns.kind_of(column.dtype)} entries: expected whole numbers")
         if column.size and not 0 <= column.min() <= column.max() < self.n_outputs:
             place = columns.entry_at("reports", (column < 0) | (column >= self.n_outputs), "out of range")
             raise DataError(f"{place}; expected whole numbers in 0..{self.n_outputs - 1}")
-        # Reports as perturb() gave them stay as they are.
+        # Results of perturb() are not converted.
         checked: Integers = np.ascontiguousarray(column, np.int32 if column.dtype == np.int32 else np.int64)
         return checked
 
@@ -265,18 +265,18 @@ class MeanMechanism(Mechanism):
 
         Parameters
         ----------
-        reports : whole number, or one column of them
+        reports : int, or one column of them
             From :meth:`perturb` of the same epsilon, low and high.
 
         Returns
         -------
         float or float64[n]
-            One estimate a report, in units of the input, unbiased for the value's grid point.
+            One estimate per report, in units of the input, unbiased for the value's grid point.
 
         Raises
         ------
         DataError
-            If a report is no whole number in 0..n_outputs - 1; the message names its index.
+            If a report is no integer in 0..n_outputs - 1; the message names its index.
         """
         single = columns.is_number(reports)
         estimates = self._estimator(self.check_reports([reports] if single else reports))
@@ -299,7 +299,7 @@ class MeanMechanism(Mechanism):
 
     @cached_property
     def worst_variance(self) -> float:
-        """The largest variance over the domain, in units of the input squared."""
+        """Largest variance over the domain, in squared units of the input."""
         constant, slope, curvature = self._quadratic
         positions = [-1.0, 1.0]
         if curvature < 0.0:
@@ -316,7 +316,7 @@ class MeanMechanism(Mechanism):
 
 
 def closeness(epsilon: float) -> Decimal:
-    """b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps)), half the window's length on [0, 1].
+    """Half the window's length on [0, 1]: b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps)).
 
     Every operation names its context, which the caller's must not change; differences cancel to eps^2 / 2.  ToPL
     Appendix E.1.
@@ -358,11 +358,11 @@ class SquareWave(Mechanism):
         return window_distribution(self.epsilon, 2 * half + 1, self.STEPS)
 
     def estimate(self, reports: NumberColumn, bins: int = 1024, method: Method = "em") -> Distribution:
-        """The distribution of the values by expectation maximisation; the server's side.
+        """Distribution of the values by expectation maximisation; the server's side.
 
         Parameters
         ----------
-        reports : one column of whole numbers
+        reports : one column of integers
             From :meth:`perturb` of the same epsilon, low and high.
         bins : int
             Cells of equal width over [low, high].
@@ -372,7 +372,7 @@ class SquareWave(Mechanism):
         Raises
         ------
         DataError
-            If a report is no whole number in 0..n_outputs - 1; the message names its index.
+            If a report is no integer in 0..n_outputs - 1; the message names its index.
         ParameterError
             If bins or method are not accepted.
         """
@@ -382,7 +382,7 @@ class SquareWave(Mechanism):
     def estimate_counts(
         self, counts: NumberColumn, bins: int = 1024, method: Method = "em", **options: Unpack[EstimateOptions]
     ) -> Distribution:
-        """The same from counts and with options as :func:`fastdp.local.distribution.estimate` takes them."""
+        """Distribution from counts; options as of :func:`fastdp.local.distribution.estimate`."""
         from fastdp.local.distribution import estimate
 
         found, low, high = self.distribution, self.low, self.high
@@ -390,22 +390,22 @@ class SquareWave(Mechanism):
 
 
 def octave(ratio: float) -> float:
-    """Octaves above 1 of one finite ratio, e + (x / 2^e - 1) for 2^e <= x < 2^(e + 1); 0 for ratios below 1.
+    """Return e + (x / 2^e - 1) for a finite ratio x in [2^e, 2^(e + 1)), octaves above 1; 0 below 1.
 
-    Within 9 % of an octave of log2 x, and of operations that IEEE 754 rounds correctly, so that every machine agrees.
+    Within 9 % of an octave of log2 x; operations are those that IEEE 754 rounds correctly, so every machine agrees.
     """
     mantissa, exponent = math.frexp(max(ratio, 1.0))
     return (exponent - 1) + (2.0 * mantissa - 1.0)
 
 
 def octaves(ratios: Floats) -> Floats:
-    """:func:`octave` of an array; NaN stays NaN."""
+    """:func:`octave` of an array: float64[n]; NaN stays NaN."""
     mantissas, exponents = np.frexp(np.maximum(ratios, 1.0))
     return (exponents - 1) + (2.0 * mantissas - 1.0)
 
 
 def ratios_at(at: Floats) -> Floats:
-    """The inverse of :func:`octaves`, for positions of at least 0."""
+    """Inverse of :func:`octaves` for positions of at least 0: float64[n]."""
     floor = np.floor(at)
     return np.ldexp(1.0 + (at - floor), floor.astype(np.int64))
 
@@ -422,7 +422,7 @@ class LogSquareWave(SquareWave):
     epsilon : float
         Privacy loss of one report, in [1e-6, 32].
     low, high : float
-        The public domain, low above 0 and high at most 2^256 times as much; values outside are clipped.
+        The public domain, low above 0 and high at most 2^256 low; values outside are clipped.
 
     Notes
     -----
@@ -459,7 +459,7 @@ class LogSquareWave(SquareWave):
     def estimate_counts(
         self, counts: NumberColumn, bins: int = 56, method: Method = "em", **options: Unpack[EstimateOptions]
     ) -> Distribution:
-        """The distribution on a logarithmic grid; as :meth:`SquareWave.estimate_counts`."""
+        """Distribution on a logarithmic grid; as :meth:`SquareWave.estimate_counts`."""
         return replace(super().estimate_counts(counts, bins, method, **options), scale="logarithmic")
 
 
@@ -485,7 +485,7 @@ class StochasticRounding(MeanMechanism):
 
 
 def piecewise_distribution(epsilon: float, steps: int, total: int) -> WindowDistribution:
-    """Window of N = max(1, rint(D e^(-epsilon / 2))) steps: the paper's r(v) - l(v) over 2 s, in steps."""
+    """Window of N = max(1, rint(D e^(-epsilon / 2))) steps: the paper's r(v) - l(v) over 2 s."""
     return window_distribution(epsilon, max(1, round(steps / exp_below(epsilon / 2.0))), steps, total)
 
 

@@ -1,7 +1,7 @@
 """Random words, and the distributions of a report as integer weights, so that epsilon is an inequality of integers.
 
 A value is a grid step x in 0..D.  One uniform word out of ``total`` decides the report; ``weight(x, output)`` counts
-the words that give it.  No two weights of one output are further apart than e^epsilon, without any rounding: the
+the words that give it.  Two weights of one output differ by a factor of at most e^epsilon, without rounding: the
 constants come from a rational number just below e^epsilon.  Source: ToPL Appendix E; the integer form is ours.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fastdp_kernels.local.local_reports import BitWeights, WindowWeights
 
 WORDS = 2**64
-#: Digits for e^epsilon <= 2^47 and for weights below 2^64, with room.
+#: Digits for e^epsilon <= 2^47 and for weights below 2^64, with a margin.
 CONTEXT = Context(prec=80)
 WORD_BYTES = 8
 MAX_STREAMS = 2**40
@@ -37,9 +37,9 @@ MAX_START = 2**33
 
 @dataclass(frozen=True)
 class Words:
-    """Random words of one call: report i uses word ``start + i`` of a stream, which has 2^33.
+    """Random words of one call: report i uses word `start` + i of a stream, which has 2^33.
 
-    ``level`` separates the streams of mechanisms, ``of`` names mechanism and parameters; a key needs ``start``.
+    `level` separates the streams of mechanisms, `of` names mechanism and parameters; a key needs `start`.
     """
 
     seed: int | str | None
@@ -50,7 +50,7 @@ class Words:
     of: tuple[str | int | bytes, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
+        """ParameterError unless stream and start are in range, and `start` is given with a key."""
         validation.integer("stream", self.stream, 0, MAX_STREAMS - 1)
         if self.start is not None:
             validation.integer("start", self.start, 0, MAX_START)
@@ -67,7 +67,7 @@ class Words:
             )
 
     def few(self, count: int) -> list[int]:
-        """A few words as integers; without seed or key they need neither cipher nor compiler."""
+        """Few words as integers; without seed or key they need neither cipher nor compiler."""
         self._check_end(count)
         if self.seed is None and self.key is None:
             raw = os.urandom(WORD_BYTES * count)
@@ -75,7 +75,7 @@ class Words:
         return [int(word) for block in self.blocks(count) for word in block]
 
     def blocks(self, count: int) -> Iterator[NDArray[np.uint64]]:
-        """The words block by block; each block overwrites the one before."""
+        """Yield the words in chunks, uint64[<= CHUNK]; each chunk overwrites the one before."""
         from fastdp.noise.key import Key
         from fastdp.noise.words import CHUNK, Purpose, StreamId, WordStream
 
@@ -91,7 +91,7 @@ class Words:
 
 
 def exp_below(exponent: Fraction | float) -> Fraction:
-    """A rational number below e^exponent (or equal, at 0), by less than 10^-76 of it."""
+    """Rational number below e^exponent (or equal, at 0), by less than 10^-76 of it."""
     ratio = Fraction(exponent)
     argument = CONTEXT.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
     # A float has a finite decimal expansion, but it may be longer than the context: go down once for the quotient
@@ -109,7 +109,7 @@ class Term(NamedTuple):
 
 
 class Estimator(NamedTuple):
-    """Terms in floats, for a domain: offset + gain * report, from ``border`` on the later ones."""
+    """Terms in floats, for a domain: offset + gain * report, with the later pair from report `border` on."""
 
     border: int
     offset: float
@@ -119,13 +119,13 @@ class Estimator(NamedTuple):
 
     @classmethod
     def of(cls, terms: tuple[Term, ...], low: Fraction | float, unit: Fraction | float) -> Estimator:
-        """Estimates of low + unit * x."""
+        """Estimator of low + unit * x."""
         origin, step = Fraction(low), Fraction(unit)
         coefficients = [(float(origin + step * term.offset), float(step * term.gain)) for term in terms]
         return cls(terms[0].last, *coefficients[0], *coefficients[-1])
 
     def __call__(self, reports: Array) -> Floats:
-        """Unbiased estimates from reports in range (int32[n] or int64[n])."""
+        """Unbiased estimates, float64[n], from reports in range (int32[n] or int64[n])."""
         from fastdp_kernels.local import local_reports
 
         out = np.empty(reports.size)
@@ -145,10 +145,10 @@ def _sum_of_squares(n: int) -> Fraction:
 
 @dataclass(frozen=True)
 class WindowDistribution:
-    """Outputs in a window of N = ``near`` that starts at x in 0..D (``steps``) are likelier than the others.
+    """Outputs in a window of N = `near` that starts at x in 0..D (`steps`) are likelier than the others.
 
-    Words in order: ``near_weight`` for each of the outputs x, ..., x + near - 1; ``far_weight`` for each of the
-    others; the left-over is dealt out to all outputs in turn, independent of x.
+    Words in order: `near_weight` for each of the outputs x, ..., x + near - 1; `far_weight` for each of the others;
+    the left-over goes to all outputs in turn, independent of x.
     """
 
     PROOF: ClassVar[str] = (
@@ -163,22 +163,22 @@ class WindowDistribution:
 
     @property
     def outputs(self) -> int:
-        """M = D + N."""
+        """Number of outputs, M = D + N."""
         return self.steps + self.near
 
     @property
     def near_words(self) -> int:
-        """Words whose output is in the window."""
+        """Number of words whose output is in the window."""
         return self.near * self.near_weight
 
     @property
     def far_words(self) -> int:
-        """Words whose output is outside, without the left-over."""
+        """Number of words whose output is outside, without the left-over."""
         return self.steps * self.far_weight
 
     @property
     def left_over(self) -> int:
-        """R: words that do not look at x."""
+        """Number of words that do not depend on x."""
         return self.total - self.near_words - self.far_words
 
     def least_ratio(self) -> Fraction:
@@ -187,7 +187,7 @@ class WindowDistribution:
         return Fraction(self.near_weight + each, self.far_weight + each)
 
     def report(self, word: int, x: int) -> int:
-        """The report of grid step x by one word below ``total``."""
+        """Report of grid step x by one word below `total`."""
         if word < self.near_words:
             return x + word // self.near_weight
         word -= self.near_words
@@ -197,14 +197,14 @@ class WindowDistribution:
         return (word - self.far_words) % self.outputs
 
     def fill(self, words: NDArray[np.uint64], steps: NDArray[np.int32], out: NDArray[np.int32]) -> None:
-        """Reports of many grid steps: words and steps in, int32[n] out."""
+        """Overwrite `out` (int32[n]) with the reports of many grid steps."""
         from fastdp_kernels.local import local_reports
 
         local_reports.draw_window(words, steps, self.weights, out)
 
     @cached_property
     def weights(self) -> WindowWeights:
-        """The distribution as the kernels take it."""
+        """The distribution in the kernels' form."""
         from fastdp_kernels.local.local_reports import WindowWeights
 
         near_weight, far_weight, near_words, far_words = map(
@@ -219,12 +219,12 @@ class WindowDistribution:
         return (self.near_weight if inside else self.far_weight) + each + (output < further)
 
     def terms(self) -> tuple[Term, ...]:
-        """The mean of a report is affine in x, for any length of the window."""
+        """Terms of an unbiased estimate; the mean of a report is affine in x, for any length of the window."""
         gain = 1 / self._slope
         return (Term(0, self.outputs, -self._mean(Fraction(0)) * gain, gain),)
 
     def variance_at(self, x: Fraction) -> Fraction:
-        """Exact variance of one estimate, in steps squared."""
+        """Exact variance of one estimate, in squared steps."""
         n, m = self.near, self.outputs
         rounds, rest = divmod(self.left_over, m)
         inside = n * x * x + 2 * x * _sum(n) + _sum_of_squares(n)
@@ -237,7 +237,7 @@ class WindowDistribution:
         return Fraction((self.near_weight - self.far_weight) * self.near, self.total)
 
     def _mean(self, x: Fraction) -> Fraction:
-        """E[report]: far weights and left-over everywhere, surplus in the window."""
+        """Return E[report]: far weights and left-over everywhere, surplus in the window."""
         rounds, rest = divmod(self.left_over, self.outputs)
         everywhere = (self.far_weight + rounds) * _sum(self.outputs) + _sum(rest)
         return self._slope * (x + Fraction(self.near - 1, 2)) + everywhere / self.total
@@ -245,9 +245,9 @@ class WindowDistribution:
 
 @lru_cache(maxsize=256)
 def window_distribution(epsilon: float, near: int, steps: int, total: int = WORDS) -> WindowDistribution:
-    """The window with the largest far weight b such that N floor(b e^epsilon) + D b <= S, or b + 1.
+    """Window with the largest far weight b such that N floor(b e^epsilon) + D b <= S, or b + 1.
 
-    With b + 1 the near weight is what is left for it, which is less than floor((b + 1) e^epsilon).
+    With b + 1 the near weight is the rest divided by N, which is less than floor((b + 1) e^epsilon).
     """
     ratio = exp_below(epsilon)
 
@@ -266,9 +266,9 @@ def window_distribution(epsilon: float, near: int, steps: int, total: int = WORD
 
 @dataclass(frozen=True)
 class BitDistribution:
-    """One bit: W(x) = low_weight + floor((high_weight - low_weight) x / D) words of ``total`` give 1.
+    """One bit: W(x) = low_weight + floor((high_weight - low_weight) x / D) words of `total` give 1.
 
-    ``steps`` is D, a power of two; both weights add up to ``total``.
+    `steps` is D, a power of two; both weights add up to `total`.
     """
 
     PROOF: ClassVar[str] = "the weights of a bit lie between two whose ratio is at most e^epsilon"
@@ -284,18 +284,18 @@ class BitDistribution:
         return self.high_weight - self.low_weight
 
     def report(self, word: int, x: int) -> int:
-        """The report of grid step x by one word below ``total``."""
+        """Report of grid step x by one word below `total`."""
         return int(word < self.weight(x, 1))
 
     def fill(self, words: NDArray[np.uint64], steps: NDArray[np.int32], out: NDArray[np.int32]) -> None:
-        """Reports of many grid steps: words and steps in, int32[n] out."""
+        """Overwrite `out` (int32[n]) with the reports of many grid steps."""
         from fastdp_kernels.local import local_reports
 
         local_reports.draw_bit(words, steps, self.weights, out)
 
     @cached_property
     def weights(self) -> BitWeights:
-        """The distribution as the kernels take it."""
+        """The distribution in the kernels' form."""
         from fastdp_kernels.local.local_reports import BitWeights
 
         return BitWeights(
@@ -308,19 +308,19 @@ class BitDistribution:
         return one if output == 1 else self.total - one
 
     def terms(self) -> tuple[Term, ...]:
-        """Unbiased up to the floor in W, one word in 2^64."""
+        """Terms of an estimate, unbiased up to the floor in W, one word in 2^64."""
         gain = Fraction(self.total * self.steps, self._rise)
         return (Term(0, self.outputs, -Fraction(self.low_weight * self.steps, self._rise), gain),)
 
     def variance_at(self, x: Fraction) -> Fraction:
-        """Variance of one estimate, in steps squared (without the floor in W)."""
+        """Variance of one estimate, in squared steps (without the floor in W)."""
         one = (self.low_weight + self._rise * x / self.steps) / self.total
         return one * (1 - one) * self.terms()[0].gain ** 2
 
 
 @lru_cache(maxsize=256)
 def bit_distribution(epsilon: float, steps: int, total: int = WORDS) -> BitDistribution:
-    """The bit with high weight floor(S e^epsilon / (e^epsilon + 1))."""
+    """Bit with high weight floor(S e^epsilon / (e^epsilon + 1))."""
     ratio = exp_below(epsilon)
     high = int(total * ratio / (ratio + 1))
     # The proof of epsilon needs it; it could fail for an odd total only, and S (rho - 1) < rho + 1.
@@ -330,7 +330,7 @@ def bit_distribution(epsilon: float, steps: int, total: int = WORDS) -> BitDistr
 
 @dataclass(frozen=True)
 class MixtureDistribution:
-    """A coin that does not look at the data picks the window (the first words) or the bit.
+    """A coin independent of the data picks the window (the first words) or the bit.
 
     Outputs are those of the window, then the bits 0 and 1.
     """
@@ -344,22 +344,22 @@ class MixtureDistribution:
 
     @property
     def outputs(self) -> int:
-        """Outputs of both."""
+        """Number of outputs of both."""
         return self.window.outputs + self.bit.outputs
 
     @property
     def total(self) -> int:
-        """Words of both."""
+        """Number of words of both."""
         return self.window.total + self.bit.total
 
     def report(self, word: int, x: int) -> int:
-        """The report of grid step x by one word below ``total``."""
+        """Report of grid step x by one word below `total`."""
         if word < self.window.total:
             return self.window.report(word, x)
         return self.window.outputs + self.bit.report(word - self.window.total, x)
 
     def fill(self, words: NDArray[np.uint64], steps: NDArray[np.int32], out: NDArray[np.int32]) -> None:
-        """Reports of many grid steps: words and steps in, int32[n] out."""
+        """Overwrite `out` (int32[n]) with the reports of many grid steps."""
         from fastdp_kernels.local import local_reports
 
         weights = self.window.weights, self.bit.weights
@@ -372,13 +372,13 @@ class MixtureDistribution:
         return self.bit.weight(x, output - self.window.outputs)
 
     def terms(self) -> tuple[Term, ...]:
-        """Each report by the distribution that it came from."""
+        """Terms of both distributions, by ranges of reports."""
         first = self.window.outputs
         (bit,) = self.bit.terms()
         return (*self.window.terms(), bit._replace(first=first, last=first + bit.last))
 
     def variance_at(self, x: Fraction) -> Fraction:
-        """Variance of one estimate, in steps squared."""
+        """Variance of one estimate, in squared steps."""
         mixed = self.window.total * self.window.variance_at(x) + self.bit.total * self.bit.variance_at(x)
         return mixed / self.total
 

@@ -1,7 +1,4 @@
-"""Noise: keys, words, and the exact samplers on top of them.
-
-Names load on first use: a client of the local model needs a key at most, neither the compiler nor the cipher.
-"""
+"""Noise: keys, words, and the exact samplers on top of them.  Names load on first use."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Noise that is bound to the exact sums that it protects, made by AES in bulk: for sums known beforehand.
+"""Noise bound to the exact sums that it protects, drawn by AES in bulk where the sums are known beforehand.
 
-F = AES-256 under a key of its own.  The number p of a sum, the xor of answers of F, stands for everything that its
-noise is bound to; its words are F(p), F(p xor 1), ...  All questions to F are asked at once: no noise waits for
-another.
+F is AES-256 under a key of its own.  Each sum has a number p, the xor of values of F, that stands for everything its
+noise is bound to; its words are F(p), F(p xor 1), ...  All values of F are computed in one call.
 
 In a stream, sum k has p_k = p_(k-1) xor F(k, s_k), with p_0 from the chain key.  In a table, the cell of key row d
 and window w has p = F(d) xor F((w, 1), s_1) xor ... xor F((w, n), s_n) with the sums of its n statistics.  Proof:
@@ -30,11 +29,11 @@ from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key
 from fastdp.noise.words import Purpose, RowWords, StreamId, Words, WordStream
 from fastdp_kernels.noise import bound_sums, chacha
 
-# Noise that is bound to the prefix of sums that it protects, where a kernel draws as it goes.
+# Noise bound to the prefix of sums that it protects, drawn by a kernel sum by sum.
 #
-# A chain key starts from the publisher's key; each sum moves it on and gives the words of its own noise
-# (``chacha``).  One run has the law of independent noise.  The same sums again have the same
-# noise. Other sums have independent noise from the first one that differs on.  Proof: ``docs/privacy.md``.
+# A chain key starts from the publisher's key; each sum advances it and yields the words of its own noise
+# (``chacha``).  One run has the distribution of independent noise.  The same sums again have the same
+# noise. Other sums have independent noise from the first difference on.  Proof: ``docs/privacy.md``.
 #
 # Sums that are known beforehand have a faster rule (:mod:`fastdp.noise.binding`).
 
@@ -45,7 +44,7 @@ _START = StreamId(Purpose.CHAIN)
 
 
 def start_chain(key: Key) -> Chain:
-    """The chain key before the first sum: uint64[4]."""
+    """Chain key before the first sum: uint64[4]."""
     chain: Chain = np.empty(CHAIN_WORDS, np.uint64)
     WordStream(key, _START).fill(chain)
     if key.given is not None:
@@ -54,7 +53,7 @@ def start_chain(key: Key) -> Chain:
 
 
 def start_chains(words: RowWords, streams: Integers) -> Chain:
-    """The chain keys of many streams: uint64[n, 4]; ``words`` has the pieces of :data:`CHAIN_PIECES`."""
+    """Chain keys of many streams: uint64[n, 4]; `words` has the pieces :data:`CHAIN_PIECES`."""
     chains = np.ascontiguousarray(words.fill(streams, np.zeros(streams.size, np.int64)))
     if words.keys[0].given is not None:
         for row, stream in enumerate(streams.tolist()):
@@ -62,15 +61,12 @@ def start_chains(words: RowWords, streams: Integers) -> Chain:
     return chains
 
 
-#: What :func:`start_chains` reads.
+#: Pieces of the words that :func:`start_chains` reads.
 CHAIN_PIECES = ((_START, CHAIN_WORDS),)
 
 
 def record(key: Key, before: Chain, after: Chain, count: int) -> None:
-    """Note in the check of words that so many sums took their noise between two chain keys.
-
-    A chain key gives noise once, for each sum moves it on.
-    """
+    """Record that `count` sums drew noise between two chain keys; DrawnTwiceError if these are equal."""
     if key.drawn is not None and count:
         if np.array_equal(before, after):
             raise DrawnTwiceError(f"the chain key is the same behind {count} sums")
@@ -80,7 +76,7 @@ def record(key: Key, before: Chain, after: Chain, count: int) -> None:
 
 
 def word_of(chain: Chain, index: int, total: int, k: int) -> int:
-    """The k-th word of one sum's noise; the chain is not moved on."""
+    """Return word `k` of one sum's noise; `chain` stays as it is."""
     out: Chain = np.empty(2 * CHAIN_WORDS, np.uint64)
     output, place = divmod(k, CHAIN_WORDS)
     chacha.further_words(chain, index, np.int64(total), output, out)
@@ -88,7 +84,7 @@ def word_of(chain: Chain, index: int, total: int, k: int) -> int:
 
 
 def resolve(law: Distribution, key: Key, chain: Chain, index: int, total: int) -> int:
-    """The draw for one sum in exact arithmetic; the chain is not moved on."""
+    """Draw for one sum in exact arithmetic; `chain` stays as it is."""
     if key.given is not None:
         return key.given.bound(total, law, chain, index)
 
@@ -101,9 +97,9 @@ def resolve(law: Distribution, key: Key, chain: Chain, index: int, total: int) -
 
 
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
-    """The key of one step's noise, bound to all inputs so far, and the chain after it (in hexadecimal).
+    """Key of one step's noise, bound to all inputs so far, and the chain after it (hexadecimal).
 
-    For mechanisms that draw much noise a step: keyed BLAKE2b takes the place of the block function.
+    For mechanisms with much noise per step; keyed BLAKE2b replaces the block function.
     """
     # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
     sizes = [part.nbytes for part in inputs]
@@ -116,7 +112,7 @@ def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> t
 
 
 def check_chain(chain: str) -> None:
-    """ValueError for text that is no chain of :func:`step_key`."""
+    """ValueError unless `chain` is a chain of :func:`step_key`."""
     if len(bytes.fromhex(chain)) not in (0, 32):
         raise ValueError("a chain of another length")
 
@@ -129,26 +125,26 @@ WORDS_OF_A_DRAW = 256
 CHUNK, KEPT = 2**12, 2**6
 #: The highest bits of a question about a key row: 01.  Of one about a sum: 00, of one about words: 1.
 _ROW, _ROW_BITS = np.uint64(1 << 62), np.uint64(2)
-#: Two words each, the higher one behind.
+#: Two words each, the lower one first.
 Blocks = Words
 
 
 class _Room:
-    """Memory for questions about sums, their answers, which become questions about words, and the words."""
+    """Buffers for `count` sums: inputs of F, their prefixes p, and the words of noise."""
 
     def __init__(self, count: int) -> None:
-        # The library wants room for one block more.
+        # The library requires a buffer of one block more.
         self.asked: Blocks = np.empty((count, 2), np.uint64)
         prefixes, words = np.empty((count + 1, 2), np.uint64), np.empty((count + 1, 2), np.uint64)
         self.prefixes: Blocks = prefixes[:-1]
         self.words: Blocks = words[:-1]
         source, middle, target = (each.data.cast("B") for each in (self.asked, prefixes, words))
-        #: What a cipher's update_into takes.
+        #: Arguments of a cipher's update_into.
         self.about_sums, self.about_words = (source, middle), (middle[: 16 * count], target)
 
 
 class PrefixNoise:
-    """Noise of a stream's sums, each bound to all up to its own, under the key of a composition."""
+    """Noise of a stream's sums, each bound to all sums up to its own, under the key of a composition."""
 
     def __init__(self, key: Key) -> None:
         self._key = key
@@ -159,10 +155,9 @@ class PrefixNoise:
     def draw(
         self, sums: Integers, law: Distribution, chain: Chain, first: int, member: int | None = None
     ) -> Integers:
-        """Noise of sums that are known beforehand (int64[n]); the chain, which begins with p, is moved on.
+        """Noise of sums known beforehand (int64[n]) and advance `chain` past them.
 
-        ``first`` is the index of the first sum in its stream, ``member`` the stream's number where it is not the
-        key's.
+        `first` is the index of the first sum in its stream; `member` overrides the key's stream number.
         """
         key, noise, begin = self._key, np.empty(sums.size, np.int64), 0
         group = (key.member if member is None else member) // STREAMS_OF_A_KEY
@@ -196,10 +191,10 @@ class PrefixNoise:
 
 
 def draw_cells(sums: Integers, laws: Sequence[Distribution], key: Key, first: int, rows: Blocks) -> Integers:
-    """Noise of a table's cells, each bound to its key row, its window and the sums of all its statistics.
+    """Noise of a table's cells, int64[n, W, K], each bound to its key row, its window and all its sums.
 
-    ``sums`` is int64[n, W, K] of n statistics with a distribution each, under the key of the composition; ``first``
-    is the number of the first window, ``rows`` (uint64[K, 2]) are digests of the key rows.
+    `sums` is int64[n, W, K]: n statistics, one distribution each.  `first` is the number of the first window, and
+    `rows` (uint64[K, 2]) are digests of the key rows.
     """
     noise: Integers = np.empty_like(sums)
     _, windows, width = sums.shape
@@ -241,7 +236,7 @@ def draw_cells(sums: Integers, laws: Sequence[Distribution], key: Key, first: in
 def _draw(
     cipher: CipherContext, room: _Room, laws: Sequence[Distribution], noise: Sequence[Integers] | Integers
 ) -> None:
-    """Noise from the answers to each p; word j of statistic i is word j n + i of them."""
+    """Overwrite `noise` with draws from the words of each p; word j of statistic i is word j n + i."""
     prefixes, answers = room.prefixes, room.words
     for i, law in enumerate(laws):
         if i and not i % 2:
@@ -262,7 +257,7 @@ def _check(prefixes: Blocks) -> None:
 
 
 def _outputs(cipher: CipherContext, prefixes: Blocks, output: int) -> Blocks:
-    """F of each p xor a number."""
+    """Return F(p xor `output`) for each p: uint64[n, 2]."""
     room = _Room(len(prefixes))
     np.bitwise_xor(prefixes, np.array([output, 0], np.uint64), out=room.asked)
     _ask(cipher, room.about_sums)
@@ -275,7 +270,7 @@ def _cipher(key: Key, *labels: str | int) -> CipherContext:
 
 
 def _ask(cipher: CipherContext, blocks: tuple[memoryview, memoryview]) -> None:
-    """F of each block, into other memory."""
+    """Encrypt the first buffer of `blocks` into the second."""
     if np.little_endian:
         cipher.update_into(*blocks)
         return
@@ -288,17 +283,17 @@ def _ask(cipher: CipherContext, blocks: tuple[memoryview, memoryview]) -> None:
 
 # Noise from a table in place of draws, for proofs by instances (couplings).
 #
-# A key carries the table to all code that draws, so that keys and chains of keys are as in a release.  Each draw has
-# a name that adjacent inputs share: the labels that its key was derived with, but digests of data, the number of the
+# A key carries the table to all code that draws, so keys and chains of keys are as in a release.  Each draw has
+# a name that adjacent inputs share: the labels of its key without digests of data, the number of the
 # stream, the id of its words, and its position.  Noise that is bound to a chain of sums is "sum i of the chain that
 # began here": the id is that of the chain's beginning, and the position the index of the sum.  Noise of a table's
 # cell has the statistic's id, and the cell's position from the first window on.
 
 
 class Name(NamedTuple):
-    """Name of a sequence of draws: labels of the key without digests of data, number of the stream, id of the words.
+    """Name of a sequence of draws: labels of its key without digests of data, stream number, id of its words.
 
-    Of a chain, the id is that of its beginning.
+    For a chain, the id is that of its beginning.
     """
 
     labels: tuple[object, ...]
@@ -307,14 +302,14 @@ class Name(NamedTuple):
 
 
 class NoiseTable(Protocol):
-    """Noise by name."""
+    """Function that supplies noise by name."""
 
     def __call__(self, name: Name, law: Distribution, start: int, out: Integers, sums: Integers | None) -> None:
-        """Overwrite ``out`` with draws ``start``, ``start + 1``, ... of a name; ``sums``: what they are bound to."""
+        """Overwrite `out` with draws `start`, `start + 1`, ... of `name`, which are bound to `sums`."""
 
 
 class GivenNoise:
-    """A table, and the names of the chains that began under it."""
+    """A noise table, and the names of the chains that began under it."""
 
     def __init__(self, table: NoiseTable) -> None:
         self._table = table
@@ -322,15 +317,15 @@ class GivenNoise:
         self._windows: dict[Name, int] = {}
 
     def fill(self, out: Integers, law: Distribution, key: Key, stream: StreamId, start: int) -> None:
-        """In place of :func:`fastdp.noise.sampler.fill`."""
+        """Overwrite `out` from the table, in place of :func:`fastdp.noise.sampler.fill`."""
         self._table(name_of(key, stream), law, start, out, None)
 
     def begin(self, chain: Words, key: Key, stream: StreamId) -> None:
-        """A chain begins."""
+        """Name a chain that begins, after its key and stream."""
         self._chains[chain.tobytes()] = name_of(key, stream)
 
     def bound(self, total: int, law: Distribution, chain: Words, index: int) -> int:
-        """Noise of the sum that moves a chain key on, in place of :func:`fastdp.noise.binding.resolve`."""
+        """Noise of the sum that advances `chain`, in place of :func:`fastdp.noise.binding.resolve`."""
         words, noise = np.empty(2 * chacha.CHAIN, np.uint64), np.empty(1, np.int64)
         chacha.further_words(chain, index, np.int64(total), 0, words)
         self.follow(chain.tobytes(), words[: chacha.CHAIN], law, index, noise, np.array([total]))
@@ -339,12 +334,12 @@ class GivenNoise:
     def follow(
         self, before: bytes, after: Words, law: Distribution, first: int, noise: Integers, sums: Integers
     ) -> None:
-        """Overwrite the noise of sums that moved a chain key on."""
+        """Overwrite the noise of sums that advanced a chain key from `before` to `after`."""
         name = self._chains[after.tobytes()] = self._chains[before]
         self._table(name, law, first, noise, sums)
 
     def cells(self, noise: Integers, laws: Sequence[Distribution], key: Key, first: int, sums: Integers) -> None:
-        """Overwrite the noise of a table's cells: int64[n, W, K], of each statistic a name of its own."""
+        """Overwrite the noise of a table's cells, int64[n, W, K]; each statistic has a name of its own."""
         for i, (law, out, exact) in enumerate(zip(laws, noise, sums, strict=True)):
             name = name_of(key, StreamId(Purpose.CELL, i))
             # Positions count from the first window of a name on.
@@ -353,7 +348,7 @@ class GivenNoise:
 
 
 class GivenKey(Key):
-    """A key whose noise is a table's."""
+    """A key whose noise comes from a table."""
 
     __slots__ = ("given", "labels")
     given: GivenNoise  # type: ignore[misc]
@@ -361,7 +356,7 @@ class GivenKey(Key):
 
     @classmethod
     def of(cls, key: Key, noise: GivenNoise, labels: tuple[object, ...]) -> Self:
-        """A key with this table."""
+        """Copy of `key` with the table of `noise`."""
         own = cls(key.reveal(), simulated=key.simulated, member=key.member, binding=key.binding, drawn=key.drawn)
         object.__setattr__(own, "given", noise)
         object.__setattr__(own, "labels", labels)
@@ -375,7 +370,7 @@ class GivenKey(Key):
 
 
 def given(table: NoiseTable) -> Key:
-    """A key for audits: all draws of a publisher under it are taken from the table.
+    """Key for audits: all draws of a publisher under it come from `table`.
 
     Local reports, samples of synthetic points and smooth sensitivity are drawn as under any other key.
     """
@@ -383,6 +378,6 @@ def given(table: NoiseTable) -> Key:
 
 
 def name_of(key: Key, stream: StreamId) -> Name:
-    """The name of a stream of draws under a key that was given, or derived of it."""
+    """Name of a stream of draws under a key of :func:`given`, or one derived from it."""
     assert isinstance(key, GivenKey)  # noqa: S101 - the only keys with a table
     return Name(key.labels, key.member, stream)

@@ -1,12 +1,12 @@
-"""One byte string for each composition of mechanism and parameters, from which noise keys are derived.
+"""One byte string for each composition of mechanism and parameters; noise keys are derived from it.
 
-The encoding is injective on the values that it accepts, and :data:`NOISE_FORMAT` is part of every composition's
-encoding, so a later rule shares no word with an earlier one (``docs/noise.md``, section 1).
+The encoding is injective on the values that it accepts, and :data:`NOISE_FORMAT` is in every encoding, so a later
+rule shares no word with an earlier one (``docs/noise.md``, section 1).
 
-A value is one letter and its content: ``n`` None; ``t``, ``f`` the truth values; ``i`` an integer in decimal; ``d``
-the 8 bytes of a float64, big-endian; ``s`` a text in UTF-8; ``b`` bytes; ``l`` a list of values; ``m`` a mapping, as
-names and values ordered by name; ``a`` a NumPy array, as type, shape and bytes; ``q`` a fraction; ``p`` a mechanism
-or part, as name, rule and parameters.  Contents other than the truth values' follow their length in 8 bytes.
+A value is one letter and its content: ``n`` None; ``t``, ``f`` truth values; ``i`` an integer in decimal; ``d`` the 8
+bytes of a float64, big-endian; ``s`` text in UTF-8; ``b`` bytes; ``l`` a list of values; ``m`` a mapping, as names
+and values ordered by name; ``a`` a NumPy array, as type, shape and bytes; ``q`` a fraction; ``p`` a mechanism or
+component, as name, rule and parameters.  Contents other than truth values follow their length in 8 bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Encodable: TypeAlias = Any
 
 
 class Part(NamedTuple):
-    """A mechanism or part as keys know it: name, rule, and its parameters where they can be read."""
+    """A mechanism or component in a key's encoding: name, rule, and parameters (None if they cannot be read)."""
 
     name: str
     rule: int
@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
 
 def encode(value: Encodable) -> bytes:
-    """The bytes of a value; TypeError for one that has no encoding."""
+    """Bytes that encode `value`; TypeError if it has no encoding."""
     # Text and numbers first, by their very type: most parameters are such, and each publisher with a key pays.
     kind = type(value)
     if kind is str:
@@ -61,7 +61,7 @@ def encode(value: Encodable) -> bytes:
 
 
 def _encode_other(value: object) -> bytes:
-    """:func:`encode` for bytes, arrays and fractions, and for kinds of numbers and text that are not Python's own."""
+    """:func:`encode` for bytes, arrays, fractions, and subclasses of numbers and text."""
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, float):
@@ -106,18 +106,18 @@ _name = lru_cache(maxsize=1024)(_text)
 
 @lru_cache(maxsize=1024)
 def _head(name: str, rule: int) -> bytes:
-    """Name and rule of a part."""
+    """Encoding of a component's name and rule."""
     return _text(name) + _whole(rule)
 
 
-#: What :func:`identity` leaves as it is.
+#: Types that :func:`identity` returns unchanged.
 PLAIN = frozenset({str, float, int, bool, bytes, type(None)})
 
 
 def identity(value: Encodable) -> Encodable:
-    """A parameter in terms that :func:`encode` accepts; a part as its class, its rule and all its parameters.
+    """Parameter as :func:`encode` accepts it; a component becomes a :class:`Part`.
 
-    TypeError for a part with a parameter that has no encoding.
+    TypeError for a component with a parameter that has no encoding.
     """
     kind = cast("type", type(value))
     if kind in PLAIN or isinstance(value, (str, float, int, bytes)):
@@ -140,10 +140,9 @@ def identity(value: Encodable) -> Encodable:
 
 
 def parameters_of(part: Encodable) -> Json:
-    """Parameters of a mechanism or part: those of its method ``identity``, or the fields of a dataclass.
+    """Parameters of a mechanism or component: from its method ``identity``, or the fields of a dataclass.
 
-    Of other classes, and a user's dataclass, the instance's attributes count too.  TypeError for an object without
-    any.
+    Other classes, and users' dataclasses, add the instance's attributes.  TypeError if there are none.
     """
     kind = cast("type", type(part))
     fields = _fields(kind)
@@ -160,7 +159,7 @@ def parameters_of(part: Encodable) -> Json:
 
 
 def _attributes(part: object, kind: type) -> Json:
-    """Attributes of an instance, in slots too, but no cached properties."""
+    """Attributes of an instance, slots included, without cached properties."""
     held = object.__getstate__(part)
     parts = held if isinstance(held, tuple) else (held,)
     return {
@@ -172,9 +171,9 @@ def _attributes(part: object, kind: type) -> Json:
 
 
 def rule_of(part: object) -> int:
-    """Number of a mechanism's or part's rule: raised where what it draws or releases changes and no parameter does.
+    """Rule number of a component: raised when its draws or releases change and no parameter does.
 
-    The class attribute ``rule``, 1 without it; one that a class inherits counts beside its own.
+    The class attribute ``rule``, 1 by default; inherited rules add to it.
     """
     return _rule(cast("type", type(part)))
 
@@ -185,7 +184,7 @@ def _rule(kind: type) -> int:
 
 
 def check_rule(kind: type, written: object) -> None:
-    """ValueError if a file was written under another rule of this class: it would go on with other noise."""
+    """ValueError if a file was written under another rule of this class: its noise would differ."""
     rule = _rule(kind)
     if type(written) is not int or written != rule:
         raise ValueError(f"rule {written!r} of {kind.__name__}: expected {rule}")
@@ -193,20 +192,20 @@ def check_rule(kind: type, written: object) -> None:
 
 @lru_cache(maxsize=1024)
 def _abstract(kind: type) -> tuple[bool, bool]:
-    """Whether objects of a class are mappings, and whether numbers or arrays: abstract classes are slow to ask."""
+    """Return whether objects of a class are mappings, and whether they are numbers or arrays; cached."""
     return issubclass(kind, Mapping), issubclass(kind, (numbers.Real, np.ndarray))
 
 
 @lru_cache(maxsize=1024)
 def _fields(kind: type) -> list[str] | None:
-    """Names of what a dataclass is made from; None for other classes, and those that give their parameters."""
+    """Names of a dataclass's init fields; None for other classes and for those with a method ``identity``."""
     if hasattr(kind, "identity") or not dataclasses.is_dataclass(kind):
         return None
     return [each.name for each in dataclasses.fields(kind) if each.init]
 
 
 def part_name(part: object) -> str:
-    """The class of a part: this distribution's by name, so that they may move; others with their module."""
+    """Class name of a component; classes outside this distribution include their module."""
     return _class_name(cast("type", type(part)))
 
 
@@ -217,5 +216,5 @@ def _class_name(kind: type) -> str:
 
 @lru_cache(maxsize=1024)
 def _is_own(kind: type) -> bool:
-    """Whether a class is of this distribution."""
+    """Return whether a class belongs to this distribution."""
     return kind.__module__.partition(".")[0] in ("fastdp", "fastdp_lab")

@@ -1,4 +1,4 @@
-"""Noise by name: the distribution that a budget buys, and arrays of exact draws for users."""
+"""Noise by name: the distribution for a budget, and arrays of exact draws for users."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ Distribution = LaplaceDistribution | GaussianDistribution
 
 
 def checked_noise(noise: object) -> NoiseName:
-    """The name of a noise, or ParameterError."""
+    """`noise`, if it is one of the accepted names; else ParameterError."""
     return cast("NoiseName", validation.choice("noise", noise, get_args(NoiseName)))
 
 
 @lru_cache(maxsize=256)
 def noise_distribution(noise: NoiseName, theta_steps: int, levels: int, epsilon: float) -> Distribution:
-    """The law of noise on an integer that a unit moves by ``theta_steps``, on each of so many levels."""
+    """Distribution of noise on an integer that a unit changes by `theta_steps` on each of `levels` levels."""
     if noise == "laplace":
         return laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
     return gaussian_distribution(sigma_above(theta_steps * theta_steps * levels, epsilon))
 
 
 def sigma_above(square: int, epsilon: float) -> Fraction:
-    """A sigma for which integers of this squared L2 sensitivity have rho = epsilon^2 / 2: a float, rounded up."""
+    """Sigma, rounded up, with which squared L2 sensitivity `square` costs rho = epsilon^2 / 2."""
     wanted = Fraction(square) / Fraction(epsilon) ** 2
     sigma = math.sqrt(wanted)
     while Fraction(sigma) ** 2 < wanted:
@@ -56,7 +56,7 @@ def sigma_above(square: int, epsilon: float) -> Fraction:
 
 
 def fill_noise(out: Integers, law: Distribution, words: Words, further: Callable[[int, Integers], Words]) -> None:
-    """:func:`fastdp.noise.gaussian.fill_from` for draws of either law."""
+    """:func:`fastdp.noise.gaussian.fill_from` for draws of either distribution."""
     if isinstance(law, GaussianDistribution):
         gaussian.fill_from(out, law, words, further)
     else:
@@ -64,18 +64,18 @@ def fill_noise(out: Integers, law: Distribution, words: Words, further: Callable
 
 
 def draw_scale(noise: NoiseName, levels: int, epsilon: float) -> float:
-    """Scale, or sigma, of a draw over theta."""
+    """Scale, or sigma, of a draw, in units of theta."""
     return float(Fraction(levels) / Fraction(epsilon)) if noise == "laplace" else math.sqrt(levels) / epsilon
 
 
 def concentrated(epsilon: float, *derivation: str) -> Guarantee:
-    """The guarantee of Gaussian noise of this budget: rho, and no epsilon before a delta is chosen."""
+    """Guarantee of Gaussian noise of this budget: rho, and an infinite epsilon until a delta is chosen."""
     rho = round_up(Fraction(epsilon) ** 2 / 2)
     return Guarantee(math.inf, rho=rho, arithmetic="exact", derivation=derivation)
 
 
 def group_share(epsilon: float, square: int | Fraction) -> float:
-    """The largest float found that, times the root of ``square``, does not exceed epsilon."""
+    """Float s, as large as found, with s sqrt(`square`) <= `epsilon`."""
     share = epsilon / math.sqrt(square)
     while square * Fraction(share) ** 2 > Fraction(epsilon) ** 2:
         share = math.nextafter(share, 0.0)
@@ -83,13 +83,16 @@ def group_share(epsilon: float, square: int | Fraction) -> float:
 
 
 def l2_square(contributions: int, per_window: int | None) -> int:
-    """Squared L2 norm of what k rows of one unit change, at most j of them in one sum, in squares of one row's."""
+    """Squared L2 norm of one unit's change of the sums, in squares of one row's change.
+
+    `contributions` is its number of rows, at most `per_window` of them in one sum.
+    """
     k, j = contributions, per_window or contributions
     return k // j * j**2 + (k % j) ** 2
 
 
 def better_noise(epsilon: float, delta: float, contributions: int, per_window: int | None) -> NoiseName:
-    """The noise of less variance for sums to which one unit adds so many rows, at equal (epsilon, delta)."""
+    """Noise of smaller variance, at equal (epsilon, delta), for sums with so many rows of one unit."""
     square = l2_square(contributions, per_window) / zcdp_loss(epsilon, delta) ** 2
     return "gaussian" if square < 2.0 * (contributions / epsilon) ** 2 else "laplace"
 
@@ -112,20 +115,20 @@ def discrete_laplace(
     Parameters
     ----------
     scale : float or Fraction
-        s in [2^-40, 2^56], taken as the exact rational that it denotes; sensitivity / epsilon for the Laplace
-        mechanism on integers, which is then pure epsilon-DP on the machine (``docs/noise.md``, section 2).
-        :func:`fastdp.add_noise` is that mechanism.
+        s in [2^-40, 2^56], taken as the exact rational that it denotes.  With s = sensitivity / epsilon, integers
+        plus these draws are pure epsilon-DP on the machine (``docs/noise.md``, section 2); :func:`fastdp.add_noise`
+        does that.
     size : int or tuple of int
-        How many, at most 2^33 in all, or the shape; with ``out`` it may be left out.
+        Number of draws, at most 2^33, or their shape; optional with ``out``.
     out : int64 array, C-contiguous and writable, optional
         Receives the draws, and is returned.
     rng : numpy.random.Generator or Key, optional
-        A generator is for simulation: its next 32 bytes are the seed, so calls in a row differ, and who knows
-        its state can subtract the noise.  A Key is the same as ``key=``.  By default the draws come from a fresh key
-        of the operating system, and are fit for a release.
+        A generator is for simulation: its next 32 bytes are the seed, and anyone who knows its state can subtract the
+        noise.  A Key is the same as ``key=``.  By default the draws come from a fresh key of the operating system,
+        fit for a release.
     stream : int
-        With a key or seed of your own: the number of the stream, below 2^40.  The same key and stream give the
-        same draws; use each stream once.
+        Number of the stream under a key or seed of your own, below 2^40.  The same key and stream give the same
+        draws; use each stream once.
     seed, key
         As for a publisher; by default a fresh key from the operating system.
 
@@ -213,13 +216,13 @@ Secrets = tuple[np.random.Generator | Key | None, int | str | None, Key | bytes 
 
 
 def _rational(name: str, value: float | Fraction) -> Fraction:
-    """A positive parameter as the exact rational that it denotes."""
+    """Positive parameter as the exact rational that it denotes."""
     return value if isinstance(value, Fraction) else Fraction(validation.positive(name, value))
 
 
 @dataclass(frozen=True)
 class _Draws:
-    """The mechanism: a public function by its name, and the parameter of its distribution."""
+    """The mechanism behind a public function: its name, and the parameter of its distribution."""
 
     name: str
     numerator: int
@@ -230,7 +233,7 @@ class _Draws:
 
 @lru_cache(maxsize=256)
 def _composition(name: str, numerator: int, denominator: int) -> bytes:
-    """The encoding of the mechanism, the same for any key: short calls would notice."""
+    """Encoding of :class:`_Draws`, cached because it is the same for every key."""
     return Key.from_seed(0).composition(_Draws(name, numerator, denominator))
 
 
@@ -244,7 +247,7 @@ def _draw(
     stream: int,
     secrets: Secrets,
 ) -> Integers:
-    """Draws of a public function of this name, of the distribution with this parameter."""
+    """Return draws for the public function `name`, from the distribution `law_of(parameter)`."""
     law, number = law_of(parameter), validation.integer("stream", stream, 0, 2**40 - 1)
     target = _target(size, out)
     # Last, because it moves a generator on.
@@ -256,7 +259,7 @@ def _draw(
 
 
 def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integers:
-    """The array for the draws: ``out``, or a new one."""
+    """Array for the draws: `out` after checks, or a new one."""
     if out is not None:
         given: Any = out
         usable = isinstance(given, np.ndarray) and given.dtype == np.int64 and given.flags.c_contiguous

@@ -1,11 +1,11 @@
 """Exact discrete Gaussian noise at tens of millions of draws a second.
 
 P[X = k] is proportional to exp(-k^2 / (2 sigma^2)) over all integers.  Strips of integers cover the curve
-(``strips``); doubles decide nearly every draw, and only where the decision is certain; exact
-arithmetic with further words decides the others.  ``docs/noise.md`` has the proof.
+(``strips``); doubles decide nearly every draw, where the decision is certain; exact arithmetic with further words
+decides the others.  Proof: ``docs/noise.md``.
 
-Source: Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy" (the law); the sampler is
-ours.
+Source: Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy" (the distribution); the
+sampler is ours.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _NO_CONSTANTS.flags.writeable = False
 
 @dataclass(frozen=True)
 class GaussianDistribution:
-    """Integer noise, P[X = k] proportional to exp(-k^2 / (2 sigma^2)), and the strips that cover it.
+    """Integer noise, P[X = k] proportional to f(k) = exp(-k^2 / (2 sigma^2)), and the strips that cover it.
 
-    ``table``, ``inverses``, ``cells``, ``covered`` and ``unfair`` are as ``draw_strips`` takes them;
-    ``heights`` is H; the strips hold |k| below ``edge``, and f(edge) H is at most 1.
+    `table`, `inverses`, `cells`, `covered` and `unfair` are arguments of ``draw_strips``; `heights` is H; the strips
+    hold |k| below `edge`, and f(edge) H is at most 1.
     """
 
     sigma: Fraction
@@ -56,11 +56,11 @@ class GaussianDistribution:
 
     @property
     def constants(self) -> Floats:
-        """None: kernels that draw as they go leave every draw to :func:`resolve`."""
+        """Empty array: kernels leave every draw to :func:`resolve`."""
         return _NO_CONSTANTS
 
     def below(self, k: int, height: Fraction) -> bool:
-        """Whether ``height`` is below f(k) H, exactly; they are never equal but at k = 0."""
+        """Return whether `height` < f(k) H, exactly; the two are equal at k = 0 only."""
         if height <= 0 or k == 0:
             return height < self.heights
         # ln(H / height) against k^2 / (2 sigma^2), with ever more digits.
@@ -79,7 +79,7 @@ class GaussianDistribution:
 
 @lru_cache(maxsize=256)
 def gaussian_distribution(sigma: Fraction) -> GaussianDistribution:
-    """The distribution with this sigma, in [2^-10, 2^44]."""
+    """Distribution with this sigma; ParameterError outside [2^-10, 2^44]."""
     if not MIN_SIGMA <= sigma <= MAX_SIGMA:
         raise ParameterError(
             f"sigma = {Decimal(sigma.numerator) / Decimal(sigma.denominator):.3g}: expected between 2^-10 and 2^44"
@@ -105,10 +105,10 @@ def gaussian_distribution(sigma: Fraction) -> GaussianDistribution:
 
 
 def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int]]:
-    """Reach, height and lower end of each strip, from the bottom up."""
+    """Return reach, height and lower end of each strip, from the bottom up."""
     found, y = [], 0
     while y < heights:
-        # At least as far as the curve goes: what lies above it is rejected.
+        # At least as far as the curve: points above it are rejected.
         reach = math.floor(sigma * math.sqrt(2.0 * _log_ratio(heights, max(y, 1))) * (1.0 + 1e-12))
         height = min(max(1, int(area / (2 * reach + 1))), heights - y)
         found.append((reach, height, y))
@@ -119,12 +119,12 @@ def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int
 
 
 def _log_ratio(heights: int, y: int) -> float:
-    """ln(H / y), to a few units in the last place where y is near H too: the quotient there is rounded to 1."""
+    """Return ln(H / y), accurate where y is near H too."""
     return math.log1p((heights - y) / y)
 
 
 def _sure(sigma: Fraction, heights: int, top: int) -> int:
-    """A number up to which all |k| have f(k) H >= top."""
+    """Number up to which all |k| have f(k) H >= `top`."""
     if top >= heights:
         return 0
     reach = float(sigma) * math.sqrt(2.0 * _log_ratio(heights, top))
@@ -132,12 +132,12 @@ def _sure(sigma: Fraction, heights: int, top: int) -> int:
 
 
 def _tail_cells(edge: int, sigma: Fraction) -> int:
-    """Cells of a geometric tail from the edge on: f(edge + j) H <= rho^j, rho = exp(-edge / sigma^2)."""
+    """Number of cells of a geometric tail: f(edge + j) H <= rho^j, rho = exp(-edge / sigma^2)."""
     return math.ceil(1.0 / -math.expm1(-float(edge / (sigma * sigma))) * (1.0 + 1e-9)) + 1
 
 
 def fill(out: Integers, law: GaussianDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
-    """Overwrite ``out`` with draws from position ``start`` on; draw i follows from (key, stream, i) alone."""
+    """Overwrite `out` with draws from position `start` on; draw i depends on (key, stream, i) alone."""
     if key.given is not None:
         key.given.fill(out, law, key, stream, start)
         return
@@ -156,9 +156,9 @@ def fill(out: Integers, law: GaussianDistribution, key: Key, stream: StreamId, s
 def fill_from(
     out: Integers, law: GaussianDistribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
-    """Overwrite ``out`` with draws that begin with one word each (uint64[>= n]).
+    """Overwrite `out` with draws that begin with one word each (uint64[>= n]).
 
-    ``further(k, where)`` gives the k-th further word of the draws at these ascending positions, k = 1, 2, ...
+    `further(k, where)` returns word k = 1, 2, ... of the draws at these ascending positions.
     """
     count = out.size
     where: Integers = np.arange(count)
@@ -182,7 +182,7 @@ def fill_from(
 
 
 def resolve(law: GaussianDistribution, word: Callable[[int], int], attempt: int = 0) -> int:
-    """One draw in exact arithmetic, from an attempt on; ``word(k)`` is its word k, from 0 on."""
+    """Return one draw in exact arithmetic, from `attempt` on; `word(k)` returns its word k, from 0 on."""
     while True:
         _check_attempt(attempt)
         first = ATTEMPTS + attempt * FURTHER
@@ -198,25 +198,25 @@ def _check_attempt(attempt: int) -> None:
 
 
 class _Bits:
-    """A uniform number of [0, 1), as far as it was asked for."""
+    """A uniform number of [0, 1), known to the bits drawn so far."""
 
     def __init__(self, further: list[int]) -> None:
         self._further, self.number, self.bits = further, 0, 0
 
     def extend(self) -> None:
-        """Another word."""
+        """Append the bits of one more word; OverflowError if none is left."""
         if not self._further:
             raise OverflowError("a draw is doubtful after all further bits, which has probability below 2^-150")
         self.number = self.number << WORD_BITS | self._further.pop(0)
         self.bits += WORD_BITS
 
     def interval(self) -> tuple[Fraction, Fraction]:
-        """The interval of its possible values."""
+        """Lower and upper bound of the number."""
         return Fraction(self.number, 2**self.bits), Fraction(self.number + 1, 2**self.bits)
 
 
 def _attempt(law: GaussianDistribution, word: int, bits: _Bits) -> int | None:
-    """The draw that a word gives, or None if it is rejected."""
+    """Draw for `word`, or None if it is rejected."""
     cell, lower = divmod(word * law.cells, 2**WORD_BITS)
     if lower < law.unfair:
         return None
@@ -239,20 +239,20 @@ def _attempt(law: GaussianDistribution, word: int, bits: _Bits) -> int | None:
 
 
 def _tail(law: GaussianDistribution, cell: int, bits: _Bits) -> int | None:
-    """How far behind the edge, from a point under a geometric envelope; None where it lies above the curve."""
+    """Distance beyond the edge of a point under a geometric envelope; None if it lies above the curve."""
     while True:
         low, high = (_behind(law, cell + end, bits.bits) for end in bits.interval())
-        # Two places above the curve, in steps of their own, have places below it between them.
+        # Two points above the curve, in different steps, have points below it between them.
         if low == high:
             return None if low is None or not low[1] else low[0]
         bits.extend()
 
 
 def _behind(law: GaussianDistribution, place: Fraction, bits: int) -> tuple[int, bool] | None:
-    """Step of the envelope that a point lies in, and whether it is below the curve there; None after all steps.
+    """Envelope's step at a point, and whether the point is below the curve; None beyond all steps.
 
-    Step j has length rho^j, so it begins at (1 - rho^j) / (1 - rho).  With digits for ``bits``, rounding moves a
-    point by less than its last bit; the caller compares both ends.
+    Step j has length rho^j and begins at (1 - rho^j) / (1 - rho).  The precision follows from `bits`: rounding moves
+    a point by less than its last bit, and the caller compares both ends.
     """
     context = Context(prec=80 + bits // 3)
 

@@ -1,10 +1,10 @@
 """Keys: 256 bits from which all noise of a publisher follows.
 
-A default key comes from the operating system and is for real releases.  A key from a seed is for
-simulation: anyone who knows the seed can subtract the noise, so guarantees then say ``simulated``.
+A default key comes from the operating system and is for real releases.  A key from a seed is for simulation: anyone
+who knows the seed can subtract the noise, so guarantees then say ``simulated``.
 
-A publisher draws nothing from the secret that it is given, but from one derived of it and of the whole composition
-(:meth:`Key.bind`), so that two compositions under one secret share no word.
+A publisher draws from a key derived of its secret and its complete composition (:meth:`Key.bind`), so two
+compositions under one secret share no word.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ Where = tuple[object, ...]
 
 
 class DrawnTwiceError(AssertionError):
-    """Words were drawn for a second time."""
+    """A word of noise was drawn a second time."""
 
 
 class DrawnWords:
-    """Ranges of words drawn so far, and how to forget those of a call that failed."""
+    """Ranges of words drawn so far; forgets those of a call that failed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: Disjoint ranges [start, stop) of each place, ascending.
+        #: Disjoint ranges [start, stop) of each stream of words, ascending.
         self._runs: dict[Where, list[tuple[int, int]]] = {}
         self._calls: list[tuple[Where, int, int]] = []
 
     @property
     def mark(self) -> int:
-        """For :meth:`forget`: where the record stands."""
+        """Length of the record, for :meth:`forget`."""
         return len(self._calls)
 
     def add(self, where: Where, start: int, stop: int) -> None:
-        """Record a range; :class:`DrawnTwiceError` if any of it was drawn before."""
+        """Record a range; :class:`DrawnTwiceError` if it overlaps one drawn before."""
         if stop <= start:
             return
         repeats = _repeats.get()
@@ -87,12 +87,12 @@ class DrawnWords:
             self._calls.append((where, start, stop))
 
     def keep(self) -> None:
-        """A call was completed: nothing before now will be forgotten."""
+        """Accept all ranges so far: the call was completed."""
         with self._lock:
             self._calls.clear()
 
     def forget(self, mark: int) -> None:
-        """Take back what was recorded since a mark: the call failed, nothing of it was released."""
+        """Remove the ranges recorded since `mark`: the call failed and released nothing."""
         with self._lock:
             for where, start, stop in reversed(self._calls[mark:]):
                 runs = self._runs[where]
@@ -102,13 +102,13 @@ class DrawnWords:
             del self._calls[mark:]
 
 
-#: What was drawn within :func:`repeating`.
+#: Words drawn within :func:`repeating`.
 _repeats: ContextVar[DrawnWords | None] = ContextVar("repeats", default=None)
 
 
 @contextlib.contextmanager
 def repeating() -> Iterator[None]:
-    """Draws within the block may repeat earlier ones, on the same values; but not each other."""
+    """Allow draws within the block to repeat earlier ones on the same values, but not each other."""
     token = _repeats.set(DrawnWords())
     try:
         yield
@@ -122,12 +122,12 @@ MAX_STREAMS = 2**32 - 1
 
 
 def is_secret(candidate: object) -> bool:
-    """Whether this is 32 bytes."""
+    """Return whether `candidate` is 32 bytes."""
     return isinstance(candidate, (bytes, bytearray)) and len(candidate) == KEY_BYTES
 
 
 class Binding(IntEnum):
-    """Scope of a key; the values are in state files."""
+    """Scope of a key; the numbers are in state files."""
 
     #: A user's secret, for any number of compositions.
     ROOT = 0
@@ -136,24 +136,22 @@ class Binding(IntEnum):
 
 
 class Key:
-    """A 256-bit secret, which never changes.
-
-    Use :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
+    """A 256-bit secret, immutable.  Use :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
 
     Attributes
     ----------
     simulated : bool
         Whether the key came from a seed.
     member : int
-        Which of the secret's streams this is the key of: 0 for the one without a number, else its number + 1.
+        Stream number + 1, or 0 for a key without a stream number.
     binding : Binding
-        What the key belongs to.
+        Scope of the key.
     drawn : DrawnWords or None
-        What a composition has drawn, where that is checked (:mod:`fastdp.noise.key`).
+        Words that the composition has drawn, where that is checked.
     family : bytes
-        Of the key of one stream: a digest that all streams of its secret, and composition, have; else empty.
+        For the key of one stream: a digest that all streams of its secret and composition share; else empty.
     given : GivenNoise or None
-        A table that noise is taken from in place of draws (:mod:`fastdp.noise.binding`).
+        Table that replaces the draws (:mod:`fastdp.noise.binding`).
 
     Examples
     --------
@@ -205,17 +203,17 @@ class Key:
         raise AttributeError(f"{name}: a Key does not change")
 
     def again(self) -> Key:
-        """The same key for a simulation that may be repeated: its draws are checked separately."""
+        """Same key for a simulation that may be repeated: its draws are checked separately."""
         return self._derived(self._secret, drawn=None, family=self.family)
 
     @classmethod
     def random(cls) -> Key:
-        """A fresh key from the operating system."""
+        """Fresh key from the operating system."""
         return cls(secrets.token_bytes(KEY_BYTES), simulated=False)
 
     @classmethod
     def from_seed(cls, seed: int | str) -> Key:
-        """A key for simulation, derived from a whole number or a text by SHA-256."""
+        """Key for simulation, derived from an integer or a text by SHA-256."""
         if isinstance(seed, str):
             try:
                 material = b"text:" + seed.encode()
@@ -229,18 +227,18 @@ class Key:
 
     @classmethod
     def from_bytes(cls, secret: bytes) -> Key:
-        """A key that the user keeps (32 bytes of full entropy), for releases that can be repeated.
+        """Key that the user keeps (32 bytes of full entropy), for releases that can be repeated.
 
-        Compositions that differ in any parameter get independent noise under one key; the same composition on the
-        same values gives the same output again.  Never use one key and one composition for two streams without names
-        (:meth:`of_stream`), nor for a stream and an altered copy of it: equal noise on different values reveals their
-        difference (``docs/sharp_edges.md``).
+        Compositions that differ in any parameter get independent noise; the same composition on the same values gives
+        the same output.  Never use one key and one composition for two streams without names (:meth:`of_stream`), nor
+        for a stream and an altered copy of it: equal noise on different values reveals their difference
+        (``docs/sharp_edges.md``).
         """
         return cls(secret, simulated=False)
 
     @classmethod
     def choose(cls, seed: int | str | None, key: Key | bytes | None) -> Key:
-        """The key that a publisher's ``seed`` and ``key`` arguments ask for."""
+        """Key that a publisher's `seed` and `key` arguments ask for; ParameterError for both."""
         if seed is not None and key is not None:
             raise ParameterError(
                 f"seed = {validation.shown(seed)}: expected either seed (simulation) or key (release), not both"
@@ -253,14 +251,14 @@ class Key:
         return key if isinstance(key, Key) else cls.from_bytes(key)
 
     def of_stream(self, stream: int | str) -> Key:
-        """The key of one of many streams under the same secret, whose noise is independent of all the others'.
+        """Key of one of many streams under this secret; its noise is independent of the others'.
 
         Parameters
         ----------
         stream : int or str
-            A number from 0 to 2^32 - 2, or a name.  What :func:`fastdp.release_many` releases for the stream with
-            this number is what a publisher with this key releases.  Numbered streams read counter blocks of their own
-            under one AES key, so thousands of them are drawn in one call of the cipher (``docs/batch.md``).
+            A number from 0 to 2^32 - 2, or a name.  A publisher with the key of a number releases the same as
+            :func:`fastdp.release_many` does for that stream.  Numbered streams read counter blocks of their own under
+            one AES key, so one call of the cipher draws thousands of them (``docs/batch.md``).
         """
         family = _public_digest(self._secret, b"streams")
         if isinstance(stream, str):
@@ -272,12 +270,12 @@ class Key:
         return self._derived(self._secret, member=member, family=family)
 
     def bind(self, mechanism: object) -> Key:
-        """The key of one composition under this secret: any other composition's is independent of it.
+        """Key of one composition under this secret, independent of any other composition's.
 
         Parameters
         ----------
-        mechanism : Machine, dataclass or other part
-            Joins with its class, the number of its rule and all its parameters, as its parts do.
+        mechanism : Machine, dataclass or other component
+            Its class, rule number and all parameters enter the key, and so do those of its components.
 
         Returns
         -------
@@ -287,7 +285,7 @@ class Key:
         return self if self.binding is not Binding.ROOT else self.bound(self.composition(mechanism))
 
     def composition(self, mechanism: object) -> bytes:
-        """The encoding of a composition, for :meth:`bound`: it costs ten times as much as a key."""
+        """Encoding of a composition for :meth:`bound`; it costs ten times as much as a key."""
         given = {
             name: value if type(value) in canonical.PLAIN else self._identity(name, value)
             for name, value in canonical.parameters_of(mechanism).items()
@@ -295,7 +293,7 @@ class Key:
         return encode([NOISE_FORMAT, Part(part_name(mechanism), rule_of(mechanism), given)])
 
     def bound(self, composition: bytes) -> Key:
-        """The key that :meth:`bind` gives for the mechanism of this encoding; of a user's secret only."""
+        """Key that :meth:`bind` gives for the mechanism with this encoding; for a user's secret only."""
         family = self.family and _public_digest(self.family, composition)
         return self._derived(self._digest(composition), binding=Binding.COMPOSITION, family=family)
 
@@ -311,26 +309,26 @@ class Key:
         )
 
     def within(self, *labels: str | float | bytes) -> Key:
-        """An independent key for what a composition decides or sees later, such as theta or the hold-out.
+        """Independent key for a value that is determined later, such as theta or the hold-out.
 
-        Unlike :meth:`derive` it keeps the stream number, so ``key.within(x).of_stream(i)`` is
+        Unlike :meth:`derive` it keeps the stream number: ``key.within(x).of_stream(i)`` equals
         ``key.of_stream(i).within(x)``.
         """
         return self._derived(self._digest(encode(labels)), labels)
 
     def _digest(self, message: bytes) -> bytes:
-        """Keyed BLAKE2b of an encoding; the stream number stays beside it."""
+        """Keyed BLAKE2b of an encoding, without the stream number."""
         return hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 1").digest()
 
     def _derived(self, secret: bytes, labels: tuple[object, ...] = (), **changes: Any) -> Key:
-        """The key of a derived secret; ``labels`` name it among those of this one, ``changes`` are other fields."""
+        """Key of a derived secret; `labels` name it in :class:`GivenKey`, `changes` are other fields."""
         if not changes:
             return Key(secret, simulated=self.simulated, member=self.member, binding=self.binding, drawn=self.drawn)
         fields = {"member": self.member, "binding": self.binding, "drawn": self.drawn, **changes}
         return Key(secret, simulated=self.simulated, **fields)
 
     def derive(self, *labels: str | int) -> Key:
-        """An independent key for a named purpose (keyed BLAKE2b); a number and its decimal text are one label."""
+        """Independent key for a named purpose (keyed BLAKE2b); a number and its decimal text are one label."""
         texts = [str(part).encode() for part in labels]
         message = b"".join([len(text).to_bytes(8, "big") + text for text in texts])
         if self.member:
@@ -340,17 +338,17 @@ class Key:
         return self._derived(digest, labels, member=0)
 
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that only this key has and that reveal nothing else about it, for a ledger.
+        """Return 32 hexadecimal digits unique to this key that reveal nothing else about it, for a ledger.
 
-        Of the key of a stream those of its family come before, and a colon.
+        For the key of a stream, its family's digits and a colon come first.
         """
         own = _public_digest(self._secret, b"fingerprint" + self.member.to_bytes(8, "big")).hex()
         return f"{self.family.hex()}:{own}" if self.family else own
 
     def reveal(self) -> bytes:
-        """The secret itself, for the cipher and for an encrypted state file; keep it out of logs.
+        """Secret, for the cipher and for an encrypted state file; keep it out of logs.
 
-        All numbered streams have the same: code that makes noise of it must use :attr:`member` too.
+        All numbered streams share it: code that draws noise from it must use :attr:`member` too.
         """
         return self._secret
 
@@ -372,19 +370,20 @@ class Key:
 
 
 def _public_digest(secret: bytes, message: bytes) -> bytes:
-    """16 bytes that reveal nothing about the secret."""
+    """Return 16 bytes that reveal nothing about the secret."""
     return hashlib.blake2b(message, digest_size=16, key=secret, person=b"fastdp print 1").digest()
 
 
-# Files of keys: 256 bits of a user's own, from a file that only the user can read.
+# Key files, readable by the owner alone.
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_key(path: Path, option: str = "--key-file") -> Key:
-    """The key in an owner-only file of 32 raw bytes or 64 hexadecimal digits; ``option`` is its name for users.
+    """Key in an owner-only file of 32 raw bytes or 64 hexadecimal digits.
 
-    ParameterError if others have any access, or the file holds something else.  The content is never shown.
+    ParameterError, which names `option`, if others have access or the content is something else.  The content is
+    never shown.
     """
     with path.open("rb") as file:
         # The open file is asked, not its name, so that it cannot be swapped between check and use.
@@ -399,7 +398,7 @@ def read_key(path: Path, option: str = "--key-file") -> Key:
 
 
 def read_ledger_key(path: Path | None) -> Key | None:
-    """The key of ``--ledger-key-file``, if there is one."""
+    """Key in the file of ``--ledger-key-file``; None without one."""
     return None if path is None else read_key(path, "--ledger-key-file")
 
 

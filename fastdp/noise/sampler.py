@@ -1,8 +1,8 @@
 """Exact discrete Laplace and geometric noise at a hundred million draws a second.
 
 Three stages, each keeping only certain results: doubles for almost every draw, double-double for the doubtful ones,
-exact arithmetic with further words for the rest.  The distribution is therefore exact and the draws are the same on
-every machine.  ``docs/noise.md`` has the proofs.
+exact arithmetic with further words for the rest.  The distribution is exact, and the draws are the same on every
+machine.  Proofs: ``docs/noise.md``.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from fastdp_kernels.noise import double_double, guarded_log, wide_log
 
 MIN_SCALE = Fraction(1, 2**40)
 MAX_SCALE = Fraction(2**56)
-#: Above this scale doubles settle too few draws to be worth a pass; two words a draw are used at once.
+#: Above this scale doubles decide too few draws to be worth a pass; two words a draw are used at once.
 ONE_WORD_SCALE = Fraction(2**40)
 WORD_BITS = 63
 #: Streams of more draws than this gain nothing from one cipher for all.
 MAX_TOGETHER = CHUNK // 4
-#: Noise of nodes, and where that of each height is in it.
+#: Noise of nodes, and the offset of each height in it.
 Nodes = tuple[Integers, Integers]
 NO_WORDS: Words = np.empty(0, np.uint64)
 
@@ -49,8 +49,7 @@ NO_WORDS: Words = np.empty(0, np.uint64)
 class LaplaceDistribution:
     """Integer noise: P[X = k] proportional to exp(-|k| / scale); one-sided, to exp(-k / scale) on k >= 0.
 
-    With its constants as doubles and double-doubles; made by :func:`laplace_distribution` or
-    :func:`geometric_distribution`.
+    Made by :func:`laplace_distribution` or :func:`geometric_distribution`, which add the constants as double-doubles.
     """
 
     scale: Fraction
@@ -94,19 +93,19 @@ def _law(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
 
 
 def laplace_distribution(scale: Fraction | int) -> LaplaceDistribution:
-    """Two-sided noise: P[X = k] proportional to exp(-|k| / scale)."""
+    """Return two-sided noise: P[X = k] proportional to exp(-|k| / scale)."""
     return _law(Fraction(scale), False)
 
 
 def geometric_distribution(scale: Fraction | int) -> LaplaceDistribution:
-    """One-sided noise: P[X = k] proportional to exp(-k / scale), k = 0, 1, 2, ..."""
+    """Return one-sided noise: P[X = k] proportional to exp(-k / scale), k = 0, 1, 2, ..."""
     return _law(Fraction(scale), True)
 
 
 def fill(out: Integers, law: LaplaceDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
-    """Overwrite ``out`` with draws from position ``start`` on; draw i follows from (key, stream, i) alone.
+    """Overwrite `out` with draws from position `start` on; draw i depends on (key, stream, i) alone.
 
-    Draws are taken modulo 2^64 (one that does not fit has probability below e^-64).
+    Draws are taken modulo 2^64; one that does not fit has probability below e^-64.
     """
     if key.given is not None:
         key.given.fill(out, law, key, stream, start)
@@ -130,7 +129,7 @@ def fill(out: Integers, law: LaplaceDistribution, key: Key, stream: StreamId, st
 def fill_from(
     out: Integers, law: LaplaceDistribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
-    """Overwrite ``out`` with draws that begin with one word each; as :func:`fastdp.noise.gaussian.fill_from`."""
+    """Overwrite `out` with draws that begin with one word each; as :func:`fastdp.noise.gaussian.fill_from`."""
     positions: Integers = np.empty(out.size, np.int64)
     second = further(1, np.arange(out.size)) if law.two_words else NO_WORDS
     for i in _draw_certain(law, words, second, out, positions):
@@ -142,7 +141,7 @@ def fill_from(
 
 
 def draws(count: int, law: LaplaceDistribution, key: Key, stream: StreamId) -> Integers:
-    """The first draws of a stream, in new memory: int64[count]; as :func:`fill`."""
+    """First `count` draws of a stream: int64[count]; as :func:`fill`."""
     out: Integers = np.empty(count, np.int64)
     fill(out, law, key, stream)
     return out
@@ -151,7 +150,7 @@ def draws(count: int, law: LaplaceDistribution, key: Key, stream: StreamId) -> I
 def _draw_certain(
     law: LaplaceDistribution, words: Words, further: Words, out: Integers, positions: Integers
 ) -> list[int]:
-    """The first two stages: fills ``out`` with the draws that they settle, and lists where the others are."""
+    """Overwrite `out` with the draws that the first two stages decide, and return the indices of the others."""
     sign_bit = np.uint64(0 if law.one_sided else 1)
     pairs = *law.scale_pair, *law.offset_pair
     if law.two_words:
@@ -169,7 +168,7 @@ Pieces = tuple[tuple[StreamId, int], ...]
 
 
 def fill_one_by_one(out: Integers, law: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
-    """:func:`fill_pieces` by a call of :func:`fill` for each stream."""
+    """:func:`fill_pieces` by one call of :func:`fill` per stream."""
     begin = 0
     for stream, count in pieces:
         fill(out[begin : begin + count], law, key, stream._replace(number=number))
@@ -177,9 +176,9 @@ def fill_one_by_one(out: Integers, law: LaplaceDistribution, key: Key, pieces: P
 
 
 def fill_pieces(out: Integers, law: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
-    """Overwrite ``out`` with the first draws of a few streams, one after the other, each those of :func:`fill`.
+    """Overwrite `out` with the first draws of a few streams, one after the other, each as :func:`fill` draws them.
 
-    A piece is a stream with the number 0 and its count of draws; ``number`` is the number in all ids.
+    A piece is a stream id with number 0 and its count of draws; `number` replaces the number in all ids.
     """
     if out.size > MAX_TOGETHER or law.two_words or key.given is not None:
         fill_one_by_one(out, law, key, pieces, number)
@@ -194,7 +193,7 @@ def fill_pieces(out: Integers, law: LaplaceDistribution, key: Key, pieces: Piece
 def draw_nodes_by_height(
     law: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int
 ) -> Nodes:
-    """:func:`draw_nodes` by a call of :func:`fill` for each height."""
+    """:func:`draw_nodes` by one call of :func:`fill` per height."""
     offsets: Integers = np.empty(levels, np.int64)
     noise: Integers = np.empty(sum((after >> j) - (seen >> j) for j in range(levels)), np.int64)
     begin = 0
@@ -209,10 +208,10 @@ def draw_nodes_by_height(
 
 
 def draw_nodes(law: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
-    """Noise of the nodes that values ``seen`` to ``after`` of a binary counter complete.
+    """Noise of the nodes that values `seen` to `after` of a binary counter complete, and their offsets.
 
     Node k of height j has draw k of ``StreamId(Purpose.COUNTER, j, number)``: ``noise[offsets[j] + k]`` for ``seen >>
-    j <= k < after >> j``; entries between may hold anything.
+    j <= k < after >> j``; entries between are undefined.
     """
     if after - seen > MAX_TOGETHER or law.two_words or key.given is not None:
         return draw_nodes_by_height(law, key, number, seen, after, levels)
@@ -228,14 +227,14 @@ def draw_nodes(law: LaplaceDistribution, key: Key, number: int, seen: int, after
 
 
 def resolve_at(word: int, law: LaplaceDistribution, key: Key, stream: StreamId, position: int) -> int:
-    """One draw in exact arithmetic, wrapped to int64."""
+    """Return one draw of a stream in exact arithmetic, wrapped to int64."""
     return resolve(word, law, lambda k: word_at(key, stream._replace(refinement=k), position))
 
 
 def resolve(word: int, law: LaplaceDistribution, further: Callable[[int], int]) -> int:
-    """The draw that a word begins, in exact arithmetic, wrapped to int64.
+    """Draw that begins with `word`, in exact arithmetic, wrapped to int64.
 
-    ``further(k)`` gives the k-th further word, k = 1, 2, ..., as many as it takes.
+    `further(k)` returns the k-th further word, k = 1, 2, ...
     """
     magnitude = draw_exactly(word >> 1, WORD_BITS, law.scale, law.one_sided, further)
     value = -magnitude if not law.one_sided and word & 1 else magnitude
@@ -256,9 +255,9 @@ def fill_rows(
     streams: Integers,
     numbers: Integers,
 ) -> None:
-    """Overwrite the rows of ``out`` (int64[n, width]) with draws for many streams, as :func:`fill` does.
+    """Overwrite the rows of `out` (int64[n, width]) with draws for many streams, as :func:`fill` does.
 
-    Row i has distribution ``laws[which[i]]``, one-sided all or none, and words as of :meth:`RowWords.fill`.
+    Row i has distribution ``laws[which[i]]`` (all one-sided or none), and words as of :meth:`RowWords.fill`.
     """
     alone = words.width > LONG_ROW or words.keys[0].given is not None
     if alone or max(law.scale for law in laws) > ONE_WORD_SCALE:
@@ -272,7 +271,7 @@ def fill_rows(
     sign_bit = np.uint64(0 if laws[0].one_sided else 1)
     scales = np.array([law.scale_pair[0] for law in laws])[which]
     offsets = np.array([law.offset_pair[0] for law in laws])[which]
-    # A part's counters, words and draws stay in the second cache.
+    # The counters, words and draws of one chunk stay in the second-level cache.
     size = max(1, CHUNK // max(words.width, 1))
     positions: Integers = np.empty(size * words.width, np.int64)
     doubtful: list[tuple[Integers, Words]] = []
@@ -301,7 +300,7 @@ def _resolve_rows(
     streams: Integers,
     numbers: Integers,
 ) -> None:
-    """The doubtful draws of some rows, from their words."""
+    """Overwrite the doubtful draws at `places` of `drawn`, from their words and exact arithmetic."""
     owners = which[places // words.width]
     sign_bit = np.uint64(0 if laws[0].one_sided else 1)
     settled: Integers = np.empty(places.size, np.int64)
@@ -327,7 +326,7 @@ def draw_rows(
     streams: Integers,
     numbers: Integers,
 ) -> Integers:
-    """Draws for many streams, int64[n, words.width], the law of row i being ``law_of(scales[i])``."""
+    """Return draws for many streams, int64[n, words.width]; row i has the distribution ``law_of(scales[i])``."""
     rows: Integers = np.empty((streams.size, words.width), np.int64)
     distinct, which = distinct_of(scales)
     fill_rows(rows, [law_of(each) for each in distinct.tolist()], which, words, streams, numbers)
@@ -343,7 +342,7 @@ GUARD = 6
 
 
 def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
-    """ln(2 / (1 + exp(-1/scale))) for the magnitude of a two-sided draw, 0 for a one-sided one."""
+    """Return ln(2 / (1 + exp(-1/scale))) for the magnitude of a two-sided draw, 0 for a one-sided one."""
     if one_sided:
         return Decimal(0)
     inverse = context.divide(Decimal(scale.denominator), Decimal(scale.numerator))
@@ -352,14 +351,14 @@ def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
 
 
 def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: Callable[[int], int]) -> int:
-    """Floor of scale * (offset - ln U) for U in [u, u + 1) / 2^bits, by narrowing U until it is certain.
+    """Floor of scale * (offset - ln U), U in [u, u + 1) / 2^bits, narrowing U until it is certain.
 
-    ``further(k)`` gives the k-th further 64 bits of U, k = 1, 2, ...; geometric noise has no offset.
+    `further(k)` returns the k-th further 64 bits of U, k = 1, 2, ...; geometric noise has no offset.
     """
     k = 0
     while True:
         if u > 0:
-            # Enough digits for U itself and for the whole part of the result.
+            # Enough digits for U itself and for the integer part of the result.
             precision = 30 + bits // 3 + scale.numerator.bit_length() // 3
             low, high = _bounds(u, bits, scale, one_sided, precision)
             if low == high:

@@ -1,9 +1,9 @@
-"""Random words: one AES-256-CTR key stream, cut by stream id.
+"""Random words: one AES-256-CTR key stream, divided by stream id.
 
-Noise is a pure function of (key, stream id, position): the same whatever the chunking, the threads or the scheduler,
-and the same again after a crash.  The 128-bit counter block is the stream id (64 bits) followed by the stream's
-number among many (32 bits, 0 for a key without one) and the block number.  A stream ends after 2^33 words, before its
-block number would run into the next stream's, so no two streams ever share a block.
+Noise is a pure function of (key, stream id, position), whatever the chunking, threads or scheduler, and the same
+after a crash.  The 128-bit counter block is the stream id (64 bits), the stream's number among many (32 bits, 0 for a
+key without one) and the block number.  A stream ends after 2^33 words, before its block number would run into the
+next stream's, so no two streams share a block.
 
 Source: NIST SP 800-38A section 6.5 (CTR mode); ``docs/noise.md``.
 """
@@ -51,7 +51,7 @@ MIN_XTS, MAX_XTS = 2**14, 2**24
 
 
 class Purpose(IntEnum):
-    """Purpose of a stream of words; never renumber, saved streams depend on it."""
+    """Purpose of a stream of words; never renumber: saved streams depend on it."""
 
     THRESHOLD = 1
     TREE = 2
@@ -65,10 +65,10 @@ class Purpose(IntEnum):
 
 
 class StreamId(NamedTuple):
-    """Names one independent stream of words under a key.
+    """Name of one independent stream of words under a key.
 
-    ``level`` (8 bits) of a tree, ``number`` (40 bits) of the tree, task or counter, and ``refinement`` (8 bits): word
-    i of refinement k holds the k-th further 64 bits of draw i.
+    `level` (8 bits) of a tree, `number` (40 bits) of the tree, task or counter, and `refinement` (8 bits): word i of
+    refinement k holds the k-th further 64 bits of draw i.
     """
 
     purpose: Purpose
@@ -77,17 +77,14 @@ class StreamId(NamedTuple):
     refinement: int = 0
 
     def pack(self) -> int:
-        """The 64-bit id."""
+        """64-bit id; OverflowError if a field is out of range."""
         if not (0 <= self.level < 1 << 8 and 0 <= self.refinement < 1 << 8 and 0 <= self.number < 1 << 40):
             raise OverflowError(f"stream id out of range: {self}")
         return self.purpose << 56 | self.refinement << 48 | self.level << 40 | self.number
 
 
 class WordStream:
-    """The words of one stream id, read in order from a position on.
-
-    OverflowError before a word is read beyond the stream's 2^33, whatever the key.
-    """
+    """The words of one stream id, read in order from a position on; OverflowError beyond the stream's 2^33 words."""
 
     def __init__(self, key: Key, stream: StreamId, start: int = 0) -> None:
         self._left = MAX_WORDS - start
@@ -111,7 +108,7 @@ class WordStream:
         )
 
     def fill(self, out: Words) -> None:
-        """Overwrite ``out`` (uint64[n], little-endian words of the key stream) with the next n words."""
+        """Overwrite `out` (uint64[n], little-endian words of the key stream) with the next n words."""
         if out.size > self._left:
             raise self._beyond(out.size)
         if self._drawn is not None:
@@ -140,7 +137,7 @@ class WordStream:
 
 
 def block_cipher(secret: bytes, size: int) -> CipherContext:
-    """AES of each block by itself, which of different counters is counter mode written out, for ``size`` bytes."""
+    """Encryptor of single AES blocks for `size` bytes; on counters, that is counter mode."""
     if WIDE and size >= MIN_XTS and xts_is_ecb():
         return _xts(secret)
     return Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # noqa: S305
@@ -152,7 +149,7 @@ def _xts(secret: bytes) -> CipherContext:
 
 @cache
 def xts_is_ecb() -> bool:
-    """Whether this library has XTS, and encrypts a few blocks with it as the bare cipher does."""
+    """Return whether XTS is available and encrypts a few blocks as the bare cipher does."""
     secret, blocks = bytes(range(32)), bytes(range(64))
     try:
         found = _xts(secret).update(blocks)
@@ -162,20 +159,20 @@ def xts_is_ecb() -> bool:
 
 
 def encrypt_blocks(cipher: CipherContext, blocks: memoryview, out: memoryview) -> None:
-    """Encrypt whole blocks by a :func:`block_cipher`, which asks for the room of one more in ``out``."""
+    """Encrypt complete blocks into `out`, which must have space for one block more."""
     for begin in range(0, len(blocks), MAX_XTS):
         cipher.update_into(blocks[begin : begin + MAX_XTS], out[begin:])
 
 
 def check_block(secret: bytes, counter: bytes | memoryview, words: memoryview, begin: int = 0) -> None:
-    """DrawnTwiceError unless these bytes, from ``begin`` on, are the cipher's of this counter."""
+    """DrawnTwiceError unless `words` are the cipher's bytes of `counter`, from byte `begin` on."""
     expected = Cipher(algorithms.AES(secret), modes.ECB()).encryptor().update(counter)  # noqa: S305
     if expected[begin : begin + len(words)] != words:
         raise DrawnTwiceError("words of the cipher are not those of the counters that were noted")
 
 
 def check_blocks(secret: bytes, counters: memoryview, words: memoryview) -> None:
-    """:func:`check_block` for a block in the middle, and the last one."""
+    """:func:`check_block` for the middle block and the last one."""
     for begin in (len(counters) // 32 * 16, len(counters) - 16):
         check_block(secret, counters[begin : begin + 16], words[begin : begin + 16])
 
@@ -183,7 +180,7 @@ def check_blocks(secret: bytes, counters: memoryview, words: memoryview) -> None
 def encrypt_noted(
     key: Key, cipher: CipherContext, counters: memoryview, out: memoryview, rows: int, used: Integers | None
 ) -> None:
-    """Encrypt the counters of so many equal rows; where draws are checked, their words are noted and compared."""
+    """Encrypt the counters of `rows` equal rows; where draws are checked, record and compare their words."""
     if key.drawn is not None and len(counters):
         noted = np.frombuffer(counters, np.uint64).reshape(rows, -1)
         note_counters(key.drawn, key.reveal(), noted, used)
@@ -193,9 +190,9 @@ def encrypt_noted(
 
 
 def note_counters(drawn: DrawnWords, secret: bytes, counters: Words, used: Integers | None = None) -> None:
-    """Note the words that the cipher makes of counters (uint64[n, 2 k], their bytes as the cipher reads them).
+    """Record the words that the cipher makes of counters (uint64[n, 2 k], in the cipher's byte order).
 
-    ``used`` lists which of a row's 2 k words are handed out; by default all.
+    `used` lists the words of a row that are handed out; all by default.
     """
     rows, width = counters.shape
     columns = np.arange(width) if used is None else used
@@ -212,10 +209,10 @@ def note_counters(drawn: DrawnWords, secret: bytes, counters: Words, used: Integ
 
 
 def node_words(key: Key, stream: StreamId, seen: int, after: int, levels: int) -> tuple[Words, Integers]:
-    """One word for each node that values ``seen`` to ``after`` of a binary counter complete, by one cipher.
+    """Word per node that values `seen` to `after` of a binary counter complete, by one cipher, and offsets.
 
-    ``stream`` is that of height 0; height j has level j.  Word k of height j is ``words[offsets[j] + k]``, for ``seen
-    >> j <= k < after >> j``; those between may not be used.  A cipher a height costs more than some hundred words.
+    `stream` is that of height 0; height j has level j.  Word k of height j is ``words[offsets[j] + k]`` for ``seen >>
+    j <= k < after >> j``; words between may not be used.
     """
     if not 0 <= seen <= after <= MAX_WORDS:
         raise OverflowError(f"{after - seen} words from position {seen} of a stream: beyond its {MAX_WORDS} words")
@@ -223,7 +220,7 @@ def node_words(key: Key, stream: StreamId, seen: int, after: int, levels: int) -
     counters: Words = np.empty((after - seen + 2 * levels, 2), np.uint64)
     offsets: Integers = np.empty(levels, np.int64)
     blocks = binary_counter.node_counters(seen, after, levels, stream.pack(), key.member, counters, offsets)
-    # One block more: the cipher asks for room.
+    # One block more: the cipher requires the space.
     words: Words = np.empty(2 * blocks + 2, np.uint64)
     if not np.little_endian:
         counters.byteswap(inplace=True)
@@ -239,14 +236,14 @@ def node_words(key: Key, stream: StreamId, seen: int, after: int, levels: int) -
 
 
 def word_at(key: Key, stream: StreamId, position: int) -> int:
-    """One word of a stream, by position."""
+    """Return one word of a stream, by position."""
     word = np.empty(1, np.uint64)
     WordStream(key, stream, position).fill(word)
     return int(word[0])
 
 
 def words_at(key: Key, stream: StreamId, positions: Integers) -> Words:
-    """Some words of a stream, by position, in one call of the cipher."""
+    """Words of a stream at `positions`: uint64[n], in one call of the cipher."""
     if positions.size and int(positions[-1]) >= MAX_WORDS:
         raise OverflowError(f"position {positions[-1]} of a stream: beyond its {MAX_WORDS} words")
     counters: Words = np.empty((positions.size, 2), ">u8")
@@ -264,15 +261,15 @@ def words_at(key: Key, stream: StreamId, positions: Integers) -> Words:
 # Counter mode encrypts counters; here the counters of many streams are written out and encrypted at once, so that a
 # stream costs no cipher of its own where several share a key.  The words are those of :class:`WordStream`.
 
-#: The cipher wants this much room behind its output, though it fills whole blocks only.
+#: The cipher requires so many words of space after its output, though it fills complete blocks only.
 _TAIL_WORDS = 2
 
 
 class RowWords:
-    """The leading words of the same few stream ids, for many streams: a row each, one piece after another.
+    """The leading words of the same few stream ids for many streams: one row per stream, piece after piece.
 
-    A piece is an id, its number 0, and its count of words.  ``keys`` are the secrets without a stream number, one for
-    all or several; then ``owners`` (int64[n]) names the key of each row.  Rows of one key cost least side by side.
+    A piece is a stream id with number 0 and its count of words.  `keys` are secrets without a stream number, one for
+    all rows or several; then `owners` (int64[n]) is the index of each row's key.  Order rows by key for speed.
     """
 
     def __init__(
@@ -286,14 +283,17 @@ class RowWords:
             raise OverflowError(f"pieces of up to {self.width} words: beyond the {MAX_WORDS} words of a stream")
 
     def fill(self, streams: Indices, numbers: Indices) -> Words:
-        """The words, uint64[n, width], of numbered streams (:meth:`Key.of_stream`), with these numbers in ids."""
+        """Words, uint64[n, width], of numbered streams (:meth:`Key.of_stream`), with `numbers` in the ids."""
         if not streams.size:
             return np.empty((0, self.width), np.uint64)
         ((_, words),) = self.parts(streams, numbers, streams.size)
         return words
 
     def parts(self, streams: Indices, numbers: Indices, size: int) -> Iterator[tuple[int, Words]]:
-        """The words of :meth:`fill`, ``size`` rows at a time: the first row, and words that the next overwrite."""
+        """Yield the index of the first row, and the words of :meth:`fill`, for `size` rows at a time.
+
+        The next batch overwrites the words.
+        """
         n, size = streams.size, max(1, min(size, streams.size))
         common, columns = _layout(self.pieces)
         # Bytes are joined, so the machine's own order of bytes does not matter.
@@ -322,11 +322,11 @@ class RowWords:
             yield first, rows if columns is None else rows.take(columns, axis=1)
 
     def key_of(self, row: int, stream: int) -> Key:
-        """The key of a row, with its stream's number."""
+        """Key of a row, with its stream's number."""
         return self.keys[0 if self.owners is None else int(self.owners[row])].of_stream(stream)
 
     def _runs(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Neighbouring rows of one key, in order: a run may write behind its end, where the next one begins."""
+        """Yield key, begin and end of each run of rows of one key, in order: a run may write beyond its end."""
         if self.owners is None or len(self.keys) == 1:
             yield 0, first, last
             return
@@ -336,12 +336,12 @@ class RowWords:
             yield int(self.owners[begin]), begin, end
 
     def locate(self, column: int) -> tuple[StreamId, int]:
-        """The stream id, its number 0, and the position in it that a column holds."""
+        """Stream id (number 0) of a column, and the position in that stream."""
         return located(self.pieces, column)
 
 
 def located(pieces: tuple[tuple[StreamId, int], ...], column: int) -> tuple[StreamId, int]:
-    """The piece of a column, and the position in it."""
+    """Stream id of the piece that contains `column`, and the position in it."""
     for stream, count in pieces:
         if column < count:
             return stream, column
@@ -350,7 +350,7 @@ def located(pieces: tuple[tuple[StreamId, int], ...], column: int) -> tuple[Stre
 
 
 def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int) -> Words:
-    """The leading words of a few streams of one key, by one cipher, which costs more than some hundred words."""
+    """Leading words of a few streams of one key, by one cipher: faster up to some hundred words."""
     counters, columns = _layout(pieces)
     if number or key.member:
         first = pieces[0][0]
@@ -366,7 +366,7 @@ def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int
 
 
 def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
-    """The distinct entries, ascending, and which of them each entry is; mostly all are equal, which is fast."""
+    """Distinct entries, ascending, and the index of each entry among them; fast if all are equal."""
     if entries.size and (entries == entries[0]).all():
         return entries[:1], np.zeros(entries.size, np.int64)
     distinct, which = np.unique(entries, return_inverse=True)
@@ -375,7 +375,7 @@ def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
 
 @lru_cache(maxsize=8)
 def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[Words, Indices | None]:
-    """Counters of a row, but for the stream's number: id and block number of each; and the words that are used."""
+    """Counters of a row without its stream number, and the columns that are used (None for all)."""
     blocks = [-(-count // 2) for _, count in pieces]
     counted = list(zip(pieces, blocks, strict=True))
     high = np.concatenate([np.full(size, stream.pack(), np.uint64) for (stream, _), size in counted])
@@ -389,5 +389,5 @@ def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[Words, Indices | 
 
 
 def _big_endian(numbers: Words) -> Words:
-    """Numbers whose bytes, in memory, are in the cipher's order."""
+    """Return numbers whose bytes in memory are in the cipher's order."""
     return numbers.astype(">u8").view(np.uint64)

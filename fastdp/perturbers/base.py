@@ -1,4 +1,4 @@
-"""What every perturber offers, and the public shape it works in."""
+"""The protocols of perturbers, and the public shape they share."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ class HierarchyShape:
 
     @property
     def widths(self) -> list[int]:
-        """Nodes of each released level, the leaves first."""
+        """Number of nodes on each released level, the leaves first."""
         return [self.leaves // self.fan_out**level for level in range(self.levels)]
 
     @property
     def nodes(self) -> int:
-        """Noise draws of one tree."""
+        """Number of noise draws for one tree."""
         return sum(self.widths)
 
     @property
     def reach(self) -> int:
-        """Of hats: how many scales of a leaf's noise the whole sums of one tree stay within; 0 of boxes."""
+        """With hats, bound on one tree's integer sums in leaf noise scales; 0 with boxes."""
         return 0
 
 
@@ -73,19 +73,19 @@ class Perturber(Protocol):
 
     @property
     def released_nodes(self) -> bool:
-        """Whether inner nodes are released with noise of their own, so that ranges are answered from them."""
+        """True if inner nodes are released with their own noise, so that ranges are answered from them."""
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
-        """The shape for this budget and this bound on the length of queries."""
+        """Public shape for budget `epsilon` and queries of up to `max_range` values."""
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """What the endless stream promises."""
+        """Guarantee of the endless stream."""
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K: a random range of up to ``max_range`` values has noise of variance K theta^2 / epsilon^2."""
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Noise of the released leaves of one tree, in grid steps: int64[leaves].
+        """Noise of one tree's released leaves, in grid steps: int64[leaves].
 
         Parameters
         ----------
@@ -94,48 +94,48 @@ class Perturber(Protocol):
         theta_steps : int
             Sensitivity of every node, in grid steps.
         epsilon : float
-            Budget of the whole perturber; with Gaussian noise rho = epsilon^2 / 2.
+            Total budget of the perturber; with Gaussian noise rho = epsilon^2 / 2.
         key : Key
-            The secret, of this threshold alone (:func:`theta_key`).
+            Secret of this threshold alone (:func:`theta_key`).
         tree : int
-            Number of the tree in the stream; each has noise of its own.
+            Number of the tree in the stream; each has its own noise.
         """
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """Independent noise of every node, before consistency: int64[nodes], the leaf level first.
 
-        Memory of its own, contiguous: the caller writes to it.
+        The array is contiguous and owned by the caller, which writes to it.
         """
 
 
 @runtime_checkable
 class BoundPerturber(Protocol):
-    """A perturber of independent sums, each released once: their noise can be bound to the prefix of sums."""
+    """A perturber of independent sums, each released once, whose noise can be bound to the prefix of sums."""
 
     def leaf_law(self, theta_steps: int, epsilon: float) -> Distribution | None:
-        """The law of each sum's noise; None if noise is not to be bound after all."""
+        """Distribution of each sum's noise; None if noise is not to be bound."""
 
 
 @runtime_checkable
 class CorrelatedPerturber(BoundPerturber, Protocol):
-    """A perturber whose noise follows that of the values before."""
+    """A perturber whose noise depends on earlier noise."""
 
     @property
     def memory(self) -> int:
-        """How many numbers live between two values; all 0 at first."""
+        """Number of floats kept between two values; all 0 at first."""
 
     def correlate(self, noise: Integers, memory: Floats, position: int) -> Floats:
-        """Turn independent draws into the noise of the values from ``position`` on, in place; the memory behind."""
+        """Turn draws of values from `position` on into their noise, in place; returns the memory after them."""
 
 
 def correlation(perturber: Perturber) -> CorrelatedPerturber | None:
-    """The perturber, if its noise follows that of the values before."""
+    """`perturber`, if its noise depends on earlier noise; else None."""
     # By name: isinstance with a protocol costs more than a short chunk.
     return cast("CorrelatedPerturber", perturber) if hasattr(perturber, "correlate") else None
 
 
 def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> Distribution | None:
-    """The law of noise that is bound to the prefix; None for noise of trees."""
+    """Distribution of noise that is bound to the prefix; None for noise drawn in trees."""
     # By name: isinstance with a protocol costs more than a short chunk.
     if not hasattr(perturber, "leaf_law"):
         return None
@@ -143,7 +143,7 @@ def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) 
 
 
 class BoundLaws(dict[int, Distribution | None]):
-    """What :func:`bound_law` says of each theta in grid steps, asked once: short calls would notice."""
+    """:func:`bound_law` by theta in grid steps, cached for speed of short calls."""
 
     def __init__(self, perturber: Perturber, key: Key, epsilon: float) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class BoundLaws(dict[int, Distribution | None]):
 
 @dataclass(frozen=True)
 class TreeRows:
-    """What the noise of one tree of each of many streams depends on.
+    """Inputs of the noise of one tree for each of many streams.
 
     Attributes
     ----------
@@ -166,11 +166,11 @@ class TreeRows:
     key : Key
         The secret of all streams.
     theta_steps, streams, trees : int64[n]
-        Sensitivity, number of the stream, and number of the tree in it, for each row.
+        Sensitivity, stream number and tree number of each row.
     needed : int
-        How many leaves will be used.
+        Number of leaves that will be used.
     nodes : bool
-        Whether it is the independent noise of all nodes (``node_noise``) in place of that of the leaves.
+        True for the noise of all nodes (``node_noise``), False for that of the leaves.
     """
 
     plan: HierarchyShape
@@ -183,27 +183,24 @@ class TreeRows:
     nodes: bool = False
 
     def words(self, pieces: Sequence[tuple[StreamId, int]]) -> RowWords:
-        """The words of these pieces for each row, by the keys of the rows' thresholds."""
+        """Words of the streams `pieces` for each row, under the key of the row's threshold."""
         distinct, owners = distinct_of(self.theta_steps)
         return RowWords([theta_key(self.key, steps) for steps in distinct.tolist()], pieces, owners)
 
 
 @runtime_checkable
 class RowPerturber(Protocol):
-    """A perturber that can make the noise of many streams in one call; others are asked stream by stream."""
+    """A perturber that draws the noise of many streams in one call; others are called once for each stream."""
 
     def noise_rows(self, rows: TreeRows) -> Integers:
-        """Noise for many streams, each what ``leaf_noise`` gives under ``theta_key(key, steps).of_stream(number)``.
+        """Noise of each row, int64[n, w]: that of ``leaf_noise`` under ``theta_key(key, steps).of_stream(number)``.
 
-        Returns
-        -------
-        int64[n, w]
-            The leaves first; what follows the requested leaves is unused unless ``nodes``.  C-contiguous.
+        Leaves come first, C-contiguous; entries after the `needed` leaves are unspecified unless `nodes`.
         """
 
 
 def noise_of_rows(perturber: Perturber, rows: TreeRows) -> Integers:
-    """:meth:`RowPerturber.noise_rows` of any perturber."""
+    """:meth:`RowPerturber.noise_rows`, with a loop over rows for a perturber that has none."""
     # By name: isinstance with a protocol costs more than a short row.
     if hasattr(perturber, "noise_rows"):
         return cast("RowPerturber", perturber).noise_rows(rows)
@@ -211,7 +208,7 @@ def noise_of_rows(perturber: Perturber, rows: TreeRows) -> Integers:
 
 
 def noise_row_by_row(perturber: Perturber, rows: TreeRows) -> Integers:
-    """The same, from the noise of one stream at a time."""
+    """Noise of each row, int64[n, w], drawn by one call of the perturber for each row."""
     draw = perturber.node_noise if rows.nodes else perturber.leaf_noise
     each = zip(rows.theta_steps.tolist(), rows.streams.tolist(), rows.trees.tolist(), strict=True)
     keys = {steps: theta_key(rows.key, steps) for steps in np.unique(rows.theta_steps).tolist()}
@@ -221,7 +218,7 @@ def noise_row_by_row(perturber: Perturber, rows: TreeRows) -> Integers:
 
 
 def theta_key(key: Key, theta_steps: int) -> Key:
-    """The key of the noise under one threshold: noise of another scale shares no word with it."""
+    """Key of the noise under one threshold: noise of different scales shares no words."""
     return key.within("theta", theta_steps)
 
 
@@ -237,15 +234,7 @@ def theta_key(key: Key, theta_steps: int) -> Key:
 
 @lru_cache(maxsize=256)
 def consistent_constant(plan: HierarchyShape, max_range: int) -> float:
-    """K of a consistent hierarchy: a range holds the noise of the blocks that close within it.
-
-    Parameters
-    ----------
-    plan : HierarchyShape
-        The shape.
-    max_range : int
-        r.
-    """
+    """K of a consistent hierarchy: a range of up to `max_range` values has the noise of blocks that close in it."""
     b, variance = plan.fan_out, Fraction(0)
     squares = [_mean_square(plan.block, b**j, max_range) for j in range(plan.levels)] + [Fraction(0)]
     for j in range(plan.levels):
@@ -255,7 +244,7 @@ def consistent_constant(plan: HierarchyShape, max_range: int) -> float:
 
 @lru_cache(maxsize=256)
 def tiling_constant(plan: HierarchyShape, max_range: int) -> float:
-    """K of an inconsistent hierarchy: twice the squared number of levels for each of the fewest nodes that tile."""
+    """K of an inconsistent hierarchy: 2 levels^2 for each of the fewest nodes that tile a range."""
     b = plan.fan_out
     inside = [_mean_inside(b**j, max_range) for j in range(plan.levels)] + [Fraction(0)]
     nodes = sum((inside[j] - b * inside[j + 1] for j in range(plan.levels)), Fraction(0))
@@ -268,11 +257,12 @@ def independent_constant(max_range: int) -> float:
 
 
 def _ranges(max_range: int) -> int:
+    """Number of ranges within the first `max_range` values."""
     return max_range * (max_range + 1) // 2
 
 
 def _mean_inside(width: int, max_range: int) -> Fraction:
-    """Mean number of blocks of ``width`` values that lie within a random range."""
+    """Mean number of blocks of `width` values that lie within a random range."""
     # Block c begins at one of c width + 1 starts before it and ends at one of r - (c + 1) width + 1 stops behind.
     blocks = max_range // width
     total = _sum_over(blocks, lambda c: (c * width + 1) * (max_range - (c + 1) * width + 1))
@@ -303,14 +293,14 @@ def _mean_square(block: int, width: int, max_range: int) -> Fraction:
 
 
 def _sum_over(count: int, quadratic: Callable[[int], int]) -> int:
-    """Sum of a polynomial of degree 2 over 0, ..., count - 1, by Newton's forward differences."""
+    """Sum of a quadratic polynomial over 0, ..., `count` - 1, by Newton's forward differences."""
     zero, one, two = quadratic(0), quadratic(1), quadratic(2)
     pairs, triples = count * (count - 1) // 2, count * (count - 1) * (count - 2) // 6
     return count * zero + pairs * (one - zero) + triples * (two - 2 * one + zero)
 
 
 def fill(out: Integers, law: Distribution, key: Key, stream: StreamId) -> None:
-    """Overwrite ``out`` with draws of either law."""
+    """Overwrite `out` with draws of `law`, discrete Gaussian or Laplace."""
     if isinstance(law, GaussianDistribution):
         gaussian.fill(out, law, key, stream)
     else:

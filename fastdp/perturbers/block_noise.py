@@ -1,7 +1,7 @@
-"""Flat: noise on every value (ToPS section 3, Appendix F); Blocks: noise on blocks that follow what was released.
+"""Flat: noise on every value (ToPS section 3, Appendix F); Blocks: noise on blocks sized by released sums.
 
-Where such a block closes: ``streams/adaptive_blocks.py``; how long the next one is: kernel ``block_lengths.py``.
-Source: ``docs/adaptive.md``.
+Where a block closes: ``streams/adaptive_blocks.py``; length of the next: kernel ``block_lengths.py``;
+source: ``docs/adaptive.md``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Flat:
     rule: ClassVar[int] = 1
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
-        """One level, one value a block, noise in batches."""
+        """One level, one value a block, noise in batches of DRAWN values."""
         return HierarchyShape(
             fan_out=2,
             height=1,
@@ -65,7 +65,7 @@ class Flat:
         )
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Pure epsilon, or rho: values are disjoint."""
+        """Pure epsilon, or rho: each value gets its own noise once."""
         if self.noise == "gaussian":
             return concentrated(
                 epsilon,
@@ -78,32 +78,29 @@ class Flat:
         )
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K = 2 (r + 2) / 3: twice the mean length of a range; half of it with Gaussian noise."""
+        """K = 2 (r + 2) / 3, twice the mean length of a range; half of it with Gaussian noise."""
         return independent_constant(max_range) * (1.0 if self.noise == "laplace" else 0.5)
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
-        """Squared L2 sensitivity of ``size`` consecutive values, in squares of that of one: each has its sum."""
+        """Squared L2 sensitivity of `size` values, in squares of that of one: each has its own sum."""
         return size
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int:
-        """Draws of the sums that ``size`` values enter."""
+        """Number of noise draws whose sums `size` values enter."""
         return plan.levels * size
 
     def leaf_law(self, theta_steps: int, epsilon: float) -> Distribution | None:
-        """Of each released sum: noise is drawn when the sum is known, and bound to all sums so far.
-
-        None for a subclass with noise of its own (``leaf_noise``, ``node_noise``), which is drawn as it says.
-        """
+        """Distribution of the noise of each released sum; None for a subclass that draws noise of its own."""
         kind = type(self)
         own = kind.leaf_noise is not Flat.leaf_noise or kind.node_noise is not Flat.node_noise
         return None if own else noise_distribution(self.noise, theta_steps, 1, epsilon)
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Noise of one batch of values, drawn before they are known: for audits of the part alone."""
+        """Noise of one batch of values, int64[leaves], drawn before they are known: for audits of this class."""
         return self.node_noise(plan, theta_steps, epsilon, key, tree)
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """The same: leaves are all the nodes there are."""
+        """The same as :meth:`leaf_noise`: leaves are the only nodes."""
         noise: Integers = np.empty(plan.leaves, np.int64)
         fill(noise, noise_distribution(self.noise, theta_steps, 1, epsilon), key, StreamId(Purpose.TREE, 1, tree))
         return noise
@@ -139,12 +136,12 @@ PRIOR_EVENTS = 1.0
 
 @dataclass(frozen=True)
 class BlocksShape(HierarchyShape):
-    """The public shape, and how it begins.
+    """Public shape, with the initial block length.
 
     Attributes
     ----------
     first : int
-        Blocks have 2^first values until released sums say otherwise.
+        The first block has 2^first values.
     usual : int
         The same without a focus.
     """
@@ -154,7 +151,7 @@ class BlocksShape(HierarchyShape):
 
 
 def _checked_focus(name: str, focus: object) -> Focus:
-    """The focus with plain numbers, or the error that says what is wrong."""
+    """`focus` with Python integers; ParameterError if it is no length and no pair of lengths."""
     if not isinstance(focus, (tuple, list)):
         return validation.integer(name, focus, 1, 2**40)
     if len(focus) != 2:
@@ -210,7 +207,7 @@ class Blocks(Flat):
         return length, length
 
     def query_lengths(self, max_range: int, *, events: bool = False) -> Floats:
-        """Lengths of the queries that block lengths are chosen for: float64[4], or float64[5] of events."""
+        """Lengths of the queries that block lengths are chosen for: float64[4], or float64[5] for event counts."""
         count = b.EVENT_CLASSES if events else b.CLASSES
         lengths: Floats
         if self.focus is not None:
@@ -222,11 +219,11 @@ class Blocks(Flat):
         return lengths
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
-        """All the values may lie in one block."""
+        """`size`^2: all the values may lie in one block."""
         return size * size
 
     def plan(self, epsilon: float, max_range: int) -> BlocksShape:
-        """One level; the length of a block is not public in advance, only where it begins."""
+        """One level; only the length of the first block is public in advance."""
         first = int(self.shape(epsilon, max_range, 0)["first"][0])
         usual = first if self.focus is None else replace(self, focus=None).plan(epsilon, max_range).first
         flat = super().plan(epsilon, max_range)
@@ -236,13 +233,13 @@ class Blocks(Flat):
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K of a range of r / 3 over blocks of the first length, times THETA_WEIGHT.
 
-        A focus leaves it as it is: chosen for short ranges, theta cuts off what adds up in all of them.
+        A focus does not change it: a theta chosen for short ranges would cut off mass that adds up in all of them.
         """
         assert isinstance(plan, BlocksShape)  # noqa: S101 - made by plan()
         return self._variance * THETA_WEIGHT * (max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Pure epsilon, or rho: blocks are disjoint, their ends functions of earlier outputs."""
+        """Pure epsilon, or rho: blocks are disjoint, and their ends are functions of earlier outputs."""
         rest = (
             "blocks are disjoint, and each ends where sums released before it began say (adaptive parallel)",
             "predictions and revisions are functions of the noisy sums (post-processing)",
@@ -255,18 +252,18 @@ class Blocks(Flat):
 
     @property
     def _variance(self) -> float:
-        """Of a draw, in squared thresholds over squared epsilons."""
+        """Variance of a draw, in theta^2 / epsilon^2."""
         return 2.0 if self.noise == "laplace" else 1.0
 
     def warm_up(self, holdout: int) -> int:
-        """How many of a hold-out's last values are released as noisy sums and do not choose theta.
+        """Number of the hold-out's last values that are released as noisy sums and do not choose theta.
 
-        The greatest power of two up to an eighth of the hold-out; 0 below 16 values.
+        The greatest power of two up to an eighth of `holdout`; 0 below 16 values.
         """
         return 0 if holdout < 2 * WARM_UP else 1 << ((holdout // WARM_UP).bit_length() - 1)
 
     def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> Records:
-        """Public parameters of the kernels: SHAPE[1]; ``events``: values are counts of events, unbounded."""
+        """Public parameters of the kernels, SHAPE[1]; `events`: values are counts of events without a bound."""
         shape = np.zeros(1, b.SHAPE)
         # Of the real law; a discrete one on a fine grid differs by a sixth of a squared grid step.
         # Divided twice: the square of an epsilon that the grid will refuse may be 0 or too large.
@@ -302,7 +299,7 @@ PLACES = 4096
 
 
 class WindowTree(NamedTuple):
-    """What :func:`tree_for_window` found.
+    """Result of :func:`tree_for_window`.
 
     Attributes
     ----------
@@ -311,7 +308,7 @@ class WindowTree(NamedTuple):
     max_range : int
         r of the publisher: values of one tree.
     variance : float
-        Of the noise of a window at a random place, in theta^2 / epsilon^2.
+        Variance of a window's noise at a random position, in theta^2 / epsilon^2.
     """
 
     perturber: Hierarchy
@@ -320,7 +317,7 @@ class WindowTree(NamedTuple):
 
 
 def tree_for_window(window: int) -> WindowTree:
-    """The tree under which sums over ``window`` values have the least noise, at any place of an endless stream.
+    """The tree under which sums over `window` values have the least noise, averaged over positions in a stream.
 
     Parameters
     ----------
@@ -334,8 +331,9 @@ def tree_for_window(window: int) -> WindowTree:
 
     Notes
     -----
-    A window that lies in two trees has the noise of both parts.  The variance is that of least squares (ToPS Appendix
-    C) in closed form, averaged over places; no data are looked at.
+    A window across two trees has the noise of both.  The variance is that of least squares (ToPS Appendix C) in
+    closed
+    form; no data are used.
 
     Examples
     --------
@@ -349,12 +347,13 @@ def tree_for_window(window: int) -> WindowTree:
 
 @lru_cache(maxsize=64)
 def _best(window: int) -> WindowTree:
+    """:func:`tree_for_window`, cached: the candidate of least variance, then of shortest tree."""
     found = [_tree(window, fan_out, count * window) for fan_out in FAN_OUTS for count in WINDOWS]
     return min(found, key=lambda tree: (round(tree.variance, 9), tree.max_range))
 
 
 def _tree(window: int, fan_out: int, max_range: int) -> WindowTree:
-    """With the mean variance over all places in a tree, or many of them."""
+    """A candidate tree with its mean variance over all positions, or over PLACES evenly spread ones."""
     perturber = Hierarchy(fan_out, prune=0)
     plan = perturber.plan(1.0, max_range)
     shape = SumNoise("tree", 1.0, 1.0, fan_out=fan_out, levels=plan.levels, tree_blocks=plan.tree_blocks)

@@ -6,10 +6,9 @@ Source: ToPS section 3.4, section 3.5 (Eq. 7), Appendix C; readings in ``docs/to
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Literal, NamedTuple, cast, get_args
+from typing import ClassVar, Literal, cast, get_args
 
 import numpy as np
 
@@ -29,151 +28,9 @@ from fastdp.perturbers.base import (
     noise_row_by_row,
     tiling_constant,
 )
+from fastdp.perturbers.hats import HatsShape, hats_constant, make_hats_consistent
 from fastdp.record import Choice, Flag, Whole, parameter, record
-from fastdp_kernels.noise import hats
 from fastdp_kernels.streams import hierarchy_nodes
-
-# Hat functions in place of boxes: the tables of a hierarchy of hats, and its noise made consistent.
-#
-# Level j has knots b^j leaves apart; its hat at a knot is 1 there and falls linearly to 0 at the knots beside it.
-# The hats of a level sum to 1 at every leaf, so that a value moves a level's sums by theta in all, as with boxes.
-# The sums times b^j are released: sums of whole numbers with whole weights.  Proof: ``docs/hats.md``.
-
-#: Knots of the patch from which a level's covariances are taken, less one: its ends, and its middle.
-PATCH = 6
-#: Ranges from which the noise of a random one is taken.
-RANGES = 32
-#: The plane's most even sequence: steps by powers of the real root of x^3 = x + 1 (Roberts 2018).
-_STEPS = np.array([1.0 / 1.3247179572447460, 1.0 / 1.3247179572447460**2])
-
-
-@dataclass(frozen=True)
-class HatsShape(HierarchyShape):
-    """The public shape, with one knot more a level than there are boxes."""
-
-    @property
-    def widths(self) -> list[int]:
-        """Sums of each released level, the leaves first."""
-        return [self.leaves, *(self.leaves // self.fan_out**level + 1 for level in range(1, self.levels))]
-
-    @property
-    def nodes(self) -> int:
-        """Noise draws of one tree."""
-        return sum(self.widths)
-
-    @property
-    def reach(self) -> int:
-        """Largest difference, in scales s of a leaf's noise, of numbers that :func:`make_hats_consistent` subtracts.
-
-        On the highest level, n = b^j: Z is within 64 n s, and C z0, whose weights n - abs(k) have the squared sum
-        n (2 n^2 + 1) / 3, within 23 roots of it or 146 n, but for probabilities below e^-63 (``docs/hats.md``).
-        """
-        if self.levels == 1:
-            return 0
-        n: int = self.fan_out ** (self.levels - 1)
-        return 64 * n + max(146 * n, math.isqrt(23**2 * n * (2 * n**2 + 1) // 3) + 1)
-
-
-class HatTables(NamedTuple):
-    """What least squares needs of the levels above the leaves.
-
-    Attributes
-    ----------
-    starts : int64[levels]
-        First knot of each of them in the arrays below, and their size.
-    diagonal, beside : float64[knots]
-        Covariances of the sums of estimates that the level below gives, with noise of variance 1 on each level: of a
-        knot, and of it and the next one.  Those further apart are below a thousandth and left out.
-    """
-
-    starts: Integers
-    diagonal: Floats
-    beside: Floats
-
-
-@lru_cache(maxsize=8)
-def hat_tables(plan: HierarchyShape) -> HatTables:
-    """Of a plan with two levels or more."""
-    b, widths = plan.fan_out, plan.widths[1:]
-    starts: Integers = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
-    diagonal, beside = np.zeros(starts[-1]), np.zeros(starts[-1])
-    below = np.zeros(1), np.zeros(1)
-    found = np.empty((PATCH + 1, PATCH + 1))
-    for level, begin in enumerate(starts[:-1].tolist()):
-        hats.gram(*below, b, level == 0, found)
-        end = begin + widths[level]
-        _lay_out(found, diagonal[begin:end], beside[begin:end])
-        below = np.empty(PATCH * b + 1), np.zeros(PATCH * b + 1)
-        _lay_out(found, *below)
-    for array in (starts, diagonal, beside):
-        array.flags.writeable = False
-    return HatTables(starts, diagonal, beside)
-
-
-def _lay_out(found: Floats, diagonal: Floats, beside: Floats) -> None:
-    """The middle of a patch everywhere, and its ends at the ends."""
-    middle = PATCH // 2
-    diagonal[:] = found[middle, middle]
-    diagonal[0], diagonal[-1] = found[0, 0], found[-1, -1]
-    beside[:-1] = found[middle, middle + 1]
-    beside[0], beside[diagonal.size - 2] = found[0, 1], found[-2, -1]
-
-
-def make_hats_consistent(nodes: Integers, plan: HierarchyShape) -> Integers:
-    """Noise of the leaves, int64[leaves], from that of all sums (the leaves first, level j times b^j); overwrites it.
-
-    N = z0 + f(Z - C z0) with whole numbers in brackets: a released leaf, x + N = y0 + f(Y - C y0), is a function of
-    the noisy whole sums y0 and Y, whatever f is and however it rounds.
-    """
-    leaves = nodes[: plan.leaves]
-    parts = _parts(leaves, nodes[plan.leaves :], plan)
-    hats.add_rounded(parts, leaves)
-    return leaves
-
-
-def _parts(leaves: Integers, above: Integers, plan: HierarchyShape) -> Floats:
-    """f: what least squares adds to the leaves; ``above`` is overwritten."""
-    found = hat_tables(plan)
-    residuals, below = np.empty(above.size), leaves
-    for level in range(1, plan.levels):
-        at = slice(int(found.starts[level - 1]), int(found.starts[level]))
-        sums: Integers = np.empty(at.stop - at.start, np.int64)
-        hats.restrict_whole(below, plan.fan_out, sums)
-        # Whole numbers modulo 2^64: still a function of the noisy sums.
-        residuals[at] = (above[at] - sums) / float(plan.fan_out**level)
-        below = sums
-    parts = np.empty(plan.leaves)
-    memory = np.empty(above.size), np.empty(above.size)
-    hats.spread(plan.fan_out, *found, residuals, *memory, parts)
-    return parts
-
-
-@lru_cache(maxsize=256)
-def hats_constant(plan: HierarchyShape, max_range: int) -> float:
-    """K of a hierarchy of hats, by the mean over evenly spread ranges of up to r values: within 3 % or so."""
-    total = 0.0
-    for number in range(1, RANGES + 1):
-        first, last = np.floor(np.sort((0.5 + number * _STEPS) % 1.0) * max_range).astype(np.int64).tolist()
-        start, stop = first // plan.block, (last + 1) // plan.block
-        total += hats_variance(plan, start, stop)
-    return 2.0 * plan.levels**2 * total / RANGES
-
-
-def hats_variance(plan: HierarchyShape, start: int, stop: int) -> float:
-    """Variance of the sum of leaves [start, stop), with noise of variance 1 on each level's sums.
-
-    Within 0.4 % from b = 3 on, and 6 % at b = 2: the covariances that :class:`HatTables` leaves out.
-    """
-    inside: Integers = np.zeros(plan.leaves, np.int64)
-    inside[start:stop] = 1
-    if plan.levels == 1:
-        return float(stop - start)
-    # (I + C' C)^-1 1 = 1 - C' S^-1 C 1, and f(d) = C' S^-1 d.
-    nothing: Integers = np.zeros(plan.nodes - plan.leaves, np.int64)
-    return float(stop - start) + float(_parts(inside, nothing, plan)[start:stop].sum())
-
-
-# The hierarchy.
 
 MAX_LEAVES = 2**28
 Basis = Literal["boxes", "hats"]
@@ -181,10 +38,10 @@ Basis = Literal["boxes", "hats"]
 
 @lru_cache(maxsize=256)
 def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int, noise: NoiseName = "laplace") -> int:
-    """The integer s in [0, h) with the least predicted error (ToPS Eq. 7, theta^2 divided out).
+    """The s in [0, `height`) with the least predicted error (ToPS Eq. 7, theta^2 divided out).
 
-    (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise, b^(2s) / 36 the squared smoothing bias.  The variance of a
-    node's Gaussian noise, levels / epsilon^2, grows with one power less.
+    (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise (Gaussian noise: one power less, no 2), b^(2s) / 36 the squared
+    smoothing bias.
     """
     depth = math.log(max_range) / math.log(fan_out)
     # Any epsilon beyond these has the same minimiser; the square stays a float.
@@ -239,6 +96,7 @@ class Hierarchy:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
+        """ParameterError if basis, noise, consistency and pruning do not fit together."""
         if self.basis == "hats" and not self.consistent:
             raise ParameterError("basis = 'hats': expected consistent = True, because hats do not tile a range")
         if self.basis == "hats" and self.noise != "laplace":
@@ -250,11 +108,11 @@ class Hierarchy:
 
     @property
     def released_nodes(self) -> bool:
-        """Inner nodes are released as they are unless they were made consistent."""
+        """True if inner nodes are released with their own noise: the hierarchy is not made consistent."""
         return not self.consistent
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
-        """The shape for this budget and this bound on the length of queries."""
+        """Public shape for budget `epsilon` and queries of up to `max_range` values."""
         b = self.fan_out
         height = 1
         while b**height < max_range:
@@ -289,7 +147,7 @@ class Hierarchy:
         )
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Pure epsilon, or rho, from levels (sequential) and trees (parallel)."""
+        """Pure epsilon, or rho, composed over levels (sequential) and trees (parallel)."""
         if self.noise == "gaussian":
             return concentrated(
                 epsilon,
@@ -321,10 +179,9 @@ class Hierarchy:
         )
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K: a random range of up to ``max_range`` values has noise of variance K theta^2 / epsilon^2.
+        """K: a random range of up to `max_range` values has noise of variance K theta^2 / epsilon^2.
 
-        In closed form (:mod:`fastdp.perturbers.base`), for ranges within one tree; rounding to integers
-        adds less than 0.5 % (``docs/noise.md``).
+        In closed form for ranges within one tree; rounding to integers adds less than 0.5 % (``docs/noise.md``).
         """
         if self.basis == "hats":
             return hats_constant(plan, max_range)
@@ -333,15 +190,15 @@ class Hierarchy:
         return constant(plan, max_range) / (1.0 if self.noise == "laplace" else 2.0 * plan.levels)
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
-        """At least the squared L2 sensitivity of ``size`` consecutive values, in squared sensitivities of one.
+        """Upper bound on the squared L2 sensitivity of `size` consecutive values, in squared sensitivities of one.
 
-        On a level whose nodes hold W values they add at most min(size, W) thetas to each node, size in all.
+        On a level whose nodes hold W values they add at most min(size, W) thetas to each node, size in total.
         """
         widths = [plan.block * plan.fan_out**level for level in range(plan.levels)]
         return Fraction(sum(size * min(size, width) for width in widths), plan.levels)
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int:
-        """Draws of the sums that ``size`` values enter."""
+        """Number of noise draws whose sums `size` values enter."""
         return plan.levels * size
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
@@ -356,12 +213,13 @@ class Hierarchy:
         return nodes[: plan.leaves]
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Independent noise of every node, the leaf level first; of hats, of their sums times b^j."""
+        """Independent noise of every node, int64[nodes], leaves first; with hats, that of sums times b^j."""
         return self._draw(plan, theta_steps, epsilon, key, tree, levels=plan.levels)
 
     def _draw(
         self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int, levels: int
     ) -> Integers:
+        """Independent noise of the lowest `levels` levels, in grid steps, leaves first."""
         widths = plan.widths[:levels]
         nodes: Integers = np.empty(sum(widths), np.int64)
         if self.noise == "laplace" and self.basis == "boxes":
@@ -376,7 +234,7 @@ class Hierarchy:
         return nodes
 
     def noise_rows(self, rows: TreeRows) -> Integers:
-        """Noise of one tree of each of many streams; whole trees where leaves depend on all nodes."""
+        """Noise of one tree for each row, int64[n, w]; w covers all nodes where leaves depend on them."""
         if self.noise == "gaussian" or self.basis == "hats":
             return noise_row_by_row(self, rows)
         plan, whole = rows.plan, self.consistent or rows.nodes
@@ -392,13 +250,13 @@ class Hierarchy:
 
 
 def _laplace(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.LaplaceDistribution:
-    """The law of a node's noise, of boxes with Laplace noise."""
+    """Distribution of one node's Laplace noise, in a hierarchy of boxes."""
     return cast("sampler.LaplaceDistribution", noise_distribution("laplace", theta_steps, plan.levels, epsilon))
 
 
 @lru_cache(maxsize=64)
 def _pieces(plan: HierarchyShape, levels: int) -> tuple[tuple[StreamId, int], ...]:
-    """The streams of words of the lowest levels, and how many each is for."""
+    """Word stream of each of the lowest `levels` levels, with its number of draws."""
     return tuple((StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(plan.widths[:levels]))
 
 

@@ -1,9 +1,9 @@
-"""Correlated Gaussian noise: sums of published values err little, however long they are.
+"""Correlated Gaussian noise, under which sums of published values have small error at any length.
 
-The publisher draws whole numbers z and adds y = C^-1 z to the values (``correlated_noise``).
-``docs/gaussian.md`` proves that what is released is private as it stands, rounding included: before each value all
-that the released ones leave open is its own z, so the stream is a sequence of discrete Gaussian mechanisms, whose
-sensitivities are the coefficients of C, and a public bound on what rounding adds to them.
+The publisher draws integers z and adds y = C^-1 z to the values (``correlated_noise``).  ``docs/gaussian.md`` proves
+that the output is private, rounding included: given earlier outputs, only a value's own z is unknown, so the stream
+is a sequence of discrete Gaussian mechanisms with the coefficients of C, plus a public bound on rounding, as
+sensitivities.
 
 Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024 (the matrices); Denisov et al. 2022, Theorem 2.1
 (noise that follows earlier outputs); the proof for integers is ours.
@@ -48,7 +48,7 @@ ENDLESS = (
 
 @lru_cache(maxsize=64)
 def fitted(length: int | None, window: int | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """mu and theta for prefix sums of up to ``length`` values, or for windows, or for any length."""
+    """Rates mu and weights theta fitted to prefix sums of up to `length` values, to windows, or to any length."""
     if length is None and window is None:
         return ENDLESS
     # Only here: it takes longer to import than to run.
@@ -74,25 +74,25 @@ def fitted(length: int | None, window: int | None) -> tuple[tuple[float, ...], t
 
 
 def geometric(nu: Floats, count: float) -> Floats:
-    """1 + q + ... + q^(count - 1), q = 1 - nu."""
+    """1 + q + ... + q^(count - 1) with q = 1 - `nu`, elementwise."""
     small = nu * count < 1e-6
     series = -np.expm1(count * np.log1p(-nu)) / np.where(small, 1.0, nu)
     return np.where(small, count * (1.0 - nu * (count - 1.0) / 2.0), series)
 
 
 def both(mu: Floats) -> Floats:
-    """1 - lambda_i lambda_j."""
+    """Matrix of 1 - lambda_i lambda_j, with lambda = 1 - `mu`."""
     return mu[:, None] + mu[None] - mu[:, None] * mu[None]
 
 
 def sensitivity_square(mu: Floats, theta: Floats, length: int | None) -> float:
-    """Squared L2 norm of a column of C, over so many values or for ever."""
+    """Squared L2 norm of a column of C over `length` values, or over an endless stream."""
     sums = 1.0 / both(mu) if length is None else geometric(both(mu), length - 1.0)
     return 1.0 + float(np.einsum("i,j,ij->", theta, theta, sums))
 
 
 def sum_terms(mu: Floats, theta: Floats) -> tuple[Floats, Floats] | None:
-    """1 - q and the weight of each exponential of B, the constant first; None where B would grow or swing."""
+    """1 - q and weight of each exponential of B, the constant first; None if B would grow or oscillate."""
     # C^-1 has the poles of diag(lambda) - 1 theta^T.
     with np.errstate(all="ignore"):
         nu, vectors = np.linalg.eig(np.diag(mu) + theta[None].repeat(mu.size, axis=0))
@@ -106,7 +106,7 @@ def sum_terms(mu: Floats, theta: Floats) -> tuple[Floats, Floats] | None:
 
 @lru_cache(maxsize=256)
 def deviation(mu: tuple[float, ...], theta: tuple[float, ...]) -> float:
-    """Largest deviation of what the recursion of y remembers, in those of z; infinite where it grows for ever."""
+    """Largest deviation of the state of y's recursion, in those of z; infinite if it grows without bound."""
     keeps, size = 1.0 - np.array(mu), BUFFERS + 2
     near = np.array(theta) @ np.stack([np.ones(BUFFERS), keeps], axis=1)
     # The buffers, the last value and the one before it (``correlated_noise``).
@@ -124,7 +124,7 @@ def deviation(mu: tuple[float, ...], theta: tuple[float, ...]) -> float:
 
 
 def prefix_error(mu: Floats, theta: Floats, length: int) -> float:
-    """Mean variance of the sums of the first 1, ..., length values of y, in squares of z's deviation."""
+    """Mean variance of the sums of the first 1, ..., `length` values of y, in variances of z."""
     found = sum_terms(mu, theta)
     if found is None:
         return math.inf
@@ -139,7 +139,7 @@ def prefix_error(mu: Floats, theta: Floats, length: int) -> float:
 
 
 def window_error(mu: Floats, theta: Floats, window: int) -> float:
-    """Variance of the sum of any ``window`` consecutive values of y, far from the beginning."""
+    """Variance of a sum of `window` consecutive values of y far from the start, in variances of z."""
     found = sum_terms(mu, theta)
     if found is None:
         return math.inf
@@ -163,6 +163,7 @@ MAX_GROUP = 2**20
 
 
 def _factor(below: float) -> Numbers:
+    """Declaration of the 8 coefficients, each at least 2^-40 and below `below`."""
     return Numbers(Real(least=2.0**-40, below=below), correlated_noise.BUFFERS)
 
 
@@ -208,7 +209,7 @@ class Toeplitz:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """Fit the factor where none is given."""
+        """Fit the factor if none is given; ParameterError if the arguments conflict or noise would grow."""
         if self.length is not None and self.window is not None:
             raise ParameterError(f"window = {self.window}: expected None with a length")
         if (self.rates is None) != (self.shares is None):
@@ -228,24 +229,24 @@ class Toeplitz:
 
     @cached_property
     def _coefficients(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """c_1 and c_2; w_i; 1 - mu_i; mu_i: as the kernel has them."""
+        """c_1 and c_2; w_i; 1 - mu_i; mu_i: the kernel's arguments."""
         theta, keeps = np.array(self.shares), 1.0 - np.array(self.rates)
         near = np.array([theta.sum(), (theta * keeps).sum()])
         return near, theta * keeps * keeps, keeps, 1.0 - keeps
 
     @property
     def epoch(self) -> int:
-        """Values whose noise hangs together."""
+        """Number of consecutive values whose noise is correlated."""
         return self.length or EPOCH
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
-        """One level, one value a block; noise begins again with each epoch."""
+        """One level, one value a block; noise restarts with each epoch."""
         return HierarchyShape(
             fan_out=2, height=1, pruned=0, levels=1, block=1, tops=1, leaves=1, tree_blocks=self.epoch
         )
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Rho of the coefficients of C, and of all that rounding may add."""
+        """Rho from the coefficients of C and from a bound on rounding."""
         return concentrated(
             epsilon,
             f"each value gets y = z - rint(c_1 y' + c_2 y'' + ...), z discrete Gaussian of sigma |C| theta / "
@@ -256,13 +257,13 @@ class Toeplitz:
         )
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K of a prefix: ranges between two err by up to twice as much."""
+        """K of a prefix; ranges between two prefixes have up to twice that variance."""
         mu, theta = np.array(self.rates), np.array(self.shares)
         return self._square * prefix_error(mu, theta, min(max_range, self.epoch))
 
     @cached_property
     def _square(self) -> float:
-        """|C|^2 of the coefficients in use, or a little more: all terms are positive."""
+        """Upper bound, within 1e-9, on |C|^2 of the coefficients in use."""
         near, weights, _, mu = self._coefficients
         counts = None if self.length is None else max(float(self.length - 3), 0.0)
         pairs = both(mu)
@@ -271,7 +272,7 @@ class Toeplitz:
         return (1.0 + float(near @ near) + far) * (1.0 + 1e-9)
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
-        """Squared L2 sensitivity of ``size`` consecutive values, in squares of that of one."""
+        """Squared L2 sensitivity of `size` consecutive values, in squares of that of one, or an upper bound."""
         if size == 1:
             return Fraction(1)
         if size > MAX_GROUP:
@@ -287,15 +288,15 @@ class Toeplitz:
         return max(Fraction(total * (1.0 + 1e-9) / self._square), Fraction(size))
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int:
-        """Draws whose z depends on ``size`` values: those of the epochs that they lie in."""
+        """Number of draws that depend on `size` values: those of the epochs that contain them."""
         return self.epoch * (2 if size > 1 else 1) + size
 
     def leaf_law(self, theta_steps: int, epsilon: float) -> GaussianDistribution:
-        """Of each z."""
+        """Distribution of each draw z, in grid steps."""
         return gaussian_distribution(Fraction(_sigma(self, theta_steps, epsilon)))
 
     def sum_noise(self, epsilon: float, resolution: float) -> SumNoise | None:
-        """What sums of published values carry, for intervals; None for a factor of one's own whose sums swing."""
+        """Noise of sums of published values, for intervals; None for a user's factor whose sums oscillate."""
         per_step = _sigma(self, 1, epsilon) - _sigma(self, 0, epsilon)
         found = sum_terms(np.array(self.rates), np.array(self.shares))
         if found is None:
@@ -312,11 +313,11 @@ class Toeplitz:
 
     @property
     def memory(self) -> int:
-        """How many numbers live between two values."""
+        """Number of floats kept between two values."""
         return correlated_noise.MEMORY
 
     def correlate(self, noise: Integers, memory: Floats, position: int) -> Floats:
-        """Turn the draws of values from ``position`` on into correlated noise, in place; the memory behind them."""
+        """Turn the draws of values from `position` on into correlated noise, in place; returns the memory after."""
         near, weights, keeps, _ = self._coefficients
         memory, begin = memory.copy(), 0
         while begin < noise.size:
@@ -328,7 +329,7 @@ class Toeplitz:
         return memory
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Not before the values: ParameterError."""
+        """Raises ParameterError: noise cannot be drawn before the values."""
         raise ParameterError(
             "perturber = Toeplitz: expected a Hierarchy or Flat here (or one publisher for each stream), because "
             "each value's noise follows that of the values before"
@@ -339,10 +340,11 @@ class Toeplitz:
 
 @lru_cache(maxsize=256)
 def _sigma(part: Toeplitz, theta_steps: int, epsilon: float) -> float:
-    """Of z, in grid steps: the L2 sensitivity of a value, with all that rounding may add, over the budget.
+    """Deviation of z in grid steps: L2 sensitivity of a value, with a bound on rounding, over the budget.
 
-    The later z of two streams with one different value differ by c_j theta, by at most 1 for the rounding to whole
-    numbers, and by what doubles round in two sums: at most ``slack`` sigmas in all (``docs/gaussian.md``).
+    The later z of two streams that differ in one value differ by c_j theta, by at most 1 from rounding to integers,
+    and
+    by rounding of doubles in two sums (``docs/gaussian.md``).
     """
     near, weights, _, mu = part._coefficients
     doubles = 2.0**-51 * float((weights / mu).sum()) + 2.0**-47 * float(weights.sum() + near.sum())

@@ -1,7 +1,7 @@
-"""Pictures of spatial streams; needs matplotlib (``pip install 'fastdp-streams[plot]'``), imported on use.
+"""Plots of spatial streams; needs matplotlib (``pip install 'fastdp-streams[plot]'``), imported on use.
 
-Each function returns a figure and, given a path, writes it.  They show the truth: for evaluation and synthetic data,
-never part of a release.
+Each function returns a figure and, given a path, writes it.  Figures show true data: use them for evaluation and
+synthetic data, never in a release.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ def points_and_cells(
     columns: Sequence[str] | None = None,
     box: tuple[Values, Values] | None = None,
 ) -> Figure:
-    """Draw true and synthetic points side by side, with the leaves of the tree over them (PHDStream Figures 6 to 9).
+    """Draw true and synthetic points side by side, with the tree's leaves over them (PHDStream Figures 6 to 9).
 
     Parameters
     ----------
     rows : mapping of str to sequence of array-like[n, 2]
-        A row of pictures for each name, say "true" and "epsilon = 0.5"; one picture for each time.
+        One row of plots for each name, such as "true" and "epsilon = 0.5"; one plot for each time.
     path : str or Path, optional
-        Where to write the picture; its suffix chooses the format.
+        Output file; its suffix chooses the format.
     cells : mapping of str to sequence of (lower, upper), optional
         For some rows, the corners float64[m, 2] of the cells at each time.
     columns : sequence of str, optional
         Titles of the times.
     box : two array-like[2], optional
-        The part of the plane to show; by default what holds all points and cells.
+        The rectangle to show; by default the smallest that holds all points and cells.
 
     Returns
     -------
@@ -136,13 +136,13 @@ def errors_over_time(
     times : array-like[T]
         The x axis.
     errors : mapping of str to array-like[T] or array-like[runs, T]
-        One line for each method; of several runs the mean, with a band from the least to the greatest.
+        One line for each method; for several runs the mean, with a band from minimum to maximum.
     path : str or Path, optional
-        Where to write the picture.
+        Output file; its suffix chooses the format.
     title, x_label, y_label : str
         Texts.
     logarithmic : bool
-        Whether the y axis is.
+        True for a logarithmic y axis.
 
     Returns
     -------
@@ -202,9 +202,9 @@ def counters_compared(
     truth : array-like[T]
         The true count after each activation.
     counts : mapping of str to array-like[runs, T]
-        What each counter said.
+        Released counts of each counter.
     path : str or Path, optional
-        Where to write the picture.
+        Output file; its suffix chooses the format.
     title : str
         A title.
 
@@ -236,7 +236,7 @@ def _row(name: str, row: Any) -> Any:
 
 
 def _frame(parts: Sequence[Floats]) -> Corners:
-    """Corners around all points, with a small margin."""
+    """Lower and upper corner, float64[2] each, of a rectangle around all points, with a margin of 1 %."""
     filled = [part for part in parts if len(part)] or [np.array([[0.0, 0.0], [1.0, 1.0]])]
     low = np.min([part.min(axis=0) for part in filled], axis=0)
     high = np.max([part.max(axis=0) for part in filled], axis=0)

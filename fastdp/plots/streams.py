@@ -1,4 +1,4 @@
-"""Pictures of streams; needs matplotlib (``pip install 'fastdp-streams[plot]'``), imported on use."""
+"""Plots of streams; needs matplotlib (``pip install 'fastdp-streams[plot]'``), imported on use."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ RELEASES = ("#8d99ae", "#e9a23b", PRIVATE)
 
 @validation.plain
 def bin_means(values: Values, bins: int) -> Floats:
-    """Means of ``bins`` stretches of the stream, as equal as whole numbers allow.
+    """Means of ``bins`` consecutive ranges of the stream, of nearly equal length.
 
     Parameters
     ----------
     values : float64[n]
         The stream, in order.
     bins : int
-        At most n are made.
+        Number of ranges, at most n.
 
     Returns
     -------
@@ -60,31 +60,31 @@ def truth_and_releases(
     x_label: str = "position in the stream",
     y_label: str = "mean value",
 ) -> None:
-    """Draw a stream and private releases of it over time, as ToPS Figure 2 does.
+    """Draw a stream and private releases of it over time, as in ToPS Figure 2.
 
-    The picture shows the truth: for evaluation and synthetic data, never part of a release.
+    The plot shows true data: use it for evaluation and synthetic data, never in a release.
 
     Parameters
     ----------
     truth : float64[n]
-        The published part of the stream.
+        The published values of the stream, without the hold-out.
     released : dict of str to float64[n]
-        One to three releases of it by their names.
+        One to three releases, by name.
     path : str or Path
-        The picture; its suffix chooses the format.
+        Output file; its suffix chooses the format.
     bins : int
         Points of each line; each is the mean of about n / bins values.
     span : (float, float), optional
         The x axis' values at the stream's begin and end; by default 0 and n.
     clock : bool
-        Whether the x axis shows hours as a clock does: 16:00, 20:00, 0:00, 4:00.
+        True if the x axis shows hours of the day: 16:00, 20:00, 0:00, 4:00.
     title, x_label, y_label : str
         Texts.
 
     Raises
     ------
     ParameterError
-        If the streams differ in length or are too many, or the suffix is no picture's.
+        If the streams differ in length or are too many, or the suffix is not an image format.
     ImportError
         If matplotlib is not installed.
     """
@@ -132,7 +132,7 @@ def _as_clock(hour: float, _position: int | None = None) -> str:
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
-    """A figure of so many inches, drawn without a window."""
+    """A figure of `size` in inches, without a window."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -142,14 +142,14 @@ def new_figure(size: tuple[float, float]) -> Figure:
 
 
 def tidy(ax: Axes) -> None:
-    """A faint grid behind the lines, and no frame."""
+    """Draw a faint grid below the lines, and hide the top and right frame."""
     ax.grid(visible=True, color="#dddddd", linewidth=0.6)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def finish(figure: Figure, path: str | Path | None) -> Figure:
-    """Write the picture, if there is a path, whose suffix chooses its format."""
+    """`figure`, written to `path` if there is one; ParameterError if its suffix is not an image format."""
     if path is not None:
         kinds = figure.canvas.get_supported_filetypes()
         if Path(validation.path("path", path)).suffix.lower().lstrip(".") not in kinds:

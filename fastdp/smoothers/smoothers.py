@@ -18,38 +18,15 @@ SmootherState = Floats
 class Smoother(Protocol):
     """Predicts the values of a block from the released means of earlier blocks.
 
-    Smoothers see released numbers only, so they cost no privacy (post-processing).  A step is a pure function,
-    and cutting the blocks into several steps changes nothing.
+    Smoothers see released numbers only, so they cost no privacy (post-processing).  `step` is a pure function, and
+    cutting the blocks into several steps changes nothing.
     """
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """State before any block.
-
-        Parameters
-        ----------
-        first : float
-            The prediction for the first block, u_0 / b^s in the paper, in units of the input.
-        theta : float
-            The threshold: no value exceeds it.
-        """
+        """State before any block; `first` predicts the first block, no value exceeds `theta` (units of the input)."""
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """State and predictions after each of the blocks whose released means (total / g) are given.
-
-        Parameters
-        ----------
-        state : float64[any]
-            From :meth:`start` or the step before.
-        means : float64[k]
-            Released means of k further blocks, in units of the input.
-
-        Returns
-        -------
-        state : float64[any]
-            For the next step.
-        predictions : float64[k]
-            What the values of the block after each of these are predicted to be.
-        """
+        """State and predictions (float64[k]) after each of k blocks with released `means` (units of the input)."""
 
 
 #: Blocks that a smoother can count: whole floats are exact up to there.
@@ -58,50 +35,32 @@ MAX_BLOCKS = 2.0**53
 
 @runtime_checkable
 class CheckedSmoother(Protocol):
-    """A smoother that checks which memories it may have, before memories of a state file are used."""
+    """A smoother that validates a state read from a file before it is used."""
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
-        """Whether :meth:`Smoother.start` and steps can have left this.
-
-        Parameters
-        ----------
-        state : float64[any]
-            Finite numbers, as many as a fresh state has.
-        theta : float
-            The threshold that the smoother was started with.
-        blocks : int
-            So many blocks at most have been seen since.
-        """
+        """True if `state` is reachable by `start` with `theta` and steps over at most `blocks` blocks."""
 
 
 def is_count(number: float, most: int) -> bool:
-    """Whether it may be a number of blocks, at most so many."""
+    """True if `number` is a whole number of blocks from 0 to `most`."""
     return 0.0 <= number <= min(most, MAX_BLOCKS) and number == math.floor(number)
 
 
 @runtime_checkable
 class RowSmoother(Protocol):
-    """A smoother that can predict for many streams in one call; others are asked stream by stream."""
+    """A smoother that predicts for many streams in one call; others are called once for each stream."""
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        """Predictions of many streams from their beginning, each what ``start`` and ``step`` give for its row.
+        """Predictions (float64[n, k]) for n streams from their first block: row i is that of `start` and `step`.
 
-        Parameters
-        ----------
-        firsts, thetas : float64[n]
-            The arguments of ``start``, for each stream.
-        means : float64[n, k]
-            Released means of each stream's first k blocks; need not be contiguous.
-
-        Returns
-        -------
-        float64[n, k]
-            Predictions after each block (``means`` itself if they are equal).
+        `firsts` and `thetas` (float64[n]) are the arguments of `start`; `means` (float64[n, k]) may be strided and
+        may be
+        returned itself.
         """
 
 
 def predict_rows(smoother: Smoother, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-    """:meth:`RowSmoother.step_rows` of any smoother."""
+    """:meth:`RowSmoother.step_rows`, with a loop over streams for a smoother that has none."""
     # By name: isinstance with a protocol costs more than a short row.
     if hasattr(smoother, "step_rows"):
         return cast("RowSmoother", smoother).step_rows(firsts, thetas, means)
@@ -118,15 +77,15 @@ class Recent:
     rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """Nothing to remember."""
+        """Empty state."""
         return np.empty(0)
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """The prediction after a block is that block's mean."""
+        """The means themselves: each block's mean predicts the next block."""
         return state, means
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        """The same for many streams."""
+        """The means themselves, float64[n, k]."""
         return means
 
 
@@ -134,7 +93,7 @@ BINS = 2**14
 
 
 def _bins(theta: float) -> Floats:
-    """Lower end and width."""
+    """Lower end and width of the bins, float64[2], in units of the input."""
     return np.array([-theta, 3.0 * theta / BINS])
 
 
@@ -144,20 +103,21 @@ class Median:
 
     Notes
     -----
-    Appendix D, item 3, misses the factor 1 / b^s; this is the median per value.  An exact running median would
-    have to remember every block of an endless stream.  Here block means are counted in 16,384 bins over
-    [-theta, 2 theta], so the prediction is off by at most theta / 10,000, far below the noise, and memory is
-    constant (128 KiB).  Means beyond these ends count as the ends.
+    Appendix D, item 3, misses the factor 1 / b^s; this is the median per value.  Block means are counted in 16,384
+    bins
+    over [-theta, 2 theta] (means beyond count as the ends), so memory is constant (128 KiB) and the prediction is
+    within
+    theta / 10,000 of the exact running median.
     """
 
     rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """Lower end and width of the bins, then their counts."""
+        """Lower end and width of the bins, then their counts: float64[2 + BINS]."""
         return np.concatenate([_bins(theta), np.zeros(BINS)])
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """Count the blocks and follow the median."""
+        """Bin counts after the blocks, and the median after each block."""
         if means.size == 0:
             return state, means
         following = state.copy()
@@ -166,13 +126,13 @@ class Median:
         return following, out
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
-        """The bins of this threshold, and in each a number of blocks."""
+        """True if the bins are those of `theta` and the counts are whole and total at most `blocks`."""
         counts = state[2:]
         counted = counts.min() >= 0.0 and bool((counts == np.floor(counts)).all())
         return bool(np.array_equal(state[:2], _bins(theta)) and counted and is_count(float(counts.sum()), blocks))
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        """The same for many streams; the bins are cleared for each."""
+        """Running medians of each stream, float64[n, k]."""
         out = np.empty(means.shape)
         if out.size:
             dense, counts = np.ascontiguousarray(means), np.empty(BINS)
@@ -193,21 +153,21 @@ class Mean:
     rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """No block, sum 0."""
+        """Number of blocks and sum of their means: float64[2] of zeros."""
         return np.zeros(2)
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """Running mean; the sum is carried, so any cutting gives the same floats."""
+        """Running means; the carried sum makes them independent of how blocks are cut into steps."""
         counts = state[0] + np.arange(1.0, means.size + 1.0)
         sums = np.cumsum(np.concatenate([state[1:], means]))
         return np.array([state[0] + means.size, sums[-1]]), sums[1:] / counts
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
-        """A number of blocks comes first."""
+        """True if the first number is a possible number of blocks."""
         return is_count(float(state[0]), blocks)
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        """Running means of many streams, added up in the same order."""
+        """Running means of each stream, float64[n, k], added up in the same order."""
         return np.cumsum(means, axis=1) / np.arange(1.0, means.shape[1] + 1.0)
 
 
@@ -230,11 +190,11 @@ class MovingAverage:
     rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """How many blocks, the running sum, then the ring; the guess is the first of the window."""
+        """Number of blocks, running sum and ring buffer: float64[w + 2]; the guess counts as the first block."""
         return self.step(np.zeros(self.window + 2), np.array([first]))[0]
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """O(1) a block; sums never outlive two windows, so rounding errors do not pile up on an endless stream."""
+        """Moving averages, O(1) a block; sums restart every two windows, so rounding errors do not accumulate."""
         if means.size == 0:
             return state, means
         following, out = state.copy(), np.empty(means.size)
@@ -243,11 +203,11 @@ class MovingAverage:
         return following, out
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
-        """A number of blocks comes first, the guess among them; it says where in the ring the next one goes."""
+        """True if the first number, an index into the ring, is a possible number of blocks plus 1."""
         return is_count(float(state[0]) - 1.0, blocks)
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        """The same for many streams."""
+        """Moving averages of each stream, float64[n, k]."""
         out = np.empty(means.shape)
         if out.size:
             windows.follow_windows(
@@ -274,11 +234,11 @@ class Exponential:
     rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """The guess."""
+        """The guess, float64[1]."""
         return np.array([first])
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """A first-order recursive filter."""
+        """Exponentially weighted means, by a first-order recursive filter."""
         if means.size == 0:
             return state, means
         from scipy.signal import lfilter
@@ -288,7 +248,7 @@ class Exponential:
         return predictions[-1:].copy(), predictions
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        """The same for many streams."""
+        """Exponentially weighted means of each stream, float64[n, k]."""
         if means.shape[1] == 0:
             return means
         from scipy.signal import lfilter

@@ -44,8 +44,8 @@ from fastdp.spatial.released_tree import Counts, ReleasedTree
 from fastdp.spatial.tree import KEPT, MAX_COUNT, RELEASED, KeptTree, Tree, describe_tree, restore_tree
 from fastdp.state import codec
 from fastdp.state.codec import expect
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
 
 #: Steps have 40 bits in the words' stream id.
 MAX_STEPS = 2**40

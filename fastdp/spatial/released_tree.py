@@ -286,7 +286,7 @@ class PrivTree:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """As for an online publisher (:attr:`fastdp.state.publisher.Publisher.noise_fingerprint`)."""
+        """As for an online publisher (:attr:`fastdp.state.driver.Publisher.noise_fingerprint`)."""
         return None if self._key.simulated else self._key.fingerprint()
 
     @property

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from fastdp.state.driver import Publisher
     from fastdp.state.machine import Machine, Transition
-    from fastdp.state.publisher import Publisher
 
-_HOMES = {"fastdp.state.machine": ("Machine", "Transition"), "fastdp.state.publisher": ("Publisher",)}
+_HOMES = {"fastdp.state.machine": ("Machine", "Transition"), "fastdp.state.driver": ("Publisher",)}
 
 __all__ = ["Machine", "Publisher", "Transition"]
 

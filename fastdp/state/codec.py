@@ -1,4 +1,4 @@
-"""Numbers, arrays, records and parts as JSON, and back: the vocabulary of state files."""
+"""Numbers, arrays, records and components as JSON and back, for state files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _KINDS = {np.int64: "<i8", np.float64: "<f8"}
 
 
 def pack(array: Array, kind: str) -> str:
-    """An array as compressed text of this type, such as "<f8"; StateError if :func:`unpack` would refuse it."""
+    """Array as compressed text of type `kind`, such as "<f8"; StateError if :func:`unpack` would refuse it."""
     raw = array.astype(kind).tobytes()
     packed = zlib.compress(raw, 1)
     if len(raw) > MAX_BYTES and len(raw) > _most(packed):
@@ -46,7 +46,7 @@ def pack(array: Array, kind: str) -> str:
 
 
 def unpack(text: str, kind: str) -> Array:
-    """The array that :func:`pack` wrote; ValueError or zlib.error for another text, or one beyond the limit."""
+    """Array that :func:`pack` wrote; ValueError or zlib.error for other text, or beyond the size limit."""
     return np.frombuffer(_inflated(text), kind)
 
 
@@ -66,7 +66,7 @@ def _inflated(text: str) -> bytes:
 
 
 def same(now: JsonValue, recorded: JsonValue) -> bool:
-    """Equality of two JSON documents; arrays are compared unpacked, as another zlib packs them otherwise."""
+    """Return whether two JSON documents are equal; arrays are compared unpacked, as zlib versions differ."""
     if isinstance(now, dict) and isinstance(recorded, dict):
         return now.keys() == recorded.keys() and all(same(now[name], value) for name, value in recorded.items())
     if isinstance(now, list) and isinstance(recorded, list):
@@ -80,14 +80,14 @@ def same(now: JsonValue, recorded: JsonValue) -> bool:
 
 
 def require_int(number: object) -> int:
-    """A whole number; ValueError for anything else, such as 2.0."""
+    """`number`, if it is an int; else ValueError, for 2.0 too."""
     if type(number) is not int:
         raise ValueError(f"a {type(number).__name__} in place of a whole number")
     return number
 
 
 def describe(record: object) -> JsonValue:
-    """A record as JSON: numbers, texts, None, int64 and float64 arrays, and tuples and dataclasses of these."""
+    """Record as JSON: numbers, texts, None, int64 and float64 arrays, and tuples and dataclasses of these."""
     if isinstance(record, np.ndarray):
         return {"shape": list(record.shape), "data": pack(record, _KINDS[record.dtype.type])}
     if isinstance(record, (list, tuple)):
@@ -98,7 +98,7 @@ def describe(record: object) -> JsonValue:
 
 
 def restore(kind: Any, described: JsonValue) -> Any:
-    """The record of this type (a type annotation) that was described."""
+    """Record of type `kind` (an annotation) that :func:`describe` wrote; ValueError for another."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return None if described is None else restore(inner[0], described)
@@ -121,9 +121,9 @@ def restore(kind: Any, described: JsonValue) -> Any:
 
 
 def describe_part(part: object, known: Parts) -> JsonValue:
-    """A parameter as JSON: plain ones as they are, lists entry by entry, parts by name, rule and parameters.
+    """Parameter as JSON: plain values, lists entry by entry, components by name, rule, parameters.
 
-    StateError for a part that is not one of ``known``.
+    StateError for a component that is not one of `known`.
     """
     if part is None or isinstance(part, (bool, int, float, str)):
         return part
@@ -140,7 +140,7 @@ def describe_part(part: object, known: Parts) -> JsonValue:
 
 
 def build_part(description: JsonValue, known: Parts) -> Any:
-    """The parameter that was described."""
+    """Parameter that :func:`describe_part` wrote, from the classes `known`."""
     if isinstance(description, list):
         return [build_part(entry, known) for entry in description]
     if not isinstance(description, dict):
@@ -152,22 +152,19 @@ def build_part(description: JsonValue, known: Parts) -> Any:
 
 
 def expect(state: Array, like: Array) -> None:
-    """ValueError unless an array has the type and shape of another."""
+    """ValueError unless `state` has the type and shape of `like`."""
     if state.dtype != like.dtype or state.shape != like.shape:
         raise ValueError(f"an array of {state.dtype} and shape {state.shape}, not {like.dtype} and {like.shape}")
 
 
-#: Errors of reading what is no description or packed state.
+#: Errors of reading a text that is no description or packed state.
 _NUMBERS = (ArithmeticError, TypeError, ValueError, zlib.error)
 DAMAGE = (*_NUMBERS, AttributeError, LookupError, MemoryError, RecursionError)
 
 
 @contextmanager
 def decode_errors(name: str, writer: object = __version__) -> Iterator[None]:
-    """Turn any damage within a state that passed its authentication into one clear error.
-
-    ``writer`` is the version that wrote it: another one may have had something that this one has not.
-    """
+    """Turn damage within an authenticated state into a StateError, which names the version `writer` if it differs."""
     try:
         yield
     except DAMAGE as error:
@@ -178,7 +175,7 @@ def decode_errors(name: str, writer: object = __version__) -> Iterator[None]:
 
 
 def content_of(frames: list[bytes], name: str) -> Json:
-    """The content of a state, with the records after it applied."""
+    """Content of a state, with the records after it applied; StateError if it is damaged."""
     with decode_errors(name):
         content: JsonValue = json.loads(frames[0])
         if not isinstance(content, dict) or not {"class", "fastdp", "home", "before", "now"} <= set(content):
@@ -190,18 +187,18 @@ def content_of(frames: list[bytes], name: str) -> Json:
             content |= {"before": before, "now": record["now"], "chunk": record["chunk"], "digest": digest}
             if "log" in content:
                 content["log"] += record.get("log", [])
-                # What the state before does not have.
+                # Absent from the state before.
                 content["fresh"] = len(record.get("log", []))
     return content
 
 
 def as_text(content: JsonValue) -> bytes:
-    """JSON without spaces."""
+    """Return JSON without spaces, as bytes."""
     return json.dumps(content, separators=(",", ":")).encode()
 
 
 def key_of(content: Json) -> Key:
-    """The key of a state; ValueError, LookupError or TypeError if it is none."""
+    """Key in a state's content; ValueError, LookupError or TypeError if it is none."""
     noise, member = content["noise"], require_int(content["member"])
     if type(noise) is not int or noise != Binding.COMPOSITION:
         raise ValueError(f"noise format {validation.shown(noise)}: expected {int(Binding.COMPOSITION)}")

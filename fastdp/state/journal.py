@@ -1,4 +1,4 @@
-"""The files of one publisher: the one that it keeps, as a journal, and those that it saved or came from."""
+"""The files of one publisher: the one that it keeps, as a journal, and those that it saved or was loaded from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Chunk = Array
 
 
 def as_one(*parts: Array | bytes) -> Chunk:
-    """A batch as a chunk of one entry, which is repeated in full or not at all."""
+    """Batch as a chunk of one entry, so that it is replayed in full or not at all."""
     digest = hashlib.blake2b()
     for part in parts:
         raw = part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes()
@@ -33,7 +33,7 @@ def as_one(*parts: Array | bytes) -> Chunk:
 
 @dataclass(frozen=True)
 class Replay:
-    """Record of a batch: its number of entries, and its keyed fingerprint, rolled on from that of those before.
+    """Record of a batch: its number of entries, and its keyed fingerprint, chained to the previous one.
 
     Without the key it reveals nothing about the batch.
     """
@@ -42,19 +42,19 @@ class Replay:
     digest: str
 
     def __post_init__(self) -> None:
-        """Refuse other values: they may come from a file."""
+        """ValueError for other values: they may come from a file."""
         codec.require_int(self.count)
         bytes.fromhex(self.digest)
 
     @classmethod
     def of(cls, chunk: Chunk, key: Key, before: str = "") -> Replay:
-        """The record of a chunk after those with this rolling digest."""
+        """Record of a chunk that follows the digest `before`."""
         fingerprint = hashlib.blake2b(bytes.fromhex(before), key=key.reveal(), person=b"fastdp replay 1")
         fingerprint.update(np.ascontiguousarray(chunk).tobytes())
         return cls(chunk.size, fingerprint.hexdigest())
 
     def check(self, chunk: Chunk, key: Key, before: str = "") -> None:
-        """DataError unless these are the same entries again; more may follow them."""
+        """DataError unless `chunk` begins with the recorded entries; more may follow them."""
         if chunk.size < self.count:
             raise DataError(
                 f"chunk has {chunk.size} values: expected at least the {self.count} values that the state file "
@@ -73,10 +73,10 @@ MAX_RECORDS, SPARE_BYTES = 512, 2**22
 
 
 class Journal:
-    """The files that one publisher has written or came from, and how it last left each.
+    """The files that one publisher has written or was loaded from, and the state in which it left each.
 
-    A file that another process has written since, or that was put back from a copy, is never overwritten.  ``kept``
-    is the file that is written before outputs are given out, ``last`` the packed state recorded last.
+    A file that another process has written since, or that was replaced by an old copy, is never overwritten.  `kept`
+    is the file written before outputs are returned, `last` the packed state recorded last.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Journal:
         self._appends, self._records, self._end, self._whole, self._base = False, 0, 0, 0, 0
 
     def keeps(self, file: StateFile) -> bool:
-        """Whether this is the file that is kept; StateError if it is, but under another key."""
+        """Return whether `file` is the kept one; StateError if it is, under another key."""
         if self.kept is None or self.kept.real != file.real:
             return False
         if file.key != self.kept.key:
@@ -100,7 +100,7 @@ class Journal:
         return True
 
     def is_current(self, file: StateFile, consumed: int) -> bool:
-        """Whether the file is the kept one and has this state with the batch that led there.
+        """Return whether `file` is the kept one and has this state with its last batch.
 
         StateError if another process has written it.
         """
@@ -111,12 +111,12 @@ class Journal:
         return True
 
     def write(self, file: StateFile, content: Json) -> None:
-        """Replace a file of this publisher by its present state."""
+        """Replace a file of this publisher by `content`."""
         payload = as_text(content)
         with file.locked():
             known, kept = self._found(file), content["home"] is not None
             if kept:
-                # Until the folder is synced, too, the next record is a whole file.
+                # Until the folder is synced too, the next record is a complete file.
                 self._appends = False
             file.write(payload, known)
             if kept:
@@ -140,10 +140,10 @@ class Journal:
         drawn: Mapping[str, codec.JsonValue],
         before: Packed,
     ) -> None:
-        """Record the batch of this fingerprint, and the state after it, in the kept file.
+        """Record a batch, by its fingerprint, and the state after it in the kept file.
 
-        ``content`` makes the other content of the file at a path, asked for a complete file only; ``drawn`` are draws
-        that a replay must not repeat; ``before`` is the packed state before the batch, without its log.
+        `content` returns the complete content of a file at a path, if one is written; `drawn` are draws that a replay
+        must not repeat; `before` is the packed state before the batch, without its log.
         """
         file = self.kept
         assert file is not None  # noqa: S101 - the caller has looked
@@ -176,7 +176,7 @@ class Journal:
             self._base, self._appends = max(self._base, size), True
 
     def _found(self, file: StateFile) -> bytes | None:
-        """The header of the file, as this publisher left it; StateError if it was written since."""
+        """Header of the file as this publisher left it; StateError if it was written since."""
         known, found = self._stamps.get(file.real), file.stamp()
         if file.redirected:
             raise StateError(
@@ -206,7 +206,7 @@ def _size_of(log: Iterable[str]) -> int:
 
 
 def read(file: StateFile) -> tuple[Json, bytes]:
-    """Content and stamp of a state file that passes its authentication."""
+    """Return content and stamp of a state file that passes its authentication."""
     with file.locked() if file.header() is not None else nullcontext():
         frames, stamp = file.open()
     return content_of(frames, file.name), stamp

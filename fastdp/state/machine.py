@@ -1,6 +1,6 @@
 """An online mechanism: a pure machine, whose state is a value.
 
-A :class:`~fastdp.state.publisher.Publisher` drives it: it owns key, state and journal, and gives every machine files,
+A :class:`~fastdp.state.driver.Publisher` drives it: it owns key, state and journal, and gives every machine files,
 replays, copies, :meth:`to_bytes`, and the guard against threads and forks.
 """
 
@@ -23,7 +23,7 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.kinds import Array, Json
 from fastdp.noise.key import ENABLED, Key
 from fastdp.state import codec
-from fastdp.state.durable import identity, token
+from fastdp.state.atomic_files import identity, token
 
 S = TypeVar("S")
 #: A batch as the method ``read`` of its machine returns it, and the output of a call.
@@ -37,7 +37,7 @@ NOTHING_DRAWN: Mapping[str, codec.JsonValue] = MappingProxyType({})
 
 
 class Column(NamedTuple):
-    """A batch of values, their name in errors, and whether the output gets new memory, not the caller's."""
+    """A batch of values, their name in errors, and whether the output gets new memory (not the caller's)."""
 
     values: Array
     name: str = "chunk"
@@ -45,7 +45,7 @@ class Column(NamedTuple):
 
 
 def nothing(*_: object) -> None:
-    """The default of :class:`Transition`: nothing to publish."""
+    """The default of :attr:`Transition.emit`: publish nothing."""
 
 
 class Transition(NamedTuple, Generic[S]):
@@ -58,10 +58,10 @@ class Transition(NamedTuple, Generic[S]):
     emit : callable
         Makes the output, once the state is recorded.
     finish : callable, optional
-        Advances what accumulates in place (a histogram of the hold-out), once the state is recorded.  Where an
-        interrupt could leave that half done, the machine refuses to go on from it.
+        Updates data that accumulates in place (a histogram of the hold-out), once the state is recorded.  If an
+        interrupt can leave that half done, the machine refuses to continue.
     drawn : dict
-        Draws that a replay must not repeat: joins the packed state before the batch in its record.
+        Draws that a replay must not repeat; recorded with the packed state before the batch.
     """
 
     state: S
@@ -71,9 +71,9 @@ class Transition(NamedTuple, Generic[S]):
 
 
 class Record(NamedTuple):
-    """A call as a kept file records it: the packed state after it without its log, and texts that join the log.
+    """A call as a kept file records it: the packed state after it without its log, and texts to append to the log.
 
-    ``rewrite``: most of the log is out of date, so that the file should be rewritten.
+    `rewrite`: most of the log is out of date, so the file should be rewritten.
     """
 
     now: Json
@@ -84,10 +84,10 @@ class Record(NamedTuple):
 class Machine(ABC, Generic[S]):
     """An online mechanism: its public parameters, and the step from state to state.
 
-    A frozen dataclass with the public parameters as fields; ``start`` and ``step`` are the least that it needs.  The
-    state is a frozen dataclass (or tuple) of numbers, texts, and int64 and float64 arrays, whose type the return
-    annotation of ``start`` names.  ``step`` changes neither the state nor the batch; of an array that is filled only
-    in part, it may fill the rest.  See ``docs/state.md``, "Your own mechanism".
+    A frozen dataclass whose fields are the public parameters; ``start`` and ``step`` are required.  The state is a
+    frozen dataclass (or tuple) of numbers, texts, and int64 and float64 arrays; the return annotation of ``start``
+    names its type.  ``step`` changes neither the state nor the batch, but may fill the unused rest of an array.  See
+    ``docs/state.md``, "Your own mechanism".
     """
 
     #: Parts that parameters may hold, by class name; a file never names anything else.
@@ -99,7 +99,7 @@ class Machine(ABC, Generic[S]):
 
     @abstractmethod
     def start(self, key: Key) -> S:
-        """The state before the first batch."""
+        """State before the first batch."""
 
     @abstractmethod
     def step(self, state: S, batch: Batch, key: Key) -> Transition[S]:
@@ -116,11 +116,11 @@ class Machine(ABC, Generic[S]):
         """
 
     def bind(self, key: Key) -> Key:
-        """The key of this mechanism with these parameters, under a user's secret."""
+        """Key of this mechanism with these parameters, under a user's secret."""
         return key.bind(self)
 
     def read(self, *batch: Any) -> Batch:
-        """The batch, checked and converted once; DataError for what is none.  By default a column, or as it is."""
+        """Batch, checked and converted; DataError if it is refused.  By default a column, or unchanged."""
         return Column(as_column(*batch)) if self.SPLITS else batch
 
     def log_messages(self, before: S, after: S) -> Iterator[tuple[int, str]]:
@@ -128,35 +128,35 @@ class Machine(ABC, Generic[S]):
         return iter(())
 
     def consumed(self, state: S) -> int:
-        """A count that grows with whatever changes the state; by default its field ``n_seen``."""
+        """Count that grows with every change of the state; by default its field ``n_seen``."""
         return int(state.n_seen)  # type: ignore[attr-defined]
 
     def parts(self, batch: Batch) -> tuple[Array | bytes, ...]:
-        """Input of the step besides state and key, for fingerprints; one array where a batch splits."""
+        """Input of a step, without state and key, for fingerprints; one array where batches split."""
         if self.SPLITS:
             return (as_floats(batch.values),)
         return tuple(each if isinstance(each, bytes) else np.asarray(each) for each in batch)
 
     def first(self, batch: Batch, count: int) -> Batch:
-        """The first ``count`` entries, where a batch splits."""
+        """First `count` entries of a batch that splits."""
         return batch._replace(values=batch.values[:count])
 
     def describe(self) -> Json:
-        """The public parameters, for a state file."""
+        """Public parameters as JSON, for a state file."""
         fields = dataclasses.fields(typing.cast("Any", self))
         return {each.name: codec.describe_part(getattr(self, each.name), self.PARTS) for each in fields}
 
     @classmethod
     def from_description(cls, description: Json, **own: Any) -> Self:
-        """The machine that was described; ``own`` are parts that a file cannot hold."""
+        """Machine that :meth:`describe` wrote; `own` are components that a file cannot hold."""
         return cls(**{name: codec.build_part(value, cls.PARTS) for name, value in description.items()}, **own)
 
     def pack(self, state: S) -> codec.Packed:
-        """The state as JSON; "log", if it is there, is a list of texts that grows by those of :meth:`record`."""
+        """State as JSON; an optional "log" is a list of texts that grows by those of :meth:`record`."""
         return {"n_seen": self.consumed(state), "state": codec.describe(state)}
 
     def unpack(self, packed: codec.Packed, key: Key) -> S:
-        """The state that was packed, its indices checked; ValueError, LookupError or TypeError if it is none."""
+        """State that :meth:`pack` wrote, indices checked; else ValueError, LookupError or TypeError."""
         state: S = codec.restore(typing.get_type_hints(type(self).start)["return"], packed["state"])
         self.check_indices(state)
         if self.consumed(state) != codec.require_int(packed["n_seen"]):
@@ -164,15 +164,15 @@ class Machine(ABC, Generic[S]):
         return state
 
     def record(self, before: S, after: S) -> Record:
-        """Record of a call in a kept file; by default all of the state."""
+        """Record of a call in a kept file; by default the complete state."""
         return Record(self.pack(after), [], False)
 
     def settled(self, state: S) -> S:
-        """The state without anything that :attr:`Transition.finish` has yet to do; a copy, if it has anything."""
+        """State as it is after :attr:`Transition.finish`; a copy, if that differs."""
         return state
 
     def rekeyed(self, state: S, key: Key) -> S:
-        """The state for a copy, whose noise comes from another key."""
+        """State of a copy whose noise comes from another key."""
         return state
 
     def check_indices(self, state: S) -> None:
@@ -180,7 +180,7 @@ class Machine(ABC, Generic[S]):
 
 
 def check_is_machine(given: object) -> None:
-    """ParameterError unless it is a machine, and a dataclass, whose fields are its parameters."""
+    """ParameterError unless `given` is a machine and a dataclass, whose fields are its parameters."""
     if not (isinstance(given, Machine) and dataclasses.is_dataclass(given)):
         raise ParameterError(
             f"machine = {validation.shown(given)}: expected a fastdp.state.Machine that is a dataclass"
@@ -197,7 +197,7 @@ class CallGuard:
     """Refuses two threads at once, and use after a fork: both would give the same noise to different values.
 
     An object has one as ``_guard``; public methods that draw noise or read its position are :func:`single_caller`.
-    ``forks``: a fork harms nothing, as there is no noise to repeat.
+    `forks`: forks are allowed, as there is no noise to repeat.
     """
 
     __slots__ = ("calls", "forks", "number", "token")
@@ -209,7 +209,7 @@ class CallGuard:
 
 
 class Guarded(Protocol):
-    """An object with methods that never run twice at once."""
+    """An object whose guarded methods never run twice at once."""
 
     _guard: CallGuard
 
@@ -218,7 +218,7 @@ G = TypeVar("G", bound=Guarded)
 
 
 def single_caller(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
-    """A method that runs in one thread at a time, in the process that made its object."""
+    """Decorate a method to run in one thread at a time, in the process that made its object; else StateError."""
 
     @functools.wraps(method)
     def guarded(self: G, /, *args: P.args, **kwargs: P.kwargs) -> R:

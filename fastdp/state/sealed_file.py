@@ -1,13 +1,13 @@
-"""A state as bytes and as a file: compressed, sealed where a key is given; replaced atomically, owner-only, synced.
+"""A state as bytes and as a file: compressed, sealed if a key is given; replaced atomically, owner-only, synced.
 
-State holds secrets: noise and outputs together give the data back.  With a key it is sealed by AES-256-GCM; without
-one only damage is detected.  Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
+State holds secrets: noise and outputs together reveal the data.  With a key it is sealed by AES-256-GCM; without one
+only damage is detected.  Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
 
 Layout: a header, then frames: a state, then in a kept file the records of a journal.  A frame is length, CRC of the
 length, nonce, and the sealed payload, whose authentication covers header and position.
 
-A file is written to a new one, synced, and renamed over the old one; records are appended and synced.  A crash leaves
-the old state or the new one, and the last record complete or not there.
+A state is written to a new file, synced, and renamed over the old one; records are appended and synced.  After a
+crash the file has the old state or the new one, and the last record is complete or absent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
-from fastdp.state import durable
+from fastdp.state import atomic_files
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -46,7 +46,7 @@ _CHECKSUM_BYTES, _TAG_BYTES = 32, 16
 MIN_BYTES = 512
 #: In files, which many may see, as it would reveal how many events wait.
 MIN_FILE_BYTES = 8192
-#: More writes than any disk takes; the header has room for twice as many.
+#: More writes than any disk takes; the header's field holds twice as many.
 MAX_GENERATIONS = 2**63
 #: A payload inflates to at most this many bytes, or so many times its own: a small file must not fill the memory.
 MAX_PAYLOAD, MAX_INFLATION = 2**28, 64
@@ -65,14 +65,14 @@ _CUT_SHORT = "is no fastdp state file, or was cut short"
 
 
 class Protection(IntEnum):
-    """Kind of protection; the values are in state files."""
+    """Kind of protection; the numbers are in state files."""
 
     CHECKSUM = 0
     KEY = 1
     PASSPHRASE = 2
 
 
-#: The keys of each kind, in words.
+#: Accepted keys of each kind, for messages.
 _WANTED = {Protection.CHECKSUM: "None", Protection.KEY: "32 bytes", Protection.PASSPHRASE: "a passphrase"}
 
 
@@ -85,9 +85,9 @@ class Header(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """Payloads of the frames of a state, and whether it ends with one.
+    """Payloads of the frames of a state, and whether the last frame is complete.
 
-    A crash leaves an unfinished frame, which had no effect yet.
+    A crash may leave an incomplete frame, which had no effect yet.
     """
 
     frames: list[bytes]
@@ -98,15 +98,14 @@ class Opened(NamedTuple):
 class Seal:
     """Protection of a state by 32 bytes or a passphrase; with None by a checksum.
 
-    A passphrase is used as it is given; for reading, its composed and decomposed spellings (Unicode NFC and NFD) are
-    tried too.
+    A passphrase is used as given; reading also tries its composed and decomposed spellings (Unicode NFC and NFD).
     """
 
     key: bytes | str | None = None
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check the key."""
+        """ParameterError unless the key is None, 32 bytes or a passphrase that UTF-8 can encode."""
         given: object = self.key
         if isinstance(given, bytes) and len(given) != 32:
             raise ParameterError(f"key: expected 32 bytes or a passphrase, got {len(given)} bytes")
@@ -125,7 +124,7 @@ class Seal:
         return "Seal()"
 
     def pack(self, payload: bytes, generation: int = 1, least: int = MIN_BYTES) -> tuple[bytes, bytes]:
-        """Header, and all bytes, of a state; at least so many where it is sealed."""
+        """Header, and all bytes, of a state; sealed bytes are padded to `least` at least."""
         salt = _salt_for(self.key) if isinstance(self.key, str) else self._salt
         header = HEADER.pack(MAGIC, VERSION, self._protection(), generation, salt, secrets.token_bytes(12))
         return header, header + self.frame(header, 0, payload, least)
@@ -133,7 +132,7 @@ class Seal:
     def frame(
         self, header: bytes, index: int, payload: bytes, least: int = MIN_FILE_BYTES, *, compress: bool = True
     ) -> bytes:
-        """One more frame of what has this header; without compression for arrays, which gain little and cost time."""
+        """Return one more frame of the state with this header; `compress` False for arrays, which gain little."""
         packer = zlib.compressobj(int(compress), zlib.DEFLATED, -15, zdict=_DICTIONARY)
         deflated = packer.compress(payload) + packer.flush()
         most = max(MAX_PAYLOAD, MAX_INFLATION * len(deflated))
@@ -152,7 +151,7 @@ class Seal:
         return _FRAME.pack(len(sealed), zlib.crc32(length), nonce) + sealed
 
     def open(self, raw: bytes, name: str) -> Opened:
-        """The frames of :meth:`pack` and those that followed; StateError names the damage."""
+        """Frames of :meth:`pack` and those appended; StateError names the damage."""
         header, at = raw[: HEADER.size], HEADER.size
         parsed = self._parse(header, name)
         self.require_protection(header, name)
@@ -206,7 +205,7 @@ class Seal:
         raise StateError(f"{name}: wrong key, or the file was altered (authentication failed)")
 
     def require_protection(self, header: bytes, name: str) -> None:
-        """A state keeps its kind of protection: one written without a key would reveal an encrypted one."""
+        """StateError unless the header has this kind of protection: an encrypted state must stay encrypted."""
         protection = self._parse(header, name).protection
         if protection is not self._protection():
             raise StateError(f"{name}: expected key = {_WANTED[protection]}")
@@ -232,7 +231,7 @@ class Seal:
         return Protection.KEY if isinstance(self.key, bytes) else Protection.PASSPHRASE
 
     def _spellings(self) -> list[bytes | str]:
-        """The key; of a passphrase also what another keyboard or system may have made of the same characters."""
+        """Key, and for a passphrase its NFC and NFD spellings, which keyboards and systems vary."""
         if isinstance(self.key, str):
             forms = [unicodedata.normalize("NFC", self.key), unicodedata.normalize("NFD", self.key)]
             return list(dict.fromkeys([self.key, *forms]))
@@ -247,9 +246,9 @@ class Seal:
 
 @functools.lru_cache(maxsize=16)
 def _salt_for(passphrase: str) -> bytes:
-    """Salt for all that this process seals under one passphrase, which is stretched once then, not once a file.
+    """Return one salt per passphrase and process, so that the passphrase is stretched once, not once a file.
 
-    Other passphrases have other salts: under a common one, each guess would be tried on all of them at once.
+    Other passphrases have other salts: under a common one, each guess could be tried on all of them at once.
     """
     return secrets.token_bytes(16)
 
@@ -281,16 +280,16 @@ TAIL_BYTES = 16
 
 
 def stamp_of(header: bytes, size: int, tail: bytes) -> bytes:
-    """The stamp (:meth:`StateFile.stamp`) of a file that ends with these bytes."""
+    """Stamp (:meth:`StateFile.stamp`) of a file with this header, size and last bytes."""
     return header + size.to_bytes(8, "big") + tail[-TAIL_BYTES:]
 
 
 @dataclass(frozen=True)
 class StateFile:
-    """Path of a state and the key that guards it (:class:`Seal`); None writes in the clear, for simulations.
+    """Path of a state and its key (:class:`Seal`); None writes in the clear, for simulations.
 
-    ``real`` is the path without symbolic links, which stay links, as it was when this object was made: neither the
-    current folder nor a link that is changed later takes a publisher to another file.
+    `real` is the path without symbolic links, as it was when this object was made: neither the current folder nor a
+    link that changes later takes a publisher to another file.
     """
 
     path: str | os.PathLike[str]
@@ -300,7 +299,7 @@ class StateFile:
     _absolute: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check path and key, and find the file."""
+        """Check path and key, and resolve the path."""
         object.__setattr__(self, "_absolute", _absolute(self.path))
         object.__setattr__(self, "real", os.path.realpath(self._absolute))
         object.__setattr__(self, "seal", Seal(self.key))
@@ -310,21 +309,21 @@ class StateFile:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Name of the file in messages."""
         return f"state file {os.fspath(self.path)!r}"
 
     @property
     def _written(self) -> str:
-        """For messages about writes: the file itself."""
+        """Name of the file, without links, in messages about writes."""
         return f"state file {self.real!r}"
 
     @property
     def redirected(self) -> bool:
-        """Whether the path leads to another file than it did: links on it were changed."""
+        """Whether the path now leads to another file, because links on it changed."""
         return os.path.realpath(self._absolute) != self.real
 
     def header(self) -> bytes | None:
-        """The file's header, which differs for every write of the whole file; None if there is no file."""
+        """Header, which differs for every write of the complete file; None if there is no file."""
         ends = self._ends()
         if ends is None:
             return None
@@ -332,12 +331,12 @@ class StateFile:
         return ends[0]
 
     def stamp(self) -> bytes | None:
-        """Header, size and last bytes, which differ for every write and every record; None if there is no file."""
+        """Return header, size and last bytes, which differ for every write and record; None if there is no file."""
         ends = self._ends()
         return None if ends is None else stamp_of(*ends)
 
     def _ends(self) -> tuple[bytes, int, bytes] | None:
-        """The first bytes, the size and the last bytes; None if there is no file."""
+        """First bytes, the size and the last bytes; None if there is no file."""
         with _errors(f"{self.name} could not be read"):
             try:
                 with Path(self.real).open("rb") as file:
@@ -349,28 +348,30 @@ class StateFile:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder's lock while the file is compared and changed (where the system has flock)."""
-        if not durable.has_locks():
+        """Hold the folder's lock while the file is compared and changed; nothing on systems without flock."""
+        if not atomic_files.has_locks():
             yield
             return
         with _errors(f"{self._written} could not be written"):
-            hold = durable.Hold(os.open(Path(self.real).parent, os.O_RDONLY))
+            hold = atomic_files.Hold(os.open(Path(self.real).parent, os.O_RDONLY))
         try:
             try:
-                locked = durable.lock(hold.descriptor)
+                locked = atomic_files.lock(hold.descriptor)
             except OSError as error:
                 raise StateError(
                     f"{self._written}: its folder could not be locked: {error.strerror or error}; "
                     "expected a file system with locks (flock)"
                 ) from error
             if not locked:
-                raise StateError(f"{self._written}: its folder stayed locked for {durable.LOCK_SECONDS:g} seconds")
+                raise StateError(
+                    f"{self._written}: its folder stayed locked for {atomic_files.LOCK_SECONDS:g} seconds"
+                )
             yield
         finally:
             hold.release()
 
     def write(self, payload: bytes, previous: bytes | None) -> bytes:
-        """Replace the file by this payload; returns the new header.  Follow with :meth:`sync_folder`."""
+        """Replace the file by this payload and return the new header.  Follow with :meth:`sync_folder`."""
         generation = 1
         if previous is not None:
             self.seal.require_protection(previous, self.name)
@@ -397,7 +398,7 @@ class StateFile:
         return header
 
     def append(self, frame: bytes, end: int) -> None:
-        """Write one more frame after ``end``, the file's size so far; if that fails, the file is cut there again."""
+        """Write one more frame after `end`, the size so far; if that fails, truncate the file there again."""
         with _errors(f"{self._written} could not be written"):
             descriptor = os.open(self.real, os.O_WRONLY)
             try:
@@ -416,12 +417,12 @@ class StateFile:
                 os.close(descriptor)
 
     def sync_folder(self) -> None:
-        """Make the rename itself durable, where folders can be synced."""
+        """Sync the folder, so that the rename survives a power cut; nothing where folders cannot be synced."""
         with _errors(f"the folder of {self.real!r} could not be synced"):
-            durable.sync_folder(Path(self.real).parent)
+            atomic_files.sync_folder(Path(self.real).parent)
 
     def open(self) -> tuple[list[bytes], bytes]:
-        """Payloads of the file's frames, and its stamp; StateError names the damage otherwise."""
+        """Payloads of the file's frames, and its stamp; StateError names the damage."""
         with _errors(f"{self.name} could not be read"):
             raw = Path(self.real).read_bytes()
         return self.seal.open(raw, self.name).frames, stamp_of(raw[: HEADER.size], len(raw), raw)
@@ -436,7 +437,7 @@ def _errors(failed: str) -> Iterator[None]:
 
 
 def _absolute(path: object) -> str:
-    """The path from the root, with its links: the current folder may change."""
+    """Absolute path, links included: the current folder may change."""
     text = validation.path("path", path)
     with _errors(f"state file {text!r} in a current folder that is gone"):
         return text if Path(text).is_absolute() else str(Path.cwd() / text)

@@ -1,8 +1,7 @@
-"""The step of a publisher whose blocks follow what was released: where they close and get their noise.
+"""The step of a publisher whose block lengths follow released sums: where blocks close and get their noise.
 
-A pure function from (progress, values) to (progress, published values); the kernels choose the lengths.
-
-Source: ``docs/adaptive.md``; the project's design beyond the papers, section 2.
+A pure function from (progress, values) to (progress, published values); kernels choose the lengths.
+Source: ``docs/adaptive.md``.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ FIRST_EVENTS = 1e6
 
 @dataclass(frozen=True)
 class AdaptiveBlocks:
-    """Clipped values to noisy sums of blocks, and those to predictions and to the lengths of further blocks.
+    """Turns clipped values into noisy block sums, and these into predictions and lengths of later blocks.
 
     Attributes
     ----------
     plan, grid, perturber, epsilon, key
         As of :class:`fastdp.streams.fixed_blocks.FixedBlocks`.
     max_range, warm_up : int
-        r, and how many values are released as blocks before anything is published.
+        r, and the number of values released as blocks before anything is published.
     rises : bool
-        Whether theta follows a stream that outgrows those.
+        True if theta follows a stream that outgrows its hold-out.
     """
 
     plan: HierarchyShape
@@ -60,30 +59,31 @@ class AdaptiveBlocks:
 
     @cached_property
     def events(self) -> bool:
-        """Whether values are counts of events, without a bound."""
+        """True if values are counts of events, without a bound."""
         return isinstance(self.grid, EventGrid)
 
     @cached_property
     def shape(self) -> Records:
-        """The kernels' public parameters."""
+        """Public parameters of the kernels, SHAPE[1]."""
         return self.perturber.shape(self.epsilon, self.max_range, self.warm_up, events=self.events)
 
     @property
     def _memory(self) -> Any:
-        """Type of the kernels' memory, with that of a season, if there is one."""
+        """Record type of the kernels' memory, with seasonal fields if there is a season."""
         return block_lengths.MEMORY if self.perturber.season is None else seasons.SEASON
 
     @cached_property
     def lengths(self) -> Floats | None:
-        """Of queries of counts of events, or None."""
+        """Query lengths for counts of events, float64; None otherwise."""
         return block_lengths.lengths_of_events(self.shape)
 
     @cached_property
     def _under(self) -> dict[int, tuple[Records, Records]]:
+        """Cache of :meth:`under`."""
         return {}
 
     def under(self, theta_steps: int) -> tuple[Records, Records]:
-        """Public parameters of the pass, and of block lengths, under a first threshold."""
+        """Public parameters of the pass and of block lengths, under a first threshold in grid steps."""
         # Short calls would notice if they were made again.
         made = self._under.get(theta_steps)
         if made is None:
@@ -97,11 +97,11 @@ class AdaptiveBlocks:
 
     @cached_property
     def laws(self) -> BoundLaws:
-        """Of noise that is bound to the prefix."""
+        """Distribution of prefix-bound noise, by threshold in grid steps."""
         return BoundLaws(self.perturber, self.key, self.epsilon)
 
     def open(self, progress: Progress, theta: float) -> Progress:
-        """Begin to publish with this threshold."""
+        """Progress at the start of publishing with threshold `theta`."""
         steps = self.grid.snap(theta)
         memory: Records = np.zeros(1, self._memory)
         first, noise = int(self.shape["first"][0]), float(self.shape["noise"][0])
@@ -120,7 +120,7 @@ class AdaptiveBlocks:
         return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
-        """The step of values after the hold-out; None if one of them is NaN or infinite."""
+        """The step of `values` after the hold-out; None if one of them is NaN or infinite."""
         theta_steps, leaves, season = progress.theta_steps, self.plan.leaves, self.perturber.season is not None
         bound = self.laws[theta_steps] is not None
         public, shape = self.under(theta_steps)
@@ -187,27 +187,27 @@ class AdaptiveBlocks:
         return Step(following, noise, values.size, write=emit, blocks=blocks, before=plain_of(progress.smoother))
 
     def _emit(self, blocks: Records, filled: int, theta: float, bends: Floats, out: Floats) -> None:
-        """Publish predictions; ``bends`` are those of a season, or empty."""
+        """Write the predictions of `blocks` into `out`, plus the seasonal terms `bends` (may be empty)."""
         spikes = self.perturber.closing == "spike"
         adaptive_pass.emit_adaptive(blocks, filled, theta, spikes, self.events, out)
         if bends.size:
             out += theta * bends
 
     def in_one_pass(self, theta_steps: int) -> bool:
-        """Whether values that leave a block open are published by one call of a kernel."""
+        """True if one kernel call can publish values that leave the block open: there is no season."""
         # In a season predictions differ within a block.
         return self.perturber.season is None
 
     def public(self, theta_steps: int) -> Floats:
-        """Public parameters of the one pass."""
+        """Public parameters of the one pass, float64."""
         return self.under(theta_steps)[0].view(np.float64)
 
     def publish(
         self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats, public: Floats
     ) -> Published:
-        """Publish values that leave the block open: nothing is released, and the memory stays as it is.
+        """Publish values that leave the block open, so that nothing is released and the memory stays the same.
 
-        Without progress if they fill the block, or one of them is NaN or infinite.
+        Returns no progress if they fill the block, or if one of them is NaN or infinite.
         """
         n_seen, cycle, held, released, steps, blocks, filled, total, prediction, memory, chain = progress
         total, prediction = adaptive_pass.publish_open(values, public, filled, total, memory, published)
@@ -218,7 +218,7 @@ class AdaptiveBlocks:
         return record(Progress, now), noise
 
     def revised(self, steps: Sequence[Step], theta_steps: int) -> RevisedStream:
-        """All that steps from the first published value on have released."""
+        """Everything that `steps`, from the first published value on, have released."""
         closed = np.concatenate([step.blocks[:-1] for step in steps])
         return RevisedStream(
             exponents=closed["exponent"].copy(),
@@ -230,18 +230,19 @@ class AdaptiveBlocks:
         )
 
     def top(self, theta_steps: int) -> float:
-        """The largest step that a value counts as; negative: in size."""
+        """Largest value after clipping, in grid steps; negative if both signs are allowed."""
         return -float(self.grid.bound_steps) if self.events else float(min(theta_steps, self.grid.bound_steps))
 
     def steps(self, theta_steps: int, memory: Records) -> int:
-        """The threshold in use, in grid steps: the first one, or where it is now."""
+        """Threshold in use, in grid steps."""
         return self._in_steps(theta_steps, float(plain_of(memory)["unit"][0]))
 
     def highest(self, theta_steps: int, memory: Records) -> int:
-        """The highest threshold so far, in grid steps."""
+        """Highest threshold so far, in grid steps."""
         return self._in_steps(theta_steps, float(plain_of(memory)["highest"][0]))
 
     def _in_steps(self, theta_steps: int, unit: float) -> int:
+        """The threshold `unit` * `theta_steps` in whole grid steps, at most the bound."""
         if unit == 1.0:
             return theta_steps
         # A quotient of the two, times one of them, need not be the other.
@@ -249,7 +250,7 @@ class AdaptiveBlocks:
         return bound if unit >= bound / theta_steps else int(unit * theta_steps)
 
     def clips(self, progress: Progress) -> bool:
-        """Whether theta is far below the values, as far as released sums say: most of a mean of clipped values."""
+        """True if released sums show that theta is far below the values."""
         memory, steps = progress.smoother, progress.theta_steps
         if self.events or not memory.size or self.steps(steps, memory) >= self.grid.bound_steps:
             return False
@@ -263,13 +264,13 @@ class AdaptiveBlocks:
         return 1 << int(plain_of(memory)["exponent"][0] if memory.size else self.shape["first"][0])
 
     def remembered(self, numbers: Floats) -> Records:
-        """The kernels' memory of these numbers; ValueError if they are not as many."""
+        """The kernels' memory from the numbers of a state file; ValueError if their count is wrong."""
         if numbers.nbytes != self._memory.itemsize:
             raise ValueError("a memory out of range")
         return numbers.view(self._memory)
 
     def fits(self, progress: Progress) -> bool:
-        """Whether what kernels follow as an index is in range."""
+        """True if a state's memory is finite and its indices are in range for the kernels."""
         memory: Records = progress.smoother
         if memory.size != 1 or not np.isfinite(memory.view(np.float64)).all():
             return False
@@ -289,5 +290,5 @@ class AdaptiveBlocks:
 
 
 def plain_of(memory: Records) -> Records:
-    """The memory of block lengths, without that of a season."""
+    """The memory of block lengths, without seasonal fields."""
     return memory if memory.dtype == block_lengths.MEMORY else memory["plain"]

@@ -1,4 +1,4 @@
-"""The states of many streams of one Adaptive, as arrays: one compiled pass over values of any of them."""
+"""States of many streams of one Adaptive as arrays, with one compiled pass over values of any of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fastdp.perturbers.base import theta_key
 from fastdp.state.machine import Column, Machine, Transition
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.row_pipeline import concurrently
-from fastdp.streams.stages import Schedule
+from fastdp.streams.stream_machine import Schedule
 from fastdp.streams.stream_state import NO_FLOATS
 from fastdp_kernels.streams import adaptive_pass, block_lengths
 from fastdp_kernels.streams.adaptive_pass import BY_SCALE, SINGLES, STREAM
@@ -39,7 +39,7 @@ _ONE = np.ones(1, np.int64)
 
 
 class AdaptiveRows:
-    """Rows of a fleet whose machine has blocks that follow what was released, and a public threshold.
+    """Rows of a fleet of :class:`fastdp.Adaptive` streams with a public threshold.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class AdaptiveRows:
 
     @classmethod
     def of(cls, machine: object, key: Key) -> AdaptiveRows | None:
-        """Rows for this machine, if its streams can be rows."""
+        """Rows for `machine`; None if its streams cannot be array rows."""
         if not isinstance(machine, Schedule) or machine.composition.task.holdout or machine.composition.warm_up:
             return None
         pipeline = machine.pipeline(key)
@@ -78,11 +78,11 @@ class AdaptiveRows:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the streams."""
+        """Memory of the states in bytes."""
         return self._streams.nbytes + self._scales.nbytes
 
     def begin(self, ids: Indices | Sequence[Key]) -> None:
-        """Add streams before their first value: numbers of streams, or the key of each."""
+        """Add streams before their first value, given by number or by noise key."""
         count = len(ids)
         if isinstance(ids, np.ndarray):
             words = RowWords(theta_key(self._key, self._steps), binding.CHAIN_PIECES)
@@ -99,12 +99,13 @@ class AdaptiveRows:
         self.size += count
 
     def _reserve(self, size: int) -> None:
+        """Grow the arrays to at least `size` rows."""
         if size > self._streams.size:
             size = max(size, self.size + self.size // GROWTH)
             self._streams, self._scales = (_longer(each, self.size, size) for each in (self._streams, self._scales))
 
     def _reach(self, rows: Indices) -> None:
-        """Add the scales that these values' blocks may reach."""
+        """Add the scales that blocks may reach after one value for each entry of `rows`."""
         if rows.size == 1:
             times = _ONE
         elif rows.size * DENSE > self.size:
@@ -119,12 +120,13 @@ class AdaptiveRows:
             self._scales = np.pad(self._scales, ((0, 0), (0, 0), (0, missing)))
 
     def prepare(self, rows: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        """A call that consumes finite values, each of the stream in its row, in order."""
+        """A call that consumes finite `values`, in order; value i belongs to the stream in row `rows[i]`."""
         self._reach(rows)
         out = np.empty(values.size)
         return partial(self._publish, rows, values, out, min(threads, max(1, values.size // MIN_PER_THREAD)))
 
     def _publish(self, rows: Indices, values: Floats, out: Floats, threads: int) -> Published:
+        """Run the pass, on `threads` threads; each owns some of the rows."""
         if threads == 1:
             self._pass(rows, values, out)
             return None, out
@@ -140,6 +142,7 @@ class AdaptiveRows:
         return None, out
 
     def _pass(self, rows: Indices, values: Floats, out: Floats) -> None:
+        """Run the kernel over values of some rows, drawing noise whenever blocks close."""
         pipeline, law = self._pipeline, self._pipeline.laws[self._steps]
         assert law is not None  # noqa: S101 - `of` has looked
         spikes, done = pipeline.perturber.closing == "spike", 0
@@ -158,21 +161,21 @@ class AdaptiveRows:
             settled = np.array([binding.resolve(law, self._key, stream["chain"], index, total)])
 
     def _check_moved(self, rows: Indices, before: Records) -> None:
-        """DrawnTwiceError for a stream that closed blocks, and has the same chain key as before."""
+        """DrawnTwiceError if a stream closed blocks and still has the chain key of `before`."""
         now, before = self._streams[rows], before[rows]
         same = (now["chain"] == before["chain"]).all(axis=1)
         if ((now["blocks"] > before["blocks"]) & same).any():
             raise DrawnTwiceError("the chain key of a stream is the same after its blocks")
 
     def taken(self, rows: Indices, key: Key) -> AdaptiveRows:
-        """These streams alone, apart from these arrays; ``key`` is its key, with separate checks of draws."""
+        """An independent copy of the streams in `rows`, with its own key and its own record of draws."""
         other = copy.copy(self)
         other._key = key
         other.keep(rows)
         return other
 
     def keep(self, rows: Indices) -> None:
-        """Drop all streams but these, which get the rows 0, 1, 2, ..."""
+        """Drop all streams except those in `rows`, which are renumbered from 0."""
         self._streams, self._scales = self._streams[rows], self._scales[rows]
         self.size = rows.size
 
@@ -181,7 +184,7 @@ class AdaptiveRows:
         return {"scales": self._scales.shape[2]}, [self._streams[: self.size], self._scales[: self.size]]
 
     def unpack(self, size: int, described: Json, take: Take) -> None:
-        """The states that were packed; ValueError for what kernels could not follow."""
+        """Restore states from :meth:`pack`; ValueError if a kernel could not process them."""
         if not 0 <= described["scales"] <= block_lengths.SCALES:
             raise ValueError("a number of scales out of range")
         self.size = size
@@ -191,6 +194,7 @@ class AdaptiveRows:
             raise ValueError(f"stream {row} has a position out of range")
 
     def _plausible(self) -> NDArray[np.bool_]:
+        """True for each row whose numbers are finite and whose indices are in range."""
         streams, most = self._streams, self._pipeline.shape["most"][0]
         exponents, last, filled, position = (streams[name] for name in ("exponent", "last", "filled", "position"))
         fits: Flags = np.logical_and.reduce([np.isfinite(streams[name]) for name in SINGLES])
@@ -202,7 +206,7 @@ class AdaptiveRows:
         return fits
 
     def join(self, others: Sequence[AdaptiveRows]) -> None:
-        """Append the streams of other fleets of the same machine and key."""
+        """Append the streams of other rows with the same machine and key."""
         every = [self, *others]
         most = max(rows._scales.shape[2] for rows in every)
         scales = [np.pad(r._scales[: r.size], ((0, 0), (0, 0), (0, most - r._scales.shape[2]))) for r in every]
@@ -212,7 +216,7 @@ class AdaptiveRows:
 
 
 def _longer(array: Array, used: int, size: int) -> Array:
-    """An array of so many rows, the first of which are those used."""
+    """A copy of `array` with `size` rows, of which the first `used` are filled."""
     longer = np.empty((size, *array.shape[1:]), array.dtype)
     longer[:used] = array[:used]
     return longer
@@ -239,18 +243,18 @@ class MachineRows:
 
     @property
     def size(self) -> int:
-        """How many streams."""
+        """Number of streams."""
         return len(self._states)
 
     def begin(self, ids: Indices | Sequence[Key]) -> None:
-        """Add streams before their first value: numbers of streams, or the key of each."""
+        """Add streams before their first value, given by number or by noise key."""
         keys = [self._key.of_stream(each) for each in ids.tolist()] if isinstance(ids, np.ndarray) else list(ids)
         states = [self._machine.start(key) for key in keys]
         self._keys += keys
         self._states += states
 
     def prepare(self, rows: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        """A call that consumes finite values, each of the stream in its row, in order."""
+        """A call that consumes finite `values`, in order; value i belongs to the stream in row `rows[i]`."""
         order = np.argsort(rows, kind="stable")
         borders = np.flatnonzero(np.diff(rows[order])) + 1
         made: list[tuple[int, Indices, list[Transition[Any]]]] = []
@@ -264,6 +268,7 @@ class MachineRows:
         return partial(self._publish, made, values)
 
     def _publish(self, made: list[tuple[int, Indices, list[Transition[Any]]]], values: Floats) -> Published:
+        """Commit the transitions and return a mask of the values that publish, and their outputs."""
         published, out = np.zeros(values.size, np.bool_), np.empty(values.size)
         for row, places, transitions in made:
             self._states[row] = transitions[-1].state
@@ -276,6 +281,7 @@ class MachineRows:
         return published, out[published]
 
     def _steps(self, row: int, values: Floats) -> list[Transition[Any]]:
+        """Transitions of one row's values, one for each value if the machine takes one a batch."""
         machine, key, state = self._machine, self._keys[row], self._states[row]
         if machine.SPLITS:
             return [machine.step(state, Column(as_column(values), "values"), key)]
@@ -286,7 +292,7 @@ class MachineRows:
         return transitions
 
     def taken(self, rows: Indices, key: Key) -> MachineRows:
-        """These streams alone, for use instead of this object; ``key`` is its key, with separate checks of draws."""
+        """An independent copy of the streams in `rows`, with its own key and its own record of draws."""
         other = copy.copy(self)
         other._key = key
         other.keep(rows)
@@ -294,21 +300,21 @@ class MachineRows:
         return other
 
     def keep(self, rows: Indices) -> None:
-        """Drop all streams but these, which get the rows 0, 1, 2, ..."""
+        """Drop all streams except those in `rows`, which are renumbered from 0."""
         self._keys = [self._keys[row] for row in rows.tolist()]
         self._states = [self._states[row] for row in rows.tolist()]
 
     def pack(self) -> tuple[list[Json], list[Array]]:
-        """The states, as JSON and arrays."""
+        """The states, as JSON and (no) arrays."""
         packed = [self._machine.pack(self._machine.settled(state)) for state in self._states]
         return packed, []
 
     def unpack(self, keys: list[Key], described: list[Json], take: Take) -> None:
-        """The states that were packed."""
+        """Restore states from :meth:`pack`, under the keys `keys`."""
         self._keys = keys
         self._states = [self._machine.unpack(each, key) for each, key in zip(described, keys, strict=True)]
 
     def join(self, others: Sequence[MachineRows]) -> None:
-        """Append the streams of other fleets of the same machine and key."""
+        """Append the streams of other rows with the same machine and key."""
         self._keys = [key for rows in (self, *others) for key in rows._keys]
         self._states = [state for rows in (self, *others) for state in rows._states]

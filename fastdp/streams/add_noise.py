@@ -1,7 +1,7 @@
-"""``fastdp.add_noise``: exact Laplace noise on numbers that something else has computed.
+"""``fastdp.add_noise``: exact Laplace noise on numbers that were computed elsewhere.
 
-Proof that it is pure epsilon on the machine: the noise is the discrete Laplace mechanism on integers, whose L1
-sensitivity is a whole number of steps (:attr:`VectorNoise.steps`).  What follows is a function of the noisy integers.
+Pure epsilon on the machine: discrete Laplace noise on integers whose L1 sensitivity is a whole number of steps;
+everything after is a function of the noisy integers.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class VectorNoise:
     sensitivity, epsilon : float
         As for :func:`add_noise`.
     size : int
-        Public bound on how many numbers there are.
+        Public bound on the number of entries.
     integers : bool
-        Whether they are integers; the grid has step 1 then.
+        True for integers, whose grid has step 1.
     wanted : float or None
-        The resolution that the caller asks for.
+        Resolution given by the caller.
     """
 
     rule: ClassVar[int] = 1
@@ -62,7 +62,7 @@ class VectorNoise:
     wanted: float | None = None
 
     def __post_init__(self) -> None:
-        """Check everything that is public."""
+        """ParameterError unless all public parameters are accepted."""
         if not MIN_BOUND <= self.sensitivity <= MAX_BOUND:
             raise ParameterError(f"sensitivity = {self.sensitivity!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
         validation.integer("size", self.size, 0, MAX_WORDS)
@@ -80,7 +80,7 @@ class VectorNoise:
 
     @cached_property
     def resolution(self) -> float:
-        """One step, in units of the values."""
+        """Grid step, in units of the values."""
         if self.integers:
             return 1.0
         if self.wanted is not None:
@@ -92,10 +92,10 @@ class VectorNoise:
         return float(2.0 ** (finest - fine))
 
     def _steps(self, resolution: float, distance: Fraction | None = None) -> Fraction:
-        """How far rounded values move, in steps, where values move by a distance (L1), by default the sensitivity.
+        """L1 distance of rounded values, in steps, if values move by `distance` (by default the sensitivity).
 
-        Integers move by as much.  A change by a steps moves a rounded value by at most ceil(a) steps; over n values
-        whose changes are A steps in total that is at most ceil(A) + n - 1.
+        A change by a steps moves a rounded value by at most ceil(a) steps, so A steps over n values by at most
+        ceil(A) + n - 1; integers move by as much as the values.
         """
         moved = Fraction(self.sensitivity) if distance is None else distance
         if self.integers or not moved:
@@ -103,21 +103,21 @@ class VectorNoise:
         return Fraction(math.ceil(moved / Fraction(resolution)) + max(self.size - 1, 0))
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Privacy loss between vectors at this L1 distance: epsilon at the sensitivity."""
+        """Privacy loss between vectors at L1 distance `distance`: epsilon at the sensitivity."""
         return self._steps(self.resolution, distance) / self.scale
 
     @property
     def scale(self) -> Fraction:
-        """Scale of the noise, in steps."""
+        """Noise scale, in steps."""
         return self._steps(self.resolution) / Fraction(self.epsilon)
 
     @cached_property
     def law(self) -> sampler.LaplaceDistribution:
-        """Of the noise, in steps."""
+        """Distribution of the noise, in steps."""
         return sampler.laplace_distribution(self.scale)
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Pure epsilon for whatever moves the values by at most the sensitivity."""
+        """Pure epsilon for any change within the sensitivity."""
         grid = "integers" if self.integers else f"multiples of {self.resolution!r}"
         return Guarantee(
             epsilon=self.epsilon,
@@ -139,11 +139,11 @@ class VectorNoise:
         column : array, one-dimensional
             At most ``size`` numbers.
         key : Key
-            What the noise follows from.
+            Secret that determines the noise.
         nonfinite : "raise" or "zero"
             As for :func:`add_noise`.
         bound : bool
-            Whether the noise is bound to the values, because the key may meet others.
+            True binds the noise to the values, for a key that may meet other values.
         """
         steps = self._in_steps(column, nonfinite)
         if bound:
@@ -161,6 +161,7 @@ class VectorNoise:
         return out
 
     def _in_steps(self, column: Array, nonfinite: Nonfinite) -> Integers:
+        """The column rounded to grid steps and saturated, int64."""
         steps: Integers = np.empty(column.size, np.int64)
         if self.integers:
             steps[:] = np.minimum(column, np.uint64(MAX_VALUE)) if column.dtype == np.uint64 else column
@@ -186,7 +187,7 @@ def add_noise(
     stream: str | None = None,
     return_guarantee: bool = False,
 ) -> Any:
-    """Add exact Laplace noise to numbers that were computed elsewhere, once: the Laplace mechanism on a vector.
+    """Add exact Laplace noise once to numbers that were computed elsewhere: the Laplace mechanism on a vector.
 
     Parameters
     ----------
@@ -194,27 +195,26 @@ def add_noise(
         A number, nested lists, a NumPy array of any shape, a pandas or polars series or frame, an Arrow array or
         table.  Shape and type are public.  Integers stay integers; values beyond 2^62 (or 2^62 grid steps) saturate.
     sensitivity : float
-        L1 sensitivity: the most by which one contribution (a row, a person: what you protect) can move all values
-        together, as the sum of absolute changes, in units of the values.  It must not be computed from the data.
-        Of floats it must hold for the numbers as they were computed: a sum of floats in another order may move by
-        more than a sum of real numbers does.
+        L1 sensitivity: the largest sum of absolute changes of all values by one contribution (a row, a person), in
+        units
+        of the values.  It must not be computed from the data.  For floats it must hold for the computed numbers: sums
+        of floats in another order may differ by more than real sums do.
     epsilon : float
-        Privacy loss of the whole call.
+        Privacy loss of the call.
     resolution : float, optional
-        Only for floats: the grid that they are rounded to, a power of two.  By default at most sensitivity * 2^-20,
-        and finer for more than 1,024 values, so that rounding adds at most a thousandth to the noise.  With a
-        resolution of your own the noise has scale (sensitivity + (n - 1) * resolution) / epsilon.
+        Only for floats: grid step, a power of two.  By default at most sensitivity * 2^-20, finer for more than 1,024
+        values.  The noise has scale (sensitivity + (n - 1) * resolution) / epsilon.
     nonfinite : "raise" or "zero"
         NaN, infinity and missing values are refused, or count as 0 (and the sensitivity must hold for that).
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
-        A secret of your own; by default a fresh one from the operating system.  Noise is bound to the values and to
-        all parameters: the same call gives the same output, other values get independent noise.
+        A secret of your own; by default a fresh one from the operating system.  The same call gives the same output;
+        other values or parameters get independent noise.
     ledger, stream : Ledger and str, optional
-        Where the loss is reserved before the values are looked at, and the name of what they are computed from.
+        Ledger in which the loss is reserved before the values are read, and the name of their data source.
     return_guarantee : bool
-        Whether the :class:`fastdp.Guarantee` is returned too.
+        True returns the :class:`fastdp.Guarantee` too.
 
     Returns
     -------

@@ -1,8 +1,7 @@
-"""The step of a publisher with blocks of fixed length: where they close and get their noise.
+"""The step of a publisher with blocks of fixed length: where blocks close and get their noise.
 
 A pure function from (progress, values) to (progress, published values).
-
-Source: ToPS Algorithm 1, lines 11 to 28, in the reading of ``docs/tops.md``.
+Source: ToPS Algorithm 1, lines 11 to 28, as read in ``docs/tops.md``.
 """
 
 from __future__ import annotations
@@ -30,16 +29,15 @@ NO_NOISE: Integers = np.empty(0, np.int64)
 
 
 def nodes_scratch(plan: HierarchyShape) -> Integers:
-    """Memory for sums while a tree's nodes are released."""
+    """Scratch buffer for the sums while a tree's nodes are released, int64."""
     return np.empty(2 * max(hierarchy_nodes.PIECE, plan.fan_out) + plan.leaves, np.int64)
 
 
 @dataclass(frozen=True)
 class FixedBlocks:
-    """The parts between clipped values and published ones, composed.
+    """Turns clipped values into noisy block sums, and these into published values.
 
-    A step prepares in memory of its own, so that what is not released yet (sums without noise, or outputs
-    whose place in the stream is not recorded yet) is never seen in the caller's array; then it emits.
+    A step computes in its own buffers, so a caller's array never shows sums without noise or unrecorded outputs.
 
     Attributes
     ----------
@@ -52,7 +50,7 @@ class FixedBlocks:
     epsilon : float
         The perturber's budget.
     sums_releases : bool
-        Whether ``Progress.released`` is kept.
+        True keeps ``Progress.released``.
     """
 
     plan: HierarchyShape
@@ -65,19 +63,20 @@ class FixedBlocks:
 
     @cached_property
     def laws(self) -> BoundLaws:
-        """Of noise that is bound to the prefix."""
+        """Distribution of prefix-bound noise, by threshold in grid steps."""
         return BoundLaws(self.perturber, self.key, self.epsilon)
 
     @cached_property
     def prefixes(self) -> PrefixNoise:
-        """The noise of these laws."""
+        """Source of prefix-bound noise."""
         return PrefixNoise(self.key)
 
     def open(self, progress: Progress, theta: float) -> Progress:
-        """Begin to publish with this threshold.
+        """Progress at the start of publishing with threshold `theta`.
 
-        The very first block predicts theta / 2 a value (Appendix D, u_0); after a renewal the last prediction stands,
-        as far as theta allows, and the smoother starts again with it.
+        The first block predicts theta / 2 a value (Appendix D, u_0); after a renewal the last prediction is kept,
+        clipped to
+        theta, and the smoother restarts with it.
         """
         steps = self.grid.snap(theta)
         top = steps * self.grid.resolution
@@ -92,17 +91,17 @@ class FixedBlocks:
 
     @cached_property
     def every(self) -> bool:
-        """Whether noise is added to every value."""
+        """True if noise is added to every value."""
         return self.smoother is None or self.plan.block == 1
 
     def is_long_pass(self, theta_steps: int) -> bool:
-        """Whether the one pass is the fastest for long chunks, too."""
+        """True if the one pass is also fastest for long chunks."""
         return (self.every or self.plan.block % online_pass.LANES == 0) and self.in_one_pass(theta_steps)
 
     def in_one_pass(self, theta_steps: int) -> bool:
-        """Whether values can be read, get their noise and be published in one pass over new memory.
+        """True if one pass over new memory can read, perturb and publish values.
 
-        Noise must not follow the sums, and a block need nothing but the mean of the one before.
+        Noise must not depend on the sums, and a block may need only the mean of the previous one.
         """
         ready = not self.sums_releases and self.laws[theta_steps] is None
         return ready and (self.every or type(self.smoother) is Recent)
@@ -115,9 +114,9 @@ class FixedBlocks:
         published: Floats,
         public: Floats,
     ) -> Published:
-        """The one pass; without progress if a tree ends within the values, or one of them is NaN or infinite.
+        """Publish `values` into new memory `published` in one pass, before the step is recorded.
 
-        New memory is invisible to callers until the step is recorded: it is written at once.
+        Returns no progress if a tree ends within the values, or if one of them is NaN or infinite.
         """
         # By position: names, and _replace, cost more than the kernels of a short call.
         n_seen, cycle, held, released, theta, blocks, filled, total, prediction, memory, chain = progress
@@ -156,16 +155,16 @@ class FixedBlocks:
 
     @cached_property
     def sizes(self) -> tuple[int, int]:
-        """Values of a block, and blocks of a tree."""
+        """Number of values in a block, and of blocks in a tree."""
         return self.plan.block, self.plan.tree_blocks
 
     def public(self, theta_steps: int) -> Floats:
-        """Public parameters of the one pass."""
+        """Public parameters of the one pass, float64[4]."""
         top, resolution = float(min(theta_steps, self.grid.bound_steps)), self.grid.resolution
         return np.array([1.0 / resolution, top, resolution, self.plan.block])
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
-        """The step array by array, nothing of which is written yet; None if a value is NaN or infinite."""
+        """The step computed array by array, without writing output; None if a value is NaN or infinite."""
         per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
         n_seen, size, block = progress.n_seen + values.size, values.size, self.plan.block
         if self.every:
@@ -218,15 +217,15 @@ class FixedBlocks:
         )
 
     def steps(self, theta_steps: int, memory: Floats) -> int:
-        """The threshold in use, in grid steps."""
+        """Threshold in use, in grid steps."""
         return theta_steps
 
     def remembered(self, numbers: Floats) -> Floats:
-        """A memory from the numbers in a state file."""
+        """A smoother's state from the numbers of a state file."""
         return numbers
 
     def fits(self, progress: Progress) -> bool:
-        """Whether the memory has its form, and what kernels follow as an index is in range."""
+        """True if a state's memory has the right size and its indices are in range for the kernels."""
         memory = progress.smoother
         follows = correlation(self.perturber)
         size = 0 if follows is None else follows.memory
@@ -240,9 +239,9 @@ class FixedBlocks:
         return smoother.is_state(progress.smoother, progress.theta_steps * self.grid.resolution, progress.blocks)
 
     def released_nodes(self, theta_steps: int, values: Floats) -> ReleasedNodes:
-        """Noisy sums of all nodes over a whole published stream, from its first value on.
+        """Noisy sums of all nodes over a fully published stream, for perturbers whose nodes have their own noise.
 
-        Only for perturbers that release nodes with noise of their own.  Leaves are the published values again.
+        Leaves repeat the published values.
         """
         plan = self.plan
         trees = -(-values.size // plan.tree_blocks)
@@ -273,10 +272,10 @@ class FixedBlocks:
     def _add_noise(
         self, progress: Progress, noise: TreeNoise | None, sums: Integers
     ) -> tuple[TreeNoise | None, int, Chain, SmootherState]:
-        """Turn each closed block's sum into its released total, tree by tree, in the same memory.
+        """Turn each closed block's sum into its released total, in place and tree by tree.
 
-        The last tree's noise stays for the next chunk.  Also the sum of what the present threshold released, and the
-        chain key and the memory after these sums.
+        Returns the last tree's noise, the sum released under the threshold so far, the chain key and the noise
+        memory.
         """
         begin, released, chain, memory = 0, progress.released, progress.chain, progress.smoother
         law = self.laws[progress.theta_steps]
@@ -302,7 +301,7 @@ class FixedBlocks:
         return noise, released, chain, memory
 
     def _leaves(self, progress: Progress, noise: TreeNoise | None, count: int) -> tuple[TreeNoise | None, Integers]:
-        """Noise of the blocks that close next, and the tree in use after them."""
+        """The tree in use after the next `count` blocks, and the noise of these blocks, int64[count]."""
         parts: list[Integers] = []
         begin = 0
         while begin < count:
@@ -312,10 +311,11 @@ class FixedBlocks:
         return noise, parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _leaf(self, progress: Progress, noise: TreeNoise | None, after: int) -> tuple[TreeNoise, int]:
-        """The tree of the block that comes so many after those closed, and its leaf there."""
+        """Tree and leaf index of the block that is `after` blocks past the closed ones."""
         tree, leaf = divmod(progress.blocks + after, self.plan.tree_blocks)
         return noise if noise is not None and noise[0] == tree else self._tree(tree, progress.theta_steps), leaf
 
     def _tree(self, tree: int, theta_steps: int) -> TreeNoise:
+        """Number and leaf noise of a tree."""
         key = theta_key(self.key, theta_steps)
         return tree, self.perturber.leaf_noise(self.plan, theta_steps, self.epsilon, key, tree)

@@ -17,8 +17,8 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Indices, Values
 from fastdp.noise.key import Key
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import CallGuard, Machine, single_caller
-from fastdp.state.publisher import Publisher
 from fastdp.streams.adaptive_rows import AdaptiveRows
 from fastdp.streams.fleet_streams import MACHINES, Streams
 from fastdp.streams.ids import as_ids, parts_of
@@ -93,6 +93,7 @@ class Fleet:
         self._open(Streams(machine, secret), threads)
 
     def _open(self, streams: Streams, threads: int) -> None:
+        """Attach `streams` to this object."""
         self.threads = validation.threads(threads)
         self._guard = CallGuard()
         self._key = streams.key
@@ -101,12 +102,14 @@ class Fleet:
 
     @classmethod
     def _of(cls, streams: Streams, threads: int) -> Fleet:
+        """A fleet of these streams."""
         fleet = object.__new__(cls)
         fleet._open(streams, threads)
         return fleet
 
     @property
     def _streams(self) -> Streams:
+        """The streams; StateError if another fleet took them over, or if a call was interrupted."""
         if self._present is None:
             raise StateError(
                 "this fleet was split or merged, or a call was interrupted while it changed the streams: expected "
@@ -126,9 +129,9 @@ class Fleet:
 
     @property
     def ids(self) -> Indices | list[str]:
-        """The ids of all streams, in the order in which they began: int64[n] or a list of texts.
+        """Ids of all streams in order of their start: int64[n] or a list of texts.
 
-        Of one call, numbers that were forgotten before come after those that are new.
+        Within one call, forgotten numbers that start again come after new ones.
         """
         return self._streams.ids
 
@@ -139,7 +142,7 @@ class Fleet:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Promise of all streams together: for one value, that of its stream."""
+        """Guarantee of all streams together: for one value, that of its stream."""
         kind = _PUBLISHERS.get(type(self.machine).__name__)
         if kind is None:
             raise ParameterError(
@@ -150,9 +153,9 @@ class Fleet:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """As of a publisher, for all streams of this secret and mechanism, whatever their ids; None for a simulation.
+        """Fingerprint for ledgers, common to all streams of this secret and mechanism; None for a simulation.
 
-        A ledger refuses it beside another fleet's, a job's, and that of a publisher of one of these streams.
+        A ledger refuses it together with another fleet's, a job's, or that of a publisher of one of these streams.
         """
         streams = self._streams
         if streams.key.simulated:
@@ -161,7 +164,7 @@ class Fleet:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the states, without ids, where they are arrays; else ParameterError."""
+        """Memory of the states in bytes, without ids; ParameterError if they are not arrays."""
         rows = self._streams.rows
         if not isinstance(rows, AdaptiveRows):
             raise ParameterError("nbytes: expected an Adaptive with a public threshold, whose states are arrays")
@@ -215,7 +218,7 @@ class Fleet:
         return [found[i] for i in np.flatnonzero(published)] if isinstance(found, list) else found[published], out
 
     def _checked(self, ids: object, count: int | None = None) -> Indices | list[str]:
-        """Ids of this fleet's kind and part; DataError otherwise."""
+        """`ids` as numbers or texts; DataError if they are of another kind, or belong to another shard."""
         streams, found = self._streams, as_ids(ids, count)
         if not len(found):
             return found
@@ -239,13 +242,13 @@ class Fleet:
     def forget(self, ids: Column) -> None:
         """Drop streams that have ended.
 
-        An id that appears again begins a new stream with noise of its own; for this a number is kept for each
+        An id that appears again starts a new stream with its own noise; for this, a counter is kept for each
         forgotten id.
 
         Parameters
         ----------
         ids : whole numbers or texts
-            Streams of this fleet; DataError names the first that is none, and nothing is forgotten.
+            Streams of this fleet; for an unknown id DataError names the first, and nothing is forgotten.
         """
         streams, found = self._streams, self._checked(ids)
         rows = streams.places.find(found)
@@ -259,14 +262,15 @@ class Fleet:
 
     @staticmethod
     def part_of(ids: Column, n: int) -> Indices:
-        """The part, of n, that each id belongs to, on every machine: int64[m]; see :meth:`split`."""
+        """Number of the shard, of `n`, that each id belongs to, on every machine: int64[m]; see :meth:`split`."""
         return parts_of(as_ids(ids), validation.integer("n", n, 1, 2**20))
 
     @single_caller
     def split(self, n: int) -> list[Fleet]:
-        """The fleet in n parts, which publish side by side; this one refuses further calls.
+        """Split the fleet into `n` shards that publish side by side; this object refuses further calls.
 
-        A part takes the ids that :meth:`part_of` gives it and refuses others, so no stream begins in two parts.
+        A shard takes the ids that :meth:`part_of` assigns to it and refuses others, so no stream starts in two
+        shards.
         """
         streams = self._streams
         if streams.part is not None:
@@ -277,7 +281,7 @@ class Fleet:
 
     @classmethod
     def merge(cls, parts: Sequence[Fleet]) -> Fleet:
-        """The fleet whose parts these are: all that :meth:`split` gave, in any order; they refuse further calls."""
+        """The fleet merged from all shards of one :meth:`split`, in any order; they refuse further calls."""
         if not isinstance(parts, (list, tuple)) or not all(isinstance(part, Fleet) for part in parts):
             raise ParameterError(f"parts = {validation.shown(parts)}: expected a list of fleets")
         found = [part._streams for part in parts]
@@ -311,19 +315,19 @@ class Fleet:
 
     @single_caller
     def to_bytes(self, key: bytes | str | None = None) -> bytes:
-        """Everything that continues this fleet elsewhere, as bytes.
+        """The complete state as bytes, with which the fleet continues elsewhere.
 
         Parameters
         ----------
         key : 32 bytes or passphrase, optional
-            Encrypts and authenticates them (AES-256-GCM).  Without it they are in the clear, with the secret of all
-            streams.
+            Encrypts and authenticates (AES-256-GCM).  Without it the state, including the secret of all streams, is
+            in clear.
 
         Returns
         -------
         bytes
-            For :meth:`from_bytes`.  They are a fork of all streams: go on from them or from this fleet, not from
-            both.  Where noise is drawn in trees (:class:`fastdp.ToPS`), different values would meet the same noise.
+            For :meth:`from_bytes`.  Continue from them or from this fleet, not from both: with noise drawn in trees
+            (:class:`fastdp.ToPS`), different values would get the same noise.
         """
         return self._streams.to_bytes(key)
 
@@ -346,7 +350,7 @@ class Fleet:
         key : 32 bytes or passphrase, optional
             As given there.
         machine : class of Machine, optional
-            Of a mechanism of your own.
+            Class of a mechanism of your own.
         threads : int
             As for the class.
 

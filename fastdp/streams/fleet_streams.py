@@ -1,4 +1,4 @@
-"""The streams of a fleet: which there are, their states, and all of it as bytes."""
+"""The streams of a fleet: ids, states, and their serialisation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fastdp.state.machine import Machine
 from fastdp.state.sealed_file import MIN_BYTES, Seal
 from fastdp.streams.adaptive_rows import AdaptiveRows, MachineRows
 from fastdp.streams.ids import Id, Places, as_ids, parts_of
-from fastdp.streams.stages import Schedule
+from fastdp.streams.stream_machine import Schedule
 
 #: Bytes of arrays in one frame of a state; with its envelope a frame then has 2^26 bytes.
 FRAME_BYTES = 2**26 - 2**14
@@ -41,17 +41,17 @@ class Streams:
     Attributes
     ----------
     machine : Machine
-        The mechanism of every stream.
+        Mechanism of every stream.
     secret, key : Key
         Of the user, and of the mechanism under it; without a stream number.
     places : Places
-        The row of each id.
+        Row of each id.
     rows : AdaptiveRows or MachineRows
         The states.
     epochs : dict
-        How often an id was forgotten: its next epoch has noise of its own.
+        How often each id was forgotten; every epoch has its own noise.
     part : (int, int) or None
-        Number of this part of a fleet in n parts, and n.
+        Number of this shard, and the number of shards.
     """
 
     def __init__(self, machine: Machine[Any], secret: Key) -> None:
@@ -64,7 +64,7 @@ class Streams:
 
     @cached_property
     def _described(self) -> Json:
-        """Content of the bytes of all fleets of this mechanism and secret."""
+        """Header fields shared by all fleets of this mechanism and secret."""
         return {
             "fleet": VERSION,
             "fastdp": __version__,
@@ -77,7 +77,7 @@ class Streams:
         }
 
     def empty(self, part: tuple[int, int] | None = None) -> Streams:
-        """No streams, of this mechanism and secret, whose constants are shared."""
+        """A container without streams, of this mechanism and secret, as shard `part`."""
         other = copy.copy(self)
         # What is drawn is checked for each object by itself.
         other.key = self.key.again()
@@ -88,18 +88,18 @@ class Streams:
 
     @property
     def ids(self) -> Indices | list[str]:
-        """By row."""
+        """Ids by row."""
         return self.places.ids()
 
     @property
     def of_texts(self) -> bool | None:
-        """Whether ids are texts, those forgotten included; None while there are none."""
+        """True if ids are texts, forgotten ones included; None without ids."""
         if len(self.places):
             return self.places.of_texts
         return next((isinstance(each, str) for each in self.epochs), None)
 
     def rows_of(self, found: Indices | list[str]) -> Indices:
-        """The row of each id; new ones begin."""
+        """Row of each id, int64[m]; new ids start streams."""
         rows = self.places.find(found)
         new = rows < 0
         if not new.any():
@@ -127,7 +127,7 @@ class Streams:
         return rows
 
     def _keys_of(self, ids: Indices | list[str]) -> list[Key]:
-        """The noise keys of streams in their present epochs."""
+        """Noise keys of these ids in their current epochs."""
         names: list[Id] = [*ids] if isinstance(ids, list) else ids.tolist()
         secrets = [self.secret.of_stream(each) for each in names]
         if isinstance(self.machine, Schedule):
@@ -140,13 +140,13 @@ class Streams:
         return [key.within("life", epoch) if epoch else key for key, epoch in zip(keys, epochs, strict=True)]
 
     def keep(self, rows: Indices) -> None:
-        """Drop all streams but these."""
+        """Drop all streams except those in `rows`."""
         ids = self.ids
         self.places = Places(_at(ids, rows))
         self.rows.keep(rows)
 
     def forget(self, rows: Indices) -> None:
-        """Drop these streams; their ids may begin again."""
+        """Drop the streams in `rows`, whose ids may start again in a new epoch."""
         ids, stays = self.ids, np.ones(len(self.places), np.bool_)
         stays[rows] = False
         gone = [ids[row] for row in np.flatnonzero(~stays).tolist()]
@@ -156,7 +156,7 @@ class Streams:
             self.epochs[name] = self.epochs.get(name, 0) + 1
 
     def split(self, n: int) -> list[Streams]:
-        """In n parts, by id."""
+        """The streams in `n` shards, assigned by id."""
         ids, parts = self.ids, [self.empty((number, n)) for number in range(n)]
         owners = parts_of(ids, n)
         order = np.argsort(owners, kind="stable")
@@ -168,14 +168,14 @@ class Streams:
         return parts
 
     def same_fleet(self, other: Streams) -> bool:
-        """Whether both have one mechanism and one secret."""
+        """True if both have the same mechanism and the same secret."""
         mine, others = self.secret, other.secret
         one_secret = mine.reveal() == others.reveal() and mine.binding is others.binding
         return one_secret and mine.simulated == others.simulated and self.machine == other.machine
 
     @classmethod
     def joined(cls, parts: Sequence[Streams]) -> Streams:
-        """The streams of parts of one fleet, whose ids are of one kind."""
+        """The streams of all `parts` in one object; ids are of one kind."""
         whole = cls(parts[0].machine, parts[0].secret)
         for part in parts:
             whole.places.add(part.ids)
@@ -186,7 +186,7 @@ class Streams:
     # As bytes.
 
     def pack(self) -> Packed:
-        """JSON, and all arrays as bytes."""
+        """The state as JSON, and all arrays as bytes."""
         described, arrays = self.rows.pack()
         ids = self.ids
         content = self._described | {
@@ -202,7 +202,7 @@ class Streams:
         return content, b"".join(np.ascontiguousarray(each).data.cast("B") for each in little if each.size)
 
     def to_bytes(self, key: bytes | str | None) -> bytes:
-        """Sealed."""
+        """The packed state, sealed with `key`."""
         content, data = self.pack()
         seal = Seal(key)
         header, whole = seal.pack(as_text(content))
@@ -220,7 +220,7 @@ class Streams:
         machine: type[Machine[Any]] | None,
         like: Streams | None = None,
     ) -> Streams:
-        """The streams of :meth:`to_bytes`, of the mechanism of ``like``; StateError names what is wrong with it."""
+        """The streams of :meth:`to_bytes`, with the mechanism of `like` if given; StateError names the problem."""
         opened = Seal(key).open(bytes(state), "the state")
         if not opened.complete:
             raise StateError("the state was cut short: expected all that to_bytes() gave")
@@ -232,7 +232,7 @@ class Streams:
 
     @classmethod
     def read(cls, packed: Packed, machine: type[Machine[Any]] | None = None, like: Streams | None = None) -> Streams:
-        """The streams that were packed; ValueError, LookupError or TypeError if it is none."""
+        """The streams of :meth:`pack`; ValueError, LookupError or TypeError if the content is malformed."""
         content, data = packed
         if like is not None and all(content[name] == each for name, each in like._described.items()):
             return like.empty()._filled(content, data)
@@ -254,7 +254,7 @@ class Streams:
         return found._filled(content, data)
 
     def _filled(self, content: Json, data: bytes) -> Streams:
-        """The streams that were packed, in this object, which had none."""
+        """The packed streams, restored into this object, which has none."""
         at = 0
 
         def take(dtype: Any, shape: tuple[int, ...]) -> Array:
@@ -283,7 +283,7 @@ class Streams:
 
 
 def _parameters(description: object, name: str = "") -> Json:
-    """The public parameters of a mechanism, those of its parts under names with dots."""
+    """Public parameters of a mechanism as a flat dictionary, nested ones under dotted names."""
     if not isinstance(description, dict):
         return {name: description}
     parts = (_parameters(each, f"{name}.{inner}".lstrip(".")) for inner, each in description.items())
@@ -291,7 +291,7 @@ def _parameters(description: object, name: str = "") -> Json:
 
 
 def _refuse_other(stored: Json, asked: Json) -> None:
-    """StateError that names each parameter which is not that of the state."""
+    """StateError that names each parameter in which `stored` and `asked` differ, if any."""
     differ = [
         f"{name} = {_of(stored, name)} in the state, {_of(asked, name)} asked for"
         for name in dict.fromkeys([*stored, *asked])
@@ -305,16 +305,17 @@ def _refuse_other(stored: Json, asked: Json) -> None:
 
 
 def _of(parameters: Json, name: str) -> str:
+    """The parameter's value as short text, or "nothing" if it is absent."""
     return repr(parameters[name])[: validation.MAX_SHOWN_LENGTH] if name in parameters else "nothing"
 
 
 def _checked_with(secret: Key, key: Key) -> Key:
-    """Keys of texts are derived of the secret: what they draw is checked with all that the fleet draws."""
+    """`secret`, sharing the record of draws of `key`, so that keys of text ids are checked together with it."""
     return Key(secret.reveal(), simulated=secret.simulated, binding=secret.binding, drawn=key.drawn)
 
 
 def _distinct(ids: Indices) -> tuple[Indices, Indices, Indices]:
-    """As :func:`numpy.unique` with first places and inverse, of which the sort need not be stable."""
+    """Sorted distinct ids, first index and inverse, as :func:`numpy.unique`; first may be any occurrence."""
     order = np.argsort(ids)
     ordered = ids[order]
     begins = np.empty(ids.size, np.bool_)
@@ -326,4 +327,5 @@ def _distinct(ids: Indices) -> tuple[Indices, Indices, Indices]:
 
 
 def _at(ids: Indices | list[str], rows: Indices) -> Indices | list[str]:
+    """The ids in `rows`."""
     return [ids[row] for row in rows.tolist()] if isinstance(ids, list) else ids[rows]

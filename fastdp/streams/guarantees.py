@@ -1,4 +1,4 @@
-"""What a composition of threshold, perturber and smoother promises, derived from its parts."""
+"""The guarantee of a composition of threshold, perturber and smoother."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ EVENT_INTERVALS = "intervals are functions of outputs (post-processing)"
 
 
 def of_stream(composition: StreamParameters) -> Guarantee:
-    """What an endless stream promises.
+    """Guarantee of an endless stream.
 
     Threshold and perturber see disjoint values: parallel composition (ToPS section 2.4).  A renewal from published
-    values shares their budget with the perturber: sequential composition.
+    values
+    shares their budget with the perturber: sequential composition.
     """
     chosen = composition.threshold.guarantee(composition.task)
     whole = composition.perturber.guarantee(composition.plan, composition.publish_epsilon).of("perturber")
@@ -57,9 +58,10 @@ def of_stream(composition: StreamParameters) -> Guarantee:
 
 
 def in_units(composition: StreamParameters, member: Guarantee, meets: str = "") -> Guarantee:
-    """What is promised for one value, restated for events and for several at once.
+    """`member`, for one value, restated for events or for several contributions.
 
-    ``meets`` says what a value meets, if it is not the hold-out or one block or tree.
+    `meets` describes the parts of the mechanism that a value enters, if they are not the hold-out or one block or
+    tree.
     """
     w, unit, adjacency = composition.contributions, member.unit, member.adjacency
     if composition.sensitivity is not None:
@@ -86,7 +88,7 @@ def in_units(composition: StreamParameters, member: Guarantee, meets: str = "") 
 
 
 def _gaussian_group(composition: StreamParameters, member: Guarantee, unit: str, adjacency: str) -> Guarantee:
-    """Several together, by the L2 sensitivity of all of them: the whole loss once."""
+    """Guarantee for several contributions, by their joint L2 sensitivity: the total loss is spent once."""
     if math.isinf(member.rho):
         # A threshold with a delta of its own: there is no rho for any number of values.
         return member
@@ -106,7 +108,7 @@ def _gaussian_group(composition: StreamParameters, member: Guarantee, unit: str,
 def approximated(
     stated: Guarantee, epsilon: float, delta: float, threshold: Threshold, distance: float | None = None
 ) -> Guarantee:
-    """Epsilon and delta of a guarantee in rho; ParameterError for thresholds without pure epsilon."""
+    """`stated` as (`epsilon`, `delta`); ParameterError for thresholds without pure epsilon."""
     try:
         return stated.approximate(epsilon, delta, distance)
     except ValueError:
@@ -120,17 +122,14 @@ def approximated(
 
 
 def noise_key(composition: Any, secret: Key) -> Key:
-    """The noise key of a composition under a secret: :meth:`fastdp.noise.key.Key.bind`."""
+    """Noise key of a composition under a secret: :meth:`fastdp.noise.key.Key.bind`."""
     if secret.binding is not Binding.ROOT:
         return secret
     return secret.bound(encoded(composition, secret))
 
 
 def encoded(composition: Any, secret: Key) -> bytes:
-    """What :meth:`fastdp.noise.key.Key.composition` gives under any root secret.
-
-    That of a shared composition is kept; it takes ten times as long as a key.
-    """
+    """:meth:`fastdp.noise.key.Key.composition` under any root secret, cached for shared compositions."""
     own = vars(composition)
     encoding: bytes | None = own.get("encoding")
     if encoding is None:

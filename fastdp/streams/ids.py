@@ -1,4 +1,4 @@
-"""Ids of a fleet, all numbers or all texts, and which row of its arrays each has."""
+"""Ids of a fleet, all integers or all texts, and the array row of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def as_ids(ids: Any, rows: int | None = None) -> Indices | list[str]:
-    """Whole numbers from 0 to 2^32 - 2, or texts; DataError for anything else, by index, or for another number."""
+    """int64[m] from 0 to 2^32 - 2, or a list of texts; DataError for other ids or another number of them."""
     listed = isinstance(ids, Sequence) and not isinstance(ids, str)
     if listed and set(map(type, ids)) <= {str}:
         found: Indices | list[str] = list(ids)
@@ -58,7 +58,7 @@ def as_ids(ids: Any, rows: int | None = None) -> Indices | list[str]:
 
 
 def parts_of(ids: Indices | list[str], n: int) -> Indices:
-    """The part, of n, that each id belongs to, the same on every machine: int64[m]."""
+    """Number of the shard, of `n`, that each id belongs to, the same on every machine: int64[m]."""
     if isinstance(ids, list):
         digests = b"".join(hashlib.blake2b(each.encode(), digest_size=8).digest() for each in ids)
         mixed = np.frombuffer(digests, ">u8").astype(np.uint64)
@@ -68,7 +68,7 @@ def parts_of(ids: Indices | list[str], n: int) -> Indices:
 
 
 class Places:
-    """Ids and their rows; numbers in a sorted array, texts in a dictionary."""
+    """Map from ids to rows: integers in a sorted array, texts in a dictionary."""
 
     def __init__(self, ids: Iterable[Id] | Indices = ()) -> None:
         self._texts: dict[str, int] = {}
@@ -81,11 +81,11 @@ class Places:
 
     @property
     def of_texts(self) -> bool | None:
-        """Whether ids are texts; None while there are none."""
+        """True if ids are texts; None without ids."""
         return bool(self._texts) if len(self) else None
 
     def find(self, ids: Indices | list[str]) -> Indices:
-        """The row of each id, or -1: int64[m]."""
+        """Row of each id, or -1: int64[m]."""
         if isinstance(ids, list):
             return np.fromiter((self._texts.get(each, -1) for each in ids), np.int64, len(ids))
         if not self._sorted.size:
@@ -99,11 +99,12 @@ class Places:
         return found
 
     def _find(self, ids: Indices) -> Indices:
+        """:meth:`find` for integers, by binary search."""
         at = np.minimum(np.searchsorted(self._sorted, ids), self._sorted.size - 1)
         return np.where(self._sorted[at] == ids, self._rows[at], -1)
 
     def add(self, ids: Indices | list[Any]) -> None:
-        """Give new ids the next rows; ValueError for one that has a row."""
+        """Give new ids the next rows; ValueError for an id that has a row."""
         first = len(self)
         if isinstance(ids, list) and ids and isinstance(ids[0], str):
             self._texts.update(zip(ids, range(first, first + len(ids)), strict=True))
@@ -115,7 +116,7 @@ class Places:
         self.merge(numbers[order], first + order)
 
     def merge(self, numbers: Indices, rows: Indices) -> None:
-        """Add ids that are numbers, ascending, with the rows that follow; ValueError for one that has a row."""
+        """Add ascending integer ids with their rows; ValueError for an id that has a row."""
         if self._sorted.size:
             at = np.searchsorted(self._sorted, numbers)
             numbers, rows = np.insert(self._sorted, at, numbers), np.insert(self._rows, at, rows)
@@ -124,7 +125,7 @@ class Places:
         self._sorted, self._rows = numbers, rows
 
     def ids(self) -> Indices | list[str]:
-        """All of them, by row."""
+        """All ids, by row: int64[n] or a list of texts."""
         if self._texts:
             return list(self._texts)
         out: Indices = np.empty(self._sorted.size, np.int64)
@@ -139,7 +140,7 @@ Ids = Indices | tuple[int | str, ...]
 
 
 def as_row_ids(ids: object, n: int) -> Ids:
-    """Numbers as int64[n]; ids of which some are texts as a tuple."""
+    """`ids` of `n` streams: int64[n], or a tuple if some are texts; by default 0 .. n - 1."""
     if ids is None:
         return np.arange(n)
     listed = _as_list(ids)
@@ -164,7 +165,7 @@ def as_row_ids(ids: object, n: int) -> Ids:
 
 
 def _as_list(ids: object) -> list[object] | None:
-    """The entries of what may hold texts; None for columns of numbers."""
+    """Entries of a column that may hold texts; None for columns of numbers."""
     if isinstance(ids, (list, tuple)):
         return list(ids)
     for method in ("to_pylist", "to_list", "tolist"):
@@ -174,7 +175,7 @@ def _as_list(ids: object) -> list[object] | None:
 
 
 def _as_names(listed: list[object], n: int) -> tuple[int | str, ...]:
-    """Ids of which some are texts."""
+    """Ids as a tuple of integers and texts; ParameterError for another number of them, or duplicates."""
     if len(listed) != n:
         raise ParameterError(f"ids has {len(listed)} entries: expected {n}, one for each stream")
     names: list[int | str] = []
@@ -196,6 +197,7 @@ def _as_names(listed: list[object], n: int) -> tuple[int | str, ...]:
 
 
 def _twice(name: object) -> ParameterError:
+    """The error for a duplicate id."""
     return ParameterError(
         f"ids has {validation.shown(name)} more than once: expected distinct ids (equal noise reveals differences)"
     )

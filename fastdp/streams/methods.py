@@ -1,4 +1,4 @@
-"""The methods made of a threshold, a perturber and a smoother, with their defaults: ToPS and Adaptive.
+"""ToPS and Adaptive: methods composed of a threshold, a perturber and a smoother, with their defaults.
 
 Sources: CCS 2021, Algorithm 1 (ToPS); ``docs/adaptive.md`` (Adaptive).
 """
@@ -116,14 +116,14 @@ def _tops(
     threshold: Threshold | float | None,
     *rest: object,
 ) -> StreamParameters:
-    """Composition of ToPS; ``rest`` are arguments of :func:`paced` from epsilon on."""
+    """Composition of ToPS; `rest` are the arguments of :func:`paced` from `epsilon` on."""
     *sizes, resolution, nonfinite, contributions = rest
     tree, predictor = Hierarchy(fan_out=fan_out, prune=prune), as_smoother(smoother)
     return paced(threshold, tree, predictor, *sizes, resolution, nonfinite, None, contributions)  # type: ignore[arg-type]
 
 
 def as_smoother(smoother: SmootherName | Smoother) -> Smoother:
-    """The smoother itself; for a name, the one with its default parameters."""
+    """`smoother`, if it is an object; for a name, that smoother with default parameters."""
     if isinstance(smoother, str):
         return SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
     return smoother
@@ -225,7 +225,7 @@ class Adaptive(StreamPublisher):
 
 
 def as_blocks(perturber: Blocks | None, delta: float) -> Blocks:
-    """The blocks, by default the usual ones; with a delta their noise is Gaussian."""
+    """`perturber`, by default ``Blocks()``, with Gaussian noise if `delta` > 0; ParameterError for another class."""
     blocks = Blocks() if perturber is None else perturber
     if not isinstance(blocks, Blocks):
         raise ParameterError(f"perturber = {validation.shown(blocks)}: expected fastdp.perturbers.Blocks(...)")
@@ -257,10 +257,9 @@ def paced(
     every: str | float | timedelta | None,
     *rest: object,
 ) -> StreamParameters:
-    """The composition of a method's arguments; ``rest`` are fields of StreamParameters from ``resolution`` on.
+    """Composition of a method's arguments; `rest` are fields of StreamParameters from ``resolution`` on.
 
-    The longest query is as given, or all that is planned for, at most 2^20 values; the hold-out as given, or the
-    default one.  Warns of one that lasts long.
+    By default the longest query spans the planned length, at most 2^20 values.  Warns if the hold-out lasts long.
     """
     seconds = None if every is None else _seconds(every)
     length = None if seconds is None else max(1, int(min(PLANNED / seconds, 2.0**50)))
@@ -286,9 +285,9 @@ def paced(
 
 
 def _holdout(usual: StreamParameters, length: int, seconds: float | None) -> int:
-    """At most a quarter of what is planned for; of ``ScaleFree`` the fewest values that choose well.
+    """Default hold-out: up to a quarter of the planned `length`; with ``ScaleFree`` the fewest that choose well.
 
-    Where those take longer than a week: the fewest that choose without a warning, or a week.
+    If those take longer than a week: the fewest that choose without a warning, or a week.
     """
     most = max(1, min(DEFAULT_HOLDOUT, length // HOLDOUT_PART))
     rule = usual.threshold
@@ -301,7 +300,7 @@ def _holdout(usual: StreamParameters, length: int, seconds: float | None) -> int
 
 
 def _fewest(rule: ScaleFree, usual: StreamParameters, wanted: float, most: int) -> int:
-    """Of hold-outs up to ``most``, the shortest whose choice is resolved so well; ``most`` if none is."""
+    """The shortest hold-out, up to `most`, whose choice is resolved to `wanted` noise scales; `most` if none is."""
     least = 1
     while least < most:
         middle = (least + most) // 2
@@ -314,7 +313,7 @@ def _fewest(rule: ScaleFree, usual: StreamParameters, wanted: float, most: int) 
 
 
 def _seconds(every: object) -> float:
-    """Of a timedelta, a number of seconds, or a text such as "30min"."""
+    """Seconds of a timedelta, a number of seconds, or a text such as "30min"; ParameterError otherwise."""
     if isinstance(every, timedelta):
         every = every.total_seconds()
     if isinstance(every, str):
@@ -329,13 +328,13 @@ def _seconds(every: object) -> float:
 
 
 def _lasting(seconds: float) -> str:
-    """A time in the largest unit that it fills."""
+    """A duration as text, in the largest unit that it fills."""
     unit = next((name for name in ("d", "h", "min", "s") if seconds >= UNITS[name]), "ms")
     return f"{seconds / UNITS[unit]:,.3g} {unit}" if seconds < 1e9 else f"{seconds / PLANNED:,.3g} years"
 
 
 def _when(seconds: float) -> str:
-    """The moment that long from now."""
+    """The time `seconds` from now, as text."""
     try:
         return f"about {datetime.now(UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M} UTC, if it starts now"
     except OverflowError:

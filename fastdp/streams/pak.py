@@ -1,6 +1,6 @@
 """PAK: running sums of a stream whose bound is too high or unknown (NDSS 2019, Mechanism 1).
 
-The hold-out chooses tau, then a binary tree counts.  Readings and errata: ``docs/pak.md``.
+The hold-out chooses tau, then a binary tree counts.  Interpretation and errata: ``docs/pak.md``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import Release
 from fastdp.state import codec
 from fastdp.state.codec import Packed
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
 from fastdp.streams.pak_parameters import PAKParameters
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import held_out
@@ -37,25 +37,25 @@ from fastdp_kernels.streams import online_pass
 
 
 class RunningSum(NamedTuple):
-    """A binary counter over N values, continuing from a base sum; a value, never changed.
+    """An immutable binary counter over N values, starting from a base sum.
 
-    Pure epsilon for values within [0, theta] (replace one): each enters at most ``levels`` nodes, and a node's
-    noise is exact discrete Laplace of scale theta levels / epsilon, in grid steps.
+    Pure epsilon for values in [0, theta] (replace one): each enters at most ``levels`` nodes, whose noise is exact
+    discrete Laplace of scale theta levels / epsilon, in grid steps.
 
     Attributes
     ----------
     number : int
-        Which counter of the stream.
+        Number of the counter in the stream.
     length : int
         N.
     levels : int
-        floor(log2 N) + 1: the most nodes that one of N values enters.
+        floor(log2 N) + 1: the most nodes that one value enters.
     theta_steps : int
         Sensitivity of the sums, in grid steps.
     seen : int
         Values counted.
     total : int
-        Base and exact sum, in grid steps.  Secret.
+        Base plus exact sum, in grid steps.  Secret.
     above : int64[levels + 1]
         Noise of the open nodes, summed from each height up.  Secret.
     """
@@ -76,13 +76,13 @@ class RunningSum(NamedTuple):
 
     @classmethod
     def start(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> RunningSum:
-        """A counter before its first value."""
+        """A counter before its first value, continuing from `base`."""
         levels = length.bit_length()
         law = sampler.laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
         return cls(key, number, length, levels, theta_steps, law, 0, base, np.zeros(levels + 1, np.int64))
 
     def advance(self, steps: Integers) -> tuple[RunningSum, Integers]:
-        """The counter after these values, and the noisy running sum after each (modulo 2^64)."""
+        """The counter after `steps`, and the noisy running sum after each of them, int64 (modulo 2^64)."""
         key, number, length, levels, theta_steps, law, seen, before, above = self
         after, above, out = seen + steps.size, above.copy(), np.empty(steps.size, np.int64)
         noise, offsets = sampler.draw_nodes(law, key, number, seen, after, levels)
@@ -90,11 +90,11 @@ class RunningSum(NamedTuple):
         return RunningSum(key, number, length, levels, theta_steps, law, after, total, above), out
 
     def describe(self) -> dict[str, Any]:
-        """State of the counter, for a state file."""
+        """State of the counter as JSON."""
         return {"seen": self.seen, "total": self.total, "above": self.above.tolist()}
 
     def resume(self, seen: int, total: int, above: list[int]) -> RunningSum:
-        """The same counter where :meth:`describe` said it stood; ValueError if that is no place of it."""
+        """The counter in a state from :meth:`describe`; ValueError if the state is out of range."""
         noise = np.array(above, np.int64)
         if not 0 <= codec.require_int(seen) <= self.length or noise.shape != self.above.shape:
             raise ValueError("a counter out of range")
@@ -104,28 +104,27 @@ class RunningSum(NamedTuple):
 def averages(
     sums: Integers, recent: Integers, position: int, window: int | None, resolution: float
 ) -> tuple[Floats, Integers]:
-    """The average that goes with each running sum, and the sums that the next call needs.
+    """Average for each running sum, and the sums that the next call needs.
 
-    With S_t the running sum after t values: (S_t - S_{t-w}) / w where S_{t-w} was published, S_t / t where not, and
-    everywhere without a window.
+    With S_t the running sum after t values: (S_t - S_{t-w}) / w if S_{t-w} was published, otherwise S_t / t.
 
     Parameters
     ----------
     sums : int64[k]
         The next running sums, in grid steps (modulo 2^64).
     recent : int64[min(w, published before)]
-        The last of those before; empty without a window.
+        The last earlier ones; empty without a window.
     position : int
         t of the last of ``sums``.
     window : int or None
         w >= 1, or None for the mean of all values.
     resolution : float
-        One grid step, in units of the input.
+        Grid step, in units of the input.
 
     Returns
     -------
     float64[k]
-        Averages, in units of the input; independent of how the stream is cut into chunks.
+        Averages, in units of the input; independent of chunking.
     int64[at most w]
         ``recent`` for the next call.
     """
@@ -146,16 +145,16 @@ NO_STEPS: Integers = np.empty(0, np.int64)
 
 
 class PAKState(NamedTuple):
-    """One position in the stream.
+    """State of a PAK stream.
 
     Attributes
     ----------
     lag : float64[m]
-        The hold-out so far, written in place behind ``n_seen``; dropped once the threshold is chosen.  Secret.
+        The hold-out so far, written in place after index ``n_seen``; dropped once the threshold is chosen.  Secret.
     n_seen : int
         Values consumed, the hold-out included.
     tree : RunningSum or None
-        The counter behind the hold-out; None before.
+        Counter of the values after the hold-out; None before.
     running : float or None
         The running sum released last, in units of the input.
     recent : int64[at most w]
@@ -180,7 +179,7 @@ class PAKMachine(Machine[PAKState]):
     Attributes
     ----------
     plan : PAKParameters
-        What is fixed.
+        The parameters.
     """
 
     SPLITS: ClassVar[bool] = True
@@ -189,11 +188,11 @@ class PAKMachine(Machine[PAKState]):
     plan: PAKParameters
 
     def bind(self, key: Key) -> Key:
-        """The noise key of these parameters."""
+        """Noise key of these parameters under a secret."""
         return self.plan.noise_key(key)
 
     def start(self, key: Key) -> PAKState:
-        """Before the first value."""
+        """State before the first value."""
         # Refuses what the threshold cannot do now, not at the end of the hold-out.
         self.plan.chosen_by.start(self.plan.task)
         if self.plan.holdout:
@@ -201,13 +200,13 @@ class PAKMachine(Machine[PAKState]):
         return PAKState(lag=np.empty(0), tree=self._open(np.empty(0), key)[0])
 
     def log_messages(self, before: PAKState, after: PAKState) -> Iterator[tuple[int, str]]:
-        """The threshold, once it is chosen."""
+        """Log message about the threshold, when it is chosen."""
         if before.tree is None and after.tree is not None:
             theta = after.tree.theta_steps * self.plan.grid.resolution
             yield logging.INFO, f"threshold chosen: {theta:g}, {after.n_seen:,} values seen"
 
     def step(self, state: PAKState, batch: Column, key: Key) -> Transition[PAKState]:
-        """Where these values lead, and the running sums or averages that they publish."""
+        """Transition by a batch of values, with the running sums or averages that it publishes."""
         values, plan = as_floats(batch.values), self.plan
         self.check_room(state, values.size, batch.name)
         n_seen, tree, lag = state.n_seen + values.size, state.tree, state.lag
@@ -226,7 +225,7 @@ class PAKMachine(Machine[PAKState]):
     def _hold(
         self, state: PAKState, values: Floats, name: str, key: Key
     ) -> tuple[RunningSum | None, Floats, Integers]:
-        """Values of the hold-out, or none at all: the tree, the hold-out so far, and what is published."""
+        """The tree, the hold-out so far and the published sums, after values of which some are in the hold-out."""
         if not np.isfinite(values).all():
             raise _not_finite(values, name)
         tree, lag, steps = state.tree, state.lag, NO_STEPS
@@ -242,14 +241,14 @@ class PAKMachine(Machine[PAKState]):
         return tree, lag, steps
 
     def check_room(self, state: PAKState, size: int, name: str = "values") -> None:
-        """DataError for more values than the stream has; their number is public."""
+        """DataError if `size` more values exceed the stream's public length."""
         length = self.plan.length
         if state.n_seen + size > length:
             room = length - state.n_seen
             raise DataError(f"{name} has {size} values: expected at most {room}, the stream has {length}")
 
     def _open(self, lag: Floats, key: Key) -> tuple[RunningSum, Integers]:
-        """Choose tau, release the hold-out's sum (or sums), and start the tree."""
+        """Choose tau; returns the tree, and the released sum (or sums) of the hold-out."""
         plan = self.plan
         chooser = plan.chosen_by.start(plan.task)
         chooser.observe(as_floats(lag))
@@ -273,13 +272,13 @@ class PAKMachine(Machine[PAKState]):
         return self._tree(theta_steps, base, key), out
 
     def _tree(self, theta_steps: int, base: int, key: Key) -> RunningSum:
-        """The tree of the values behind the hold-out."""
+        """The tree of the values after the hold-out, starting from `base`."""
         plan = self.plan
         own = theta_key(key, theta_steps)
         return RunningSum.start(own, 0, plan.length - plan.holdout, theta_steps, plan.epsilon, base)
 
     def _steps(self, values: Floats, theta_steps: int, name: str) -> Integers:
-        """Values clipped and rounded to whole steps; DataError if one of them is NaN or infinite."""
+        """Values clipped and rounded to grid steps, int64; DataError if one is NaN or infinite."""
         steps: Integers = np.empty(values.size, np.int64)
         top = float(min(theta_steps, self.plan.bound_steps))
         if online_pass.round_values(values, 1.0 / self.plan.grid.resolution, top, steps):
@@ -289,12 +288,12 @@ class PAKMachine(Machine[PAKState]):
     # State files.
 
     def describe(self) -> dict[str, Any]:
-        """Parts and parameters."""
+        """Components and parameters as JSON."""
         return self.plan.describe()
 
     @classmethod
     def from_description(cls, description: dict[str, Any], **own: Any) -> PAKMachine:
-        """The machine that was described."""
+        """The machine that :meth:`describe` gave."""
         return cls(PAKParameters.from_description(description))
 
     def pack(self, state: PAKState) -> Packed:
@@ -309,7 +308,7 @@ class PAKMachine(Machine[PAKState]):
         }
 
     def unpack(self, packed: Packed, key: Key) -> PAKState:
-        """The state that was packed."""
+        """The state from :meth:`pack`; ValueError if it is out of range."""
         plan = self.plan
         n_seen, running, counter = codec.require_int(packed["n_seen"]), packed["running"], packed["counter"]
         held = codec.unpack(packed["lag"], "<f8").astype(np.float64)
@@ -331,11 +330,12 @@ class PAKMachine(Machine[PAKState]):
         return PAKState(lag, n_seen, tree, None if running is None else float(running), recent)
 
     def rekeyed(self, state: PAKState, key: Key) -> PAKState:
-        """The state for a copy: its tree draws from the copy's key."""
+        """State of a copy, whose tree draws from the copy's key."""
         return self.unpack(self.pack(state), key)
 
 
 def _not_finite(values: Floats, name: str) -> DataError:
+    """The error for the first NaN or infinity in `values`."""
     return DataError(f"{entry_at(name, ~np.isfinite(values), NOT_FINITE)}; expected finite values")
 
 
@@ -409,16 +409,17 @@ class PAK(Publisher[PAKState]):
 
     @property
     def _plan(self) -> PAKParameters:
+        """The parameters."""
         return self._machine.plan
 
     @property
     def epsilon(self) -> float:
-        """The privacy budget."""
+        """Privacy budget."""
         return self._plan.epsilon
 
     @property
     def delta(self) -> float:
-        """The threshold's delta is at most this."""
+        """Upper bound on the threshold's delta."""
         return self._plan.delta
 
     @property
@@ -428,12 +429,12 @@ class PAK(Publisher[PAKState]):
 
     @property
     def length(self) -> int:
-        """Values of the whole stream."""
+        """Number of values of the full stream."""
         return self._plan.length
 
     @property
     def holdout(self) -> int:
-        """Length of the hold-out."""
+        """Number of values in the hold-out."""
         return self._plan.holdout
 
     @property
@@ -443,12 +444,12 @@ class PAK(Publisher[PAKState]):
 
     @property
     def n_seen(self) -> int:
-        """Values consumed, the hold-out included."""
+        """Number of values consumed, the hold-out included."""
         return self._state.n_seen
 
     @property
     def threshold(self) -> float | None:
-        """r tau, which noise is scaled to and values are clipped to; None until the hold-out is complete."""
+        """r tau, to which values are clipped and noise is scaled; None until the hold-out is complete."""
         tree = self._state.tree
         return None if tree is None else tree.theta_steps * self.resolution
 
@@ -459,7 +460,7 @@ class PAK(Publisher[PAKState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """(epsilon, delta) for the whole stream, derived from the parts."""
+        """(epsilon, delta) of the full stream, composed from its components."""
         return self._plan.guarantee(simulated=self._key.simulated)
 
     @single_caller
@@ -474,9 +475,9 @@ class PAK(Publisher[PAKState]):
         Returns
         -------
         float64[k]
-            The running sum of the stream after each value behind the hold-out, in units of the input, or with
-            ``average`` the average in its place.  The value that completes the hold-out publishes the sum of the
-            first m values, or all their running sums with ``lag_sums``.
+            The running sum (or average) after each value past the hold-out, in units of the input.  The value that
+            completes
+            the hold-out publishes the sum of the first m values, or with ``lag_sums`` all their running sums.
 
         Raises
         ------
@@ -488,7 +489,7 @@ class PAK(Publisher[PAKState]):
 
     @single_caller
     def release(self, values: Values) -> Release:
-        """Publish a whole array at once (a fresh publisher of plain running sums only).
+        """Publish a full array at once (a fresh publisher of plain running sums only).
 
         Parameters
         ----------
@@ -498,7 +499,7 @@ class PAK(Publisher[PAKState]):
         Returns
         -------
         Release
-            Its values are the differences of neighbouring running sums, so its range sums are differences of two.
+            Its values are differences of neighbouring running sums, so a range sum is a difference of two.
         """
         self.check_plain()
         sums = self._call(Column(as_whole(values, self.n_seen, self.holdout), "values"))
@@ -510,11 +511,11 @@ class PAK(Publisher[PAKState]):
         return Release(steps, self.holdout, self.threshold, self.guarantee, noise=noise)
 
     def check_room(self, size: int) -> None:
-        """DataError for more values than are left of the stream; their number is public."""
+        """DataError if `size` more values exceed the stream's public length."""
         self._machine.check_room(self._state, size)
 
     def check_plain(self, size: int = 0) -> None:
-        """StateError or DataError where :meth:`release` would refuse so many values; looks at no value."""
+        """StateError or DataError if :meth:`release` would refuse `size` values; reads no value."""
         self.check_room(size)
         if self._plan.average is not None or self._plan.lag_sums:
             raise StateError("release() needs plain running sums: expected average=None and lag_sums=False")

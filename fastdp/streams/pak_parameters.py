@@ -1,4 +1,4 @@
-"""The public side of PAK: its parameters, checked once, the grid they need, and the guarantee they give."""
+"""Parameters of PAK, their grid and their guarantee."""
 
 from __future__ import annotations
 
@@ -30,13 +30,7 @@ ABOVE_ROUNDING = 1.0 + 2.0**-30
 
 @record
 class PAKParameters(Keyed):
-    """The parameters of :class:`fastdp.PAK`.
-
-    Raises
-    ------
-    ParameterError
-        If a parameter is not accepted, or the parts do not fit together.
-    """
+    """The parameters of :class:`fastdp.PAK`; ParameterError if one is not accepted or they do not fit together."""
 
     epsilon: float = parameter(Real(above=0.0))
     delta: float = parameter(Real(least=0.0, below=1.0))
@@ -55,7 +49,7 @@ class PAKParameters(Keyed):
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """Check the parameters together, so that nothing can fail once data flow."""
+        """ParameterError if parameters do not fit together, so that nothing can fail once data flow."""
         put = partial(object.__setattr__, self)
         given = self.threshold
         put("threshold", usual_threshold(self.delta, self.clip) if given is None else as_rule("threshold", given))
@@ -83,7 +77,7 @@ class PAKParameters(Keyed):
             )
 
     def _check_threshold(self, clip: bool) -> None:
-        """Refuse what is no threshold, or does not fit ``clip``."""
+        """ParameterError if the threshold is no rule, or does not fit `clip`."""
         rule = self.threshold
         validation.part("threshold", rule, Threshold, "fastdp.thresholds")
         endless = isinstance(rule, (PAKQuantile, SmoothQuantile)) and not rule.clip and rule.noise != "cauchy"
@@ -101,20 +95,20 @@ class PAKParameters(Keyed):
 
     @cached_property
     def epsilon_threshold(self) -> float:
-        """epsilon_1: the threshold's budget."""
+        """epsilon_1, the threshold's budget."""
         return self.epsilon * self.share
 
     @cached_property
     def epsilon_lag(self) -> float:
-        """epsilon_2: the budget of the sum of the first values; with epsilon_1 at most epsilon, exactly."""
+        """epsilon_2, the budget of the first values' sum: epsilon_1 + epsilon_2 is at most epsilon, exactly."""
         return remainder(self.epsilon, self.epsilon_threshold)
 
     @cached_property
     def grid(self) -> Grid:
-        """The integers that values and thresholds are rounded to, from 0 to the highest threshold, r tau.
+        """The grid from 0 to the highest threshold r tau, proved to fit int64.
 
-        That is the bound, or with ``clip=False`` what the noise reaches but for a probability of 2^-54, with a smooth
-        sensitivity of at most the bound.  The proof that int64 holds a clipped stream then covers this one.
+        That is the bound, or with ``clip=False`` the value that noise exceeds with probability 2^-54, for a smooth
+        sensitivity of at most the bound.
         """
         top = self.bound if self.clip else self._highest()
         least = self.epsilon_lag if self.holdout else self.epsilon
@@ -133,7 +127,7 @@ class PAKParameters(Keyed):
         return grid
 
     def _highest(self) -> float:
-        """Where r tau ends without a clip to the bound."""
+        """Largest r tau without a clip to the bound, except with probability 2^-54."""
         assert isinstance(self.threshold, (PAKQuantile, SmoothQuantile))  # noqa: S101 - checked on construction
         task = self._task_on(self.bound)
         law, kappa, offset = self.threshold.law(task), 1.0, 0.0
@@ -144,20 +138,21 @@ class PAKParameters(Keyed):
 
     @cached_property
     def bound_steps(self) -> int:
-        """B in grid steps: values are cut off here whatever the threshold."""
+        """B in grid steps, to which values are clipped under any threshold."""
         return Grid(self.bound, self.grid.resolution).bound_steps
 
     @property
     def task(self) -> ThresholdTask:
-        """What the threshold is told."""
+        """Public inputs of the threshold's choice."""
         return self._task_on(self.grid.resolution)
 
     def _task_on(self, resolution: float) -> ThresholdTask:
+        """:attr:`task` on a grid of this resolution."""
         holdout = max(self.holdout, 1)
         return ThresholdTask(self.epsilon_threshold, self.bound, holdout, self.length, resolution, self.epsilon)
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Threshold and sum see the same first values, the tree the others (PAK section III-C)."""
+        """Threshold and sum share the first values, the tree has the others (PAK section III-C)."""
         levels = (self.length - self.holdout).bit_length()
         whole = Guarantee(
             epsilon=self.epsilon,
@@ -176,6 +171,7 @@ class PAKParameters(Keyed):
 
     @property
     def _lag_step(self) -> str:
+        """Derivation step for the first values' sum or sums."""
         if self.lag_sums:
             return (
                 f"running sums of the first values: each enters at most {self.holdout.bit_length()} nodes, epsilon_2"
@@ -183,21 +179,21 @@ class PAKParameters(Keyed):
         return "sum of the first values, noise of scale r tau / epsilon_2: epsilon_2"
 
     def noise_key(self, secret: Key) -> Key:
-        """The noise key of this composition under a secret."""
+        """Noise key of this composition under a secret."""
         return noise_key(self, secret)
 
     def describe(self) -> dict[str, Any]:
-        """The threshold by name, and parameters, for a state file."""
+        """Parameters as JSON, the threshold by name."""
         return {**values_of(self), "threshold": codec.describe_part(self.threshold, PARTS)}
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> PAKParameters:
-        """The plan that was described."""
+        """The parameters that :meth:`describe` gave."""
         return cls(**{**description, "threshold": codec.build_part(description["threshold"], PARTS)})
 
 
 def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
-    """PAK's own rule, for this delta."""
+    """PAK's own rule for this delta; ParameterError for delta = 0."""
     number = validation.real("delta", delta)
     if number == 0.0:
         raise ParameterError(

@@ -1,4 +1,4 @@
-"""The public side of a publisher: its parts and parameters, checked once, and the guarantee they give."""
+"""Components and parameters of a publisher, checked once, with the quantities derived from them."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ PARTS: dict[str, Any] = {
 
 @record
 class StreamParameters:
-    """Threshold, perturber and smoother with the parameters they work under; fields as StreamPublisher's.
+    """Threshold, perturber and smoother with their parameters; fields as of StreamPublisher.
 
-    With Gaussian noise a ``budget`` x is the share of (epsilon, delta), as rho = x^2 / 2, that the threshold of a
-    finished array leaves.
+    With Gaussian noise, ``budget`` is the x with rho = x^2 / 2 that the threshold of a finished array leaves of
+    (epsilon, delta).
 
     Raises
     ------
     ParameterError
-        If a parameter is not accepted, or the parts do not fit together.
+        If a parameter is not accepted, or they do not fit together.
     """
 
     threshold: Threshold = parameter(Checked(as_rule))
@@ -82,7 +82,7 @@ class StreamParameters:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """Check the parameters together, so that nothing can fail once data flow."""
+        """ParameterError if parameters do not fit together, so that nothing can fail once data flow."""
         self._check_size()
         self._check_delta()
         least, usual = (1, DEFAULT_HOLDOUT) if self.threshold.uses_holdout else (0, 0)
@@ -112,7 +112,7 @@ class StreamParameters:
             self.guarantee(simulated=False)
 
     def _needless_smoother(self) -> str | None:
-        """Why the perturber takes no smoother, if it takes none."""
+        """The reason why the perturber takes no smoother, as text; None if it takes one."""
         if isinstance(self.perturber, Blocks):
             return "blocks that follow the stream predict it themselves"
         if isinstance(self.perturber, Toeplitz):
@@ -122,7 +122,7 @@ class StreamParameters:
         return None
 
     def _check_law(self, steps: int) -> None:
-        """ParameterError unless Gaussian noise for a threshold of so many grid steps can be drawn."""
+        """ParameterError if Gaussian noise for a threshold of `steps` grid steps cannot be drawn."""
         try:
             if hasattr(self.perturber, "leaf_law"):
                 self.perturber.leaf_law(steps, self.publish_epsilon)
@@ -137,10 +137,11 @@ class StreamParameters:
 
     @property
     def gaussian(self) -> bool:
-        """Whether the perturber draws Gaussian noise."""
+        """True if the perturber draws Gaussian noise."""
         return getattr(self.perturber, "noise", "laplace") == "gaussian"
 
     def _check_delta(self) -> None:
+        """ParameterError unless delta is given exactly if the noise is Gaussian."""
         if not self.gaussian and self.delta:
             raise ParameterError(
                 f"delta = {self.delta!r}: expected 0, or a perturber with noise='gaussian', because Laplace noise "
@@ -155,7 +156,7 @@ class StreamParameters:
             raise ParameterError(f"renewal = {self.renewal!r}: expected None with Gaussian noise")
 
     def _check_size(self) -> None:
-        """A value is limited by its bound, or by the sensitivity to an event."""
+        """ParameterError unless either a bound or a sensitivity is given."""
         if self.sensitivity is None:
             if self.bound is None:
                 raise ParameterError(
@@ -184,6 +185,7 @@ class StreamParameters:
             )
 
     def _check_renewal(self, renewal: Renewal) -> None:
+        """ParameterError if the renewal does not fit threshold and perturber."""
         if not self.threshold.uses_holdout:
             raise ParameterError(
                 f"renewal = {renewal!r}: expected None, because {type(self.threshold).__name__} looks at no values"
@@ -203,21 +205,21 @@ class StreamParameters:
 
     @cached_property
     def loss(self) -> float:
-        """The budget of all parts: epsilon, or with Gaussian noise the x with rho = x^2 / 2 of (epsilon, delta)."""
+        """Total budget: epsilon, or with Gaussian noise the x with rho = x^2 / 2 of (epsilon, delta)."""
         if not self.gaussian:
             return self.epsilon
         return max(self._zcdp_loss, gaussian_loss(self.epsilon, self.delta, self.distance))
 
     @cached_property
     def _zcdp_loss(self) -> float:
-        """What thresholds and Gaussian noise may share."""
+        """Budget x that thresholds and Gaussian noise share, rho = x^2 / 2."""
         return zcdp_loss(self.epsilon, self.delta) if self.budget is None else self.budget
 
     @cached_property
     def distance(self) -> float:
-        """Of all noise that a unit moves from rounded normal noise, in total variation; 1 where that is not used.
+        """Total variation distance of all noise that a unit affects from rounded normal noise; 1 if not used.
 
-        A discrete Gaussian of sigma from 16 on is within 1 / (20 sigma^2) (``docs/gaussian.md``).
+        A discrete Gaussian of sigma >= 16 is within 1 / (20 sigma^2) (``docs/gaussian.md``).
         """
         draws = getattr(self.perturber, "moved_draws", None)
         # Blocks share their budget with a threshold that sees the same values (WholeStream).
@@ -229,7 +231,7 @@ class StreamParameters:
 
     @cached_property
     def unit_epsilon(self) -> float:
-        """What one value, or one event, may lose: epsilon for all that are protected together."""
+        """Loss of one value or event: epsilon is shared by all that are protected together."""
         share = fraction_of(self.loss, self.contributions)
         if share <= 0.0:
             raise ParameterError(
@@ -239,7 +241,7 @@ class StreamParameters:
 
     @cached_property
     def publish_epsilon(self) -> float:
-        """The perturber's budget: what a renewal from the same values leaves of epsilon."""
+        """The perturber's budget: the rest of epsilon after a renewal from the same values."""
         if self.gaussian:
             return group_share(self.loss, self.group_square)
         epsilon = self.unit_epsilon
@@ -260,10 +262,11 @@ class StreamParameters:
 
     @property
     def group_square(self) -> int | Fraction:
-        """Squared L2 sensitivity of all that are protected together, in squared sensitivities of one.
+        """Squared L2 sensitivity of all contributions protected together, in squared sensitivities of one.
 
         For j + l = w, that of l is at most l / w of that of w, and (j / w)^2 + l / w is at most 1: j values may
-        choose a threshold for 1 / w of the loss each, and the others enter sums.
+        choose a
+        threshold for 1 / w of the loss each while the others enter sums.
         """
         w = self.contributions
         square = getattr(self.perturber, "group_square", None)
@@ -271,7 +274,7 @@ class StreamParameters:
 
     @cached_property
     def grid(self) -> Grid:
-        """The integers that values are rounded to."""
+        """The grid that values are rounded to."""
         # With Gaussian noise the budget follows from the grid: it is at least this.
         epsilon = group_share(self._zcdp_loss, self.group_square) if self.gaussian else self.publish_epsilon
         if self.sensitivity is not None:
@@ -283,7 +286,7 @@ class StreamParameters:
 
     @cached_property
     def noise(self) -> SumNoise | None:
-        """What an interval needs to know of the noise; None for one's own perturbers, hats and renewed thresholds."""
+        """Noise of sums, for intervals; None for users' own perturbers, hats and renewed thresholds."""
         if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy, Toeplitz):
             return None
         if isinstance(self.perturber, Toeplitz):
@@ -306,7 +309,7 @@ class StreamParameters:
 
     @cached_property
     def task(self) -> ThresholdTask:
-        """What the threshold is told, first."""
+        """Public inputs of the first threshold's choice."""
         return ThresholdTask(
             self.unit_epsilon,
             self.grid.bound,
@@ -319,23 +322,23 @@ class StreamParameters:
 
     @cached_property
     def warm_up(self) -> int:
-        """How many of the hold-out's last values are released as blocks, and not looked at by the threshold."""
+        """Number of the hold-out's last values that are released as blocks and not seen by the threshold."""
         return self.perturber.warm_up(self.holdout) if isinstance(self.perturber, Blocks) else 0
 
     @cached_property
     def rises(self) -> bool:
-        """Whether theta may follow a stream that outgrows its hold-out."""
+        """True if theta may follow a stream that outgrows its hold-out."""
         follows = isinstance(self.perturber, Blocks) and self.perturber.rising
         return follows and self.threshold.uses_holdout and self.warm_up > 0
 
     @cached_property
     def period(self) -> int | None:
-        """Values published under one threshold; None for ever."""
+        """Number of values published under one threshold; None if it never changes."""
         return None if self.renewal is None else self.renewal.trees * self.plan.tree_blocks * self.plan.block
 
     @cached_property
     def renewal_task(self) -> ThresholdTask:
-        """What the threshold is told each time it is renewed."""
+        """Public inputs of the choice of each later threshold."""
         assert self.renewal is not None  # noqa: S101 - asked for by renewals alone
         assert self.period is not None  # noqa: S101
         if self.renewal.share:
@@ -345,26 +348,27 @@ class StreamParameters:
         return replace(self.task, holdout=-(-wanted // block) * block)
 
     def noise_key(self, secret: Key) -> Key:
-        """The noise key of this composition under a secret."""
+        """Noise key of this composition under a secret."""
         return noise_key(self, secret)
 
     def noise_keys(self, secrets: Sequence[Key]) -> list[Key]:
-        """:meth:`noise_key` of many secrets, all or none of which belong to a composition."""
+        """:meth:`noise_key` of many secrets, all or none of which are bound to a composition."""
         if not secrets or secrets[0].binding is not Binding.ROOT:
             return list(secrets)
         composition = encoded(self, secrets[0])
         return [secret.bound(composition) for secret in secrets]
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """What noise of a secret key promises, or of a seed."""
+        """Guarantee with noise from a secret key, or from a seed (`simulated`)."""
         return replace(self._stated, simulated=True) if simulated else self._stated
 
     @cached_property
     def _stated(self) -> Guarantee:
+        """Guarantee with noise from a secret key."""
         return guarantees.of_stream(self)
 
     def describe(self) -> dict[str, Any]:
-        """Parts by name, and parameters, for a state file."""
+        """Parameters as JSON, components by name."""
         fields = values_of(self)
         for role in _ROLES:
             fields[role] = codec.describe_part(fields[role], PARTS)
@@ -372,7 +376,7 @@ class StreamParameters:
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> StreamParameters:
-        """The composition that was described."""
+        """The composition that :meth:`describe` gave."""
         fields = dict(description)
         for role in _ROLES:
             fields[role] = codec.build_part(fields[role], PARTS)
@@ -380,7 +384,7 @@ class StreamParameters:
 
 
 def composed(threshold: object, perturber: Any, smoother: Any, *fields: Any) -> StreamParameters:
-    """The composition with these fields, in order; shared, but with a renewal, which may warn."""
+    """The composition with these fields, in order; shared with equal ones unless a renewal may warn."""
     if threshold is None:
         threshold = default_threshold(perturber, fields[8] if len(fields) > 8 else None)
     parts = threshold, perturber, smoother
@@ -388,7 +392,7 @@ def composed(threshold: object, perturber: Any, smoother: Any, *fields: Any) -> 
 
 
 def default_threshold(perturber: object, sensitivity: float | None = None, *, finished: bool = False) -> Threshold:
-    """The threshold where none is given; ``finished``: it may look at all values of an array."""
+    """The default threshold for a perturber; `finished`: it may see all values of an array."""
     if sensitivity is not None:
         return Fixed(validation.positive("sensitivity", sensitivity))
     if finished:
@@ -401,5 +405,5 @@ def default_threshold(perturber: object, sensitivity: float | None = None, *, fi
 
 
 def altered(composition: StreamParameters, **changes: Any) -> StreamParameters:
-    """A composition with other values of some fields, shared as :func:`composed` says."""
+    """`composition` with other values of some fields."""
     return composed(*(values_of(composition) | changes).values())

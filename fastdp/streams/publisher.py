@@ -1,6 +1,6 @@
-"""One publisher for every composition of threshold, perturber and smoother.
+"""The publisher of streams for every composition of threshold, perturber and smoother.
 
-Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``docs/tops.md``.
+Source: ToPS section 3.2 (the framework) and Algorithm 1 as read in ``docs/tops.md``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fastdp.noise.key import Key
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.releases.release import Release, ReleasedNodes
 from fastdp.smoothers import Smoother
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, record, single_caller
-from fastdp.state.publisher import Publisher
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, composed
-from fastdp.streams.stages import Emission, Schedule
+from fastdp.streams.stream_machine import Emission, Schedule
 from fastdp.streams.stream_state import Progress, StreamState
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.renewals import Renewal
@@ -125,28 +125,29 @@ class StreamPublisher(Publisher[StreamState]):
         self._compose(composition, seed, key)
 
     def _compose(self, composition: StreamParameters, seed: int | str | None, key: Key | bytes | None) -> None:
-        """Begin with what was composed."""
+        """Initialise the publisher with a composition."""
         self._begin(Schedule(composition), composition.noise_key(Key.choose(seed, key)))
 
     # What it is and where it stands.
 
     @property
     def _progress(self) -> Progress:
+        """Progress of the stream."""
         return self._state.progress
 
     @property
     def composition(self) -> StreamParameters:
-        """Parts and parameters."""
+        """Components and parameters."""
         return self._machine.composition
 
     @property
     def epsilon(self) -> float:
-        """The privacy budget."""
+        """Privacy budget."""
         return self._machine.composition.epsilon
 
     @property
     def delta(self) -> float:
-        """Probability that epsilon may fail; 0 but with Gaussian noise."""
+        """Probability that epsilon may fail; 0 except with Gaussian noise."""
         return self._machine.composition.delta
 
     @property
@@ -156,22 +157,22 @@ class StreamPublisher(Publisher[StreamState]):
 
     @property
     def sensitivity(self) -> float | None:
-        """The most that an event moves a value by; None where a value is protected."""
+        """Largest change of a value by one event; None if values are protected."""
         return self._machine.composition.sensitivity
 
     @property
     def contributions(self) -> int:
-        """How many values, or events, are protected together."""
+        """Number of values, or events, that are protected together."""
         return self._machine.composition.contributions
 
     @property
     def holdout(self) -> int:
-        """Length of the hold-out."""
+        """Number of values in the hold-out."""
         return self._machine.holdout
 
     @property
     def max_range(self) -> int:
-        """Longest query."""
+        """Length of the longest query."""
         return self._machine.composition.max_range
 
     @property
@@ -186,33 +187,34 @@ class StreamPublisher(Publisher[StreamState]):
 
     @property
     def block(self) -> int:
-        """g: values under the noisy sum that closes next."""
+        """g: number of values in the next block to close."""
         pipeline = self._pipeline
         return pipeline.block(self._progress) if isinstance(pipeline, AdaptiveBlocks) else self.plan.block
 
     @property
     def threshold(self) -> float | None:
-        """The present theta in units of the input; None until the hold-out is complete."""
+        """The current theta in units of the input; None until the hold-out is complete."""
         steps = self._progress.theta_steps
         return self._pipeline.steps(steps, self._progress.smoother) * self.resolution if steps else None
 
     @property
     def n_seen(self) -> int:
-        """Values consumed, the hold-out included."""
+        """Number of values consumed, the hold-out included."""
         return self._progress.n_seen
 
     @property
     def n_published(self) -> int:
-        """Values published."""
+        """Number of values published."""
         return max(0, self._progress.n_seen - self.holdout)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Promise of the endless stream, derived from the parts."""
+        """Guarantee of the endless stream, composed from its components."""
         return self._machine.composition.guarantee(simulated=self._key.simulated)
 
     @property
     def _pipeline(self) -> FixedBlocks | AdaptiveBlocks:
+        """The pipeline from clipped to published values."""
         return self._machine.pipeline(self._key)
 
     def __repr__(self) -> str:
@@ -232,21 +234,20 @@ class StreamPublisher(Publisher[StreamState]):
         Parameters
         ----------
         chunk : array-like
-            Any number of values, none included: a list, NumPy array, pandas or polars series, Arrow array.
+            Any number of values: a list, NumPy array, pandas or polars series, Arrow array.
         out : float64[>= number of values], optional
             Receives the published values, to save an allocation.
 
         Returns
         -------
         float64[n]
-            One published value per value after the hold-out, in units of the input (a view of ``out`` if
-            given).
+            One published value per value after the hold-out, in units of the input (a view of ``out`` if given).
 
         Raises
         ------
         DataError
             If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``).
-            The publisher is then as it was; the corrected chunk continues the stream.
+            The publisher is then unchanged; the corrected chunk continues the stream.
         """
         column = as_column(chunk)
         if out is None:
@@ -258,7 +259,7 @@ class StreamPublisher(Publisher[StreamState]):
 
     @single_caller
     def release(self, values: Values) -> Release:
-        """Publish a whole array at once (a fresh publisher only).
+        """Publish a full array at once (a fresh publisher only).
 
         Parameters
         ----------
@@ -268,7 +269,7 @@ class StreamPublisher(Publisher[StreamState]):
         Returns
         -------
         Release
-            Bit for bit what :meth:`publish` gives for any chunking.
+            Bit for bit the output of :meth:`publish` for any chunking.
         """
         column = as_whole(values, self.n_seen, self.holdout)
         # Nodes are summed after the values were published: both must see the same memory, even if a thread writes.
@@ -295,6 +296,7 @@ class StreamPublisher(Publisher[StreamState]):
         )
 
     def _nodes(self, column: Array) -> ReleasedNodes | None:
+        """Released nodes of the published column; None if the perturber releases none."""
         if not self._machine.composition.perturber.released_nodes:
             return None
         finite = self._machine.finite(as_floats(column[self.holdout :]), self.holdout, "values")
@@ -303,6 +305,7 @@ class StreamPublisher(Publisher[StreamState]):
         return pipeline.released_nodes(self._progress.theta_steps, finite)
 
     def _check_out(self, out: Any, values: Array) -> None:
+        """ParameterError unless `out` is a writable float64 array of sufficient size, distinct from `values`."""
         flags = out.flags.num if isinstance(out, np.ndarray) and out.dtype == FLOAT64 and out.ndim == 1 else 0
         if flags & WRITABLE != WRITABLE or out.size < values.size:
             size = values.size - min(values.size, max(0, self.holdout - self.n_seen))
@@ -314,6 +317,7 @@ class StreamPublisher(Publisher[StreamState]):
 
     @classmethod
     def _fits(cls, content: Json, kind: Any) -> bool:
+        """True if a state file belongs to this class; StreamPublisher accepts every composition."""
         # The parts are in the file: a ToPS loads as what it is composed of, too.
         composed = cls is StreamPublisher and "perturber" in content["composition"]
         return composed or super()._fits(content, kind)

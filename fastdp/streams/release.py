@@ -1,4 +1,4 @@
-"""``fastdp.release``: a finished array in one call, of which nothing is withheld."""
+"""``fastdp.release``: release a finished array in one call, without a hold-out."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise.key import Key
 from fastdp.perturbers.block_noise import Blocks, Focus
 from fastdp.releases.release import Release
-from fastdp.state.publisher import LOG
+from fastdp.state.driver import LOG
 from fastdp.streams.guarantees import approximated, in_units
 from fastdp.streams.methods import Adaptive, as_blocks
 from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, altered, composed, default_threshold
 from fastdp.streams.publisher import StreamPublisher
-from fastdp.streams.stages import Schedule
+from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Chooser, Fixed, ScaleFree, Threshold, ThresholdTask
 from fastdp.thresholds.base import as_rule, held_out
 
@@ -131,7 +131,7 @@ def release(
 
 
 def _is_list(values: object) -> bool:
-    """Whether each entry has a type of its own."""
+    """True if each entry has its own Python type."""
     if isinstance(values, Sequence):
         return not isinstance(values, (str, bytes, bytearray))
     return getattr(values, "dtype", None) == np.dtype(object) and getattr(values, "ndim", 0) == 1
@@ -150,35 +150,36 @@ NEXT_TO_NOTHING = 2.0**-26
 
 
 class WholeStream:
-    """:class:`fastdp.Adaptive` on an array that is there as a whole.
+    """:class:`fastdp.Adaptive` on a finished array of known size.
 
     Parameters
     ----------
     size : int
         n, the number of values: public, because streams of different lengths are not adjacent.
     threshold : Threshold, optional
-        Chooses theta from all values, by default ``ScaleFree()``; :class:`fastdp.thresholds.Fixed` from none.
+        Chooses theta from all values, by default ``ScaleFree()``; :class:`fastdp.thresholds.Fixed` uses none.
     epsilon, bound, max_range, perturber, contributions, delta, resolution, nonfinite, key
         As for :class:`fastdp.Adaptive`.
 
     Attributes
     ----------
     share : float
-        Part of epsilon that the threshold takes, a function of public numbers; 0 if theta is public.  With Gaussian
-        noise, of the loss x with rho = x^2 / 2.
+        Share of epsilon for the threshold, a function of public numbers; 0 if theta is public.  With Gaussian noise,
+        the
+        share of the x with rho = x^2 / 2.
 
     Warns
     -----
     AccuracyWarning
-        If a tenth of epsilon is too little to choose a threshold well from so few values; if it is far too little,
-        theta is the bound, which costs nothing and clips nothing.  It follows from public numbers only.  And if the
-        theta that was chosen, which is public then, clips nearly everything: where few values are not 0.
+        If a tenth of epsilon is too little to choose a threshold well; if it is far too little, theta is the bound,
+        which
+        costs and clips nothing.  Also if the chosen theta, then public, clips nearly everything.
 
     Notes
     -----
-    Privacy: every value enters the choice of theta with ``share`` of epsilon and, in one block, the published sums
-    with the rest: sequential composition (``docs/adaptive.md``, "Nothing withheld").  The noise of the choice is
-    bound to what the choice sees, that of the blocks to theta and the prefix of their sums.
+    Privacy: every value enters the choice of theta with ``share`` of epsilon and one published sum with the rest:
+    sequential composition (``docs/adaptive.md``, "Nothing withheld").  The noise of the choice is bound to its input,
+    that of the blocks to theta and the prefix of sums.
     """
 
     holdout = 0
@@ -220,12 +221,12 @@ class WholeStream:
             _ = self.guarantee
 
     def identity(self) -> dict[str, Any]:
-        """The parameters, what publishes among them, for noise keys."""
+        """The parameters, including the published composition, for noise keys."""
         names = ("size", "threshold", "share", "epsilon", "delta", "contributions")
         return {**{name: getattr(self, name) for name in names}, "published": self.composition}
 
     def _share(self, whole: StreamParameters, resolution: float | None) -> float:
-        """Part of epsilon that the rule needs to choose well, at most a tenth; 0 if theta is public."""
+        """Share of epsilon that the rule needs to choose well, at most a tenth; 0 if theta is public."""
         if not self.threshold.uses_holdout:
             return 0.0
         # A tenth of rho costs noise half of what a tenth of epsilon does.
@@ -251,12 +252,12 @@ class WholeStream:
 
     @cached_property
     def task(self) -> ThresholdTask:
-        """What the threshold is told."""
+        """Public inputs of the threshold's choice."""
         return _task(self.composition, self._whole.unit_epsilon * self.share, self.size)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Threshold and perturber see the same values: sequential composition."""
+        """Sequential composition of threshold and perturber, which see the same values."""
         published = self.composition.guarantee(simulated=self._key.simulated)
         chosen = self.threshold.guarantee(self.task) if self.share else None
         if chosen is not None:
@@ -269,7 +270,7 @@ class WholeStream:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """As :attr:`fastdp.state.Publisher.noise_fingerprint`."""
+        """Fingerprint for ledgers, as :attr:`fastdp.state.Publisher.noise_fingerprint`."""
         return None if self._key.simulated else self._key.fingerprint()
 
     def release(self, values: Values) -> Release:
@@ -287,16 +288,16 @@ class WholeStream:
         return replace(self.publisher((floats,)).release(floats), guarantee=self.guarantee)
 
     def _chooser(self) -> Chooser:
-        """The rule's, without the warnings that speak of a hold-out."""
+        """An empty chooser, without warnings about a hold-out."""
         rule = self.threshold
         return rule.chooser(self.task) if isinstance(rule, ScaleFree) else rule.start(self.task)
 
     def finite(self, floats: Floats, before: int) -> Floats:
-        """Values in front of which ``before`` others came, without NaN and infinity; DataError if there are any."""
+        """`floats` without NaN and infinity; DataError counts indices from `before`."""
         return Schedule(self.composition).finite(floats, before, "values")
 
     def publisher(self, parts: Iterable[Floats]) -> StreamPublisher:
-        """What publishes the values under the theta that they, all and finite, choose; ``guarantee`` is its part."""
+        """The publisher of the values under theta, chosen from `parts`: all values, finite, in chunks."""
         composition = self.composition
         if self.share or not self.threshold.uses_holdout:
             chooser = self._chooser()
@@ -317,7 +318,7 @@ class WholeStream:
 
 
 def _published(whole: StreamParameters, resolution: float | None, share: float) -> StreamParameters:
-    """The composition with what the threshold's share leaves of epsilon."""
+    """The composition with the rest of epsilon after the threshold's share."""
     # For one value, of which several may be protected together.
     unit = whole.unit_epsilon
     if whole.gaussian:
@@ -326,5 +327,5 @@ def _published(whole: StreamParameters, resolution: float | None, share: float) 
 
 
 def _task(published: StreamParameters, epsilon: float, size: int) -> ThresholdTask:
-    """The threshold's task for noise of the published values' own budget."""
+    """The threshold's task, for the noise of the published values' budget."""
     return replace(published.task, epsilon=epsilon, holdout=size, publish_epsilon=published.publish_epsilon)

@@ -37,7 +37,7 @@ from fastdp.streams.row_pipeline import (
     snapped,
     worth,
 )
-from fastdp.streams.stages import Emission, Schedule
+from fastdp.streams.stream_machine import Emission, Schedule
 from fastdp.thresholds import Chooser, Threshold
 from fastdp.thresholds.base import RowChooser, as_rule, held_out
 from fastdp_kernels.streams import many_streams
@@ -187,7 +187,7 @@ def release_many(
 
 @dataclass(frozen=True)
 class _Many:
-    """One call: the pipeline, the streams, their numbers."""
+    """One call on rows with a common pipeline: the pipeline, the streams and their numbers."""
 
     pipeline: RowPipeline
     rows: StreamRows
@@ -225,7 +225,7 @@ class _Many:
         return out.released(steps, simulated=self.pipeline.key.simulated)
 
     def _thresholds(self) -> Indices:
-        """Theta of each stream, in grid steps."""
+        """Theta of each stream, in grid steps: int64[n]."""
         composition, n = self.pipeline.composition, self.rows.size
         task, key, grid = composition.task, self.pipeline.key, composition.grid
         uses_holdout = composition.threshold.uses_holdout
@@ -246,7 +246,7 @@ class _Many:
         return steps
 
     def _held(self, which: Indices) -> tuple[Floats, Indices]:
-        """Hold-outs, finite, and where each begins."""
+        """Finite hold-outs of the streams `which`, and the index at which each begins."""
         holdout = self.pipeline.composition.task.holdout
         values, starts = self.rows.take(which, 0, holdout)
         counts: Indices = np.full(which.size, holdout, np.int64)
@@ -256,7 +256,7 @@ class _Many:
     def _replace_nonfinite(
         self, values: Floats, starts: Indices, counts: Indices, which: Indices, wrong: int, before: int
     ) -> tuple[Floats, Indices]:
-        """Zeros for NaN and infinity, or the error that names the first of row ``wrong``."""
+        """Values with zeros for NaN and infinity; DataError that names the first, in row `wrong`, if not allowed."""
         if self.pipeline.composition.nonfinite == "raise":
             row = values[starts[wrong] : starts[wrong] + counts[wrong]]
             place = int(np.flatnonzero(~np.isfinite(row))[0])
@@ -272,7 +272,7 @@ class _Many:
 def choose_thetas(
     chooser: Chooser, holdout: int, values: Floats, starts: Indices, key: Key, streams: Indices
 ) -> Floats:
-    """Theta of each stream, whose hold-out begins at ``starts[i]``; the chooser has seen nothing, and stays so."""
+    """Theta of each stream, float64[n], whose hold-out begins at `starts[i]`; `chooser` stays empty."""
     if isinstance(chooser, RowChooser):
         return chooser.choose_rows(chooser.histograms(values, starts), key, streams)
     thetas = np.empty(streams.size)
@@ -289,12 +289,12 @@ STREAMS = 64
 
 @dataclass(frozen=True)
 class _EachStream:
-    """Streams that are published one by one, and the ids that their noise belongs to.
+    """Streams that are published one by one, with their ids.
 
     Attributes
     ----------
     composition : StreamParameters
-        Parts and parameters of every stream.
+        Components and parameters of every stream.
     secret : Key
         Of all streams; stream i has ``secret.of_stream(ids[i])``.
     rows : StreamRows
@@ -309,7 +309,7 @@ class _EachStream:
     ids: list[int | str]
 
     def release(self, out: RowOutput, threads: int) -> ReleasedMany:
-        """Publish every stream into the output; ``threads`` work at once."""
+        """Publish every stream into the output, on `threads` threads."""
         values, borders, nodes, trees = out.values, out.borders, out.nodes, out.trees
         n, machine = self.rows.size, Schedule(self.composition)
         steps: Indices = np.empty(n, np.int64)
@@ -336,21 +336,24 @@ class _EachStream:
 
     @cached_property
     def _shared(self) -> Key:
+        """Noise key of the composition, for ids that are numbers."""
         return self.composition.noise_key(self.secret)
 
     def _key(self, i: int) -> Key:
-        """``noise_key(secret.of_stream(ids[i]))``; numbers share the composition's key."""
+        """Noise key of stream `i`: ``noise_key(secret.of_stream(ids[i]))``."""
         name = self.ids[i]
         if isinstance(name, str):
             return self.composition.noise_key(self.secret.of_stream(name))
         return self._shared.of_stream(name)
 
     def _values(self, i: int) -> Floats:
+        """Values of stream `i`, float64."""
         values, starts = self.rows.take(np.array([i]), 0)
         # Rows of one array lie in it as they are; others come alone.
         begin = int(starts[0])
         return as_floats(values[begin : begin + int(self.rows.lengths[i])])
 
     def _nodes(self, machine: Schedule, pipeline: FixedBlocks, stream: Floats, name: str, steps: int) -> Floats:
+        """Released nodes of a published stream."""
         holdout = self.composition.task.holdout
         return pipeline.released_nodes(steps, machine.finite(as_floats(stream[holdout:]), holdout, name)).sums

@@ -1,7 +1,6 @@
-"""Many streams at once, each from its beginning to its end: batches of rows, threads, and the step of each batch.
+"""Many finished streams at once: batches of rows, threads, and the step of each batch.
 
-Every row gets what :class:`~fastdp.streams.fixed_blocks.FixedBlocks` gives to one stream, bit for bit; a batch
-saves a call for each.
+Every row gets the output of :class:`~fastdp.streams.fixed_blocks.FixedBlocks` for one stream, bit for bit.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ T = TypeVar("T")
 
 
 def batches(order: Indices, counts: Indices, rows_at_once: Callable[[int], int]) -> Iterator[Indices]:
-    """Streams, given from the shortest to the longest, in batches."""
+    """Batches of the streams `order`, sorted by length, each with at most `rows_at_once` streams."""
     begin = 0
     while begin < order.size:
         end = min(order.size, begin + rows_at_once(int(counts[order[begin]])))
@@ -52,20 +51,20 @@ def batches(order: Indices, counts: Indices, rows_at_once: Callable[[int], int])
 
 
 def worth(threads: int, amount: int, each: int) -> int:
-    """How many threads gain by so much work: one for each batch's worth of it, at most so many."""
+    """Number of threads, at most `threads`, that `amount` of work justifies at `each` per thread."""
     return max(1, min(threads, -(-amount // each)))
 
 
 def even(count: int, most: int, threads: int) -> int:
-    """How many of ``count`` make a batch, at most ``most``, so that every thread has as many batches."""
+    """Batch size up to `most` that gives every thread the same number of batches."""
     turns = max(1, -(-count // (most * threads)))
     return max(1, -(-count // (turns * threads)))
 
 
 def concurrently(threads: int, work: Callable[[T], object], batches: Iterable[T]) -> None:
-    """Work on every batch; the first error, in their order, is raised once no thread works any more.
+    """Call `work` on every batch; the first error, in batch order, is raised after all threads have stopped.
 
-    The calling thread is one of them: short work would wait for the others to begin.
+    The calling thread works too, so short work does not wait for others.
     """
     if threads == 1:
         for batch in batches:
@@ -106,14 +105,14 @@ def concurrently(threads: int, work: Callable[[T], object], batches: Iterable[T]
 
 
 def snapped(grid: Grid, thetas: Floats) -> Indices:
-    """Thresholds in grid steps; few are distinct."""
+    """Thresholds in grid steps, int64[n]."""
     distinct, place = np.unique(thetas, return_inverse=True)
     steps: Indices = np.array([grid.snap(theta) for theta in distinct.tolist()], np.int64)
     return steps[place]
 
 
 def borders_of(counts: Indices) -> Indices:
-    """Begins of runs that follow each other, and the end of the last: int64[n + 1]."""
+    """Start of each of consecutive runs, and the end of the last: int64[n + 1]."""
     borders: Indices = np.zeros(counts.size + 1, np.int64)
     np.cumsum(counts, out=borders[1:])
     return borders
@@ -126,17 +125,17 @@ class RowOutput:
     Attributes
     ----------
     composition : StreamParameters
-        Parts and parameters of every stream.
+        Components and parameters of every stream.
     ids : int64[n], or tuple of int and str
         Names of the streams.
     source : FrameSource or None
-        The data frame that they came in.
+        The data frame of the input.
     counts : int64[n]
         Published values of each stream.
     borders, values : int64[n + 1] and float64[all]
-        Values one stream after another, and where each begins.
+        Start of each stream, and all values.
     trees, nodes : int64[n + 1] and float64[all, nodes], or None
-        The same of trees, where the perturber releases nodes.
+        The same of trees, if the perturber releases nodes.
     """
 
     composition: StreamParameters
@@ -152,7 +151,7 @@ class RowOutput:
     def of(
         cls, composition: StreamParameters, lengths: Indices, ids: Ids, source: FrameSource | None = None
     ) -> RowOutput:
-        """Memory for streams of these lengths."""
+        """An output buffer for streams of these lengths."""
         plan = composition.plan
         counts = lengths - int(composition.holdout or 0)
         borders = borders_of(counts)
@@ -163,7 +162,7 @@ class RowOutput:
     def released(
         self, steps: Indices, *, simulated: bool, revisions: tuple[RevisedStream, ...] | None = None
     ) -> ReleasedMany:
-        """The values written into it, under thresholds in grid steps, as one release."""
+        """The written values as one release, under thresholds in grid steps."""
         composition, plan = self.composition, self.composition.plan
         shape = plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks
         self.values.flags.writeable = False
@@ -185,7 +184,7 @@ class RowOutput:
 
 
 def guarantee_of_many(one: Guarantee) -> Guarantee:
-    """One stream's guarantee holds for all together: a value is in one of them."""
+    """Guarantee of all streams together: a value is in one of them."""
     step = "each value is in one of the streams, whose noise is independent: epsilon for all together (parallel)"
     return replace(one, derivation=(*one.derivation, step))
 
@@ -197,13 +196,13 @@ class RowBatch:
     Attributes
     ----------
     values : float64, one-dimensional
-        Holds all of them.
+        Contains all of them.
     starts, counts : int64[n]
-        Where each begins and how many values it has, at least 1.
+        Start and number of values, at least 1, of each.
     steps : int64[n]
         Their thresholds in grid steps.
     streams : int64[n]
-        The numbers that their noise belongs to.
+        Numbers that their noise belongs to.
     """
 
     values: Floats
@@ -223,13 +222,13 @@ class Sums:
 
 @dataclass(frozen=True)
 class RowPipeline:
-    """StreamParameters and key of all streams; the key has no stream number itself."""
+    """Composition and key of all streams; the key has no stream number."""
 
     composition: StreamParameters
     key: Key
 
     def __post_init__(self) -> None:
-        """Rows are cut alike: ParameterError for blocks that each stream cuts by itself."""
+        """ParameterError for perturbers whose blocks or noise follow each stream's own releases."""
         if isinstance(self.composition.perturber, Blocks):
             raise ParameterError(
                 f"perturber = {self.composition.perturber!r}: expected a Hierarchy or Flat (or one publisher for "
@@ -243,16 +242,16 @@ class RowPipeline:
 
     @cached_property
     def blocks(self) -> bool:
-        """Whether noise is added to block sums, not to every value."""
+        """True if noise is added to block sums, not to every value."""
         return self.composition.smoother is not None and self.composition.plan.block > 1
 
     @cached_property
     def in_one_pass(self) -> bool:
-        """Whether one kernel reads, sums and publishes: a block needs nothing but the mean of the one before."""
+        """True if one kernel reads, sums and publishes: a block needs only the mean of the previous one."""
         return not self.blocks or type(self.composition.smoother) is Recent
 
     def rows_at_once(self, count: int) -> int:
-        """Streams of ``count`` published values that make a batch."""
+        """Number of streams of `count` published values in a batch."""
         plan = self.composition.plan
         closed = count // plan.block
         trees = -(-closed // plan.tree_blocks)
@@ -261,7 +260,7 @@ class RowPipeline:
         return max(1, min(BATCH_WORDS // max(words, 1), BATCH_VALUES // count))
 
     def sums(self, batch: RowBatch) -> Sums | int:
-        """Block sums of each row, or the first row with a value that is not finite."""
+        """Block sums of each row; or the index of the first row with a non-finite value."""
         c = self.composition
         rows: Integers = np.empty((batch.counts.size, -(-int(batch.counts.max()) // c.plan.block)), np.int64)
         per_unit, tops = 1.0 / c.grid.resolution, self._tops(batch)
@@ -269,23 +268,9 @@ class RowPipeline:
         return Sums(rows, np.arange(batch.counts.size)) if wrong < 0 else wrong
 
     def publish(self, batch: RowBatch, out: Floats, out_starts: Indices, sums: Sums | None = None) -> int:
-        """Publish a batch into ``out``, row i from ``out_starts[i]`` on.
+        """Publish a batch into `out`, row i from `out_starts[i]` on.
 
-        Parameters
-        ----------
-        batch : RowBatch
-            The streams.
-        out : float64
-            Receives the rows.
-        out_starts : int64[n]
-            Where.
-        sums : Sums, optional
-            If known already.
-
-        Returns
-        -------
-        int
-            The first row with a value that is not finite (``out`` is then of no use), or -1.
+        Returns -1, or the first row with a non-finite value (`out` is then invalid).  `sums` are used if given.
         """
         c, resolution = self.composition, self.composition.grid.resolution
         block, tree_blocks = c.plan.block, c.plan.tree_blocks
@@ -318,11 +303,11 @@ class RowPipeline:
 
     @cached_property
     def is_bound(self) -> bool:
-        """Whether noise is bound to the prefix of values, so that it is drawn once they are known."""
+        """True if noise is bound to the prefix of values, so that it is drawn after they are known."""
         return bound_law(self.composition.perturber, self.key, 1, self.composition.publish_epsilon) is not None
 
     def _bound_noise(self, batch: RowBatch) -> Integers | int:
-        """Noise of every value, as :meth:`noise` shapes it, or the first row with a value that is not finite."""
+        """Noise of every value, shaped as :meth:`noise`; or the first row with a non-finite value."""
         c, tops = self.composition, self._tops(batch)
         most, size = int(batch.counts.max()), c.plan.tree_blocks
         trees = -(-most // size)
@@ -343,7 +328,7 @@ class RowPipeline:
         return noise
 
     def noise(self, batch: RowBatch, closed: Indices, *, nodes: bool = False) -> Integers:
-        """Noise of every tree that ``closed`` blocks a row need: int64[n, trees, w], the leaves first."""
+        """Noise of the trees that `closed` blocks a row need: int64[n, trees, w], leaves first."""
         c, n = self.composition, batch.steps.size
         trees = -(-int(closed.max()) // c.plan.tree_blocks)
         if trees == 0:
@@ -359,7 +344,7 @@ class RowPipeline:
         return noise_of_rows(c.perturber, rows).reshape(n, trees, -1)
 
     def release_nodes(self, batch: RowBatch, out: Floats, out_trees: Indices) -> None:
-        """Noisy sums of all nodes, row i's trees from ``out[out_trees[i]]`` on; values are finite."""
+        """Write noisy sums of all nodes, row i's trees from `out[out_trees[i]]` on; values are finite."""
         plan, resolution = self.composition.plan, self.composition.grid.resolution
         # The leaves' noise is that of the published values.
         with repeating():
@@ -369,5 +354,5 @@ class RowPipeline:
         many_streams.release_nodes(*rows, noise, *tree, resolution, nodes_scratch(plan), out, out_trees)
 
     def _tops(self, batch: RowBatch) -> Floats:
-        """Thresholds in steps, as far as values go."""
+        """Largest clipped value of each row in grid steps, float64[n]."""
         return np.minimum(batch.steps, self.composition.grid.bound_steps).astype(np.float64)

@@ -1,4 +1,4 @@
-"""State of a stream of values: its progress, and the values that wait for the next threshold; output of a step."""
+"""State of a stream of values, and the output of a step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_RECORDS: Records = np.empty(0, [])
 
 
 class Progress(NamedTuple):
-    """State between two chunks, but for the hold-out's summary and the noise (a function of the key).
+    """State between two chunks, except the hold-out's summary and the noise (a function of the key).
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Progress(NamedTuple):
     held : int
         Values withheld so far for the next threshold (:class:`fastdp.thresholds.renewals.RenewFromHoldout`).
     released : int
-        Sum of what was released under the present threshold, in grid steps, where a renewal needs it.
+        Sum released under the current threshold, in grid steps, if a renewal needs it.
     theta_steps : int
         The threshold in grid steps; 0 until it is chosen.
     blocks : int
@@ -47,10 +47,9 @@ class Progress(NamedTuple):
     prediction : float
         Published for each value of the open block.
     smoother : float64[any]
-        The smoother's own memory, or that of noise that follows the noise before.  Secret then.
+        State of the smoother, or of correlated noise (then secret).
     chain : uint64[4 or 0]
-        The chain key of noise that is bound to the prefix of sums (:mod:`fastdp.noise.binding`); empty where
-        noise belongs to trees.  Secret.
+        Chain key of prefix-bound noise (:mod:`fastdp.noise.binding`); empty for noise drawn in trees.  Secret.
     """
 
     n_seen: int = 0
@@ -76,18 +75,19 @@ class Step(NamedTuple):
     Attributes
     ----------
     following : Progress
-        The progress after the values.
+        Progress after the values.
     noise : (int, int64[leaves]) or None
         The tree in use.
     size : int
-        Values of the step.
+        Number of values.
     published : float64[size] or None
-        The published values, where they are computed already.
+        The published values, if already computed.
     write : callable
-        Else: a kernel that writes them into an array.
+        Otherwise: a function that writes them into an array.
     blocks, before : float64
-        Of blocks that follow released sums: those that closed, and the one left open (``adaptive_pass``); and the
-        memory before the values.
+        For blocks that follow released sums: closed blocks and the open one (``adaptive_pass``), and the memory
+        before
+        the values.
     """
 
     following: Progress
@@ -111,9 +111,9 @@ Published = tuple[Progress | None, TreeNoise | None]
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:
-    """The chain key before the first sum under this threshold, after those under an earlier one.
+    """Chain key before the first sum under this threshold, derived from the one `before`.
 
-    Empty where noise belongs to trees.
+    Empty for noise drawn in trees.
     """
     if bound_law(perturber, key, theta_steps, epsilon) is None:
         return NO_CHAIN
@@ -131,14 +131,14 @@ class StreamState(NamedTuple):
     Attributes
     ----------
     progress : Progress
-        The numbers.
+        Counters and sums.
     chooser : Chooser or None
-        Collects values for the next threshold, if there will be one; it has yet to see ``pending``.
+        Collects values for the next threshold, if any; it has not yet seen ``pending``.
     noise : (int, int64[leaves]) or None
         The tree in use; a cache.
     pending : sequence of float64 arrays
-        Values for the chooser.  It is not copied for them, which would cost a pass over the hold-out a chunk.
-        ``UNKNOWN`` in their place: an interrupt came while it was shown some.
+        Values for the chooser, kept apart because copying the chooser would cost a pass over the hold-out a chunk.
+        ``UNKNOWN`` if an interrupt came while the chooser saw some of them.
     """
 
     progress: Progress
@@ -151,7 +151,7 @@ class StreamState(NamedTuple):
         return f"StreamState({self.progress})"
 
     def observe(self) -> None:
-        """Show the chooser what is pending, in place: :meth:`check` detects that this was interrupted."""
+        """Show the pending values to the chooser, in place; :meth:`check` detects an interrupt in between."""
         pending = cast("list[Floats]", self.pending)
         values = pending.copy()
         pending[:] = [UNKNOWN]
@@ -160,7 +160,7 @@ class StreamState(NamedTuple):
         pending.clear()
 
     def check(self) -> None:
-        """StateError if it is not known what the chooser has seen: shown twice, a value would count twice."""
+        """StateError if an interrupt left it unknown which values the chooser has seen."""
         if self.pending and self.pending[0] is UNKNOWN:
             raise StateError(
                 "an earlier call was interrupted while it read the hold-out: expected a new publisher (one that "
@@ -168,7 +168,7 @@ class StreamState(NamedTuple):
             )
 
     def settled(self) -> Chooser | None:
-        """The chooser after what is pending; a copy, if there is any."""
+        """The chooser after the pending values; a copy if there are any."""
         if self.chooser is None or not self.pending:
             return self.chooser
         self.check()

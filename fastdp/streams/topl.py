@@ -1,7 +1,7 @@
-"""ToPL: streams in the local model, the server's role alone, or users and server simulated in one process.
+"""ToPL: streams in the local model, as a server alone or with simulated users in one process.
 
-Each user sends one report about one value.  The first m reports, square waves, give the threshold; every later user
-clips at it and reports through the hybrid mechanism.  Range sums add up reports.  Source: CCS 2021, section 4.
+Each user sends one report about one value.  The first m reports, square waves, choose the threshold; later users clip
+at it and report by the hybrid mechanism.  Range sums add up reports.  Source: CCS 2021, section 4.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from fastdp.record import Choice, Kind, Real, Whole, parameter, record
 from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import Release
 from fastdp.state import codec
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, Machine, Transition, single_caller
-from fastdp.state.publisher import Publisher
 from fastdp.streams.parameters import DEFAULT_HOLDOUT
 from fastdp.thresholds import Fixed, SquareWave, ThresholdTask
 from fastdp.thresholds.base import as_rule
@@ -53,7 +53,7 @@ LOGARITHMIC = SquareWave(scale="logarithmic", method="concave")
 
 
 class Op(NamedTuple):
-    """A batch: name of the call, its data, and input of fingerprints."""
+    """A batch: name of the call, its data, and the input of its fingerprint."""
 
     name: str
     data: Any
@@ -68,11 +68,11 @@ class ServerState:
     Attributes
     ----------
     tally : Tally or None
-        Reports for the threshold; None where it is public.
+        Reports for the threshold; None if it is public.
     theta : float or None
-        The threshold, in units of the input, and the ``distribution`` that it was chosen from.
+        The threshold in units of the input, chosen from ``distribution``.
     refused : Refused
-        Reports and messages left out after the threshold.
+        Reports and messages refused after the threshold.
     n_published : int
         Estimates published.
     """
@@ -100,6 +100,7 @@ class ServerMachine(Machine[ServerState]):
     publish_epsilon: float | None = parameter(LOCAL_EPSILON, default=None)
 
     def _check(self) -> None:
+        """Replace the threshold's name by its rule; ParameterError if parameters do not fit together."""
         rule = "logarithmic" if self.threshold is None else self.threshold
         if isinstance(rule, str):
             linear = validation.choice("threshold", rule, get_args(Scale)) == "linear"
@@ -123,7 +124,7 @@ class ServerMachine(Machine[ServerState]):
 
     @cached_property
     def task(self) -> ThresholdTask:
-        """Public facts that the threshold is chosen by."""
+        """Public inputs of the threshold's choice."""
         first = self.epsilon if self.threshold_epsilon is None else self.threshold_epsilon
         later = self.epsilon if self.publish_epsilon is None else self.publish_epsilon
         resolution = self.bound / SquareWaveMechanism.STEPS
@@ -131,16 +132,16 @@ class ServerMachine(Machine[ServerState]):
 
     @cached_property
     def widest(self) -> Hybrid:
-        """The mechanism of the second group for the highest threshold."""
+        """The second group's mechanism under the highest threshold."""
         return Hybrid(cast("float", self.task.publish_epsilon), 0.0, self.bound)
 
     @cached_property
     def collector(self) -> HistogramMachine:
-        """Collector of the first group, where the threshold is not public."""
+        """Collector of the first group's reports."""
         return HistogramMachine(self.threshold.client(self.task), self.threshold.n_bins)
 
     def hybrid(self, state: ServerState) -> Hybrid | None:
-        """The mechanism of the second group; None until the threshold is chosen."""
+        """The second group's mechanism; None until the threshold is chosen."""
         if state.theta is None:
             return None
         made: Hybrid | None = self.__dict__.get("_hybrid")
@@ -155,27 +156,27 @@ class ServerMachine(Machine[ServerState]):
         return ServerState(self.collector.start(key))
 
     def consumed(self, state: ServerState) -> int:
-        """Reports and messages seen, and whether theta was chosen."""
+        """Number of reports and messages seen, plus 1 once theta is chosen."""
         counted = state.n_published + state.refused.reports + state.refused.messages
         if state.tally is None:
             return counted + 1
         return counted + self.collector.consumed(state.tally) + int(state.theta is not None)
 
     def log_messages(self, before: ServerState, after: ServerState) -> Iterator[tuple[int, str]]:
-        """The threshold, once it is chosen."""
+        """Log message about the threshold, when it is chosen."""
         if before.theta is None and after.theta is not None:
             yield logging.INFO, f"threshold chosen: {after.theta:g}"
 
     def read(self, *batch: Any) -> Op:
-        """Name of the call and its data."""
+        """The batch of a call's name and data."""
         return Op(*batch)
 
     def parts(self, batch: Op) -> tuple[Array | bytes, ...]:
-        """Data as they were given."""
+        """Data of the batch for its fingerprint, as given."""
         return as_given(batch.raw)
 
     def step(self, state: ServerState, batch: Op, key: Key) -> Transition[ServerState]:
-        """Collect for the threshold, or publish."""
+        """Transition by one call: collect for the threshold, or publish."""
         hybrid = self.hybrid(state)
         if batch.name == "publish" and hybrid is None:
             raise StateError("publish() before the threshold was chosen: expected square-wave reports, for collect()")
@@ -199,12 +200,13 @@ class ServerMachine(Machine[ServerState]):
         return Transition(after, lambda: np.empty(0), partial(collector.finish, tally))
 
     def tally(self, state: ServerState, call: str) -> Tally:
-        """Reports collected, while the threshold is sought."""
+        """The reports collected so far; StateError once the threshold is chosen."""
         if state.theta is not None or state.tally is None:
             raise StateError(f"{call}() after the threshold was chosen: expected hybrid reports, for publish()")
         return state.tally
 
     def _published(self, state: ServerState, hybrid: Hybrid, column: Array) -> tuple[ServerState, Floats]:
+        """State after hybrid reports, and their estimates; NaN for reports out of range."""
         good = (column >= 0) & (column < hybrid.n_outputs) & (column == np.floor(column))
         count = int(np.count_nonzero(good))
         after = replace(state, n_published=state.n_published + count)
@@ -215,7 +217,7 @@ class ServerMachine(Machine[ServerState]):
         return replace(after, refused=after.refused.plus(column.size - count, 0)), estimates
 
     def settled(self, state: ServerState) -> ServerState:
-        """The state with nothing pending."""
+        """`state` without pending reports."""
         return state if state.tally is None else replace(state, tally=self.collector.settled(state.tally))
 
     def rekeyed(self, state: ServerState, key: Key) -> ServerState:
@@ -241,7 +243,7 @@ class ServerMachine(Machine[ServerState]):
 
 @dataclass(frozen=True)
 class SimulationState:
-    """State of users, before and after the threshold, and server."""
+    """Numbers of users before and after the threshold, and the server's state."""
 
     n_held: int
     n_published: int
@@ -263,19 +265,19 @@ class SimulationMachine(Machine[SimulationState]):
         return SimulationState(0, 0, self.server.start(key))
 
     def parts(self, batch: Column) -> tuple[Floats]:
-        """The values, with zeros for NaN and infinity where that is allowed."""
+        """Finite values of the batch, for its fingerprint."""
         return (self._finite(batch),)
 
     def consumed(self, state: SimulationState) -> int:
-        """Users so far."""
+        """Number of users so far."""
         return state.n_held + state.n_published
 
     def log_messages(self, before: SimulationState, after: SimulationState) -> Iterator[tuple[int, str]]:
-        """Messages of the server's log."""
+        """Log messages of the server."""
         return self.server.log_messages(before.server, after.server)
 
     def step(self, state: SimulationState, batch: Column, key: Key) -> Transition[SimulationState]:
-        """Ask the users, and let the server collect and publish."""
+        """Transition by one value a user: users report, the server collects or publishes."""
         values, name, used = batch.values, batch.name, max(state.n_held, state.n_published)
         if used + values.size > MAX_START:
             raise StateError(
@@ -299,10 +301,11 @@ class SimulationMachine(Machine[SimulationState]):
         return Transition(SimulationState(*counts, after), lambda: out, finish)
 
     def _finite(self, batch: Column) -> Floats:
+        """Values of the batch, with zeros for NaN and infinity if allowed; DataError otherwise."""
         return as_finite(as_floats(batch.values), self.nonfinite, batch.name, " (or nonfinite='zero')")
 
     def settled(self, state: SimulationState) -> SimulationState:
-        """The state with nothing pending."""
+        """`state` without pending reports."""
         return replace(state, server=self.server.settled(state.server))
 
     def rekeyed(self, state: SimulationState, key: Key) -> SimulationState:
@@ -310,12 +313,12 @@ class SimulationMachine(Machine[SimulationState]):
         return replace(state, server=self.server.rekeyed(state.server, key))
 
     def describe(self) -> Json:
-        """The server's parameters, and this one's."""
+        """Parameters of the server and of the simulation as JSON."""
         return {**self.server.describe(), "nonfinite": self.nonfinite}
 
     @classmethod
     def from_description(cls, description: Json, **own: Any) -> Self:
-        """The machine that was described."""
+        """The machine that :meth:`describe` gave."""
         fields = dict(description)
         nonfinite = fields.pop("nonfinite")
         return cls(ServerMachine.from_description(fields, **own), nonfinite)
@@ -394,11 +397,12 @@ class ToPLServer(Publisher[ServerState]):
 
     @property
     def _hybrid(self) -> Hybrid | None:
+        """The second group's mechanism; None until the threshold is chosen."""
         return self._machine.hybrid(self._state)
 
     @property
     def announcement(self) -> Announcement:
-        """The question that users answer now."""
+        """The question that users answer at present."""
         return Announcement(self._machine.collector.mechanism if self._hybrid is None else self._hybrid)
 
     @property
@@ -408,23 +412,23 @@ class ToPLServer(Publisher[ServerState]):
 
     @property
     def distribution(self) -> Distribution | None:
-        """The estimated distribution that theta was chosen from."""
+        """The estimated distribution that theta was chosen from; None if theta is public or not chosen yet."""
         return self._state.distribution
 
     @property
     def n_collected(self) -> int:
-        """Reports collected for the threshold."""
+        """Number of reports collected for the threshold."""
         tally = self._state.tally
         return 0 if tally is None else self._machine.collector.n_reports(tally)
 
     @property
     def n_published(self) -> int:
-        """Estimates published, those of refused reports not counted."""
+        """Number of estimates published, refused reports excluded."""
         return self._state.n_published
 
     @property
     def refused(self) -> Refused:
-        """Reports and messages left out so far."""
+        """Reports and messages refused so far."""
         tally, own = self._state.tally, self._state.refused
         return own if tally is None else own.plus(tally.refused.reports, tally.refused.messages)
 
@@ -435,7 +439,7 @@ class ToPLServer(Publisher[ServerState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Of both groups together, derived from their mechanisms."""
+        """Guarantee of both groups together."""
         machine = self._machine
         published = (self._hybrid or machine.widest).guarantee.of("users after the threshold")
         if isinstance(machine.threshold, Fixed):
@@ -444,22 +448,23 @@ class ToPLServer(Publisher[ServerState]):
 
     @single_caller
     def receive(self, data: bytes | bytearray | memoryview, *, most_reports: int | None = None) -> Floats:
-        """Take in messages.
+        """Process messages; returns the estimates of hybrid reports.
 
         Parameters
         ----------
         data : bytes
-            Messages of :meth:`fastdp.local.Client.answer`.  Those malformed, out of range or for another announcement
-            are counted in ``refused`` and left out.
+            Messages of :meth:`fastdp.local.Client.answer`.  Malformed ones, and those out of range or for another
+            announcement, are counted in ``refused`` and dropped.
         most_reports : int, optional
-            A message with more reports is refused too: 1 where every message comes from one user
+            A message with more reports is refused too: 1 if every message comes from one user
             (``docs/sharp_edges.md``).
 
         Returns
         -------
         float64[k]
-            Estimates from hybrid reports, in order, in units of the input; none while the threshold is sought.  Theta
-            is chosen as soon as m reports are in; the next announcement has it.
+            Estimates in order, in units of the input; none before the threshold is chosen.  Theta is chosen as soon
+            as m
+            reports are in; the next announcement contains it.
         """
         most = as_most_reports(most_reports)
         published: Floats = self._call(Op("receive", data, (as_bytes(data), str(most).encode()), most))
@@ -467,19 +472,19 @@ class ToPLServer(Publisher[ServerState]):
 
     @single_caller
     def collect(self, reports: int | NumberColumn) -> None:
-        """Take in square-wave reports, without their messages; those out of range are counted and left out."""
+        """Process square-wave reports given as numbers; those out of range are counted and dropped."""
         column = as_column([reports] if is_number(reports) else reports, "reports")
         self._call(Op("collect", column, (column,)))
 
     def shard(self) -> HistogramCollector:
-        """An empty collector for another machine, to be merged later."""
+        """An empty collector for another machine, to be merged later; StateError once theta is chosen."""
         self._machine.tally(self._state, "shard")
         machine = self._machine.collector
         return HistogramCollector(machine.mechanism, machine.bins)
 
     @single_caller
     def merge(self, *collectors: HistogramCollector) -> None:
-        """Take in what other machines have collected for the threshold; all or nothing."""
+        """Add the reports that other machines collected for the threshold; all or nothing."""
         self._machine.tally(self._state, "merge")
         for collector in collectors:
             if type(collector) is not HistogramCollector or collector.machine != self._machine.collector:
@@ -488,7 +493,7 @@ class ToPLServer(Publisher[ServerState]):
 
     @single_caller
     def publish(self, reports: int | NumberColumn) -> Floats:
-        """Estimates from hybrid reports, without their messages.
+        """Estimates from hybrid reports given as numbers.
 
         Parameters
         ----------
@@ -554,14 +559,14 @@ class ToPL(Publisher[SimulationState]):
 
     @property
     def server(self) -> ToPLServer:
-        """The server that collects and publishes, as it stands now; another object at each call."""
+        """A copy of the server in its current state; a new object at each call."""
         server = ToPLServer._of(self._machine.server, self._key)
         server._state = self._machine.server.rekeyed(self._state.server, self._key)
         return server
 
     @property
     def nonfinite(self) -> str:
-        """What NaN and infinity count as."""
+        """Treatment of NaN and infinity: "raise" or "zero"."""
         return self._machine.nonfinite
 
     @property
@@ -571,22 +576,22 @@ class ToPL(Publisher[SimulationState]):
 
     @property
     def holdout(self) -> int:
-        """Users before the threshold."""
+        """Number of users before the threshold."""
         return self._machine.server.holdout
 
     @property
     def n_seen(self) -> int:
-        """Values consumed, the hold-out included."""
+        """Number of values consumed, the hold-out included."""
         return self._machine.consumed(self._state)
 
     @property
     def n_published(self) -> int:
-        """Values published."""
+        """Number of values published."""
         return self._state.n_published
 
     @property
     def guarantee(self) -> Guarantee:
-        """Of both groups of users; ``simulated`` with a seed."""
+        """Guarantee of both groups of users; ``simulated`` with a seed."""
         return replace(self.server.guarantee, simulated=self._key.simulated)
 
     @single_caller

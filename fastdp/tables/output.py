@@ -17,7 +17,7 @@ from fastdp.data.source import import_tables
 from fastdp.errors import ParameterError
 from fastdp.kinds import Array, Floats, Integers, Json
 from fastdp.releases.pictures import band, check_axes, new_axes, save
-from fastdp.state.durable import atomic_file
+from fastdp.state.atomic_files import atomic_file
 from fastdp.tables import choices
 from fastdp.tables.answers import DAY, Answer, Answers
 from fastdp.tables.calendar import OFFSET, zone_of

@@ -20,8 +20,8 @@ from fastdp.kinds import Array, Bounds, Duration, Flags, Floats, Instant, Intege
 from fastdp.noise.key import Key
 from fastdp.state import codec
 from fastdp.state.codec import Packed, expect
+from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
-from fastdp.state.publisher import Publisher
 from fastdp.tables.calendar import LAST, Time, as_instant
 from fastdp.tables.columns import KeyNumbers, KeyTable, as_arrow, digests_of, times_of
 from fastdp.tables.persons import NOT_FINITE, PersonRows

@@ -1,4 +1,4 @@
-"""What every threshold optimiser offers to a publisher."""
+"""The protocols of threshold rules, and the public threshold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fastdp.record import Real, parameter, record
 
 @dataclass(frozen=True)
 class ThresholdTask:
-    """The public facts a threshold is chosen under.
+    """Public inputs of a threshold's choice.
 
     Attributes
     ----------
@@ -32,12 +32,11 @@ class ThresholdTask:
     max_range : int
         r, the longest query.
     resolution : float
-        One step of the grid that values are rounded to, in units of the input.
+        Grid step that values are rounded to, in units of the input.
     publish_epsilon : float, optional
-        Budget of the noise that theta is chosen for; by default epsilon too.
+        Budget of the noise that theta is chosen for; by default `epsilon`.
     noise_constant : float, optional
-        K: a random range of up to r values has noise of variance K (theta / publish_epsilon)^2; what publishes says
-        so (:meth:`fastdp.perturbers.Perturber.noise_constant`).
+        K of :meth:`fastdp.perturbers.Perturber.noise_constant`.
     """
 
     epsilon: float
@@ -55,38 +54,38 @@ class ThresholdTask:
 
 
 class Chooser(Protocol):
-    """Collects the hold-out and chooses theta; holds no more than the choice needs."""
+    """Collects the hold-out and chooses theta; keeps only the data that the choice needs."""
 
     def copy(self) -> Chooser:
-        """An independent copy, so that a rejected chunk can be forgotten."""
+        """An independent copy, so that a rejected chunk can be dropped."""
 
     def observe(self, values: Floats) -> None:
-        """Add values (finite; publishers check that), which may be the caller's memory: what is kept is copied."""
+        """Add finite `values`; copies whatever it keeps, because the caller owns their memory."""
 
     def choose(self, key: Key) -> float:
         """Theta in units of the input, in (0, bound]."""
 
     def pack(self) -> Integers:
-        """What has been collected, for a state file."""
+        """The collected data, for a state file."""
 
     def unpack(self, packed: Integers) -> None:
-        """Take over what :meth:`pack` gave; ValueError or IndexError if it does not fit."""
+        """Restore data from :meth:`pack`; ValueError or IndexError if they do not fit."""
 
 
 @runtime_checkable
 class RowChooser(Protocol):
-    """A chooser that can choose for many streams in one call; others are asked stream by stream."""
+    """A chooser that chooses for many streams in one call; others are called once for each stream."""
 
     @property
     def row_words(self) -> int:
-        """Draws in a row of :meth:`choose_rows`."""
+        """Number of draws in a row of :meth:`choose_rows`."""
 
     @property
     def counts(self) -> Integers:
-        """What has been observed, as a histogram."""
+        """Histogram of the observed values."""
 
     def histograms(self, values: Floats, starts: Integers) -> Integers:
-        """Histograms of many hold-outs that begin at ``starts``, finite: int64[n, bins]."""
+        """Histograms of many finite hold-outs that begin at `starts`: int64[n, bins]."""
 
     def choose_rows(self, histograms: Integers, key: Key, streams: Integers) -> Floats:
         """Theta of many streams, each what ``choose`` gives under the key of its stream and hold-out: float64[n].
@@ -103,26 +102,26 @@ class RowChooser(Protocol):
 
 
 def held_out(key: Key, values: Array) -> Key:
-    """The key of a choice from this hold-out: another hold-out meets independent noise.
+    """Key of a choice from this hold-out; different hold-outs get independent noise.
 
-    ``values`` is the hold-out (contiguous), or what a chooser keeps of it (``Chooser.pack``).
+    `values` is the contiguous hold-out, or the data that a chooser keeps of it (``Chooser.pack``).
     """
     # Not BLAKE2b: this is the one long message, and processors have instructions for SHA-256.
     return key.within("holdout", hashlib.sha256(values.data).digest())
 
 
 class Threshold(Protocol):
-    """A rule that chooses theta."""
+    """A rule that chooses theta from a hold-out, or knows it."""
 
     @property
     def uses_holdout(self) -> bool:
-        """Whether the rule looks at data at all."""
+        """True if the rule uses data."""
 
     def start(self, task: ThresholdTask) -> Chooser:
-        """A chooser for one publisher."""
+        """An empty chooser for one publisher."""
 
     def guarantee(self, task: ThresholdTask) -> Guarantee | None:
-        """What choosing theta costs; None if no data are looked at."""
+        """Privacy cost of choosing theta; None if no data are used."""
 
 
 @record
@@ -140,7 +139,7 @@ class Fixed:
     rule: ClassVar[int] = 1
 
     def start(self, task: ThresholdTask) -> _FixedChooser:
-        """A chooser that returns theta."""
+        """A chooser that returns theta; ParameterError if theta exceeds the bound."""
         if self.theta > task.bound:
             raise ParameterError(
                 f"theta = {self.theta!r} (the threshold): expected at most the bound, {task.bound!r}"
@@ -148,12 +147,12 @@ class Fixed:
         return _FixedChooser(self.theta)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee | None:
-        """Nothing is looked at."""
+        """None: no data are used."""
         return None
 
 
 def as_rule(name: str, threshold: object) -> Threshold:
-    """The rule itself; for a number, the threshold known publicly."""
+    """`threshold`, if it is a rule; :class:`Fixed` for a number; ParameterError for anything else."""
     if type(threshold) is not bool and isinstance(threshold, numbers.Real):
         return Fixed(validation.positive(name, threshold))
     validation.part(name, threshold, Threshold, "fastdp.thresholds")
@@ -168,7 +167,7 @@ class _FixedChooser:
         return self
 
     def observe(self, values: Floats) -> None:
-        """Hold-out values, if the user asks for a hold-out, are dropped unseen."""
+        """Ignore the hold-out."""
 
     def choose(self, key: Key) -> float:
         return self.theta

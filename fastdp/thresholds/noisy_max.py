@@ -41,7 +41,7 @@ MAX_EPSILON = 2.0**40
 
 @lru_cache(maxsize=256)
 def score_unit(task: ThresholdTask, counts: int = 1) -> int:
-    """One count in the integers that scores are made of, a power of two, for scores that add up several counts."""
+    """Integer weight of one count in a score, a power of two; scores add up `counts` counts."""
     room = math.floor(Fraction(MAX_NOISE) * Fraction(task.epsilon) / counts)
     if room < 1:
         least = (counts - 1).bit_length() - 44
@@ -55,20 +55,20 @@ def score_unit(task: ThresholdTask, counts: int = 1) -> int:
 
 @lru_cache(maxsize=256)
 def noise_distribution(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.LaplaceDistribution:
-    """The law of one candidate's noise."""
+    """Distribution of one candidate's noise, of scale `sensitivity` / `epsilon`."""
     scale = Fraction(sensitivity) / Fraction(epsilon)
     return sampler.laplace_distribution(scale) if kind == "laplace" else sampler.geometric_distribution(scale)
 
 
 def draw_noise(law: sampler.LaplaceDistribution, choices: int, candidates: int, key: Key, level: int = 0) -> Integers:
-    """Independent noise of all candidates, for several choices: int64[choices, candidates]."""
+    """Independent noise of all candidates for several choices: int64[choices, candidates]."""
     noise: Integers = np.empty((choices, candidates), np.int64)
     sampler.fill_pieces(noise.reshape(-1), law, key, ((StreamId(Purpose.THRESHOLD, level), noise.size),), 0)
     return noise
 
 
 def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guarantee:
-    """Pure epsilon on the hold-out; ``scored`` says what of its values the scores are."""
+    """Pure epsilon on the hold-out; `scored` describes the scores in the derivation."""
     return Guarantee(
         epsilon=task.epsilon,
         arithmetic="exact",
@@ -80,51 +80,51 @@ def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guaran
 
 
 class CountedHoldout(ABC):
-    """A histogram of the hold-out, from which theta is chosen; the hold-out itself is not kept."""
+    """A chooser that keeps a histogram of the hold-out, not the values."""
 
     def __init__(self, noise: NoiseKind, task: ThresholdTask, counts: Integers) -> None:
         self._noise, self._task, self._counts = noise, task, counts
 
     @property
     def counts(self) -> Integers:
-        """The histogram."""
+        """Histogram of the hold-out, int64[bins]."""
         return self._counts
 
     @property
     def law(self) -> sampler.LaplaceDistribution:
-        """Of one candidate's noise."""
+        """Distribution of one candidate's noise."""
         return noise_distribution(self._noise, self.sensitivity, self._task.epsilon)
 
     @property
     @abstractmethod
     def sensitivity(self) -> int:
-        """Most that one value moves a score by."""
+        """Largest change of a score by one value."""
 
     @abstractmethod
     def scores(self) -> Integers:
-        """Of each candidate, before the noise."""
+        """Score of each candidate without noise, int64[candidates]."""
 
     @abstractmethod
     def choices(self, key: Key, count: int) -> Floats:
-        """Thetas of independent choices, each of them private: more than one is for audits."""
+        """Thetas of `count` independent private choices, float64[count]; more than one is for audits."""
 
     def choose(self, key: Key) -> float:
-        """Theta."""
+        """Theta of one private choice, in units of the input."""
         return float(self.choices(key, 1)[0])
 
     def copy(self) -> Self:
-        """An independent copy: what else there is never changes."""
+        """An independent copy; everything but the counts is immutable and shared."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         twin._counts = self._counts.copy()
         return twin
 
     def pack(self) -> Integers:
-        """Bins that hold values, then how many they hold."""
+        """Indices of nonempty bins, then their counts: int64[2 k]."""
         return pack_counts(self._counts)
 
     def unpack(self, packed: Integers) -> None:
-        """Take over what :meth:`pack` gave."""
+        """Restore the counts from :meth:`pack`; ValueError for negative numbers."""
         bins, counts = packed.reshape(2, -1)
         if min(bins.min(initial=0), counts.min(initial=0)) < 0:
             raise ValueError("negative bins or counts")
@@ -133,7 +133,7 @@ class CountedHoldout(ABC):
 
 
 def pack_counts(counts: Integers) -> Integers:
-    """Bins of a histogram that hold values, then how many they hold."""
+    """Indices of nonempty bins, then their counts: int64[2 k]."""
     filled = counts.nonzero()[0]
     return np.concatenate([filled, counts[filled]])
 
@@ -176,7 +176,7 @@ class NoisyMax:
     rule: ClassVar[int] = 1
 
     def candidate_step(self, bound: float) -> float:
-        """Distance of neighbouring candidates for this bound."""
+        """Distance of neighbouring candidates for this bound; ParameterError if `step` does not fit it."""
         if self.step is None:
             if MIN_WHOLE <= bound <= MAX_WHOLE:
                 return 1.0
@@ -188,7 +188,7 @@ class NoisyMax:
         return self.step
 
     def start(self, task: ThresholdTask) -> _NoisyMaxChooser:
-        """An empty histogram over the candidates."""
+        """A chooser with an empty histogram over the candidates."""
         step = self.candidate_step(task.bound)
         candidates = math.ceil(task.bound / step)
         chooser = _NoisyMaxChooser(self, task, step, np.zeros(candidates + 1, np.int64))
@@ -201,20 +201,22 @@ class NoisyMax:
 
 
 class _NoisyMaxChooser(CountedHoldout):
-    """Bin j counts values in ((j - 1) step, j step]."""
+    """Histogram whose bin j counts values in ((j - 1) step, j step]."""
 
     def __init__(self, rule: NoisyMax, task: ThresholdTask, step: float, counts: Integers) -> None:
         super().__init__(rule.noise, task, counts)
         self._rule, self._step = rule, step
 
     def observe(self, values: Floats) -> None:
+        """Count `values`."""
         self._bin(as_floats(as_column(values, "values")), self._counts)
 
     def observe_unchecked(self, values: Floats) -> bool:
-        """Add values as kernels read them, and say whether all are finite; if not, this chooser is of no use."""
+        """Count `values` and return True if all are finite; if not, discard this chooser."""
         return not self._bin(values, self._counts)
 
     def _bin(self, values: Floats, counts: Integers) -> bool:
+        """Count `values` into `counts`; returns True if one is not finite."""
         if values.size < counts.size * threshold_choice.PARTED:
             return threshold_choice.bin_values(values, self._step, counts)
         lanes: Integers = np.zeros((3, counts.size), np.int64)
@@ -223,28 +225,28 @@ class _NoisyMaxChooser(CountedHoldout):
         )
 
     def unit(self) -> int:
-        """K: one count in the integers that scores are made of."""
+        """Integer weight K of one count in a score."""
         return score_unit(self._task)
 
     def penalties(self) -> Integers:
-        """K times the public term of Eq. 6, of each candidate."""
+        """K times the public term of Eq. 6 for each candidate, int64[candidates]."""
         return _penalties(self._rule, self._task, self._step, self._counts.size - 1)
 
     @property
     def sensitivity(self) -> int:
-        """One count."""
+        """The weight of one count."""
         return self.unit()
 
     def scores(self) -> Integers:
-        """Of each candidate, as the kernel adds them up."""
+        """Score of each candidate, int64[candidates], as the kernel computes it."""
         return self.unit() * np.cumsum(self._counts)[1:] - self.penalties()
 
     def choices(self, key: Key, count: int) -> Floats:
-        """Thetas of independent choices."""
+        """Thetas of `count` independent choices, float64[count]."""
         return self._best(self._counts.reshape(1, -1), draw_noise(self.law, count, self._counts.size - 1, key))
 
     def _best(self, histograms: Integers, noise: Integers) -> Floats:
-        """Theta by each row of noise, in units of the input."""
+        """Theta for each row of noise, in units of the input."""
         best: Integers = np.empty(noise.shape[0], np.int64)
         threshold_choice.choose_rows(histograms, self.unit(), self.penalties(), noise, best)
         thetas: Floats = np.minimum(best * self._step, self._task.bound)
@@ -252,11 +254,11 @@ class _NoisyMaxChooser(CountedHoldout):
 
     @property
     def row_words(self) -> int:
-        """One draw a candidate."""
+        """Number of draws for one stream."""
         return self._counts.size
 
     def histograms(self, values: Floats, starts: Integers) -> Integers:
-        """Histograms of many hold-outs."""
+        """Histograms of many hold-outs that begin at `starts`: int64[n, bins]."""
         rows: Integers = np.zeros((starts.size, self._counts.size), np.int64)
         count = self._task.holdout
         if count < self._counts.size * threshold_choice.PARTED:
@@ -267,7 +269,7 @@ class _NoisyMaxChooser(CountedHoldout):
         return rows
 
     def choose_rows(self, histograms: Integers, key: Key, streams: Integers) -> Floats:
-        """Theta of many streams."""
+        """Theta of each stream, float64[n], in units of the input."""
         packed = [held_out(key, pack_counts(counts)) for counts in histograms]
         owners = np.arange(streams.size) if len(packed) > 1 else None
         words = RowWords(packed, [(StreamId(Purpose.THRESHOLD), self._counts.size - 1)], owners)
@@ -278,7 +280,7 @@ class _NoisyMaxChooser(CountedHoldout):
 
 @lru_cache(maxsize=4)
 def _penalties(rule: NoisyMax, task: ThresholdTask, step: float, candidates: int) -> Integers:
-    """Rounded, and cut off far below overflow."""
+    """Penalty of each candidate relative to the first, int64, capped far below overflow."""
     b, unit = rule.fan_out, score_unit(task)
     depth = math.log(max(task.max_range, 2)) / math.log(b)
     # Only differences count, so the first candidate's term is taken off: a term that is cut off is then

@@ -73,10 +73,10 @@ SCALE_SLACK = 1.0 + 2.0**-48
 
 
 def decay_table(b: float, holdout: int) -> Floats:
-    """Weights for e^(-b k), k = 0 .. holdout + 1, as the smooth-sensitivity kernels require.
+    """Weights for e^(-b k), float64[holdout + 2], k = 0 .. holdout + 1, for the smooth-sensitivity kernels.
 
-    Powers of one factor r, each rounded once: entry k + 1 is at least e^-b (1 + 2^-50) times entry k.  Where that
-    needs r >= 1 (b below 2^-49 or so) all entries are 1, and the smooth sensitivity is the bound.
+    Powers of one factor r, each rounded once: entry k + 1 is at least e^-b (1 + 2^-50) times entry k.  If that needs
+    r >= 1 (b below about 2^-49) all entries are 1, and the smooth sensitivity is the bound.
     """
     # e^-1000 is below MIN_DECAY already.
     exponent = -Fraction(min(b, 1000.0)) * (1 - B_SLACK)
@@ -92,7 +92,7 @@ def decay_table(b: float, holdout: int) -> Floats:
 
 @dataclass(frozen=True)
 class SmoothNoise:
-    """A symmetric law Z with the constants that make f + S/a Z private; use :func:`calibrate`.
+    """A symmetric distribution Z with constants that make f + S/a Z private; created by :func:`calibrate`.
 
     Attributes
     ----------
@@ -112,15 +112,12 @@ class SmoothNoise:
     gamma: float
 
     def scale(self, values: Integers, bound: int, rank: int, kappa: float = 1.0) -> float:
-        """Kappa S/a of a sorted hold-out, all in grid steps, rounded up.
-
-        S is the smooth sensitivity of the value of that rank.
-        """
+        """`kappa` S / a in grid steps, rounded up; S: smooth sensitivity of the value of `rank` in a hold-out."""
         sensitivity = threshold_choice.divide_pairs(values, bound, rank, decay_table(self.b, values.size))
         return kappa * sensitivity / self.a * SCALE_SLACK
 
     def magnitude(self, tail: float) -> float:
-        """The z >= 0 with P[|Z| >= z] = tail, 0 < tail <= 1."""
+        """The z >= 0 with P[|Z| >= z] = `tail`, for 0 < `tail` <= 1."""
         if self.name == "laplace":
             return -math.log(tail)
         # scipy takes longer to load than fastdp, and no other threshold needs it.
@@ -135,19 +132,20 @@ class SmoothNoise:
         return math.exp((math.log(y) - math.log(rest)) / self.gamma) if y > 0.0 else 0.0
 
     def upper(self, beta: float) -> float:
-        """G^-1(1 - beta): exceeded with probability beta, 0 < beta < 1/2."""
+        """The quantile G^-1(1 - beta) of Z, for 0 < `beta` < 1/2."""
         return self.magnitude(2.0 * beta)
 
     @property
     def numeric_distance(self) -> float:
-        """Distance in total variation of a drawn and clipped theta from the law (``docs/pak.md``)."""
+        """Total variation distance of a drawn and clipped theta from the exact distribution (``docs/pak.md``)."""
         return {"laplace": 2.0**-25, "gaussian": 2.0**-22, "cauchy": 2.0**-16}[self.name]
 
     def draw(self, key: Key) -> float:
-        """Z by inverse CDF: the lowest bit of a word is the sign, the others begin the tail probability.
+        """One draw of Z by inverse CDF: a word's lowest bit is the sign, the others begin the tail probability.
 
-        Small tails take further words, so that every tail has 53 significant bits: with fixed ones the values of
-        theta far out would have gaps that differ between neighbours.
+        Small tails take further words, so every tail has 53 significant bits; with fewer, distant values of theta
+        would have
+        gaps that differ between neighbours.
         """
         stream = StreamId(Purpose.THRESHOLD)
         word = word_at(key, stream, 0)
@@ -160,7 +158,7 @@ class SmoothNoise:
 
 
 def calibrate(name: str, epsilon: float, delta: float, gamma: float) -> SmoothNoise:
-    """The constants of the module's derivations; delta in (0, 1/4], of no effect for "cauchy"."""
+    """The noise with the constants derived at the top of this module; `delta` in (0, 1/4], unused for "cauchy"."""
     if name == "cauchy":
         width = epsilon / (2.0 * (gamma + 1.0))
         return SmoothNoise(name, width, width, gamma)
@@ -194,7 +192,7 @@ ReleaseSorted = Callable[[Integers, int, Key], float]
 
 
 class QuantileChooser:
-    """The hold-out as whole grid steps (m int64), from which a rule releases theta: sorted, or as they came."""
+    """Chooser that keeps the hold-out as int64 grid steps, from which `release` computes theta; sorted by default."""
 
     def __init__(self, task: ThresholdTask, release: ReleaseSorted, clip: bool, *, sort: bool = True) -> None:
         self._task = task
@@ -212,7 +210,7 @@ class QuantileChooser:
         return twin
 
     def observe(self, values: Floats) -> None:
-        """Round values to the grid and keep them."""
+        """Round `values` to the grid and keep them."""
         floats = as_floats(as_column(values, "values"))
         count = self._count + floats.size
         if count > self._steps.size:
@@ -225,7 +223,7 @@ class QuantileChooser:
         self._count = count
 
     def choose(self, key: Key) -> float:
-        """Sort, release theta, clip it to [resolution, bound] or only from below."""
+        """Theta in units of the input, clipped to [resolution, bound], or only from below without `clip`."""
         values = self._steps[: self._count]
         if self._sort:
             values.sort()
@@ -234,18 +232,18 @@ class QuantileChooser:
         return min(theta, self._task.bound) if self._clip else theta
 
     def pack(self) -> Integers:
-        """The values kept, in grid steps, in no promised order."""
+        """The kept values in grid steps, int64, in no particular order."""
         return self._steps[: self._count].copy()
 
     def unpack(self, packed: Integers) -> None:
-        """Take over what :meth:`pack` gave."""
+        """Restore values from :meth:`pack`; ValueError if they are too many or off the grid."""
         if packed.size > self._task.holdout or min(packed.min(initial=0), self._top - packed.max(initial=0)) < 0:
             raise ValueError("a hold-out that is too long, or values off the grid")
         self._steps, self._count = packed.astype(np.int64), packed.size
 
 
 def rank_of(p: float, m: int) -> int:
-    """P = ceil(p m), within [1, m]; p is the decimal number that was written (.9 of 10 values is the ninth)."""
+    """P = ceil(p m) in [1, m], with `p` read as the decimal that was written (.9 of 10 values is the ninth)."""
     return min(m, max(1, math.ceil(Fraction(repr(float(p))) * m)))
 
 
@@ -294,6 +292,7 @@ class SmoothQuantile:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
+        """ParameterError unless `delta` fits the noise."""
         if self.delta is None:
             return
         if self.noise != "cauchy":
@@ -306,7 +305,7 @@ class SmoothQuantile:
         return calibrate(self.noise, task.epsilon, _delta_of(self.delta, task), self.gamma)
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
-        """An empty collection."""
+        """An empty chooser."""
         return QuantileChooser(task, _release(self.p, self.law(task)), self.clip)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
@@ -351,13 +350,7 @@ class PAKQuantile:
         return calibrate(self.noise, task.epsilon, _delta_of(self.delta, task), 2.0)
 
     def kappa(self, task: ThresholdTask) -> float:
-        """The factor of PAK Eq. 11.
-
-        Raises
-        ------
-        ParameterError
-            If it is not positive: the offset cannot be hidden.
-        """
+        """The factor of PAK Eq. 11; ParameterError if it is not positive: the offset could not be hidden."""
         law = self.law(task)
         # Cut off where e^b ends: the rest is 0 or below in any case.
         rest = 1.0 - math.expm1(min(law.b, 700.0)) * law.upper(self.beta) / law.a
@@ -369,7 +362,7 @@ class PAKQuantile:
         return 1.0 / rest
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
-        """An empty collection; refuses a kappa that is not positive."""
+        """An empty chooser; ParameterError if kappa is not positive."""
         law = self.law(task)
         return QuantileChooser(task, _release(self.p, law, self.kappa(task), law.upper(self.beta)), self.clip)
 
@@ -401,7 +394,7 @@ class TruePercentile:
     rule: ClassVar[int] = 1
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
-        """An empty collection."""
+        """An empty chooser."""
 
         def release(values: Integers, bound: int, key: Key) -> float:
             return float(values[rank_of(self.p, values.size) - 1])
@@ -409,7 +402,7 @@ class TruePercentile:
         return QuantileChooser(task, release, clip=True)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
-        """None whatever: epsilon = inf."""
+        """Epsilon = inf: no privacy."""
         return Guarantee(
             epsilon=math.inf,
             arithmetic="exact",
@@ -421,9 +414,9 @@ class TruePercentile:
 
 
 def _in_cells(quantile: int, shift: float, bound: int) -> float:
-    """Quantile plus shift, added exactly, as the middle of its cell; all in grid steps.
+    """`quantile` + `shift`, added exactly, as the middle of its cell; all in grid steps.
 
-    Cells begin half a step below a whole number: no quantile lies on a border.
+    Cells begin half a step below an integer, so no quantile lies on a border.
     """
     if not math.isfinite(shift):
         return shift
@@ -432,7 +425,7 @@ def _in_cells(quantile: int, shift: float, bound: int) -> float:
 
 
 def _release(p: float, law: SmoothNoise, kappa: float = 1.0, offset: float = 0.0) -> ReleaseSorted:
-    """Releases the quantile with noise of kappa SS/a (Z + offset)."""
+    """A function that releases the quantile with noise `kappa` S / a (Z + `offset`)."""
 
     def release(values: Integers, bound: int, key: Key) -> float:
         rank = rank_of(p, values.size)
@@ -445,7 +438,7 @@ def _release(p: float, law: SmoothNoise, kappa: float = 1.0, offset: float = 0.0
 def _guarantee(
     p: float, task: ThresholdTask, law: SmoothNoise, delta: float, scaled: str, distance: float
 ) -> Guarantee:
-    """What both rules promise; ``scaled`` says by what the noise is scaled."""
+    """Guarantee of both rules; `scaled` describes the noise scale in the derivation."""
     loss = f"epsilon, delta = {delta:.6g}" if delta else "pure epsilon"
     step = (
         f"{p:g} quantile of {task.holdout} held-out values, {law.name} noise of {scaled} / a, a = {law.a:.6g}, "
@@ -455,7 +448,7 @@ def _guarantee(
 
 
 def _distance(clip: bool, kappa: float, law: SmoothNoise, offset: float = 0.0) -> float:
-    """Without the clip the noise is kappa / a bounds wide, and its floats are that much coarser."""
+    """Numeric distance of the noise; without the clip it grows with kappa / a, the noise's width in bounds."""
     if clip:
         return law.numeric_distance
     # A Cauchy-type law is too wide for any bound.
@@ -464,5 +457,5 @@ def _distance(clip: bool, kappa: float, law: SmoothNoise, offset: float = 0.0) -
 
 
 def _delta_of(delta: float | None, task: ThresholdTask) -> float:
-    """1 / n^2 by default, n the hold-out and the longest query (ToPS Appendix B)."""
+    """`delta`, by default 1 / n^2 with n = holdout + max_range (ToPS Appendix B)."""
     return 1.0 / float(task.holdout + task.max_range) ** 2 if delta is None else delta

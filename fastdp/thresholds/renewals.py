@@ -12,19 +12,19 @@ from fastdp.record import Real, Whole, parameter, record
 
 
 class Renewal(Protocol):
-    """When theta is chosen again, from which values and with what budget."""
+    """Schedule of later thresholds: their period, their source and their budget."""
 
     @property
     def trees(self) -> int:
-        """Trees that are published under one theta."""
+        """Number of trees published under one theta."""
 
     @property
     def share(self) -> float:
-        """Part of epsilon that published values pay for the next theta; 0 if it comes from values withheld."""
+        """Share of epsilon that published values spend on the next theta; 0 if it comes from withheld values."""
 
     @property
     def holdout(self) -> int | None:
-        """Values withheld for each later theta; None: as many as for the first."""
+        """Number of values withheld for each later theta; None: as many as for the first."""
 
 
 @record

@@ -1,4 +1,4 @@
-"""A threshold without units: the noise of the hierarchy in use says how many values may lie above theta.
+"""A threshold rule without units: the noise of the hierarchy in use determines how many values may exceed theta.
 
 Source: ours, in place of ToPS Eq. 6, whose constant c has the unit of a value; derivation in ``docs/tops.md``.
 """
@@ -129,7 +129,7 @@ class ScaleFree:
     rule: ClassVar[int] = 1
 
     def start(self, task: ThresholdTask) -> _ScaleFreeChooser:
-        """An empty histogram over the candidates; warns of a hold-out that is too short."""
+        """An empty chooser; warns if the hold-out is too short."""
         chooser = self.chooser(task)
         if chooser.resolved < MIN_COUNT:
             shorter = f"a max_range below {task.max_range:,}, " if task.max_range > task.holdout else ""
@@ -142,7 +142,7 @@ class ScaleFree:
         return chooser
 
     def chooser(self, task: ThresholdTask, above: float | None = None) -> _ScaleFreeChooser:
-        """The same without a warning; ``above``: values above the lowest candidate, if that is released already."""
+        """An empty chooser, no warning; `above`: released number of values above the lowest candidate, if any."""
         return _ScaleFreeChooser(self, task, above)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
@@ -158,7 +158,7 @@ class ScaleFree:
 
 
 def _budgets(task: ThresholdTask) -> tuple[float, float]:
-    """Of the number of values above the lowest candidate, and of the choice."""
+    """Budgets of the number of values above the lowest candidate, and of the choice."""
     count = min(COUNT_SHARE * task.epsilon, COUNTED / task.holdout)
     if count * task.holdout < LEAST_COUNTED:
         count = 0.0
@@ -166,7 +166,7 @@ def _budgets(task: ThresholdTask) -> tuple[float, float]:
 
 
 def _constant(task: ThresholdTask) -> float:
-    """K, or the error that says where it comes from."""
+    """K of the task; ParameterError if it is missing."""
     if task.noise_constant is None:
         raise ParameterError(
             "noise_constant = None: expected the perturber's, Perturber.noise_constant(plan, max_range), because "
@@ -177,7 +177,7 @@ def _constant(task: ThresholdTask) -> float:
 
 @lru_cache(maxsize=256)
 def _candidates(top: int) -> tuple[Integers, Integers]:
-    """bound / 1.5^(i / 3) in whole grid steps, rising, without repeats; which of them begin the eighths."""
+    """Rising distinct candidates bound / 1.5^(i / 3) in grid steps, and :func:`first_of_eighths` of them."""
     count = math.ceil(PER_REACH * math.log(top) / math.log(REACH)) + 1
     steps = np.rint(top * float(REACH) ** (np.arange(1 - count, 1) / PER_REACH)).astype(np.int64)
     candidates = np.unique(np.maximum(steps, 1))
@@ -188,20 +188,20 @@ def _candidates(top: int) -> tuple[Integers, Integers]:
 
 
 def first_of_eighths(candidates: Integers) -> Integers:
-    """The first candidate that is not below 2^e (1 + k / 8), at 8 e + k, for values below 2^63: int64[504]."""
+    """Index of the first candidate not below 2^e (1 + k / 8), at 8 e + k, for values below 2^63: int64[504]."""
     eighth = np.arange(63 * 8)
     return np.searchsorted(candidates, np.ldexp(1.0 + eighth % 8 / 8.0, eighth // 8))
 
 
 def _nearest(candidates: Integers) -> NDArray[np.intp]:
-    """Which candidate is nearest to 1.5 times each candidate; the lower of two."""
+    """Index of the candidate nearest to 1.5 times each candidate, the lower one if two are."""
     # Everything doubled twice, so that middles and 1.5 times are whole.
     middles = 2 * (candidates[1:] + candidates[:-1])
     return np.searchsorted(middles, candidates * (4 * REACH.numerator // REACH.denominator))
 
 
 def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:
-    """Whether one count is taken, its target in k, the slope in noise scales; ``resolved``: k epsilon."""
+    """True if one count is used, its target in k, the slope in noise scales; `resolved` is k epsilon."""
     if lengths == "all" and resolved < ENOUGH:
         return True, ALL_TARGET, ALL_NOISE_SLOPE
     few = resolved < MIN_COUNT
@@ -209,7 +209,7 @@ def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:
 
 
 class _ScaleFreeChooser(CountedHoldout):
-    """Bin j counts values in (candidate j - 1, candidate j], bin 0 all up to the first, in grid steps."""
+    """Histogram; bin j counts values in (candidate j - 1, candidate j] in grid steps, bin 0 up to the first."""
 
     def __init__(self, rule: ScaleFree, task: ThresholdTask, above: float | None) -> None:
         self._top = Grid(task.bound, task.resolution).bound_steps
@@ -242,7 +242,7 @@ class _ScaleFreeChooser(CountedHoldout):
         super().__init__(rule.noise, task, np.zeros(self.candidates.size, np.int64))
 
     def observe(self, values: Floats) -> None:
-        """Count values, rounded to the grid as the publisher rounds them."""
+        """Count `values`, rounded to the grid as the publisher rounds them."""
         floats = as_floats(as_column(values, "values"))
         steps: Integers = np.empty(floats.size, np.int64)
         online_pass.round_values(floats, 1.0 / self._task.resolution, float(self._top), steps)
@@ -250,11 +250,11 @@ class _ScaleFreeChooser(CountedHoldout):
 
     @property
     def above_lowest(self) -> int:
-        """How many values lie above the lowest candidate; secret."""
+        """Number of values above the lowest candidate; secret."""
         return int(self._counts.sum() - self._counts[0])
 
     def released_above(self, key: Key, count: int) -> Floats:
-        """That number with noise, for independent choices: one noise scale too high, at most the hold-out."""
+        """Noisy number of values above the lowest candidate, plus one noise scale, capped at m: float64[`count`]."""
         if not self.count_epsilon:
             return np.full(count, float(self._above))
         scale = 1 / Fraction(self.count_epsilon)
@@ -263,7 +263,7 @@ class _ScaleFreeChooser(CountedHoldout):
         return np.minimum(found, self._task.holdout)
 
     def scores(self, released: float | None = None) -> Integers:
-        """Of each candidate, where so many values lie above the lowest one; by default all."""
+        """Score of each candidate, int64, if `released` values (by default all) exceed the lowest one."""
         filled = self._task.holdout if released is None else released
         free = min(self.target, MAX_SHARE * filled)
         slope = min(self.slope, MAX_SHARE * (filled - free) / self._span)
@@ -277,16 +277,16 @@ class _ScaleFreeChooser(CountedHoldout):
 
     @property
     def sensitivity(self) -> int:
-        """Two counts."""
+        """The weight of two counts."""
         return 2 * self.unit
 
     @property
     def law(self) -> LaplaceDistribution:
-        """Of one candidate's noise, with the epsilon that the number of values above the lowest one leaves."""
+        """Distribution of one candidate's noise, under the budget of the choice."""
         return noise_distribution(self._noise, self.sensitivity, self._epsilon)
 
     def choices(self, key: Key, count: int) -> Floats:
-        """Thetas of independent choices: the largest noisy score, the lowest of several, in units of the input."""
+        """Thetas of `count` independent choices, in units of the input; ties go to the lowest."""
         # From the bound down: a finer grid adds candidates at the lower end and leaves the others their noise.
         noise = draw_noise(self.law, count, self.candidates.size, key)[:, ::-1]
         scores = np.stack([self.scores(released) for released in self.released_above(key, count).tolist()])
@@ -311,19 +311,10 @@ STANDARD_ERRORS = 1.5
 
 
 def mean_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
-    """Mean of converged estimates, each from counts resampled by the Poisson law.
+    """Mean of converged estimates of the distribution, each from Poisson-resampled `counts`.
 
-    A maximum of the likelihood is a few peaks with gaps between them, whose places are chance; their mean over
-    resamples is as wide as that chance.
-
-    Parameters
-    ----------
-    client : LogSquareWave
-        What made the reports.
-    counts : int64[outputs], or int64[cells]
-        How often each was reported.
-    bins : int
-        Of the estimate.
+    A likelihood maximum has a few peaks at random positions; the mean over resamples spreads them.  `counts` is
+    int64[outputs] or int64[cells] of reports of `client`, `bins` the number of bins of the estimate.
     """
     counts = in_cells(client.distribution, counts, bins)
     found = client.estimate_counts(counts, bins, tolerance=TOLERANCE)
@@ -338,10 +329,9 @@ def mean_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> D
 
 
 def cut_tail(distribution: Distribution, law: WindowDistribution) -> Distribution:
-    """Without the bins whose share, with all above, is less than 1.5 standard errors; the rest is divided by its sum.
+    """`distribution` without the bins whose upper tail share is below 1.5 standard errors, renormalised.
 
-    The standard error is that of the share of values in one window, from how often a window is reported by values far
-    from it.
+    The standard error is that of one window's share, from how often distant values report the window.
     """
     far, near = law.far_weight * law.near / law.total, law.near_weight * law.near / law.total
     error = math.sqrt(far * (1.0 - far) / distribution.n_reports) / (near - far)

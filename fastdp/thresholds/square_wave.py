@@ -41,7 +41,7 @@ PAPER_BINS = 1024
 def range_errors(
     distribution: Distribution, max_range: int, publish_epsilon: float, objective: str, doubt: float = 1.0
 ) -> tuple[Floats, Floats]:
-    """Expected squared error of a random range sum, for every candidate.
+    """Expected squared error of a random range sum, for every candidate theta.
 
     Parameters
     ----------
@@ -55,13 +55,12 @@ def range_errors(
         (r / 3) Var (theta / 2)^2 + (r^2 / 6) bias^2, bias the mean of max(v - theta, 0); or as printed and published,
         (r / 3) Var theta^2 + (r^2 / 24) bias^2, which weighs the bias a sixteenth as much.
     doubt : float
-        By which the squared bias is larger than the estimate's, since its tail is uncertain.
+        Factor on the squared bias, because the estimate's tail is uncertain.
 
     Returns
     -------
     tuple of float64[candidates]
-        Candidates, the upper edges of the bins (on a logarithmic scale of eighths of them); their errors, in units of
-        the input squared.
+        Candidates, the upper edges of the bins (of eighths of bins on a logarithmic scale), and their errors.
     """
     parts = 1 if distribution.scale == "linear" else LOG_PARTS
     candidates = distribution.divide(parts * distribution.frequencies.size)[1:]
@@ -74,16 +73,15 @@ def range_errors(
 def best_threshold(
     distribution: Distribution, max_range: int, publish_epsilon: float, objective: str, doubt: float = 1.0
 ) -> float:
-    """The candidate of least error, the smallest of several; parameters as :func:`range_errors`."""
+    """The candidate of least error, the smallest if several; parameters as for :func:`range_errors`."""
     candidates, errors = range_errors(distribution, max_range, publish_epsilon, objective, doubt)
     return float(candidates[int(errors.argmin())])
 
 
 def prune_tail(distribution: Distribution) -> Distribution:
-    """SW-W: after the mode, at the first five estimates in a row below 0.01 %, the distribution ends.
+    """SW-W: `distribution` cut where, after its mode, five estimates in a row are below 0.01 %, and renormalised.
 
-    With more than 1,024 bins the run is longer and the share smaller, in proportion.  Everything from the first of
-    them on becomes 0 and the rest is divided by its sum.  Without such a run the distribution stays as it is.
+    With more than 1,024 bins the run is longer and the share smaller, in proportion.  Unchanged without such a run.
     """
     frequencies = distribution.frequencies
     after = int(frequencies.argmax()) + 1
@@ -131,16 +129,10 @@ GAIN, STRIDE = 1e-6, 10.0
 
 
 def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
-    """Mean of log-concave estimates, of the counts and of counts resampled by the Poisson law.
+    """Mean of log-concave estimates of the distribution, from the counts and from Poisson resamples of them.
 
-    Parameters
-    ----------
-    client : LogSquareWave
-        What made the reports.
-    counts : int64[outputs], or int64[cells]
-        How often each was reported.
-    bins : int
-        Of the estimate.  The first one, which holds all smaller values and zeros, may have any share.
+    `counts` is int64[outputs] or int64[cells] of reports of `client`, `bins` the number of bins; the first bin, which
+    holds zeros and all smaller values, may have any share.
     """
     counts = in_cells(client.distribution, counts, bins)
     matrix = _matrix(client.distribution, bins, counts.size)
@@ -165,7 +157,7 @@ def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -
 
 @lru_cache(maxsize=8)
 def _matrix(law: WindowDistribution, bins: int, cells: int) -> Floats:
-    """Probability of each cell by bin, float64[cells, bins]."""
+    """Probability of each report cell by bin, float64[cells, bins]."""
     reports = transition(law, bins, np.zeros(cells, np.int64))
     column, matrix = np.empty(cells), np.empty((cells, bins))
     for i, unit in enumerate(np.eye(bins)):
@@ -178,17 +170,8 @@ def _matrix(law: WindowDistribution, bins: int, cells: int) -> Floats:
 def fit(matrix: Floats, counts: Floats) -> tuple[Floats, float, int, bool]:
     """The most likely log-concave shares under the priors, by Fisher scoring.
 
-    Parameters
-    ----------
-    matrix : float64[cells, bins]
-        Probability of each cell by bin.
-    counts : float64[cells]
-        How often each was reported.
-
-    Returns
-    -------
-    tuple
-        Shares (float64[bins]), log-likelihood, steps, and whether the search converged.
+    `matrix` (float64[cells, bins]) has the probability of each cell by bin, `counts` (float64[cells]) the reports.
+    Returns shares (float64[bins]), log-likelihood, number of steps, and True if the search converged.
     """
     bins, n = matrix.shape[1], float(counts.sum())
     # The first bin is free.
@@ -230,7 +213,7 @@ def fit(matrix: Floats, counts: Floats) -> tuple[Floats, float, int, bool]:
 
 
 def _solution(matrix: Floats, right: Floats) -> Floats | None:
-    """Of a linear system, or of one beside it where it is singular in doubles; None if that is no help."""
+    """Solution of a linear system, regularised if it is singular in doubles; None if that fails."""
     largest = float(np.abs(np.diag(matrix)).max())
     for ridge in RIDGES if np.isfinite(matrix).all() and np.isfinite(right).all() else ():
         try:
@@ -297,6 +280,7 @@ class SquareWave:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
+        """ParameterError if method, scale and bins do not fit together."""
         accepted = ("sw-w", "concave") if self.logarithmic else ("sw-w", "sw", "percentile")
         if self.method not in accepted:
             raise ParameterError(
@@ -309,18 +293,18 @@ class SquareWave:
 
     @property
     def logarithmic(self) -> bool:
-        """Whether the scale is."""
+        """True if the scale is logarithmic."""
         return self.scale == "logarithmic"
 
     @property
     def n_bins(self) -> int:
-        """Bins of the estimate."""
+        """Number of bins of the estimate."""
         if self.bins is not None:
             return self.bins
         return scale_free.OCTAVES * scale_free.BINS_PER_OCTAVE if self.logarithmic else DEFAULT_BINS
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
-        """An empty collection."""
+        """An empty chooser."""
         client = self.client(task)
 
         def release(values: Integers, bound: int, key: Key) -> float:
@@ -331,7 +315,7 @@ class SquareWave:
         return QuantileChooser(task, release, clip=True, sort=False)
 
     def client(self, task: ThresholdTask) -> local.SquareWave:
-        """The users' side, on [0, bound]; refuses now what theta could not be chosen with later."""
+        """The users' side, on [0, bound]; ParameterError if theta could not be chosen later."""
         LOCAL_EPSILON.check("publish_epsilon", self._noise_epsilon(task))
         if task.bound < 2.0 * MIN_WIDTH * local.SquareWave.STEPS:
             raise ParameterError(f"bound = {task.bound!r}: expected at least {2 * MIN_WIDTH * 2**20:.2g}")
@@ -341,7 +325,7 @@ class SquareWave:
         return local.SquareWave(self._report_epsilon(task), low=0.0, high=task.bound)
 
     def estimate(self, client: local.SquareWave, counts: Integers) -> local.Distribution:
-        """The server's side: the distribution behind the counts of reports (int64[outputs], or of cells)."""
+        """The server's side: estimated distribution of values from counts of reports (int64[outputs] or of cells)."""
         if isinstance(client, local.LogSquareWave):
             if self.method == "concave":
                 return concave_estimate(client, counts, self.n_bins)
@@ -351,7 +335,7 @@ class SquareWave:
         return client.estimate_counts(counts, self.n_bins, "ems", accelerate=self.accelerate)
 
     def choose_from(self, distribution: local.Distribution, task: ThresholdTask) -> float:
-        """Theta, in units of the input, at most the bound and at least one step of the clients' grid."""
+        """Theta in units of the input, from one step of the clients' grid to the bound."""
         if self.method == "percentile":
             theta = distribution.quantile(self.percentile)
         else:
@@ -360,7 +344,7 @@ class SquareWave:
         return min(max(theta, task.bound / local.SquareWave.STEPS), task.bound)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
-        """Pure epsilon, exact: the reports are."""
+        """Pure epsilon, exact, of the reports."""
         return Guarantee(
             epsilon=self._report_epsilon(task),
             arithmetic="exact",
@@ -371,7 +355,9 @@ class SquareWave:
         )
 
     def _noise_epsilon(self, task: ThresholdTask) -> float:
+        """Budget of the reports that theta clips."""
         return task.noise_epsilon if self.publish_epsilon is None else self.publish_epsilon
 
     def _report_epsilon(self, task: ThresholdTask) -> float:
+        """Privacy loss of a hold-out report."""
         return task.epsilon if self.report_epsilon is None else self.report_epsilon

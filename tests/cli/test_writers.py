@@ -10,7 +10,7 @@ import pytest
 
 from fastdp.cli import writers
 from fastdp.cli.writers import as_lines, open_target
-from fastdp.state.durable import atomic_file
+from fastdp.state.atomic_files import atomic_file
 
 ODD = np.array([0.1, 0.1, 1 / 3, -0.0, 0.0, 0.0, 1e300, 5e-324, 5e-324, 123456789.125, -7.0])
 
@@ -134,7 +134,7 @@ def test_a_part_is_for_its_owner_and_the_next_run_removes_it(tmp_path: Path) -> 
 
 
 def test_a_file_taken_for_a_leftover_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastdp.state import durable as module
+    from fastdp.state import atomic_files as module
 
     original, taken = module._lock, []
 

@@ -13,7 +13,7 @@ import fastdp
 from fastdp.counters import BinaryTree, RunningCounts
 from fastdp.engines import Job
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
-from fastdp.perturbers import Hierarchy
+from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.streams import fleet_streams as streams
 from tests.engines.scenes import assert_altered_replay, counting_job, expected, make_job, make_rows, write_secret
 
@@ -113,7 +113,7 @@ CHANGED: list[tuple[dict[str, Any], str]] = [
     ({"threshold": 4.0}, r"threshold\.theta = 5\.0 in the state, 4\.0 asked for"),
     ({"contributions": 3}, "contributions = 1 in the state, 3 asked for"),
     ({"max_range": 512}, "max_range = 256 in the state, 512 asked for"),
-    ({"closing": "spike"}, r"perturber\.closing = 'spread' in the state, 'spike' asked for"),
+    ({"perturber": Blocks("spike")}, r"perturber\.closing = 'spread' in the state, 'spike' asked for"),
     ({"nonfinite": "zero"}, "nonfinite = 'raise' in the state, 'zero' asked for"),
 ]
 

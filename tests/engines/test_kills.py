@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks.faults import processes
-from fastdp.state.durable import atomic_file
+from fastdp.state.atomic_files import atomic_file
 from fastdp.streams.fleet import Fleet
 from tests.engines.scenes import make_job
 from tests.engines.test_shards import Here, batches

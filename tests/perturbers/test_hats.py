@@ -13,7 +13,7 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.perturbers import Hierarchy, hierarchy
+from fastdp.perturbers import Hierarchy, hats
 from fastdp.smoothers import Mean
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, NoisyMax
@@ -24,14 +24,14 @@ from tests.oracles import hats as oracle
 SHAPES = [(2, 16), (2, 100), (3, 81), (4, 60), (5, 20), (16, 20), (16, 300)]
 
 
-def made(fan_out: int, max_range: int, **options: Any) -> tuple[Hierarchy, hierarchy.HatsShape]:
+def made(fan_out: int, max_range: int, **options: Any) -> tuple[Hierarchy, hats.HatsShape]:
     perturber = Hierarchy(fan_out, basis="hats", **{"prune": 0, **options})
     plan = perturber.plan(1.0, max_range)
-    assert isinstance(plan, hierarchy.HatsShape)
+    assert isinstance(plan, hats.HatsShape)
     return perturber, plan
 
 
-def noise(plan: hierarchy.HatsShape, seed: int, scale: float = 1e6) -> np.ndarray:
+def noise(plan: hats.HatsShape, seed: int, scale: float = 1e6) -> np.ndarray:
     """Of all sums, in whole numbers."""
     generator = np.random.default_rng(seed)
     scales = np.repeat([scale * plan.fan_out**level for level in range(plan.levels)], plan.widths)
@@ -64,10 +64,10 @@ def test_what_is_released_is_a_function_of_the_noisy_sums(fan_out: int, max_rang
     # The last scale overflows sums of knots: whole numbers modulo 2^64 are as good.
     for seed, scale in enumerate((0.5, 1e9, 2.0**50)):
         drawn = noise(plan, seed, scale)
-        plain = hierarchy.make_hats_consistent(drawn.copy(), plan)
+        plain = hats.make_hats_consistent(drawn.copy(), plan)
         for leaf in {0, 1, fan_out - 1, plan.leaves // 2, plan.leaves - 1}:
             for step in (1, -7, 2**30):
-                hidden = hierarchy.make_hats_consistent(drawn - step * moves[:, leaf], plan)
+                hidden = hats.make_hats_consistent(drawn - step * moves[:, leaf], plan)
                 hidden[leaf] += step
                 assert (hidden == plain).all()
 
@@ -77,7 +77,7 @@ def test_consistency_is_least_squares(fan_out: int, max_range: int) -> None:
     _, plan = made(fan_out, max_range)
     drawn = noise(plan, 3)
     expected = oracle.least_squares(drawn.tolist(), plan.leaves, fan_out, plan.levels)
-    found = hierarchy.make_hats_consistent(drawn.copy(), plan)
+    found = hats.make_hats_consistent(drawn.copy(), plan)
     spread = math.sqrt(2.0) * 1e6
     # Covariances of knots that are not neighbours are left out: a hundredth of the noise at b = 2, nothing at 16.
     assert np.abs(found - expected).max() < (0.02 if fan_out == 2 else 1e-3 if fan_out < 16 else 1e-5) * spread
@@ -92,7 +92,7 @@ def test_variances_of_ranges(fan_out: int, max_range: int) -> None:
     perturber, plan = made(fan_out, max_range)
     best = oracle.covariance(plan.leaves, fan_out, plan.levels)
     for start, stop in ((0, plan.leaves), (0, 1), (plan.leaves // 3, plan.leaves // 2 + 1), (5, 6)):
-        found = hierarchy.hats_variance(plan, start, stop)
+        found = hats.hats_variance(plan, start, stop)
         assert found == pytest.approx(best[start:stop, start:stop].sum(), rel=near)
     prefix = np.zeros((plan.leaves + 1, plan.leaves + 1))
     prefix[1:, 1:] = best.cumsum(axis=0).cumsum(axis=1)
@@ -120,7 +120,7 @@ def test_released_noise_has_that_variance(fan_out: int, max_range: int) -> None:
         sums = np.concatenate([[0], np.cumsum(perturber.leaf_noise(plan, steps, epsilon, key, tree))])
         found[tree] = [(sums[stop] - sums[start]) / steps for start, stop in ranges]
     for column, (start, stop) in zip(found.T, ranges, strict=True):
-        expected = 2.0 * plan.levels**2 / epsilon**2 * hierarchy.hats_variance(plan, start, stop)
+        expected = 2.0 * plan.levels**2 / epsilon**2 * hats.hats_variance(plan, start, stop)
         assert np.mean(column**2) == pytest.approx(expected, rel=0.2)
         assert abs(column.mean()) < 5.0 * math.sqrt(expected / 3000)
 
@@ -136,7 +136,7 @@ def test_noise_is_that_of_the_key_tree_and_place() -> None:
         drawn.append(part)
     nodes = perturber.node_noise(plan, 9, 0.3, key.again(), 7)
     assert (nodes == np.concatenate(drawn)).all()
-    assert (perturber.leaf_noise(plan, 9, 0.3, key, 7) == hierarchy.make_hats_consistent(nodes, plan)).all()
+    assert (perturber.leaf_noise(plan, 9, 0.3, key, 7) == hats.make_hats_consistent(nodes, plan)).all()
 
 
 def publisher(**options: Any) -> StreamPublisher:
@@ -215,9 +215,9 @@ def test_how_far_sums_of_hats_reach(fan_out: int, max_range: int) -> None:
 
 def test_a_single_level_has_no_hats() -> None:
     assert made(16, 16)[1].reach == 0
-    hats, plan = made(16, 16)
+    perturber, plan = made(16, 16)
     boxes = Hierarchy(16, prune=0)
     key = Key.from_seed(4)
     expected = boxes.leaf_noise(boxes.plan(1.0, 16), 5, 1.0, key.again(), 0)
-    assert (hats.leaf_noise(plan, 5, 1.0, key, 0) == expected).all()
-    assert hierarchy.hats_variance(plan, 2, 9) == 7.0
+    assert (perturber.leaf_noise(plan, 5, 1.0, key, 0) == expected).all()
+    assert hats.hats_variance(plan, 2, 9) == 7.0

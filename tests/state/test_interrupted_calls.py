@@ -21,9 +21,9 @@ from fastdp.errors import StateError
 from fastdp.local import Piecewise, SumCollector, collectors
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.state import durable, sealed_file
-from fastdp.state.publisher import Publisher
-from fastdp.streams import stages, stream_state
+from fastdp.state import atomic_files, sealed_file
+from fastdp.state.driver import Publisher
+from fastdp.streams import stream_machine, stream_state
 from fastdp.thresholds import NoisyMax, noisy_max
 from fastdp.thresholds.renewals import RenewFromPublished
 from tests.state.saved_objects import CASES, golden_cut
@@ -112,16 +112,19 @@ def test_behind_a_write_a_call_is_consumed_or_not(
     assert at > 2
 
 
-@pytest.mark.skipif(not durable.has_locks(), reason="needs flock")
+@pytest.mark.skipif(not atomic_files.has_locks(), reason="needs flock")
 # Between open() and the block that closes it the file is closed by being collected.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_an_interrupted_write_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or nobody could write in that folder as long as the process lives."""
-    monkeypatch.setattr(durable, "LOCK_TRIES", 1)
+    monkeypatch.setattr(atomic_files, "LOCK_TRIES", 1)
     at, strikes = 0, True
     while strikes:
         at += 1
-        publisher, interrupt = CASES["simple_counts"].make(), Interrupt(at, (sealed_file.__file__, durable.__file__))
+        publisher, interrupt = (
+            CASES["simple_counts"].make(),
+            Interrupt(at, (sealed_file.__file__, atomic_files.__file__)),
+        )
         publisher.keep(tmp_path / str(at))
 
         def step(publisher: Any = publisher, strike: Interrupt = interrupt) -> None:
@@ -137,7 +140,7 @@ def _interrupted_at_all_places(sources: tuple[str, ...], make: Callable[[int], C
     at = 0
     while True:
         at += 1
-        call, interrupt = make(at), Interrupt(at, (*sources, durable.__file__, contextlib.__file__))
+        call, interrupt = make(at), Interrupt(at, (*sources, atomic_files.__file__, contextlib.__file__))
         before, kept = sys.gettrace(), None
         try:
             interrupt.arm()
@@ -155,11 +158,11 @@ def _interrupted_at_all_places(sources: tuple[str, ...], make: Callable[[int], C
             return at
 
 
-@pytest.mark.skipif(not durable.has_locks(), reason="needs flock")
+@pytest.mark.skipif(not atomic_files.has_locks(), reason="needs flock")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a debugger, a notebook, and the block that handles the interrupt do: the next call goes on."""
-    monkeypatch.setattr(durable, "LOCK_TRIES", 1)
+    monkeypatch.setattr(atomic_files, "LOCK_TRIES", 1)
 
     def step(at: int) -> Callable[[], object]:
         publisher = CASES["simple_counts"].make()
@@ -169,20 +172,20 @@ def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.Monk
     assert _interrupted_at_all_places((sealed_file.__file__,), step) > 100
 
 
-@pytest.mark.skipif(not durable.has_locks(), reason="needs flock")
+@pytest.mark.skipif(not atomic_files.has_locks(), reason="needs flock")
 @pytest.mark.parametrize("where", ["call", "signal handler", "thread"])
 def test_a_lock_in_use_is_not_taken_for_an_abandoned_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """By any other owner: the call that has it, a function that interrupts this call, or another thread."""
-    monkeypatch.setattr(durable, "LOCK_TRIES", 1)
+    monkeypatch.setattr(atomic_files, "LOCK_TRIES", 1)
     publisher = CASES["simple_counts"].make()
     publisher.keep(tmp_path / "kept")
     real, found = os.fsync, []
 
     def ask() -> None:
-        other = durable.Hold(os.open(tmp_path, os.O_RDONLY))
-        found.append(durable.lock(other.descriptor))
+        other = atomic_files.Hold(os.open(tmp_path, os.O_RDONLY))
+        found.append(atomic_files.lock(other.descriptor))
         other.release()
 
     def syncing(descriptor: int) -> None:
@@ -221,7 +224,8 @@ def test_an_interrupt_within_the_holdout_loses_nothing_unnoticed(tmp_path: Path,
     while True:
         at += 1
         publisher = make()
-        interrupt = Interrupt(at, tuple(each.__file__ for each in (stages, stream_state, stages, noisy_max)))
+        files = tuple(each.__file__ for each in (stream_machine, stream_state, noisy_max))
+        interrupt = Interrupt(at, files)
         publisher.publish(values[:begin])
         if kept:
             publisher.keep(tmp_path / f"{name}{at}")

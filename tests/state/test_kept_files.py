@@ -20,7 +20,7 @@ import pytest
 import fastdp
 from fastdp.errors import ParameterError, StateError
 from fastdp.local import Piecewise, SumCollector, encode
-from fastdp.state import codec, durable, journal, sealed_file
+from fastdp.state import atomic_files, codec, journal, sealed_file
 from tests.state.saved_objects import CASES, KEY, golden_cut, is_empty
 
 KIND = type(CASES["tops"].make())
@@ -224,20 +224,20 @@ def test_a_child_forked_during_a_write_holds_no_lock(tmp_path: Path, request: py
     assert publisher.n_steps == 2
 
 
-@pytest.mark.skipif(not hasattr(os, "fork") or not durable.has_locks(), reason="needs fork and flock")
+@pytest.mark.skipif(not hasattr(os, "fork") or not atomic_files.has_locks(), reason="needs fork and flock")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_child_does_not_give_its_parents_lock_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(durable, "LOCK_TRIES", 1)
-    hold, other = (durable.Hold(os.open(tmp_path, os.O_RDONLY)) for _ in range(2))
-    assert durable.lock(hold.descriptor)
+    monkeypatch.setattr(atomic_files, "LOCK_TRIES", 1)
+    hold, other = (atomic_files.Hold(os.open(tmp_path, os.O_RDONLY)) for _ in range(2))
+    assert atomic_files.lock(hold.descriptor)
     child = os.fork()
     if not child:
         hold.release()
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert not durable.lock(other.descriptor)
+    assert not atomic_files.lock(other.descriptor)
     hold.release()
-    assert durable.lock(other.descriptor)
+    assert atomic_files.lock(other.descriptor)
     other.release()
 
 
@@ -322,7 +322,7 @@ def test_slots_and_limits_of_messages_are_checked_first() -> None:
         server.receive(message, most_reports="x")
 
 
-@pytest.mark.skipif(not durable.has_locks(), reason="needs flock")
+@pytest.mark.skipif(not atomic_files.has_locks(), reason="needs flock")
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO], ids=errno.errorcode.get)
 @pytest.mark.parametrize("broken", ["lock", "unlock"])
 def test_locks_that_fail_are_one_error(
@@ -472,14 +472,14 @@ def test_a_position_that_an_interrupt_took_back_is_written(tmp_path: Path, monke
     case, path = CASES["tops"], tmp_path / "kept"
     kept("tops", path, 1)
     publisher = KIND.load(path)
-    real = durable.sync_folder
+    real = atomic_files.sync_folder
 
     def interrupted(folder: Path) -> None:
         real(folder)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(durable, "sync_folder", interrupted)
+        patch.setattr(atomic_files, "sync_folder", interrupted)
         with pytest.raises(KeyboardInterrupt):
             publisher.publish(case.calls[1])
     assert KIND.load(path).n_seen == publisher.n_seen + case.calls[1].size

@@ -14,7 +14,7 @@ from fastdp.errors import StateError
 from fastdp.noise import Key
 from fastdp.state import Machine, Publisher, Transition, journal
 from fastdp.state.sealed_file import StateFile
-from fastdp.streams.stages import Schedule
+from fastdp.streams.stream_machine import Schedule
 from tests.state.saved_objects import CASES, golden_cut
 
 

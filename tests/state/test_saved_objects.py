@@ -29,7 +29,7 @@ from fastdp.perturbers import Hierarchy
 from fastdp.spatial import domains, tree
 from fastdp.spatial.tree import KEPT, describe_tree, restore_tree
 from fastdp.state import codec, journal, sealed_file
-from fastdp.state.publisher import Publisher
+from fastdp.state.driver import Publisher
 from fastdp.state.sealed_file import StateFile
 from fastdp.thresholds import Fixed
 from tests.state.saved_objects import CASES, KEY, Alternating, Case, golden_cut, is_empty, stream

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastdp.errors import StateError
-from fastdp.state import durable, sealed_file
+from fastdp.state import atomic_files, sealed_file
 from fastdp.state.sealed_file import StateFile
 
 KEY = bytes(range(32))
@@ -135,6 +135,6 @@ def test_a_record_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_folder_that_stays_locked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(durable, "lock", lambda descriptor: False)
+    monkeypatch.setattr(atomic_files, "lock", lambda descriptor: False)
     with pytest.raises(StateError, match="stayed locked"), StateFile(tmp_path / "state").locked():
         pass

@@ -109,7 +109,7 @@ FORKS = """
 import ctypes, os, sys
 from fastdp.state.machine import CallGuard, single_caller
 from fastdp.errors import StateError
-from fastdp.state import durable
+from fastdp.state import atomic_files
 
 class Thing:
     def __init__(self):
@@ -120,8 +120,8 @@ class Thing:
         return 1
 
 thing, number = Thing(), os.getpid()
-folder = durable.Hold(os.open(sys.argv[1], os.O_RDONLY))
-assert durable.lock(folder.descriptor)
+folder = atomic_files.Hold(os.open(sys.argv[1], os.O_RDONLY))
+assert atomic_files.lock(folder.descriptor)
 if sys.argv[2] == "namespace" and ctypes.CDLL(None).unshare(0x20000000):
     sys.exit(77)
 # Foreign code forks without Python's hooks.
@@ -135,8 +135,8 @@ if not child:
     os._exit(40)
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 assert thing.work() == 1
-durable.LOCK_TRIES = 1
-assert not durable.lock(os.open(sys.argv[1], os.O_RDONLY)), "the child gave its parent's lock back"
+atomic_files.LOCK_TRIES = 1
+assert not atomic_files.lock(os.open(sys.argv[1], os.O_RDONLY)), "the child gave its parent's lock back"
 sys.exit(status)
 """
 

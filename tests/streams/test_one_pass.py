@@ -10,7 +10,7 @@ import pytest
 import fastdp
 from fastdp.errors import DataError
 from fastdp.streams.parameters import composed
-from fastdp.streams.stages import LONG
+from fastdp.streams.stream_machine import LONG
 from fastdp.thresholds import renewals
 
 OPTIONS = {"epsilon": 0.5, "bound": 200, "holdout": 300, "max_range": 256, "seed": 9}

@@ -14,7 +14,7 @@ from fastdp.errors import ParameterError
 from fastdp.perturbers import Blocks
 from fastdp.streams.methods import Adaptive
 from fastdp.streams.parameters import StreamParameters
-from fastdp.streams.stages import Schedule
+from fastdp.streams.stream_machine import Schedule
 from fastdp_kernels.streams import block_lengths as b
 from fastdp_kernels.streams import seasons
 

@@ -104,7 +104,7 @@ def test_a_value_that_is_not_finite(name: str, bad: float) -> None:
 @pytest.mark.parametrize("name", ["tops 2", "adaptive"])
 def test_longer_chunks_go_through_the_arrays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = whole(name)
-    monkeypatch.setattr("fastdp.streams.stages.MAX_SHORT", 4)
+    monkeypatch.setattr("fastdp.streams.stream_machine.MAX_SHORT", 4)
     publisher = PUBLISHERS[name]()
     cut = np.split(stream(), range(5, SIZE, 5))
     assert np.array_equal(np.concatenate([publisher.publish(part) for part in cut]), expected)

@@ -236,7 +236,7 @@ def test_an_interrupt_shows_nothing_that_could_be_used_again(
     publisher = make(prune=prune)
     publisher.publish(values[:300])
     # Short chunks go through one kernel, and are copied.
-    monkeypatch.setattr("fastdp.streams.stages.MAX_SHORT", 0)
+    monkeypatch.setattr("fastdp.streams.stream_machine.MAX_SHORT", 0)
     out = np.full(600, 123.0)
     home = {"leaf_noise": Hierarchy, "emit": Step}[where]
     original = getattr(home, where)

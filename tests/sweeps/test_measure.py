@@ -241,7 +241,9 @@ def test_renewed_thresholds_have_no_parts(small, scene) -> None:
     small["mechanisms"] = [
         {
             "name": "renewed",
-            "system": "tops",
+            "system": "publisher",
+            "threshold": {"part": "NoisyMax"},
+            "perturber": {"part": "Hierarchy", "prune": 0},
             "renewal": {"part": "RenewFromHoldout", "trees": 1},
         }
     ]
@@ -249,7 +251,7 @@ def test_renewed_thresholds_have_no_parts(small, scene) -> None:
     found = sweeps.from_table(small)
     setting = sweeps.Setting(1657.0, 500, scene.size, 256, 1.0)
     parameters = found.mechanisms[0].parameters
-    outcome = SYSTEMS["tops"].build(setting, **parameters)(scene.values)(Key.from_seed(1))
+    outcome = SYSTEMS["publisher"].build(setting, **parameters)(scene.values)(Key.from_seed(1))
     asked = Workload(name="w", count=9)
     ((*_, row),) = measure(found, scene, asked, 9, outcome)
     by_name = dict(zip(columns(found.metrics), row, strict=True))

@@ -50,7 +50,7 @@ def audit(
     if only is not None and not couplings:
         raise click.UsageError("--only names a case of --couplings; for one mechanism give --mechanism.")
     with plain_errors():
-        from fastdp.state.durable import atomic_file
+        from fastdp.state.atomic_files import atomic_file
         from fastdp_lab.audit.lines import shipped
         from fastdp_lab.audit.runs import TABLES_INSTALLED
 

@@ -12,7 +12,7 @@ from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.errors import DataError, StateError
 from fastdp.kinds import Floats, Json
-from fastdp.state.durable import atomic_file
+from fastdp.state.atomic_files import atomic_file
 from fastdp_lab.datasets import files
 
 LISTED: Json = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())

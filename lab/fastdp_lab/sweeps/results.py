@@ -27,7 +27,7 @@ from fastdp._lazy import imported
 from fastdp.data.readers import read_table
 from fastdp.errors import DataError, StateError, warn
 from fastdp.kinds import Json
-from fastdp.state.durable import atomic_file
+from fastdp.state.atomic_files import atomic_file
 from fastdp_lab.sweeps.specification import Specification, count_cells, parts
 from fastdp_lab.sweeps.study import Row, canonical
 

@@ -14,10 +14,10 @@ from fastdp.kinds import Floats, Json
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.perturbers.base import bound_law, theta_key
-from fastdp.perturbers.hierarchy import HatsShape
+from fastdp.perturbers.hats import HatsShape
 from fastdp.streams.methods import SMOOTHERS
 from fastdp.streams.release import WholeStream
-from fastdp.streams.stages import Schedule
+from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.noisy_max import draw_noise

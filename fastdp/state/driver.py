@@ -1,7 +1,7 @@
 """The one driver of online machines: it owns key, state and journal.
 
-A call goes read, admit, step, record, take, emit: an interrupt or a crash leaves the batch consumed or not, and no
-output is given out before its position in the stream is recorded.
+A call is: read, check, step, record, take, emit.  After an interrupt or a crash the batch is consumed or not, and no
+output is returned before its position in the stream is recorded.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Publisher(Generic[S]):
     Notes
     -----
     ``copy.copy`` and ``copy.deepcopy`` give an independent publisher with the same state and a key of its own;
-    pickles are refused, but of collectors, whose state is public.
+    pickles are refused, except of collectors, whose state is public.
     """
 
     #: The class of machine that a subclass drives, by which it reads state.
@@ -64,7 +64,7 @@ class Publisher(Generic[S]):
         self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     def _begin(self, machine: AnyMachine, key: Key) -> None:
-        """Take the starting state; reading a state begins here too."""
+        """Set the state before the first value."""
         self._guard = CallGuard(forks=self._PUBLIC)
         self._machine = machine
         self._key = key
@@ -72,15 +72,15 @@ class Publisher(Generic[S]):
         #: Rolling digest of what was consumed while a file was kept.
         self._digest = ""
         self._replay: Replay | None = None
-        #: Where a replay must lead to, and the version of fastdp that says so.
+        #: The state that a replay must lead to, and the version of fastdp that recorded it.
         self._destination: tuple[Packed, object] | None = None
         self._copies = 0
-        #: In state files: a class that is read as one that it derives from is not renamed.
+        #: Class name in state files: reading a state as a base class does not rename it.
         self._written_as = type(machine if self._MACHINE is None else self).__name__
         self._state = machine.start(key)
 
     def __repr__(self) -> str:
-        # What it promises; of a machine that does not say so, its public parameters.
+        # The guarantee; of a machine without one, its public parameters.
         return f"{type(self).__name__}: {getattr(self, 'guarantee', self._machine)}"
 
     @property
@@ -91,22 +91,22 @@ class Publisher(Generic[S]):
 
     @property
     def state(self) -> S:
-        """The present state, secret like the key; not to be changed."""
+        """The present state: secret like the key; do not change it."""
         return self._state
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Keyed digest of the secret, composition and stream that all noise follows from; None for a simulation.
+        """Keyed digest of the secret, composition and stream that determine all noise; None for a simulation.
 
-        Two publishers with the same one would give the same noise; a ledger refuses the second.
+        Two publishers with equal fingerprints would draw the same noise; a ledger refuses the second.
         """
         return None if self._key.simulated or self._PUBLIC else self._key.fingerprint()
 
     @property
     def digest(self) -> str:
-        """Rolling keyed digest of everything consumed while a file was kept, in hexadecimal; empty at first.
+        """Rolling keyed digest (hexadecimal) of everything consumed while a file was kept; empty at first.
 
-        Two runs with one key have the same digest only if they consumed the same.
+        Two runs with one key have equal digests only if they consumed the same.
         """
         return self._digest
 
@@ -114,15 +114,15 @@ class Publisher(Generic[S]):
 
     @single_caller
     def step(self, *batch: Any) -> Output:
-        """Consume one batch and give out what the machine publishes for it."""
+        """Consume one batch and return the machine's output for it."""
         return self._call(self._machine.read(*batch))
 
     def _call(self, batch: Batch, *into: object) -> Output:
-        """Take a batch and emit; ``into`` is handed to :attr:`Transition.emit`."""
+        """Consume a batch and return its output; `into` are arguments of :attr:`Transition.emit`."""
         return self._take(batch)(*into)
 
     def _take(self, batch: Batch) -> Any:
-        """Step, record, take, finish; gives :attr:`Transition.emit`."""
+        """Step, record, take the new state and finish; return :attr:`Transition.emit`."""
         if self._replay is not None:
             self._replay.check(self._chunk(batch), self._key, self._digest)
         before = self._state
@@ -150,26 +150,24 @@ class Publisher(Generic[S]):
     @overload
     def stream(self, batches: Iterable[Batch]) -> Iterator[Output]: ...
     def stream(self, batches: object) -> object:
-        """Output of :meth:`step` for each batch of an iterable, as the batches come.
+        """Output of :meth:`step` for each batch of an iterable, batch by batch.
 
         Parameters
         ----------
         batches : iterable or async iterable
-            Chunks of values, or single values; a tuple where a batch has several arguments (added and removed
-            points).
+            Chunks of values, or single values; a tuple for a batch of several arguments (added and removed points).
 
         Returns
         -------
         iterator or async iterator
-            One output for each batch.  A batch is consumed when its output is asked for, and the next one is not
-            fetched before.
+            One output per batch.  A batch is fetched and consumed when its output is asked for.
 
         Raises
         ------
         ParameterError
             If it is no iterable.
         DataError
-            For a batch that is not accepted, which is not consumed: go on with a new call of ``stream``.
+            For a batch that is refused; it is not consumed: continue with a new call of ``stream``.
         """
         if isinstance(batches, AsyncIterable):
             return self._stream_async(batches)
@@ -191,12 +189,12 @@ class Publisher(Generic[S]):
         return self.step(np.reshape(batch, 1) if single else batch)
 
     def _chunk(self, batch: Batch) -> Chunk:
-        """Input of a call for its fingerprint: values, or one batch, which is repeated in full."""
+        """Input of a call for its fingerprint: an array of values, or one entry that stands for the batch."""
         parts = self._machine.parts(batch)
         return parts[0] if self._machine.SPLITS else as_one(*parts)
 
     def _record(self, batch: Batch, after: S, drawn: Mapping[str, codec.JsonValue]) -> str:
-        """Write ahead; the digest that takes effect in the same step in which the batch is consumed."""
+        """Record a batch before it is consumed; return the digest after it."""
         machine = self._machine
         consumed = machine.consumed(self._state)
         if machine.consumed(after) == consumed:
@@ -212,9 +210,10 @@ class Publisher(Generic[S]):
         return replay.digest
 
     def _check_destination(self, batch: Batch, chunk: Chunk, now: Packed, count: int) -> None:
-        """Refuse a replay that leads elsewhere than the recorded call: another fastdp may cut a stream differently.
+        """StateError if a replay leads to another state than the recorded call did.
 
-        The same noise would then meet other sums, whose difference it would reveal.
+        Another fastdp may divide a stream differently; the same noise would meet other sums and reveal their
+        difference.
         """
         assert self._destination is not None  # noqa: S101 - it came with the replay
         recorded, writer = self._destination
@@ -232,17 +231,17 @@ class Publisher(Generic[S]):
 
     @single_caller
     def to_bytes(self, key: bytes | str | None = None) -> bytes:
-        """Everything that continues this publisher elsewhere, as bytes for :meth:`from_bytes`.
+        """Return everything needed to continue this publisher elsewhere, as bytes for :meth:`from_bytes`.
 
         Parameters
         ----------
         key : 32 bytes or passphrase, optional
-            Encrypts and authenticates them (AES-256-GCM).  Without it they are in the clear: anyone who reads them
-            has the noise (so with the outputs the data), the hold-out and exact sums.
+            Encrypts and authenticates the bytes (AES-256-GCM).  Without it anyone who reads them has the noise (so,
+            with the outputs, the data), the hold-out and exact sums.
 
         Notes
         -----
-        The bytes are a fork of the stream: go on from them or from this publisher, not from both with different
+        The bytes are a fork of the stream: continue from them or from this publisher, not from both with different
         values, which would meet the same noise.
         """
         self._refuse_replay("to_bytes")
@@ -251,23 +250,24 @@ class Publisher(Generic[S]):
     @classmethod
     @validation.plain
     def from_bytes(cls, state: bytes, key: bytes | str | None = None, *, moved: bool = False, **own: object) -> Self:
-        """The publisher that :meth:`to_bytes` described.
+        """Publisher that :meth:`to_bytes` described.
 
         Parameters
         ----------
         state : bytes
-            What :meth:`to_bytes` gave, or the bytes of a saved file.
+            Result of :meth:`to_bytes`, or the bytes of a saved file.
         key : 32 bytes or passphrase, optional
             As given there.
         moved : bool
-            True: these are the bytes of a kept file, and no process goes on with it.
-        own : parts, optional
-            What bytes cannot hold, such as a selector; for ``Publisher`` itself ``machine``, the class of machine.
+            True: these are the bytes of a kept file, and no process continues it.
+        own : components, optional
+            Components that bytes cannot hold, such as a selector; for ``Publisher`` itself ``machine``, the class of
+            machine.
 
         Raises
         ------
         StateError
-            If the bytes are cut short, altered, of another version or class, or the key is wrong.
+            If the bytes are truncated, altered, of another version or class, or the key is wrong.
         """
         content = content_of(Seal(key).open(bytes(state), "state").frames, "state")
         if content["home"] is not None and not moved:
@@ -293,11 +293,11 @@ class Publisher(Generic[S]):
         Raises
         ------
         StateError
-            If the file belongs to another publisher or cannot be written; or if it is kept, under another key.
+            If the file belongs to another publisher, cannot be written, or is kept under another key.
 
         Notes
         -----
-        Values published after the save are not in the file: going on from it with other values gives them the same
+        Values published after the save are not in the file: continuing from it with other values gives them the same
         noise and reveals the difference.  :meth:`keep` closes that gap.
         """
         file = StateFile(path, key)
@@ -306,11 +306,11 @@ class Publisher(Generic[S]):
 
     @single_caller
     def keep(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
-        """From now on, record the state before every call that consumes something returns (write-ahead).
+        """From now on, record the state in a file before every call that consumes something returns (write-ahead).
 
         Parameters and errors are those of :meth:`save`.  A publisher loaded from a kept file keeps it already.  If a
-        write fails, the call raises and nothing is consumed.  No other file is kept after it: the first would stay
-        where it is, and anyone who loads it would give its noise to other values.
+        write fails, the call raises and consumes nothing.  A second path is refused: the first file would stay, and
+        anyone who loads it would give its noise to other values.
         """
         file = StateFile(path, key)
         self._refuse_replay("keep")
@@ -323,7 +323,7 @@ class Publisher(Generic[S]):
         try:
             self._write(file, kept=True)
         except BaseException as error:
-            # A file that says that it is kept must be, and an interrupt may have left one.
+            # A file that says that it is kept must stay kept, and an interrupt may have left one.
             self._journal.kept = kept if isinstance(error, Exception) else file
             raise
         self._journal.kept = file
@@ -332,7 +332,7 @@ class Publisher(Generic[S]):
         )
 
     def _write(self, file: StateFile, *, kept: bool) -> None:
-        # What the file has already is left alone: written again, it would not have the last call.
+        # A current file is left alone: written again, it would lose the last call.
         if not self._journal.is_current(file, self._machine.consumed(self._state)):
             self._journal.write(file, self._content(file.real if kept else None))
 
@@ -347,26 +347,26 @@ class Publisher(Generic[S]):
         moved: bool = False,
         **own: object,
     ) -> Self:
-        """A publisher that continues exactly where a saved one stood; from a kept file, it keeps the file too.
+        """Publisher that continues exactly from a saved one; from a kept file, it keeps that file too.
 
         Parameters
         ----------
         path, key
             As given to :meth:`save` or :meth:`keep`.
         replay : bool
-            False: continue after the last call recorded.  True: go back to the start of that call, because
-            its outputs were lost; the same values must then come again in one call, are checked against
-            their fingerprint, and give the same outputs.
+            False: continue after the last recorded call.  True: go back to the start of that call, because its
+            outputs were lost; the same values must then come in one call, are checked against their fingerprint, and
+            give the same outputs.
         moved : bool
-            True: the kept file was moved here, and no process goes on with it where it was.  A copy of a kept file is
-            refused otherwise, because two copies would publish two streams under one noise.
-        own : parts, optional
+            True: the kept file was moved here, and no process continues it at its old path.  Otherwise a copy of a
+            kept file is refused, because two copies would publish two streams under one noise.
+        own : components, optional
             As for :meth:`from_bytes`.
 
         Raises
         ------
         StateError
-            If the file is missing, cut short, altered, a copy, of another version or class, or the key is wrong.
+            If the file is missing, truncated, altered, a copy, of another version or class, or the key is wrong.
         """
         file = StateFile(path, key)
         content, stamp = journal.read(file)
@@ -412,24 +412,24 @@ class Publisher(Generic[S]):
 
     @classmethod
     def _fits(cls, content: Json, kind: AnyMachine) -> bool:
-        """Whether a state with this content is one for this class."""
+        """Return whether the content is a state of this class."""
         if cls._MACHINE is None and kind is None:
             raise StateError("machine = None: expected the class of machine that the state is of")
         return bool(content["class"] == (cls.__name__ if cls._MACHINE is not None else kind.__name__))
 
     @classmethod
     def _of(cls, machine: AnyMachine, key: Key) -> Self:
-        """A publisher that a machine and a bound key make, before its first value."""
+        """Publisher of a machine and a bound key, before its first value."""
         publisher = object.__new__(cls)
         publisher._begin(machine, key)
         return publisher
 
     def _fresh(self, key: Key) -> Self:
-        """A publisher with the same parts and parameters before its first value."""
+        """Publisher with the same machine and another key, before its first value."""
         return self._of(self._machine, key)
 
     def _content(self, home: str | None) -> Json:
-        """Content of a state file for the present state; ``home`` is where the file is kept."""
+        """Content of a state file for the present state; `home` is the path of a kept file."""
         now = self._machine.pack(self._state)
         return {
             "class": self._written_as,
@@ -457,7 +457,7 @@ class Publisher(Generic[S]):
         return found
 
     def _refuse_replay(self, call: str) -> None:
-        """A state without the recorded batch would let altered values pass."""
+        """StateError while a replay is due: the state without the recorded batch would let altered values pass."""
         if self._replay is not None:
             raise StateError(f"{call}() on a publisher that waits for a replay: expected the recorded chunk first")
 
@@ -471,7 +471,7 @@ class Publisher(Generic[S]):
 
     @single_caller
     def _rekeyed_copy(self) -> Self:
-        """An independent publisher with the same state and noise of its own.
+        """Independent publisher with the same state and a new key.
 
         Equal noise on different values would reveal their difference, so a copy never keeps the key.
         """
@@ -498,10 +498,10 @@ class Publisher(Generic[S]):
 
 
 def _with_log(packed: Packed, log: list[str]) -> Packed:
-    """A packed state as a machine has it, with its log."""
+    """Packed state with its log, as a machine reads it."""
     return {**packed, "log": log} if log else packed
 
 
 def _without_log(packed: Packed) -> Packed:
-    """A packed state as it stands in a file, beside its log."""
+    """Packed state without its log, as a file stores it."""
     return {name: value for name, value in packed.items() if name != "log"}

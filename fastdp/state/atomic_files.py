@@ -1,8 +1,7 @@
-"""Files that last, appear complete or not at all, and that no other process writes meanwhile.
+"""Files that appear complete or not at all, survive a power cut, and are locked against other processes.
 
-Until an atomic file is complete only its owner can read it: a process killed without warning leaves a part of a
-release, and a second run may draw other noise for the same values.  The next run for the same target removes such
-parts.
+Until an atomic file is complete only its owner can read it: a killed process leaves a fragment of a release, and a
+second run may draw other noise for the same values.  The next run for the same target removes such fragments.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from typing import BinaryIO, cast
 
 from fastdp.errors import ParameterError
 
-#: Its entry is another object after every fork that Python takes part in.
+#: Every fork that Python knows of replaces the entry by a new object.
 token = [object()]
 TOKEN_BYTES = 8
 #: Errors that only a write can meet; the operating system does not say in which file.
@@ -46,21 +45,21 @@ if hasattr(os, "register_at_fork"):
 
 
 def identity() -> tuple[int, object]:
-    """Equal within one process only: a forked child is another one, even by foreign code or with an equal number."""
+    """Value that differs between processes, also after a fork by foreign code or with a reused process id."""
     return os.getpid(), token[0]
 
 
 @functools.cache
 def has_locks() -> bool:
-    """Whether the system has flock."""
+    """Return whether the system has flock."""
     return find_spec("fcntl") is not None
 
 
 def lock(descriptor: int) -> bool:
     """Lock an open file or folder until :func:`unlock`; False if another owner kept it for LOCK_SECONDS.
 
-    OSError where the file system has no locks, or fails.  In tries: an interrupted call of another thread may hold it
-    until it is collected; one of this thread that has ended is released here.
+    OSError if the file system has no locks, or fails.  A lock left by an interrupted call of this thread is released;
+    one of another thread may last until that call is collected, so this function retries.
     """
     for _ in range(LOCK_TRIES):
         if _locks(descriptor) or (_release_abandoned(descriptor) and _locks(descriptor)):
@@ -80,9 +79,9 @@ def _locks(descriptor: int) -> bool:
 
 
 def unlock(descriptor: int) -> None:
-    """Give a lock back, before its file is closed.
+    """Release a lock before its file is closed.
 
-    Closing alone does not: a child that was forked meanwhile shares the open file, and so the lock.
+    Closing alone does not: a child forked meanwhile shares the open file, and so the lock.
     """
     import fcntl
 
@@ -92,9 +91,8 @@ def unlock(descriptor: int) -> None:
 class Hold:
     """An open file or folder that may be locked; released at the latest when no reference to it is left.
 
-    An interrupt on the way to :meth:`release` leaves nothing locked: where its traceback is kept, the thread's next
-    call of :func:`lock` for the same file finds the call ended and releases it.  The descriptor belongs to this
-    object.
+    An interrupt before :meth:`release` leaves nothing locked: if its traceback is kept, the thread's next
+    :func:`lock` of the same file detects that the call ended and releases it.  This object owns the descriptor.
     """
 
     descriptor = -1
@@ -106,14 +104,14 @@ class Hold:
         _holds.add(self)
 
     def is_abandoned(self, running: set[int]) -> bool:
-        """Whether a call of this thread has it that is none of its frames that are ``running``, by their numbers."""
+        """Return whether the lock belongs to a call of this thread that is not among the frames `running` (by id)."""
         return self.descriptor >= 0 and self._thread == threading.get_ident() and self._user not in running
 
     def release(self) -> None:
-        """Give the lock back and close, once."""
+        """Unlock and close, once."""
         if self.descriptor < 0:
             return
-        # In a forked child the lock is its parent's.
+        # In a forked child the lock belongs to its parent.
         if identity() == self._process:
             # An error here says nothing about what was written and synced; closing gives the lock back as well.
             with contextlib.suppress(OSError):
@@ -128,13 +126,13 @@ class Hold:
             self.release()
 
 
-#: Of this process, open.
+#: Open ones of this process.
 _holds: weakref.WeakSet[Hold] = weakref.WeakSet()
 _CONTEXTLIB = contextlib.contextmanager.__code__.co_filename
 
 
 def _user_of(frame: FrameType) -> FrameType:
-    """The frame whose ``with`` entered the generators that take the lock; else the thread's first one."""
+    """Frame whose ``with`` entered the generators that take the lock; else the thread's first one."""
     while frame.f_back is not None:
         entered = frame.f_code.co_filename == _CONTEXTLIB
         frame = frame.f_back
@@ -145,9 +143,9 @@ def _user_of(frame: FrameType) -> FrameType:
 
 
 def _release_abandoned(descriptor: int) -> bool:
-    """Whether locks of this file were released whose call, by this very thread, an interrupt had ended.
+    """Release locks of this file held by interrupted calls of this thread; return whether there were any.
 
-    A traceback that is kept keeps the call's open file too.  Waiting for a lock of one's own would never end.
+    A kept traceback keeps the call's file open; without this, a thread would wait for its own lock for ever.
     """
     wanted, running = os.fstat(descriptor), set()
     frame: FrameType | None = sys._getframe()
@@ -165,7 +163,7 @@ def _release_abandoned(descriptor: int) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a new name or a rename durable, where folders can be synced."""
+    """Sync a folder, so that a rename in it survives a power cut; do nothing where folders cannot be synced."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -177,11 +175,11 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterator[BinaryIO]:
-    """A temporary file beside ``target`` that takes its place, durably, when the block ends well.
+    """Yield a temporary file beside `target` that replaces it, synced, when the block ends without an error.
 
-    The target is untouched until the end, and for ever if anything fails.  ``alone``: the caller holds a lock on the
-    folder and has removed leftovers of killed writers; the folder is neither listed nor synced, so after a power cut
-    the file may be missing.  ParameterError if the target exists and may not be replaced, or cannot be a file.
+    The target stays untouched until then.  `alone`: the caller holds the folder's lock and has removed leftovers; the
+    folder is neither listed nor synced, so after a power cut the file may be missing.  ParameterError as
+    :func:`check_target`.
     """
     # A link stays a link: the file it points to is replaced.
     final = Path(os.path.realpath(target))
@@ -200,7 +198,7 @@ def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterat
                 # An open file cannot be renamed there.
                 file.close()
             temporary.replace(final)
-            # Not before: a process that is killed in between leaves a whole release that the next run may repeat.
+            # Not before: a process killed in between leaves a complete release that the next run may repeat.
             final.chmod(permissions)
             # A folder may be open for writing and not for reading; then it cannot be synced.
             if not alone:
@@ -213,16 +211,16 @@ def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterat
 
 
 def name_target(error: BaseException, target: str) -> None:
-    """Name the target in an error of a write that met no space, if the error does not name a file."""
+    """Name the target in a disk-full error that does not name a file."""
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
         error.filename = target
 
 
 def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
-    """A new file for its owner, locked so that others see that it is in use; and the permissions that it gets."""
+    """Path of a new locked file that only its owner can read, the file, and its permissions once complete."""
     while True:
         temporary = final.with_name(f".{final.name}.{secrets.token_hex(TOKEN_BYTES)}.tmp")
-        # What the user's umask gives can only be seen; opening this one gives no access to the one that is filled.
+        # The umask can only be observed on a new file; this empty one gives no access to the one that is filled.
         with temporary.open("xb") as probe:
             permissions = stat.S_IMODE(os.fstat(probe.fileno()).st_mode)
         # Another writer may have taken it for a leftover since its end.
@@ -240,7 +238,7 @@ def _for_owner(path: str, flags: int) -> int:
 
 
 def _lock(file: BinaryIO, *, wait: bool) -> bool:
-    """Take the lock; False if another process holds the file, or there are no such locks."""
+    """Lock a file; False if another process holds it, or there are no locks."""
     if not has_locks():
         return False
     import fcntl
@@ -253,12 +251,12 @@ def _lock(file: BinaryIO, *, wait: bool) -> bool:
 
 
 def remove_leftovers(final: Path) -> None:
-    """Remove the temporary files of a target, without its links, whose writers were killed."""
+    """Delete the temporary files that killed writers left for a target without links."""
     remove_parts(final.parent, glob.escape(final.name))
 
 
 def remove_parts(folder: Path, names: str) -> None:
-    """Remove such files of all targets in a folder whose names match a pattern."""
+    """Delete temporary files of killed writers in `folder` whose targets match the glob `names`; keep locked ones."""
     for path in folder.glob(f".{names}.{'[0-9a-f]' * 2 * TOKEN_BYTES}.tmp"):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if _lock(file, wait=False):
@@ -266,7 +264,7 @@ def remove_parts(folder: Path, names: str) -> None:
 
 
 def check_target(target: Path, *, overwrite: bool) -> None:
-    """ParameterError if the target exists and may not be replaced, or cannot be a file."""
+    """ParameterError if `target` cannot be a file, or exists and `overwrite` is False."""
     final = Path(os.path.realpath(target))
     if final.is_dir():
         raise ParameterError(f"output {target}: is a folder; expected a file's name")

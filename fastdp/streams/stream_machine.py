@@ -1,6 +1,8 @@
-"""The stages of a stream: which values choose a threshold, which are published under it, and what follows.
+"""The step of a stream: hold-out, warm-up, publishing and renewed thresholds, in this order.
 
-Source: ToPS section 3.2 (hold-out, then stream) and section 7 (thresholds that are renewed).
+:meth:`Schedule.step` cuts a batch of values at the borders of these stages, gives each piece to the chooser of the
+threshold or to the pipeline of blocks and noise, and returns the new state with its output.
+Source: ToPS section 3.2 (hold-out, then stream) and section 7 (renewed thresholds).
 """
 
 from __future__ import annotations
@@ -42,21 +44,21 @@ Stage = Literal["holdout", "warm-up", "publish", "withhold"]
 
 @dataclass(frozen=True)
 class Emission:
-    """Output of a batch, once its place in the stream is recorded; called, it is written.
+    """Output of a batch, written when called, after its position in the stream is recorded.
 
     Attributes
     ----------
     parts : list of Step
-        In order.
+        Steps, in order.
     size : int
-        Published values.
+        Number of published values.
     """
 
     parts: list[Step]
     size: int
 
     def __call__(self, out: Floats | None = None) -> Floats:
-        """The published values, in the first entries of ``out`` if it is given."""
+        """The published values, float64[size], written into the first entries of `out` if given."""
         if out is None and len(self.parts) == 1 and self.parts[0].published is not None:
             return self.parts[0].published
         target: Floats = np.empty(self.size) if out is None else out[: self.size]
@@ -68,7 +70,7 @@ class Emission:
 
 
 def as_given(published: Floats, out: Floats | None = None) -> Floats:
-    """The published values, in the first entries of ``out`` if it is given."""
+    """`published`, copied into the first entries of `out` if given."""
     if out is None:
         return published
     target = out[: published.size]
@@ -77,18 +79,18 @@ def as_given(published: Floats, out: Floats | None = None) -> Floats:
 
 
 def fill_in(value: float, out: Floats) -> None:
-    """Publish a constant, made of released values, in the place of withheld ones."""
+    """Publish the constant `value`, a function of released values, in place of withheld values."""
     out[:] = value
 
 
 @dataclass(frozen=True)
 class Schedule(Machine[StreamState]):
-    """A stream of values, as a machine.
+    """A stream of values as a machine.
 
     Attributes
     ----------
     composition : StreamParameters
-        As given to the publisher.
+        Components and parameters of the publisher.
     """
 
     SPLITS: ClassVar[bool] = True
@@ -100,7 +102,7 @@ class Schedule(Machine[StreamState]):
     _short: ClassVar[tuple[Key, int, Callable[..., Published] | None, Floats, int] | None] = None
 
     def pipeline(self, key: Key) -> Pipeline:
-        """The parts between clipped values and published ones, under this key."""
+        """The pipeline from clipped to published values under `key`, cached for the last key."""
         # One publisher has one key: short calls would notice if its pipeline were made again.
         made: tuple[Key, Pipeline] | None = self.__dict__.get("_pipeline")
         if made is None or made[0] is not key:
@@ -108,7 +110,7 @@ class Schedule(Machine[StreamState]):
         return made[1]
 
     def pipeline_of(self, key: Key) -> Pipeline:
-        """Made from the composition."""
+        """A new pipeline for `key`."""
         c = self.composition
         if isinstance(c.perturber, Blocks):
             return AdaptiveBlocks(
@@ -118,12 +120,13 @@ class Schedule(Machine[StreamState]):
         return FixedBlocks(c.plan, c.grid, c.perturber, c.smoother, c.publish_epsilon, key, withholds)
 
     def bind(self, key: Key) -> Key:
-        """The noise key of this composition under a secret."""
+        """Noise key of this composition under a secret."""
         return self.composition.noise_key(key)
 
     def _remember_short(
         self, key: Key, theta_steps: int
     ) -> tuple[Key, int, Callable[..., Published] | None, Floats, int]:
+        """Cache the one-pass function and its public parameters for short batches, if there is one."""
         publish, public = None, NO_FLOATS
         pipeline = self.pipeline(key) if theta_steps and self.composition.renewal is None else None
         if pipeline is not None and pipeline.in_one_pass(theta_steps):
@@ -135,20 +138,20 @@ class Schedule(Machine[StreamState]):
 
     @cached_property
     def holdout(self) -> int:
-        """Values before the first published one."""
+        """Number of values before the first published one."""
         return self.composition.task.holdout + self.composition.warm_up
 
     def start(self, key: Key) -> StreamState:
-        """Before the first value."""
+        """State before the first value, with the threshold chosen if there is no hold-out."""
         state = StreamState(Progress(), self.composition.threshold.start(self.composition.task))
         return state if self.composition.task.holdout else self._choose(state, key)
 
     def consumed(self, state: StreamState) -> int:
-        """Values consumed."""
+        """Number of values consumed."""
         return state.progress.n_seen
 
     def log_messages(self, before: StreamState, after: StreamState) -> Iterator[tuple[int, str]]:
-        """Thresholds as they are chosen; blocks as they close."""
+        """Log messages about thresholds chosen and blocks closed between two states."""
         was, now = before.progress, after.progress
         if now.cycle > was.cycle:
             theta = now.theta_steps * self.composition.grid.resolution
@@ -158,7 +161,7 @@ class Schedule(Machine[StreamState]):
             yield logging.DEBUG, f"{closed:,} blocks closed, {now.blocks:,} in all, {now.n_seen:,} values seen"
 
     def chooser_for(self, progress: Progress) -> Chooser | None:
-        """An empty chooser for the threshold that follows this progress."""
+        """An empty chooser for the next threshold; None if there will be none."""
         if progress.theta_steps == 0:
             return self.composition.threshold.start(self.composition.task)
         if self.composition.renewal is None:
@@ -166,7 +169,7 @@ class Schedule(Machine[StreamState]):
         return self.composition.threshold.start(self.composition.renewal_task)
 
     def stage(self, progress: Progress) -> tuple[Stage, int]:
-        """Use of the next value, and how many values it is for."""
+        """Stage of the next value, and the number of values left in it."""
         c = self.composition
         if progress.theta_steps == 0:
             return "holdout", c.task.holdout - progress.n_seen
@@ -180,7 +183,7 @@ class Schedule(Machine[StreamState]):
         return "withhold", c.renewal_task.holdout - progress.held
 
     def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
-        """Transition after these values."""
+        """Transition of `state` by a batch of values: new state, output to write, and a call that completes it."""
         values, progress = batch.values, state.progress
         if values.size <= MAX_SHORT and values.dtype is FLOAT64:
             short = self._short
@@ -245,9 +248,9 @@ class Schedule(Machine[StreamState]):
     def _in_new_memory(
         self, batch: Column, part: Array, pipeline: Pipeline, progress: Progress, *, refines: bool
     ) -> tuple[Floats | None, Iterable[tuple[int, Array]]]:
-        """New memory for the output of a part, where one pass writes it while values are read; and these, in pieces.
+        """Output buffer for values of one stage, and the values in chunks that one pass can publish into it.
 
-        Not where values may be replaced: they are read before noise is drawn.
+        No buffer if non-finite values may be replaced: they must be read before noise is drawn.
         """
         new_memory = part.size >= LONG and batch.new_memory and self.composition.nonfinite == "raise"
         if not new_memory or isinstance(pipeline, AdaptiveBlocks) or not pipeline.is_long_pass(progress.theta_steps):
@@ -264,7 +267,7 @@ class Schedule(Machine[StreamState]):
     def _withhold(
         self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Step], *, copied: bool
     ) -> StreamState:
-        """Values of a hold-out; of a later one, something is published in their place."""
+        """State after values of a hold-out; a later hold-out publishes a constant in their place."""
         progress = state.progress
         chooser = None if copied else _counted(state, floats)
         finite = floats if chooser is not None else self.finite(floats, at, name)
@@ -284,7 +287,7 @@ class Schedule(Machine[StreamState]):
         )
 
     def _choose(self, state: StreamState, key: Key) -> StreamState:
-        """The stream goes on under the threshold that its values choose."""
+        """State after the threshold is chosen from the hold-out."""
         chooser = state.settled()
         assert chooser is not None  # noqa: S101 - a stage that ends in a choice has one
         cycle = state.progress.cycle
@@ -294,7 +297,7 @@ class Schedule(Machine[StreamState]):
         return StreamState(progress, self.chooser_for(progress), state.noise)
 
     def _replace_nonfinite(self, values: Floats, before: int, name: str) -> Floats:
-        """Zeros for NaN and infinity, or the error that names the first of them."""
+        """`values` with zeros for NaN and infinity; DataError that names the first if they are not allowed."""
         wrong = ~np.isfinite(values)
         if self.composition.nonfinite == "raise":
             first = int(np.flatnonzero(wrong)[0])
@@ -305,22 +308,22 @@ class Schedule(Machine[StreamState]):
         return np.where(wrong, 0.0, values)
 
     def finite(self, values: Floats, before: int, name: str) -> Floats:
-        """The values, with zeros for NaN and infinity where that is allowed."""
+        """`values`, with zeros for NaN and infinity if allowed; DataError otherwise."""
         return values if np.isfinite(values).all() else self._replace_nonfinite(values, before, name)
 
     # State files.
 
     def describe(self) -> Json:
-        """Parts and parameters."""
+        """Components and parameters as JSON."""
         return self.composition.describe()
 
     @classmethod
     def from_description(cls, description: Json, **own: Any) -> Schedule:
-        """The machine that was described."""
+        """The machine that :meth:`describe` gave."""
         return cls(StreamParameters.from_description(description))
 
     def pack(self, state: StreamState) -> Packed:
-        """The state as JSON, with the summary of the values held for the next threshold."""
+        """The state as JSON, including the chooser's data."""
         progress, chooser = state.progress, state.settled()
         packed = np.empty(0, np.int64) if chooser is None else chooser.pack()
         return {
@@ -331,7 +334,7 @@ class Schedule(Machine[StreamState]):
         }
 
     def unpack(self, packed: Packed, key: Key) -> StreamState:
-        """The state that was packed, with the summary of the values held put into a fresh chooser."""
+        """The state from :meth:`pack`; ValueError if it is out of range."""
         numbers = {name: codec.restore(kind, packed[name]) for name, kind in _FIELDS.items()}
         smoother = codec.unpack(packed["smoother"], "<f8").astype(np.float64)
         if numbers["theta_steps"] > 0:
@@ -348,7 +351,7 @@ class Schedule(Machine[StreamState]):
         return StreamState(progress, chooser)
 
     def _check(self, progress: Progress, key: Key) -> None:
-        """ValueError unless shapes, and what kernels follow as an index, are in range."""
+        """ValueError unless sizes, and indices that kernels follow, are in range."""
         c, counts = self.composition, (progress.n_seen, progress.cycle, progress.held, progress.blocks)
         top = max(c.grid.bound_steps, c.grid.ceiling_steps)
         in_range = min(counts) >= 0 and progress.filled >= 0 and 0 <= progress.theta_steps <= top
@@ -362,11 +365,11 @@ class Schedule(Machine[StreamState]):
             raise ValueError("a position out of range")
 
     def settled(self, state: StreamState) -> StreamState:
-        """The state with a chooser that has seen everything."""
+        """`state` with a chooser that has seen all pending values."""
         return StreamState(state.progress, state.settled(), state.noise) if state.pending else state
 
     def rekeyed(self, state: StreamState, key: Key) -> StreamState:
-        """The state for a copy: a chooser of its own, a chain of its own key, and no noise of the other."""
+        """State of a copy: its own chooser, a chain derived from its own key, and no noise of the original."""
         progress, c = state.progress, self.composition
         if progress.theta_steps:
             chain = next_chain(c.perturber, key, progress.theta_steps, c.publish_epsilon, progress.chain)
@@ -376,9 +379,9 @@ class Schedule(Machine[StreamState]):
 
 
 def _counted(state: StreamState, floats: Floats) -> Chooser | None:
-    """The chooser after the last values of its hold-out, if it looks whether they are finite, and they are.
+    """A copy of the chooser after `floats`, if it checks values while counting and all are finite; else None.
 
-    It is a twin, thrown away otherwise: a pass over the values is saved.
+    Saves a separate pass over the values.
     """
     # By name: others are shown finite values only.
     if not hasattr(state.chooser, "observe_unchecked"):
