@@ -22,7 +22,7 @@ from fastdp.units import UnitRows
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A differential-privacy guarantee, with everything that it rests on.
+    """A differential-privacy guarantee with its assumptions and derivation.
 
     Parameters
     ----------
@@ -31,25 +31,25 @@ class Guarantee:
     delta : float
         Probability that the factor may fail; 0 means pure epsilon.
     unit : str
-        What is protected.
+        The protected unit.
     adjacency : str
-        When two streams count as adjacent.
+        Definition of adjacent streams.
     model : str
         ``"central"`` (a trusted curator sees the values) or ``"local"``.
     arithmetic : str
-        ``"exact"``: proved for the integers that the machine computes; ``"real"``: proved for real numbers only,
-        which is what a part claims unless it says more.
+        ``"exact"``: proved for the integers that the machine computes; ``"real"``, the default: for real numbers
+        only.
     numeric_distance : float
-        Distance of the sampled noise from the exact law, in total variation; 0 for the guarded sampler.
+        Total variation distance of the sampled noise from the exact distribution; 0 for the guarded sampler.
     simulated : bool
-        True if the noise came from a seed: reproducible by anyone who guesses the seed, so not private.
+        True if the noise came from a seed: anyone who guesses the seed can remove it, so not private.
     derivation : tuple of str
-        How the guarantee follows from the parts, one step a line.
+        Proof sketch from the components, one step a line.
     rho : float
-        Concentrated DP: the mechanism is rho-zCDP, of which epsilon at this delta is one consequence and
-        :meth:`at_delta` gives others; ``inf`` where nothing of the kind is claimed.
+        Concentrated DP: the mechanism is rho-zCDP, from which :meth:`at_delta` gives other epsilons; ``inf`` if not
+        claimed.
     rows : UnitRows or None
-        Unit and adjacency of a table as a value, by which a ledger knows which guarantees imply which others.
+        Unit and adjacency of a table as a value, by which a ledger compares guarantees.
 
     Examples
     --------
@@ -167,8 +167,8 @@ class Guarantee:
         return cls(**{**read, "derivation": tuple(steps)})
 
 
-#: Losses stay so far below what (epsilon, delta) allows that parts, each rounded up, fit it together, and that
-#: rounding in the conversion does not show.
+#: Relative margin below the loss that (epsilon, delta) allows: covers the rounding up of components and the rounding
+#: of the conversion.
 _MARGIN = 2.0**-30
 #: Fields that are floats.
 _NUMBERS = ("epsilon", "delta", "numeric_distance", "rho")
@@ -345,7 +345,7 @@ def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency:
         member,
         epsilon=epsilon if math.isfinite(each) else each,
         delta=delta if member.delta else 0.0,
-        # Of zCDP the loss grows with the square (Bun and Steinke 2016, Proposition 1.9).
+        # The loss of zCDP grows with the square (Bun and Steinke 2016, Proposition 1.9).
         rho=round_up(Fraction(member.rho) * size**2) if math.isfinite(member.rho) else member.rho,
         unit=unit,
         adjacency=adjacency,

@@ -18,12 +18,12 @@ MAX_STEPS = 2**50
 #: The largest scale of noise the sampler takes (see ``docs/noise.md``, section 4).
 MAX_SCALE = 2**56
 MAX_TOTAL = 2**62
-#: What sums of hats must stay below, of which differences are taken.
+#: Limit of sums of hats, whose differences must fit int64.
 MAX_DIFFERENCE = 2**63
 #: Up to this scale a draw takes one word (``docs/noise.md``, section 4).
 QUICK_SCALE = 2**40
 MIN_SCALE = Fraction(1, 2**40)
-#: 1 / resolution, and the noisy sum of max_range values, are ordinary floats within these.
+#: Within these, 1 / resolution and the noisy sum of max_range values are normal floats.
 MIN_BOUND, MAX_BOUND = 1e-250, 1e250
 #: A node's noise exceeds this many scales with probability below e^-64.
 HEADROOM = 64
@@ -165,7 +165,7 @@ def make_grid(
     if not MIN_BOUND <= bound <= MAX_BOUND:
         raise ParameterError(f"bound = {bound!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
     step = None if resolution is None else validation.positive("resolution", resolution)
-    # Thetas of boxes need no grid of their own.
+    # With boxes the grid does not depend on theta.
     return _proved_grid(
         bound, step, epsilon, max_range, levels, fan_out, min(theta, bound) if reach else bound, reach
     )
@@ -214,7 +214,7 @@ def _proved_grid(
     )
 
 
-#: Steps that a sensitivity, and the scale of its noise, have at least.
+#: Least number of steps in a sensitivity and in its noise scale.
 EVENT_STEPS = 2**10
 
 

@@ -18,7 +18,7 @@ Records: TypeAlias = NDArray[Any]
 Indices = NDArray[np.int64]
 #: An array of any type.
 Array = NDArray[Any]
-#: A column of numbers as users have it: a list, NumPy array, pandas or polars series, Arrow array.
+#: A column of numbers: a list, NumPy array, pandas or polars series, Arrow array.
 Values: TypeAlias = ArrayLike
 
 
@@ -28,7 +28,7 @@ class SupportsArray(Protocol):
     def __array__(self) -> Array: ...
 
 
-#: The same, but never a single number, which :data:`Values` may be.
+#: A column of numbers, never a single number (:data:`Values` allows one).
 NumberColumn: TypeAlias = Sequence[float] | SupportsArray
 #: An object of a JSON text.
 Json: TypeAlias = dict[str, Any]

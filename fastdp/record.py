@@ -157,7 +157,7 @@ class Numbers(Kind):
         if isinstance(value, (list, tuple)) and len(value) == self.count:
             try:
                 return tuple(self.each.check(name, entry) for entry in value)
-            except ParameterError:  # which shows an entry
+            except ParameterError:  # its message shows an entry
                 pass
         each = self.each.accepted.removeprefix("a number ")
         raise ParameterError(f"{name} = {validation.shown(value)}: expected {self.count} numbers, each {each}")
@@ -314,6 +314,6 @@ def _frozen(kind: type) -> bool:
 def _shared(_types: tuple[type, ...], make: Callable[..., object], *fields: object, **named: object) -> object:
     """Cached ``make(*fields, **named)``; types belong to the cache key: equal numbers of other types may differ."""
     made = make(*fields, **named)
-    # Place of the record's encoding for keys (fastdp.noise.key), which takes ten times as long as a key.
+    # Slot for the record's encoding (fastdp.noise.key), which takes ten times as long as deriving a key.
     vars(made).setdefault("encoding", None)
     return made

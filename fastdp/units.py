@@ -179,7 +179,7 @@ class UnitRows(NamedTuple):
         if self == weaker:
             return 1
         one_row = weaker.who is None and weaker.most == 1
-        # One row lies in one period, whatever the periods are.
+        # One row lies in one period of any length.
         apart = weaker.period is None or (self.period is not None and not weaker.period.is_within(self.period))
         if self.period is not None and apart and not one_row:
             return None

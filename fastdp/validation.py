@@ -21,7 +21,7 @@ R = TypeVar("R")
 MAX_SHOWN_LENGTH = 80
 MAX_THREADS = 1024
 _SCALARS = frozenset({bool, int, float, complex, str, type(None)})
-#: Whose scalars print no entries.
+#: Packages whose scalars print no entries.
 _MODULES = frozenset({"builtins", "datetime", "decimal", "fractions", "numpy", "pathlib", "fastdp"})
 
 
@@ -56,7 +56,7 @@ def plain(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def check(*args: P.args, **kwargs: P.kwargs) -> R:
-        # Python says itself which names are unknown.
+        # Python itself reports unknown names.
         if own.__annotations__.keys() >= kwargs.keys():
             for name, value in itertools.chain(zip(names, args, strict=False), kwargs.items()):
                 if taken := checked.get(name):
@@ -83,7 +83,7 @@ def accepted(annotation: str) -> list[tuple[Callable[[object], bool], str]] | No
 
 def real(name: str, value: object) -> float:
     """`value` as a finite float; ParameterError otherwise, also for bool and text."""
-    # By type first: an abstract class takes ten times as long to ask.
+    # By type first: isinstance with an abstract class takes ten times as long.
     if type(value) not in (float, int) and (isinstance(value, bool) or not isinstance(value, Real)):
         raise ParameterError(f"{name} = {shown(value)}: expected a real number, got {type(value).__name__}")
     try:
@@ -133,7 +133,7 @@ def integer(name: str, value: object, low: int, high: int | None = None) -> int:
 
 def flag(name: str, value: object) -> bool:
     """`value` as bool; ParameterError if it is no truth value."""
-    # Known without NumPy, whose bool_ counts too.
+    # By name, so that NumPy's bool_ counts without an import.
     if not isinstance(value, bool) and type(value).__name__ not in ("bool_", "bool"):
         raise ParameterError(f"{name} = {shown(value)}: expected True or False")
     return bool(value)
@@ -147,7 +147,7 @@ def part(name: str, value: object, kind: type, module: str) -> None:
         raise ParameterError(f"{name} = {shown(value)}: expected an object from {module} ({lacking})")
 
 
-#: What an annotation takes, and its words.
+#: Test and words for each type in an annotation.
 _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "bool": (is_scalar, "True or False"),
     "int": (is_scalar, "a whole number"),
@@ -194,7 +194,7 @@ def ends(name: str, value: object) -> tuple[float, float]:
     low, high = pair(name, value)
     try:
         return real(name, low), real(name, high)
-    except ParameterError:  # which shows an entry
+    except ParameterError:  # its message shows an entry
         raise ParameterError(f"{name} = {shown(value)}: expected two finite numbers") from None
 
 
@@ -213,7 +213,7 @@ def threads(value: object) -> int:
 
 # Lengths of time written as texts: "30min", "1.5h", "1d".
 
-#: Microseconds of the units that are always as long.
+#: Microseconds of the units of fixed length.
 FIXED = {"us": 1, "ms": 1_000, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6}
 DAY = 24 * FIXED["h"]
 _TEXT = re.compile(r"(\d{0,12}(?:\.\d{1,6})?) ?([a-z]+)", re.ASCII)

@@ -20,7 +20,7 @@ from fastdp.kinds import Json
 from fastdp.record import Choice, meanings, parameters
 
 F = TypeVar("F", bound=Callable[..., object])
-#: The class or function behind each method of a command; "" stands for the only one.
+#: The class or function of each method of a command; "" stands for the only one.
 Methods = Mapping[str, Callable[..., Any]]
 _TYPES: Json = {
     "": str,

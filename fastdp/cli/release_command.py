@@ -144,7 +144,7 @@ def release(ctx: click.Context, /, **given: Any) -> None:
         check_separate({**given, "description": description_of(run.output)})
         check_suffix(run.output)
         size = run.size(options)
-        # The whole input is one release: of a longer one nothing may be published under this one's noise.
+        # The full input is one release: of a longer one nothing may be published under this one's noise.
         whole = {} if size is None else {"whole": size}
         resume, key = noise_of(ctx, "fastdp release", ["method", "season", *parameters_of(ctx, METHODS)], **whole)
         system = run.system(options, size, key)
@@ -196,7 +196,7 @@ class Run:
             return opened.total
 
     def system(self, options: Json, size: int | None, key: Key) -> Publisher | WholeStream:
-        """The publisher, or a whole-stream release if the input's size is known."""
+        """The publisher, or a :class:`WholeStream` release if the input's size is known."""
         if "season" in options:
             options = {**options, "perturber": Blocks(season=options["season"])}
             del options["season"]
@@ -227,7 +227,7 @@ class Run:
                 )
             )
             if opened.unit == "values" and opened.total is not None:
-                # Their number is public: what is wrong with it costs nothing.
+                # Their number is public, so an error about it costs nothing.
                 _check_count(opened.name, opened.total, system)
                 if isinstance(system, PAK):
                     system.check_room(opened.total)

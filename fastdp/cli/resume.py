@@ -1,9 +1,8 @@
 """``--state``: a release that was killed is run again and writes the same bytes.
 
-Output is a function of key, input and options.  The state file holds key and options and, before any output is
-visible, a keyed digest of the input: a resumed command starts over, reads the full input, compares its digest
-and writes every file again.  Another input under the same noise would reveal the difference, so it is refused.
-The rule is in docs/state.md, "Commands".
+The state file holds key, options and, before any output is visible, a keyed digest of the input.  A resumed command
+reads the full input, compares its digest and writes every file again; another input under the same noise would reveal
+the difference and is refused.  The rule is in docs/state.md, "Commands".
 """
 
 from __future__ import annotations
@@ -72,23 +71,12 @@ def secret_of(seed: int | None, key_file: Path | None) -> Key | None:
 
 
 class Resume:
-    """One release, over all runs of its command; a single run without a state file.
+    """One release, over all runs of its command; a single run without a state file (``kept`` false).
 
     A user's key encrypts the file; without one the file holds a fresh key in the clear.  StateError if the file is
-    damaged, a copy, of another release, or of another key.
-
-    Attributes
-    ----------
-    kept : bool
-        Whether there is a state file.
-    key : Key
-        Of the release's noise.
-    count : int
-        Values, or batches, of the input that an earlier run recorded.
-    reservation : dict or None
-        Ledger entry of the recorded run.
-    token : str
-        A random name of this release, for a ledger's note.
+    damaged, a copy, of another release, or of another key.  ``count`` values, or batches, were recorded by an earlier
+    run
+    with the ledger entry ``reservation``; ``token`` is the release's random name in a ledger's note.
     """
 
     def __init__(self, command: str, path: Path | None, settings: Json, key: Key | None) -> None:

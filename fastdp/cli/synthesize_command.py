@@ -212,7 +212,7 @@ def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: b
     if not len(events.points):
         raise DataError(f"{source}: empty, holds no points")
     times = np.arange(len(events.points), dtype=np.float64) if events.times is None else events.times
-    # Periods begin at whole multiples: counted from the first event, that one would move all borders.
+    # Periods begin at integer multiples: counted from the first event, that one would move all borders.
     ends = cuts.of(times, origin=0.0)
     borders = ends[1:-1] if ends[0] == 0 else ends[:-1]
     pieces = zip(np.split(events.points, borders), np.split(events.additions, borders), strict=True)
@@ -221,17 +221,7 @@ def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: b
 
 @record
 class Cuts:
-    """Rule by which a file of events is cut into batches.
-
-    Parameters
-    ----------
-    batch : int or None
-        Events in a batch.
-    period : float or None
-        Length of time of a batch; either this or ``batch``.
-    initial : float
-        Share of the events before the first batch.
-    """
+    """Rule that cuts events into batches of ``batch`` events or ``period`` seconds, after the share ``initial``."""
 
     batch: int | None = parameter(Whole(1, optional=True))
     period: float | None = parameter(Real(above=0.0, optional=True))

@@ -58,18 +58,10 @@ def open_target(
 ) -> Iterator[Write]:
     """Open an output by its suffix for columns of :data:`COLUMNS`; ``-`` is standard output as CSV.
 
-    The file appears, after its description, when the block ends without an exception.
-
-    Parameters
-    ----------
-    force : bool
-        Whether an existing file may be replaced.
-    record : function, optional
-        Called after the last value, before any value is visible: standard output is held back until then.
-    describe : function
-        Returns the metadata, called after the first value; empty for none.
-    live : bool
-        Whether standard output shows values as they are written.
+    The file appears, after its description, when the block ends without an exception; ``force`` allows replacing one.
+    ``record`` is called after the last value, before any is visible: standard output is held back until then, or
+    shown
+    at once with ``live``.  ``describe`` returns the metadata after the first value; empty for none.
     """
     if path == STANDARD:
         with _standard_output(record) as stream, _csv_file(stream, columns, describe) as write:
@@ -323,12 +315,9 @@ _BATCH = re.compile(r"batch_\d+\.(csv|npy|parquet|geojson)")
 class PointFolder:
     """A folder of files ``batch_000.csv``, ``batch_001.csv``, ...; numbers from 1,000 on have more digits.
 
-    Parameters
-    ----------
-    force : bool
-        Whether the files of an earlier run may be replaced; leftover ones are removed.
-    written : int
-        Number of first files that earlier runs of the same release may have written: they are written again.
+    ``force`` allows replacing an earlier run's files; leftover ones are removed.  The first ``written`` files may be
+    from
+    earlier runs of the same release and are written again.
     """
 
     def __init__(self, path: Path, kind: str, names: tuple[str, str], *, force: bool, written: int = 0) -> None:

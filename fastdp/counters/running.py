@@ -53,18 +53,11 @@ def as_increments(values: Values, size: int) -> Integers:
 
 @dataclass(frozen=True)
 class CountState:
-    """State of running sums.
+    """State of running sums after ``n_seen`` steps.
 
-    Attributes
-    ----------
-    n_seen : int
-        Steps so far.
-    rows : int64[size, width]
-        The counters' rows.  Secret.
-    released : int64[size]
-        The sums of the last release.
-    chain : str
-        Hash of the input so far (hexadecimal), to which noise is bound.  Secret.
+    ``rows``, int64[size, width], are the counters' rows, ``chain`` a hash of the input to which noise is bound; both
+    are
+    secret.  ``released``, int64[size], are the sums of the last release.
     """
 
     n_seen: int
@@ -85,7 +78,7 @@ class CountMachine(Machine[CountState], Keyed):
     rule: ClassVar[int] = 1
 
     @cached_property
-    def law(self) -> sampler.LaplaceDistribution:
+    def distribution(self) -> sampler.LaplaceDistribution:
         """Distribution of each node's noise."""
         return sampler.laplace_distribution(noise_scale(self.counter, Fraction(self.epsilon)))
 
@@ -107,7 +100,7 @@ class CountMachine(Machine[CountState], Keyed):
         if n_seen >= MAX_STEPS:
             raise StateError(f"{n_seen} steps were taken: expected at most 2^40")
         key, chain = step_key(key, chain, n_seen, chosen, increments)
-        noise = sampler.draws(chosen.size, self.law, key, StreamId(Purpose.CELL, number=n_seen))
+        noise = sampler.draws(chosen.size, self.distribution, key, StreamId(Purpose.CELL, number=n_seen))
         mine = rows[chosen]
         error = self.counter.step(mine, noise)
         rows, released = rows.copy(), released.copy()
@@ -216,15 +209,7 @@ class RunningCounts(Publisher[CountState]):
 
 @dataclass(frozen=True)
 class Selected:
-    """One release of selective counting.
-
-    Attributes
-    ----------
-    counter : int
-        Index of the active counter.
-    counts : int64[k]
-        Its running sums after this time.
-    """
+    """One release of selective counting: index of the active counter, and its sums ``counts``, int64[k]."""
 
     counter: int
     counts: Integers
@@ -253,18 +238,9 @@ class Selector(Protocol):
 
 @dataclass(frozen=True)
 class SelectiveState:
-    """State of selective counting.
+    """State of selective counting after ``n_seen`` times, with one state for each counter.
 
-    Attributes
-    ----------
-    n_seen : int
-        Times so far.
-    last : Selected or None
-        The previous release.
-    counts : tuple of CountState
-        State of each counter.
-    choice : int or None
-        The recorded choice if a step must be replayed: the selector must not choose again.
+    ``choice`` is the recorded choice if a step must be replayed: the selector must not choose again.
     """
 
     n_seen: int

@@ -52,20 +52,10 @@ def is_number(value: object) -> bool:
 
 
 def as_column(values: object, name: str = "chunk") -> Array:
-    """The values as a one-dimensional array of real numbers, shared with the caller where possible.
+    """The values as a one-dimensional array of real numbers, shared with the caller if possible.
 
-    Parameters
-    ----------
-    values : array-like
-        See ACCEPTED.  Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (the Arrow PyCapsule interface)
-        works.
-    name : str
-        The argument's name, for messages.
-
-    Raises
-    ------
-    DataError
-        If this is not one column of real numbers; the message says what it is instead.
+    ``values`` are described by ACCEPTED; anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (the Arrow
+    PyCapsule interface) works.  DataError that describes them, as the argument ``name``, if they are not one column.
     """
     if type(values) is np.ndarray and values.dtype is FLOAT64 and values.ndim == 1:
         return values
@@ -156,7 +146,7 @@ def _as_numpy(values: object, name: str) -> Array:
     if type(values) is not list:
         if isinstance(values, (str, bytes, bytearray, Mapping, set, frozenset)):
             raise _refused(name, f"is a {type(values).__name__}")
-        # Subclasses, wherever they are defined, count as what they derive from.
+        # Subclasses, wherever they are defined, count as their bases.
         homes = {base.__module__.partition(".")[0] for base in type(values).__mro__}
         if "pandas" in homes:
             return _from_pandas(values, name)

@@ -33,16 +33,9 @@ ACCEPTED = "a pandas or polars frame, an Arrow table, or a DuckDB relation"
 
 @dataclass(frozen=True)
 class StreamRows:
-    """Real numbers in rows.
+    """Real numbers in rows: as ``rows`` (a matrix or a list of arrays), or in the one array ``flat``.
 
-    Attributes
-    ----------
-    rows : array [n, length], or list of n one-dimensional arrays
-        Of any real dtype.  None if they are in ``flat``.
-    flat : array, one-dimensional, or None
-        All rows in one array.
-    starts, lengths : int64[n]
-        Start of each row in ``flat``, and its length.
+    ``starts`` and ``lengths``, int64[n], are each row's start in ``flat`` and its length.
     """
 
     rows: Array | Sequence[Array] | None
@@ -85,10 +78,7 @@ class StreamRows:
 def as_rows(streams: object, offsets: object = None) -> StreamRows:
     """Rows from arrays and lists; ``offsets`` are borders in a one-dimensional array, from 0 to its length.
 
-    Raises
-    ------
-    DataError
-        If these are no streams of real numbers; the message says what they are instead.
+    DataError that describes `streams` if these are not streams of real numbers.
     """
     if offsets is not None:
         borders = as_column(offsets, "offsets")
@@ -148,18 +138,9 @@ def _from_arrow(streams: object) -> StreamRows:
 
 @dataclass(frozen=True, eq=False)
 class FrameSource:
-    """Form of an input frame, in which a release is returned too.
+    """Form of an input frame, in which a release is returned too: library, column names and times.
 
-    Attributes
-    ----------
-    family : str
-        A value of :data:`FAMILIES`.
-    by, time, value : str
-        Names of the columns.
-    times : Arrow array or None
-        The time of each value, stream after stream; by default times are positions.
-    starts : int64[n]
-        Start of each stream in ``times``.
+    ``times`` are those of all values, stream after stream, from ``starts``, int64[n], on; without them, positions.
     """
 
     family: str
@@ -172,16 +153,9 @@ class FrameSource:
     def long(self, ids: list[int | str], lengths: Indices, offset: int, columns: Mapping[str, Array]) -> Any:
         """A frame of the family with a row for each value: its stream, its time, and the given columns.
 
-        Parameters
-        ----------
-        ids : list of int or str
-            Of the streams.
-        lengths : int64[n]
-            Values of each stream.
-        offset : int
-            Position of a stream's first value.
-        columns : mapping of str to array
-            ``"values"`` takes the value column's name.
+        ``lengths``, int64[n], are the streams' numbers of values, from position ``offset`` on; the column
+        ``"values"`` gets the
+        value column's name.
         """
         arrow = import_tables()[1]
         which = np.repeat(np.arange(lengths.size), lengths)
@@ -214,10 +188,7 @@ class Streams:
 def as_streams(streams: object, offsets: object, value: str | None, by: str | None, time: str | None) -> Streams:
     """Streams from frames, mappings, and everything that :func:`as_rows` takes.
 
-    Raises
-    ------
-    DataError, ParameterError
-        If these are not streams of real numbers, or columns are missing.
+    DataError or ParameterError if these are not streams of real numbers, or columns are missing.
     """
     family = _family(streams)
     if (value is None) is not (by is None):
@@ -367,9 +338,7 @@ def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
     ----------
     values : number or array-like
         A number, a NumPy array of any shape, (nested) lists, a pandas or polars series or frame, an Arrow array or
-        table, or anything else that :func:`~fastdp.data.column.as_column` takes.
-    name : str
-        The argument's name, for messages.
+        table, or anything else that :func:`~fastdp.data.column.as_column` takes; DataError unless of real numbers.
 
     Returns
     -------
@@ -377,11 +346,6 @@ def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
         Of a real dtype; integers only if all numbers are integers.
     back : callable
         To a Python number or a pandas, polars or pyarrow object if the input was one, else to a NumPy array.
-
-    Raises
-    ------
-    DataError
-        If these are not real numbers.
     """
     if is_number(values):
         return as_column([values], name), lambda out: out.reshape(-1)[0].item()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Chunks = Iterator[Floats]
 
-#: Chooses columns: given the names of all, the wanted ones by what they are.
+#: Chooses columns: maps all names to the wanted ones, by kind.
 Choose = Callable[[Sequence[str]], Mapping[str, str | None]]
 #: The kind of a column of times.
 TIME = "time"
@@ -48,18 +48,9 @@ DAMAGE = (ValueError, EOFError, SyntaxError, TokenError, OverflowError, MemoryEr
 class Source:
     """An open input.
 
-    Attributes
-    ----------
-    name : str
-        For messages.
-    chunks : iterator of float64[n]
-        The values in order; missing ones are NaN.
-    total : int or None
-        Length of the input in ``unit``, if known beforehand.
-    unit : str
-        "values", or "B" for text, where only bytes are known beforehand.
-    position : callable, optional
-        Returns the bytes read so far, for text; None if values are counted.
+    ``chunks`` are float64[n], the values in order; missing ones are NaN.  ``total``, if known beforehand, is in
+    ``unit``:
+    "values", or "B" for text, for which ``position`` returns the bytes read so far.
     """
 
     name: str
@@ -73,21 +64,11 @@ class Source:
 def open_source(path: str, column: str | None, chunk_size: int, *, live: bool = False) -> Iterator[Source]:
     """Open one column of an input by its suffix; ``-`` is standard input as text.
 
-    Parameters
-    ----------
-    path : str
-        A file's path, or ``-``.
-    column : str, optional
-        A column's name or zero-based number; needed if there are several.
-    chunk_size : int
-        Approximate values in a chunk; long texts come in blocks of lines.
-    live : bool
-        Whether lines of standard input are returned as they arrive, without waiting for a full chunk.
-
-    Raises
-    ------
-    DataError
-        If the input is missing, of an unknown kind, damaged, or holds anything but numbers.
+    ``column`` is a name or a zero-based number, needed if there are several.  Chunks have about ``chunk_size``
+    values;
+    with ``live``, lines of standard input are returned as they arrive.  DataError if the input is missing, of an
+    unknown
+    kind, damaged, or holds anything but numbers.
     """
     if path.lower().endswith(ARRAYS):
         with _damage_named(path):
@@ -105,21 +86,11 @@ def open_table(
 ) -> Iterator[Source]:
     """Open some columns of a text or Parquet file, or of standard input as text; chunks are float64[n, columns].
 
-    Parameters
-    ----------
-    path, chunk_size, live
-        As for :func:`open_source`.
-    choose : function of a sequence of str
-        Maps the columns' names (empty if the first row holds numbers) to the wanted columns, each a name or a
-        zero-based
-        number, by kind.  A column of the kind ``TIME`` may hold timestamps, which become seconds since 1970.
-    ragged : bool
-        Whether blank lines of a text are skipped and rows may have surplus cells, as in some public data sets.
-
-    Raises
-    ------
-    DataError
-        As for :func:`open_source`.
+    ``choose`` maps the columns' names (empty if the first row holds numbers) to the wanted columns, by kind; one of
+    the
+    kind ``TIME`` may hold timestamps, which become seconds since 1970.  With ``ragged``, blank lines of a text are
+    skipped
+    and rows may have surplus cells, as in some public data sets.  Otherwise as :func:`open_source`.
     """
     from fastdp.data import text_reader
 
@@ -213,18 +184,9 @@ def _check_numbers(array: Array, where: str) -> None:
 
 
 def pick_column(column: str | None, names: Sequence[str] | None, width: int, where: str) -> int:
-    """The zero-based number of the requested column; DataError that lists the columns if there is none.
+    """Zero-based number of the requested column, a name or a number; DataError with a list of the columns if absent.
 
-    Parameters
-    ----------
-    column : str, optional
-        A name or a zero-based number; a name wins, so columns named by numbers are reachable.
-    names : sequence of str, optional
-        The columns' names, if any.
-    width : int
-        Number of columns.
-    where : str
-        The file, for messages.
+    A name wins, so columns named by numbers are reachable.
     """
     if column is None:
         if width == 1:
@@ -258,7 +220,7 @@ def is_name(cell: str) -> bool:
 
 # Values from columns of a Parquet file, batch by batch.
 
-#: Bytes of a column read ahead; without it a row group's whole column is loaded at once.
+#: Bytes of a column read ahead; without it a row group's full column is loaded at once.
 BUFFER = 2**20
 
 
@@ -364,18 +326,9 @@ Columns = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Events:
-    """A file's rows, in its order.
+    """Events of a file in its order: finite ``points``, float64[n, 2], and ``times``, in seconds since 1970 or None.
 
-    Attributes
-    ----------
-    points : float64[n, 2]
-        Finite.
-    additions : bool[n]
-        True if a row adds its point, False if it removes it.
-    times : float64[n] or None
-        Seconds since 1970, if requested.
-    names : tuple of two str
-        The file's names of x and y.
+    ``additions``, bool[n], is false for a row that removes its point; ``names`` are the file's names of x and y.
     """
 
     points: Floats
@@ -392,25 +345,12 @@ def read_events(
     ragged: bool = False,
     watch: Callable[[Source], Iterable[Floats]] = attrgetter("chunks"),
 ) -> Events:
-    """All events of a file.
+    """All events of a .csv, .txt (either may end in .gz too) or .parquet file with a heading.
 
-    Parameters
-    ----------
-    path : str
-        A .csv, .txt (either may end in .gz too) or .parquet file with a heading.
-    columns : mapping
-        Columns for "x", "y", and optionally "time" and "event".  Without a column of events all rows are additions.
-    unnamed : mapping, optional
-        The columns of a file without a heading.
-    ragged : bool
-        As for :func:`open_table`.
-    watch : function
-        Returns the chunks of an open file, with a progress bar for example.
-
-    Raises
-    ------
-    DataError
-        Naming the column and the row, counted from 1 without the heading, or the line; never a cell's content.
+    ``columns`` names those for "x", "y", and optionally "time" and "event" (without it all rows are additions);
+    ``unnamed`` those of a file without a heading.  ``watch`` returns the chunks of an open file, with a progress bar
+    for
+    example.  DataError names the column and the row, counted from 1, or the line; never a cell's content.
     """
     choice = _Choice(path, columns, unnamed)
     with choice.opened(ragged=ragged) as source:

@@ -48,22 +48,10 @@ def import_tables() -> tuple[Any, Any]:
 class Source:
     """The columns of a table that are in use.
 
-    Attributes
-    ----------
-    columns : sequence of str
-        Their names, each once.
-    schema : mapping of str to narwhals data type
-        Of all columns of the table.
-    read : callable
-        Returns an iterator of Arrow record batches of the columns.
-    again : bool
-        Whether it can be read more than once.
-    rows : int or None
-        Number of rows, if known without reading.
-    add : callable or None
-        For a table on an engine: maps (plan, quantities) to the exact sums of every window and key, int64[W, K] each;
-        its
-        rows are never read here.
+    ``schema`` has the types of all columns.  ``read`` returns record batches of the ``columns``, more than once if
+    ``again``; ``rows`` is their number, if known.  On an engine ``add`` maps (plan, quantities) to the exact sums of
+    every
+    window and key, int64[W, K] each, and rows are never read here.
     """
 
     family: str
@@ -82,7 +70,7 @@ class Source:
                     yield batch.slice(begin, BATCH)
         except (ParameterError, DataError):
             raise
-        except Exception as error:  # what a foreign reader says about a row may quote it
+        except Exception as error:  # a foreign reader's error may quote a row
             raise DataError(
                 f"frame: a {type(error).__name__} while its columns were read; expected columns of one type each, "
                 "and a file that is whole"

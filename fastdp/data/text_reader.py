@@ -208,7 +208,7 @@ class _Table:
 
     def _by_arrow(self, block: bytes) -> Floats | None:
         """Values of `block`; None without Arrow, or if it may hold anything but numbers."""
-        # Arrow overlooks a quote that goes on behind the block, and a mark of the byte order.
+        # Arrow overlooks a quote that continues after the block, and a byte order mark.
         odd = b'"' in block or block.startswith(codecs.BOM_UTF8)
         if len(block) < BLOCK // 2 or odd or self._blank or self._times.notations[0] is not number:
             return None
@@ -226,7 +226,7 @@ class _Table:
                 arrow.ParseOptions(delimiter=self._delimiter, quote_char=False),
                 arrow.ConvertOptions(column_types=floats, include_columns=list(floats), null_values=[""]),
             )
-        except ValueError:  # surplus cells, or what is no number
+        except ValueError:  # surplus cells, or no number
             return None
         # Arrow skips blank lines; here they count, and a line of spaces is not a missing value.
         ends = block.count(b"\n") + (b"\r" in block and block.count(b"\r") - block.count(b"\r\n"))
@@ -244,7 +244,7 @@ class _Table:
         if self._blank or "_" in text or text.isspace():
             return None
         try:
-            # Strict, so that quoted text which goes on behind these lines is an error here.
+            # Strict, so that quoted text that continues after these lines is an error here.
             rows = list(csv.reader(lines, delimiter=self._delimiter, strict=True))
             if set(map(len, rows)) == {self._width}:
                 columns = [(float if convert is number else convert, place) for place, convert, _ in self._columns]

@@ -99,7 +99,7 @@ def _partition(frame: Foreign, job: Job, name: str, order: str, value: str, into
     return ordered.iloc[rows].drop(columns=value).assign(**{into: out})
 
 
-# Dask: totals, counts and means of tables beyond one machine; tasks add whole numbers, the client draws the noise.
+# Dask: totals, counts and means of tables beyond one machine; tasks add integers, the client draws the noise.
 #
 # Source: :mod:`fastdp.tables`, whose plan, kernels and noise these are.
 

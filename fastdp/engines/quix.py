@@ -13,7 +13,7 @@ from fastdp.streams.fleet import Fleet
 
 #: Where the state of a key is in Quix's store.
 ENTRY = "fastdp"
-#: Begins what stands there between the first message of a key and the end of its checkpoint.
+#: Prefix of the stored mark between the first message of a key and the end of its checkpoint.
 MARK = b"fastdp: open since "
 
 

@@ -89,9 +89,8 @@ def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str,
     -----
     Spark needs the RocksDB state store: ``spark.sql.streaming.stateStore.providerClass`` =
     ``org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider``.  A query that restarts from its
-    checkpoint repeats the last micro-batch with the same rows and state, and gives the same output; a sink that
-    accepts
-    a micro-batch once (files, or ``foreachBatch`` by its number) then holds each output once.
+    checkpoint repeats the last micro-batch with the same output; a sink that accepts a micro-batch once (files, or
+    ``foreachBatch`` by its number) then holds each output once.
     """
     processor = engine("spark", "pyspark.sql.streaming").StatefulProcessor
 
@@ -117,7 +116,7 @@ def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str,
     return rows.groupBy(id).transformWithStateInPandas(Streams(), schema, "Append", "None")
 
 
-# Spark: totals, counts and means of tables of any size; Spark adds whole numbers, the driver draws the noise.
+# Spark: totals, counts and means of tables of any size; Spark adds integers, the driver draws the noise.
 #
 # Source: :mod:`fastdp.tables`, whose plan, grid and noise these are.
 
@@ -154,7 +153,7 @@ def exact_sums(frame: Foreign, plan: TablePlan, quantities: Sequence[Quantity]) 
     number = None if value is None else _column(value.column).cast("double")
     sums = [_sum(each, number, plan) for each in quantities]
     if number is not None and plan.nonfinite == "raise":
-        # 0 times what is not finite is NaN.
+        # 0 times infinity or NaN is NaN.
         sums.append(f.sum(f.coalesce(number, f.lit(float("nan"))) * 0.0).alias(WRONG))
     bins = f.call_function("div", moment - begin, f.lit(unit)).alias(BIN)
     grouped = rows.groupBy(bins, *map(_column, plan.by)).agg(*sums)
@@ -249,7 +248,7 @@ def totals() -> None:
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        Of any size.  Stored, so that a task that runs again reads the same rows.
+        Stored, so that a task that runs again reads the same rows.
     time : Time
         With ``start`` and ``stop``; the column holds timestamps, timestamps without a zone, or dates.  By default the
         zone is the session's for timestamps, and none for the others.
@@ -271,8 +270,7 @@ def totals() -> None:
     Notes
     -----
     Sums in the cluster and on the driver have no noise yet: the operator of the cluster sees them and the rows.
-    A cell takes 2^31 rows with values at the clip.  Rows with unlisted keys are dropped after the sums: where most
-    rows
+    A cell takes 2^31 rows with values at the clip.  Rows with unlisted keys are dropped after the sums: if most rows
     have such keys, filter the frame first.
     """
 

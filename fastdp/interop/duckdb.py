@@ -1,8 +1,10 @@
 """Exact noise in DuckDB's SQL: a function for numbers that a query has aggregated.
 
-One registered function is one release.  SQL may call it in any order, over any chunks and queries; the caller states
-how much one contribution changes all values together that the function receives.  Then all answers cost epsilon, even
-if later queries depend on earlier answers: the loss of each value is its own change over the scale of the noise.
+One registered function is one release, over any order, chunks and queries: the caller states how much one
+contribution
+changes all values together that the function receives.  All answers then cost epsilon, even if later queries depend
+on
+earlier answers: the loss of each value is its own change over the scale of the noise.
 """
 
 from __future__ import annotations
@@ -44,14 +46,12 @@ def register(
     name : str
         SQL name: ``SELECT station, private_count(count(*)) FROM trips GROUP BY station``.
     sensitivity : float
-        Largest change (L1) that one contribution makes to all values together that the function receives, in units
-        of the values.  For groups that share no contribution: the largest change of one group.
+        Largest change (L1) by one contribution of all values together that the function receives, in units of the
+        values.  For groups that share no contribution: the largest change of one group.
     epsilon : float
         Privacy loss of everything that the function returns.
     rows : int
-        Most values that the function accepts, such as the number of groups, which is then public; one more is an
-        error.
-        It counts values, not groups: register a function for each query.
+        Most values (not groups) that the function accepts over all queries; public.  One more is an error.
     kind : "BIGINT" or "DOUBLE"
         Type of the column and the result.  Sums of integers are HUGEINT in DuckDB: ``sum(x)::BIGINT``.
     resolution : float, optional
@@ -71,10 +71,8 @@ def register(
 
     Notes
     -----
-    The function is volatile: DuckDB calls it once for each row that it evaluates and never folds it into a constant.
-    A
-    relation that is fetched twice is evaluated twice.  NULL stays NULL, so whether a group has a value is public;
-    NaN and infinity are refused.
+    The function is volatile: DuckDB calls it once for each row that it evaluates; a relation that is fetched twice is
+    evaluated twice.  NULL stays NULL, so whether a group has a value is public; NaN and infinity are refused.
     """
     told = "pyarrow is not installed: expected it beside DuckDB (pip install 'fastdp-streams[parquet]')"
     pa = imported("pyarrow", ParameterError(told))

@@ -222,10 +222,10 @@ def theta_key(key: Key, theta_steps: int) -> Key:
     return key.within("theta", theta_steps)
 
 
-# Noise of a random range in closed form: what a threshold is weighed against.
+# Noise of a random range in closed form, for the choice of a threshold.
 #
 # A random range [a, b) is one of the r (r + 1) / 2 ranges within the first r published values, each as likely.
-# Every result is K: the variance is K theta^2 / epsilon^2.  Sums over nodes are exact whole numbers, so nothing is
+# Every result is K: the variance is K theta^2 / epsilon^2.  Sums over nodes are exact integers; nothing is
 # sampled.
 #
 # Source: ToPS Appendix C (consistency is least squares); (A^T A)^-1 = sum over j of (P_j - P_(j+1)) / lambda_j,
@@ -263,7 +263,7 @@ def _ranges(max_range: int) -> int:
 
 def _mean_inside(width: int, max_range: int) -> Fraction:
     """Mean number of blocks of `width` values that lie within a random range."""
-    # Block c begins at one of c width + 1 starts before it and ends at one of r - (c + 1) width + 1 stops behind.
+    # Block c begins at one of c width + 1 starts before it and ends at one of r - (c + 1) width + 1 stops after it.
     blocks = max_range // width
     total = _sum_over(blocks, lambda c: (c * width + 1) * (max_range - (c + 1) * width + 1))
     return Fraction(total, _ranges(max_range))

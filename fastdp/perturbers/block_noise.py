@@ -27,7 +27,7 @@ from fastdp.record import Checked, Choice, Flag, parameter, record
 from fastdp.releases.intervals import SumNoise, tree_variances
 from fastdp_kernels.streams import block_lengths as b
 
-#: Noise is drawn for so many values at a time.
+#: Number of values for which noise is drawn at a time.
 DRAWN = 2**16
 
 
@@ -109,7 +109,7 @@ class Flat:
 Closing = Literal["spread", "spike", "none"]
 #: Lengths of the ranges that matter: one, from and to, or r.
 Focus = int | tuple[int, int] | Literal["longest"]
-#: Noise is drawn for so many blocks at a time.
+#: Number of blocks for which noise is drawn at a time.
 BATCH = 2**10
 #: The prior signal, in squared thresholds: variance of a value about its level, and how far the level moves over
 #: max_range values.
@@ -122,7 +122,7 @@ MAX_EVER = 2
 #: pair of blocks of less than 2^CHOOSING values is no choice (``block_lengths.CADENCE``).
 FOCUS_FIRST = 12
 CHOOSING = int(math.log2(b.CADENCE)) - 1
-#: Noise counts so much more than in the longest ranges alone when theta is weighed.
+#: Weight of noise in the choice of theta, against its weight in the longest ranges alone.
 THETA_WEIGHT = 1.5
 #: At most the last eighth of the hold-out, a power of two of values, is released as blocks and does not choose theta.
 WARM_UP = 8
@@ -166,31 +166,33 @@ def _checked_focus(name: str, focus: object) -> Focus:
 
 @record
 class Blocks(Flat):
-    """Exact noise on the sum of each block, of the scale that :class:`Flat` has; sums choose the next length.
+    """Exact noise on the sum of each block, scaled as by :class:`Flat`; released sums choose the next block's length.
 
     Parameters
     ----------
     closing : "spread", "spike" or "none"
-        What becomes of the difference between a block's released sum and what was published in it: the next values
-        make up for it, half as many as the longer of two blocks has (with a focus on long ranges fewer, down to a
-        thirty-second); the block's last value does, as in ToPS,
-        and carries all its noise; or nothing does, and sums of published values are sums of predictions.
+        Correction for the difference between a block's released sum and the values published in it: spread over the
+        next
+        values, half as many as the longer of the two blocks has (fewer with a focus on long ranges, down to a
+        thirty-second); added to the block's last value, as in ToPS, with all the noise; or none, and sums of
+        published
+        values are sums of predictions.
     focus : int, (int, int) or "longest", optional
-        The length of the ranges that matter, the shortest and the longest of them, or r: public.  Lengths of blocks
-        are chosen for them alone, and revised answers count twice.  By default, ranges of all lengths up to r.
+        Public: length of the ranges that matter, the shortest and longest of them, or r.  Block lengths are chosen
+        for
+        them alone, and revised answers count twice.  By default ranges of all lengths up to r.
     rising : bool
-        Whether theta follows the sums of a stream that outgrows its hold-out; it never does where theta is public.
+        True lets theta follow the sums of a stream that outgrows its hold-out; a public theta never rises.
     season : float, optional
-        Public: after how many values the stream repeats, at least 2.  Predictions then follow waves of this period
-        and of seven where released sums show them; lengths of blocks stay as they are.
+        Public: period of the stream in values, at least 2.  Predictions then follow waves of this period and of seven
+        where released sums show them; block lengths do not change.
     noise : "laplace" or "gaussian"
-        As for :class:`Flat`.  w values of one unit may lie in one block: Gaussian noise gains nothing by them.
+        As for :class:`Flat`.  w values of one unit may lie in one block, so Gaussian noise gains nothing by them.
 
     Notes
     -----
-    Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise.
-    Where a block ends depends on sums released before it began and on nothing else; whatever
-    they are, a value lies in one block, whose sum it moves by at most theta (``docs/adaptive.md``).
+    Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise.  The end of a block depends only on sums released
+    before it began, and a value moves one block's sum by at most theta (``docs/adaptive.md``).
     """
 
     closing: Closing = parameter(Choice(get_args(Closing)), default="spread")
@@ -265,7 +267,7 @@ class Blocks(Flat):
     def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> Records:
         """Public parameters of the kernels, SHAPE[1]; `events`: values are counts of events without a bound."""
         shape = np.zeros(1, b.SHAPE)
-        # Of the real law; a discrete one on a fine grid differs by a sixth of a squared grid step.
+        # Of the continuous distribution; a discrete one on a fine grid differs by a sixth of a squared grid step.
         # Divided twice: the square of an epsilon that the grid will refuse may be 0 or too large.
         shape["noise"] = self._variance / epsilon / epsilon
         lengths = self.query_lengths(max_range, events=events)
@@ -289,12 +291,12 @@ class Blocks(Flat):
         return shape
 
 
-# A tree whose size fits one length of window: noise of sums over the last w values.
+# The best tree for sums over the last w values.
 
-#: Fan-outs that are tried, and trees of so many windows.
+#: Candidate fan-outs, and tree sizes in windows.
 FAN_OUTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 WINDOWS = (1, 2, 4)
-#: Of a tree's places at most so many are looked at.
+#: Largest number of positions in a tree that are averaged over.
 PLACES = 4096
 
 

@@ -18,9 +18,9 @@ from fastdp.kinds import Floats, Integers
 from fastdp.perturbers.base import HierarchyShape
 from fastdp_kernels.noise import hats
 
-#: Knots of the patch from which a level's covariances are taken, less one: its ends, and its middle.
+#: Size, less one, of the patch of knots whose ends and middle give a level's covariances.
 PATCH = 6
-#: Ranges from which the noise of a random one is taken.
+#: Number of ranges that are averaged over for K.
 RANGES = 32
 #: The plane's most even sequence: steps by powers of the real root of x^3 = x + 1 (Roberts 2018).
 _STEPS = np.array([1.0 / 1.3247179572447460, 1.0 / 1.3247179572447460**2])
@@ -81,15 +81,15 @@ def hat_tables(plan: HierarchyShape) -> HatTables:
     for level, begin in enumerate(starts[:-1].tolist()):
         hats.gram(*below, b, level == 0, found)
         end = begin + widths[level]
-        _lay_out(found, diagonal[begin:end], beside[begin:end])
+        _spread_patch(found, diagonal[begin:end], beside[begin:end])
         below = np.empty(PATCH * b + 1), np.zeros(PATCH * b + 1)
-        _lay_out(found, *below)
+        _spread_patch(found, *below)
     for array in (starts, diagonal, beside):
         array.flags.writeable = False
     return HatTables(starts, diagonal, beside)
 
 
-def _lay_out(found: Floats, diagonal: Floats, beside: Floats) -> None:
+def _spread_patch(found: Floats, diagonal: Floats, beside: Floats) -> None:
     """Fill `diagonal` and `beside` from the patch `found`: its ends at the ends, its middle everywhere else."""
     middle = PATCH // 2
     diagonal[:] = found[middle, middle]
@@ -106,12 +106,12 @@ def make_hats_consistent(nodes: Integers, plan: HierarchyShape) -> Integers:
     integer sums y0 and Y, however f rounds.
     """
     leaves = nodes[: plan.leaves]
-    parts = _parts(leaves, nodes[plan.leaves :], plan)
-    hats.add_rounded(parts, leaves)
+    corrections = _corrections(leaves, nodes[plan.leaves :], plan)
+    hats.add_rounded(corrections, leaves)
     return leaves
 
 
-def _parts(leaves: Integers, above: Integers, plan: HierarchyShape) -> Floats:
+def _corrections(leaves: Integers, above: Integers, plan: HierarchyShape) -> Floats:
     """Least-squares correction f of each leaf, float64[leaves]; `above` is overwritten."""
     found = hat_tables(plan)
     residuals, below = np.empty(above.size), leaves
@@ -119,13 +119,13 @@ def _parts(leaves: Integers, above: Integers, plan: HierarchyShape) -> Floats:
         at = slice(int(found.starts[level - 1]), int(found.starts[level]))
         sums: Integers = np.empty(at.stop - at.start, np.int64)
         hats.restrict_whole(below, plan.fan_out, sums)
-        # Whole numbers modulo 2^64: still a function of the noisy sums.
+        # Integers modulo 2^64: still a function of the noisy sums.
         residuals[at] = (above[at] - sums) / float(plan.fan_out**level)
         below = sums
-    parts = np.empty(plan.leaves)
+    corrections = np.empty(plan.leaves)
     memory = np.empty(above.size), np.empty(above.size)
-    hats.spread(plan.fan_out, *found, residuals, *memory, parts)
-    return parts
+    hats.spread(plan.fan_out, *found, residuals, *memory, corrections)
+    return corrections
 
 
 @lru_cache(maxsize=256)
@@ -150,4 +150,4 @@ def hats_variance(plan: HierarchyShape, start: int, stop: int) -> float:
         return float(stop - start)
     # (I + C' C)^-1 1 = 1 - C' S^-1 C 1, and f(d) = C' S^-1 d.
     nothing: Integers = np.zeros(plan.nodes - plan.leaves, np.int64)
-    return float(stop - start) + float(_parts(inside, nothing, plan)[start:stop].sum())
+    return float(stop - start) + float(_corrections(inside, nothing, plan)[start:stop].sum())

@@ -57,7 +57,7 @@ def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int, noi
 
 @record
 class Hierarchy:
-    """Noisy block sums from one tree of noise for every ``max_range`` published values, for ever.
+    """Noisy block sums from one tree of noise for every ``max_range`` published values, endlessly.
 
     ``Hierarchy()`` is ToPS's (H_16^c pruned); ``Hierarchy(2, consistent=False, prune=0)`` is the binary tree of
     PAK and of Chan, Shi and Song (H_2).
@@ -67,25 +67,26 @@ class Hierarchy:
     fan_out : int
         b, from 2 to 1024; 16 is the best for random ranges (Qardaji et al. 2013).
     consistent : bool
-        Make the noise consistent before data arrive (Appendix C), so that published values answer every range.
-        If not, every node keeps noise of its own and ranges are answered from the fewest nodes that tile them;
-        that needs prune = 0.
+        True makes the noise consistent before data arrive (Appendix C), so that published values answer every range.
+        False keeps independent noise on every node and answers ranges from the fewest nodes that tile them; needs
+        prune = 0.
     prune : int or "optimal"
-        s, the number of lowest levels without noise of their own; by default the minimiser of ToPS Eq. 7.
+        s, the number of lowest levels without noise; by default the minimiser of ToPS Eq. 7.
     basis : "boxes" or "hats"
-        What a level sums its values with: boxes, as in the paper, or hat functions (linear B-splines), whose noise in
-        ranges is a fifth less at the same epsilon; only with ``consistent`` and Laplace noise
-        (``docs/hats.md``).
+        Weights of a level's sums: boxes, as in the paper, or hat functions (linear B-splines), whose noise in ranges
+        is
+        a fifth less at the same epsilon; only with ``consistent`` and Laplace noise (``docs/hats.md``).
     noise : "laplace" or "gaussian"
         Gaussian noise has sigma theta sqrt(levels) / epsilon, where rho = epsilon^2 / 2 is the concentrated loss that
         the publisher's epsilon and ``delta`` buy.
 
     Notes
     -----
-    Privacy: a value enters one node of each released level, and each level's integer sums get exact
-    discrete Laplace noise of scale theta * levels / epsilon: epsilon / levels a level, epsilon in all
-    (sequential), the same for every further tree (disjoint values, parallel).  The consistency map is an
-    integer function of the noisy sums (post-processing, ``docs/noise.md`` section 6).
+    Privacy: a value enters one node of each released level, whose integer sums get exact discrete Laplace noise of
+    scale
+    theta * levels / epsilon: epsilon / levels a level, epsilon in total (sequential), and the same for further trees
+    (parallel).  The consistency map is an integer function of the noisy sums (post-processing, ``docs/noise.md``
+    section 6).
     """
 
     fan_out: int = parameter(Whole(2, 1024), default=16)

@@ -29,7 +29,7 @@ from fastdp.record import Numbers, Real, Whole, parameter, record
 from fastdp.releases.intervals import SumNoise
 from fastdp_kernels.noise import correlated_noise
 
-# Which exponentials a Toeplitz factor is made of: the least error of prefix sums, or of windows, in closed form.
+# Exponentials of a Toeplitz factor with the least error of prefix sums, or of windows, in closed form.
 #
 # C(x) = 1 + sum over i of theta_i x / (1 - lambda_i x), lambda_i = 1 - mu_i.  The sums of y = C^-1 z have
 # coefficients B = 1 / ((1 - x) C(x)), which are a constant and exponentials again, so that all squares are sums of
@@ -51,7 +51,7 @@ def fitted(length: int | None, window: int | None) -> tuple[tuple[float, ...], t
     """Rates mu and weights theta fitted to prefix sums of up to `length` values, to windows, or to any length."""
     if length is None and window is None:
         return ENDLESS
-    # Only here: it takes longer to import than to run.
+    # Imported here because the import takes longer than the fit.
     from scipy.optimize import minimize
 
     span = window if length is None else length
@@ -116,7 +116,7 @@ def deviation(mu: tuple[float, ...], theta: tuple[float, ...]) -> float:
     step[-1, -2] = 1.0
     if not np.abs(np.linalg.eigvals(step)).max() < 1.0:
         return math.inf
-    # Their covariance P solves P = A P A^T + e e^T, where e is the last value's place.
+    # Their covariance P solves P = A P A^T + e e^T, where e is the unit vector of the last value.
     drawn = np.zeros((size, size))
     drawn[-2, -2] = 1.0
     found = np.linalg.solve(np.eye(size * size) - np.kron(step, step), drawn.reshape(-1)).reshape(size, size)
@@ -145,18 +145,18 @@ def window_error(mu: Floats, theta: Floats, window: int) -> float:
         return math.inf
     nu, terms = found
     first = float(np.einsum("i,j,ij->", terms, terms, geometric(both(nu), float(window))))
-    # Behind it B_n - B_(n - window): the constant cancels.
+    # After the window B_n - B_(n - window): the constant cancels.
     rest = terms[1:] * np.expm1(window * np.log1p(-nu[1:]))
     return first + float(np.einsum("i,j,ij->", rest, rest, 1.0 / both(nu[1:])))
 
 
-#: Values of one epoch where no length is given: noise begins again behind it.
+#: Values of one epoch without a given length; noise restarts after it.
 EPOCH = 2**32
-#: A fit for more values would lose its digits; the one for any length is near it there.
+#: Beyond this a fit loses precision, and the one for any length is close to it.
 MAX_LENGTH = 2**28
 #: Buffers exceed so many sigmas with probability below e^-100 in an epoch: their deviation is below 4 sigmas.
 HEADROOM = 64.0
-#: In sigmas.
+#: Largest deviation of buffers, in sigmas.
 MAX_DEVIATION = 4.0
 #: Values whose sensitivity together is summed term by term.
 MAX_GROUP = 2**20
@@ -174,13 +174,15 @@ class Toeplitz:
     Parameters
     ----------
     length : int, optional
-        T, up to 2^28: tuned for sums of the first t <= T values; behind T values noise begins again, as trees do.  By
-        default any length is served, at up to 1.47 times the squared error for 2^8 to 2^30 values.
+        T, up to 2^28: tuned for sums of the first t <= T values; noise restarts after T values.  By default any
+        length
+        is served, at up to 1.47 times the squared error for 2^8 to 2^30 values.
     window : int, optional
-        In place of a length: tuned for sums of so many consecutive values, wherever they lie.
+        In place of a length: tuned for sums of so many consecutive values, at any position.
     rates, shares : sequence of 8 floats, optional
-        1 - lambda_i and theta_i of the factor C, which are computed by default; a state file has them.  Those whose
-        noise would grow are refused.
+        1 - lambda_i and theta_i of the factor C, computed by default and stored in state files.  Refused if noise
+        would
+        grow.
 
     Notes
     -----

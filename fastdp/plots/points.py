@@ -50,7 +50,7 @@ def points_and_cells(
     Parameters
     ----------
     rows : mapping of str to sequence of array-like[n, 2]
-        One row of plots for each name, such as "true" and "epsilon = 0.5"; one plot for each time.
+        One row of plots for each name, one plot for each time.  Of more than 50,000 points every k-th is drawn.
     path : str or Path, optional
         Output file; its suffix chooses the format.
     cells : mapping of str to sequence of (lower, upper), optional
@@ -70,10 +70,6 @@ def points_and_cells(
         If rows are empty or differ in length, or cells are of no row.
     ImportError
         If matplotlib is not installed.
-
-    Notes
-    -----
-    Of more than 50,000 points every k-th is drawn.
     """
     clouds = {
         name: [as_points(points, f"points of row {k}", 2) for points in _row("rows", row)]
@@ -136,7 +132,7 @@ def errors_over_time(
     times : array-like[T]
         The x axis.
     errors : mapping of str to array-like[T] or array-like[runs, T]
-        One line for each method; for several runs the mean, with a band from minimum to maximum.
+        One line for each of one to seven methods; for several runs the mean, with a band from minimum to maximum.
     path : str or Path, optional
         Output file; its suffix chooses the format.
     title, x_label, y_label : str
@@ -150,10 +146,8 @@ def errors_over_time(
 
     Raises
     ------
-    ParameterError
-        If there are no methods or more than seven, or lengths differ.
-    ImportError
-        If matplotlib is not installed.
+    ParameterError, ImportError
+        If lengths differ, or there are too many methods; if matplotlib is not installed.
     """
     moments = as_reals(times, "times")
     table = {name: np.atleast_2d(as_reals(values, f"errors[{k}]")) for k, (name, values) in enumerate(errors.items())}
@@ -195,7 +189,7 @@ def counters_compared(
     *,
     title: str = "",
 ) -> Figure:
-    """Draw the mean absolute error of counters over time (PHDStream Figure 2).
+    """Draw the mean absolute error of counters over time (PHDStream Figure 2); otherwise as :func:`errors_over_time`.
 
     Parameters
     ----------
@@ -203,19 +197,6 @@ def counters_compared(
         The true count after each activation.
     counts : mapping of str to array-like[runs, T]
         Released counts of each counter.
-    path : str or Path, optional
-        Output file; its suffix chooses the format.
-    title : str
-        A title.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    ParameterError, ImportError
-        As for :func:`errors_over_time`.
     """
     exact = as_reals(truth, "truth")
     errors: dict[str, Floats] = {}

@@ -24,7 +24,7 @@ RELEASES = ("#8d99ae", "#e9a23b", PRIVATE)
 
 @validation.plain
 def bin_means(values: Values, bins: int) -> Floats:
-    """Means of ``bins`` consecutive ranges of the stream, of nearly equal length.
+    """Means of ``bins`` consecutive ranges of nearly equal length: float64[min(bins, n)], in units of the values.
 
     Parameters
     ----------
@@ -32,11 +32,6 @@ def bin_means(values: Values, bins: int) -> Floats:
         The stream, in order.
     bins : int
         Number of ranges, at most n.
-
-    Returns
-    -------
-    float64[min(bins, n)]
-        In units of the values.
     """
     array = as_reals(values, "values")
     bins = validation.integer("bins", bins, 1)
@@ -73,7 +68,7 @@ def truth_and_releases(
     path : str or Path
         Output file; its suffix chooses the format.
     bins : int
-        Points of each line; each is the mean of about n / bins values.
+        Points of each line, each a mean of about n / bins values.
     span : (float, float), optional
         The x axis' values at the stream's begin and end; by default 0 and n.
     clock : bool
@@ -83,10 +78,8 @@ def truth_and_releases(
 
     Raises
     ------
-    ParameterError
-        If the streams differ in length or are too many, or the suffix is not an image format.
-    ImportError
-        If matplotlib is not installed.
+    ParameterError, ImportError
+        If the streams differ in length or are too many, or the suffix is not an image format; without matplotlib.
     """
     from matplotlib.ticker import FuncFormatter, MultipleLocator
 

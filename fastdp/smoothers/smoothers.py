@@ -11,7 +11,7 @@ from fastdp.kinds import Floats
 from fastdp.record import Real, Whole, parameter, record
 from fastdp_kernels.streams import windows
 
-#: What a smoother remembers between two calls: numbers, so that state files can hold it.  Never changed in place.
+#: State of a smoother between two calls, as numbers for state files; never changed in place.
 SmootherState = Floats
 
 
@@ -29,7 +29,7 @@ class Smoother(Protocol):
         """State and predictions (float64[k]) after each of k blocks with released `means` (units of the input)."""
 
 
-#: Blocks that a smoother can count: whole floats are exact up to there.
+#: Largest number of blocks that a smoother can count exactly in floats.
 MAX_BLOCKS = 2.0**53
 
 

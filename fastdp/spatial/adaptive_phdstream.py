@@ -1,9 +1,9 @@
 """PHDStream with cells chosen from released counts: all of epsilon goes to the counts, which are rare.
 
-After the first batch nothing but noisy counts of disjoint cells is released.  The cells and the time of a count
-follow from earlier releases; an event is in one count only.  Where past counts say too little about the points to
-come, PrivTree chooses the cells of a count, with half of its epsilon.  Beyond the paper; the same guarantee, proof,
-choice of the period and measurements in ``docs/phdstream.md`` ("Counts alone").
+After the first batch only noisy counts of disjoint cells are released.  Cells and times of counts follow from
+earlier releases; an event is in one count only.  If past counts say too little about new points, PrivTree chooses the
+cells with half of the count's epsilon.  Beyond the paper, with the same guarantee; proof and measurements:
+``docs/phdstream.md`` ("Counts alone").
 """
 
 from __future__ import annotations
@@ -70,21 +70,13 @@ FILLED = ("origin", "parent", "first", "code", "ends", *KNOWN[1:])
 
 @dataclass(frozen=True)
 class Growth:
-    """Released and expected numbers of one count, leaf by leaf.
+    """Released and expected numbers of one count in each of l leaves.
 
-    Attributes
-    ----------
-    counts : int64[l]
-        Noisy counts of the events that waited.
-    even, own : float64[l]
-        Growth by the last count in equally long time: of the total, shared out by the estimates, and of the leaf
-        itself.
-    estimate : float64[l]
-        Estimated points in the leaf before.
-    elapsed : int
-        Steps since the last count.
-    coarse : float
-        Part of the new points, 0 to 1, in leaves that past counts should have cut.
+    ``counts``, int64[l], are noisy counts of the events that waited ``elapsed`` steps.  ``even`` and ``own``,
+    float64[l],
+    are predictions from the last count: its total growth divided by the estimates, and the leaf's own growth.
+    ``estimate``, float64[l], are the points before; ``coarse`` is the share of new points in leaves that past counts
+    should have cut.
     """
 
     counts: Integers
@@ -97,20 +89,13 @@ class Growth:
 
 @dataclass(frozen=True)
 class ReleaseSchedule:
-    """Time of the next count, and weights of forecasts.
+    """Time of the next count, ``period`` steps after the last one, and weights of forecasts.
 
-    Attributes
-    ----------
-    period : int
-        Steps from the last count to the next.
-    weight : float
-        Part of its own past growth that a cell is expected to repeat; the rest is its share in the total's.
-    products, squares : float
-        Sums of the regression that ``weight`` comes from.
-    costs : float64[k]
-        Expected mean relative error of a cell for each period, averaged over past counts; empty before.
-    prompt : int
-        Until this step every batch is counted in cells that PrivTree chooses.
+    ``weight`` is the share of its own past growth that a cell is expected to repeat; the rest follows the total.  It
+    comes
+    from the regression sums ``products`` and ``squares``.  ``costs`` are a cell's expected mean relative errors for
+    each
+    candidate period, float64[k] or None.  Until step ``prompt`` every batch is counted in cells chosen by PrivTree.
     """
 
     period: int
@@ -121,7 +106,7 @@ class ReleaseSchedule:
     prompt: int = 0
 
     def check(self, period: int | None, most: int) -> None:
-        """ValueError for a schedule that no count leaves, of a stream whose period is given or at most ``most``."""
+        """Raise ValueError if no count can produce this schedule, for a fixed `period` or one of at most `most`."""
         if not (1 <= self.period <= most if period is None else self.period == period):
             raise ValueError("a period out of range")
         finite = math.isfinite(self.products) and 0.0 <= self.squares < math.inf
@@ -133,9 +118,9 @@ class ReleaseSchedule:
             raise ValueError("costs out of range")
 
     def after_jump(self, jumped: bool, now: int) -> tuple[ReleaseSchedule, bool]:
-        """The schedule after a count that found a jump or did not, and whether PrivTree chooses the next cells.
+        """The schedule after a count that found a jump or not, and True if PrivTree chooses the next cells.
 
-        A stream that jumped may do so again: for a while every batch is counted as :class:`fastdp.PHDStream` would.
+        A stream that jumped may jump again: for some steps every batch is counted as :class:`fastdp.PHDStream` would.
         """
         schedule = replace(self, prompt=now + PROMPT_STEPS) if jumped else self
         return (schedule, False) if now >= schedule.prompt else (replace(schedule, period=1), True)
@@ -145,8 +130,8 @@ class ReleaseSchedule:
     ) -> ReleaseSchedule:
         """The schedule after a count, of ``total`` points before it.
 
-        ``noise`` is the variance of one count's; ``most`` the longest period, None for one that stays.  A count's
-        noise is new, so that the products below, of this count and the one before, have no bias from noise.
+        ``noise`` is the variance of one count's noise; ``most`` the longest period, None for a fixed one.  A count's
+        noise is fresh, so the products of this count and the previous one are unbiased.
         """
         moved, found = growth.own - growth.even, growth.counts - growth.even
         per_step = 1.0 / growth.elapsed**2
@@ -171,12 +156,12 @@ class ReleaseSchedule:
 
 @cache
 def periods(most: int) -> Integers:
-    """The periods that are considered, 1 to ``most``, in steps of a fifth or so."""
+    """The candidate periods, 1 to `most`, in steps of about a fifth: int64[k]."""
     return np.unique(np.rint(np.geomspace(1, most, 2 + int(6 * np.log(most)))).astype(np.int64))
 
 
 def _dot(a: Floats, b: Floats) -> float:
-    """Sum of products in NumPy's own order: BLAS adds in another one on each kind of processor."""
+    """Sum of products in NumPy's order of addition; BLAS's depends on the processor."""
     return float(np.multiply(a, b).sum())
 
 
@@ -185,16 +170,11 @@ def _dot(a: Floats, b: Floats) -> float:
 
 @dataclass(frozen=True)
 class CountParameters:
-    """Public constants of counts, and the counts themselves.
+    """Public constants of counts, and the counting itself.
 
-    Attributes
-    ----------
-    law, noise : LaplaceDistribution, float
-        Noise of the counts, and its variance in points^2.
-    first : int
-        Variance of counts with half of epsilon, where PrivTree chose the cells, over ``noise``; a whole number.
-    shrink : bool
-        Whether estimates are shrunken.
+    ``noise`` is the noise variance of one count in points^2; ``first`` the integer factor by which counts with half
+    of
+    epsilon exceed it.  ``shrink`` says whether estimates are shrunken.
     """
 
     cells: CellParameters
@@ -205,7 +185,7 @@ class CountParameters:
 
     @classmethod
     def of(cls, cells: CellParameters, epsilon: Fraction, shrink: bool) -> CountParameters:
-        """Of counts with this epsilon for one event."""
+        """Constants of counts with `epsilon` for one event."""
         scale = noise_scale(Simple(), epsilon)
         # Cells are cut by deviations of half a point at least, so that the first counts' is compared with that; it
         # must not grow with a later noise that vanishes, or nothing would ever be cut.
@@ -215,24 +195,24 @@ class CountParameters:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of one count's noise, in points, as cells are cut by it."""
+        """Standard deviation of one count's noise, in points, by which cells are cut."""
         return max(float(np.sqrt(self.noise)), MIN_DEVIATION)
 
     def initial_tree(self, tree: Tree) -> Tree:
-        """The tree after the first batch, which PrivTree released."""
+        """Counted tree after the first batch, which PrivTree released."""
         weight: Integers = np.zeros_like(tree.first)
         self._weigh(tree, weight)
         return self._estimated(tree, weight, np.zeros(weight.size))
 
     def is_empty(self, counted: Tree) -> bool:
-        """Whether next to no points were released, so that nothing says where new ones will be."""
+        """True if almost no points were released, so that nothing predicts where new ones will be."""
         least = SPLIT * self.deviation * float(np.sqrt(counted.variance[0]))
         return self.cells.max_depth > 0 and float(counted.projected[0]) <= least
 
     def count(
         self, counted: Tree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
     ) -> tuple[Tree, Growth]:
-        """Choose the cells again, and count in them the events that waited; changes nothing.
+        """Choose the cells again, and count the events that waited; changes nothing.
 
         ``counted`` is the tree after the last count, ``elapsed`` steps ago; ``added`` and ``removed`` are the codes
         of all events since then, ascending.  Returns the tree after this count, and its results.
@@ -270,18 +250,18 @@ class CountParameters:
         return self._estimated(tree, weight, gained / elapsed), growth
 
     def adjusted(self, counted: Tree, missing: float) -> Tree:
-        """The tree with so many points more, shared out over its counts by their noise: least squares."""
+        """The tree with `missing` more points, divided over its counts by their noise variance (least squares)."""
         return self._shrunken(counted, counted.released.astype(np.float64), missing)
 
     def forecast(self, counted: Tree, schedule: ReleaseSchedule, elapsed: int, missing: float = 0.0) -> Tree:
-        """The release so many steps after a count: growth goes on, a part of it cell by cell."""
+        """The release `elapsed` steps after a count: growth continues, partly cell by cell."""
         total = float(counted.projected[0])
         even = counted.projected * (counted.rate[0] / total) if total > 0.0 else np.zeros(counted.first.size)
         rate = even + schedule.weight * (counted.rate - even)
         return self._shrunken(counted, counted.released + elapsed * rate, missing)
 
     def _weigh(self, tree: Tree, weight: Integers) -> Integers:
-        """Add the variances of the counts that PrivTree's leaves have made to ``weight``; returns them alone."""
+        """Add the variances of the new counts of PrivTree's leaves to `weight`; returns them alone, int64[v]."""
         nothing: Integers = np.zeros_like(tree.leaves)
         gained, drawn, released = np.empty_like(weight), np.empty_like(weight), np.zeros_like(weight)
         sums = gained, drawn, released, weight
@@ -299,10 +279,11 @@ class CountParameters:
         rate: Floats,
         elapsed: int,
     ) -> Growth:
-        """Growth in these disjoint nodes of the tree.
+        """Growth in the disjoint `nodes` of the tree.
 
-        Where all points are replaced, as many come as go but for what chance does to either, by the estimate before:
-        a node is coarse where more came than chance explains.
+        If all points are replaced, as many come as go except for chance, given the previous estimate: a node is
+        coarse if
+        more came than chance explains.
         """
         counts, total = gained[nodes], float(counted.projected[0])
         even = estimate * (elapsed * counted.rate[0] / total) if total > 0.0 else np.zeros(counts.size)
@@ -313,7 +294,7 @@ class CountParameters:
         return Growth(counts, even, elapsed * rate, estimate, elapsed, coarse)
 
     def _estimated(self, tree: Tree, weight: Integers, rate: Floats) -> Tree:
-        """The tree after a count."""
+        """The tree after a count, with its estimates."""
         tree = tree.shown._replace(weight=weight, rate=rate)
         return self._shrunken(tree, tree.released.astype(np.float64))
 
@@ -326,7 +307,7 @@ class CountParameters:
         return tree._replace(held=held, variance=variance, projected=estimate)
 
     def _regrow(self, counted: Tree, added: Integers, removed: Integers) -> Tree:
-        """The cells that follow from the counts so far."""
+        """The tree whose cells follow from the counts so far."""
         cells = self.cells
         known = tuple(getattr(counted, name) for name in KNOWN)
         root = {name: column[0] for name, column in zip(KNOWN[1:], known[1:], strict=True)}
@@ -341,18 +322,9 @@ class CountParameters:
 class AdaptiveState(PointState):
     """State of AdaptivePHDStream.
 
-    Attributes
-    ----------
-    schedule, counted : ReleaseSchedule, Tree or None
-        Time of the next count; the tree at the last one.
-    last_count : int
-        Steps up to the last count.
-    added, removed : tuple of int64[n]
-        Codes of the batches since.  Secret.
-    recount : bool
-        Whether PrivTree chooses the cells of the next count.
-    total : TotalCount
-        The count of all points at the last count, where there is one.
+    ``counted`` is the tree at the last count, ``last_count`` steps from the start; ``added`` and ``removed`` are
+    codes of
+    the batches since, int64[n] each, secret.  ``recount`` is true if PrivTree chooses the next count's cells.
     """
 
     schedule: ReleaseSchedule
@@ -366,7 +338,7 @@ class AdaptiveState(PointState):
 
 @record
 class AdaptiveMachine(PointMachine[AdaptiveState]):
-    """AdaptivePHDStream as a machine."""
+    """Transition function of :class:`AdaptivePHDStream`: public parameters without state."""
 
     #: A release between two counts follows from the last one.
     TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"tree": (), "counted": COUNTED}
@@ -381,7 +353,7 @@ class AdaptiveMachine(PointMachine[AdaptiveState]):
 
     @cached_property
     def rest(self) -> Fraction:
-        """Epsilon of the cells for one event, beside the count of all points."""
+        """Epsilon of the cells for one event, without the share for the count of all points."""
         return Fraction(split(self.epsilon, self.total_share)[1]) / self.sensitivity
 
     @cached_property
@@ -397,16 +369,16 @@ class AdaptiveMachine(PointMachine[AdaptiveState]):
 
     @cached_property
     def total(self) -> TotalCounter | None:
-        """The counter of all points, if there is one."""
+        """The counter of all points; None if no share is spent on it."""
         return TotalCounter.of_share(self.epsilon, self.sensitivity, self.total_share)
 
     def start(self, key: Key) -> AdaptiveState:
-        """Before the first batch."""
+        """State before the first batch."""
         period = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
         return AdaptiveState(schedule=ReleaseSchedule(period))
 
     def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key, chain: str) -> AdaptiveState:
-        """Count, or forecast until the next count is due."""
+        """State after one batch, which is counted or, until the next count is due, forecast."""
         counting, now, schedule = self.counting, state.n_steps + 1, state.schedule
         if state.counted is None:
             tree = counting.initial_tree(decomposition.take_step(self.plan, self.root, added, removed, 0, key)[1])
@@ -441,7 +413,7 @@ class AdaptiveMachine(PointMachine[AdaptiveState]):
     def _count_total(
         self, state: AdaptiveState, tree: Tree, come: Integers, gone: Integers, key: Key
     ) -> tuple[TotalCount, Tree]:
-        """Count all points too, where a share is spent on that, and adjust the cells' counts to it."""
+        """The count of all points after this step, and the tree adjusted to it; unchanged without such a count."""
         if self.total is None:
             return state.total, tree
         total = self.total.step(state.total, come.size - gone.size, state.n_steps, key)
@@ -453,7 +425,7 @@ class AdaptiveMachine(PointMachine[AdaptiveState]):
         return self.total.missing(total, int(tree.released[0]), self.counting.noise * float(tree.weight[0]))
 
     def check_indices(self, state: AdaptiveState) -> None:
-        """ValueError unless the counted tree, the schedule and the batches that wait fit each other."""
+        """Raise ValueError unless the counted tree, the schedule and the waiting batches fit together."""
         state.schedule.check(self.period, self.max_period)
         started, elapsed = state.n_steps > 0, state.n_steps - state.last_count
         if (state.counted is None) == started:
@@ -504,7 +476,7 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
 
     Notes
     -----
-    ----- Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An
+    Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An
     event is in one count: with epsilon in cells that past releases chose, or, in the first batch and where cells
     are chosen again, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Past releases determine which
     of the two.  The number of batches is public; nothing else is.
@@ -537,13 +509,13 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
 
     @property
     def next_count(self) -> int:
-        """The step, counted from 1, in which cells are counted next: public, as it follows from past releases."""
+        """Step, counted from 1, of the next count of cells: public, because it follows from past releases."""
         state = self._state
         return state.last_count + (state.schedule.period if state.n_steps else 1)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Epsilon for ``sensitivity`` events over all releases: an event is in one count, of either kind."""
+        """Guarantee for ``sensitivity`` events over all releases: an event is in one count, of either kind."""
         total, rest = split(self.epsilon, self.total_share)
         once = "an event waits until its cell is counted and is in that count only"
         follows = "cells, times of counts, and which of them PrivTree prepares, follow from past releases"

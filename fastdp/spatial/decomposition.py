@@ -1,6 +1,6 @@
-"""One private step on a tree of cells: split decisions, noisy counts, and the tree that the next step begins with.
+"""One private step on a tree of cells: split decisions, noisy counts, and the kept tree for the next step.
 
-PrivTree is one such step on an empty tree; PHDStream is one after the other.  The step is a pure function of
+PrivTree is one such step on an empty tree; PHDStream is a sequence of them.  The step is a pure function of
 (kept tree, batch, step number, key).  Readings and proof: ``docs/phdstream.md``.
 """
 
@@ -26,7 +26,7 @@ DESCENT = ("origin", "parent", "first", "code", "ends", "released", "measure", "
 
 
 def root_only(plan: CellParameters) -> KeptTree:
-    """The tree before any step."""
+    """The kept tree before any step, the root alone; ParameterError unless its measure is finite and above 0."""
     measure = np.ones(1) if plan.uniform else measures(plan, np.zeros(1, np.int64), 0)
     if not (np.isfinite(measure).all() and measure[0] > 0.0):
         raise ParameterError(f"domain has measure {measure[0]}: expected a finite measure above 0")
@@ -47,22 +47,10 @@ def take_step(
 ) -> tuple[KeptTree, Tree]:
     """Algorithm 7 for one batch; changes nothing.
 
-    Parameters
-    ----------
-    kept : KeptTree
-        The tree after the step before.
-    added, removed : int64[n], int64[m]
-        Codes from :func:`fastdp.spatial.domains.encode`.
-    step, key : int, Key
-        Noise is a function of (key, step, position in the breadth-first order).
-    expected : int
-        About how many nodes the tree will have; a wrong guess costs time only.
-
-    Returns
-    -------
-    KeptTree, Tree
-        The tree that the next step begins with, and this step's, with the scores of its decisions: secret, for the
-        analysis of privacy losses.  Its :attr:`~Tree.shown` is released.
+    Returns the kept tree for the next step, and this step's tree with the scores of its decisions: secret, for the
+    analysis of privacy losses.  Its :attr:`~Tree.shown` is released.  ``added`` and ``removed`` are codes from
+    :func:`fastdp.spatial.domains.encode`.  Noise is a function of (key, step, position in the breadth-first order);
+    ``expected``, an approximate number of nodes, affects time only.
     """
     tree, net = counted_leaves(plan, _descend(plan, kept, added, removed, step, key, expected))
     rows: Integers = np.zeros((net.size, plan.counter.width), np.int64)
@@ -76,20 +64,20 @@ def take_step(
     add_increments(plan.fan_out, tree, increments)
     following = kept.append(tree, rows, step, plan.retention)
     # Counters that settle are looked for in all nodes, and noise follows their order.
-    packs = plan.counter.settles or not following.has_room
+    packs = plan.counter.settles or not following.has_capacity
     return following.packed() if packs else following, tree
 
 
 def add_increments(fan_out: int, tree: Tree, increments: Integers) -> None:
-    """Add the counts of its leaves to a released tree, and project the counts again, in place."""
+    """Add counts `increments` of the leaves to a released tree, and project its counts again, in place."""
     numbers = tree.parent, tree.released, tree.measure, tree.held, tree.projected
     tree_maps.project_counts(tree.leaves, increments, fan_out, np.empty_like(tree.first), numbers)
 
 
 def adjusted(plan: CellParameters, tree: Tree, missing: float) -> Tree:
-    """The released tree with so many points more, shared out over its leaves alike, and projected again.
+    """The released tree with `missing` more points, divided equally over its leaves, and projected again.
 
-    Least squares for leaves with the same noise: which they have, but for those that were counted more rarely.
+    This is least squares for leaves with equal noise, which all have except those counted more rarely.
     """
     held, projected, counts = (np.empty(tree.first.size) for _ in range(3))
     numbers = tree.parent, counts, tree.measure, held, projected
@@ -105,11 +93,10 @@ def grow(
     kernel: Callable[..., int],
     given: Callable[[int], tuple[object, ...]],
 ) -> Tree:
-    """A tree from its root down; begun again with four times the room where ``capacity`` nodes are too few.
+    """A tree from its root down; started again with four times the capacity if ``capacity`` nodes are too few.
 
-    ``names`` are its columns in the kernel's order, ``root`` the root's entries.  The kernel is called with a range
-    of levels, ``given(capacity)``, ``starts`` and the columns, and appends the children of the levels' nodes; it
-    returns a number below 0 where they have no room.
+    ``names`` are its columns, ``root`` the root's entries.  The kernel gets a range of levels, ``given(capacity)``,
+    ``starts`` and the columns, and appends children; it returns a negative number if they do not fit.
     """
     while True:
         columns, arguments = columns_of(names, capacity), given(capacity)
@@ -130,9 +117,9 @@ def grow(
 def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Array]) -> Iterator[tuple[int, int]]:
     """Ranges of levels to decide at once, from the root down; measures of new cells are filled in before each.
 
-    In the end ``starts[-1]`` is the number of nodes.  A cut whose children have measure 0, all of them, is taken
-    back: rounding may lose the sliver of a polygon that a cell holds, and then none of its children could be
-    counted in or sampled from.  That follows from the domain and the decision alone.
+    At the end ``starts[-1]`` is the number of nodes.  A cut whose children all have measure 0 is undone: rounding may
+    lose a polygon's sliver in a cell, whose children could then not be counted or sampled.  This depends only on the
+    domain and the decision.
     """
     level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
     while level <= plan.max_depth and starts[level + 1] > starts[level]:
@@ -169,7 +156,7 @@ def _take_back(fan_out: int, level: int, starts: Integers, columns: Mapping[str,
 def _descend(
     plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int
 ) -> Tree:
-    """The tree that the split decisions of a step cut."""
+    """The step tree, cut by the split decisions of one step."""
     rule = plan.fan_out, plan.max_depth, plan.unit, plan.bias, plan.threshold, plan.repaired, plan.uniform
     known = kept.nodes[kept.root]
     root = {name: known[name] for name in ("released", "measure")}
@@ -189,7 +176,7 @@ def _descend(
 
 
 def counted_leaves(plan: CellParameters, tree: Tree) -> tuple[Tree, Integers]:
-    """The tree with its leaves listed, and the batch's additions less removals in each of them."""
+    """The tree with its leaves listed, and the batch's additions minus removals in each, int64[l]."""
     leaves: Integers = np.empty(tree.first.size, np.int64)
     net: Integers = np.empty_like(leaves)
     count = privtree.collect_leaves(tree.first, tree.measure, tree.ends, leaves, net)
@@ -200,7 +187,7 @@ def counted_leaves(plan: CellParameters, tree: Tree) -> tuple[Tree, Integers]:
 
 
 def _route_strays(plan: CellParameters, tree: Tree, net: Integers) -> None:
-    """Count the points of a leaf without any of the domain in a leaf of its nearest sibling that has some.
+    """Count the points of a leaf outside the domain in a leaf of its nearest sibling inside it.
 
     Such a point lies on the domain's border, or within a network's tolerance of it.  Its leaf follows from the
     released tree and the point alone, so an event still enters one counter.
@@ -217,8 +204,8 @@ def _route_strays(plan: CellParameters, tree: Tree, net: Integers) -> None:
 
 
 def _settle(plan: CellParameters, kept: KeptTree, tree: Tree, step: int, key: Key) -> KeptTree:
-    """Take back the open noise of counters at nodes that are no leaves now (``docs/phdstream.md``)."""
-    kept = kept.roomy(tree.first.size)
+    """Take back the open noise of counters at nodes that are no longer leaves (``docs/phdstream.md``)."""
+    kept = kept.enlarged(tree.first.size)
     nodes, state = kept.nodes[: kept.stop], kept.state[: kept.stop]
     left = state[:, 0] > 0
     origin = tree.origin[tree.leaves]

@@ -1,4 +1,4 @@
-"""Public regions of points: domains and their cells, the box, and the checks of points and of boxes."""
+"""Public regions of points: domains and their cells, the box, and checks of points and boxes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Corners = tuple[Floats, Floats]
 class Domain(Protocol):
     """A public region with a measure; nothing here depends on data.
 
-    A domain that is thinner than its tolerance, such as a road network, may also have ``snap(points)``: the point of
-    the domain nearest to each point, float64[n, d].
+    A domain thinner than its tolerance, such as a road network, may also have ``snap(points)``: the nearest point of
+    the domain to each point, float64[n, d].
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Domain(Protocol):
 
     @property
     def dim(self) -> int:
-        """Coordinates of a point."""
+        """Number of coordinates of a point."""
 
     @property
     def lower(self) -> Floats:
@@ -59,13 +59,13 @@ class Domain(Protocol):
         """Upper corner of the bounding box, float64[d]."""
 
     def measure(self, lower: Floats, upper: Floats) -> Floats:
-        """Volume, area or length of the domain inside each box; lower, upper float64[n, d], returns float64[n]."""
+        """Volume, area or length of the domain inside each box (`lower`, `upper` float64[n, d]): float64[n]."""
 
     def sample(self, lower: Floats, upper: Floats, counts: Integers, generator: np.random.Generator) -> Floats:
         """Uniform points of the domain inside each box, box by box: float64[sum of counts, d]."""
 
     def contains(self, points: Floats) -> NDArray[np.bool_]:
-        """Whether each point, float64[n, d], lies in the domain, its border included."""
+        """Flags of the points, float64[n, d], in the domain or on its border: bool[n]."""
 
 
 class Box:
@@ -119,7 +119,7 @@ class Box:
         return out
 
     def contains(self, points: Floats) -> NDArray[np.bool_]:
-        """Whether each point, float64[n, d], lies in the box."""
+        """Flags of the points, float64[n, d], in the box: bool[n]."""
         inside: NDArray[np.bool_] = np.all((points >= self.lower) & (points <= self.upper), axis=1)
         return inside
 
@@ -138,10 +138,10 @@ def _corner(name: str, values: Values) -> Floats:
 
 
 def as_points(values: Values | None, name: str, dim: int | None = None) -> Floats:
-    """Points as float64[n, d], C-contiguous; shared with the caller where possible.
+    """Points as float64[n, d], C-contiguous; shared with the caller if possible.
 
-    None and an empty list are no points, if ``dim``, the expected number of coordinates, is given; in one dimension a
-    column is accepted too.  DataError if this is no table of finite real numbers with that many columns.
+    None and an empty list mean no points if ``dim``, the expected number of coordinates, is given; in one dimension a
+    column is accepted too.  DataError unless this is a table of finite real numbers with that many columns.
     """
     accepted = f"finite real numbers, one row of {'d' if dim is None else dim} coordinates for each point"
     if values is None and dim is not None:
@@ -174,7 +174,7 @@ def as_points(values: Values | None, name: str, dim: int | None = None) -> Float
 
 
 def _floats_of(objects: Array) -> Floats | None:
-    """Objects as numbers, or None: NumPy's error would quote one."""
+    """Objects as numbers, or None on an error, because NumPy's text would quote one."""
     try:
         return objects.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -194,7 +194,7 @@ def as_corners(lower: Values, upper: Values) -> Corners:
 
 
 def as_box(name: str, box: object) -> Corners:
-    """Corners of one box that is given as a pair."""
+    """Corners of one box given as a pair."""
     return as_corners(*validation.pair(name, box))
 
 
@@ -219,27 +219,15 @@ def as_boxes(lower: Values, upper: Values, dim: int, *, finite: bool = False) ->
 class CellParameters:
     """Public constants of a step: lambda = (2 beta - 1) / (beta - 1) / epsilon_tree, delta = lambda ln beta.
 
-    K is a power of two, 2^20 or less so that K lambda stays below 2^40.  Delta is rounded up, by more than floats
-    can be wrong: the proof needs exp(-Delta / (K lambda)) <= 1 / beta.
-
-    Attributes
-    ----------
-    fan_out, max_depth : int
-        beta, D.
-    epsilon_tree, epsilon_count : Fraction
-        Budgets of the split decisions and of the counts, for one event.
-    theta : float
-        In points.
-    repaired : bool
-        Score of ``docs/phdstream.md``, or the paper's.
-    retention : int
-        Steps for which cells that are not split keep the counts of their children.
-    unit, bias, threshold : int
-        K; Delta, at least K delta; K theta.
-    split_law, cell_law : LaplaceDistribution
-        Noise of the decisions, in units of 1 / K, and of the counts.
-    uniform : bool
-        Whether all children of a cell have the same measure.
+    ``fan_out`` is beta, ``theta`` is in points; ``unit``, ``bias``, ``threshold`` are K, Delta >= K delta, K theta.
+    K is
+    a power of two, at most 2^20 so that K lambda stays below 2^40.  Delta is rounded up by more than the error of
+    floats:
+    the proof needs exp(-Delta / (K lambda)) <= 1 / beta.  ``repaired`` chooses the score of ``docs/phdstream.md``
+    over
+    the paper's.  For ``retention`` steps, cells that are not split keep their children's counts.  Split noise is in
+    units
+    of 1 / K.  ``uniform``: all children of a cell have the same measure.
     """
 
     domain: Domain
@@ -259,7 +247,7 @@ class CellParameters:
     uniform: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """ParameterError if the parameters do not fit together: the cells of the greatest depth are at most 2^62."""
+        """Raise ParameterError if the parameters do not fit together: at most 2^62 cells of the greatest depth."""
         fan_out, max_depth = self.fan_out, self.max_depth
         if fan_out**max_depth > 2**CODE_BITS:
             most = int(CODE_BITS / math.log2(fan_out))
@@ -295,7 +283,7 @@ class CellParameters:
 
 
 def measures(plan: CellParameters, codes: Integers, depth: int) -> Floats:
-    """Measures of the domain inside cells of one depth: float64[n]."""
+    """Measures of the domain inside cells of one depth: float64[n]; ParameterError unless finite and at least 0."""
     lower = np.empty((codes.size, plan.domain.dim))
     upper, depths = np.empty_like(lower), np.full(codes.size, depth)
     cell_codes.decode_cells(codes, depths, plan.domain.lower, plan.domain.upper, plan.fan_out, lower, upper)
@@ -306,7 +294,7 @@ def measures(plan: CellParameters, codes: Integers, depth: int) -> Floats:
 
 
 def encode(plan: CellParameters, points: Floats) -> Integers:
-    """Codes of the greatest depth, ascending: int64[n]."""
+    """Codes of the points' cells of the greatest depth, ascending: int64[n]."""
     codes: Integers = np.empty(points.shape[0], np.int64)
     cell_codes.encode_points(points, plan.domain.lower, plan.domain.upper, plan.fan_out, plan.max_depth, codes)
     codes.sort()
@@ -315,7 +303,7 @@ def encode(plan: CellParameters, points: Floats) -> Integers:
 
 @record
 class PointParameters(Keyed):
-    """Parameters of every mechanism on points; subclasses make the plan of them."""
+    """Parameters of every mechanism on points; subclasses define the plan."""
 
     domain: Domain = parameter(PartOf(Domain, "fastdp.spatial"))
     epsilon: float = parameter(Real(above=0.0))
@@ -325,7 +313,7 @@ class PointParameters(Keyed):
     outside: Outside = parameter(Choice(("raise", "clip")), default="raise")
 
     def _check(self) -> None:
-        """Refuse parameters that do not fit together."""
+        """Raise ParameterError if the parameters do not fit together."""
         _ = self.plan
 
     @cached_property
@@ -334,9 +322,9 @@ class PointParameters(Keyed):
         raise NotImplementedError
 
     def codes(self, points: Values | None, name: str) -> Integers:
-        """Points as ascending codes of cells of the greatest depth.
+        """Codes of the points' cells of the greatest depth, ascending: int64[n].
 
-        DataError for points that are not finite, of another dimension, or outside the domain where that is refused.
+        DataError for points that are not finite, of another dimension, or outside the domain if that is refused.
         """
         if points is None:
             return np.empty(0, np.int64)

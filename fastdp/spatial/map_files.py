@@ -1,4 +1,4 @@
-"""Domains from files and points to files of map programs: GeoJSON, and GeoParquet with the extra ``geo``.
+"""Domains from files, and points to files of map programs: GeoJSON, and GeoParquet with the extra ``geo``.
 
 A released tree's cells and its synthetic points are private releases; they may be written and shown.
 """
@@ -77,7 +77,7 @@ def read_domain(path: str | Path) -> tuple[Domain, str]:
 
 
 def _repaired(parts: Geometries) -> Geometries:
-    """The parts, with areas in place of polygons that are not valid."""
+    """The geometries, with invalid polygons replaced by valid areas."""
     shapely = load("shapely")
     broken = ~shapely.is_valid(parts)
     pieces = simple_parts(shapely.make_valid(parts[broken]))
@@ -104,17 +104,16 @@ def write_cells(
     lower, upper : array-like[n, 2]
         Corners of the cells; x = longitude, y = latitude on a map.
     counts : array-like[n]
-        Written as the column ``count``.
+        Column ``count``.
     columns : mapping of str to array-like[n], optional
         More columns, such as depths.
     crs : str, optional
-        Coordinate reference system for GeoParquet, such as "OGC:CRS84" for longitude and latitude.  GeoJSON has no
-        other than that one (RFC 7946).
+        For GeoParquet, such as "OGC:CRS84" for longitude and latitude, the only one of GeoJSON (RFC 7946).
 
     Raises
     ------
     ParameterError
-        If the suffix or a column's length is not as said; if GeoParquet is requested and geopandas is not installed.
+        For another suffix, or a column of another length; if geopandas is needed and not installed.
     """
     low, high = as_boxes(lower, upper, 2, finite=True)
     table = _columns({"count": counts}, low.shape[0], "counts") | _columns(columns or {}, low.shape[0])

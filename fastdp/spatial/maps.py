@@ -30,30 +30,28 @@ ROUNDING = 1e-9
 
 
 class Polygons:
-    """The area covered by polygons; cells carry the area inside them, and points are sampled evenly from it.
+    """The area covered by polygons; cells have the area inside them as measure, and points are sampled uniformly.
 
     Parameters
     ----------
     geometry : shapely Polygon or MultiPolygon, a list of these, GeoSeries or GeoDataFrame
-        Public.  Overlapping polygons count once; a polygon holds its border.
+        Public.  Overlapping polygons count once; a polygon includes its border.
     geographic : bool
-        Whether coordinates are degrees, x = longitude, y = latitude; areas are then in square kilometres, measured
-        in the plane whose degrees have the lengths they have at the middle latitude.  Coordinates are never
-        changed: an even density is even in (x, y), as in PHDStream's code (Appendices F and G).
+        Whether coordinates are degrees, x = longitude, y = latitude; areas are then in square kilometres, with the
+        lengths of degrees at the middle latitude.  A uniform density is uniform in (x, y), as in PHDStream's code
+        (Appendices F and G).
 
     Attributes
     ----------
-    dim : int
-        2.
     lower, upper : float64[2]
         Bounding box.
     area : float
-        Of all of it, in squared units of the coordinates, or square kilometres.
+        In squared units of the coordinates, or square kilometres.
 
     Raises
     ------
     ParameterError
-        If the geometry is no valid polygon, or is not geographic though said to be; if shapely is not installed.
+        If the geometry is not a valid polygon, or not geographic though declared so; if shapely is not installed.
     """
 
     rule: ClassVar[int] = 1
@@ -64,12 +62,12 @@ class Polygons:
         shapely = load("shapely")
         union = shapely.union_all(as_geometries(geometry, "geometry", ("Polygon",)))
         lower, upper = (np.array(corner) for corner in (union.bounds[:2], union.bounds[2:]))
-        self._settle(
+        self._set(
             _small_parts(shapely, union), lower, upper, validation.flag("geographic", geographic), float(union.area)
         )
 
-    def _settle(self, parts: Geometries, lower: Floats, upper: Floats, geographic: bool, plane_area: float) -> None:
-        """Take small parts that tile the area."""
+    def _set(self, parts: Geometries, lower: Floats, upper: Floats, geographic: bool, plane_area: float) -> None:
+        """Set the fields from small polygons that tile the area."""
         self.lower, self.upper, self.geographic = lower, upper, geographic
         self._scale = float(np.prod(plane_scales(lower, upper, geographic)))
         self._plane_area = plane_area
@@ -81,7 +79,7 @@ class Polygons:
         return f"Polygons(<{self.area:g}{' km^2' if self.geographic else ''}>, geographic={self.geographic})"
 
     def describe(self) -> Json:
-        """The small parts, for a state file: whole polygons would be cut again and rounded differently."""
+        """The small polygons, for a state file: the original ones would be cut again and rounded differently."""
         shapely = load("shapely")
         raw = shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))
         return {
@@ -91,14 +89,14 @@ class Polygons:
         }
 
     def identity(self) -> dict[str, object]:
-        """The same for noise keys, as it is: what a library makes smaller depends on its version."""
+        """The small polygons for noise keys, uncompressed: compressed bytes depend on a library's version."""
         shapely = load("shapely")
         plain = {name: getattr(self, name) for name in ("lower", "upper", "geographic")}
         return {**plain, "parts": shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))}
 
     @classmethod
     def from_description(cls, parts: str, lower: Json, upper: Json, geographic: bool, plane_area: float) -> Polygons:
-        """The area that was described; ValueError if it was not."""
+        """The area restored from :meth:`describe`; ValueError if it is invalid."""
         shapely = load("shapely")
         try:
             whole = shapely.from_wkb(codec.unpack(parts, "u1").tobytes())
@@ -109,7 +107,7 @@ class Polygons:
         low, high = (codec.restore(Floats, corner) for corner in (lower, upper))
         if not small.size or not all(part.geom_type == "Polygon" and part.is_valid for part in small):
             raise ValueError("no polygons")
-        area._settle(small, *checked_corners(low, high), geographic is True, codec.restore(float, plane_area))
+        area._set(small, *checked_corners(low, high), geographic is True, codec.restore(float, plane_area))
         return area
 
     def measure(self, lower: Values, upper: Values) -> Floats:
@@ -133,21 +131,21 @@ class Polygons:
         return np.asarray(np.bincount(cells, weights=areas, minlength=low.shape[0]), dtype=np.float64)
 
     def sample(self, lower: Values, upper: Values, counts: Values, generator: np.random.Generator) -> Floats:
-        """Points drawn evenly from the domain inside each cell, cell by cell: float64[sum of counts, 2].
+        """Uniform points of the domain inside each cell, cell by cell: float64[sum of counts, 2].
 
         Parameters
         ----------
         lower, upper : array-like[n, 2]
             The cells.
         counts : array-like[n]
-            Whole numbers of points.
+            Numbers of points, integers.
         generator : numpy.random.Generator
             Source of uniform numbers.
 
         Raises
         ------
         ParameterError
-            If points are requested in a cell that holds none of the domain.
+            If points are requested in a cell outside the domain.
         """
         low, high = as_boxes(lower, upper, 2, finite=True)
         numbers = np.asarray(counts, dtype=np.int64)
@@ -164,14 +162,14 @@ class Polygons:
         return keep_in_cells(points, low[cells[chosen]], high[cells[chosen]], self.upper)
 
     def contains(self, points: Values) -> NDArray[np.bool_]:
-        """Whether each point lies in the domain or on its border: bool[n] for array-like[n, 2]."""
+        """Flags of the points, array-like[n, 2], in the domain or on its border: bool[n]."""
         table = as_points(points, "points", 2)
         inside = np.zeros(table.shape[0], np.bool_)
         inside[self._tree.query(load("shapely").points(table), predicate="intersects")[0]] = True
         return inside
 
     def _pieces(self, low: Floats, high: Floats) -> tuple[Integers, Geometries]:
-        """Intersections of cells with parts of the domain: numbers of the cells, ascending, and polygons."""
+        """Intersections of cells with the small polygons: indices of the cells, ascending, and polygons."""
         shapely = load("shapely")
         boxes = shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1])
         cells, parts = self._tree.query(boxes, predicate="intersects")
@@ -184,7 +182,7 @@ class Polygons:
         return cells[owner[areal]], pieces[areal]
 
     def _triangles(self, low: Floats, high: Floats, asked: Integers) -> tuple[Floats, Integers]:
-        """Corners float64[t, 3, 2] of triangles that tile the domain in the requested cells, and their cells."""
+        """Corners float64[t, 3, 2] of triangles that tile the domain in the cells `asked`, and their cells."""
         shapely = load("shapely")
         cells, pieces = self._pieces(low[asked], high[asked])
         triangles, owner = shapely.get_parts(shapely.constrained_delaunay_triangles(pieces), return_index=True)
@@ -193,7 +191,7 @@ class Polygons:
 
 
 class _Pieces(NamedTuple):
-    """Parts of segments inside cells: from ``enter`` to ``leave`` as parts of the segment; cells ascend."""
+    """Pieces of segments inside cells, from ``enter`` to ``leave`` in [0, 1] along the segment; cells ascend."""
 
     cells: Integers
     segments: Integers
@@ -202,33 +200,32 @@ class _Pieces(NamedTuple):
 
 
 class Network:
-    """The points on lines; cells carry the length inside them, and points are sampled evenly along it.
+    """The points on lines; cells have the length inside them as measure, and points are sampled uniformly along it.
 
     Parameters
     ----------
     lines : shapely LineString or MultiLineString, a list of these, GeoSeries, GeoDataFrame, or a networkx graph
         Public.  A graph's edges are their attribute ``geometry`` or the straight line between nodes with the
-        attributes ``x`` and ``y`` (as OSMnx writes them).  Lines that lie on one another, such as the two
-        directions of a street, count once.
+        attributes ``x`` and ``y`` (as OSMnx writes them).  Lines that coincide, such as a street's two directions,
+        count
+        once.
     geographic : bool
-        As of :class:`Polygons`; lengths and distances are then in kilometres.
+        As for :class:`Polygons`; lengths and distances are then in kilometres.
     tolerance : float, optional
         Greatest distance from a line at which :meth:`contains` accepts a point; by default the rounding of
-        coordinates.  Measured positions are off the lines by more: :meth:`snap` moves them there.
+        coordinates.  :meth:`snap` moves measured positions onto the lines.
 
     Attributes
     ----------
-    dim : int
-        2.
     lower, upper : float64[2]
         Bounding box; a side without extent is widened to that of the other.
     length : float
-        Of all lines, in units of the coordinates, or kilometres.
+        In units of the coordinates, or kilometres.
 
     Raises
     ------
     ParameterError
-        If there is no line with a length, or it is not geographic though said to be; if shapely is not installed.
+        If no line has a length, or they are not geographic though declared so; if shapely is not installed.
     """
 
     rule: ClassVar[int] = 1
@@ -251,12 +248,12 @@ class Network:
         if tolerance is None:
             tolerance = ROUNDING * float(((high - low) * scales).max())
         tolerance = validation.positive("tolerance", tolerance)
-        self._settle(starts, coordinates[1:][follows] - starts, (low, high), scales, bool(geographic), tolerance)
+        self._set(starts, coordinates[1:][follows] - starts, (low, high), scales, bool(geographic), tolerance)
 
-    def _settle(
+    def _set(
         self, starts: Floats, steps: Floats, corners: Corners, scales: Floats, geographic: bool, tolerance: float
     ) -> None:
-        """Take segments."""
+        """Set the fields from segments."""
         shapely = load("shapely")
         self._starts, self._steps = starts, steps
         (self.lower, self.upper), self.geographic = corners, geographic
@@ -274,13 +271,13 @@ class Network:
         return {name: codec.describe(value) for name, value in self.identity().items()}
 
     def identity(self) -> dict[str, object]:
-        """The same for noise keys, as it is: what a library makes smaller depends on its version."""
+        """The segments for noise keys, uncompressed: compressed bytes depend on a library's version."""
         names = ("starts", "steps", "lower", "upper", "scales", "geographic", "tolerance")
         return {name: getattr(self, name if hasattr(self, name) else f"_{name}") for name in names}
 
     @classmethod
     def from_description(cls, geographic: bool, tolerance: float, **arrays: Json) -> Network:
-        """The lines that were described; ValueError if they were not."""
+        """The network restored from :meth:`describe`; ValueError if it is invalid."""
         starts, steps, lower, upper, scales = (
             codec.restore(Floats, arrays.pop(name)) for name in ("starts", "steps", "lower", "upper", "scales")
         )
@@ -292,13 +289,13 @@ class Network:
             raise ValueError("segments out of range")
         network = object.__new__(cls)
         checked = geographic is True, validation.positive("tolerance", tolerance)
-        network._settle(starts, steps, checked_corners(lower, upper), scales, *checked)
+        network._set(starts, steps, checked_corners(lower, upper), scales, *checked)
         return network
 
     def measure(self, lower: Values, upper: Values) -> Floats:
         """Length of the lines inside each cell, as :meth:`Polygons.measure`.
 
-        Cells are half-open, those at the domain's upper border closed.
+        Cells are half-open, except at the domain's upper border.
         """
         low, high = as_boxes(lower, upper, 2, finite=True)
         pieces = self._pieces(low, high)
@@ -307,7 +304,7 @@ class Network:
         return np.asarray(np.bincount(pieces.cells, weights=lengths, minlength=low.shape[0]), dtype=np.float64)
 
     def sample(self, lower: Values, upper: Values, counts: Values, generator: np.random.Generator) -> Floats:
-        """Points drawn evenly along the lines inside each cell, as :meth:`Polygons.sample`."""
+        """Uniform points along the lines inside each cell, as :meth:`Polygons.sample`."""
         low, high = as_boxes(lower, upper, 2, finite=True)
         numbers = np.asarray(counts, dtype=np.int64)
         pieces = self._pieces(low, high)
@@ -320,7 +317,7 @@ class Network:
         return keep_in_cells(points, low[cell], high[cell], self.upper)
 
     def contains(self, points: Values) -> NDArray[np.bool_]:
-        """Whether each point lies on a line, up to the tolerance: bool[n] for array-like[n, 2]."""
+        """Flags of the points, array-like[n, 2], within the tolerance of a line: bool[n]."""
         table = as_points(points, "points", 2)
         places = load("shapely").points(table * self._scales)
         inside = np.zeros(table.shape[0], np.bool_)
@@ -328,14 +325,14 @@ class Network:
         return inside
 
     def snap(self, points: Values) -> Floats:
-        """The place on the lines that is nearest to each point.
+        """The nearest point on the lines to each point.
 
-        Each point moves on its own, so a stream and its neighbour stay neighbours: use it before publishing.
+        Each point moves independently, so adjacent streams stay adjacent: use it before publishing.
 
         Parameters
         ----------
         points : array-like[n, 2]
-            Say, positions by satellite.
+            Positions, by satellite for example.
 
         Returns
         -------
@@ -352,7 +349,7 @@ class Network:
         return places
 
     def _pieces(self, low: Floats, high: Floats) -> _Pieces:
-        """Clip segments to cells (Liang and Barsky, ACM TOG 3(1), 1984)."""
+        """Segments clipped to cells (Liang and Barsky, ACM TOG 3(1), 1984)."""
         shapely = load("shapely")
         boxes = shapely.box(*(low * self._scales).T, *(high * self._scales).T)
         cells, segments = self._tree.query(boxes)
@@ -407,7 +404,7 @@ def _lines_of_graph(shapely: ModuleType, graph: Geometries) -> Geometries:
 
 
 def load(module: str) -> ModuleType:
-    """A module of the extra ``geo``, imported now; ParameterError, with the installing command, if it is absent."""
+    """A module of the extra ``geo``, imported now; ParameterError with the install command if it is missing."""
     missing = (
         f"polygons, networks and GeoParquet need {module}, which is not installed: pip install 'fastdp-streams[geo]'"
     )
@@ -445,7 +442,7 @@ def as_geometries(geometry: Geometries, name: str, kinds: tuple[str, ...]) -> Ge
 
 
 def simple_parts(geometries: Geometries) -> Geometries:
-    """Points, lines and polygons of geometries, however deep in collections: object[n]."""
+    """Points, lines and polygons of all geometries, also within nested collections: object[n]."""
     shapely = load("shapely")
     parts = shapely.get_parts(geometries)
     # A GeoJSON collection of features holds multi-part geometries.
@@ -455,10 +452,10 @@ def simple_parts(geometries: Geometries) -> Geometries:
 
 
 def plane_scales(lower: Floats, upper: Floats, geographic: bool) -> Floats:
-    """Factors, float64[2], that bring coordinates of a domain with this bounding box into the plane of measurement.
+    """Factors, float64[2], from coordinates in this bounding box to the plane of measurement.
 
-    1 and 1, or kilometres for a degree of longitude and of latitude at the box's middle latitude (the local
-    equirectangular projection).  One linear map serves the whole domain, so shares of area do not depend on it;
+    They are 1 and 1, or kilometres for a degree of longitude and latitude at the box's middle latitude (the local
+    equirectangular projection).  One linear map serves the full domain, so shares of area do not depend on it;
     lengths of roads in different directions do.
     """
     if not geographic:
@@ -474,7 +471,7 @@ def plane_scales(lower: Floats, upper: Floats, geographic: bool) -> Floats:
 
 
 def checked_corners(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-    """Corners of a bounding box from a state file; ValueError if they are none."""
+    """Corners of a bounding box from a state file; ValueError if they are invalid."""
     if (
         lower.shape != (2,)
         or upper.shape != (2,)
@@ -485,7 +482,7 @@ def checked_corners(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
 
 
 def draw_pieces(cells: Integers, weights: Floats, counts: Integers, generator: np.random.Generator) -> Integers:
-    """Numbers of pieces, int64[sum of counts]: for each cell ``counts`` of its own, in proportion to their weights.
+    """Indices of pieces, int64[sum of counts]: for each cell ``counts`` of its pieces, drawn in proportion to weight.
 
     ``cells``, int64[pieces], is the cell of each piece, ascending; ``weights``, float64[pieces], its area or
     length, above 0.  ParameterError if points are requested in a cell without pieces.
@@ -507,7 +504,7 @@ def draw_pieces(cells: Integers, weights: Floats, counts: Integers, generator: n
 
 
 def keep_in_cells(points: Floats, lower: Floats, upper: Floats, last: Floats) -> Floats:
-    """Points moved by rounding across a border of their half-open cell, moved back: float64[n, d].
+    """Points that rounding moved out of their half-open cell, moved back: float64[n, d].
 
     ``last`` is the domain's upper corner: cells that end there are closed.
     """

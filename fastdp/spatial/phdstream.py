@@ -1,8 +1,8 @@
 """PHDStream (2024): private synthetic points that follow a set of points through additions and removals.
 
-Algorithms 6 and 7 with a counter for every cell, and with a score for which the privacy claim holds.  A noisy count
-of all points, with a small share of epsilon, may stand beside those of the cells, whose sum has the noise of every
-cell: least squares adjusts them to it.  Readings, errata and proofs: ``docs/phdstream.md``.
+Algorithms 6 and 7 with a counter for every cell, and with a score for which the privacy claim holds.  Optionally a
+noisy count of all points, with a small share of epsilon: the sum of the cells has the noise of every cell, and least
+squares adjusts them to that count.  Readings, errata and proofs: ``docs/phdstream.md``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ NAMED_COUNTERS: dict[str, Counter] = {"simple": Simple(), "block": Block(), "bin
 CELLS = 0.4
 #: Counter of all points.  It counts at every step, so Block is unbiased, with far less noise than Simple.
 COUNTER = Block(16)
-#: Level of the words' stream id; 0 is the cells' and 1 that of cells which settle.
+#: Level of the words' stream id; 0 is the cells' and 1 that of cells that settle.
 LEVEL = 2
 #: Largest share of epsilon, and largest scale of the noise, of the count of all points.
 MAX_SHARE, MAX_SCALE = 0.5, 2**40
@@ -73,7 +73,7 @@ def _row() -> Integers:
 
 @dataclass(frozen=True)
 class TotalCount:
-    """State of the count of all points: how often it was made, its noisy result, its counter (a row; secret)."""
+    """State of the count of all points: number of steps, noisy result, counter row (secret)."""
 
     steps: int = 0
     released: int = 0
@@ -88,13 +88,13 @@ def split(epsilon: float, share: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class TotalCounter:
-    """Counts all points with this epsilon for one event."""
+    """Counter of all points with this epsilon for one event."""
 
     epsilon: Fraction
 
     @classmethod
     def of_share(cls, epsilon: float, sensitivity: int, share: float) -> TotalCounter | None:
-        """The counter for so many events of a person; None where no share is spent."""
+        """The counter for `sensitivity` events of a person; None if no share is spent."""
         if not share:
             return None
         made = cls(Fraction(split(epsilon, share)[0]) / sensitivity)
@@ -103,29 +103,29 @@ class TotalCounter:
         return made
 
     @cached_property
-    def law(self) -> sampler.LaplaceDistribution:
+    def distribution(self) -> sampler.LaplaceDistribution:
         """Distribution of the counter's noise."""
         return sampler.laplace_distribution(noise_scale(COUNTER, self.epsilon))
 
     @cached_property
     def variance(self) -> float:
-        """Of one draw."""
-        return laplace_variance(self.law.scale)
+        """Variance of one noise draw, in points^2."""
+        return laplace_variance(self.distribution.scale)
 
     def step(self, total: TotalCount, net: int, step: int, key: Key) -> TotalCount:
-        """The count after so many additions less removals."""
+        """The count after `net` additions minus removals."""
         row: Integers = total.row.copy()
-        noise = sampler.draws(1, self.law, key, StreamId(Purpose.CELL, level=LEVEL, number=step))
+        noise = sampler.draws(1, self.distribution, key, StreamId(Purpose.CELL, level=LEVEL, number=step))
         return TotalCount(total.steps + 1, total.released + net + int(COUNTER.step(row, noise)[0]), row)
 
     def missing(self, total: TotalCount, counted: int, variance: float) -> float:
-        """Least squares correction of the sum of the cells' counts, which has this variance, in points^2."""
+        """Least squares correction, in points, of the cells' sum `counted`, which has variance `variance`."""
         own = self.variance * COUNTER.open_draws(total.steps)
         return (total.released - counted) * (variance / (variance + own)) if variance > 0.0 else 0.0
 
     @staticmethod
     def check(total: TotalCount) -> None:
-        """ValueError for a count that no step leaves."""
+        """Raise ValueError for a count that no step can produce."""
         if abs(total.released) > MAX_COUNT or not 0 <= total.steps <= MAX_COUNT:
             raise ValueError("a count of the whole out of range")
         expect(total.row, _row())
@@ -139,16 +139,10 @@ class TotalCounter:
 
 @dataclass(frozen=True, kw_only=True)
 class PointState:
-    """State of a mechanism on batches of points.
+    """State of a mechanism on batches of points, after ``n_steps`` batches.
 
-    Attributes
-    ----------
-    n_steps : int
-        Batches consumed.
-    tree : Tree or None
-        Released by the last step; None before the first.
-    chain : str
-        Noise is bound to it (:func:`fastdp.noise.binding.step_key`).  Secret.
+    ``tree`` is the last release.  ``chain``, secret, is a hash of the input, to which noise is bound
+    (:func:`fastdp.noise.binding.step_key`).
     """
 
     n_steps: int = 0
@@ -160,7 +154,7 @@ S = TypeVar("S", bound=PointState)
 
 
 class PointMachine(Machine[S], PointParameters, Generic[S]):
-    """A mechanism on batches of points; subclasses are records with a plan, and take the steps."""
+    """Transition function of a mechanism on batches of points; subclasses are records that define plan and steps."""
 
     PARTS: ClassVar[codec.Parts] = PARTS
     #: Trees of a state, and the columns that a file has of each; none of those that follow from the others.
@@ -168,7 +162,7 @@ class PointMachine(Machine[S], PointParameters, Generic[S]):
 
     @abstractmethod
     def follow(self, state: S, added: Integers, removed: Integers, key: Key, chain: str) -> S:
-        """The state after a batch, given by codes; ``key`` is this step's own."""
+        """State after a batch, given by codes; ``key`` is this step's own."""
 
     @cached_property
     def root(self) -> KeptTree:
@@ -176,7 +170,7 @@ class PointMachine(Machine[S], PointParameters, Generic[S]):
         return decomposition.root_only(self.plan)
 
     def read(self, *batch: Any) -> tuple[Integers, Integers]:
-        """A batch as ascending codes of cells of the greatest depth."""
+        """A batch as ascending codes of cells of the greatest depth, int64[n] and int64[m]."""
         added, removed = batch
         return self.codes(added, "added"), self.codes(removed, "removed")
 
@@ -189,7 +183,7 @@ class PointMachine(Machine[S], PointParameters, Generic[S]):
         return Transition(self.follow(state, added, removed, own, chain))
 
     def consumed(self, state: S) -> int:
-        """Batches consumed."""
+        """Number of batches consumed."""
         return state.n_steps
 
     def pack(self, state: S) -> Json:
@@ -204,7 +198,7 @@ class PointMachine(Machine[S], PointParameters, Generic[S]):
         return {"n_seen": state.n_steps, "state": described}
 
     def unpack(self, packed: Json, key: Key) -> S:
-        """The state that was packed, checked."""
+        """State restored from JSON, checked; ValueError if it is invalid."""
         kind = get_type_hints(type(self).start)["return"]
         state: S = kind(
             **{name: self._restored(name, hint, packed["state"][name]) for name, hint in get_type_hints(kind).items()}
@@ -223,13 +217,7 @@ class PointMachine(Machine[S], PointParameters, Generic[S]):
 
 
 class SpatialPublisher(Publisher[S]):
-    """A publisher of points; subclasses make a machine.
-
-    Attributes
-    ----------
-    domain, epsilon, max_depth, fan_out, outside
-        As given.
-    """
+    """A publisher of points; subclasses define the machine.  Parameters are attributes too."""
 
     _machine: PointMachine[S]
     domain: Domain
@@ -249,12 +237,12 @@ class SpatialPublisher(Publisher[S]):
 
     @property
     def n_steps(self) -> int:
-        """Batches consumed."""
+        """Number of batches consumed."""
         return self._state.n_steps
 
     @property
     def tree(self) -> ReleasedTree:
-        """The cells and counts released last; StateError before the first batch."""
+        """The cells and counts of the last release; StateError before the first batch."""
         tree = self._state.tree
         if tree is None:
             raise StateError("there is no tree yet: expected a step first")
@@ -302,18 +290,18 @@ class SpatialPublisher(Publisher[S]):
         self._call(self._machine.read(added, removed))
 
     def sample(self) -> Floats:
-        """The synthetic points of the last step, the same at every call; ``tree.sample()`` draws others."""
+        """Synthetic points of the last step, float64[N, d], the same at each call; ``tree.sample()`` draws others."""
         secret = self._key.derive("synthetic points", self.n_steps).reveal()
         return self.tree.sample(np.random.Generator(np.random.SFC64(int.from_bytes(secret, "big"))))
 
     def count(self, lower: Values, upper: Values) -> Counts:
-        """Counts of boxes straight from the released tree: see :meth:`ReleasedTree.count`."""
+        """Counts of boxes from the released tree: see :meth:`ReleasedTree.count`."""
         return self.tree.count(lower, upper)
 
     def interval(self, lower: Values, upper: Values, confidence: float = 0.95) -> tuple[Counts, Counts]:
         """Intervals for true counts of boxes, (low, high), by a model: see :meth:`ReleasedTree.interval`.
 
-        StateError where points may wait to be counted (:class:`fastdp.AdaptivePHDStream`).
+        StateError if points may wait to be counted (:class:`fastdp.AdaptivePHDStream`).
         """
         return self.tree.interval(lower, upper, confidence)
 
@@ -322,19 +310,19 @@ class SpatialPublisher(Publisher[S]):
         return self.tree.std_error(lower, upper)
 
     def _variances(self) -> float | None:
-        """Variance of the noise of each cell of :attr:`tree`, in points^2; None where it is not known."""
+        """Noise variance of each cell of :attr:`tree`, in points^2; None if it is unknown."""
         return None
 
 
 def in_halves(epsilon: float, where: str = "") -> Guarantee:
-    """Cells that PrivTree chooses, with half of epsilon, and one count in each, with the other half."""
+    """Guarantee of PrivTree's cells with half of `epsilon`, and of one count in each with the other half."""
     half = epsilon / 2
     cells = event_guarantee(half, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
     return sequential(cells.of(f"{where}cells"), counter_guarantee(Simple(), half).of(f"{where}counts"))
 
 
 def composed(cells: Guarantee, total_epsilon: float, events: int) -> Guarantee:
-    """Guarantee for so many events of one person: that of the cells, and of the count of all points if there is one.
+    """Guarantee for `events` events of one person: of the cells, and of the count of all points if there is one.
 
     Both were stated for one event at epsilon / ``events``.
     """
@@ -363,16 +351,9 @@ def _parts(epsilon: float, total_share: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class PHDState(PointState):
-    """State of PHDStream.
+    """State of PHDStream, with ``kept``, the tree from which the next step starts.
 
-    Attributes
-    ----------
-    kept : KeptTree
-        The tree that the next step begins with.
-    total : TotalCount
-        The count of all points, where there is one.
-    drawn : int
-        Counts of cells so far, each with noise of its own; 0 where not all points are counted.
+    ``drawn`` is the number of cells' counts so far, each with independent noise; 0 if all points are not counted.
     """
 
     kept: KeptTree
@@ -382,10 +363,10 @@ class PHDState(PointState):
 
 @dataclass(frozen=True)
 class CounterKind(Kind):
-    """A counter, or the name of one."""
+    """Kind of a parameter that is a counter or its name."""
 
     def check(self, name: str, value: object) -> Counter:
-        """The counter."""
+        """The counter for `value`; ParameterError that names the parameter if it is none."""
         if isinstance(value, str):
             value = NAMED_COUNTERS[validation.choice(name, value, tuple(NAMED_COUNTERS))]
         validation.part(name, value, Counter, "fastdp.counters")
@@ -394,7 +375,7 @@ class CounterKind(Kind):
 
 @record
 class PHDMachine(PointMachine[PHDState]):
-    """PHDStream as a machine."""
+    """Transition function of :class:`PHDStream`: public parameters without state."""
 
     TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"kept": KEPT, "tree": RELEASED}
 
@@ -409,7 +390,7 @@ class PHDMachine(PointMachine[PHDState]):
 
     @cached_property
     def plan(self) -> CellParameters:
-        """Public constants."""
+        """Public constants of the steps."""
         cells, counts = (Fraction(part) / self.sensitivity for part in _parts(self.epsilon, self.total_share))
         shape, counter = (self.domain, self.fan_out, self.max_depth), cast("Counter", self.counter)
         return CellParameters(
@@ -418,20 +399,20 @@ class PHDMachine(PointMachine[PHDState]):
 
     @cached_property
     def total(self) -> TotalCounter | None:
-        """The counter of all points, if there is one."""
+        """The counter of all points; None if no share is spent on it."""
         return TotalCounter.of_share(self.epsilon, self.sensitivity, self.total_share)
 
     @cached_property
     def variance(self) -> float:
-        """Of one draw of a cell's counter."""
+        """Variance of one noise draw of a cell's counter, in points^2."""
         return laplace_variance(self.plan.cell_law.scale)
 
     def start(self, key: Key) -> PHDState:
-        """Before the first batch."""
+        """State before the first batch."""
         return PHDState(kept=self.root)
 
     def follow(self, state: PHDState, added: Integers, removed: Integers, key: Key, chain: str) -> PHDState:
-        """Algorithm 7 for one batch."""
+        """State after one batch (Algorithm 7)."""
         expected = 0 if state.tree is None else state.tree.first.size
         kept, tree = decomposition.take_step(self.plan, state.kept, added, removed, state.n_steps, key, expected)
         tree, total, drawn = tree.shown, state.total, state.drawn
@@ -443,7 +424,7 @@ class PHDMachine(PointMachine[PHDState]):
         return PHDState(n_steps=state.n_steps + 1, tree=tree, chain=chain, kept=kept, total=total, drawn=drawn)
 
     def check_indices(self, state: PHDState) -> None:
-        """ValueError unless trees and counts are of the same step."""
+        """Raise ValueError unless trees and counts are of the same step."""
         if (state.tree is None) != (state.n_steps == 0):
             raise ValueError("a release out of range")
         if self.total is not None:
@@ -490,7 +471,7 @@ class PHDStream(SpatialPublisher[PHDState]):
 
     Notes
     -----
-    ----- Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  A
+    Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  A
     batch's additions enter the split decisions of that step, each event enters one cell's counter and that of all
     points, once. The latter has ``total_share`` of epsilon; of the rest two fifths are for decisions and three for
     cells, or half each with ``total_share=0``.  The number of batches and their times are public, their sizes are
@@ -530,7 +511,7 @@ class PHDStream(SpatialPublisher[PHDState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Epsilon for ``sensitivity`` events over all releases, composed of the decisions' and the counts' parts."""
+        """Guarantee for ``sensitivity`` events over all releases, composed of decisions and counts."""
         part, counts = _parts(self.epsilon, self.total_share)
         if self.score == "repaired":
             cells = event_guarantee(part, "repaired score: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
@@ -547,6 +528,6 @@ class PHDStream(SpatialPublisher[PHDState]):
         return replace(found, simulated=self._key.simulated)
 
     def _variances(self) -> float | None:
-        """Of a cell that was counted at every step; None for counters of one's own."""
+        """Noise variance of a cell counted at every step, in points^2; None for user-defined counters."""
         draws = getattr(self.counter, "open_draws", None)
         return None if draws is None else draws(self.n_steps) * self._machine.variance

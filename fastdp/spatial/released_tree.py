@@ -1,4 +1,4 @@
-"""A release: cells with counts, from which points are drawn and boxes are counted; and PrivTree, which makes one.
+"""Released tree: cells with counts, for sampling points and counting boxes; and PrivTree, which releases one.
 
 PrivTree (Zhang et al. 2016; PHDStream Algorithm 5) is a private decomposition of one set of points.
 """
@@ -39,7 +39,7 @@ LEAF = 16
 class ReleasedTree:
     """A private decomposition: disjoint cells that cover the domain, each with a count.
 
-    All of it is released, so that whatever is computed from it costs no privacy.
+    All of it is released, so anything computed from it costs no privacy.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class ReleasedTree:
     counts : float64[n]
         Their counts, 0 or more; they sum to :attr:`total`.
     depths : int64[n]
-        How often each cell was cut.
+        Number of cuts that made each cell.
 
     ``variance`` is that of a cell's noise, for intervals.
     """
@@ -70,7 +70,7 @@ class ReleasedTree:
 
     @property
     def n_leaves(self) -> int:
-        """Cells."""
+        """Number of cells."""
         return self.counts.size
 
     @property
@@ -82,23 +82,23 @@ class ReleasedTree:
         return f"ReleasedTree({self.n_leaves} cells, total {self.total:g})"
 
     def sample(self, generator: np.random.Generator | int | None = None) -> Floats:
-        """Synthetic points, uniform in the domain's part of each cell (Eq. 5).
+        """Synthetic points, uniform in the domain inside each cell (Eq. 5).
 
         Parameters
         ----------
         generator : numpy Generator or seed, optional
-            Source of randomness; no secret, the cells and counts are released anyway.
+            Source of randomness; not secret, because cells and counts are released.
 
         Returns
         -------
         float64[N, d]
-            Points, cell by cell.  Each count is rounded up with the probability of its fraction, so that N is
-            unbiased for :attr:`total`; the paper's ceiling adds half a point a cell.
+            Points, cell by cell.  Each count is rounded up with the probability of its fraction, so N is
+            unbiased for :attr:`total`; the paper's ceiling adds half a point for each cell.
 
         Raises
         ------
         StateError
-            If so many points do not fit in memory: :meth:`count` draws none.
+            If the points do not fit in memory: :meth:`count` draws none.
         """
         points = float(self.counts.sum())
         if points <= MAX_POINTS:
@@ -110,14 +110,14 @@ class ReleasedTree:
         raise StateError(f"{points:g} synthetic points do not fit in memory: expected count(), which draws none")
 
     def count(self, lower: Values, upper: Values) -> Counts:
-        """Counts of boxes, straight from the tree: the expectation of the number of sampled points.
+        """Counts of boxes from the tree: the expected number of sampled points in each.
 
         Cells are half-open, so on a network a road along a box's upper side is not in the box.
 
         Parameters
         ----------
         lower, upper : array-like, d numbers or q rows of d
-            Corners of one box, or of many.  Parts outside the domain count nothing.
+            Corners of one box, or of many.  Anything outside the domain counts 0.
 
         Returns
         -------
@@ -139,16 +139,18 @@ class ReleasedTree:
     def std_error(self, lower: Values, upper: Values) -> Counts:
         """Root mean square errors of :meth:`count` by a model: float, or float64[q].
 
-        Every cell in the box, or cut by it, has the noise of all its counts.  A cut cell is taken to hold its points,
-        and as many more as its noise may hide, anywhere.  What making counts consistent gains, and what rounding them
-        up to 0 moves, is left out.
+        Every cell in the box, or cut by it, has the noise of all its counts.  The points of a cut cell, and as many
+        more as
+        its noise may hide, may be anywhere in it.  The model ignores the gain from consistent counts and the bias
+        from
+        rounding them up to 0.
 
         Raises
         ------
         DataError
             As :meth:`count`.
         StateError
-            Where the noise of the counts is not stated.
+            If the noise of the counts is unknown.
         """
         if self._variance is None:
             raise StateError("this tree does not state the noise of its counts: expected that of a PHDStream")
@@ -156,7 +158,7 @@ class ReleasedTree:
         sums, out = self._noise_sums, np.empty(low.shape[0])
         query, leaf = self._whole_cells(low, high, sums, out, by_volume=False)
         share = self._shares(low, high, query, leaf)
-        # Points crowd at the same sides of neighbouring cells: what cut cells hide adds up.
+        # Points crowd at the same sides of neighbouring cells: the errors of cut cells add up.
         hidden = (self._counts[leaf] + np.sqrt(sums[leaf])) * np.sqrt(share * (1.0 - share))
         out += np.bincount(query, sums[leaf] * share**2, minlength=out.size)
         out += np.bincount(query, hidden, minlength=out.size) ** 2
@@ -174,7 +176,7 @@ class ReleasedTree:
 
     @cached_property
     def _noise_sums(self) -> Floats:
-        """Variance of the noise of each node's cells: float64[v]."""
+        """Variance of the noise of all cells below each node: float64[v], in points^2."""
         sums: Floats = np.zeros(self._counts.size)
         sums[self._tree.leaves] = self._variance
         starts, first = self._tree.starts.tolist(), self._tree.first
@@ -184,7 +186,7 @@ class ReleasedTree:
         return sums
 
     def _boxes(self, lower: Values, upper: Values) -> tuple[Floats, Floats, bool]:
-        """Checked boxes, and whether it is one."""
+        """Checked corners, float64[q, d] each, and True if a single box was given."""
         dim = self._domain.dim
         axes, _ = _axes_of(lower, "lower"), _axes_of(upper, "upper")
         one = axes == 0 or (axes == 1 and dim > 1)
@@ -198,14 +200,14 @@ class ReleasedTree:
         return low, high, one
 
     def _shares(self, low: Floats, high: Floats, query: Integers, leaf: Integers) -> Floats:
-        """How much of cut leaves lies in their boxes."""
+        """Share of each cut leaf's measure inside its box: float64[n]."""
         corners = np.maximum(low[query], self._lower[leaf]), np.minimum(high[query], self._upper[leaf])
         return self._domain.measure(*corners) / self._domain.measure(self._lower[leaf], self._upper[leaf])
 
     def _whole_cells(
         self, low: Floats, high: Floats, numbers: Floats, out: Floats, *, by_volume: bool
     ) -> tuple[Integers, Integers]:
-        """Add up ``numbers`` of the cells in each box; returns query and leaf of those that are cut and not added."""
+        """Add `numbers` of the cells inside each box to `out`; returns box and leaf indices of the cells it cuts."""
         stack: Integers = np.empty(self._tree.first.size + 1, np.int64)
         tree, room = (self._fan_out, self._tree.first, numbers, self._lower, self._upper), 0
         while True:
@@ -218,7 +220,7 @@ class ReleasedTree:
 
 
 def _axes_of(values: Values, name: str) -> int:
-    """How many axes an array-like has; DataError if its rows differ in length, or it is none."""
+    """Number of axes of an array-like; DataError if its rows differ in length or it is none."""
     array = as_array(values)
     if array is None:
         raise DataError(f"{name} is no array: expected numbers, or rows with as many numbers each")
@@ -233,7 +235,7 @@ class PrivTreeParameters(PointParameters):
 
     @cached_property
     def plan(self) -> CellParameters:
-        """Public constants."""
+        """Public constants of the step."""
         half = Fraction(self.epsilon) / 2
         return CellParameters(self.domain, self.fan_out, self.max_depth, half, half, Simple(), self.threshold)
 
@@ -246,7 +248,7 @@ class PrivTree:
     domain : Domain
         The public region, such as :class:`Box`.
     epsilon : float
-        Privacy loss for one point that is there or not.
+        Privacy loss for one point that is present or absent.
     max_depth : int
         D: cells of this depth are not cut any more; fan_out^D at most 2^62.
     fan_out : int
@@ -286,12 +288,12 @@ class PrivTree:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """As for an online publisher (:attr:`fastdp.state.driver.Publisher.noise_fingerprint`)."""
+        """Fingerprint of the noise key, as for a publisher; None in a simulation."""
         return None if self._key.simulated else self._key.fingerprint()
 
     @property
     def guarantee(self) -> Guarantee:
-        """Epsilon for one point, composed of the cells' and the counts' halves."""
+        """Guarantee for one point, composed of the cells' and the counts' halves of epsilon."""
         half = self.epsilon / 2
         cells = event_guarantee(
             half, "PrivTree: (2 beta - 1) / (beta - 1) decisions' worth of loss, whatever the depth"
@@ -326,7 +328,7 @@ class PrivTree:
 
 
 class BoxTree:
-    """Items in the order of a k-d tree, with the box around each node."""
+    """Items in the order of a k-d tree, with a bounding box for each node."""
 
     def __init__(self, lower: Floats, upper: Floats) -> None:
         n = lower.shape[0]
@@ -343,7 +345,7 @@ class BoxTree:
 
 
 class CellIndex:
-    """Cells with counts, arranged for counts in many boxes: what a released tree says without sampling.
+    """Cells with counts, indexed for counts in many boxes without sampling.
 
     Parameters
     ----------
@@ -354,7 +356,7 @@ class CellIndex:
 
     Notes
     -----
-    A count is taken to be spread evenly over its cell, so an answer is the expected number of points in the box
+    A count is spread evenly over its cell, so an answer is the expected number of points in the box
     when points are sampled evenly from the cells.
     """
 
@@ -375,7 +377,7 @@ class CellIndex:
         return float(self._sums[1])
 
     def count(self, lower: Values, upper: Values) -> Floats:
-        """Content of each box: the sum over the cells of count times the part of the cell's volume in the box.
+        """Content of each box: the sum over the cells of count times the share of the cell's volume in the box.
 
         Parameters
         ----------

@@ -1,9 +1,9 @@
-"""One tree of cells as columns: a step cuts and counts in it, releases it, and leaves it to the next step.
+"""One tree of cells as columns: a step cuts it, counts in it, releases it and hands it to the next step.
 
-Cells stand breadth first and the children of a cell side by side.  The *step tree* is cut by one step; the *counted
-tree* is that of the last count, where counts alone are made.  The *kept tree* is read and extended by each step in
-shared memory: a step appends its own tree, and a node never changes once it is written; later ones point back to
-children that their step did not reach.  Full arrays are packed: written again without the nodes that are not needed.
+Cells are stored breadth first, the children of a cell side by side.  The *step tree* is cut by one step, the *counted
+tree* is that of the last count.  The *kept tree* is shared memory: each step appends its own tree, and a written node
+never changes; later nodes point back to children that their step did not reach.  Full arrays are packed: copied
+without unreachable nodes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fastdp.state import codec
 from fastdp.state.codec import expect
 from fastdp_kernels.points import cell_codes, tree_maps
 
-#: Packed trees have room for so many times their nodes.
+#: Capacity of packed trees, in multiples of their nodes.
 ROOM = 3
 #: A tree's counts stay below this, or sums of them leave 64 bits.
 MAX_COUNT = 2**62
-#: A node of a kept tree: what a step reads of it lies together.
+#: A node of a kept tree: the fields that a step reads are adjacent.
 NODE = np.dtype([("first", np.int64), ("released", np.int64), ("split", np.int64), ("measure", np.float64)])
 #: Columns, beside which cells are cut, of a released tree in a state file, of a counted one, and of a kept one.
 RELEASED = ("released", "measure", "held", "projected")
@@ -37,7 +37,7 @@ _NO_REALS: Floats = np.empty(0)
 
 
 class Tree(NamedTuple):
-    """A tree of v cells; a column that says nothing is empty.
+    """A tree of v cells; unused columns are empty.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Tree(NamedTuple):
     released : int64[v]
         Sum of all counter increments at the node and below it.
     measure, held, projected : float64[v]
-        Measure of the cell, G and s+ (the estimates, where only counts are made).
+        Measure of the cell, G and s+ (the estimates, if only counts are made).
     leaves : int64[l]
         The leaves with a measure above 0.
     weight, variance, rate : int64[v], float64[v], float64[v]
@@ -88,11 +88,11 @@ class Tree(NamedTuple):
 
     @property
     def shown(self) -> Tree:
-        """The tree without the input of its decisions."""
+        """The tree without the input of its decisions, as it is released."""
         return self._replace(score=_NONE, ends=_NONE)
 
     def bounds(self, plan: CellParameters) -> Corners:
-        """Bounds of all nodes, lower and upper float64[v, d]."""
+        """Corners of all nodes, lower and upper, float64[v, d] each."""
         shape, corners = (self.first.size, plan.domain.dim), (plan.domain.lower, plan.domain.upper)
         index, lower, upper = np.empty(shape, np.int64), np.empty(shape), np.empty(shape)
         cell_codes.decode_tree(self.starts, self.parent, self.first, *corners, plan.fan_out, index, lower, upper)
@@ -100,7 +100,7 @@ class Tree(NamedTuple):
 
 
 def columns_of(names: tuple[str, ...], capacity: int) -> dict[str, Array]:
-    """Columns with room for so many nodes, not filled."""
+    """Uninitialised columns for `capacity` nodes, by name."""
     return {
         name: np.empty((capacity, 4) if name == "ends" else capacity, np.float64 if name in _REALS else np.int64)
         for name in names
@@ -109,18 +109,13 @@ def columns_of(names: tuple[str, ...], capacity: int) -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class KeptTree:
-    """The tree between two steps, within arrays that the next step's shares.
+    """The tree between two steps, in arrays that the next step's tree may share.
 
-    Attributes
-    ----------
-    nodes, state : NODE[r], int64[r, width]
-        Nodes, and their counters; those from ``stop`` on are not written yet.
-    root, stop : int
-        The root, and the end of the nodes that were written up to this step.  Packed trees have root 0.
-    since : int
-        Nodes that no step since this one has split have lost their children.
-    open_ends : dict of int
-        Ends of kept trees after which nothing was written yet; shared by all trees in these arrays.
+    Nodes, and the counters ``state``, int64[r, width], are written up to ``stop``; packed trees have ``root`` 0.
+    Nodes
+    last split before step ``since`` have lost their children.  ``open_ends``, shared by all trees in these arrays,
+    are ends
+    after which nothing was written yet.
     """
 
     fan_out: int
@@ -133,7 +128,7 @@ class KeptTree:
 
     @classmethod
     def of(cls, fan_out: int, tree: Tree) -> KeptTree:
-        """The first one."""
+        """The first kept tree, from `tree`."""
         nodes = np.empty(tree.first.size, NODE)
         for name in NODE.names or ():
             nodes[name] = getattr(tree, name)
@@ -141,39 +136,39 @@ class KeptTree:
 
     @property
     def tree(self) -> Tree:
-        """The nodes that are kept, breadth first."""
+        """The kept nodes as a tree, breadth first."""
         packed = self if self.root == 0 else self.packed()
         nodes = packed.nodes[: packed.stop]
         columns = {name: np.ascontiguousarray(nodes[name]) for name in NODE.names or ()}
         return Tree(**columns, state=packed.state[: packed.stop])
 
     @property
-    def has_room(self) -> bool:
-        """Whether the next step can append as many nodes as this one's."""
+    def has_capacity(self) -> bool:
+        """True if the next step can append as many nodes as this one has."""
         return self.nodes.size >= 2 * self.stop - self.root
 
-    def roomy(self, more: int) -> KeptTree:
-        """The same tree in arrays of its own, with room for so many nodes."""
+    def enlarged(self, more: int) -> KeptTree:
+        """A copy in its own arrays, with capacity for `more` nodes."""
         return self._copied(self.nodes, slice(self.stop), self.stop, self.stop + more)
 
     def packed(self) -> KeptTree:
-        """The same tree without the nodes that it does not reach."""
+        """A copy without unreachable nodes."""
         packed, origin = np.empty(self.stop, NODE), np.empty(self.stop, np.int64)
         count = tree_maps.pack_kept(self.root, self.since, self.fan_out, self.nodes, origin, packed)
         return replace(self, root=0)._copied(packed, origin[:count], count, ROOM * count)
 
     def _copied(self, nodes: NDArray[np.void], rows: Integers | slice, count: int, room: int) -> KeptTree:
-        """So many nodes, with these rows of the counters, at the beginning of new arrays."""
+        """A copy of `count` nodes, with the counters `rows`, at the beginning of new arrays of `room` nodes."""
         new, state = np.empty(room, NODE), np.empty((room, self.state.shape[1]), np.int64)
         new[:count], state[:count] = nodes[:count], self.state[rows]
         return replace(self, nodes=new, state=state, stop=count, open_ends={count: None})
 
     def append(self, tree: Tree, rows: Integers, step: int, retention: int) -> KeptTree:
-        """The kept tree after a step with this tree that left these rows of its leaves' counters."""
+        """The kept tree after a step with `tree`, whose leaves' counters are `rows`."""
         stop = self.stop + tree.first.size
-        # Where another tree follows this one already, or there is no room, the new one has arrays of its own.
+        # Where another tree follows this one already, or the arrays are full, the new one has its own arrays.
         if self.nodes.size < stop or self.open_ends.pop(self.stop, self) is self:
-            return self.roomy(tree.first.size).append(tree, rows, step, retention)
+            return self.enlarged(tree.first.size).append(tree, rows, step, retention)
         tree_maps.append_step(step, self.stop, tree.first, tree.origin, tree.released, tree.measure, self.nodes)
         if self.state.shape[1]:
             state, known = self.state[self.stop : stop], tree.origin >= 0
@@ -187,13 +182,13 @@ class KeptTree:
 
 
 def describe_tree(tree: Tree, names: tuple[str, ...]) -> Json:
-    """These columns of a tree, and which cells are cut."""
+    """JSON of the columns `names` of a tree, and of the indices of its cut cells."""
     cut = np.flatnonzero(tree.first >= 0)
     return {"cut": codec.describe(cut), **{name: codec.describe(getattr(tree, name)) for name in names}}
 
 
 def restore_tree(described: Json, names: tuple[str, ...], plan: CellParameters) -> Tree:
-    """The tree that was described; ValueError for one that no step can have left."""
+    """Tree restored from :func:`describe_tree`; ValueError if no step can produce it."""
     kinds = {name: Floats if name in _REALS else Integers for name in names}
     columns = {name: codec.restore(kind, described[name]) for name, kind in kinds.items()}
     size = columns["released"].size
@@ -214,7 +209,7 @@ def restore_tree(described: Json, names: tuple[str, ...], plan: CellParameters) 
 
 
 def _check_measures(measure: Floats, first: Integers, starts: Integers, code: Integers, plan: CellParameters) -> None:
-    """ValueError unless cells that are cut have a measure, as one of their children has.
+    """Raise ValueError unless each cut cell has a measure, and so has one of its children.
 
     Children may lose theirs to rounding, so the domain is asked before a tree is refused.
     """
@@ -230,7 +225,7 @@ def _check_measures(measure: Floats, first: Integers, starts: Integers, code: In
 
 
 def _paths(first: Integers, starts: Integers, plan: CellParameters) -> tuple[Integers, Integers]:
-    """Parent and path code of each node."""
+    """Parent and path code of each node: int64[v] each."""
     parent: Integers = np.concatenate([[-1], np.repeat(np.flatnonzero(first >= 0), plan.fan_out)])
     code: Integers = np.zeros(first.size, np.int64)
     for begin, end in zip(starts[1:-1].tolist(), starts[2:].tolist(), strict=True):
@@ -240,7 +235,7 @@ def _paths(first: Integers, starts: Integers, plan: CellParameters) -> tuple[Int
 
 
 def shape(cut: Integers, size: int, plan: CellParameters) -> tuple[Integers, Integers]:
-    """First children of a tree's nodes and the first node of each depth, from the nodes that are cut."""
+    """First child of each node, int64[v], and first node of each depth; ValueError if `cut` cells make no tree."""
     first: Integers = np.full(size, -1, np.int64)
     if cut.ndim != 1 or size != 1 + cut.size * plan.fan_out or (np.diff(cut) <= 0).any():
         raise ValueError("a tree of another shape")
@@ -259,7 +254,7 @@ def shape(cut: Integers, size: int, plan: CellParameters) -> tuple[Integers, Int
 
 
 def check_codes(codes: Integers, plan: CellParameters) -> None:
-    """ValueError for what is not the ascending codes of a batch."""
+    """Raise ValueError unless `codes` are ascending codes of cells of the greatest depth."""
     if codes.ndim != 1 or (np.diff(codes) < 0).any():
         raise ValueError("codes out of order")
     if codes.size and not 0 <= codes[0] <= codes[-1] < plan.fan_out**plan.max_depth:

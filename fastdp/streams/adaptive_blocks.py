@@ -25,12 +25,12 @@ from fastdp.state.machine import record
 from fastdp.streams.stream_state import NO_CHAIN, NO_FLOATS, Progress, Published, Step, TreeNoise, next_chain
 from fastdp_kernels.streams import adaptive_pass, block_lengths, seasons
 
-#: No theta rises further.
+#: Largest rise of theta.
 MAX_UNIT = 2.0**64
-#: Before anything is released a value is taken to be about theta / 2, give or take as much.
+#: Prior before any release: values of theta / 2, with a deviation of theta / 2.
 FIRST_LEVEL = 0.5
 FIRST_VARIANCE = 0.25
-#: Of events next to nothing is known: a level of about 0 whose variance is so many times that of a first sum.
+#: Prior for events: a level of 0, with a variance of so many times that of a first sum.
 FIRST_EVENTS = 1e6
 
 
@@ -84,7 +84,7 @@ class AdaptiveBlocks:
 
     def under(self, theta_steps: int) -> tuple[Records, Records]:
         """Public parameters of the pass and of block lengths, under a first threshold in grid steps."""
-        # Short calls would notice if they were made again.
+        # Cached: short calls would be slower otherwise.
         made = self._under.get(theta_steps)
         if made is None:
             shape, resolution = self.shape.copy(), self.grid.resolution
@@ -132,13 +132,13 @@ class AdaptiveBlocks:
         bends = np.empty(values.size) if season else NO_FLOATS
         done = False
         while not done:
-            # What theta has risen to, if it has.
+            # The current theta, if it has risen.
             steps = self.steps(theta_steps, memory)
             public["top"] = self.top(steps)
             law = self.laws[steps]
             if bound:
                 drawn: Integers = np.empty(min(values.size - at, leaves), np.int64)
-                # Without a law the pass leaves every draw to its caller.
+                # Without a distribution the pass leaves every draw to its caller.
                 own = law.constants if law is not None and self.key.given is None else NO_FLOATS
                 bind, given = (chain, closed, own), 0
             else:
@@ -161,7 +161,7 @@ class AdaptiveBlocks:
                 counters["stopped"] = 0
                 if stopped != adaptive_pass.UNSETTLED:
                     break
-                # The few draws that doubles leave doubtful.
+                # The few draws that need exact arithmetic.
                 assert law is not None  # noqa: S101 - that of a higher theta is bound like the first
                 drawn[closing] = binding.resolve(law, self.key, chain, closed + closing, open_sum)
                 given = closing + 1
@@ -172,7 +172,7 @@ class AdaptiveBlocks:
             if bound and risen != steps:
                 # No random word is used with two scales, also where another version lets theta rise elsewhere.
                 chain = next_chain(self.perturber, self.key, risen, self.epsilon, chain)
-            # What is left open at the end of a batch is the first block of the next.
+            # A block left open by a batch is the first one of the next.
             parts.append(part[: closing + done])
         if ENABLED and bound:
             binding.record(self.key, progress.chain, chain, closed - progress.blocks)
@@ -245,7 +245,7 @@ class AdaptiveBlocks:
         """The threshold `unit` * `theta_steps` in whole grid steps, at most the bound."""
         if unit == 1.0:
             return theta_steps
-        # A quotient of the two, times one of them, need not be the other.
+        # In floats, unit * theta_steps may miss the bound by rounding.
         bound = self.grid.bound_steps
         return bound if unit >= bound / theta_steps else int(unit * theta_steps)
 

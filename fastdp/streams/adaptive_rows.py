@@ -25,15 +25,15 @@ from fastdp.streams.stream_state import NO_FLOATS
 from fastdp_kernels.streams import adaptive_pass, block_lengths
 from fastdp_kernels.streams.adaptive_pass import BY_SCALE, SINGLES, STREAM
 
-#: Which rows publish (None: all), and what.
+#: Mask of the values that publish (None: all), and the outputs.
 Published = tuple[NDArray[np.bool_] | None, Floats]
 #: Takes the next array of a type and shape from a state.
 Take = Callable[[Any, tuple[int, ...]], Any]
-#: Arrays grow by a quarter: what is not used yet counts as memory of the streams.
+#: Arrays grow by a quarter; unused rows count as memory of the streams.
 GROWTH = 4
 #: Values below which a thread costs more than it saves.
 MIN_PER_THREAD = 2**14
-#: Rows are counted in an array of all streams where these are at most so many times as many.
+#: Rows are counted in an array over all streams if these are at most so many times as many.
 DENSE = 16
 _ONE = np.ones(1, np.int64)
 
@@ -56,7 +56,7 @@ class AdaptiveRows:
         assert isinstance(pipeline, AdaptiveBlocks)  # noqa: S101 - `of` has looked
         self._pipeline, self._key, self._steps = pipeline, key, start.theta_steps
         self._public = pipeline.under(start.theta_steps)[0]
-        #: A stream before its first value, but for its chain.
+        #: A stream before its first value, without its chain.
         self._first: Records = np.zeros(1, STREAM)
         memory: Records = start.smoother
         for name in SINGLES:

@@ -29,7 +29,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import CHUNK, MAX_WORDS, Purpose, StreamId
 from fastdp_kernels.streams import online_pass
 
-#: Values are taken to lie within so many steps.
+#: Values saturate at so many steps.
 MAX_VALUE = 2**62
 #: A default grid has at least 2^20 steps to the sensitivity, and 2^10 times as many as there are values.
 MIN_FINENESS, STEPS_A_VALUE = 20, 10
@@ -68,7 +68,7 @@ class VectorNoise:
         validation.integer("size", self.size, 0, MAX_WORDS)
         if self.wanted is not None and self.integers:
             raise ParameterError(f"resolution = {self.wanted!r}: expected None for integers, their grid has step 1")
-        # Products with any other are rounded, which would move values that lie far from 0 by whole steps.
+        # Products with any other resolution are rounded, which would move distant values by full steps.
         if self.wanted is not None and math.frexp(self.wanted)[0] != 0.5:
             near = 2.0 ** round(math.log2(self.wanted))
             raise ParameterError(f"resolution = {self.wanted!r}: expected a power of two, such as {near!r}")

@@ -190,7 +190,7 @@ class FixedBlocks:
         first = progress.prediction
         if closing and self.in_one_pass(progress.theta_steps):
             noise, drawn = self._leaves(progress, noise, closing)
-            # Of arrays, whose sums wrap.
+            # As arrays, so that sums wrap.
             last = float((sums[closing - 1 : closing] + drawn[closing - 1 :])[0]) * self.grid.resolution
             account = sums, drawn, self.grid.resolution, first, block, progress.filled
             following = following._replace(prediction=last / block)
@@ -233,7 +233,7 @@ class FixedBlocks:
             size = self.smoother.start(0.5, 1.0).size
         fits = progress.filled < self.plan.block and memory.size == size and np.isfinite(memory).all()
         smoother: object = self.smoother
-        # Smoothers of one's own need not say.
+        # A user's smoother need not implement the check.
         if not fits or not isinstance(smoother, CheckedSmoother):
             return bool(fits)
         return smoother.is_state(progress.smoother, progress.theta_steps * self.grid.resolution, progress.blocks)
@@ -252,7 +252,7 @@ class FixedBlocks:
             # The leaves' noise is that of the published values.
             with repeating():
                 noise = self.perturber.node_noise(plan, theta_steps, self.epsilon, key, tree)
-            # Fresh pages cost as much as the sums, so a single tree takes its noise's place.
+            # New memory costs as much as the sums, so a single tree overwrites its noise.
             out = noise.view(np.float64) if trees == 1 else released[tree]
             hierarchy_nodes.release_tree(
                 values[tree * plan.tree_blocks : (tree + 1) * plan.tree_blocks],
@@ -294,7 +294,7 @@ class FixedBlocks:
             count = min(sums.size - begin, self.plan.tree_blocks - leaf)
             part, drawn = sums[begin : begin + count], noise[1][leaf : leaf + count]
             if self.sums_releases:
-                # Of what is released, sums plus noise modulo 2^64: the sums alone would wrap at places of their own.
+                # Sum of the released totals modulo 2^64: sums without noise would wrap elsewhere.
                 released += exact_sum(part + drawn)
             online_pass.add_noise(part, drawn, self.grid.resolution, part.view(np.float64))
             begin += count

@@ -97,7 +97,7 @@ class Fleet:
         self.threads = validation.threads(threads)
         self._guard = CallGuard()
         self._key = streams.key
-        #: None where another fleet goes on with them, or a call was interrupted while it changed them.
+        #: None if another fleet took the streams over, or if a call was interrupted while it changed them.
         self._present: Streams | None = streams
 
     @classmethod
@@ -205,7 +205,7 @@ class Fleet:
         try:
             consume = streams.rows.prepare(streams.rows_of(found), floats, threads)
         except Exception:
-            # Nothing was consumed; streams that began for this call have not begun.
+            # Nothing was consumed: remove the streams that this call started.
             if streams.rows.size == len(streams.places):
                 if len(streams.places) > known:
                     streams.keep(np.arange(known))

@@ -27,11 +27,11 @@ from fastdp.streams.stream_machine import Schedule
 
 #: Bytes of arrays in one frame of a state; with its envelope a frame then has 2^26 bytes.
 FRAME_BYTES = 2**26 - 2**14
-#: Of a fleet's content; a later fastdp that changes it counts on.
+#: Version of a fleet's format.
 VERSION = 1
 MACHINES: dict[str, type[Schedule] | type[CountMachine]] = {"Schedule": Schedule, "CountMachine": CountMachine}
 Packed = tuple[Json, bytes]
-#: Of a parameter that a mechanism does not have; nothing equals it.
+#: Stands for a missing parameter; equal to nothing else.
 _NONE = object()
 
 
@@ -79,7 +79,7 @@ class Streams:
     def empty(self, part: tuple[int, int] | None = None) -> Streams:
         """A container without streams, of this mechanism and secret, as shard `part`."""
         other = copy.copy(self)
-        # What is drawn is checked for each object by itself.
+        # Each object keeps its own record of draws.
         other.key = self.key.again()
         other.secret = _checked_with(self.secret, other.key)
         other.places, other.rows, other.epochs = Places(), self.rows.taken(np.empty(0, np.int64), other.key), {}
@@ -112,7 +112,7 @@ class Streams:
             return self.places.find(found)
         distinct, first, inverse = _distinct(found[new])
         again = np.isin(distinct, list(self.epochs)) if self.epochs else np.zeros(distinct.size, np.bool_)
-        # Those in their first life have keys in one call of the cipher; they get their rows first.
+        # Ids in their first epoch get their keys in one call of the cipher, and their rows first.
         place, begun = np.empty(distinct.size, np.int64), size
         for group in (~again, again):
             firsts = np.zeros(inverse.size, np.bool_)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from fastdp.streams.parameters import StreamParameters
 
 
-#: What a guarantee says of a threshold that rises.
+#: Derivation step for a threshold that rises.
 RISES = (
     "perturber: theta rises as sums released before a block began say, and the block's noise with it: epsilon for "
     "the one block that a value is in (adaptive parallel)"
 )
-#: What a guarantee says of intervals.
+#: Derivation step for intervals.
 INTERVALS = "intervals are functions of outputs (post-processing), for values clipped to [0, theta]"
 RISING_INTERVALS = f"{INTERVALS}, that of their block"
 EVENT_INTERVALS = "intervals are functions of outputs (post-processing)"
@@ -118,7 +118,7 @@ def approximated(
         ) from None
 
 
-# Publishers alike share one composition, with all that follows from it: checks, guarantee, the encoding for keys.
+# Equal publishers share one composition with its checks, guarantee and encoding for keys.
 
 
 def noise_key(composition: Any, secret: Key) -> Key:

@@ -92,7 +92,7 @@ class Places:
             return np.full(ids.size, -1)
         if ids.size < MANY:
             return self._find(ids)
-        # In order, so that each search begins where memory was read just before.
+        # Sorted, so that searches read neighbouring memory.
         order = np.argsort(ids)
         found: Indices = np.empty(ids.size, np.int64)
         found[order] = self._find(ids[order])
@@ -133,9 +133,9 @@ class Places:
         return out
 
 
-# Ids of many streams: distinct whole numbers, or names.
+# Ids of release_many: distinct integers, or names.
 
-#: What came in: numbers of streams as int64[n], or ids of which some are texts.
+#: Numbers of streams as int64[n], or ids of which some are texts.
 Ids = Indices | tuple[int | str, ...]
 
 

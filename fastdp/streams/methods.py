@@ -41,32 +41,34 @@ class ToPS(StreamPublisher):
     epsilon : float
         Privacy loss for one value of the stream.
     bound : float
-        Public upper bound of a value, in units of the input.  The threshold's rule has a constant in the same units,
-        which fits counts; for cents or watt-hours set it to about the mean excess of large values, by
-        ``threshold=NoisyMax(c=...)``.
+        Public upper bound of a value, in units of the input.  The threshold's constant c suits counts; for other
+        units
+        set it to about the mean excess of large values: ``threshold=NoisyMax(c=...)``.
     holdout : int, optional
         m: the first values, which choose the threshold; published values begin after them.  By default 65,536, or a
-        quarter of the values that the stream will have, whichever is less.
+        quarter of the planned length, whichever is less.
     max_range : int, optional
-        r: the longest query; a new tree of noise begins every r published values,
-        rounded up to whole blocks.  By default 2^20, or the values that the stream will have, whichever is less.
+        r: the longest query; a new tree of noise begins every r published values, rounded up to full blocks.  By
+        default
+        2^20, or the planned length, whichever is less.
     fan_out : int
-        b.
+        b: fan-out of the tree.
     prune : int or "optimal"
         s: blocks hold b^s values; by default the minimiser of Eq. 7.
     smoother : "recent", "mean", "median", "moving", "exponential" or Smoother
-        What predicts the values within a block; names stand for their default parameters.
+        Predicts the values within a block; names stand for their default parameters.
     threshold : Threshold or float, optional
         By default ``NoisyMax(fan_out=fan_out)``; a number is a publicly known threshold, which withholds no values.
     expected_length : int, optional
-        About how many values the stream will have, a public number.  Like ``every`` it only chooses the defaults of
-        ``holdout`` (at most a quarter of these values; with ``ScaleFree`` the fewest that choose well) and of
-        ``max_range``.
+        Public estimate of the stream's length.  It only chooses the defaults of ``holdout`` (with ``ScaleFree`` the
+        fewest
+        values that choose well) and of ``max_range``.
     every : str, float or timedelta, optional
-        The time between two values ("30min", a timedelta, seconds), public: without a length the stream is planned
-        for a year.  A hold-out that lasts longer than a day is warned of, with the date on which publishing begins.
+        Public time between two values ("30min", a timedelta, seconds); without a length the stream is planned for a
+        year.
+        Warns if the hold-out lasts longer than a day, with the date on which publishing begins.
     resolution, nonfinite, contributions, seed, key
-        As for :class:`StreamPublisher`, which takes Gaussian noise and renewed thresholds besides.
+        As for :class:`StreamPublisher`, which also takes Gaussian noise and renewed thresholds.
 
     Notes
     -----
@@ -137,23 +139,26 @@ class Adaptive(StreamPublisher):
     epsilon : float
         Privacy loss for one value of the stream, or for one event.
     bound : float
-        Public upper bound of a value, in units of the input, which may be any.  None with a sensitivity.
+        Public upper bound of a value, in units of the input; it may be generous.  None with a sensitivity.
     holdout : int, optional
-        m: the first values; published values begin after them.  All of them choose the threshold if m < 16, else 7/8
-        to 15/16 of them; the last ones are released as noisy sums of blocks, so that publishing begins with a mean.
-        By default 65,536, and fewer where length or rate are known; 0 with a fixed threshold.
+        m: the first values; published values begin after them.  All of them choose the threshold if m < 16; otherwise
+        the
+        last 1/16 to 1/8 are released as noisy block sums instead, so that publishing begins with a mean.  By default
+        65,536, and fewer if length or rate are known; 0 with a fixed threshold.
     max_range : int, optional
-        r: the longest query; by default 2^20 values, or those that the stream will have, whichever is less.
+        r: the longest query; by default 2^20 values or the planned length, whichever is less.
     perturber : Blocks, optional
-        By default ``fastdp.perturbers.Blocks()``, whose options say how blocks close, which lengths of ranges matter
-        (``focus``), after how many values the stream repeats (``season``), and whether theta rises.
+        By default ``fastdp.perturbers.Blocks()``, whose options control how blocks close, which lengths of ranges
+        matter
+        (``focus``), the period of the stream (``season``), and whether theta rises.
     threshold : Threshold or float, optional
         By default ``fastdp.thresholds.ScaleFree(lengths="all")``; a number is a publicly known threshold.
     sensitivity : float, optional
-        In place of a bound: each value is a bucket of events, say of people a minute, and an event that is added or
-        removed moves one bucket by at most so much.  Buckets may have any size and sign: nothing is clipped or held
-        out, every value is published, and blocks may be as short as one bucket, which is then published with its own
-        noise at once.  ``resolution`` is then a power of two.
+        In place of a bound: each value is a bucket of events, say of people a minute, and an event moves one bucket
+        by at
+        most so much.  Buckets may have any size and sign; nothing is clipped or held out, and blocks may be as short
+        as
+        one bucket, published at once with its own noise.  ``resolution`` is then a power of two.
     contributions : int
         w: epsilon is for any w consecutive values together (w-event privacy), or for any w events.
     delta : float
@@ -166,17 +171,17 @@ class Adaptive(StreamPublisher):
     Warns
     -----
     AccuracyWarning
-        In ``release``: theta is far below the values, as far as released sums say.
+        In ``release``: released sums show that theta is far below the values.
 
     Notes
     -----
-    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; event level, exact on this machine.
-    The length of a block is a function of sums released
-    before it began; whatever it is, a value enters one sum.  ``guarantee`` names the unit: one value, one event, or
-    several.
+    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; event level, exact on this machine.  A block's length
+    is a
+    function of sums released before it began, and a value enters one sum.  ``guarantee`` names the unit.
 
-    Error: published values answer a range at once; ``release(...).sum(..., revised=True)`` and
-    ``.revised`` use everything released by then, and are several times better for ranges up to 10^5 values.
+    Error: published values answer a range at once; ``release(...).sum(..., revised=True)`` and ``.revised`` use
+    everything
+    released so far, and are several times better for ranges up to 10^5 values.
 
     Examples
     --------
@@ -185,7 +190,7 @@ class Adaptive(StreamPublisher):
     >>> publisher.publish(np.full(1500, 20.0)).size
     500
 
-    Counts a minute that repeat by day: predictions know it after some days.
+    Counts a minute that repeat by day: predictions learn the pattern within days.
 
     >>> rate = 3 + 3 * np.sin(np.arange(100 * 1440) * 2 * np.pi / 1440)
     >>> counts = np.random.default_rng(1).poisson(rate)
@@ -232,16 +237,16 @@ def as_blocks(perturber: Blocks | None, delta: float) -> Blocks:
     return replace(blocks, noise="gaussian") if delta else blocks
 
 
-# How long a stream will be and how fast it comes, where that is public: what a default hold-out is chosen from.
+# Default hold-outs, from the public length and rate of a stream.
 
-#: A hold-out takes at most this part of the stream.
+#: A hold-out takes at most one value in so many.
 HOLDOUT_PART = 4
 #: A stream with a rate and no length is planned for a year.
 PLANNED = 365.0 * 86_400.0
-#: A hold-out that lasts longer than a day is warned of; one that would last longer than a week is made shorter.
+#: A hold-out longer than a day causes a warning; one longer than a week is shortened.
 LONG = 86_400.0
 WEEK = 7.0 * LONG
-#: Seconds of the units, of which a day has always 24 hours here.
+#: Seconds of the units; a day has 24 hours.
 UNITS = {name: size / 1e6 for name, size in {**FIXED, "d": DAY, "w": 7 * DAY}.items()}
 
 

@@ -71,7 +71,7 @@ class RunningSum(NamedTuple):
     above: Integers
 
     def __repr__(self) -> str:
-        # Not the secrets.
+        # Without the secrets.
         return f"RunningSum(length={self.length}, theta_steps={self.theta_steps}, seen={self.seen})"
 
     @classmethod
@@ -135,7 +135,7 @@ def averages(
     known = np.concatenate([recent, sums])
     whole = min(sums.size, max(0, known.size - window))
     if whole:
-        # Differences of integers: exact, so the part of the noise that both sums share is gone without a trace.
+        # Exact differences of integers, so noise that both sums share cancels completely.
         rise = known[known.size - whole :] - known[known.size - whole - window : known.size - window]
         out[sums.size - whole :] = np.multiply(rise, resolution, dtype=np.float64) / window
     return out, known[max(0, known.size - window) :].copy()
@@ -168,7 +168,7 @@ class PAKState(NamedTuple):
     recent: Integers = NO_STEPS
 
     def __repr__(self) -> str:
-        # Not the secrets.
+        # Without the secrets.
         return f"PAKState(n_seen={self.n_seen}, tree={self.tree}, running={self.running})"
 
 
@@ -193,7 +193,7 @@ class PAKMachine(Machine[PAKState]):
 
     def start(self, key: Key) -> PAKState:
         """State before the first value."""
-        # Refuses what the threshold cannot do now, not at the end of the hold-out.
+        # Raises errors of the threshold now, not at the end of the hold-out.
         self.plan.chosen_by.start(self.plan.task)
         if self.plan.holdout:
             return PAKState(lag=np.empty(self.plan.holdout))
@@ -230,7 +230,7 @@ class PAKMachine(Machine[PAKState]):
             raise _not_finite(values, name)
         tree, lag, steps = state.tree, state.lag, NO_STEPS
         held = min(values.size, max(0, self.plan.holdout - state.n_seen))
-        # Written again, not added to, if an interrupt makes the user repeat the chunk.
+        # Overwritten, not appended: after an interrupt the user may repeat the chunk.
         lag[state.n_seen : state.n_seen + held] = values[:held]
         if tree is None and state.n_seen + values.size >= self.plan.holdout:
             tree, steps = self._open(lag, key)
@@ -256,7 +256,7 @@ class PAKMachine(Machine[PAKState]):
         own = held_out(key, as_floats(lag))
         tau = chooser.choose(own)
         wide = tau if isinstance(plan.threshold, Fixed) else tau * plan.tail_factor
-        # Not min(): a threshold that is no number counts as the highest too.
+        # Not min(): NaN counts as the highest threshold too.
         theta_steps = plan.grid.snap(wide if wide <= plan.grid.bound else plan.grid.bound)
         out: Integers = np.empty(0, np.int64)
         base = 0
@@ -349,7 +349,7 @@ class PAK(Publisher[PAKState]):
     bound : float
         B: public upper bound of a value, in units of the input.
     length : int
-        n: values of the whole stream, the hold-out included; at most 2^33.
+        n: total number of values, the hold-out included; at most 2^33.
     holdout : int
         m, the time lag: the first values choose the threshold tau; their sum is published at once.
     share : float
@@ -358,34 +358,30 @@ class PAK(Publisher[PAKState]):
         r >= 1: values are clipped to r tau, which a light tail makes worthwhile (Prop. 1; section VI-B: 1 to 2).
     threshold : Threshold or float, optional
         By default ``PAKQuantile(delta=delta)``.  A number is a publicly known threshold; the bound gives the plain
-        binary tree, the paper's rival.
+        binary tree.
     lag_sums : bool
-        Publish the running sums of the first m values too, through a tree of their own, once tau is known
-        (section III-C, last remark), instead of their sum alone.
+        True also publishes the running sums of the first m values, through their own tree, once tau is known
+        (section III-C, last remark).
     clip : bool
-        True: r tau above the bound counts as the bound, public post-processing.  False keeps it as in the paper:
-        far more noise and not a value saved; to reproduce published figures only.  The threshold must then be one
-        with ``clip=False`` too, as the default is.
+        True: r tau is at most the bound (post-processing).  False, with a threshold that has ``clip=False`` too, only
+        reproduces the paper's figures: far more noise and no value saved.
     average : int, "all" or None
-        Publish averages in place of running sums: "all", the mean of all values so far (the paper's moving average,
-        section II-A); w, the mean of the last w values (and of all so far while the running sum of w values ago was
-        not published).
+        Averages in place of running sums: "all", of all values so far (section II-A); w, of the last w values (of all
+        so
+        far until the running sum of w values ago was published).
     resolution, seed, key
         As for :class:`fastdp.StreamPublisher`.
 
     Notes
     -----
-    Privacy: on the first m values epsilon_1 for tau and epsilon_2 for their sum (sequential; clipped at r tau, which
-    Mechanism 1 of the paper does for later values only), on the others epsilon through a binary tree (disjoint:
-    parallel).  A value enters floor(log2 N) + 1 nodes of a tree of N values, so that is the number of levels that
-    share the budget; with the printed log2 N the claim fails for N a power of two.  The sums are exact integers;
-    tau's noise is stated for real arithmetic, and the guarantee says so.  After an interrupt compare ``n_seen``: a
-    chunk that was consumed must not be sent again.
+    Privacy: the first m values spend epsilon_1 on tau and epsilon_2 on their sum, clipped at r tau (sequential); the
+    others spend epsilon in a binary tree (parallel).  A value enters floor(log2 N) + 1 nodes of a tree of N values,
+    which
+    share the budget (the printed log2 N fails for powers of two).  Sums are exact; tau's noise is stated for real
+    arithmetic, as the guarantee says.  After an interrupt compare ``n_seen`` before sending a chunk again.
 
-    Averages are post-processing.  Of two running sums w values apart the nodes that both contain cancel, and so does
-    the noise of the first m values' sum: what is left are at most 2 floor(log2 N) + 1 nodes, in the mean over time
-    about log2 w + 2, each of variance 2 (r tau levels / epsilon)^2, so the average has that over w^2 (with
-    ``lag_sums`` and a window across the hold-out's end, the nodes of both trees).
+    Averages are post-processing.  Two running sums w values apart share nodes, whose noise cancels: at most
+    2 floor(log2 N) + 1 nodes are left, on average about log2 w + 2, each of variance 2 (r tau levels / epsilon)^2.
 
     Memory: the hold-out until tau is known, then levels + 1 integers and the last w running sums.
 

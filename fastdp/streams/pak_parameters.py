@@ -68,7 +68,7 @@ class PAKParameters(Keyed):
                 f"share = {self.share!r}: expected both parts of epsilon = {self.epsilon!r} above 2^-60"
             )
         object.__setattr__(self, "resolution", self.grid.resolution)
-        # The thinnest noise of all must be one that can be drawn, now and not at the end of the hold-out.
+        # The narrowest noise must be drawable; checked now, not at the end of the hold-out.
         sampler.laplace_distribution(Fraction(1) / Fraction(self.epsilon))
         chosen = rule.guarantee(self.task)
         if chosen is not None and chosen.delta > self.delta:

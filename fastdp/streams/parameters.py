@@ -42,7 +42,7 @@ _ROLES = ("threshold", "perturber", "smoother", "renewal")
 #: Most units that may be protected together.
 MAX_CONTRIBUTIONS = 2**30
 
-#: Parts that a state file may name; loading a file never runs anything that the file brings along.
+#: Components that a state file may name; loading a file never runs code from it.
 PARTS: dict[str, Any] = {
     name: getattr(module, name)
     for module in (thresholds, perturbers, smoothers, renewals)
@@ -104,7 +104,7 @@ class StreamParameters:
             self._check_renewal(self.renewal)
         object.__setattr__(self, "resolution", self.grid.resolution)
         if self.gaussian:
-            # Of the smallest and the largest threshold: what cannot be drawn is refused before there are values.
+            # For the smallest and the largest threshold: noise that cannot be drawn is refused before any value.
             largest = self.threshold.theta if isinstance(self.threshold, Fixed) else 0.0
             bounded = {1, self.grid.bound_steps} if self.sensitivity is None else set()
             for steps in {*bounded, self.grid.snap(largest)}:
@@ -199,7 +199,7 @@ class StreamParameters:
                 f"renewal = {renewal!r}: expected None, because the nodes of an inconsistent hierarchy are released "
                 "under one threshold"
             )
-        # What a later hold-out could not choose with is refused now.
+        # Errors of later choices are raised now.
         self.threshold.start(self.renewal_task)
         self.threshold.guarantee(self.renewal_task)
 
@@ -225,7 +225,7 @@ class StreamParameters:
         # Blocks share their budget with a threshold that sees the same values (WholeStream).
         if not isinstance(self.threshold, Fixed) or draws is None or isinstance(self.perturber, Blocks):
             return 1.0
-        # No budget gives less noise than this one.
+        # This budget gives the least noise.
         sigma = self.grid.snap(self.threshold.theta) / gaussian_loss(self.epsilon, self.delta)
         return 1.0 if sigma < 16.0 else min(1.0, draws(self.plan, self.contributions) / (20.0 * sigma**2) + 2.0**-90)
 

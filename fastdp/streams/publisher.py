@@ -43,13 +43,13 @@ class StreamPublisher(Publisher[StreamState]):
     Parameters
     ----------
     threshold : Threshold or float, optional
-        Chooses theta from the first ``holdout`` values: a member of :mod:`fastdp.thresholds`, by default
-        that of the method with this perturber.  A number is a publicly known threshold, ``Fixed(number)``.
+        Chooses theta from the first ``holdout`` values: a member of :mod:`fastdp.thresholds`, by default that of the
+        method with this perturber.  A number is a publicly known threshold, ``Fixed(number)``.
     perturber : Perturber
         Adds noise to the rest, clipped to theta: a member of :mod:`fastdp.perturbers`.
     smoother : Smoother or None
-        Predicts the values within a block: a member of :mod:`fastdp.smoothers`.  None only where the
-        perturber releases every value (prune = 0).
+        Predicts the values within a block: a member of :mod:`fastdp.smoothers`.  None only if the perturber releases
+        every value (prune = 0).
     epsilon : float
         Budget of the threshold and, on disjoint values, of the perturber.
     bound : float
@@ -59,8 +59,7 @@ class StreamPublisher(Publisher[StreamState]):
         m: the first values, which choose theta; published values begin after them.  :class:`fastdp.perturbers.Blocks`
         releases up to an eighth of them as noisy sums instead.  By default 65,536; 0 with a fixed threshold.
     max_range : int
-        r: no query is meant to span more values; a new tree of noise begins every r published values, rounded
-        up to whole blocks.
+        r: the longest query; a new tree of noise begins every r published values, rounded up to full blocks.
     resolution : float, optional
         Grid step; by default the largest power of two not above bound * 2^-32.
     nonfinite : "raise" or "zero"
@@ -68,13 +67,11 @@ class StreamPublisher(Publisher[StreamState]):
     renewal : Renewal, optional
         Lets theta follow the stream: a member of :mod:`fastdp.thresholds.renewals`.  By default it is chosen once.
     contributions : int
-        w: epsilon is for any w consecutive values together, each of which then has noise of scale w theta / epsilon
-        (w-event privacy).  By default for one.
+        w: epsilon is for any w consecutive values together (w-event privacy), with noise of scale w theta / epsilon.
     delta : float
-        Only with a perturber of Gaussian noise, such as ``Hierarchy(noise="gaussian")``: epsilon holds but for this
-        probability.
+        Probability that epsilon may fail; only with Gaussian noise, such as ``Hierarchy(noise="gaussian")``.
     sensitivity : float, optional
-        Values are counts of events, of which each moves one value by at most so much: see :class:`fastdp.Adaptive`.
+        Values are counts of events, each of which moves one value by at most so much: see :class:`fastdp.Adaptive`.
     seed : int or str, optional
         Simulation: noise that anybody can reproduce; the guarantee then says ``simulated``.
     key : Key or 32 bytes, optional
@@ -82,9 +79,11 @@ class StreamPublisher(Publisher[StreamState]):
 
     Notes
     -----
-    Privacy: what ``guarantee`` says, for one value of the stream (replace one value): pure epsilon and exact on this
-    machine with ``NoisyMax`` or ``Fixed``; the quantile thresholds add a delta or rest on real arithmetic.
-    Output does not depend on how the stream is cut into chunks.
+    Privacy: as ``guarantee`` says, for one value of the stream (replace one value): pure epsilon and exact on this
+    machine
+    with ``NoisyMax`` or ``Fixed``; quantile thresholds add a delta or rest on real arithmetic.  Output does not
+    depend on
+    chunking.
 
     Examples
     --------
@@ -128,7 +127,7 @@ class StreamPublisher(Publisher[StreamState]):
         """Initialise the publisher with a composition."""
         self._begin(Schedule(composition), composition.noise_key(Key.choose(seed, key)))
 
-    # What it is and where it stands.
+    # Parameters and progress.
 
     @property
     def _progress(self) -> Progress:
@@ -318,6 +317,6 @@ class StreamPublisher(Publisher[StreamState]):
     @classmethod
     def _fits(cls, content: Json, kind: Any) -> bool:
         """True if a state file belongs to this class; StreamPublisher accepts every composition."""
-        # The parts are in the file: a ToPS loads as what it is composed of, too.
+        # The file names the components, so a ToPS also loads as a StreamPublisher.
         composed = cls is StreamPublisher and "perturber" in content["composition"]
         return composed or super()._fits(content, kind)

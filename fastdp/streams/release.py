@@ -50,8 +50,9 @@ def release(
 ) -> Release:
     """Release a finished array of values under differential privacy, by :class:`fastdp.Adaptive`.
 
-    Nothing is withheld: the threshold is chosen from all values, for a share of epsilon that follows from their
-    number and epsilon, a tenth at most (``docs/adaptive.md``, "Nothing withheld").  Another method is its class:
+    Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon
+    (``docs/adaptive.md``,
+    "Nothing withheld").  For another method use its class:
     ``fastdp.ToPS(epsilon, bound, expected_length=len(values)).release(values)``.
 
     Parameters
@@ -66,23 +67,22 @@ def release(
     sensitivity : float, optional
         In place of a bound: values are counts, and one event moves one of them by at most so much.
     contributions : int
-        Epsilon is for any so many consecutive values together, or events.
+        Number of consecutive values, or of events, that epsilon protects together.
     delta : float
-        Above 0: noise is Gaussian and the release (epsilon, delta)-DP, which pays where a unit has many values
+        Above 0: noise is Gaussian and the release (epsilon, delta)-DP, which pays if a unit has many values
         (``docs/gaussian.md``).
     threshold : Threshold or float, optional
         A rule of :mod:`fastdp.thresholds`, or a publicly known threshold, which costs nothing.
     season : float, optional
-        Public: after how many values the stream repeats, see :class:`fastdp.perturbers.Blocks`.
+        Public period of the stream in values, see :class:`fastdp.perturbers.Blocks`.
     focus : int, (int, int) or "longest", optional
-        Public: the lengths of the ranges that matter, see :class:`fastdp.perturbers.Blocks`.
+        Public lengths of the ranges that matter, see :class:`fastdp.perturbers.Blocks`.
     ledger : Ledger, optional
-        Where the release is reserved before it happens, and refused if it would pass a limit or use the noise of an
-        earlier entry.
+        Reserves the release beforehand; refuses it if it would pass a limit or reuse an earlier entry's noise.
     stream : str, optional
         The stream's name, which a ledger needs.  Under one key, streams with different names get independent noise.
     part : str, optional
-        With a ledger: the label of the part of the stream that ``values`` are; by default all of it.
+        With a ledger: label of the share of the stream that ``values`` are; by default all of it.
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
@@ -91,15 +91,14 @@ def release(
     Returns
     -------
     Release
-        The private stream and what belongs to it; ``sum(..., revised=True)`` and ``revised`` are the more accurate
+        The private stream with its guarantee; ``sum(..., revised=True)`` and ``revised`` are the more accurate
         answers.
 
     Raises
     ------
     ParameterError, DataError
-        Naming the argument and what is accepted, of data never a value.  With a ledger: parameters and the number of
-        values are checked before anything is recorded; what the values are, afterwards, so an error about them leaves
-        the budget spent.
+        Naming the argument and what is accepted, of data never a value.  With a ledger, parameters and the number of
+        values are checked before recording, the values after it: an error about them leaves the budget spent.
     BudgetError
         If the ledger's limit leaves less than the release costs, or if an entry has the same noise.
 
@@ -142,10 +141,10 @@ MAX_SHARE = 0.1
 #: So many noise scales separate the candidates of a threshold that is well chosen (``resolved`` of its chooser):
 #: with more, the share costs more than a better theta saves (``python -m benchmarks accuracy short --shares``).
 WELL_CHOSEN = 2.0
-#: Below the first the user is warned; below the second theta falls anywhere, and a choice is worth nothing.
+#: Below the first the user is warned; below the second a choice of theta is worthless.
 POORLY_CHOSEN = 1.0
 NOT_CHOSEN = 0.1
-#: A theta below this part of the bound clips nearly everything: the stream is zero, or too few of its values are not.
+#: A theta below this share of the bound clips nearly everything: the stream has too few nonzero values.
 NEXT_TO_NOTHING = 2.0**-26
 
 
@@ -203,7 +202,7 @@ class WholeStream:
         blocks = as_blocks(perturber, delta)
         self.size = validation.integer("size", size, 1, 2**50)
         self.threshold = default_threshold(blocks, finished=True) if threshold is None else threshold
-        # Parameters are checked as the publisher's own are, with the whole epsilon and no hold-out.
+        # Parameters are checked as the publisher's own are, with the full epsilon and no hold-out.
         # The key of the noise follows from the number, not from its type.
         bound = validation.positive("bound", bound)
         sizes = bound, blocks, None, epsilon, bound, 0, max_range
@@ -212,7 +211,7 @@ class WholeStream:
         self.epsilon, self.bound, self.max_range = whole.epsilon, bound, whole.max_range
         self.contributions, self.delta, self._whole = whole.contributions, whole.delta, whole
         self.share = self._share(whole, resolution)
-        #: What publishes, but for theta.
+        #: Composition of the published stream, except theta.
         self.composition = _published(whole, resolution, self.share)
         self.resolution = self.composition.resolution
         self._key = key.bind(self)
@@ -247,7 +246,7 @@ class WholeStream:
                 "publicly (threshold=50.0)",
                 AccuracyWarning,
             )
-        # What is resolved grows with the share, in proportion.
+        # The resolution is proportional to the share.
         return 0.0 if resolved < NOT_CHOSEN else most * min(1.0, WELL_CHOSEN / resolved)
 
     @cached_property
@@ -319,7 +318,7 @@ class WholeStream:
 
 def _published(whole: StreamParameters, resolution: float | None, share: float) -> StreamParameters:
     """The composition with the rest of epsilon after the threshold's share."""
-    # For one value, of which several may be protected together.
+    # Budget of one value; several may be protected together.
     unit = whole.unit_epsilon
     if whole.gaussian:
         return altered(whole, budget=square_remainder(unit, unit * share), contributions=1, resolution=resolution)

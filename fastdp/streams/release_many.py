@@ -70,59 +70,60 @@ def release_many(
     Parameters
     ----------
     streams : array-like, mapping or data frame
-        Each stream in order: a two-dimensional array whose rows they are, a list of columns (as
-        :func:`fastdp.release` takes), a mapping of ids to columns, an Arrow or polars column of lists, or with
-        ``offsets`` one column with all of them.  Or a data frame (pandas, polars, Arrow, DuckDB): with ``value`` and
-        ``by`` its rows are values; without them its columns are streams.  Each must be longer than the hold-out.
+        Each stream in order: a two-dimensional array with one row a stream, a list of columns, a mapping of ids to
+        columns, an Arrow or polars column of lists, or with ``offsets`` one column with all of them.  Or a data frame
+        (pandas, polars, Arrow, DuckDB): with ``value`` and ``by`` its rows are values; without them its columns are
+        streams.  Each must be longer than the hold-out.
     epsilon : float
         Privacy loss for one value of one stream.
     bound : float
         Public upper bound of a value, in units of the input.  It must not be computed from the data.
     value, by, time : str, optional
-        Names of columns of a data frame: the values, the ids of their streams (texts or whole numbers), and the
-        times (timestamps, dates or numbers) that order the values of a stream; by default their order in the frame.
-        Which ids occur, and how many values each has, is public.
+        Columns of a data frame: values, ids of their streams (texts or whole numbers), and times (timestamps, dates
+        or
+        numbers) that order a stream; by default the frame's order.  Ids and lengths of streams are public.
     offsets : int[n + 1], optional
         Borders of the streams in a column, ascending from 0.
     threshold : Threshold or float, optional
-        By default :class:`fastdp.thresholds.NoisyMax`, for each stream from its own hold-out.  Short hold-outs choose
-        poorly: where a threshold is known publicly, give it as a number, which is also much faster.
+        By default :class:`fastdp.thresholds.NoisyMax`, for each stream from its own hold-out, which chooses poorly if
+        short.  A publicly known threshold, given as a number, is also much faster.
     perturber : Perturber, optional
-        By default ToPS's :class:`fastdp.perturbers.Hierarchy`.  With :class:`fastdp.perturbers.Blocks` the system is
-        :class:`fastdp.Adaptive`: the default threshold is then ``fastdp.thresholds.ScaleFree(lengths="all")``, the
-        default smoother None, and ``many[i].revised`` is the more accurate answer.
+        By default ToPS's :class:`fastdp.perturbers.Hierarchy`.  :class:`fastdp.perturbers.Blocks` gives
+        :class:`fastdp.Adaptive`, with ``ScaleFree(lengths="all")`` and no smoother as defaults; ``many[i].revised``
+        is
+        then the more accurate answer.
     smoother : "recent", "mean", "median", "moving", "exponential", Smoother or None
-        As for :class:`fastdp.ToPS`.  None where the perturber releases every value, or inconsistent nodes.
+        As for :class:`fastdp.ToPS`.  None if the perturber releases every value, or inconsistent nodes.
     holdout : int, optional
-        Values at the beginning of each stream that choose its threshold; published values begin after them.  By
-        default a quarter of the shortest stream, at most 65,536; none with ``Fixed``.
+        First values of each stream, which choose its threshold and are not published.  By default a quarter of the
+        shortest stream, at most 65,536; none with ``Fixed``.
     max_range : int, optional
-        The longest query; by default what the longest stream publishes, at most 2^20.
+        The longest query; by default the published length of the longest stream, at most 2^20.
     resolution, nonfinite
         As for :class:`fastdp.StreamPublisher`.
     ids : int[n] or str[n], optional
-        Distinct names of the streams, or numbers from 0 to 2^32 - 2, say of the meters; by default those of the
-        mapping or frame, else their places.  With a secret of your own, names cost a key each: some tenths of a
-        millisecond a stream.
+        Distinct names of the streams, or numbers from 0 to 2^32 - 2; by default those of the mapping or frame, else
+        their indices.  With a secret of your own, names cost some tenths of a millisecond a stream.
     threads : int
-        How many work at once, fewer where there is little work; the output does not depend on it.
+        Largest number of threads; the output does not depend on it.
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
-        A secret of your own; by default a fresh one from the operating system.  Calls that differ in any parameter
-        get independent noise under one key, and so do streams with different ids.  The same parameters and id on the
-        same values give the same output again.  Never use one key with the same parameters and id for two streams,
-        nor for a stream and an altered copy of it: noise trees would give equal noise to different values, which
-        reveals their difference, and every perturber costs epsilon again (``docs/sharp_edges.md``).  The defaults of
-        ``holdout`` and ``max_range`` are parameters too; they follow the lengths of all streams.
+        A secret of your own; by default a fresh one from the operating system.  Other parameters (the defaults of
+        ``holdout`` and ``max_range`` included) or other ids get independent noise; the same ones on the same values
+        give
+        the same output.  Never use one key with the same parameters and id for two streams, or for a stream and an
+        altered
+        copy: noise trees would reveal their difference, and epsilon is spent again (``docs/sharp_edges.md``).
 
     Returns
     -------
     ReleasedMany
-        Stream i is, bit for bit, what ``StreamPublisher(..., key=key.of_stream(ids[i])).release(streams[i])`` gives,
-        so it depends neither on the other streams nor on their order (give ``holdout`` and ``max_range`` where
-        lengths differ: their default follows from the lengths of all).  ``many["meter-7"]`` is the stream of that
-        name, and ``many.frame`` a data frame of the family that came in.
+        Stream i is, bit for bit, ``StreamPublisher(..., key=key.of_stream(ids[i])).release(streams[i])``, independent
+        of
+        the other streams if ``holdout`` and ``max_range`` are given.  ``many["meter-7"]`` is the stream of that name,
+        and
+        ``many.frame`` a data frame of the input's family.
 
     Raises
     ------
@@ -131,11 +132,12 @@ def release_many(
 
     Notes
     -----
-    Privacy: each value is in one stream, and each stream has noise of its own, so the whole is as private as one
-    stream (parallel composition).  One person's values in several streams add up their losses.
+    Privacy: each value is in one stream with its own noise, so all streams together are as private as one (parallel
+    composition).  One person's values in several streams add up their losses.
 
-    Memory beyond input and output: some 10 MiB a thread, and for streams longer than 2^18 values their noise trees.
-    Parts of your own work too, at the cost of a call for each stream; so do the quantile thresholds.
+    Memory beyond input and output: some 10 MiB a thread, and noise trees of streams longer than 2^18 values.  Your
+    own
+    components, and the quantile thresholds, cost a call for each stream.
 
     Examples
     --------
@@ -156,7 +158,7 @@ def release_many(
     shortest, longest = (int(rows.lengths.min()), int(rows.lengths.max())) if rows.size else (1, 1)
     if holdout is None:
         holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if rule.uses_holdout else 0
-    # What is wrong with the streams comes before what their lengths would ask of the parts.
+    # Errors of the streams come before errors of components that depend on their lengths.
     short = rows.lengths <= validation.integer("holdout", holdout, 0, 2**50)
     if short.any():
         check_size(int(rows.lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
@@ -171,7 +173,7 @@ def release_many(
     named = as_row_ids(found.ids if ids is None else ids, rows.size)
     numbers = named if isinstance(named, np.ndarray) else None
     if numbers is None and seed is None and key is None:
-        # A fresh key's streams cannot be asked for again, so their noise may go by their places.
+        # Streams of a fresh key cannot be released again, so their noise may follow their indices.
         numbers = np.arange(rows.size)
     out = RowOutput.of(composition, rows.lengths, named, found.source)
     if numbers is None or follows:
@@ -210,7 +212,7 @@ class _Many:
             if wrong >= 0:
                 taken, starts = self._replace_nonfinite(taken, starts, batch.counts, which, wrong, holdout)
                 batch = replace(batch, values=taken, starts=starts)
-                # Nothing was released of the noise drawn before the values were looked at.
+                # None of the noise drawn so far was released.
                 with repeating():
                     self.pipeline.publish(batch, values, borders[which])
             if nodes is not None and trees is not None:

@@ -33,12 +33,12 @@ from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
 
 Pipeline = FixedBlocks | AdaptiveBlocks
-#: Values from which on they are published while they are read, if the output gets new memory; and up to which they
-#: are if it does not.
+#: Batches of at least LONG values are published while they are read, if the output is new memory; batches of at most
+#: MAX_SHORT in one pass, copied afterwards.
 LONG, MAX_SHORT = 1024, 8192
 #: Bits of an array's flags: C-contiguous, aligned, writable.
 IN_ORDER = 0x0501
-#: What the next value is used for.
+#: Use of the next value.
 Stage = Literal["holdout", "warm-up", "publish", "withhold"]
 
 
@@ -97,13 +97,13 @@ class Schedule(Machine[StreamState]):
     rule: ClassVar[int] = StreamParameters.rule
 
     composition: StreamParameters
-    #: Key and first threshold of a publisher, the one pass for its short batches, if there is one, the pass's public
-    #: parameters, and the first value that it may take.
+    #: Key, first threshold, one-pass function for short batches (None without one), its public parameters, and the
+    #: first value that it may process.
     _short: ClassVar[tuple[Key, int, Callable[..., Published] | None, Floats, int] | None] = None
 
     def pipeline(self, key: Key) -> Pipeline:
         """The pipeline from clipped to published values under `key`, cached for the last key."""
-        # One publisher has one key: short calls would notice if its pipeline were made again.
+        # Cached for the publisher's only key: building a pipeline would slow short calls.
         made: tuple[Key, Pipeline] | None = self.__dict__.get("_pipeline")
         if made is None or made[0] is not key:
             made = self.__dict__["_pipeline"] = key, self.pipeline_of(key)
@@ -131,7 +131,7 @@ class Schedule(Machine[StreamState]):
         pipeline = self.pipeline(key) if theta_steps and self.composition.renewal is None else None
         if pipeline is not None and pipeline.in_one_pass(theta_steps):
             publish, public = pipeline.publish, pipeline.public(theta_steps)
-        # A release of all values needs its steps, and begins with the first value.
+        # The first call must return its steps for a release of all values.
         made = key, theta_steps, publish, public, max(1, self.holdout)
         object.__setattr__(self, "_short", made)
         return made
@@ -225,7 +225,7 @@ class Schedule(Machine[StreamState]):
                         floats = self._replace_nonfinite(floats, at + begin, batch.name)
                         made = pipeline.prepare(state.progress, state.noise, floats)
                     assert made is not None  # noqa: S101 - the values are finite now
-                    # A copy: the caller's array may change before the chooser has seen it.
+                    # A copy: the caller's array may change before the chooser reads it.
                     pending = [*state.pending, floats.copy()] if refines else state.pending
                     state = StreamState(made.following, state.chooser, made.noise, pending)
                     if stage == "publish" and new is None:
@@ -236,7 +236,7 @@ class Schedule(Machine[StreamState]):
             else:
                 complete = part.size == room
                 floats = as_floats(part)
-                # A copy, unless the chooser sees them at once: the caller's array may change before.
+                # A copy, unless the chooser reads them now: the caller's array may change later.
                 state = self._withhold(state, floats, at, batch.name, parts, copied=not complete)
             if complete:
                 state = self._choose(state, key)
@@ -383,7 +383,7 @@ def _counted(state: StreamState, floats: Floats) -> Chooser | None:
 
     Saves a separate pass over the values.
     """
-    # By name: others are shown finite values only.
+    # By name: other choosers take finite values only.
     if not hasattr(state.chooser, "observe_unchecked"):
         return None
     twin = state.settled()

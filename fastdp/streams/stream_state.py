@@ -65,7 +65,7 @@ class Progress(NamedTuple):
     chain: Chain = NO_CHAIN
 
     def __repr__(self) -> str:
-        # Not the secrets.
+        # Without the secrets.
         return f"Progress(n_seen={self.n_seen}, cycle={self.cycle}, blocks={self.blocks}, filled={self.filled})"
 
 
@@ -106,7 +106,7 @@ class Step(NamedTuple):
             self.write(out)
 
 
-#: Progress after values that were published at once, None where they were not, and the tree in use.
+#: Progress after values published in one pass (None if they were not), and the tree in use.
 Published = tuple[Progress | None, TreeNoise | None]
 
 
@@ -121,7 +121,7 @@ def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float,
     return binding.start_chain(theta_key(own, theta_steps))
 
 
-#: Values of which a chooser may have seen some.
+#: Marks pending values of which a chooser may have seen some.
 UNKNOWN = np.empty(0)
 
 
@@ -147,7 +147,7 @@ class StreamState(NamedTuple):
     pending: Sequence[Floats] = ()
 
     def __repr__(self) -> str:
-        # Not the secrets.
+        # Without the secrets.
         return f"StreamState({self.progress})"
 
     def observe(self) -> None:

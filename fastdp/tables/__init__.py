@@ -1,7 +1,6 @@
 """Private totals, counts and means of a table with times, keys and persons.
 
-A release, in the order in which it happens: ``plan`` checks what is public, ``columns`` and ``persons`` read rows
-and bound those of a person, ``calendar`` has the windows, ``choices`` chooses the clip and the private keys, ``sums``
-adds and draws the noise; ``functions`` drives all of it.  ``windows`` does the same for rows that arrive one after
-the other.  ``answers`` computes estimates and intervals; ``table`` and ``output`` show them.
+Modules in the order of a release: ``plan`` (public parameters), ``columns`` and ``persons`` (rows, bounded for each
+person), ``calendar`` (windows), ``choices`` (clip and private keys), ``sums`` (sums and noise); ``functions`` calls
+them, ``windows`` does so for rows that arrive over time.  ``answers`` computes estimates, ``table`` shows them.
 """

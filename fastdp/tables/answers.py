@@ -1,10 +1,11 @@
 """Estimates with error bars of sums, counts and means over consecutive windows.
 
-A sum over m windows carries m draws of noise, whose law is known.  A mean is a quotient of
-two independent noisy sums; Fieller's interval inverts |D - mu C| <= z sd(D - mu C), where z is the largest of the
-standardised quantiles of the parts and the normal one: the tails of a sum of both lie between them.
+A sum over m windows carries m noise draws of known distribution.  A mean is a quotient of two independent noisy sums;
+Fieller's interval inverts |D - mu C| <= z sd(D - mu C), where z is the largest of both sums' standardised quantiles
+and
+the normal one: the tails of a sum of both lie between them.
 
-Post-processing: no further privacy loss; everything here is a function of released and public numbers.
+Everything here is post-processing of released and public numbers: no further privacy loss.
 """
 
 from __future__ import annotations
@@ -44,20 +45,12 @@ CELLS = 2**21
 
 @dataclass(frozen=True, eq=False)
 class Revised:
-    """Smoothed windows of some keys.
+    """Smoothed windows of some keys: values and the model's error variances, float64[W, K].
 
-    Attributes
-    ----------
-    values, variances : float64[W, K]
-        The revised windows, and the model's variance of their errors, in units of the estimates.
-    noise_variance : float
-        R, of an estimate.
-    kept : float64[B, K]
-        Share of R that stays in each block of frequencies.
-    block : int64[W]
-        The block of each frequency.
-    patterns : sequence of (int64[W], float64[K])
-        Phases of each pattern and the share of R that stays in it; first all windows as one phase.
+    ``noise_variance`` is R, of one estimate; ``kept``, float64[B, K], the share of R that stays in each block of
+    frequencies, and ``block``, int64[W], each frequency's block.  ``patterns`` are pairs of phases, int64[W], and the
+    share
+    of R that stays, float64[K]; the first has all windows in one phase.
     """
 
     values: Floats
@@ -68,7 +61,7 @@ class Revised:
     patterns: tuple[tuple[Integers, Floats], ...]
 
     def sum_variance(self, start: int, stop: int) -> Floats:
-        """The model's variance of sums over windows [start, stop) of each key: float64[K]."""
+        """The model's variance of sums over windows [start, stop), float64[K], in squared units of the estimates."""
         member = np.zeros(self.block.size)
         member[start:stop] = 1.0
         rest, total = member, np.zeros(self.kept.shape[1])
@@ -82,14 +75,14 @@ class Revised:
 
 
 def revise(estimates: Floats, noise_variance: float, patterns: Sequence[Integers] = ()) -> Revised:
-    """Smooth the released windows of each key by itself.
+    """Smooth the released windows of each key separately.
 
     Parameters
     ----------
     estimates : float64[W, K]
         Consecutive windows of K keys, any W >= 1.
     noise_variance : float
-        R: variance of the noise of each, independent, in squared units of the estimates.
+        R: variance of the independent noise of each, in squared units of the estimates.
     patterns : sequence of int64[W]
         Phases of each window (hour of the day, hour of the week), each a refinement of the one before it.
     """
@@ -124,7 +117,7 @@ def revise(estimates: Floats, noise_variance: float, patterns: Sequence[Integers
         # Patterns have taken their share of the noise out of each block.
         shares[b], kept[b] = _shares(waves[inside], inside.size * left, noise_variance)
     values += fft.idct(waves * shares[block], axis=0, norm="ortho")
-    # Few blocks, many keys: what a block adds to a window's variance is worked out once.
+    # Few blocks, many keys: a block's contribution to a window's variance is computed once.
     members = (block[:, None] == np.arange(count)).astype(np.float64)
     variances += left * (_at_windows(members) @ kept)
     return Revised(values, noise_variance * variances, noise_variance, left * kept, block, tuple(listed))
@@ -143,7 +136,7 @@ def _joined(parts: list[Revised]) -> Revised:
 
 
 def _project(phases: Integers, values: Floats) -> Floats:
-    """Each window's mean over the windows of its phase; float64[W] or float64[W, K]."""
+    """Mean of `values` over the windows of the same phase: float64[W] or float64[W, K]."""
     sizes = np.maximum(np.bincount(phases), 1)
     order = np.argsort(phases, kind="stable")
     starts = np.searchsorted(phases[order], np.arange(sizes.size))
@@ -155,7 +148,7 @@ def _project(phases: Integers, values: Floats) -> Floats:
 
 
 def _shares(part: Floats, size: float, noise_variance: float) -> tuple[Floats, Floats]:
-    """The factor of a part of ``size`` coefficients, and the share of R that its errors keep: float64[K]."""
+    """Factor that shrinks `size` coefficients, and the share of R left in their errors: float64[K] each."""
     keys = part.shape[1]
     if size <= 2.0 or noise_variance == 0.0:
         return np.ones(keys), np.ones(keys)
@@ -166,7 +159,7 @@ def _shares(part: Floats, size: float, noise_variance: float) -> tuple[Floats, F
 
 
 def _blocks(windows: int) -> Integers:
-    """The block of each frequency of the cosines: 0 by itself, then blocks that grow with the frequency."""
+    """Block of each cosine frequency, int64[W]: frequency 0 alone, then blocks that grow with the frequency."""
     block = np.zeros(windows, np.int64)
     label, at = 1, 1
     while at < windows:
@@ -177,7 +170,7 @@ def _blocks(windows: int) -> Integers:
 
 
 def _at_windows(kept: Floats) -> Floats:
-    """Diagonal of C' diag(kept) C for the cosine transform C, frequency 0 left out: float64[W, K]."""
+    """Diagonal of C' diag(kept) C for the cosine transform C without frequency 0: float64[W, K]."""
     windows = kept.shape[0]
     weights = kept / windows
     weights[0] = 0.0
@@ -189,8 +182,9 @@ def _at_windows(kept: Floats) -> Floats:
 def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
     """Phases of windows by the local clock, int64[W] each: of the day, of weekday or weekend, and of the week.
 
-    Each refines the one before it; daylight saving shifts none.  A pattern is used from two of its periods on, and
-    where whole windows fit a day; windows of a day have a pattern of the week only, longer ones none.
+    Each refines the one before it; daylight saving shifts none.  A pattern needs at least two of its periods and
+    windows
+    that divide a day; daily windows have a pattern of the week only, longer ones none.
     """
     lengths = np.diff(edges)
     usual = int(np.median(lengths))
@@ -207,7 +201,7 @@ def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
 
 
 def _offsets(instants: Integers, time_zone: str | None) -> Integers:
-    """Microseconds by which the local clock is ahead of UTC at each instant."""
+    """Offset of the local clock from UTC at each instant, int64[n], in microseconds."""
     if time_zone is None:
         return np.zeros(instants.size, np.int64)
     zone, epoch = zone_of(time_zone), datetime(1970, 1, 1, tzinfo=UTC)
@@ -218,7 +212,7 @@ def _offsets(instants: Integers, time_zone: str | None) -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Estimates with standard errors and intervals, in units of the input: float64[q, K] each."""
+    """Estimates, standard errors and interval ends in units of the input: float64[q, K] each."""
 
     estimate: Floats
     std_error: Floats
@@ -228,7 +222,7 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """A sum over ranges: its value, variance, and interval; float64[q, K]."""
+    """Sums over ranges: values, variances, and interval ends; float64[q, K] each."""
 
     value: Floats
     variance: Floats
@@ -237,14 +231,14 @@ class _Part:
 
     @property
     def quantile(self) -> Floats:
-        """Half of the interval in standard deviations; 0 where the noise is none."""
+        """Half the interval's width in standard deviations, float64[q, K]; 0 without noise."""
         half, deviation = (self.high - self.low) / 2.0, np.sqrt(self.variance)
         out: Floats = np.divide(half, deviation, out=np.zeros_like(half), where=deviation > 0.0)
         return out
 
 
 class Answers:
-    """Answers about ranges of released windows, with intervals of this confidence."""
+    """Answers about ranges of released windows, with intervals of one confidence."""
 
     def __init__(self, sums: WindowSums, confidence: float) -> None:
         self._sums = sums
@@ -257,7 +251,7 @@ class Answers:
         return self._answer(parts)
 
     def revised(self, starts: Integers, stops: Integers, *, pooled: bool = False) -> Answer:
-        """The same in the light of all windows, with the model's error bars."""
+        """Answers about windows [start, stop) from all windows, by the model; ``pooled`` adds up the keys."""
         parts = {name: self._smooth(name, starts, stops, pooled) for name in self._sums.columns}
         return self._answer(parts)
 
@@ -273,7 +267,7 @@ class Answers:
         value: Floats = sums * np.float64(noisy.resolution)
         variance = draws * noisy.noise.variance * noisy.resolution**2
         half = _column(noisy.noise.quantiles(draws, self._confidence))
-        # In whole steps: the ends belong to the interval, and rounding must not move them inwards.
+        # In integer steps: the ends belong to the interval, and rounding must not move them inwards.
         low, high = ((sums.astype(np.float64) + side * half) * noisy.resolution for side in (-1, 1))
         return _Part(value, np.broadcast_to(_column(variance), value.shape), low, high)
 
@@ -309,7 +303,7 @@ class Answers:
         return Answer(part.value, np.sqrt(part.variance), part.low, part.high)
 
     def _mean(self, deviation: _Part, count: _Part) -> Answer:
-        """Centre + deviation / count; where the count is not clearly above 0, all that clipping allows."""
+        """Centre + deviation / count; if the count is not clearly above 0, the interval is the full clip."""
         low, high = self._sums.clip or (-np.inf, np.inf)
         centre = self._sums.centre
         quantile = np.maximum(np.maximum(deviation.quantile, count.quantile), self._normal)

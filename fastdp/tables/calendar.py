@@ -1,6 +1,6 @@
-"""Windows and periods: half-open spans of time, numbered, with borders that follow from public parameters alone.
+"""Windows and periods: numbered half-open spans of time whose borders follow from public parameters alone.
 
-Times are int64 microseconds since 1970-01-01: in UTC where there is a zone, as the clock shows where there is none.
+Times are int64 microseconds since 1970-01-01: in UTC if there is a zone, else by the local clock.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ MOMENT = "a datetime, a date or ISO text such as '2024-03-31T01:00'"
 
 @dataclass(frozen=True)
 class Moment(Kind):
-    """A public point in time, whose zone is known later."""
+    """Kind of a parameter that is a public point in time, whose zone is known later."""
 
     def check(self, name: str, value: object) -> object:
-        """The same, if its type may be one."""
+        """`value`, if its type can be a point in time; else ParameterError that names the parameter."""
         if not isinstance(value, (str, date, np.datetime64)):
             raise ParameterError(f"{name} = {validation.shown(value)}: expected {MOMENT}")
         return value
@@ -92,7 +92,7 @@ class Time:
 
 
 def zone_name(name: str | None) -> str | None:
-    """A zone's name as Arrow has it: pandas calls "+02:00" "UTC+02:00".  Zones that always show UTC are "UTC"."""
+    """Arrow's name of a zone: pandas' "UTC+02:00" becomes "+02:00", and every zone that always equals UTC "UTC"."""
     zone, fixed = zone_of(name), OFFSET.fullmatch(str(name))
     if zone is not None and zone.utcoffset(None) == timedelta():
         return "UTC"
@@ -101,7 +101,7 @@ def zone_name(name: str | None) -> str | None:
 
 @lru_cache(maxsize=64)
 def zone_of(name: str | None) -> tzinfo | None:
-    """The zone with this name ("Europe/Paris", "+02:00"); ParameterError if there is none."""
+    """The zone with this name ("Europe/Paris", "+02:00"), None for None; ParameterError for an unknown one."""
     if name is None:
         return None
     fixed = OFFSET.fullmatch(str(name))
@@ -118,23 +118,22 @@ def zone_of(name: str | None) -> tzinfo | None:
 
 
 def instant(local: datetime, zone: tzinfo | None) -> int:
-    """A clock time as microseconds: the first of two, and moved forward where the clock skips it."""
+    """Microseconds of a clock time: the first of two, and moved forward if the clock skips it."""
     if zone is None:
         return (local - EPOCH) // MICROSECOND
     return (local.replace(tzinfo=zone, fold=0) - _AWARE_EPOCH) // MICROSECOND
 
 
 def local_time(moment: int, zone: tzinfo | None) -> datetime:
-    """The clock time at an instant."""
+    """Clock time in `zone` at the instant `moment`, in microseconds."""
     shown = _AWARE_EPOCH + timedelta(microseconds=moment)
     return shown.replace(tzinfo=None) if zone is None else shown.astimezone(zone).replace(tzinfo=None)
 
 
 def localised(clock: Integers, zone: tzinfo) -> Integers:
-    """Clock times as instants, by the rule of :func:`instant`.
+    """Instants of clock times by the rule of :func:`instant`: int64[n], in microseconds.
 
-    Both rules take the offset from before a change of the clock, up to the later of the two times that it shows at
-    the change.
+    Both rules use the offset from before a clock change, up to the later of the two times that the clock shows then.
     """
     if not clock.size:
         return clock
@@ -144,7 +143,7 @@ def localised(clock: Integers, zone: tzinfo) -> Integers:
 
 @lru_cache(maxsize=64)
 def _changes(first_day: int, last_day: int, zone: tzinfo) -> tuple[Integers, Integers]:
-    """Clock times from which the next offset holds: int64[c]; and the offsets: int64[c + 1]."""
+    """Clock times at which the offset changes, int64[c], and the offsets between them, int64[c + 1]; microseconds."""
     # A zone changes its clock at most once in a day or so.
     first, end = max(first_day - 2, FIRST // DAY), min(last_day + 3, LAST // DAY) + 1
     days = [EPOCH + timedelta(day) for day in range(first, end)]
@@ -167,10 +166,11 @@ def _changes(first_day: int, last_day: int, zone: tzinfo) -> tuple[Integers, Int
 
 @lru_cache(maxsize=64)
 def zone_rules(zone: tzinfo | None, begin: int | None) -> bytes | None:
-    """A digest of what a zone's clock shows from a window's beginning on (None: ever); None where that is UTC.
+    """Digest of a zone's clock from a window's beginning on (None: of all times); None if it equals UTC.
 
-    Zones alike in this have the same windows, whatever their names and whichever release of the time zone database
-    has them; zones that differ, or a zone that two releases differ on, have digests of their own.
+    It identifies windows: zones with the same clock have equal digests, whatever their names and the release of the
+    time
+    zone database; zones that differ have different ones.
     """
     if zone is None or zone.utcoffset(None) == timedelta():
         return None
@@ -183,7 +183,7 @@ def zone_rules(zone: tzinfo | None, begin: int | None) -> bytes | None:
 
 
 def as_instant(name: str, value: object, zone: tzinfo | None) -> int:
-    """A public point in time as microseconds, or ParameterError."""
+    """Microseconds of a public point in time; ParameterError for anything else."""
     given = value
     try:
         if isinstance(value, np.datetime64):
@@ -208,13 +208,13 @@ def as_instant(name: str, value: object, zone: tzinfo | None) -> int:
     return (found - _AWARE_EPOCH) // MICROSECOND
 
 
-#: Days that :func:`most_spans` looks at: the whole cycle of the calendar.
+#: Days that :func:`most_spans` examines: a full cycle of the calendar.
 _CYCLE = 400 * 366
 
 
 @lru_cache(maxsize=64)
 def most_spans(every: str, period: str, time_zone: str | None, origin: Instant | None, begin: int) -> int:
-    """The most windows that a period has rows in, from an instant on."""
+    """Largest number of windows that a period overlaps, from the instant `begin` on."""
     windows, periods = Calendar(every, time_zone, origin), Calendar(period, time_zone, origin, "period")
     if windows.fixed and periods.fixed:
         step = math.gcd(windows.fixed, periods.fixed)
@@ -227,10 +227,11 @@ def most_spans(every: str, period: str, time_zone: str | None, origin: Instant |
 class Calendar:
     """Numbered half-open spans without gaps: span n is [edge(n), edge(n + 1)).
 
-    Up to hours the length is fixed, whatever the clock does; days, weeks (from Monday), months and years run from
-    local midnight to local midnight (days of 23 and 25 hours are one window).  The origin begins a span: for fixed
-    lengths a point in time, by default the zone's midnight of 1970-01-01; for calendar units a date, the first of a
-    month for months and years.
+    Up to hours the length is fixed; days, weeks (from Monday), months and years run from local midnight to local
+    midnight
+    (days of 23 and 25 hours are one window).  The origin begins a span: for fixed lengths a point in time, by default
+    the
+    zone's midnight of 1970-01-01; for calendar units a date, for months and years the first of a month.
     """
 
     def __init__(
@@ -254,7 +255,7 @@ class Calendar:
 
     @property
     def period(self) -> Period:
-        """The spans as a value that can be compared."""
+        """The spans as a comparable value."""
         if self.fixed:
             return Period("microseconds", self.fixed, self._begin % self.fixed, self.time_zone)
         if self._days:
@@ -264,11 +265,11 @@ class Calendar:
 
     @cached_property
     def zone(self) -> tzinfo | None:
-        """The zone."""
+        """The zone of local midnights; None without one."""
         return self._zone
 
     def edge(self, number: int) -> int:
-        """Beginning of span ``number``; after LAST, or FIRST, where no date is."""
+        """Beginning of span ``number`` in microseconds; after LAST, or FIRST, where no date exists."""
         if self.fixed:
             return self._begin + number * self.fixed
         try:
@@ -281,7 +282,7 @@ class Calendar:
             return LAST + 1 if number > 0 else FIRST
 
     def number(self, moment: int) -> int:
-        """The span that holds an instant."""
+        """Number of the span that contains the instant `moment`."""
         if self.fixed:
             return (moment - self._begin) // self.fixed
         shown = local_time(moment, self._zone).date()
@@ -297,7 +298,7 @@ class Calendar:
         return number
 
     def edges(self, first: int, last: int) -> Integers:
-        """Borders of the spans from ``first`` to before ``last``: int64[last - first + 1]."""
+        """Borders of spans `first` to `last` - 1: int64[last - first + 1], in microseconds."""
         if self.fixed:
             return self._begin + np.arange(first, last + 1, dtype=np.int64) * self.fixed
         if self._days:
@@ -307,7 +308,7 @@ class Calendar:
         return np.array([self.edge(number) for number in range(first, last + 1)], np.int64)
 
     def numbers(self, times: Integers) -> Integers:
-        """The span that holds each instant: int64[n]."""
+        """Number of the span that contains each instant: int64[n]."""
         if self.fixed:
             return (times - self._begin) // self.fixed
         if not times.size:
@@ -320,7 +321,7 @@ class Calendar:
         return np.searchsorted(edges, times, side="right") - 1 + first
 
     def border(self, name: str, value: Instant) -> int:
-        """The number of the span that begins at a public point in time; ParameterError if none does."""
+        """Number of the span that begins at a public point in time; ParameterError if none does."""
         moment = as_instant(name, value, self._zone)
         number = self.number(moment)
         if self.edge(number) != moment:

@@ -1,4 +1,4 @@
-"""Choices from the rows before the sums: the clip, and the private keys that are released.
+"""Private choices from the rows before the sums: the clip, and the keys that are released.
 
 Proofs: ``docs/privacy.md``, "Tables".
 """
@@ -34,7 +34,7 @@ _SLACK = Decimal(1) + Decimal(10) ** -40
 
 
 def noisy_counts(counts: Sequence[int], contributions: int, epsilon: float, key: Key, purpose: str) -> Integers:
-    """Counts of which one unit changes ``contributions`` in all, with noise bound to them."""
+    """`counts` with noise bound to them, int64[n]; one unit changes at most `contributions` in total."""
     law = laplace_distribution(Fraction(contributions) / Fraction(epsilon))
     exact = np.array(counts, np.int64)
     own = key.within(purpose)
@@ -45,11 +45,11 @@ def noisy_counts(counts: Sequence[int], contributions: int, epsilon: float, key:
 
 
 class ClipCounter(Protocol):
-    """A histogram of values over the candidates."""
+    """Histogram of values over the candidates for the clip."""
 
     @property
     def counts(self) -> Integers:
-        """Rows of each bin."""
+        """Number of rows in each bin."""
 
     def observe(self, values: Floats) -> None:
         """Add finite values."""
@@ -58,7 +58,7 @@ class ClipCounter(Protocol):
 def _task(plan: TablePlan, rows: int) -> ThresholdTask:
     """ScaleFree's task, whose target m sqrt(6 K) / (r eps) is ``plan.rows_above``.
 
-    The k rows of a unit move each of its counts by up to k, all in one direction: epsilon / k for one row.
+    The k rows of a unit change each of its counts by at most k, all in one direction: epsilon / k for one row.
     """
     top = plan.bound[1] if plan.bound else 1.0
     each = Fraction(plan.clip_epsilons[1]) / plan.contributions
@@ -70,7 +70,7 @@ def _task(plan: TablePlan, rows: int) -> ThresholdTask:
         bound=top,
         holdout=rows,
         max_range=rows,
-        # The candidates must not depend on what is known of the table only after its first reading.
+        # The candidates must not depend on facts that only the first reading of the table reveals.
         resolution=2.0 ** (math.frexp(top)[1] - 33),
         publish_epsilon=1.0,
         noise_constant=plan.rows_above**2 / 6.0,
@@ -78,12 +78,12 @@ def _task(plan: TablePlan, rows: int) -> ThresholdTask:
 
 
 def clip_counter(plan: TablePlan) -> ClipCounter:
-    """An empty histogram of values over the candidates, which do not depend on the rows."""
+    """An empty histogram over the candidates, which do not depend on the rows."""
     return ScaleFree().chooser(_task(plan, MAX_ROWS))
 
 
 def count_rows(plan: TablePlan, counts: Integers, key: Key) -> int:
-    """How many rows lie above the lowest candidate, released: zeros say nothing about the clip."""
+    """Released number of rows above the lowest candidate; zeros carry no information about the clip."""
     noisy = noisy_counts([int(counts[1:].sum())], plan.contributions, plan.clip_epsilons[0], key, "rows")
     return min(max(int(noisy[0]), 2), MAX_ROWS)
 
@@ -91,7 +91,7 @@ def count_rows(plan: TablePlan, counts: Integers, key: Key) -> int:
 def choose_clip(plan: TablePlan, counts: Integers, key: Key) -> float:
     """The upper end of the clip, from a histogram that :func:`clip_counter` filled.
 
-    ``plan.rows`` stands for the length of the hold-out in ScaleFree's rule, and for what it would count.
+    In ScaleFree's rule ``plan.rows`` replaces the hold-out's length and its count.
     """
     task = _task(plan, plan.rows or 2)
     chooser = ScaleFree().chooser(task, above=task.holdout)
@@ -120,17 +120,17 @@ def choose_clip(plan: TablePlan, counts: Integers, key: Key) -> float:
 
 
 def key_threshold(contributions: int, epsilon: float, delta: float) -> int:
-    """The least T such that keys of one unit alone pass it with probability at most delta, together.
+    """The least T such that a unit's own keys pass it with total probability at most delta.
 
     A key with c rows passes if c + noise >= T: probability S(c) = q^(T - c) / (1 + q) for T > c, with q =
-    exp(-epsilon / k). S(c) / c falls and then rises in c, so a unit whose k rows lie on keys of its own reaches at
-    most max(k S(1), S(k)) in all, whatever their distribution.
+    exp(-epsilon / k).  S(c) / c falls and then rises in c, so a unit whose k rows have their own keys reaches at
+    most max(k S(1), S(k)) in total, however its rows are distributed.
     """
     k, wanted = contributions, Decimal(delta)
     exponent = _TAIL.divide(_decimal(Fraction(epsilon)), Decimal(k))
 
     def reached(threshold: int) -> bool:
-        """Whether the tails, rounded up, stay within delta."""
+        """True if the tails, rounded up, stay within delta."""
         one_plus_q = _TAIL.add(Decimal(1), _TAIL.exp(-exponent))
 
         def tail(count: int) -> Decimal:
@@ -153,7 +153,7 @@ def _decimal(number: Fraction) -> Decimal:
 
 
 def choose_keys(plan: TablePlan, counts: Mapping[KeyRow, int], key: Key) -> list[KeyRow]:
-    """The keys whose noisy count of rows passes the threshold, in the order of the keys."""
+    """The keys whose noisy count of rows passes the threshold, sorted."""
     if not counts:
         return []
     rows = sorted_keys(counts)
@@ -175,9 +175,9 @@ MANY_ROWS, MANY_PERSONS = 0.5, 0.1
 def released_share(
     counts: tuple[int, int], sensitivity: int, epsilon: float, key: Key, purpose: str, limit: float
 ) -> tuple[float | None, bool]:
-    """The first count's share of both, with noise; None if they are too small to tell; whether it passes a limit.
+    """The first count's share of both, with noise, None if they are too small; and True if it exceeds `limit`.
 
-    The counts are of disjoint rows or persons, of which one unit changes ``sensitivity`` in all.
+    The counts are of disjoint rows or persons, of which one unit changes ``sensitivity`` in total.
     """
     noisy = noisy_counts(counts, sensitivity, epsilon, key, purpose).tolist()
     part, rest = (max(0, count) for count in noisy)
@@ -187,7 +187,7 @@ def released_share(
 
 
 def clipped_rows(plan: TablePlan, beyond: int, rows: int, key: Key) -> float | None:
-    """The released share of rows beyond the clip, with a warning where it is most of them."""
+    """The released share of rows beyond the clip, with a warning if most rows are."""
     counts = beyond, rows - beyond
     share, many = released_share(counts, plan.beyond_sensitivity, plan.beyond_epsilon, key, "beyond", MANY_ROWS)
     if many:
@@ -200,7 +200,7 @@ def clipped_rows(plan: TablePlan, beyond: int, rows: int, key: Key) -> float | N
 
 
 def kept_persons(plan: TablePlan, whole: int, cut: int, key: Key) -> float | None:
-    """The released share of persons (in each period) all of whose rows count; a warning where many are cut."""
+    """The released share of persons (in each period) with no row dropped; warns if many have some."""
     share, many = released_share((cut, whole), 1, plan.person_epsilon, key, "persons", MANY_PERSONS)
     if many:
         where = "a per=" if plan.periods is None else f"a per= shorter than {plan.periods.every}"
@@ -213,7 +213,7 @@ def kept_persons(plan: TablePlan, whole: int, cut: int, key: Key) -> float | Non
 
 
 def described(sums: WindowSums) -> list[tuple[str, str]]:
-    """Names and texts of the shares cut, for print and picture."""
+    """Names and texts of the clip and the dropped shares, for repr and plot."""
     clip = "counts: nothing is clipped"
     if sums.clip is not None:
         low, high = sums.clip

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # A person is a text: numbers as Python writes them, UUIDs in small letters, times as instants, texts in Unicode's
 # normal form C.  Arrow makes the texts, and a kernel their digests, both in bulk.
 
-#: RFC 7693: 16 bytes, no key, one node; and what the digests are for.
+#: RFC 7693: 16 bytes, no key, one node; and the purpose of the digests.
 _BLOCK = np.frombuffer(struct.pack("<BBBBIQBB14x16s16s", 16, 0, 1, 1, 0, 0, 0, 0, b"", b"fastdp person"), np.uint64)
 _UUID = "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"
 #: Bytes of a UUID, characters of its text, and where its digits stand there.
@@ -42,7 +42,7 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def digests_of(column: pa.Array) -> tuple[Integers, Flags | None]:
-    """The person of each row as a 128-bit digest, int64[n, 2]; and which rows have one (None: all)."""
+    """Person of each row as a 128-bit digest, int64[n, 2], and flags of rows that have a person (None: all)."""
     _, arrow = import_tables()
     check_single(column, uuids=True)
     # Of UUIDs, Arrow encodes the bytes that they are stored as.
@@ -62,7 +62,7 @@ def digests_of(column: pa.Array) -> tuple[Integers, Flags | None]:
 
 
 def check_single(column: pa.Array, *, uuids: bool = False) -> None:
-    """DataError for a column of lists or structures, or of a type that is not Arrow's own."""
+    """Raise DataError for a column of lists or structures, or of an extension type."""
     _, arrow = import_tables()
     if arrow.types.is_nested(column.type):
         raise DataError("keys and persons: a column holds lists or structures; expected single entries")
@@ -75,7 +75,7 @@ def check_single(column: pa.Array, *, uuids: bool = False) -> None:
 
 
 def _texts(entries: pa.Array) -> pa.LargeStringArray:
-    """The entries as texts, equal where they name one person; anything where one is missing."""
+    """Entries as texts that are equal if they name one person; arbitrary where an entry is missing."""
     _, arrow = import_tables()
     import pyarrow.compute as compute
 
@@ -104,7 +104,7 @@ def _texts(entries: pa.Array) -> pa.LargeStringArray:
 
 
 def _text(entry: object) -> str:
-    """One entry as text: decimals without zeros at their end, 16 bytes as a UUID; other types stay apart."""
+    """Text of one entry: decimals without trailing zeros, 16 bytes as a UUID; other types get distinct texts."""
     if isinstance(entry, (float, Decimal)) and math.isfinite(entry):
         digits = f"{Decimal(repr(entry)) if isinstance(entry, float) else entry:f}"
         return str(int(entry)) if entry == int(entry) else digits.rstrip("0")
@@ -114,7 +114,7 @@ def _text(entry: object) -> str:
 
 
 def _uuids(entries: pa.FixedSizeBinaryArray) -> pa.LargeStringArray:
-    """The texts of 16 bytes each."""
+    """UUID texts of entries of 16 bytes."""
     _, arrow = import_tables()
     n = len(entries)
     raw = np.frombuffer(entries.buffers()[1], np.uint8)[entries.offset * _BYTES :][: n * _BYTES].reshape(n, _BYTES)
@@ -125,7 +125,7 @@ def _uuids(entries: pa.FixedSizeBinaryArray) -> pa.LargeStringArray:
 
 
 def _instants(entries: pa.TimestampArray) -> pa.LargeStringArray:
-    """Points in time as seconds and nanoseconds; with a zone they are others than without one."""
+    """Points in time as texts of seconds and nanoseconds; those with a zone differ from those without."""
     _, arrow = import_tables()
     import pyarrow.compute as compute
 
@@ -139,7 +139,7 @@ def _instants(entries: pa.TimestampArray) -> pa.LargeStringArray:
 
 
 def _digests(texts: pa.LargeStringArray) -> Integers:
-    """Of a LargeStringArray: int64[n, 2]."""
+    """Digests of texts: int64[n, 2]."""
     found: Integers = np.empty((len(texts), 2), np.int64)
     _, ends, data = texts.buffers()
     offsets = np.frombuffer(ends, np.int64)[texts.offset :][: len(texts) + 1]
@@ -153,7 +153,7 @@ _PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def times_of(column: pa.Array, zone: tzinfo | None) -> tuple[Integers, Flags | None]:
-    """Instants of a column of dates or timestamps (clock times, where there is no zone), and which are there."""
+    """Instants of dates or timestamps, int64[n] in microseconds, and flags of those present (None: all)."""
     _, arrow = import_tables()
     kind, present = column.type, None
     if column.null_count:
@@ -177,7 +177,7 @@ def times_of(column: pa.Array, zone: tzinfo | None) -> tuple[Integers, Flags | N
 
 
 def as_arrow(values: Any, name: str) -> pa.Array:
-    """A list, array or series as one Arrow array, or DataError."""
+    """A list, array or series as one Arrow array; DataError if it is none."""
     _, arrow = import_tables()
     try:
         found = values.to_arrow() if hasattr(values, "to_arrow") else values
@@ -188,7 +188,7 @@ def as_arrow(values: Any, name: str) -> pa.Array:
         if isinstance(found, np.ndarray) and found.dtype.kind == "M":
             # Arrow has no minutes and hours.
             found = found.astype("datetime64[us]")
-        # Arrow takes all entries for what the first one is, so that one row would move the others.
+        # Arrow gives all entries the type of the first one, so one row would change the others.
         listed = isinstance(found, (list, tuple)) or getattr(getattr(found, "dtype", None), "kind", None) == "O"
         if name == "times" and listed:
             # NaT is no datetime that has or lacks a zone.
@@ -201,7 +201,7 @@ def as_arrow(values: Any, name: str) -> pa.Array:
 
 
 def floats_of(column: pa.Array) -> Floats:
-    """Values as float64, missing ones as NaN."""
+    """Values as float64[n]; missing ones are NaN."""
     _, arrow = import_tables()
     if column.type != arrow.float64():
         column = column.cast(arrow.float64(), safe=False)
@@ -209,7 +209,7 @@ def floats_of(column: pa.Array) -> Floats:
 
 
 class KeyTable:
-    """The released keys, distinct, with an entry for each key column; and which of them a row has."""
+    """The released keys, distinct, with an entry for each key column; finds the key of a row."""
 
     def __init__(self, names: Sequence[str], rows: Sequence[KeyRow]) -> None:
         self.names, self.rows = tuple(names), list(rows)
@@ -230,20 +230,20 @@ class KeyTable:
 
     @property
     def columns(self) -> dict[str, list[object]]:
-        """Column by column."""
+        """Key column's name to its entries, one for each key."""
         return {name: [row[i] for row in self.rows] for i, name in enumerate(self.names)}
 
     @cached_property
     def digests(self) -> NDArray[np.uint64]:
-        """128 bits that name each key, wherever it stands: uint64[size, 2]."""
+        """128-bit digest of each key, independent of its index: uint64[size, 2]."""
         return _digests_of(self.rows if self.names else [()], 16).view(np.uint64).reshape(-1, 2)
 
     def check_type(self, name: str, kind: pa.DataType) -> None:
-        """ParameterError unless the entries of a key column can have this Arrow type."""
+        """Raise ParameterError unless the entries of key column `name` can have this Arrow type."""
         self._codes(self.names.index(name), import_tables()[1].nulls(0, kind))
 
     def codes(self, columns: Sequence[pa.Array]) -> Array:
-        """The number of each row's key, -1 for a row with another one: int32 or int64[n]."""
+        """Index of each row's key, -1 if it is not listed: int32[n] or int64[n]."""
         each = [self._codes(i, column) for i, column in enumerate(columns)]
         if len(each) == 1:
             return each[0]
@@ -265,7 +265,7 @@ class KeyTable:
 
         check_single(column)
         if arrow.types.is_dictionary(column.type):
-            # -1 stands behind all others, for rows without an entry.
+            # The last entry, -1, is for rows without an entry.
             of_entries = np.append(self._codes(i, column.dictionary), self._codes(i, arrow.nulls(1, arrow.null())))
             places = column.indices.fill_null(len(column.dictionary)).to_numpy()
             coded: Array = of_entries[places]
@@ -291,7 +291,7 @@ class KeyTable:
 
 
 class KeyNumbers:
-    """Keys numbered as they come, after the given ones, with the bits of each that the hash of a row sees."""
+    """Keys numbered in order of arrival, after the given ones, with 64 bits of each for the hash of a row."""
 
     def __init__(self, names: Sequence[str], rows: Sequence[KeyRow]) -> None:
         self._names = names
@@ -305,7 +305,7 @@ class KeyNumbers:
         return list(self._numbers)
 
     def codes(self, columns: Sequence[pa.Array]) -> Integers:
-        """The number of each row's key: int64[n]."""
+        """Number of each row's key, int64[n]; new keys are added."""
         listed, known = list(count_keys(columns)), len(self._numbers)
         numbers = [self._numbers.setdefault(row, len(self._numbers)) for row in listed]
         self.words = np.concatenate([self.words, _digests_of(self.rows[known:], 8)])
@@ -321,7 +321,7 @@ def _digests_of(rows: Sequence[KeyRow], size: int) -> Integers:
 
 
 def count_keys(columns: Sequence[pa.Array]) -> dict[KeyRow, int]:
-    """How many rows each key has, in no order that matters."""
+    """Number of rows of each key; the order has no meaning."""
     _, arrow = import_tables()
     for column in columns:
         check_single(column)
@@ -342,14 +342,14 @@ def count_keys(columns: Sequence[pa.Array]) -> dict[KeyRow, int]:
 
 
 def _one_of_equals(entry: object) -> object:
-    """One object for all NaNs, and one zero: else a key's rows were counted in parts, by where batches begin."""
+    """`entry`, with one object for all NaNs and one zero, so that equal keys are counted together in every batch."""
     if not isinstance(entry, float):
         return entry
     return math.nan if math.isnan(entry) else entry + 0.0
 
 
 def sorted_keys(keys: Iterable[KeyRow]) -> list[KeyRow]:
-    """Keys in an order that is theirs alone, whatever rows they come from: NaN and missing entries last."""
+    """Keys in an order that depends on them alone: NaN and missing entries last."""
 
     def place(entry: Any) -> tuple[int, object]:
         return (2, 0) if entry is None else (1, 0) if entry is math.nan else (0, entry)

@@ -188,9 +188,9 @@ Opens = Callable[[Frame, Sequence[str], Sequence[str]], Source]
 def like(
     function: Callable[P, Table], opens: Opens = open_source
 ) -> Callable[[Callable[[], None]], Callable[P, Table]]:
-    """Another function with the parameters of one of this module, which opens a table in a way of its own.
+    """A decorator: the function gets the parameters of `function` and opens tables with `opens`.
 
-    The decorated function has its name, which is the kind of release, and its documentation.
+    The decorated function keeps its name, which is the kind of release, and its documentation.
     """
 
     def decorate(named: Callable[[], None]) -> Callable[P, Table]:
@@ -210,7 +210,7 @@ def like(
 
 
 def _release(kind: Kind, given: Json, opens: Opens = open_source) -> Table:
-    """Check everything public, reserve, read, release."""
+    """A released table: parameters are checked, the budget is reserved, then rows are read."""
     frame, ledger, stream = given.pop("frame"), given.pop("ledger"), given.pop("stream")
     secret = stream_key(Key.choose(given.pop("seed"), given.pop("key")), stream)
     time, value = _timed(given.pop("time"), given.pop("every")), given.pop("value", None)
@@ -235,7 +235,7 @@ def _release(kind: Kind, given: Json, opens: Opens = open_source) -> Table:
 
 
 def _timed(time: str | Time, every: Duration | None) -> Time:
-    """The times of a table from the arguments ``time`` and ``every``."""
+    """A :class:`Time` from ``time`` and ``every``; ParameterError unless exactly one of them gives the length."""
     if not isinstance(time, Time):
         if every is None:
             raise ParameterError("every = None: expected the length of the windows, such as '1h', or a fastdp.Time")
@@ -289,11 +289,11 @@ class TableRelease:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Of the key, as a publisher has it."""
+        """Fingerprint of the key, as for a publisher; None in a simulation."""
         return None if self.key.simulated else self.key.fingerprint()
 
     def run(self) -> WindowSums:
-        """Read the table and release it."""
+        """The released sums; reads the table once, or twice if windows, keys or the clip depend on it."""
         plan = self.plan
         if plan.who is not None:
             return self._release_persons()
@@ -308,7 +308,7 @@ class TableRelease:
         return self._release(survey.settle(self.key), source, survey)
 
     def _release_persons(self) -> WindowSums:
-        """Read the table once, bound each person's rows, and release sums of those that count."""
+        """Released sums of the rows that count after each person's rows are bounded; reads the table once."""
         plan, survey = self.plan, _Survey(self.plan)
         keys = KeyNumbers(plan.by, plan.keys if plan.by else [()])
         found = PersonRows(plan, self.key)
@@ -334,7 +334,7 @@ class TableRelease:
         return self._release(settled, self.source, survey, kept)
 
     def check(self) -> None:
-        """Refuse, before rows are read, more than sums on an engine, and an empty table without windows."""
+        """Refuse, before rows are read, non-public choices on an engine, and an empty table without windows."""
         if self.source.add is not None and not (self.plan.is_public and self.plan.who is None):
             raise ParameterError(
                 "expected start=, stop=, keys= where there is by=, clip= (or two bounds), no Person: on an engine "
@@ -374,7 +374,7 @@ class TableRelease:
 
 
 class _Survey:
-    """Facts that the first reading collects: ends of the time, keys, a histogram of values."""
+    """Facts collected in the first reading: range of times, keys, a histogram of values."""
 
     def __init__(self, plan: TablePlan) -> None:
         self.plan = plan
@@ -384,7 +384,7 @@ class _Survey:
         self._ends: list[int] = []
 
     def see_times(self, times: Integers) -> None:
-        """Extend the span of time."""
+        """Extend the range of times."""
         if times.size:
             both = [*self._ends, int(times.min()), int(times.max())]
             self._ends = [min(both), max(both)]
@@ -395,7 +395,7 @@ class _Survey:
             self._counts[key] = self._counts.get(key, 0) + count
 
     def see_kept(self, kept: Kept, keys: list[KeyRow]) -> None:
-        """Keys and values of the rows of persons that count."""
+        """Count keys and values of the persons' rows that count."""
         if self.plan.key_rule == "private":
             sizes = np.bincount(kept.codes, minlength=len(keys)).tolist()
             self._counts = {key: size for key, size in zip(keys, sizes, strict=True) if size}
@@ -403,7 +403,7 @@ class _Survey:
             self.histogram.observe(kept.values)
 
     def add(self, rows: BatchRows) -> None:
-        """Keys and values of rows that count."""
+        """Count keys and values of a batch's rows that count."""
         plan = self.plan
         counted = (rows.codes >= 0) & plan.has(rows.windows)
         if plan.key_rule == "private":
@@ -415,7 +415,7 @@ class _Survey:
             self.histogram.observe(values)
 
     def ends(self) -> tuple[int, int]:
-        """The first window, and the one after the last."""
+        """Number of the first window, and of the one after the last; DataError for a table without rows."""
         plan = self.plan
         if not self._ends and (plan.start is None or plan.stop is None):
             raise DataError(NO_ROWS)
@@ -424,7 +424,7 @@ class _Survey:
         return first, max(first, last)
 
     def settle(self, key: Key) -> TablePlan:
-        """The plan with windows and keys that are known now."""
+        """The plan with the windows and number of keys that the survey found."""
         plan, (first, last) = self.plan, self.ends()
         if plan.key_rule == "public":
             self.keys = sorted_keys(self._counts)

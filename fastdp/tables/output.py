@@ -1,4 +1,4 @@
-"""Released windows as Arrow tables, as files (Parquet, CSV with a JSON beside it, NumPy's npz) and as pictures."""
+"""Released windows as Arrow tables, as files (Parquet, CSV with a JSON file, NumPy's npz) and as plots."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ EXACT, REVISED = ("estimate", "std_error", "low", "high"), ("revised", "revised_
 
 
 def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> pa.Table:
-    """One row a window and key, windows in order and the keys of each together.
+    """One row for each window and key, sorted by window, then key.
 
     Columns: ``window`` (its start; with the time zone, if there is one), the keys, ``estimate``, ``std_error``,
-    ``low``, ``high``, ``revised``, ``revised_low``, ``revised_high``; of means also ``total`` and ``count``.
+    ``low``, ``high``, ``revised``, ``revised_low``, ``revised_high``; for means also ``total`` and ``count``.
     """
     _, arrow = import_tables()
     windows, keys = exact.estimate.shape
@@ -63,7 +63,7 @@ def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> pa.Table:
 
 
 def readable(table: pa.Table, family: str) -> pa.Table:
-    """The Arrow table with a zone that the family knows: polars has offsets of whole hours only."""
+    """The Arrow table with a zone that `family` supports: polars knows offsets of full hours only."""
     fixed = OFFSET.fullmatch(table.schema.field(WINDOW).type.tz or "")
     if family != "polars" or not fixed or fixed[3] == "00":
         return table
@@ -72,7 +72,7 @@ def readable(table: pa.Table, family: str) -> pa.Table:
 
 
 def metadata(sums: WindowSums, confidence: float) -> Json:
-    """Public facts beside a file's numbers, in terms that strict JSON has."""
+    """Public facts about the numbers of a file, as strict JSON."""
     return {
         "fastdp": __version__,
         "kind": sums.kind,
@@ -95,7 +95,7 @@ def metadata(sums: WindowSums, confidence: float) -> Json:
 
 
 def write(table: pa.Table, facts: Json, path: str | Path, *, overwrite: bool) -> None:
-    """Write an Arrow table by the path's suffix; see :meth:`fastdp.tables.table.Table.write`."""
+    """Write an Arrow table in the format of the path's suffix; see :meth:`fastdp.tables.table.Table.write`."""
     target = Path(validation.path("path", path))
     kind = kind_of(target)
     beside = description_of(target)
@@ -112,7 +112,7 @@ def write(table: pa.Table, facts: Json, path: str | Path, *, overwrite: bool) ->
 
 
 def kind_of(path: Path) -> Writer:
-    """How a path's suffix is written, or ParameterError."""
+    """The writer of a path's suffix; ParameterError for an unknown one."""
     name = path.name.lower()
     for suffix, kind in KINDS.items():
         if name.endswith(suffix):
@@ -121,7 +121,7 @@ def kind_of(path: Path) -> Writer:
 
 
 def description_of(path: Path) -> Path | None:
-    """The JSON file beside a file that cannot hold its metadata."""
+    """Path of the JSON file for a format that cannot hold metadata; else None."""
     return path.with_name(f"{path.name}.json") if path.name.lower().endswith(".csv") else None
 
 
@@ -160,7 +160,7 @@ MAX_POINTS = 2000
 
 
 def draw(sums: WindowSums, answers: Answers, path: str | Path | None, ax: Any) -> Any:
-    """See :meth:`fastdp.tables.table.Table.plot`."""
+    """Draw a table; see :meth:`fastdp.tables.table.Table.plot`."""
     windows, keys = next(iter(sums.columns.values())).steps.shape
     if not windows:
         raise ParameterError("plot: the table holds no windows; expected at least one")
@@ -205,7 +205,7 @@ def draw(sums: WindowSums, answers: Answers, path: str | Path | None, ax: Any) -
 
 
 def _group(edges: Integers) -> int:
-    """Windows to a point: one, else whole days or weeks where windows fit into them, whose patterns then even out."""
+    """Number of windows in one plotted point: one, or a full day or week of them, which averages out its pattern."""
     needed = -(-(edges.size - 1) // MAX_POINTS)
     usual = int(np.median(np.diff(edges)))
     for period in (DAY, 7 * DAY):
@@ -220,7 +220,7 @@ def _scaled(answer: Answer, size: Floats) -> Answer:
 
 
 def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats) -> None:
-    """A few windows about which nothing is known must not flatten all others."""
+    """Limit the y axis, so that a few very wide intervals do not flatten all others."""
     reach = np.quantile(high - low, 0.9)
     bottom, top = max(low.min(), estimate.min() - reach), min(high.max(), estimate.max() + reach) + 1e-9 * reach
     if bottom < top:
@@ -228,7 +228,7 @@ def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats) -> None:
 
 
 def _without_keys(sums: WindowSums, path: str | Path | None, ax: Axes | None) -> Axes:
-    """A picture that says so: the budget of a private choice of keys is spent, whatever it chose."""
+    """A plot that says that no key was released: a private choice of keys costs its budget even then."""
     ax = new_axes() if ax is None else ax
     ax.text(0.5, 0.5, "no key was released", ha="center", va="center", transform=ax.transAxes)
     ax.set_xlabel(_caption(sums))
@@ -238,12 +238,12 @@ def _without_keys(sums: WindowSums, path: str | Path | None, ax: Axes | None) ->
 
 
 def _caption(sums: WindowSums) -> str:
-    """Caption of the shares that were cut."""
+    """Text about clipped and dropped shares."""
     return "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in choices.described(sums))
 
 
 def _clock(ax: Axes, sums: WindowSums) -> None:
-    """Times as the zone's clock shows them, over what was cut."""
+    """Label the x axis with times of the zone's clock, and the caption."""
     dates = importlib.import_module("matplotlib.dates")
 
     zone = zone_of(sums.time_zone)

@@ -1,8 +1,8 @@
-"""At most so many rows of a person: those of the least keyed hashes, whatever other persons do.
+"""Bound on the rows of a person: those with the least keyed hashes count.
 
-A row's hash is that of its person, instant, key and value, and of its number among the person's rows that are equal
-to it.  So which rows of a person count follows from this person's rows and the secret alone, not from their order or
-from batches: adding or removing all rows of one person in one period leaves every other row as it was.
+A row's hash covers its person, instant, key, value, and its number among the person's equal rows.  So the choice
+follows from this person's rows and the secret alone: adding or removing all rows of one person in one period leaves
+every other row's choice unchanged, and order and batches have no effect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MIN_SLOTS = 1024
 
 
 class Kept(NamedTuple):
-    """Window, key and value (if any) of the rows that count; persons (in each period) with all rows kept, or cut."""
+    """Windows, keys and values (if any) of rows that count; numbers of persons without and with dropped rows."""
 
     windows: Integers
     codes: Integers
@@ -41,9 +41,9 @@ class Kept(NamedTuple):
 
 
 class Numbers:
-    """A hash table: pairs of whole numbers, numbered in the order in which they came first.
+    """A hash table that numbers pairs of integers in order of arrival.
 
-    Its key is secret: else persons could be chosen that collide.
+    Its key is secret, so that nobody can choose persons that collide.
     """
 
     def __init__(self, key: Words) -> None:
@@ -53,7 +53,7 @@ class Numbers:
         self.size = 0
 
     def of(self, first: Integers, second: Integers) -> Integers:
-        """The numbers of these pairs: int64[n]."""
+        """Number of each pair (`first`, `second`): int64[n]."""
         needed = self.size + first.size
         if 4 * needed > 3 * self._slots.size:
             slots = 1 << (2 * needed - 1).bit_length()
@@ -66,9 +66,9 @@ class Numbers:
 
 
 class PersonRows:
-    """Rows of persons as they come, and after the last one those that count.
+    """Collects rows of persons and, after the last one, selects those that count.
 
-    Some 40 bytes a row are held: equal rows can be numbered only once all are there.
+    It holds about 40 bytes for each row: equal rows can be numbered only when all have arrived.
     """
 
     def __init__(self, plan: TablePlan, key: Key) -> None:
@@ -88,7 +88,7 @@ class PersonRows:
         words: Integers,
         values: Floats,
     ) -> None:
-        """Take rows: digests, instants, windows, keys, the keys' words in the hash, values (none of counts)."""
+        """Add rows: digests, instants, windows, keys, the keys' words in the hash, values (empty for counts)."""
         groups = self._persons.of(np.ascontiguousarray(persons[:, 0]), np.ascontiguousarray(persons[:, 1]))
         if self._plan.periods is not None:
             groups = self._periods.of(groups, self._plan.periods.numbers(times))
@@ -97,7 +97,7 @@ class PersonRows:
             column.append(part)
 
     def kept(self) -> Kept:
-        """Of each person and period the rows that count; these rows are held no more."""
+        """The rows that count of each person and period; the collected rows are released from memory."""
         groups, hashes, windows, codes, values = (_taken(column) for column in self._columns)
         plan = self._plan
         size = self._persons.size if plan.periods is None else self._periods.size
@@ -110,7 +110,7 @@ class PersonRows:
 
 
 def _taken(column: list[Array]) -> Array:
-    """All chunks as one array; the list is empty then."""
+    """All chunks as one array; the list is emptied."""
     whole = np.concatenate(column)
     column.clear()
     return whole
@@ -125,7 +125,7 @@ NOT_FINITE = (
 
 
 class BatchRows(NamedTuple):
-    """Rows of a batch that may count; codes where keys are given, digests of persons if there are any."""
+    """Rows of a batch that may count; codes if keys are given, digests if there are persons."""
 
     windows: Integers
     times: Integers
@@ -142,10 +142,10 @@ def read_rows(
     see_keys: Callable[[list[pa.Array]], None] | None = None,
     table: KeyTable | None = None,
 ) -> Iterator[BatchRows]:
-    """Batch by batch the rows that may count, in both readings the same ones.
+    """Rows that may count, batch by batch; the same ones in each reading.
 
     ``see_keys`` gets the key columns of all rows.  Rows without a time or person are dropped or refused; with
-    persons, those outside [start, stop) and with unknown keys are dropped too (how many count is known later).
+    persons, those outside [start, stop) and with unknown keys are dropped too.
     """
     if table is None:
         table = KeyTable(plan.by, plan.keys) if plan.key_rule == "given" else None
@@ -184,7 +184,7 @@ def read_rows(
 
 
 def table_sums(source: Source, plan: TablePlan, quantities: Sequence[Quantity], table: KeyTable) -> list[Integers]:
-    """The exact sums of every window and key of a settled plan without persons: int64[W, K] for each quantity."""
+    """Exact sums of every window and key for a plan without persons: int64[W, K] for each quantity."""
     rows = read_rows(source, plan, table=table)
     return exact_sums(((each.windows, each.codes, each.values) for each in rows), plan, quantities, table.size)
 
@@ -195,7 +195,7 @@ def exact_sums(
     quantities: Sequence[Quantity],
     keys: int,
 ) -> list[Integers]:
-    """The exact sums of rows (windows, keys, values) of a settled plan: int64[W, keys] for each quantity."""
+    """Exact sums of rows (windows, keys, values): int64[W, keys] for each quantity; DataError for NaN or infinity."""
     first, last = plan.start or 0, plan.stop or 0
     sums = [np.zeros((last - first, keys), np.int64) for _ in quantities]
     for rows in parts:
@@ -206,7 +206,7 @@ def exact_sums(
 
 
 def mask_of(flags: Flags) -> pa.BooleanArray:
-    """For a filter of Arrow."""
+    """`flags` as an Arrow mask for ``filter``."""
     import pyarrow
 
     return pyarrow.array(flags)

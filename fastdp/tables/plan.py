@@ -1,4 +1,4 @@
-"""The public parameters of a release of windows, checked, and the numbers that follow: budgets, grid, noise key."""
+"""Public parameters of a release of windows, checked, and numbers that follow: budgets, grid, noise key."""
 
 from __future__ import annotations
 
@@ -82,30 +82,26 @@ class Value:
 
 @dataclass(frozen=True)
 class TablePlan:
-    """Everything public about a release of windows.
+    """All public parameters of a release of windows.
 
     Attributes
     ----------
-    time, unit, value
-        As given; the value is None for counts.
+    value : Value or None
+        None for counts.
     periods : Calendar or None
-        The periods in which a unit has its rows; None: one period.
+        The periods in which a unit's rows are bounded; None: one period.
     bound : (float, float) or None
         The widest clip; None for counts.
     chooses_clip : bool
-        Whether the upper end is chosen from the rows.
-    key_rule, keys
-        Source of the keys, and those that were given.
+        Whether the clip's upper end is chosen from the rows.
     start, stop : int or None
         Numbers of the first window, and of the one after the last.
     online : bool
-        Whether rows come one after the other and a public clock closes windows.
-    cells : int or None
-        Windows times keys, once they are known.
-    rows : int or None
-        Rows that count above the lowest candidate of the clip, once that number is released.
+        Whether rows arrive over time and a public clock closes windows.
+    cells, rows : int or None
+        Windows times keys; released number of rows above the lowest candidate of the clip.
     taken : tuple of str
-        Ends of the time that were taken from the table: "first", "last".
+        Ends of the time taken from the table: "first", "last".
     """
 
     kind: Kind
@@ -133,23 +129,23 @@ class TablePlan:
 
     @property
     def who(self) -> str | None:
-        """The column of persons, whose rows beyond the bounds do not count."""
+        """Column of persons, whose rows are bounded; None without persons."""
         return self.unit.column if isinstance(self.unit, Person) else None
 
     @property
     def is_public(self) -> bool:
-        """Whether windows, keys and clip are public parameters, so that one reading is enough."""
+        """True if windows, keys and clip are public parameters, so that one reading is enough."""
         ends = self.start is not None and self.stop is not None
         return ends and self.key_rule in ("none", "given") and not self.chooses_clip
 
     @property
     def contributions(self) -> int:
-        """Rows of one unit in a period."""
+        """Most rows of one unit in a period."""
         return self.unit.rows if isinstance(self.unit, Person) else self.unit.k
 
     @property
     def per_window(self) -> int | None:
-        """Rows of one unit in a window; None: no bound of its own."""
+        """Most rows of one unit in a window; None without such a bound."""
         return self.unit.per_window if isinstance(self.unit, Person) else None
 
     @property
@@ -159,37 +155,37 @@ class TablePlan:
 
     @property
     def resolution(self) -> float | None:
-        """The grid's resolution, as given."""
+        """The grid's resolution as given, in units of the input."""
         return None if self.value is None else self.value.resolution
 
     # Budgets.
 
     @property
     def gaussian(self) -> bool:
-        """Whether the sums' noise is Gaussian."""
+        """True if the sums' noise is Gaussian."""
         return self.noise == "gaussian"
 
     @property
     def key_delta(self) -> float:
-        """Of the private choice of keys: all of delta, or half of it beside Gaussian noise."""
+        """Delta of the private choice of keys: all of it, or half with Gaussian noise."""
         return 0.0 if self.key_rule != "private" else self.delta / 2.0 if self.gaussian else self.delta
 
     @property
     def noise_delta(self) -> float:
-        """Of Gaussian noise."""
+        """Delta of Gaussian noise; 0 for Laplace."""
         return self.delta - self.key_delta if self.gaussian else 0.0
 
     @cached_property
     def loss(self) -> float:
-        """The budget of all parts: epsilon, or the x whose x^2 / 2 is the rho of Gaussian noise."""
+        """Total budget: epsilon, or for Gaussian noise the x whose x^2 / 2 is its rho."""
         return zcdp_loss(self.epsilon, self.noise_delta) if self.gaussian else self.epsilon
 
     def _share(self, share: float) -> float:
-        """A share of the budget: of epsilon, or of rho."""
+        """A share of the budget, of epsilon or of rho."""
         return self.loss * (math.sqrt(share) if self.gaussian else share)
 
     def _rest(self, whole: float, *parts: float) -> float:
-        """Budget left after these parts."""
+        """Budget left of the total `whole` after these components."""
         if self.gaussian:
             return square_remainder(whole, *parts)
         for part in parts:
@@ -198,40 +194,40 @@ class TablePlan:
 
     @property
     def reports_persons(self) -> bool:
-        """Whether it is released how many persons (in each period) had rows dropped."""
+        """True if the number of persons (in each period) with dropped rows is released."""
         return self.who is not None and not self.online
 
     @property
     def reports_clip(self) -> bool:
-        """Whether it is released how many rows lie beyond the clip."""
+        """True if the number of rows beyond the clip is released."""
         return self.bound is not None and not self.online
 
     @cached_property
     def person_epsilon(self) -> float:
-        """Of the report on persons; online it is left unspent, so that sums are those of a table."""
+        """Epsilon of the report on persons; unspent online, so that sums equal a table's."""
         return self._share(PERSON_SHARE) if self.who is not None else 0.0
 
     @cached_property
     def beyond_epsilon(self) -> float:
-        """Of the report on rows beyond the clip; online as of persons."""
+        """Epsilon of the report on rows beyond the clip; unspent online."""
         return self._share(BEYOND_SHARE) if self.bound is not None else 0.0
 
     @property
     def beyond_sensitivity(self) -> int:
-        """By how much a unit changes the counts of rows beyond and within the clip: a replaced value, both by 1."""
+        """Change by one unit of the counts of rows beyond and within the clip; a replaced value changes both by 1."""
         return max(2, self.contributions)
 
     @cached_property
     def key_epsilon(self) -> float:
-        """Of the counts that decide which keys are released."""
+        """Epsilon of the counts that decide which keys are released."""
         return self._share(KEY_SHARE) if self.key_rule == "private" else 0.0
 
     @cached_property
     def clip_epsilons(self) -> tuple[float, float]:
-        """Of the count of rows above the lowest candidate, and of the choice of the clip.
+        """Epsilons of the count of rows above the lowest candidate, and of the choice of the clip.
 
-        The second is at most CLIP_SHARE less the first, and follows from that number, once it is released: pure
-        losses may be chosen as one goes, as long as their sum never exceeds epsilon.
+        The second is at most CLIP_SHARE minus the first, and follows from that number once it is released: pure
+        losses may be chosen adaptively, as long as their sum never exceeds epsilon.
         """
         if not self.chooses_clip:
             return 0.0, 0.0
@@ -245,7 +241,7 @@ class TablePlan:
 
     @property
     def rows_above(self) -> float:
-        """Rows that should lie above the clip in all windows together: where noise and clipping err alike.
+        """Rows that should lie above the clip in all windows together, so that noise and clipping err alike.
 
         The squared error of the sum of g windows with n rows each is 2 g (s theta / eps)^2 + (g n E[(v - theta)+])^2,
         s the sensitivity in clips, least over theta where n p = sqrt(2 / g) s / eps, if p E[(v - theta)+] / theta is
@@ -256,7 +252,7 @@ class TablePlan:
 
     @property
     def together(self) -> float:
-        """Windows in the sums that the clip is chosen for: a day's of hours, a week's of days, else a year's."""
+        """Windows in the sums for which the clip is chosen: hours of a day, days of a week, else those of a year."""
         length = self.calendar.edge(1) - self.calendar.edge(0)
         span = next((span for span in SPANS if length < span), length)
         return max(1.0, min(span / length, (self.stop or 0) - (self.start or 0)))
@@ -268,7 +264,7 @@ class TablePlan:
 
     @property
     def clips(self) -> float:
-        """By how many clips a unit moves the sums."""
+        """Change of the sums by one unit, in clips."""
         return self.contributions * (0.5 if self.kind == "means" else 1.0)
 
     @cached_property
@@ -278,13 +274,13 @@ class TablePlan:
         return self._rest(self.loss, *reports, self.key_epsilon, *self.clip_epsilons)
 
     def settled(self, first: int, last: int, keys: int) -> TablePlan:
-        """The plan once the windows (up to before ``last``) and the number of keys are known."""
+        """The plan with the windows [first, last) and the number of keys; ParameterError if they are too many."""
         taken = tuple(end for end, given in (("first", self.start), ("last", self.stop)) if given is None)
         self.check_cells(last - first, keys)
         return replace(self, start=first, stop=last, cells=(last - first) * keys, taken=taken)
 
     def has(self, windows: Integers) -> Flags:
-        """Whether windows are released, so far as their ends are public."""
+        """Flags of windows that are released, as far as their ends are public: bool[n]."""
         first = np.iinfo(np.int64).min if self.start is None else self.start
         last = np.iinfo(np.int64).max if self.stop is None else self.stop
         return (windows >= first) & (windows < last)
@@ -293,7 +289,7 @@ class TablePlan:
 
     @property
     def value_epsilon(self) -> float:
-        """Of the sums of values."""
+        """Budget of the sums of values."""
         if self.kind != "means":
             return self.sum_epsilon
         return self.sum_epsilon * (math.sqrt(GAUSSIAN_DEVIATION_SHARE) if self.gaussian else DEVIATION_SHARE)
@@ -309,9 +305,9 @@ class TablePlan:
         return make_grid(most, self.resolution, each, 1, 1, 2).resolution
 
     def steps(self, value: float) -> int:
-        """A bound in whole steps, towards 0, at least 1 in absolute value unless it is 0.
+        """A bound as an integer number of steps, rounded towards 0, at least 1 in absolute value unless it is 0.
 
-        10 is a thousand steps of 0.01, although the float 0.01 is a little more than a hundredth.
+        10 is a thousand steps of 0.01, although the float 0.01 is slightly larger than a hundredth.
         """
         size = Fraction(abs(value)) / Fraction(self.step)
         whole = round(size)
@@ -319,7 +315,7 @@ class TablePlan:
         return (1 if value >= 0 else -1) * (max(1, whole) if size else 0)
 
     def quantities(self, clip: float | None = None) -> list[Quantity]:
-        """Sums of each cell, with this upper end of the clip, or the bound's."""
+        """Sums of each cell, clipped above at `clip`, or at the bound."""
         k, drawn = self.contributions, (self.noise, self.square)
         found = []
         if self.bound is not None:
@@ -336,7 +332,7 @@ class TablePlan:
         return found
 
     def reported(self, quantities: Sequence[Quantity]) -> list[Quantity]:
-        """Further sums for the report on the clip: rows beyond it, and all where those are not counted."""
+        """Further sums for the report on the clip: rows beyond it, and all rows unless they are counted already."""
         if not self.reports_clip:
             return []
         first = quantities[0]
@@ -344,13 +340,13 @@ class TablePlan:
         return [replace(first, name="beyond"), *counted]
 
     def clip_of(self, quantities: Sequence[Quantity]) -> tuple[float, float] | None:
-        """Ends of the clip, in units of the input."""
+        """Ends of the clip, in units of the input; None for counts."""
         if self.bound is None:
             return None
         return quantities[0].low * self.step, quantities[0].high * self.step
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Of everything that is released."""
+        """Guarantee of everything that is released."""
         return sums.of_everything(self, simulated)
 
     def released(
@@ -362,7 +358,7 @@ class TablePlan:
         *,
         simulated: bool,
     ) -> WindowSums:
-        """Noisy sums of the windows [first, last), with all that is public about them."""
+        """Noisy sums of the windows [first, last), with all public facts about them."""
         return WindowSums(
             *(self.kind, self.calendar.edges(*span), self.calendar.time_zone, self.calendar.every, keys, columns),
             clip=self.clip_of(quantities),
@@ -373,7 +369,7 @@ class TablePlan:
     # Noise.
 
     def identity(self) -> Json:
-        """All that noise depends on besides secret and rows; the same for a table and for its stream."""
+        """Everything on which noise depends besides secret and rows; the same for a table and for its stream."""
         return {
             "kind": self.kind,
             "every": self._spans(self.calendar),
@@ -395,7 +391,7 @@ class TablePlan:
         }
 
     def _spans(self, calendar: Calendar) -> list[object]:
-        """A calendar in plain terms, without the name of its zone; two borders fix what its origin is."""
+        """JSON identity of a calendar without its zone's name; two borders determine its origin."""
         begin = None if self.start is None else self.calendar.edge(self.start)
         return [calendar.every, zone_rules(calendar.zone, begin), calendar.edge(0), calendar.edge(1)]
 
@@ -413,7 +409,7 @@ class TablePlan:
         }
 
     def check_cells(self, windows: int, keys: int) -> None:
-        """ParameterError for more windows and keys than fit."""
+        """Raise ParameterError for more windows and keys than fit in memory."""
         if windows * keys > MAX_CELLS:
             raise ParameterError(
                 f"{windows:,} windows of {self.calendar.every} and {keys:,} keys: expected at most {MAX_CELLS:,} "
@@ -422,7 +418,7 @@ class TablePlan:
 
 
 def key_digest(keys: Sequence[KeyRow]) -> bytes:
-    """Names these keys, in this order."""
+    """Digest of these keys in this order."""
     return hashlib.sha256(repr(list(keys)).encode()).digest()
 
 
@@ -430,7 +426,7 @@ def key_digest(keys: Sequence[KeyRow]) -> bytes:
 
 
 def names_of(name: str, given: object) -> tuple[str, ...]:
-    """Column names from one, several or None."""
+    """Column names from one, several or None; ParameterError if one is repeated or not a text."""
     listed = [] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(listed, (list, tuple)) or not all(isinstance(each, str) for each in listed):
         raise ParameterError(f"{name} = {validation.shown(given)}: expected the name of a column, or a list of names")
@@ -440,7 +436,7 @@ def names_of(name: str, given: object) -> tuple[str, ...]:
 
 
 def keys_of(by: tuple[str, ...], given: Keys | None, delta: float) -> tuple[KeyRule, tuple[KeyRow, ...]]:
-    """Source of the keys, and those that are given."""
+    """Source of the keys, and the given keys; ParameterError if they do not fit `by` and `delta`."""
     if not by:
         if given is not None:
             raise ParameterError("keys: expected None without by=, the columns that they are of")
@@ -481,7 +477,7 @@ def _key_rows(by: tuple[str, ...], given: Keys) -> list[KeyRow]:
 
 
 def _plain(given: Any) -> list[Any]:
-    """The entries of a list, array or series, as Python has them."""
+    """Python's entries of a list, array or series; ParameterError for anything else."""
     convert = next(
         (getattr(given, name) for name in ("tolist", "to_list", "to_pylist") if hasattr(given, name)), None
     )
@@ -494,7 +490,7 @@ def _plain(given: Any) -> list[Any]:
 
 
 def check_bound(bound: Bounds | None, clip: Bounds | None) -> tuple[tuple[float, float], bool]:
-    """The widest clip, and whether its upper end is chosen from the rows."""
+    """The widest clip, and True if its upper end is chosen from the rows; ParameterError if neither is given."""
     if bound is None and clip is None:
         raise ParameterError(
             "bound = None: expected a public upper bound of a value, such as bound=10.0, or (low, high) where values "
@@ -529,7 +525,7 @@ def make_plan(
     delta: float = 0.0,
     noise: NoiseName | None = None,
 ) -> TablePlan:
-    """The plan of a release, its parameters checked; the table is not looked at."""
+    """The plan of a release, its parameters checked; the table is not read."""
     if not isinstance(unit, (Rows, Person)):
         raise ParameterError(
             f"unit = {validation.shown(unit)}: expected fastdp.Rows(k), or fastdp.Person(column, rows=k)"
@@ -560,12 +556,12 @@ def make_plan(
         _check_per_window(plan, last - first)
     # Laws that cannot be drawn are refused before any row is read.
     for quantity in plan.quantities():
-        _ = quantity.law
+        _ = quantity.distribution
     return plan
 
 
 def _noise_of(noise: NoiseName | None, plan: TablePlan) -> NoiseName:
-    """The noise of the sums: as given, or where there is a delta for it the one whose variance is less."""
+    """The noise of the sums: the given one, or with a delta for it the one of less variance."""
     delta, private = plan.delta, plan.key_rule == "private"
     noise = None if noise is None else checked_noise(noise)
     if noise == "gaussian" and not delta:
@@ -580,7 +576,7 @@ def _noise_of(noise: NoiseName | None, plan: TablePlan) -> NoiseName:
 
 
 def _check_per_window(plan: TablePlan, windows: int) -> None:
-    """ParameterError for more rows of a person than windows allow: the noise would be larger than it need be."""
+    """Raise ParameterError for more rows of a person than windows allow, which would enlarge the noise needlessly."""
     if plan.per_window is None or plan.periods is not None:
         return
     most = plan.per_window * windows
@@ -592,7 +588,7 @@ def _check_per_window(plan: TablePlan, windows: int) -> None:
 
 
 def check_online(plan: TablePlan) -> None:
-    """ParameterError unless the rows of a person that count are known window by window, as windows close."""
+    """Raise ParameterError unless a person's rows that count are known as each window closes."""
     if plan.who is None:
         return
     if plan.periods is None:

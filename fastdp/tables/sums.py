@@ -1,4 +1,4 @@
-"""One integer sum of each window and key: how rows enter it, and its noise."""
+"""One integer sum for each window and key: how rows enter it, and its noise."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Kind = Literal["totals", "counts", "means"]
 
 @dataclass(frozen=True, eq=False)
 class NoisySums:
-    """Noisy sums of every window and key, int64[W, K] in steps of the resolution; noise is independent in each."""
+    """Noisy sums of every window and key, int64[W, K] in steps of the resolution, with independent noise."""
 
     steps: Integers
     resolution: float
@@ -54,9 +54,9 @@ class WindowSums:
     Attributes
     ----------
     edges : int64[W + 1]
-        Borders of the windows: microseconds since 1970-01-01, in UTC, or as the clock shows where there is no zone.
+        Borders of the windows: microseconds since 1970-01-01, in UTC, or of the local clock if there is no zone.
     time_zone : str or None
-        Zone of the windows; None if times without a zone were taken as they stand.
+        Zone of the windows; None if times without a zone were taken unchanged.
     keys : dict of str to list
         Key column's name to its K values, one for each released key; empty without ``by``, then K is 1.
     columns : dict of str to NoisySums
@@ -67,7 +67,7 @@ class WindowSums:
     family : str
         The library that the table came from.
     clipped_rows, kept_persons : float or None
-        Released shares of rows beyond the clip, and of persons (in each period) all of whose rows count; None where
+        Released shares of rows beyond the clip, and of persons (in each period) without dropped rows; None if
         nothing was released, or rows are too few.
     """
 
@@ -89,17 +89,11 @@ class WindowSums:
 class Quantity:
     """One sum of each window and key, and its noise.
 
-    Attributes
-    ----------
-    name : str
-        "total", "count", "deviation", or "beyond", which is released as one share only.
-    low, high, centre : int
-        Values are clipped to [low, high] steps, and the centre is subtracted.  A count adds 1 for each row, "beyond"
-        for each that the clip changes.
-    epsilon : float
-        Its budget; with Gaussian noise rho = epsilon^2 / 2.
-    contributions, square : int
-        Rows of one unit, and the squared L2 norm of their change, in squared sensitivities of one row.
+    Values are clipped to [``low``, ``high``] steps, and ``centre`` is subtracted.  A "count" adds 1 for each row,
+    "beyond"
+    1 for each that the clip changes, and is released as one share only.  With Gaussian noise rho = ``epsilon``^2 / 2.
+    ``contributions`` is the number of a unit's rows, ``square`` the squared L2 norm of their change, in squared
+    sensitivities of one row.
     """
 
     name: str
@@ -114,18 +108,18 @@ class Quantity:
 
     @property
     def sensitivity(self) -> int:
-        """Most that one row moves a sum by, in steps."""
+        """Largest change of a sum by one row, in steps."""
         return 1 if self.name == "count" else max(abs(self.low - self.centre), abs(self.high - self.centre))
 
     @cached_property
-    def law(self) -> Distribution:
-        """Of the noise of each sum."""
+    def distribution(self) -> Distribution:
+        """Distribution of each sum's noise."""
         if self.noise == "laplace":
             return noise_distribution("laplace", self.contributions * self.sensitivity, 1, self.epsilon)
         return noise_distribution("gaussian", self.sensitivity, self.square, self.epsilon)
 
     def add(self, rows: tuple[Integers, Array, Floats], first: int, sums: Integers) -> int:
-        """Add rows (windows, keys, values); the first that counts and is not finite, or -1."""
+        """Add rows (windows, keys, values) to `sums`; returns the index of the first non-finite row, or -1."""
         windows, keys, values = rows
         if self.name == "count":
             window_sums.add_ones(windows, keys, first, sums)
@@ -141,35 +135,35 @@ class Quantity:
 
     @property
     def labels(self) -> tuple[str | float, ...]:
-        """Of the key: noise of another scale, or under another clip, shares no word with it."""
+        """Labels for the noise key, so that noise of another scale or clip is independent."""
         return self.name, self.low, self.high, self.centre, self.resolution, self.epsilon
 
 
 def release(
     quantities: Sequence[Quantity], sums: Integers, key: Key, first: int, rows: NDArray[np.uint64]
 ) -> dict[str, NoisySums]:
-    """The sums of all quantities with noise, by name; noise is bound to all sums of a cell.
+    """Noisy sums of all quantities, by name; noise is bound to all sums of a cell.
 
     Sums and noise are taken modulo 2^64, which is post-processing of the exact noisy sum: privacy does not depend on
-    how many rows there are.
+    the number of rows.
 
     Parameters
     ----------
     sums : int64[n, W, K]
-        Exact sums of each quantity, windows in order from number ``first`` on.
+        Exact sums of each quantity, in windows from number ``first`` on.
     key : Key
         Of the composition.
     rows : uint64[K, 2]
-        Digests of the keys (:attr:`fastdp.tables.columns.KeyTable.digests`).
+        Digests of the keys.
     """
     own, exact = key.within("sums", *itertools.chain(*(q.labels for q in quantities))), np.ascontiguousarray(sums)
-    noisy = binding.draw_cells(exact, [q.law for q in quantities], own, first, rows)
+    noisy = binding.draw_cells(exact, [q.distribution for q in quantities], own, first, rows)
     noisy += exact
     noisy.flags.writeable = False
     found = {}
     for q, each in zip(quantities, noisy, strict=True):
-        law = q.law
-        drawn = DrawnNoise(law.sigma, True) if isinstance(law, GaussianDistribution) else DrawnNoise(law.scale)
+        noise = q.distribution
+        drawn = DrawnNoise(noise.sigma, True) if isinstance(noise, GaussianDistribution) else DrawnNoise(noise.scale)
         found[q.name] = NoisySums(each, q.resolution, drawn)
     return found
 
@@ -178,7 +172,7 @@ def release(
 
 
 def in_units(plan: TablePlan, guarantee: Guarantee) -> Guarantee:
-    """The guarantee with its unit, and when two tables are adjacent."""
+    """`guarantee` with the plan's unit of privacy and adjacency."""
     k, period = plan.contributions, "" if plan.periods is None else f" in any period of {plan.periods.every}"
     rows = UnitRows(plan.who, 1 if plan.who is not None else k, None if plan.periods is None else plan.periods.period)
     if plan.who is not None:
@@ -198,7 +192,7 @@ def _part(plan: TablePlan, epsilon: float, *derivation: str, delta: float = 0.0)
 
 
 def of_everything(plan: TablePlan, simulated: bool) -> Guarantee:
-    """Of everything that is released."""
+    """Guarantee of everything that is released, with its derivation."""
     k = plan.contributions
     parts = [_sums_part(plan, q).of("sums") for q in plan.quantities()]
     rows, choice = plan.clip_epsilons
@@ -232,7 +226,7 @@ def of_everything(plan: TablePlan, simulated: bool) -> Guarantee:
 
 
 def _sums_part(plan: TablePlan, q: Quantity) -> Guarantee:
-    """Of one sum of each window and key."""
+    """Guarantee of one sum of each window and key."""
     k, sums = plan.contributions, f"{q.name}: disjoint windows and keys, k rows of a unit change the sums by"
     clip = f"{q.sensitivity}" if q.name == "count" or not plan.chooses_clip else "clip"
     if plan.gaussian:
@@ -249,7 +243,7 @@ def _sums_part(plan: TablePlan, q: Quantity) -> Guarantee:
 
 
 def _approximate(plan: TablePlan, whole: Guarantee, simulated: bool) -> Guarantee:
-    """Epsilon and delta of parts in rho; keys add a delta of their own."""
+    """Guarantee in epsilon and delta from components in rho; a choice of keys adds its own delta."""
     stated = whole.approximate(plan.epsilon, plan.noise_delta)
     if plan.key_delta:
         # All but an event of this probability is concentrated (Bun and Steinke 2016, section 8).
@@ -260,7 +254,7 @@ def _approximate(plan: TablePlan, whole: Guarantee, simulated: bool) -> Guarante
 
 
 def _public_knowledge(plan: TablePlan) -> list[str]:
-    """Public facts that the guarantee takes the caller's word for."""
+    """Public facts that the guarantee assumes on the caller's word, as texts."""
     said = []
     ends = plan.taken or [name for name, end in (("first", plan.start), ("last", plan.stop)) if end is None]
     if plan.online:

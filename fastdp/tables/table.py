@@ -37,9 +37,9 @@ SHOWN_ROWS = 8
 class Table:
     """Released windows of a table, with error bars.
 
-    Everything here is a function of released and of public numbers: no further privacy loss.  Intervals are about the
-    sums of the clipped values that count; ``clipped_rows`` and ``cut_persons`` say, as far as it is known, how much
-    clipping and the bounds on a person's rows take away.
+    Everything here is computed from released and public numbers: no further privacy loss.  Intervals are about the
+    sums of the clipped values that count; ``clipped_rows`` and ``cut_persons`` estimate the effect of clipping and of
+    the bounds on a person's rows.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Table:
     confidence: float = 0.95
 
     def with_confidence(self, confidence: float) -> Table:
-        """The same table with intervals of another confidence, between 0 and 1."""
+        """A copy of the table whose intervals have another confidence, between 0 and 1."""
         return replace(self, confidence=checked_confidence(confidence))
 
     @property
@@ -63,13 +63,15 @@ class Table:
 
     @cached_property
     def frame(self) -> Any:
-        """A data frame of the library that the table came from, one row a window and key.
+        """A data frame of the library that the table came from, one row for each window and key.
 
         Columns: ``window``, its start, with the time zone if there is one; the keys; ``estimate``, ``std_error``,
-        ``low``, ``high``, from the window's own noisy sum, whose law is known exactly; ``revised``, ``revised_low``,
-        ``revised_high``, from all windows of the key, by a model (docs/tables.md); of means also the noisy ``total``
-        and ``count``.  A key column with the name of one of these is called ``NAME_key``.  Of pandas,
-        ``frame.attrs["fastdp"]`` holds what :meth:`write` writes as metadata, of pyarrow the schema's "fastdp".
+        ``low``, ``high``, from the window's own noisy sum, whose distribution is known exactly; ``revised``,
+        ``revised_low``,
+        ``revised_high``, from all windows of the key, by a model (docs/tables.md); for means also the noisy ``total``
+        and ``count``.  A key column with the name of one of these is called ``NAME_key``.  The metadata of
+        :meth:`write` are
+        in ``frame.attrs["fastdp"]`` for pandas, in the schema's "fastdp" for pyarrow.
         """
         frame = in_family(readable(self.arrow, self.sums.family), self.sums.family)
         if self.sums.family == "pandas":
@@ -78,7 +80,7 @@ class Table:
 
     @cached_property
     def arrow(self) -> pa.Table:
-        """The same as a pyarrow table."""
+        """:attr:`frame` as a pyarrow table."""
         starts = np.arange(len(self))
         exact, revised = (self._answer(starts, starts + 1, revised=which) for which in (False, True))
         table = output.arrow_table(self.sums, exact, revised)
@@ -86,20 +88,20 @@ class Table:
 
     @property
     def metadata(self) -> Json:
-        """Facts that :meth:`write` adds to the numbers: guarantee, clip, shares cut, windows, noise."""
+        """Metadata that :meth:`write` adds to the numbers: guarantee, clip, dropped shares, windows, noise."""
         return output.metadata(self.sums, self.confidence)
 
     @property
     def clipped_rows(self) -> float | None:
-        """Estimated share of the rows whose values lie beyond the clip; None for counts, and where it is unknown.
+        """Estimated share of the rows whose values lie beyond the clip; None for counts, and if it is unknown.
 
-        It is released with a hundredth of epsilon; unknown online, and where the rows are too few for that.
+        It is released with a hundredth of epsilon; unknown online, and if the rows are too few.
         """
         return self.sums.clipped_rows
 
     @property
     def cut_persons(self) -> float | None:
-        """Estimated share of the persons (in each period) with dropped rows; None without one, or if unknown."""
+        """Estimated share of persons (in each period) with dropped rows; None without persons, or if unknown."""
         kept = self.sums.kept_persons
         return None if kept is None else 1.0 - kept
 
@@ -134,7 +136,7 @@ class Table:
         Raises
         ------
         ParameterError
-            If the numbers are no whole numbers in order and in range, or the table has means.
+            If the numbers are not integers in order and in range, or the table has means.
         """
         return self._estimate("sum", starts, stops, revised)
 
@@ -163,8 +165,9 @@ class Table:
         Returns
         -------
         low, high : float64[q, K]
-            In units of the input; float64[q] if the table has no keys.  Never too narrow for sums and counts: the
-            exact law of the noise of m windows.
+            In units of the input; float64[q] if the table has no keys.  Never too narrow for sums and counts: from
+            the
+            exact distribution of the noise of m windows.
 
         Raises
         ------
@@ -181,22 +184,23 @@ class Table:
         Parameters
         ----------
         path : str or Path, optional
-            Writes the picture there; the suffix chooses the format.
+            Output file; its suffix chooses the format.
         ax : matplotlib.axes.Axes, optional
-            Draws there, all keys together.  By default a new figure: a panel for each of up to six keys, the keys
-            together if there are more.
+            Axes to draw on, with all keys pooled.  By default a new figure: one panel for each of up to six keys, the
+            keys
+            pooled if there are more.
 
         Returns
         -------
         Axes or array of Axes
-            Those drawn on.
+            The axes drawn on.
 
         Raises
         ------
         ImportError
             If matplotlib is not installed.
         ParameterError
-            If there is nothing to draw, or the suffix is no picture's.
+            If there is nothing to draw, or the suffix is not an image format.
         """
         from fastdp.tables import output
 
@@ -209,7 +213,7 @@ class Table:
         ----------
         path : str or Path
             ``.parquet`` (metadata: JSON under "fastdp" in the schema), ``.csv`` (metadata in ``PATH.json``) or
-            ``.npz`` (an array a column; metadata: JSON in the array "fastdp").
+            ``.npz`` (one array for each column; metadata: JSON in the array "fastdp").
         overwrite : bool
             Whether an existing file may be replaced.
 
@@ -236,7 +240,7 @@ class Table:
         )
 
     def title(self) -> str:
-        """One line: kind, windows and keys of the release."""
+        """One line of text: kind, windows and keys of the release."""
         sums = self.sums
         keys = f" x {_number(self._keys, 'key')} ({', '.join(sums.keys)})" if sums.keys else ""
         begin, end = (self._moment(int(sums.edges[at])) for at in (0, -1))
@@ -245,7 +249,7 @@ class Table:
         return f"{sums.kind.capitalize()} of {windows} of {sums.every}{keys}, {begin} to {end}{zone}"
 
     def facts(self) -> list[tuple[str, str]]:
-        """Names and texts of the other lines of the repr."""
+        """Names and texts of the repr's other lines."""
         error, first = "no window was released", ""
         if len(self) and not self._keys:
             error = "no key was released: none is listed, or with delta none has enough rows for epsilon and delta"

@@ -1,4 +1,4 @@
-"""``fastdp.Windows``: windows of rows that arrive one after the other, closed by a public clock."""
+"""``fastdp.Windows``: windows of rows that arrive over time, closed by a public clock."""
 
 from __future__ import annotations
 
@@ -42,22 +42,16 @@ log = logging.getLogger("fastdp")
 
 @dataclass(frozen=True, eq=False)
 class Waiting:
-    """Rows of persons in open windows: which of them count is known only once their window closes.
+    """Rows of persons in open windows, which are chosen only when their window closes.
 
-    Rows are appended, and a call leaves those before it as they are.  So a state shares its rows with later states, a
-    call copies none of them, and one that fails has changed nothing.
-
-    Attributes
-    ----------
-    rows : int64[capacity, COLUMNS + 1]
-        Rows, and the row before in the same window (-1: none).  Rows after ``size`` are free; the last one says how
-        many are filled, by this state or by a later one.
-    gone : int
-        Rows in windows that are closed.
-    ends : int64[open windows]
-        The last row of each, or -1.
-    moved : int
-        How many times rows of closed windows were left out.
+    Rows are appended after existing ones, so states share rows, a call copies none, and a failed call changes
+    nothing.
+    ``rows``, int64[capacity, COLUMNS + 1], hold in the last column the index of the previous row in the same window
+    (-1:
+    none).  Rows from ``size`` on are free; the array's last row holds the number filled, by this state or a later
+    one.
+    ``gone`` counts rows of closed windows, ``ends`` is the last row of each open window or -1, and ``moved`` counts
+    compactions.
     """
 
     rows: Integers
@@ -71,17 +65,17 @@ class Waiting:
 
     @classmethod
     def none(cls) -> Waiting:
-        """Before any row."""
+        """The state before any row."""
         return cls(np.empty((0, COLUMNS + 1), np.int64), 0, 0, np.empty(0, np.int64))
 
     def widened(self, windows: int) -> Waiting:
-        """With at least so many open windows, in arrays of its own where they change."""
+        """A copy with at least `windows` open windows, and its own ``ends``."""
         ends: Integers = np.full(max(windows, self.ends.size), -1, np.int64)
         ends[: self.ends.size] = self.ends
         return replace(self, ends=ends)
 
     def compact(self) -> Waiting:
-        """Without the rows of closed windows, where they are many; else as it is."""
+        """The state without rows of closed windows if these are many; else `self`."""
         live = self.size - self.gone
         if self.gone <= max(live, SPARE):
             return self
@@ -92,13 +86,13 @@ class Waiting:
         return replace(fresh, moved=self.moved + 1)
 
     def with_rows(self, said: Integers, windows: Integers) -> Waiting:
-        """With these rows after the others: int64[m, COLUMNS], and places of their open windows.
+        """The state with the rows `said`, int64[m, COLUMNS], appended to the open windows `windows`, int64[m].
 
-        ``ends`` is changed: :meth:`widened` comes first.
+        ``ends`` is changed in place: call :meth:`widened` first.
         """
         rows, size = self.rows, self.size + len(said)
         if size >= len(rows) or rows[-1, 0] != self.size:
-            # No room, or another state has filled it.
+            # No free rows, or another state has filled them.
             rows = np.empty((2 * size + 2, COLUMNS + 1), np.int64)
             rows[: self.size] = self.rows[: self.size]
         rows[self.size : size, :COLUMNS] = said
@@ -107,20 +101,20 @@ class Waiting:
         return replace(self, rows=rows, size=size)
 
     def of_first(self, windows: int) -> Integers:
-        """The rows of the first windows: int64[n, COLUMNS]."""
+        """Rows of the first `windows` open windows: int64[n, COLUMNS]."""
         return self.rows[person_rows.chained_rows(self.rows, self.ends[:windows]), :COLUMNS]
 
     def without_first(self, windows: int, rows: int) -> Waiting:
-        """Once the first windows are closed, which have so many rows."""
+        """The state after the first `windows` windows, with `rows` rows, are closed."""
         return replace(self, ends=self.ends[windows:], gone=self.gone + rows)
 
     def alone(self) -> Waiting:
-        """With rows that no other state shares."""
+        """A copy whose rows no other state shares."""
         return replace(self, rows=self.rows[: self.size].copy())
 
 
 class Batch(NamedTuple):
-    """One call: instants, values (if any are summed), keys (-1: unknown) and persons of rows, or the public clock."""
+    """Input of one call: instants, values (if summed), keys (-1: unlisted) and persons of rows; or the clock."""
 
     times: Integers
     values: Floats
@@ -131,22 +125,11 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class WindowsState:
-    """State between two calls.
+    """State between two calls; ``late``, ``sums`` and ``waiting`` are secret.
 
-    Attributes
-    ----------
-    n_seen : int
-        Calls that changed something.
-    clock : int
-        Windows that end up to here are closed.
-    closed : int
-        Number of the first open window.
-    late : int
-        Rows that came after their window was closed.  Secret.
-    sums : int64[Q, open windows, K]
-        Exact sums.  Secret.
-    waiting : Waiting
-        With persons, rows of open windows; sums have none then.  Secret.
+    ``n_seen`` counts calls that changed something.  Windows that end up to ``clock`` (microseconds) are closed;
+    ``closed`` is the number of the first open one, and ``late`` counts rows that came after theirs was closed.  With
+    persons, ``waiting`` holds the open windows' rows; else ``sums``, int64[Q, open windows, K], their exact sums.
     """
 
     n_seen: int
@@ -162,7 +145,7 @@ class WindowsState:
 
 @dataclass(frozen=True)
 class WindowsMachine(Machine[WindowsState]):
-    """Windows as a machine; times as ISO text."""
+    """Transition function of :class:`Windows`: public parameters without state; times as ISO text."""
 
     PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (Time, Value, Rows, Person)}
     rule: ClassVar[int] = TablePlan.rule
@@ -193,21 +176,21 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def table(self) -> KeyTable:
-        """The keys."""
+        """The released keys."""
         return KeyTable(self.plan.by, self.plan.keys)
 
     @cached_property
     def words(self) -> Integers:
-        """Bits of each key in the hash of a row."""
+        """64 bits of each key for the hash of a row: int64[K]."""
         return KeyNumbers(self.plan.by, self.plan.keys if self.plan.by else [()]).words
 
     @cached_property
     def delay(self) -> int | None:
-        """Microseconds from the clock to the latest time seen."""
+        """Microseconds by which the clock follows the latest time seen; None if only ``advance`` moves it."""
         return None if self.lateness is None else parse_length("lateness", self.lateness)[1]
 
     def start(self, key: Key) -> WindowsState:
-        """Before any row."""
+        """State before any row."""
         number = self.plan.start or 0
         sums: Integers = np.zeros((len(self.quantities), 0, self.table.size), np.int64)
         return WindowsState(0, self.plan.calendar.edge(number), number, 0, sums)
@@ -215,7 +198,7 @@ class WindowsMachine(Machine[WindowsState]):
     # The call.
 
     def read(self, *batch: Any) -> Batch:
-        """Rows as arrays, or the clock."""
+        """A call's rows as arrays, or its clock; DataError for rows that are not accepted."""
         times, values, keys, who, to = batch
         zone = self.plan.calendar.zone
         if to is not None:
@@ -266,11 +249,11 @@ class WindowsMachine(Machine[WindowsState]):
         return digests
 
     def parts(self, batch: Batch) -> tuple[Array, ...]:
-        """All that the step depends on besides state and key."""
+        """Everything in `batch` on which noise depends, as arrays."""
         return (*batch[:4], np.array([batch.to]))
 
     def step(self, state: WindowsState, batch: Batch, key: Key) -> Transition[WindowsState]:
-        """Add rows to open windows, and release those that the clock closes."""
+        """State after the rows are added, and the release of the windows that the clock closes."""
         calendar, first = self.plan.calendar, state.closed
         windows = calendar.numbers(batch.times)
         clock, late = self._clock(state, batch, windows)
@@ -298,7 +281,7 @@ class WindowsMachine(Machine[WindowsState]):
         return Transition(after, partial(self._emit, first, closed, columns, key))
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
-        """The clock after the batch, and which rows are late: row by row, however rows are cut into batches."""
+        """The clock after the batch, and flags of late rows: row by row, so the cut into batches has no effect."""
         clock = max(state.clock, batch.to)
         if self.delay is None or not windows.size:
             return clock, windows < state.closed
@@ -309,7 +292,7 @@ class WindowsMachine(Machine[WindowsState]):
     def _close(
         self, waiting: Waiting, batch: Batch, counted: Flags, span: tuple[Integers, int, int, int], key: Key
     ) -> tuple[Integers, Waiting]:
-        """The exact sums of windows that close now, of the rows of least hash, and the rows that still wait."""
+        """Exact sums of the windows that close now, from rows of least hash, and the rows that still wait."""
         windows, first, closed, open_to = span
         waiting = waiting.compact().widened(open_to - first)
         if counted.any():
@@ -332,7 +315,7 @@ class WindowsMachine(Machine[WindowsState]):
             quantity.add(rows, first, into)
 
     def _check_far(self, windows: int) -> None:
-        """DataError for more open windows than fit."""
+        """Raise DataError for more open windows than fit in memory."""
         try:
             self.plan.check_cells(windows, self.table.size)
         except ParameterError:
@@ -342,7 +325,7 @@ class WindowsMachine(Machine[WindowsState]):
             ) from None
 
     def _emit(self, first: int, closed: int, columns: dict[str, NoisySums], key: Key) -> WindowSums:
-        """The release of the closed windows."""
+        """The release of the closed windows, with its guarantee."""
         if closed > first:
             log.info("%d windows of %s closed", closed - first, self.plan.calendar.every)
         found = self.plan.released(
@@ -351,7 +334,7 @@ class WindowsMachine(Machine[WindowsState]):
         return replace(found, guarantee=self.guarantee(key))
 
     def guarantee(self, key: Key) -> Guarantee:
-        """Of everything that is ever released."""
+        """Guarantee of everything that is ever released."""
         whole = self.plan.guarantee(simulated=key.simulated)
         if self.lateness is None:
             return whole
@@ -361,16 +344,16 @@ class WindowsMachine(Machine[WindowsState]):
     # State files.
 
     def rekeyed(self, state: WindowsState, key: Key) -> WindowsState:
-        """The state for a copy: rows that wait of its own."""
+        """State of a copy, with its own waiting rows."""
         return replace(state, waiting=state.waiting.alone())
 
     def pack(self, state: WindowsState) -> Packed:
-        """The state as JSON, rows that wait as the parts of a log."""
+        """The state as JSON, with waiting rows as chunks of a log."""
         live = state.waiting.of_first(state.waiting.ends.size)
         return {**self._small(state), **({"log": _parts(live)} if self.plan.who is not None else {})}
 
     def record(self, before: WindowsState, after: WindowsState) -> Record:
-        """The state without rows that wait, the rows that came, and whether those of closed windows were left out."""
+        """Log record of one call: the state without waiting rows, the new rows, and True if rows were compacted."""
         old, new = before.waiting, after.waiting
         came = new.rows[old.size if old.moved == new.moved else old.size - old.gone : new.size, :COLUMNS]
         return Record(self._small(after), _parts(came), old.moved != new.moved)
@@ -380,7 +363,7 @@ class WindowsMachine(Machine[WindowsState]):
         return {"n_seen": state.n_seen, "state": {name: codec.describe(getattr(state, name)) for name in names}}
 
     def unpack(self, packed: Packed, key: Key) -> WindowsState:
-        """The state that was packed, rows that wait read from the parts of the log."""
+        """State restored from JSON, with waiting rows from the log's chunks; ValueError if it is invalid."""
         none = {"waiting": codec.describe(Waiting.none())}
         state = super().unpack({**packed, "state": {**packed["state"], **none}}, key)
         parts = [codec.unpack(part, "<i8") for part in packed.get("log", ())]
@@ -394,7 +377,7 @@ class WindowsMachine(Machine[WindowsState]):
         return replace(state, waiting=waiting)
 
     def check_indices(self, state: WindowsState) -> None:
-        """ValueError unless the state has the shape of this machine's."""
+        """Raise ValueError unless `state` can be one of this machine."""
         like, calendar = self.start(Key(bytes(32), simulated=True)), self.plan.calendar
         expect(state.sums, np.empty((like.sums.shape[0], state.sums.shape[1], like.sums.shape[2]), np.int64))
         if min(state.n_seen, state.late) < 0 or state.closed < like.closed or state.clock < like.clock:
@@ -404,12 +387,12 @@ class WindowsMachine(Machine[WindowsState]):
 
 
 def _parts(rows: Integers) -> list[str]:
-    """Rows as texts of a log, none of which is larger than a state file holds."""
+    """Rows as texts of a log, each small enough for a state file."""
     return [codec.pack(rows[i : i + PART_ROWS], "<i8") for i in range(0, len(rows), PART_ROWS)]
 
 
 def _wide(sums: Integers, windows: int) -> Integers:
-    """A copy with room for so many windows."""
+    """A copy of `sums` with at least `windows` windows."""
     wide: Integers = np.zeros((sums.shape[0], max(windows, sums.shape[1]), sums.shape[2]), np.int64)
     wide[:, : sums.shape[1]] = sums
     return wide
@@ -520,12 +503,12 @@ class Windows(Publisher[WindowsState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Of everything that is ever released."""
+        """Guarantee of everything that is ever released."""
         return self._machine.guarantee(self._key)
 
     @property
     def n_seen(self) -> int:
-        """Calls so far that added rows or moved the clock: after a restart, where the input goes on."""
+        """Calls so far that added rows or moved the clock: the position at which input continues after a restart."""
         return self._state.n_seen
 
     @property
@@ -535,14 +518,14 @@ class Windows(Publisher[WindowsState]):
 
     @single_caller
     def add(self, times: Any, values: Values | None = None, keys: Any = None, persons: Any = None) -> Table:
-        """Add rows; gives the windows that they close (with ``lateness``), with no rows if there are none.
+        """Add rows; returns the windows that they close (with ``lateness``), possibly none.
 
         Parameters
         ----------
         times : array-like of datetimes or dates, [n]
             In any order.
         values : array-like of numbers, [n], optional
-            What is summed; None for counts.
+            Values to sum; None for counts.
         keys : array-like, [n], or mapping of column names to them, optional
             With ``by``.
         persons : array-like, [n], optional
@@ -559,7 +542,7 @@ class Windows(Publisher[WindowsState]):
 
     @single_caller
     def advance(self, to: Instant) -> Table:
-        """Move the public clock to a datetime, date or ISO text, and release the windows that end up to there."""
+        """Move the public clock to a datetime, date or ISO text, and release the windows that end by then."""
         return self._table(self._machine.read(None, None, None, None, to))
 
     def _table(self, batch: Batch) -> Table:
@@ -568,14 +551,14 @@ class Windows(Publisher[WindowsState]):
 
 
 def _text(value: Instant | None) -> Any:
-    """A public point in time as text that a state file holds; anything else as it is."""
+    """ISO text of a point in time, for a state file; other values unchanged."""
     if isinstance(value, (datetime, date)):
         return value.isoformat()
     return str(value) if isinstance(value, np.datetime64) else value
 
 
 def _fixed(lateness: Duration | None) -> str | None:
-    """A lateness as text that a state file holds."""
+    """Text of a fixed length of time, for a state file; ParameterError for calendar units."""
     text, microseconds = (None, 1) if lateness is None else parse_length("lateness", lateness)[:2]
     if not microseconds:
         raise ParameterError(f"lateness = {validation.shown(lateness)}: expected a fixed length such as '10min'")

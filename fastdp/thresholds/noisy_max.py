@@ -28,7 +28,7 @@ from fastdp_kernels.streams import threshold_choice
 #
 # Privacy of every rule built on this: replacing one value moves all scores in one direction and by at most the
 # sensitivity s (an integer).  Discrete noise of scale s / epsilon, one- or two-sided, has a survival function S
-# with S(k + s) >= e^-epsilon S(k) for every whole k; fixing the other candidates' noise gives e^epsilon both ways,
+# with S(k + s) >= e^-epsilon S(k) for every integer k; fixing the other candidates' noise gives e^epsilon both ways,
 # without a factor of 2.  Ties go to the lowest index, a rule that does not depend on data.
 
 NoiseKind = Literal["laplace", "exponential"]
@@ -139,7 +139,7 @@ def pack_counts(counts: Integers) -> Integers:
 
 
 MAX_CANDIDATES = 2**22
-#: Candidates that a default step aims at where whole numbers are too few or too many.
+#: Target number of candidates of the default step, if integers are too few or too many.
 DEFAULT_CANDIDATES = 2**12
 MIN_WHOLE = 64
 MAX_WHOLE = 2**20

@@ -57,18 +57,18 @@ from fastdp_kernels.streams import online_pass, threshold_choice
 # cauchy (density proportional to 1/(1 + |z|^gamma); a = b = eps/(2 (gamma + 1)); delta = 0)
 #     The logarithm of the density has slope at most gamma, and stretching changes it by at most max(1, gamma - 1) b.
 #
-# The scale kappa S/a is computed in doubles.  :func:`decay_table` and :meth:`SmoothNoise.scale` leave room for every
-# rounding, so that the inequalities above hold for the doubles themselves (``docs/privacy.md``, section 3).
+# The scale kappa S/a is computed in doubles.  :func:`decay_table` and :meth:`SmoothNoise.scale` leave a margin for
+# every rounding, so that the inequalities above hold for the doubles themselves (``docs/privacy.md``, section 3).
 
 #: Tails go down to 2^-960, an ordinary float whose noise is one too.
 MAX_TAIL_BITS = 959
 #: Entries of a decay table below this count as 0 (``fastdp_kernels.streams.threshold_choice``).
 MIN_DECAY = 2.0**-900
-#: A table's exponent is b (1 - B_SLACK): room for the roundings of b and kappa.
+#: A table's exponent is b (1 - B_SLACK): margin for the roundings of b and kappa.
 B_SLACK = Fraction(1, 2**40)
-#: Factor from entry to entry above e^-b: room for twelve roundings in the ratio of two neighbours' scales.
+#: Factor from entry to entry above e^-b: margin for twelve roundings in the ratio of two neighbours' scales.
 RATIO_SLACK = 1 + Fraction(1, 2**49)
-#: Scales are rounded up by this factor: room for four roundings and for those of a.
+#: Scales are rounded up by this factor: margin for four roundings and for those of a.
 SCALE_SLACK = 1.0 + 2.0**-48
 
 
@@ -182,7 +182,7 @@ def laplace_stretch_delta(epsilon: float, b: float) -> float:
 
 # The rules.
 
-# The hold-out of a quantile or of local reports: collected as integers, sorted once if need be.
+# The hold-out of a quantile or of local reports: integers, sorted once if needed.
 
 FIRST_ROOM = 1024
 
@@ -249,7 +249,7 @@ def rank_of(p: float, m: int) -> int:
 
 #: Outside, the Cauchy-type inverse CDF leaves the range of doubles: far out below, near 0 above (|Z|^gamma).
 MIN_GAMMA, MAX_GAMMA = 1.125, 16.0
-#: Theta is released in whole cells, bound / CELLS each or one grid step, which hides the spacing of floats.
+#: Theta is rounded to cells of bound / CELLS or one grid step, which hides the spacing of floats.
 CELLS = 2**24
 FRACTION = Real(above=0.0, below=1.0)
 #: The stretch of the noise needs ln(1/delta) >= 1 (above).
@@ -451,7 +451,7 @@ def _distance(clip: bool, kappa: float, law: SmoothNoise, offset: float = 0.0) -
     """Numeric distance of the noise; without the clip it grows with kappa / a, the noise's width in bounds."""
     if clip:
         return law.numeric_distance
-    # A Cauchy-type law is too wide for any bound.
+    # A Cauchy-type distribution is too wide for any bound.
     wide = math.inf if law.name == "cauchy" else kappa / law.a * (1.0 + offset)
     return min(1.0, law.numeric_distance * max(1.0, wide))
 

@@ -55,57 +55,63 @@ ALL_NOISE_SLOPE = 2.5
 #: The target is at most this share of the values above the lowest candidate, and that candidate's gain at most this
 #: share of its loss.
 MAX_SHARE = 0.5
-#: Largest share of epsilon for that number; the hold-out has at most so many of its noise scales, and if it would
-#: have less than the least all values are taken to lie above.
+#: Largest share of epsilon for the number of values above the lowest candidate; largest ratio of the hold-out to its
+#: noise scale; below the least ratio all values are assumed to lie above.
 COUNT_SHARE, COUNTED, LEAST_COUNTED = 0.05, 60.0, 20.0
 #: Level of that number's words; 0 is the candidates'.
 COUNT_LEVEL = 1
-#: Which ranges theta is weighed for: those of up to max_range values alone, or shorter ones besides.
+#: Ranges that theta is chosen for: those of up to max_range values, or of all lengths.
 Lengths = Literal["longest", "all"]
 
 
 @record
 class ScaleFree:
-    """Theta at which about m p* values lie above it, p* the share that the noise in use is worth; by noisy max.
+    """Theta exceeded by about m p* values, p* the share that balances clipping and the noise in use; by noisy max.
 
     With k = m p*, p* = sqrt(6 K) / (r epsilon), candidate theta has the score
 
         -max(0, (#{v > theta} + #{v > 1.5 theta}) / 2 - k) - max(1, 4 / (k epsilon)) k ln(theta).
 
-    Candidates are bound / 1.5^(i / 3), as whole numbers of grid steps.  K is the noise constant of the perturber in
-    use, r the longest range, and the epsilon in p* the budget of its noise; the one in the slope is the hold-out's.
-    A noisy number of values above the lowest candidate, with at most a twentieth of the choice's epsilon, limits k
-    and the slope, so that the lowest candidate does not win where most values are 0.
+    Candidates are bound / 1.5^(i / 3) in whole grid steps.  K is the perturber's noise constant, r the longest range,
+    the
+    epsilon in p* the budget of its noise, that in the slope the hold-out's.  A noisy number of values above the
+    lowest
+    candidate, for at most a twentieth of the choice's epsilon, limits k and the slope, so that the lowest candidate
+    does
+    not win if most values are 0.
 
     Parameters
     ----------
     noise : "exponential" or "laplace"
         One-sided or two-sided discrete noise of the choice; one-sided errs less.
     lengths : "longest" or "all"
-        Ranges of up to max_range values, by the formula above; or those of all lengths alike, by their product of
-        errors, under blocks that follow the stream (:class:`fastdp.Adaptive`): if k epsilon < 2, one count, held
-        against 1.25 k, with slope max(1, 2.5 / (k epsilon)).
+        Weigh ranges of up to max_range values, by the formula above; or ranges of all lengths, by their product of
+        errors, under blocks that follow the stream (:class:`fastdp.Adaptive`): if k epsilon < 2, one count against
+        1.25 k, with slope max(1, 2.5 / (k epsilon)).
 
     Warns
     -----
     AccuracyWarning
-        If k epsilon < 1: the hold-out is too short for the noise of the choice.  The message names a length that
-        would do.  It follows from public numbers only.
+        If k epsilon < 1: the hold-out is too short.  The message, from public numbers only, names a sufficient
+        length.
 
     Notes
     -----
-    Privacy: pure epsilon.  Replacing a value by a larger one moves both counts of every candidate up by 0 or 1, hence
-    every score down by 0 to 1 (k does not depend on data, and max(0, x - k) never grows faster than x); replacing it
-    by a smaller one moves all up.  So the score is monotone with sensitivity 1 and the proof of
-    :mod:`fastdp.thresholds.noisy_max` holds without a factor 2.  The number of values above the lowest candidate
-    changes by 0 or 1; it is released first, and the slope is a function of it: sequential composition.
+    Privacy: pure epsilon.  A larger value raises both counts of every candidate by 0 or 1, hence lowers every score
+    by 0
+    to 1 (k is public, and max(0, x - k) grows no faster than x); a smaller one raises them.  So the score is monotone
+    with
+    sensitivity 1 and the proof of :mod:`fastdp.thresholds.noisy_max` holds without a factor 2.  The number of values
+    above
+    the lowest candidate has sensitivity 1 and is released first: sequential composition.
 
-    Accuracy: the expected squared error of a random range is K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2,
-    which is least where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count
-    distinguishes tails: where they are light it is near 0, so that more values than k may lie above theta, where they
-    are heavy fewer, as the optimum wants.  If k epsilon < 1, one count alone is held against 1.5 k, with slope 3 / (k
-    epsilon).  Where k is a large part of the values above the lowest candidate, it is at most half of them, and the
-    slope so low that the lowest candidate cannot win by its logarithm alone.
+    Accuracy: the expected squared error of a random range, K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2, is
+    least
+    where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count distinguishes light
+    tails
+    from heavy ones.  If k epsilon < 1, one count is held against 1.5 k, with slope 3 / (k epsilon).  k is at most
+    half of
+    the values above the lowest candidate.
 
     Equivariance: values, bound and resolution multiplied by one factor give theta multiplied by it, exactly.
 
@@ -195,7 +201,7 @@ def first_of_eighths(candidates: Integers) -> Integers:
 
 def _nearest(candidates: Integers) -> NDArray[np.intp]:
     """Index of the candidate nearest to 1.5 times each candidate, the lower one if two are."""
-    # Everything doubled twice, so that middles and 1.5 times are whole.
+    # Everything times 4, so that middles and 1.5 times are integers.
     middles = 2 * (candidates[1:] + candidates[:-1])
     return np.searchsorted(middles, candidates * (4 * REACH.numerator // REACH.denominator))
 
@@ -223,16 +229,16 @@ class _ScaleFreeChooser(CountedHoldout):
         self.expected = math.exp(min(logs - math.log(task.max_range) - math.log(task.noise_epsilon), 700.0))
         self._single, target, slope = _weights(rule.lengths, self.expected * task.epsilon)
         self.expected = min(self.expected, MAX_SHARE * task.holdout / target)
-        #: How many values may lie above theta before a candidate loses anything.
+        #: Number of values above theta without a penalty.
         self.target = self.expected * target
         wanted = max(MIN_SLOPE * self.expected, slope / task.epsilon)
-        # A candidate far below all values would else win by being small, where no count can outweigh its logarithm.
+        # Otherwise a candidate far below all values could win by its logarithm alone.
         self._span = max(math.log(self._top), 1.0)
         most = MAX_SHARE * (task.holdout - self.target) / self._span
         self.slope = min(wanted, most)
-        #: How many noise scales separate candidates: k epsilon, or by how much the slope falls short.
+        #: Noise scales that separate candidates: k epsilon, or less if the slope is limited.
         self.resolved = min(self.expected, self.slope) * task.epsilon
-        #: A hold-out that would do.
+        #: Length of a sufficient hold-out.
         self.enough = math.ceil(
             max(
                 ENOUGH * task.holdout / max(self.expected * task.epsilon, 1e-300),
@@ -297,7 +303,7 @@ class _ScaleFreeChooser(CountedHoldout):
 
 # The distribution behind square waves on a logarithmic scale: mean of resampled estimates, cut where noise begins.
 #
-# All of this comes after the reports were made private, so it costs no privacy.  Source: ours; bootstrap averaging
+# Post-processing of private reports.  Source: ours; bootstrap averaging
 # is Breiman's bagging (1996).
 
 #: The values that an estimate distinguishes: from bound / 2^OCTAVES to the bound.
@@ -306,7 +312,7 @@ BINS_PER_OCTAVE = 4
 #: Estimates from resampled counts; their seed is public and fixed, so equal counts give equal estimates.
 RESAMPLES = 16
 SEED = 1
-#: A tail share below so many standard errors is taken for noise.
+#: A tail share below so many standard errors counts as noise.
 STANDARD_ERRORS = 1.5
 
 

@@ -89,7 +89,7 @@ def prune_tail(distribution: Distribution) -> Distribution:
     small, run = frequencies[after:] < SMALL_SHARE / finer, round(RUN * finer)
     if small.size < run:
         return distribution
-    # Where a run of small ones begins: so many fewer others than places.
+    # Starts of runs of small frequencies.
     others = np.concatenate([[0], np.cumsum(~small)])
     runs = others[run:] == others[:-run]
     if not runs.any():
@@ -101,7 +101,7 @@ def prune_tail(distribution: Distribution) -> Distribution:
     return replace(distribution, frequencies=kept, method=f"{distribution.method}, tail pruned")
 
 
-# The distribution behind square waves on a logarithmic scale, whose logarithm is taken to be concave there.
+# The distribution behind square waves on a logarithmic scale, with a log-concave estimate.
 #
 # A free estimate breaks up into peaks, and its tail is noise from where a window's share is within a standard
 # error.  A log-concave one has a single peak, and its tail goes on falling at least as it was seen to, so that the
@@ -111,18 +111,18 @@ def prune_tail(distribution: Distribution) -> Distribution:
 
 #: Fewest and most bins: curvature needs three behind the first, and a step solves so many equations.
 LEAST_BINS, MOST_BINS = 4, 512
-#: Prior of each curvature, the falls of slope from bin to bin: its density is proportional to this power of it.
+#: Prior of each curvature (decrease of slope from bin to bin): density proportional to this power of it.
 POWER = 0.03
 #: Prior of each logarithm of a share: normal with this precision, so that no tail falls without end.
 PRECISION = 3e-4
-#: The squared bias that a threshold is taken to have, in that of the estimate: a tail that no report shows may be
-#: longer than one that goes on falling as it did (``docs/topl.md``).
+#: Factor on the estimate's squared bias: an unobserved tail may be longer than the extrapolated one
+#: (``docs/topl.md``).
 DOUBT = 5.0
 #: Estimates from resampled counts; their seed is public and fixed, so equal counts give equal estimates.
 RESAMPLES = 8
 SEED = 1
 MAX_STEPS = 200
-#: A system that is singular in doubles gets so much more on its diagonal, in its largest entries.
+#: Added to the diagonal of a numerically singular system, relative to its largest entry.
 RIDGES = (0.0, 1e-15, 1e-12, 1e-9)
 #: The search ends when a step gains less than this in log density, and a step changes no logarithm by more than that.
 GAIN, STRIDE = 1e-6, 10.0
@@ -234,7 +234,7 @@ MAX_BINS = 2**16
 
 @record
 class SquareWave:
-    """Every hold-out value becomes one square-wave report; theta is chosen from their estimated distribution.
+    """Theta from the estimated distribution of the hold-out, of which every value becomes one square-wave report.
 
     Parameters
     ----------
@@ -243,29 +243,30 @@ class SquareWave:
     objective : "corrected" or "paper"
         See :func:`fastdp.thresholds.square_wave.range_errors`.
     method : "sw-w", "sw", "percentile" or "concave"
-        EM with its tail pruned; EMS as a black box; the quantile of EMS instead of the objective; on the logarithmic
-        scale, an estimate whose logarithm is concave (:mod:`fastdp.thresholds.square_wave`).
+        EM with its tail pruned; EMS as a black box; the quantile of EMS instead of the objective; a log-concave
+        estimate
+        on the logarithmic scale.
     percentile : float
         For ``method="percentile"``: a fraction, above 0 and below 1.
     publish_epsilon : float, optional
         Budget of the hybrid reports that theta clips, in the objective; by default the task's.
     bins : int, optional
-        Bins of the estimate on [0, bound]; by default 1,024, or 56 on the logarithmic scale.  Their upper edges are
-        the candidates for theta (on the logarithmic scale 8 a bin).  From 4 to 512 with ``method="concave"``.
+        Bins of the estimate on [0, bound]; by default 1,024, or 56 on the logarithmic scale (4 to 512 with
+        ``method="concave"``).  Candidates are their upper edges, or 8 a bin on the logarithmic scale.
     accelerate : bool
-        SQUAREM for EM: in a tenth of the time nearer to the maximum of the likelihood, where the estimate breaks up
-        into peaks and SW-W finds the tail's end too early (``docs/topl.md``).  False stops where the published code
-        does.  The logarithmic scale is always accelerated.
+        SQUAREM for EM: ten times faster, but the estimate gets peaks and SW-W finds the tail's end too early
+        (``docs/topl.md``).  False stops as the published code does.  The logarithmic scale is always accelerated.
     scale : "linear" or "logarithmic"
         Linear as in the paper.  Logarithmic: users report through :class:`fastdp.local.LogSquareWave` on
-        [bound / 2^14, bound]; with ``method="concave"``, which is ToPL's default, or with ``method="sw-w"``, where
-        theta comes from the mean of resampled free estimates, cut where the tail's share is noise
-        (:mod:`fastdp.thresholds.scale_free`).  Measured in ``docs/topl.md``.
+        [bound / 2^14, bound]; with ``method="concave"``, ToPL's default, or ``method="sw-w"``, the mean of resampled
+        free
+        estimates with the noisy tail cut (``docs/topl.md``).
 
     Notes
     -----
-    Privacy: each report alone is epsilon-DP, exactly; theta is computed from reports only.  The logarithmic map comes
-    before the grid of the reports' law, which holds for any two grid steps, whatever values they stand for.
+    Privacy: each report is epsilon-DP, exactly, and theta is computed from reports only.  The logarithmic map
+    precedes the
+    grid, on which the reports' distribution holds for any two steps.
     """
 
     report_epsilon: float | None = parameter(LOCAL_EPSILON, default=None)

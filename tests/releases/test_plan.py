@@ -100,6 +100,6 @@ def test_a_plan_is_what_a_release_does() -> None:
         per_window=1,
         delta=1e-6,
     )
-    sigma = float(made.quantities()[0].law.sigma) * made.step
+    sigma = float(made.quantities()[0].distribution.sigma) * made.step
     # Two hundredths of rho say what was cut.
     assert sigma * math.sqrt(0.98) == pytest.approx(plan.std_error, rel=1e-9)

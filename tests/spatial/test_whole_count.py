@@ -55,7 +55,7 @@ def noises(stream: Any, steps: list[Any]) -> Iterator[Any]:
     keys, plan, total = step_keys(stream, steps), stream._plan, stream._machine.total
     yield draws(keys, plan.split_law, Purpose.SPLIT, 4096)
     yield draws(keys, plan.cell_law, Purpose.CELL, 4096)
-    yield draws(keys, total.law, Purpose.CELL, 1, level=LEVEL)
+    yield draws(keys, total.distribution, Purpose.CELL, 1, level=LEVEL)
     if isinstance(stream, AdaptivePHDStream):
         yield draws(keys, stream._machine.counting.law, Purpose.CELL, 4096)
 
@@ -149,7 +149,7 @@ def test_the_parts_make_up_epsilon(kind: Any, epsilon: float) -> None:
 def test_noise_scales_are_those_of_the_guarantee(kind: Any) -> None:
     stream = make(kind, epsilon=1.0, total_share=0.25, sensitivity=2)
     plan, machine = stream._plan, stream._machine
-    assert machine.total.law == sampler.laplace_distribution(Fraction(2 * 2, 1) / Fraction(0.25))
+    assert machine.total.distribution == sampler.laplace_distribution(Fraction(2 * 2, 1) / Fraction(0.25))
     spent = plan.epsilon_tree + plan.epsilon_count + machine.total.epsilon
     assert float(2 * spent) == pytest.approx(1.0, rel=1e-15)
     assert 2 * spent <= 1

@@ -41,7 +41,7 @@ def test_rhos_of_all_parts_fit_the_budget(kind, options) -> None:
     rho = Fraction(0)
     for q in plan.quantities():
         square = plan.square * q.sensitivity**2
-        rho += Fraction(square) / (2 * q.law.sigma**2)
+        rho += Fraction(square) / (2 * q.distribution.sigma**2)
     for part in (plan.person_epsilon, plan.beyond_epsilon, plan.key_epsilon, *plan.clip_epsilons):
         rho += Fraction(part) ** 2 / 2
     assert zcdp_delta(float(rho), 1.0) <= plan.noise_delta * (1.0 + 1e-9)
@@ -55,7 +55,7 @@ def test_a_person_moves_the_sums_by_the_root() -> None:
     assert plan_of().square == 48
     assert plan_of(contributions=50, per_window=4).square == 12 * 16 + 4
     plan = plan_of()
-    sigma, loss = float(plan.quantities()[0].law.sigma), plan.loss
+    sigma, loss = float(plan.quantities()[0].distribution.sigma), plan.loss
     # A hundredth of rho each for the shares of rows beyond the clip and of persons with dropped rows.
     assert sigma == pytest.approx(math.sqrt(48) * plan.quantities()[0].high / (loss * math.sqrt(0.98)))
 
