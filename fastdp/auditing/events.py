@@ -38,8 +38,8 @@ class Feature:
 def make_features(outputs: Floats, adjacent: Floats, given: Sequence[tuple[str, Statistic]]) -> list[Feature]:
     """Caller's features, and those of ``events="auto"``, trained on trials used for nothing else.
 
-    Coordinates, distances from their medians, running sums, a linear discriminant, a learned likelihood ratio, a
-    fingerprint of the complete output, and the grain of floating-point outputs.
+    Coordinates, distances from medians, running sums, a linear discriminant, a learned likelihood ratio, a
+    fingerprint, and the grain of floating-point outputs.
     """
     features = [Feature(name, statistic) for name, statistic in given]
     k = outputs.shape[1]
@@ -237,8 +237,8 @@ def choose_events(
 ) -> list[Event]:
     """Event with the highest lower bound on `fresh` trials, and a few that may reach a higher one later.
 
-    `learned` outputs order the values of discrete features; the bound must come from `counted` other trials.  The
-    best event of each of the first `given` features (the caller's) is always included.
+    `learned` outputs order the values of discrete features; count on `counted` other trials.  The best event of each
+    of the first `given` features is always included.
     """
     every: list[_Found] = []
     chosen: list[Event] = []

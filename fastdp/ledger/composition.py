@@ -133,7 +133,7 @@ def rounded(loss: Loss) -> Budget:
 def left(limit: Budget, spent: Loss, met: Loss) -> Budget:
     """Cost allowed to a further release, rounded down; 0 if the limit is passed already.
 
-    `spent` is the cost of the stream's worst element, `met` that of the worst element of the new release.
+    `spent`: cost of the stream's worst element; `met`: of the new release's worst element.
     """
     if not spent.within(limit):
         return Budget(0.0, 0.0)
@@ -206,7 +206,7 @@ def pure_divergence(epsilon: float, order: float) -> float:
 def epsilon_at(order: float, pure: Sequence[tuple[float, float]], rho: float, delta: float) -> float:
     """Epsilon for which these releases together are (epsilon, delta)-DP, by divergences of one order.
 
-    `pure` has for each class its largest loss and the sum of its losses; `rho` is the sum of all others.
+    `pure`: largest loss and sum of losses of each class; `rho`: sum of all others.
     """
     spent = order * rho + sum(total * min(1.0, pure_divergence(top, order) / top) for top, total in pure)
     # ln(1 - 1 / order), in a form that keeps its digits near order 1, where a delta near 1 leads.

@@ -50,17 +50,14 @@ class Ledger:
 
     Notes
     -----
-    Privacy: the ledger computes basic composition, exactly (``docs/privacy.md``), and releases nothing itself.
-    Epsilons add up for releases with independent noise only, so it refuses a publisher whose noise an entry has
-    already, or whose noise is unknown.  It trusts its input: it cannot detect two names for one stream, positions and
-    labels that are not disjoint, or a secret that is used outside it.
+    Privacy: the ledger computes basic composition, exactly (``docs/privacy.md``).  Epsilons add up for releases with
+    independent noise only, so it refuses a publisher whose noise an entry has already, or whose noise is unknown.  It
+    cannot detect two names for one stream, positions and labels that are not disjoint, or a secret used outside it.
 
-    Each call is one transaction, on disk before the call returns; its time does not grow with the number of releases.
-    Threads can share an object, and processes a file on a local disk.  A line is never changed; changes by other
-    means are found by :meth:`verify` only.
-
-    A release is reserved before it happens and committed afterwards.  A reservation whose process died counts as
-    spent, for ever: its output may have left.
+    Each call is one transaction, on disk before it returns, in time independent of the number of releases.  Threads
+    can share an object, and processes a file on a local disk.  A line is never changed; :meth:`verify` detects other
+    changes. A release is reserved, then committed; a reservation whose process died counts as spent: its output may
+    have left.
 
     Examples
     --------
@@ -104,11 +101,10 @@ class Ledger:
     ) -> Budget:
         """Cost allowed to one more release of a stream, on these positions or this share.
 
-        Never overstated where epsilons add up.  Where rhos do (``spent`` has one), it is the limit less the cost so
-        far, and a release is measured by its own rho: a pure one, whose rho is epsilon^2 / 2, may be refused below.
-        It is stated in the stream's present unit: less is left for a first release for one value (replace) that would
-        make earlier ones for one element count twice.  Delta includes the distance of sampled noise
-        (:func:`fastdp.ledger.compose`).
+        Never overstated where epsilons add up.  Where rhos do, it is the limit less the cost so far, and a pure
+        release, whose rho is epsilon^2 / 2, may be refused below.  In the stream's present unit: less is left for a
+        first release for one value (replace) that makes earlier ones count twice.  Delta includes the distance of
+        sampled noise (:func:`fastdp.ledger.compose`).
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
         with self._store.transaction(write=False) as state:
@@ -471,8 +467,7 @@ def charge(
 ) -> AbstractContextManager[object]:
     """Reserve the loss in a ledger, if there is one; the block that follows makes the release.
 
-    Arguments and errors as for :meth:`fastdp.Ledger.reserve`; ParameterError for a ledger without a stream's name, or
-    a label without a ledger.
+    As :meth:`fastdp.Ledger.reserve`; ParameterError also for a ledger without `stream`, or `part` without a ledger.
     """
     if ledger is None:
         if part is not None:

@@ -1,13 +1,11 @@
 """The odometer: exact sums of the costs of a stream's releases, in SQL tables, and their composition.
 
-Source: ToPS section 2.4 (sequential, parallel); Rogers et al. 2016, "Privacy odometers and filters" (basic
-composition is a valid filter for budgets chosen adaptively); proofs in ``docs/privacy.md``, section 11.
-
 Rhos of concentrated DP are summed too: a pure epsilon counts as epsilon^2 / 2; a release with a delta and no rho has
 none.  Once a stream has a rho, epsilon is the least of the sum of epsilons, the epsilon of the rhos at the summed
 delta, and that of sums of Renyi divergences (:mod:`fastdp.ledger.composition`).
 
-Sums are stored as bytes that sort like numbers: an index finds the largest of a million in one step.
+Source: ToPS section 2.4 (sequential, parallel); Rogers et al. 2016, "Privacy odometers and filters" (basic
+composition is a valid filter for adaptive budgets); proofs in ``docs/privacy.md``, section 11.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ from fastdp.units import UnitRows
 
 #: The sum of the pure epsilons of a class is measure PURE and the class, which lies above all others.
 PURE = 10**5
-#: Scope of a sum: all of the stream, positions of the stream, or (positions of) a labelled part.
+#: Scope of a sum: all of the stream, positions of the stream, or (positions of) a labelled share.
 WHOLE, RANGES, PARTS = range(3)
 
 SCHEMA = """
@@ -102,11 +100,10 @@ ZERO = _pack(0)
 class Odometer:
     """The largest cost of each stream's releases to any one of its elements, or of a region's.
 
-    Releases on the full stream add up.  Of ranges, the largest sum that covers one position counts; of labelled
-    shares, the one with the largest sum.  A range without a label may meet any share.  A replaced value is one
-    element less and one more, which may lie in other shares: releases for one element have a largest share of their
-    own.  Units whose shares are not proved disjoint add up.  Several units add up in the weakest, each as often as
-    :func:`composition.times` says.
+    Releases on the full stream add up; of ranges, the largest sum at one position counts; of labelled shares, the
+    largest sum.  A range without a label may meet any share.  A replaced value is one element less and one more,
+    perhaps in other shares, so releases for one element have a largest share of their own.  Other units and shares
+    add up; several units add up in the weakest, each as often as :func:`composition.times` says.
     """
 
     def __init__(self, db: sqlite3.Connection | None = None) -> None:
@@ -135,7 +132,7 @@ class Odometer:
             (times, times * endless, _pack(stated), account),
         )
         if endless:
-            # Not a cost that meets others somewhere: it may be cancelled, and their sum must then be what it was.
+            # Counted apart from the sums: after a cancellation the sum must be exactly as before.
             return
         amounts = dict(enumerate(composition.cost(said.epsilon, said.delta, said.numeric_distance)))
         if entry.kind not in ELEMENTS and (said.rows is None or said.rows.who is None):
@@ -175,7 +172,7 @@ class Odometer:
     def total(self, stream: str, region: Region = EVERYWHERE, limit: Budget | None = None) -> Loss:
         """Cost of a stream's releases together; ParameterError if units do not compose.
 
-        A limit fixes the orders of divergences, because the best order of each history could depend on outputs.
+        A limit fixes the orders of divergences: the best order of a history could depend on outputs.
         """
         asked = "SELECT id, kind, without_epsilon, their_delta FROM stream_account WHERE stream = ? AND releases > 0"
         rows = self._db.execute(asked, (stream,)).fetchall()
@@ -213,7 +210,7 @@ class Odometer:
             own = float_above(Fraction(self._most(account, OWN_RHO, region), UNIT))
             orders: Sequence[float] = ORDERS
             if limit is not None and 0.0 < limit.delta < 1.0:
-                # Any public orders do: beyond what floats hold, those of the nearest limit.
+                # Any public orders are valid: beyond the range of floats, those of the nearest limit.
                 orders = composition.orders_of(min(max(limit.epsilon, 2.0**-60), 2.0**60), limit.delta)
             found.append(min(epsilon_at(order, pure, own, delta) for order in orders))
         return replace(loss, epsilon=min(loss.epsilon, *map(written, found)), rho=exact)

@@ -1,8 +1,8 @@
 """The ledger's file: an SQLite database of sealed lines and tables derived from them; one transaction per call.
 
 A line is a JSON object, never changed.  Its seal is SHA-256 (HMAC-SHA-256 with a key) of the previous seal and its
-own text; the first line follows 32 zero bytes.  The journal is a rollback journal, so the file alone holds every line
-between two calls (``docs/adr/0013-ledger-rollback-journal.md``).
+own text.  With a rollback journal the file alone holds every line between calls
+(``docs/adr/0013-ledger-rollback-journal.md``).
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class LedgerState:
     def noise(self, fingerprint: str) -> tuple[int, str] | None:
         """Return number and stream of a release that shares noise with this fingerprint; None without one.
 
-        A fleet's fingerprint is that of its streams, with a star for the stream's digits.
+        A fleet's fingerprint has a star for a stream's digits.
         """
         fleet = fingerprint.partition(":")[0] + ":*"
         # Two searches of the index; with OR it would be one of all entries.
@@ -234,7 +234,7 @@ def sealing(key: Key | None, name: str) -> Mac:
 def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connection:
     """New database of these lines and the tables derived from them, in a temporary file.
 
-    StateError, which names the line, if lines were altered, reordered, removed, or make no sense.
+    StateError, which names the line, if lines were altered, reordered or removed.
     """
     db = sqlite3.connect("", isolation_level=None)
     db.executescript(f"PRAGMA application_id = {APPLICATION};{SCHEMA}BEGIN;")

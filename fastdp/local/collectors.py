@@ -103,10 +103,7 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """State of a collector: sums, updated in place, and pending reports not yet added.
-
-    Copying the sums for each batch would cost too much, as slots may be many.
-    """
+    """State of a collector: sums, updated in place, and pending reports not yet added."""
 
     totals: Integers
     refused: Refused = NONE_REFUSED

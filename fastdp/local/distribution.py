@@ -219,8 +219,8 @@ def in_cells(law: WindowDistribution, counts: Integers, cells: int) -> Integers:
 def transition(law: WindowDistribution, bins: int, counts: Integers) -> Reports:
     """Return reports by output cell with their transition matrix: entry (k, i) is flat_k + peak_k F_ki.
 
-    An input is uniform in one of the bins of equal width; the window of input t, in grid steps, is [t, t + N), and
-    output j stands for [j, j + 1).  Columns add up to 1, up to a relative 2^-51.
+    Inputs are uniform in bins of equal width; the window of input t, in grid steps, is [t, t + N), and output j is
+    [j, j + 1).  Columns add up to 1, up to a relative 2^-51.
     """
     from fastdp_kernels.local.square_wave_em import Reports
 

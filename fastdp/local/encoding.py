@@ -151,11 +151,11 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
             raise DataError(f"message has reports of {width} bytes: expected {_width(mechanism)} for its mechanism")
     reports: NDArray[np.int32] = np.empty(0, np.int32)
     if mechanism is not None:
-        reports = _whole_numbers(np.frombuffer(view, np.uint8, count * width, _HEADER.size), width)
+        reports = _reports_of(np.frombuffer(view, np.uint8, count * width, _HEADER.size), width)
     return Message(mechanism, reports, end + _CHECKSUM.size)
 
 
-def _whole_numbers(payload: NDArray[np.uint8], width: int) -> NDArray[np.int32]:
+def _reports_of(payload: NDArray[np.uint8], width: int) -> NDArray[np.int32]:
     """Return reports from their bytes: int32[n]."""
     padded = np.zeros((payload.size // width, 4), np.uint8)
     padded[:, :width] = payload.reshape(-1, width)
@@ -193,7 +193,7 @@ def read_messages(
             continue
         found.append(first.reports)
         if alike.size:
-            found.append(_whole_numbers(alike[:, _HEADER.size : -_CHECKSUM.size].reshape(-1), _width(expected)))
+            found.append(_reports_of(alike[:, _HEADER.size : -_CHECKSUM.size].reshape(-1), _width(expected)))
     return np.concatenate(found), refused
 
 

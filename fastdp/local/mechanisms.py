@@ -167,8 +167,8 @@ class Mechanism(ABC):
         stream : int
             With a key: the number of the stream, below 2^40.
         start : int, optional
-            Report i uses word start + i of the stream, which has 2^33 words.  Required with a key: use each word
-            once, because two reports by one word together do not have this guarantee.
+            Report i uses word start + i of the stream, of 2^33.  Required with a key: use each word once, because two
+            reports by one word do not have this guarantee.
 
         Returns
         -------
@@ -178,7 +178,7 @@ class Mechanism(ABC):
         Raises
         ------
         DataError
-            If a value is NaN or infinite (the message names its index), or this is no column of real numbers.
+            If a value is not finite (the message names its index), or this is no column of real numbers.
         ParameterError
             If seed, key, stream or start are not accepted.
         """
@@ -318,8 +318,7 @@ class MeanMechanism(Mechanism):
 def closeness(epsilon: float) -> Decimal:
     """Half the window's length on [0, 1]: b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps)).
 
-    Every operation names its context, which the caller's must not change; differences cancel to eps^2 / 2.  ToPL
-    Appendix E.1.
+    Computed in a fixed decimal context, as differences cancel to eps^2 / 2.  ToPL Appendix E.1.
     """
     eps = Decimal.from_float(epsilon)
     power = CONTEXT.exp(eps)
@@ -392,7 +391,7 @@ class SquareWave(Mechanism):
 def octave(ratio: float) -> float:
     """Return e + (x / 2^e - 1) for a finite ratio x in [2^e, 2^(e + 1)), octaves above 1; 0 below 1.
 
-    Within 9 % of an octave of log2 x; operations are those that IEEE 754 rounds correctly, so every machine agrees.
+    Within 9 % of an octave of log2 x, and equal on every machine (IEEE 754).
     """
     mantissa, exponent = math.frexp(max(ratio, 1.0))
     return (exponent - 1) + (2.0 * mantissa - 1.0)

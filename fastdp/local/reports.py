@@ -1,8 +1,8 @@
 """Random words, and the distributions of a report as integer weights, so that epsilon is an inequality of integers.
 
-A value is a grid step x in 0..D.  One uniform word out of ``total`` decides the report; ``weight(x, output)`` counts
-the words that give it.  Two weights of one output differ by a factor of at most e^epsilon, without rounding: the
-constants come from a rational number just below e^epsilon.  Source: ToPL Appendix E; the integer form is ours.
+One uniform word out of ``total`` decides the report of a grid step x in 0..D; ``weight(x, output)`` counts the words
+that give it.  Two weights of one output differ by a factor of at most e^epsilon, without rounding.  Source: ToPL
+Appendix E; the integer form is ours.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ def _sum_of_squares(n: int) -> Fraction:
 class WindowDistribution:
     """Outputs in a window of N = `near` that starts at x in 0..D (`steps`) are likelier than the others.
 
-    Words in order: `near_weight` for each of the outputs x, ..., x + near - 1; `far_weight` for each of the others;
-    the left-over goes to all outputs in turn, independent of x.
+    Words in order: `near_weight` for each output in the window, `far_weight` for each other one; the left-over goes
+    to all outputs in turn, independent of x.
     """
 
     PROOF: ClassVar[str] = (

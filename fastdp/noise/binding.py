@@ -1,10 +1,8 @@
 """Noise bound to the exact sums that it protects, drawn by AES in bulk where the sums are known beforehand.
 
-F is AES-256 under a key of its own.  Each sum has a number p, the xor of values of F, that stands for everything its
-noise is bound to; its words are F(p), F(p xor 1), ...  All values of F are computed in one call.
-
-In a stream, sum k has p_k = p_(k-1) xor F(k, s_k), with p_0 from the chain key.  In a table, the cell of key row d
-and window w has p = F(d) xor F((w, 1), s_1) xor ... xor F((w, n), s_n) with the sums of its n statistics.  Proof:
+F is AES-256 under a key of its own.  Each sum has a number p, a xor of values of F; its words are F(p), F(p xor 1),
+... In a stream, sum k has p_k = p_(k-1) xor F(k, s_k), with p_0 from the chain key.  In a table, the cell of key row
+d and window w has p = F(d) xor F((w, 1), s_1) xor ... xor F((w, n), s_n) with the sums of its n statistics.  Proof:
 ``docs/privacy.md``, section 13.
 
 Source: Bellare, Guerin and Rogaway 1995 (XOR MACs); Black and Rogaway 2002 (PMAC).
@@ -99,7 +97,7 @@ def resolve(law: Distribution, key: Key, chain: Chain, index: int, total: int) -
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
     """Key of one step's noise, bound to all inputs so far, and the chain after it (hexadecimal).
 
-    For mechanisms with much noise per step; keyed BLAKE2b replaces the block function.
+    By keyed BLAKE2b, for mechanisms with much noise per step.
     """
     # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
     sizes = [part.nbytes for part in inputs]
@@ -129,7 +127,7 @@ _ROW, _ROW_BITS = np.uint64(1 << 62), np.uint64(2)
 Blocks = Words
 
 
-class _Room:
+class _Buffers:
     """Buffers for `count` sums: inputs of F, their prefixes p, and the words of noise."""
 
     def __init__(self, count: int) -> None:
@@ -150,7 +148,7 @@ class PrefixNoise:
         self._key = key
         self._serves = -1, -1
         self._cipher: CipherContext
-        self._room = _Room(1)
+        self._buffers = _Buffers(1)
 
     def draw(
         self, sums: Integers, law: Distribution, chain: Chain, first: int, member: int | None = None
@@ -169,19 +167,19 @@ class PrefixNoise:
                 self._cipher, self._serves = _cipher(key, "prefix", group, number), (group, number)
             end = begin + CHUNK - place % CHUNK
             part = sums[begin:end, None]
-            room = self._room if len(part) == len(self._room.asked) else _Room(len(part))
+            buffers = self._buffers if len(part) == len(self._buffers.asked) else _Buffers(len(part))
             if len(part) <= KEPT:
-                self._room = room
-            bound_sums.ask(part, place, room.asked)
-            _ask(self._cipher, room.about_sums)
-            bound_sums.follow(room.prefixes, chain)
+                self._buffers = buffers
+            bound_sums.ask(part, place, buffers.asked)
+            _ask(self._cipher, buffers.about_sums)
+            bound_sums.follow(buffers.prefixes, chain)
             if checked:
-                _check(room.prefixes)
-            _ask(self._cipher, room.about_words)
+                _check(buffers.prefixes)
+            _ask(self._cipher, buffers.about_words)
             out = noise[begin:end]
             # The general way costs more than a few draws do.
-            if len(part) > KEPT or not bound_sums.draw_few(room.words, law.constants, out):
-                _draw(self._cipher, room, (law,), (out,))
+            if len(part) > KEPT or not bound_sums.draw_few(buffers.words, law.constants, out):
+                _draw(self._cipher, buffers, (law,), (out,))
             begin = end
         if checked:
             record(key, before, chain, sums.size)
@@ -193,8 +191,8 @@ class PrefixNoise:
 def draw_cells(sums: Integers, laws: Sequence[Distribution], key: Key, first: int, rows: Blocks) -> Integers:
     """Noise of a table's cells, int64[n, W, K], each bound to its key row, its window and all its sums.
 
-    `sums` is int64[n, W, K]: n statistics, one distribution each.  `first` is the number of the first window, and
-    `rows` (uint64[K, 2]) are digests of the key rows.
+    `sums`: int64[n, W, K] of n statistics, one distribution each; `first`: number of the first window; `rows`:
+    digests of the key rows, uint64[K, 2].
     """
     noise: Integers = np.empty_like(sums)
     _, windows, width = sums.shape
@@ -206,7 +204,7 @@ def draw_cells(sums: Integers, laws: Sequence[Distribution], key: Key, first: in
     while width and begin < windows:
         number, place = divmod(first + begin, WINDOWS_OF_A_KEY)
         if number != served:
-            cipher, served, named = _cipher(key, "cells", key.member, number), number, _Room(width)
+            cipher, served, named = _cipher(key, "cells", key.member, number), number, _Buffers(width)
             named.asked[:] = rows
             named.asked[:, 1] = rows[:, 1] >> _ROW_BITS | _ROW
             _ask(cipher, named.about_sums)
@@ -215,17 +213,17 @@ def draw_cells(sums: Integers, laws: Sequence[Distribution], key: Key, first: in
             part = np.s_[:, begin:end, left : left + CHUNK]
             exact = np.ascontiguousarray(sums[part])
             prefixes = np.tile(named.prefixes[left : left + CHUNK], (end - begin, 1))
-            room = _Room(len(prefixes))
+            buffers = _Buffers(len(prefixes))
             for i, each in enumerate(exact):
-                bound_sums.ask(each, i * WINDOWS_OF_A_KEY + place, room.asked)
-                _ask(cipher, room.about_sums)
-                prefixes ^= room.prefixes
-            bound_sums.tag(prefixes, room.prefixes)
+                bound_sums.ask(each, i * WINDOWS_OF_A_KEY + place, buffers.asked)
+                _ask(cipher, buffers.about_sums)
+                prefixes ^= buffers.prefixes
+            bound_sums.tag(prefixes, buffers.prefixes)
             if key.drawn is not None:
                 _check(prefixes)
-            _ask(cipher, room.about_words)
+            _ask(cipher, buffers.about_words)
             drawn: Integers = np.empty((len(exact), len(prefixes)), np.int64)
-            _draw(cipher, room, laws, drawn)
+            _draw(cipher, buffers, laws, drawn)
             noise[part] = drawn.reshape(exact.shape)
         begin = end
     if key.given is not None:
@@ -234,10 +232,10 @@ def draw_cells(sums: Integers, laws: Sequence[Distribution], key: Key, first: in
 
 
 def _draw(
-    cipher: CipherContext, room: _Room, laws: Sequence[Distribution], noise: Sequence[Integers] | Integers
+    cipher: CipherContext, buffers: _Buffers, laws: Sequence[Distribution], noise: Sequence[Integers] | Integers
 ) -> None:
     """Overwrite `noise` with draws from the words of each p; word j of statistic i is word j n + i."""
-    prefixes, answers = room.prefixes, room.words
+    prefixes, answers = buffers.prefixes, buffers.words
     for i, law in enumerate(laws):
         if i and not i % 2:
             answers = _outputs(cipher, prefixes, i // 2)
@@ -258,10 +256,10 @@ def _check(prefixes: Blocks) -> None:
 
 def _outputs(cipher: CipherContext, prefixes: Blocks, output: int) -> Blocks:
     """Return F(p xor `output`) for each p: uint64[n, 2]."""
-    room = _Room(len(prefixes))
-    np.bitwise_xor(prefixes, np.array([output, 0], np.uint64), out=room.asked)
-    _ask(cipher, room.about_sums)
-    return room.prefixes
+    buffers = _Buffers(len(prefixes))
+    np.bitwise_xor(prefixes, np.array([output, 0], np.uint64), out=buffers.asked)
+    _ask(cipher, buffers.about_sums)
+    return buffers.prefixes
 
 
 def _cipher(key: Key, *labels: str | int) -> CipherContext:
@@ -372,7 +370,7 @@ class GivenKey(Key):
 def given(table: NoiseTable) -> Key:
     """Key for audits: all draws of a publisher under it come from `table`.
 
-    Local reports, samples of synthetic points and smooth sensitivity are drawn as under any other key.
+    Not so local reports, synthetic points and smooth sensitivity.
     """
     return GivenKey.of(Key(bytes(KEY_BYTES), simulated=True), GivenNoise(table), ())
 

@@ -1,12 +1,11 @@
 """One byte string for each composition of mechanism and parameters; noise keys are derived from it.
 
-The encoding is injective on the values that it accepts, and :data:`NOISE_FORMAT` is in every encoding, so a later
-rule shares no word with an earlier one (``docs/noise.md``, section 1).
+The encoding is injective; :data:`NOISE_FORMAT` in it separates later rules (``docs/noise.md``, section 1).
 
-A value is one letter and its content: ``n`` None; ``t``, ``f`` truth values; ``i`` an integer in decimal; ``d`` the 8
-bytes of a float64, big-endian; ``s`` text in UTF-8; ``b`` bytes; ``l`` a list of values; ``m`` a mapping, as names
-and values ordered by name; ``a`` a NumPy array, as type, shape and bytes; ``q`` a fraction; ``p`` a mechanism or
-component, as name, rule and parameters.  Contents other than truth values follow their length in 8 bytes.
+A value is one letter and its content: ``n`` None; ``t``, ``f`` truth values; ``i`` a decimal integer; ``d`` 8 bytes
+of a float64, big-endian; ``s`` UTF-8 text; ``b`` bytes; ``l`` a list; ``m`` a mapping, ordered by name; ``a`` an
+array, as type, shape and bytes; ``q`` a fraction; ``p`` a mechanism or component, as name, rule and parameters.
+Contents other than truth values follow their length in 8 bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from fastdp.kinds import Json
 
 #: Version of the rule that turns a secret, a composition and a prefix into noise.
 NOISE_FORMAT = 1
-#: A parameter: a number, a text, an array, a mechanism or part, a list or mapping of such, or none that can be read.
+#: A parameter: number, text, array, component, a list or mapping of these, or None if unreadable.
 Encodable: TypeAlias = Any
 
 
@@ -46,7 +45,7 @@ def encode(value: Encodable) -> bytes:
     if kind is float:
         return _double(value)
     if kind is int:
-        return _whole(value)
+        return _integer(value)
     if value is None:
         return _NONE
     if kind is bool:
@@ -67,7 +66,7 @@ def _encode_other(value: object) -> bytes:
     if isinstance(value, float):
         return _double(value)
     if isinstance(value, int):
-        return _whole(value)
+        return _integer(value)
     if isinstance(value, bytes):
         return _tagged(b"b", value)
     if isinstance(value, np.ndarray):
@@ -89,7 +88,7 @@ def _text(text: str) -> bytes:
     return _tagged(b"s", text.encode("utf-8", "surrogatepass"))
 
 
-def _whole(number: int) -> bytes:
+def _integer(number: int) -> bytes:
     return _tagged(b"i", b"%d" % number)
 
 
@@ -107,7 +106,7 @@ _name = lru_cache(maxsize=1024)(_text)
 @lru_cache(maxsize=1024)
 def _head(name: str, rule: int) -> bytes:
     """Encoding of a component's name and rule."""
-    return _text(name) + _whole(rule)
+    return _text(name) + _integer(rule)
 
 
 #: Types that :func:`identity` returns unchanged.
@@ -123,7 +122,7 @@ def identity(value: Encodable) -> Encodable:
     if kind in PLAIN or isinstance(value, (str, float, int, bytes)):
         return value
     if isinstance(value, (list, tuple)):
-        # A class with named entries may be a part: another class with the same entries is another one.
+        # A class with named entries may be a component; its class counts too.
         if hasattr(kind, "_fields"):
             named = zip(kind._fields, value, strict=True)
             return Part(part_name(value), rule_of(value), {name: identity(own) for name, own in named})
@@ -140,15 +139,15 @@ def identity(value: Encodable) -> Encodable:
 
 
 def parameters_of(part: Encodable) -> Json:
-    """Parameters of a mechanism or component: from its method ``identity``, or the fields of a dataclass.
+    """Component's parameters: from its method ``identity``, or the fields of a dataclass.
 
-    Other classes, and users' dataclasses, add the instance's attributes.  TypeError if there are none.
+    Other classes and users' dataclasses add attributes of the instance.  TypeError if there are none.
     """
     kind = cast("type", type(part))
     fields = _fields(kind)
     if fields is not None:
         given = {name: getattr(part, name) for name in fields}
-        # fastdp's own parts keep there what follows from their fields.
+        # fastdp's own components keep derived values there.
         return given if _is_own(kind) else {**given, **_attributes(part, kind)}
     if hasattr(kind, "identity"):
         said: Json = part.identity()

@@ -115,22 +115,21 @@ def discrete_laplace(
     Parameters
     ----------
     scale : float or Fraction
-        s in [2^-40, 2^56], taken as the exact rational that it denotes.  With s = sensitivity / epsilon, integers
-        plus these draws are pure epsilon-DP on the machine (``docs/noise.md``, section 2); :func:`fastdp.add_noise`
-        does that.
+        s in [2^-40, 2^56], an exact rational; s = sensitivity / epsilon for the Laplace mechanism on integers, which
+        is then pure epsilon-DP on the machine (``docs/noise.md``, section 2); :func:`fastdp.add_noise` is that
+        mechanism.
     size : int or tuple of int
         Number of draws, at most 2^33, or their shape; optional with ``out``.
     out : int64 array, C-contiguous and writable, optional
         Receives the draws, and is returned.
     rng : numpy.random.Generator or Key, optional
         A generator is for simulation: its next 32 bytes are the seed, and anyone who knows its state can subtract the
-        noise.  A Key is the same as ``key=``.  By default the draws come from a fresh key of the operating system,
-        fit for a release.
+        noise.  A Key is the same as ``key=``.
     stream : int
-        Number of the stream under a key or seed of your own, below 2^40.  The same key and stream give the same
-        draws; use each stream once.
+        Number of the stream under a key or seed, below 2^40; the same key and stream give the same draws, so use each
+        once.
     seed, key
-        As for a publisher; by default a fresh key from the operating system.
+        As for a publisher; by default a fresh key from the operating system, fit for a release.
 
     Returns
     -------

@@ -1,11 +1,8 @@
-"""Exact discrete Gaussian noise at tens of millions of draws a second.
+"""Exact discrete Gaussian noise at tens of millions of draws a second; proof in ``docs/noise.md``.
 
-P[X = k] is proportional to exp(-k^2 / (2 sigma^2)) over all integers.  Strips of integers cover the curve
-(``strips``); doubles decide nearly every draw, where the decision is certain; exact arithmetic with further words
-decides the others.  Proof: ``docs/noise.md``.
-
-Source: Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy" (the distribution); the
-sampler is ours.
+Strips of integers cover the curve (``strips``); doubles decide nearly every draw, exact arithmetic with further words
+the others.  Source: Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy" (the
+distribution); the sampler is ours.
 """
 
 from __future__ import annotations
@@ -251,8 +248,8 @@ def _tail(law: GaussianDistribution, cell: int, bits: _Bits) -> int | None:
 def _behind(law: GaussianDistribution, place: Fraction, bits: int) -> tuple[int, bool] | None:
     """Envelope's step at a point, and whether the point is below the curve; None beyond all steps.
 
-    Step j has length rho^j and begins at (1 - rho^j) / (1 - rho).  The precision follows from `bits`: rounding moves
-    a point by less than its last bit, and the caller compares both ends.
+    Step j has length rho^j.  Rounding moves a point by less than the last of its `bits`; the caller compares both
+    ends.
     """
     context = Context(prec=80 + bits // 3)
 

@@ -1,10 +1,8 @@
 """Keys: 256 bits from which all noise of a publisher follows.
 
-A default key comes from the operating system and is for real releases.  A key from a seed is for simulation: anyone
-who knows the seed can subtract the noise, so guarantees then say ``simulated``.
-
-A publisher draws from a key derived of its secret and its complete composition (:meth:`Key.bind`), so two
-compositions under one secret share no word.
+A default key comes from the operating system and is for releases.  A key from a seed is for simulation: anyone who
+knows the seed can subtract the noise.  A publisher draws from a key derived of its secret and its complete
+composition (:meth:`Key.bind`), so two compositions under one secret share no word.
 """
 
 from __future__ import annotations
@@ -229,10 +227,9 @@ class Key:
     def from_bytes(cls, secret: bytes) -> Key:
         """Key that the user keeps (32 bytes of full entropy), for releases that can be repeated.
 
-        Compositions that differ in any parameter get independent noise; the same composition on the same values gives
-        the same output.  Never use one key and one composition for two streams without names (:meth:`of_stream`), nor
-        for a stream and an altered copy of it: equal noise on different values reveals their difference
-        (``docs/sharp_edges.md``).
+        Compositions that differ in any parameter get independent noise; equal ones on equal values give equal output.
+        Never use one key and one composition for two streams without names (:meth:`of_stream`), nor for a stream and
+        an altered copy: equal noise on different values reveals their difference (``docs/sharp_edges.md``).
         """
         return cls(secret, simulated=False)
 
@@ -256,9 +253,9 @@ class Key:
         Parameters
         ----------
         stream : int or str
-            A number from 0 to 2^32 - 2, or a name.  A publisher with the key of a number releases the same as
-            :func:`fastdp.release_many` does for that stream.  Numbered streams read counter blocks of their own under
-            one AES key, so one call of the cipher draws thousands of them (``docs/batch.md``).
+            A number from 0 to 2^32 - 2, or a name.  With a number, a publisher releases the same as
+            :func:`fastdp.release_many` for that stream; one call of the cipher draws thousands of numbered streams
+            (``docs/batch.md``).
         """
         family = _public_digest(self._secret, b"streams")
         if isinstance(stream, str):
@@ -275,12 +272,12 @@ class Key:
         Parameters
         ----------
         mechanism : Machine, dataclass or other component
-            Its class, rule number and all parameters enter the key, and so do those of its components.
+            Its class, rule and all parameters enter the key, components included.
 
         Returns
         -------
         Key
-            With the same stream number; this key itself if it belongs to a composition already.
+            With the same stream number; this key itself if it is bound already.
         """
         return self if self.binding is not Binding.ROOT else self.bound(self.composition(mechanism))
 
@@ -340,7 +337,7 @@ class Key:
     def fingerprint(self) -> str:
         """Return 32 hexadecimal digits unique to this key that reveal nothing else about it, for a ledger.
 
-        For the key of a stream, its family's digits and a colon come first.
+        For a stream, the family's digits and a colon precede.
         """
         own = _public_digest(self._secret, b"fingerprint" + self.member.to_bytes(8, "big")).hex()
         return f"{self.family.hex()}:{own}" if self.family else own
@@ -348,7 +345,7 @@ class Key:
     def reveal(self) -> bytes:
         """Secret, for the cipher and for an encrypted state file; keep it out of logs.
 
-        All numbered streams share it: code that draws noise from it must use :attr:`member` too.
+        Numbered streams share it: noise must depend on :attr:`member` too.
         """
         return self._secret
 
@@ -382,8 +379,7 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 def read_key(path: Path, option: str = "--key-file") -> Key:
     """Key in an owner-only file of 32 raw bytes or 64 hexadecimal digits.
 
-    ParameterError, which names `option`, if others have access or the content is something else.  The content is
-    never shown.
+    Else ParameterError, which names `option` and never shows the content.
     """
     with path.open("rb") as file:
         # The open file is asked, not its name, so that it cannot be swapped between check and use.

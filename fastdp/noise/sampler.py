@@ -1,8 +1,7 @@
-"""Exact discrete Laplace and geometric noise at a hundred million draws a second.
+"""Exact discrete Laplace and geometric noise at a hundred million draws a second; proofs in ``docs/noise.md``.
 
-Three stages, each keeping only certain results: doubles for almost every draw, double-double for the doubtful ones,
-exact arithmetic with further words for the rest.  The distribution is exact, and the draws are the same on every
-machine.  Proofs: ``docs/noise.md``.
+Three stages, each keeping only certain results: doubles for almost every draw, double-double for doubtful ones, exact
+arithmetic with further words for the rest.  The draws are the same on every machine.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ NO_WORDS: Words = np.empty(0, np.uint64)
 class LaplaceDistribution:
     """Integer noise: P[X = k] proportional to exp(-|k| / scale); one-sided, to exp(-k / scale) on k >= 0.
 
-    Made by :func:`laplace_distribution` or :func:`geometric_distribution`, which add the constants as double-doubles.
+    Made by :func:`laplace_distribution` or :func:`geometric_distribution`.
     """
 
     scale: Fraction
@@ -76,7 +75,7 @@ def _pair(value: Decimal, context: Context) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=1024)
-def _law(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
+def _distribution(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
     if not MIN_SCALE <= scale <= MAX_SCALE:
         raise ParameterError(
             f"scale = {Decimal(scale.numerator) / Decimal(scale.denominator):.3g}: expected a noise scale in "
@@ -94,18 +93,18 @@ def _law(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
 
 def laplace_distribution(scale: Fraction | int) -> LaplaceDistribution:
     """Return two-sided noise: P[X = k] proportional to exp(-|k| / scale)."""
-    return _law(Fraction(scale), False)
+    return _distribution(Fraction(scale), False)
 
 
 def geometric_distribution(scale: Fraction | int) -> LaplaceDistribution:
     """Return one-sided noise: P[X = k] proportional to exp(-k / scale), k = 0, 1, 2, ..."""
-    return _law(Fraction(scale), True)
+    return _distribution(Fraction(scale), True)
 
 
 def fill(out: Integers, law: LaplaceDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
     """Overwrite `out` with draws from position `start` on; draw i depends on (key, stream, i) alone.
 
-    Draws are taken modulo 2^64; one that does not fit has probability below e^-64.
+    Modulo 2^64: a draw that does not fit has probability below e^-64.
     """
     if key.given is not None:
         key.given.fill(out, law, key, stream, start)
@@ -178,7 +177,7 @@ def fill_one_by_one(out: Integers, law: LaplaceDistribution, key: Key, pieces: P
 def fill_pieces(out: Integers, law: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
     """Overwrite `out` with the first draws of a few streams, one after the other, each as :func:`fill` draws them.
 
-    A piece is a stream id with number 0 and its count of draws; `number` replaces the number in all ids.
+    A piece is a stream id and its count of draws; `number` is the number in all ids.
     """
     if out.size > MAX_TOGETHER or law.two_words or key.given is not None:
         fill_one_by_one(out, law, key, pieces, number)
@@ -210,8 +209,8 @@ def draw_nodes_by_height(
 def draw_nodes(law: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
     """Noise of the nodes that values `seen` to `after` of a binary counter complete, and their offsets.
 
-    Node k of height j has draw k of ``StreamId(Purpose.COUNTER, j, number)``: ``noise[offsets[j] + k]`` for ``seen >>
-    j <= k < after >> j``; entries between are undefined.
+    Node k of height j, ``seen >> j <= k < after >> j``, is draw k of ``StreamId(Purpose.COUNTER, j, number)``, at
+    ``noise[offsets[j] + k]``; other entries are undefined.
     """
     if after - seen > MAX_TOGETHER or law.two_words or key.given is not None:
         return draw_nodes_by_height(law, key, number, seen, after, levels)
@@ -353,7 +352,7 @@ def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
 def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: Callable[[int], int]) -> int:
     """Floor of scale * (offset - ln U), U in [u, u + 1) / 2^bits, narrowing U until it is certain.
 
-    `further(k)` returns the k-th further 64 bits of U, k = 1, 2, ...; geometric noise has no offset.
+    `further(k)`: k-th further 64 bits of U, k = 1, 2, ...
     """
     k = 0
     while True:

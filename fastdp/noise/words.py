@@ -1,9 +1,8 @@
 """Random words: one AES-256-CTR key stream, divided by stream id.
 
-Noise is a pure function of (key, stream id, position), whatever the chunking, threads or scheduler, and the same
-after a crash.  The 128-bit counter block is the stream id (64 bits), the stream's number among many (32 bits, 0 for a
-key without one) and the block number.  A stream ends after 2^33 words, before its block number would run into the
-next stream's, so no two streams share a block.
+Noise is a pure function of (key, stream id, position), whatever the chunking or threads.  The 128-bit counter block
+is the stream id (64 bits), the stream's number among many (32 bits, or 0) and the block number.  A stream ends after
+2^33 words, before its block number would overflow, so no two streams share a block.
 
 Source: NIST SP 800-38A section 6.5 (CTR mode); ``docs/noise.md``.
 """
@@ -67,8 +66,8 @@ class Purpose(IntEnum):
 class StreamId(NamedTuple):
     """Name of one independent stream of words under a key.
 
-    `level` (8 bits) of a tree, `number` (40 bits) of the tree, task or counter, and `refinement` (8 bits): word i of
-    refinement k holds the k-th further 64 bits of draw i.
+    `level` (8 bits) of a tree; `number` (40 bits) of tree, task or counter; `refinement` k (8 bits): word i is the
+    k-th further word of draw i.
     """
 
     purpose: Purpose
@@ -211,8 +210,8 @@ def note_counters(drawn: DrawnWords, secret: bytes, counters: Words, used: Integ
 def node_words(key: Key, stream: StreamId, seen: int, after: int, levels: int) -> tuple[Words, Integers]:
     """Word per node that values `seen` to `after` of a binary counter complete, by one cipher, and offsets.
 
-    `stream` is that of height 0; height j has level j.  Word k of height j is ``words[offsets[j] + k]`` for ``seen >>
-    j <= k < after >> j``; words between may not be used.
+    `stream` is that of height 0.  Word k of height (level) j, ``seen >> j <= k < after >> j``, is ``words[offsets[j]
+    + k]``; other words may not be used.
     """
     if not 0 <= seen <= after <= MAX_WORDS:
         raise OverflowError(f"{after - seen} words from position {seen} of a stream: beyond its {MAX_WORDS} words")
@@ -268,8 +267,8 @@ _TAIL_WORDS = 2
 class RowWords:
     """The leading words of the same few stream ids for many streams: one row per stream, piece after piece.
 
-    A piece is a stream id with number 0 and its count of words.  `keys` are secrets without a stream number, one for
-    all rows or several; then `owners` (int64[n]) is the index of each row's key.  Order rows by key for speed.
+    A piece is a stream id with number 0 and its count of words.  `keys` have no stream number; `owners` (int64[n]) is
+    the index of each row's key, if there are several.  Order rows by key for speed.
     """
 
     def __init__(

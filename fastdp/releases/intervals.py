@@ -1,7 +1,7 @@
-"""Intervals of answers: quantiles of sums of noise, exact, and a model of what cut blocks hide.
+"""Intervals of answers: exact quantiles of sums of noise, and a model of the variance hidden in cut blocks.
 
-Every number here is a function of released sums and of public parameters (post-processing).  Derivations and the
-measured coverage are in ``docs/intervals.md``.
+All are functions of released sums and public parameters (post-processing).  Derivations and measured coverage:
+``docs/intervals.md``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_CONFIDENCE = 1.0 - 1e-9
 
 
 def checked_confidence(confidence: object) -> float:
-    """A confidence in (0, 1 - 10^-9], or ParameterError."""
+    """`confidence`, if it is in (0, 1 - 10^-9]; else ParameterError."""
     level = validation.real("confidence", confidence)
     if not 0.0 < level <= MAX_CONFIDENCE:
         raise ParameterError(f"confidence = {confidence!r}: expected above 0 and at most 1 - 1e-9, such as 0.95")
@@ -42,7 +42,7 @@ def laplace_variance(scale: Fraction | float) -> float:
 
 
 def laplace_sum_quantile(scale: Fraction | float, m: int, confidence: float) -> int:
-    """The least t with P[-t <= S <= t] >= confidence, S the sum of m independent discrete Laplace variables.
+    """Least t with P[-t <= S <= t] >= confidence, S the sum of m independent discrete Laplace variables.
 
     Never too small; above 2^40 steps it may be one part in 2^40 too large (``laplace_sums``).
     """
@@ -50,7 +50,7 @@ def laplace_sum_quantile(scale: Fraction | float, m: int, confidence: float) -> 
 
 
 def laplace_sum_quantiles(scale: Fraction | float, counts: Integers, confidence: float) -> Floats:
-    """:func:`laplace_sum_quantile` of each number in ``counts``, int64[q]: whole numbers as float64[q]."""
+    """:func:`laplace_sum_quantile` of each number in `counts`, int64[q]: integers as float64[q]."""
     distinct, index = np.unique(counts, return_inverse=True)
     return _quantiles(_scale(scale), tuple(distinct.tolist()), checked_confidence(confidence))[index]
 
@@ -63,14 +63,14 @@ class DrawnNoise(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Of one draw, in squared steps; of a Gaussian one the bound sigma^2 (Canonne et al. 2020, Corollary 9)."""
+        """Variance of one draw, in squared steps; Gaussian: the bound sigma^2 (Canonne et al. 2020, Corollary 9)."""
         return float(self.scale) ** 2 if self.gaussian else laplace_variance(self.scale)
 
     def quantiles(self, counts: Integers, confidence: float) -> Floats:
-        """Half widths of intervals for sums of so many draws, in whole steps: float64[q].
+        """Half-widths of intervals for sums of so many draws, in integer steps: float64[q].
 
-        Of Gaussian draws the normal quantiles, a step wider: sums of two or more of them on integers are normal but
-        for terms of the size of exp(-pi^2 sigma^2).
+        For Gaussian draws normal quantiles, a step wider: integer sums of two or more are normal up to terms of the
+        size of exp(-pi^2 sigma^2).
         """
         if not self.gaussian:
             return laplace_sum_quantiles(self.scale, counts, confidence)
@@ -92,20 +92,19 @@ def _quantiles(scale: float, counts: tuple[int, ...], confidence: float) -> Floa
     return out
 
 
-#: What is model-based is widened by this factor, chosen on streams (``docs/intervals.md``).
+#: Factor on model-based half-widths, chosen on streams (``docs/intervals.md``).
 MODEL_WIDTH = 1.25
 
 
 @dataclass(frozen=True)
 class SumNoise:
-    """Noise that the sums of a release carry: public numbers, stated when it is made.
+    """Noise of a release's sums, in public numbers.
 
     Attributes
     ----------
     kind : str
-        "blocks": one draw for each block; "tree": leaves of a hierarchy made consistent; "nodes": its independent
-        nodes; "counter": a binary counter; "correlated": :class:`fastdp.perturbers.Toeplitz`; "reports": one for each
-        value.
+        "blocks": one draw per block; "tree": leaves of a hierarchy made consistent; "nodes": its independent nodes;
+        "counter": a binary counter; "correlated": :class:`fastdp.perturbers.Toeplitz`; "reports": one per value.
     per_threshold, more : float
         Scale, or sigma, of a draw: ``per_threshold`` times theta, and ``more`` grid steps.
     resolution : float
@@ -117,10 +116,10 @@ class SumNoise:
     gaussian : bool
         Whether draws are discrete Gaussian.
     rates, weights, epoch
-        Of correlated noise: sums have the coefficients B_n = sum over i of weights_i (1 - rates_i)^n, the constant
-        first; after ``epoch`` values it begins again.
+        Correlated noise: sums have the coefficients B_n = sum over i of weights_i (1 - rates_i)^n, the constant
+        first; it restarts after ``epoch`` values.
     report_variance : float
-        Of reports: the largest variance of one, in squared steps.
+        Reports: the largest variance of one, in squared steps.
     """
 
     kind: Literal["blocks", "tree", "nodes", "counter", "correlated", "reports"]
@@ -149,15 +148,15 @@ class ErrorBars:
     Attributes
     ----------
     centre : float64[q]
-        Noisy sums of entire blocks, and the shares of those that a range cuts.
+        Noisy sums of full blocks, and the shares of cut ones.
     noise, resolution
         Distribution of a draw, in grid steps, and a step in units of the input.
     draws : int64[q]
         Number of independent draws.
     weight : float64[q] or float
-        Factor of their sum; 1 where the interval is exact.
+        Factor of their sum; 1 if the interval is exact.
     model, width
-        Variance hidden by cut blocks, in squared units of the input, and the factor by which it is widened.
+        Variance hidden in cut blocks, in squared units of the input, and the factor on its interval.
     """
 
     centre: Floats
@@ -169,7 +168,7 @@ class ErrorBars:
     width: float = MODEL_WIDTH
 
     def half_widths(self, confidence: float) -> Floats:
-        """Half of the width of an interval about the centre, in units of the input: float64[q]."""
+        """Half-widths of intervals about the centres, in units of the input: float64[q]."""
         level = checked_confidence(confidence)
         steps = self.noise.quantiles(self.draws, level) * self.weight
         # A resolution that is no power of two rounds: a sum at the very edge must still count.
@@ -180,19 +179,19 @@ class ErrorBars:
 
     @property
     def variances(self) -> Floats:
-        """In squared units of the input: float64[q]."""
+        """Variances of the answers, in squared units of the input: float64[q]."""
         drawn = self.noise.variance * self.resolution**2
         total: Floats = np.multiply(self.draws, np.square(self.weight)) * drawn + self.model
         return total
 
 
 def wider_quantile(confidence: float) -> float:
-    """Two-sided quantile of variance 1, of the normal or of the Laplace distribution: the larger one."""
+    """Two-sided quantile at variance 1, the larger one of normal and Laplace."""
     return max(NormalDist().inv_cdf(0.5 + confidence / 2.0), -math.log1p(-confidence) / math.sqrt(2.0))
 
 
 def counter_draws(first: Indices, last: Indices) -> Indices:
-    """Nodes in which the running sums of a binary counter after ``first`` and after ``last`` values differ."""
+    """Number of nodes that differ between a binary counter's sums after `first` and `last` values: int64[q]."""
     # A sum is one node for each binary digit 1; nodes of digits above the highest difference are the same.
     below = np.bitwise_or.reduce([(first ^ last) >> np.int64(shift) for shift in range(63)])
     draws: Indices = np.bitwise_count(first & below).astype(np.int64) + np.bitwise_count(last & below)
@@ -200,10 +199,10 @@ def counter_draws(first: Indices, last: Indices) -> Indices:
 
 
 def tree_variances(noise: SumNoise, first: Floats, last: Floats) -> Floats:
-    """Variance of sums of consistent leaves over [first, last), in variances of one node's noise; leaves may be cut.
+    """Variance of sums of consistent leaves [first, last), in variances of one node's noise: float64[q].
 
-    Consistency is least squares (ToPS Appendix C): its covariance is (A^T A)^-1 = sum over j of (P_j - P_(j+1)) / (1
-    + b + ... + b^j), where P_j averages over the blocks of b^j leaves, and P_h = 0.
+    Leaves may be cut.  By least squares (ToPS Appendix C) the covariance is (A^T A)^-1 = sum over j of (P_j -
+    P_(j+1)) / (1 + b + ... + b^j), where P_j averages over the blocks of b^j leaves, and P_h = 0.
     """
     values = float(noise.tree_blocks)
     total: Floats = np.zeros(first.size)
@@ -218,7 +217,7 @@ def tree_variances(noise: SumNoise, first: Floats, last: Floats) -> Floats:
 
 
 def _within_tree(noise: SumNoise, first: Floats, last: Floats) -> Floats:
-    """Those within one tree."""
+    """Variance of sums of leaves [first, last) that lie in one tree, in variances of one node's noise: float64[q]."""
     total: Floats = np.zeros(first.size)
     inverse = 0.0
     for level in range(noise.levels):
@@ -230,7 +229,7 @@ def _within_tree(noise: SumNoise, first: Floats, last: Floats) -> Floats:
 
 
 def correlated_variances(noise: SumNoise, first: Indices, last: Indices) -> Floats:
-    """Variance of sums of correlated noise over [first, last), in variances of a draw, with what rounding may add."""
+    """Variance of sums of correlated noise over [first, last), in variances of a draw: float64[q]."""
     epoch = noise.epoch
     starts, stops = first // epoch, last // epoch
     same = starts == stops
@@ -243,7 +242,10 @@ def correlated_variances(noise: SumNoise, first: Indices, last: Indices) -> Floa
 
 
 def _within_epoch(noise: SumNoise, first: Indices, last: Indices) -> Floats:
-    """Those within one epoch: draws in the range have B_n, earlier ones B_(n + length) - B_n."""
+    """Variance of sums over [first, last) within one epoch, in variances of a draw: float64[q].
+
+    Draws in the range have coefficients B_n, earlier ones B_(n + length) - B_n.
+    """
     lengths, before = (last - first).astype(np.float64), first.astype(np.float64)
     # The constant cancels.
     change = [w * np.expm1(lengths * math.log1p(-rate)) for rate, w in zip(noise.rates, noise.weights, strict=True)]
@@ -258,29 +260,29 @@ def _within_epoch(noise: SumNoise, first: Indices, last: Indices) -> Floats:
 
 
 def _geometric(rate: float, counts: Floats) -> Floats:
-    """1 + q + ... + q^(count - 1), q = 1 - rate."""
+    """1 + q + ... + q^(count - 1), q = 1 - `rate`: float64[q]."""
     small = rate * counts < 1e-6
     series = -np.expm1(counts * math.log1p(-rate)) / (rate or 1.0)
     return np.where(small, counts * (1.0 - rate * (counts - 1.0) / 2.0), series)
 
 
 def _overlaps(width: float, first: Floats, last: Floats) -> Floats:
-    """Sum over blocks of ``width`` of the squared overlap with [first, last), over ``width``."""
+    """Sum over blocks of `width` of the squared overlap with [first, last), divided by `width`: float64[q]."""
     left, right = np.floor(first / width), np.floor(last / width)
     ends = ((left + 1.0) * width - first) ** 2 + (last - right * width) ** 2 + (right - left - 1.0) * width**2
     return np.where(left == right, (last - first) ** 2, ends) / width
 
 
 def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats) -> tuple[Floats, Indices, Floats]:
-    """Variance hidden by a range's ends, number of blocks in it, and sum of the squared shares of those that it cuts.
+    """Variance hidden at a range's ends, number of full blocks, and sum of squared shares of cut ones: [q] each.
 
-    ``edges`` are borders of closed blocks, ``rates`` the variance a value that each hides, and that of later values.
+    `edges` are borders of closed blocks, `rates` the variance per value hidden in each, and that of later values.
     """
     closed = edges.size - 1
     own = np.searchsorted(edges, first, side="right") - 1, np.searchsorted(edges, last, side="right") - 1
     inside = own[0] == own[1]
     ending = edges[np.minimum(own[0] + 1, closed)]
-    # At the left end what follows ``first`` in its block, at the right one what precedes ``last``.
+    # At the left end the values from ``first`` to its block's end, at the right one those before ``last``.
     left = np.where(inside | (own[0] == closed), last - first, ending - first)
     left[~inside & (first == edges[own[0]])] = 0
     right = np.where(inside, 0, last - edges[own[1]])
@@ -296,7 +298,7 @@ def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats)
 
 
 def rate_of_blocks(totals: Floats, noise: SumNoise, threshold: float, block: int) -> float:
-    """Variance a value that blocks of length g with these released sums hide, in squared units of the input."""
+    """Variance per value hidden in blocks of this length, from their released sums, in squared units of the input."""
     drawn = noise.draw(threshold).variance * noise.resolution**2 / threshold**2
     sums = totals / threshold
     # Two leaves under one node of a consistent tree differ by their own noises alone.

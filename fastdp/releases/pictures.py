@@ -25,7 +25,7 @@ def band(
     revised: ArrayLike | None = None,
     label: str = "estimate",
 ) -> None:
-    """Draw a line with its interval, and the revised line in another colour; the caller draws the legend."""
+    """Draw a line with its interval, and the revised line in another colour, without a legend."""
     check_axes(ax)
     ax.fill_between(x, low, high, color=ESTIMATE, alpha=0.22, linewidth=0.0, label="interval")
     ax.plot(x, estimate, color=ESTIMATE, linewidth=0.9, alpha=0.85, label=label)
@@ -37,14 +37,14 @@ def band(
 
 
 def check_axes(*axes: object) -> None:
-    """ParameterError for what is no axes of matplotlib."""
+    """ParameterError unless all are axes of matplotlib."""
     for ax in axes:
         if not hasattr(ax, "fill_between"):
             raise ParameterError(f"ax is a {type(ax).__name__}: expected axes of matplotlib")
 
 
 def new_axes(rows: int = 1, height: float = 4.2) -> Any:
-    """Axes of a new figure, drawn without a window: one, or an array of ``rows`` below each other."""
+    """Axes of a new figure without a window: one, or an array of `rows` below each other."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -58,12 +58,12 @@ def new_axes(rows: int = 1, height: float = 4.2) -> Any:
 
 
 def save(ax: Axes, path: str | Path) -> None:
-    """Write the figure of these axes; the suffix chooses the format, ParameterError if it is no picture's."""
+    """Write the figure of these axes; ParameterError if the suffix is no picture format."""
     ax.figure.canvas.figure.savefig(_check_suffix(ax, path))
 
 
 def check_picture(path: str | Path) -> None:
-    """Refuse, before there is anything to draw, what :func:`save` or :func:`new_axes` would refuse."""
+    """Raise, before any work, the errors of :func:`save` and :func:`new_axes`."""
     _check_suffix(new_axes(), path)
 
 

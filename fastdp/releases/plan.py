@@ -1,4 +1,4 @@
-"""Planning before any data: how wide the interval of a window will be, and which epsilon a wanted width needs."""
+"""Planning before any data: the width of a window's interval, and the epsilon for a wanted width."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Plan:
     contributions : int
         Rows of one unit.
     confidence : float
-        Of the intervals.
+        Confidence of the intervals.
     every : str or None
         Length of a window.
     rows_per_window : float or None
-        Rows expected in one.
+        Rows expected in a window.
     mean : float or None
         Value expected of a row, in units of the input.
     delta : float
-        Allowed beside epsilon; 0 for pure epsilon.
+        Delta beside epsilon; 0 for pure epsilon.
     per_window : int or None
         Rows of one unit that count in one window.
 
@@ -76,7 +76,7 @@ class Plan:
 
     @property
     def noise(self) -> NoiseName:
-        """The noise with less variance at this guarantee: "gaussian" only where there is a delta."""
+        """Noise of smaller variance at this guarantee; "gaussian" only with a delta."""
         if not self.delta:
             return "laplace"
         return better_noise(self.epsilon, self.delta, self.contributions, self.per_window)
@@ -92,14 +92,14 @@ class Plan:
         return DrawnNoise(sigma_above(square, zcdp_loss(self.epsilon, self.delta)), gaussian=True)
 
     def half_width_of(self, windows: int) -> float:
-        """Half-width of the interval of a sum over so many windows, in units of the input."""
+        """Half-width of the interval of a sum over `windows` windows, in units of the input."""
         windows = validation.integer("windows", windows, 0, 2**40)
         steps = self._noise.quantiles(np.array([windows]), self.confidence)[0]
         return float(steps) / STEPS * self.bound
 
     @property
     def half_width(self) -> float:
-        """Half-width of a window's interval, in units of the input: total +- half_width."""
+        """Half-width of a window's interval, in units of the input."""
         return self.half_width_of(1)
 
     @property
@@ -108,25 +108,25 @@ class Plan:
         return self.std_error_with(self.noise)
 
     def std_error_with(self, noise: NoiseName) -> float:
-        """Standard deviation with this noise: "gaussian" needs a delta."""
+        """Standard deviation with this noise, in units of the input; "gaussian" needs a delta."""
         return math.sqrt(self._draw(checked_noise(noise)).variance) / STEPS * self.bound
 
     @property
     def relative_error(self) -> float | None:
-        """Half-width over the expected total of a window; None without ``rows_per_window`` and ``mean``."""
+        """Half-width divided by the expected total of a window; None without ``rows_per_window`` and ``mean``."""
         if self.rows_per_window is None or self.mean is None:
             return None
         return self.half_width / (self.rows_per_window * self.mean)
 
     def epsilon_for(self, half_width: float) -> float:
-        """The epsilon with which a window's interval has this half-width."""
+        """Epsilon at which a window's interval has this half-width."""
         wanted = validation.positive("half_width", half_width)
         if self.delta:
             return self._epsilon_at_delta(wanted)
         return -math.log1p(-self.confidence) * self.contributions * self.bound / wanted
 
     def _epsilon_at_delta(self, wanted: float) -> float:
-        """By bisection: widths fall as epsilon rises."""
+        """Epsilon for a half-width, by bisection: widths fall as epsilon rises."""
         low, high = 2.0**-20, 2.0**20
         for _ in range(60):
             middle = math.sqrt(low * high)
@@ -160,7 +160,7 @@ class Plan:
         return "\n".join(lines)
 
     def _longer(self) -> list[tuple[str, int]]:
-        """Days and weeks in whole windows."""
+        """Names of day and week, each with its number of windows, where that is an integer above 1."""
         found = re.fullmatch(r"(\d*)([a-z]+)", self.every or "")
         if not found or found[2] not in UNITS:
             return []
@@ -183,7 +183,7 @@ def plan(
     per_window: int | None = None,
     delta: float = 0.0,
 ) -> Plan:
-    """How accurate the totals of windows will be; looks at no data and costs no epsilon.
+    """How accurate the totals of windows will be; reads no data and costs no epsilon.
 
     Parameters
     ----------
@@ -194,9 +194,9 @@ def plan(
     every : str, optional
         Length of a window, such as ``"15min"`` or ``"1h"``; sums over a day and a week are then shown as well.
     rows_per_window, mean : float, optional
-        Rows expected in a window and the value expected of one, for the relative error: guesses, or public numbers.
+        Rows expected in a window and the value expected of a row, for the relative error: guesses, or public numbers.
     half_width : float, optional
-        The half-width that an interval may have, in place of ``epsilon``, which is then computed.
+        The wanted half-width of an interval, in place of ``epsilon``, which is then computed.
     confidence : float
         Of the intervals, above 0, at most 1 - 10^-9.
     contributions : int
@@ -204,25 +204,25 @@ def plan(
     per_window : int, optional
         Rows of a person that count in one window, as for :func:`fastdp.totals`.
     delta : float
-        Above 0: the plan is for the better of Laplace noise, which needs no delta, and Gaussian noise, whose scale
-        grows with the root of the windows that a unit is in; it says which, as a release with this ``delta`` chooses.
+        Above 0: plan with the better of Laplace noise, which needs no delta, and Gaussian noise, whose scale grows
+        with the root of the windows that a unit is in, as a release with this ``delta`` does.
 
     Returns
     -------
     Plan
-        ``print`` it; attributes ``epsilon``, ``half_width``, ``std_error``, ``relative_error``, ``noise``, and the
-        methods ``epsilon_for(half_width)`` and ``std_error_with(noise)``.
+        ``print`` it; attributes ``epsilon``, ``half_width``, ``std_error``, ``relative_error``, ``noise``, methods
+        ``epsilon_for(half_width)`` and ``std_error_with(noise)``.
 
     Raises
     ------
     ParameterError
-        If an argument is out of its range, or not exactly one of ``epsilon`` and ``half_width`` is given.
+        If an argument is out of range, or not exactly one of ``epsilon`` and ``half_width`` is given.
 
     Notes
     -----
     A window's total has one discrete Laplace draw of scale contributions * bound / epsilon, or one discrete Gaussian
-    draw.  What clipping at the bound removes is not included, nor what the shares of epsilon for choosing a clip (at
-    most a tenth) and for saying what was cut (a hundredth or two) add.
+    draw. Not included are the error of clipping, and the shares of epsilon for choosing a clip (at most a tenth) and
+    for reporting the clipped amount (a hundredth or two).
 
     Examples
     --------

@@ -49,9 +49,9 @@ class ReleasedNodes:
     Attributes
     ----------
     sums : float64[trees, nodes]
-        In units of the input, the leaf level first; NaN where the stream ended before a node was complete.
+        In units of the input, the leaf level first; NaN for nodes that the stream did not complete.
     leaves, fan_out, levels, tree_values : int
-        Shape of a tree, and number of values that each serves.
+        Shape of a tree, and its number of values.
     """
 
     sums: Floats
@@ -61,13 +61,13 @@ class ReleasedNodes:
     tree_values: int
 
     def sum(self, starts: Integers, stops: Integers) -> Floats:
-        """Answers from the fewest nodes that tile each range (ToPS section 3, the hierarchy approach)."""
+        """Sums from the fewest nodes that tile each range: float64[q] (ToPS section 3, the hierarchy approach)."""
         out = np.empty(starts.size)
         ranges.sum_nodes(self.sums, self.leaves, self.fan_out, self.levels, self.tree_values, starts, stops, out)
         return out
 
     def draws(self, starts: Integers, stops: Integers) -> Integers:
-        """Number of nodes that each answer adds up."""
+        """Number of nodes in each answer: int64[q]."""
         ones = replace(self, sums=np.broadcast_to(np.float64(1.0), self.sums.shape))
         return ones.sum(starts, stops).astype(np.int64)
 
@@ -81,19 +81,19 @@ class Release:
     values : float64[n_published]
         The private stream, in units of the input.
     offset : int
-        Index, in the input, of the first published value (the hold-out's length).
+        Index, in the input, of the first published value.
     threshold : float
-        Theta, to which values were clipped; where it was renewed the last one, where it rose the highest one.
+        Theta, to which values were clipped; if renewed the last one, if raised the highest one.
     guarantee : Guarantee
         Privacy of the release.
     block : int
-        g: values under one noisy sum; sums over entire blocks are the noisy sums.
+        Number of values under one noisy sum.
     nodes : ReleasedNodes or None
-        All released sums of an inconsistent hierarchy, from which ranges are then answered.
+        All released sums of an inconsistent hierarchy, which then answer ranges.
     revision : RevisedStream or None
-        The revised stream, where blocks follow the stream (:class:`fastdp.Adaptive`).
+        The revised stream, if blocks adapt to the stream (:class:`fastdp.Adaptive`).
     noise : SumNoise or None
-        Noise of the sums, for intervals; None where its distribution is not known, as after a renewed threshold.
+        Noise of the sums, for intervals; None if unknown, as after a renewed threshold.
 
     Examples
     --------
@@ -126,20 +126,20 @@ class Release:
 
     @validation.plain
     def sum(self, starts: Values, stops: Values, revised: bool = False) -> Floats:
-        """Private answers to sums over [start, stop): float64[q], in units of the input.  Post-processing.
+        """Private sums over [start, stop), in units of the input: float64[q].  Post-processing.
 
         Parameters
         ----------
         starts, stops : int or int[q]
             Indices into ``values``; 0 <= start <= stop <= n_published.
         revised : bool
-            False: the sum of the values as they were published.  True: from everything released so far; a block that
-            the range cuts is then answered from its own noisy sum, spread evenly.
+            False: sums of the published values.  True: from everything released so far; a cut block is answered from
+            its own noisy sum, spread evenly.
 
         Raises
         ------
         ParameterError
-            If the indices are no whole numbers in order and in range, naming the first that is not.
+            If the indices are not integers in order and in range, naming the first that is not.
         """
         first, last = self._ranges(starts, stops)
         if self.nodes is not None:
@@ -173,9 +173,9 @@ class Release:
 
         Notes
         -----
-        For entire blocks the interval is exact (hierarchies made consistent: a bound); cut blocks, values that lag
-        behind released sums and revised values rest on a model (``docs/intervals.md``).  It is for values clipped to
-        the theta of their block and rounded to the grid.
+        For full blocks the interval is exact (consistent hierarchies: a bound); cut blocks, values that lag released
+        sums and revised values rest on a model (``docs/intervals.md``).  It is for values clipped to the theta of
+        their block and rounded to the grid.
         """
         first, last = self._ranges(starts, stops)
         if shift := self._shift:
@@ -191,7 +191,7 @@ class Release:
     def std_error(self, starts: Values, stops: Values, revised: bool = False) -> Floats:
         """Root mean square error of :meth:`sum`, in units of the input: float64[q].  Post-processing.
 
-        It counts noise and model as :meth:`interval`, and the distance between the answer and the released sums.
+        It includes noise and model as :meth:`interval`, and the distance of the answer from the released sums.
         """
         first, last = self._ranges(starts, stops)
         if shift := self._shift:
@@ -206,21 +206,21 @@ class Release:
         Parameters
         ----------
         path : str or Path, optional
-            File of the picture; the suffix chooses the format.
+            File of the picture; the suffix sets the format.
         ax : matplotlib.axes.Axes, optional
             Receives the lines; by default axes of a new figure.
         revised : bool
-            Whether to draw the revised stream, where there is one, with its interval.
+            Whether to draw the revised stream, if there is one, with its interval.
 
         Returns
         -------
         matplotlib.axes.Axes
-            At most 1,000 points are drawn; each is the mean of a range of values.
+            With at most 1,000 points, each the mean of a range of values.
 
         Raises
         ------
         ParameterError
-            If nothing was published, or the suffix is no picture's.
+            If nothing was published, or the suffix is no picture format.
         StateError
             As for :meth:`interval`.
         ImportError
@@ -246,12 +246,12 @@ class Release:
 
     @property
     def _shift(self) -> int:
-        """The binary exponent of theta where its square, or a step's, is no ordinary float; else 0."""
+        """Binary exponent of theta if its square, or a step's, is no ordinary float; else 0."""
         exponent = math.frexp(self.threshold)[1]
         return exponent if abs(exponent) > MAX_EXPONENT else 0
 
     def _scaled(self, shift: int) -> Release:
-        """The release of the same stream in units that are a power of two larger, exactly."""
+        """Release with all amounts times 2^`shift`, exactly."""
         factor = math.ldexp(1.0, shift)
         return replace(
             self,
@@ -264,7 +264,7 @@ class Release:
         )
 
     def _error_bars(self, first: Integers, last: Integers) -> ErrorBars:
-        """Errors of checked ranges."""
+        """Errors of checked ranges; StateError if the release does not state its noise."""
         noise = self.noise
         if noise is None:
             raise StateError(
@@ -302,7 +302,7 @@ class Release:
 
     @cached_property
     def _hidden(self) -> tuple[Integers, Floats, float]:
-        """Borders of blocks of one length, the variance that each hides a value, and that of a prediction."""
+        """Borders of blocks of one length, the variance per value hidden in each, and that of a predicted value."""
         assert self.noise is not None  # noqa: S101 - checked by the caller
         prefix = self._block_prefix(self.block)
         edges: Integers = np.arange(prefix.size, dtype=np.int64) * self.block
@@ -316,7 +316,7 @@ class Release:
 
     @property
     def revised(self) -> Floats:
-        """The stream in the light of everything released, in units of the input: float64[n].  Post-processing."""
+        """The stream given everything released, in units of the input: float64[n].  Post-processing."""
         if self.revision is not None:
             return self.revision.values(self.values.size)
         if self.block == 1:
@@ -324,20 +324,20 @@ class Release:
         return np.diff(self._spread_before(np.arange(self.values.size + 1)))
 
     def with_season(self, period: float) -> Release:
-        """The same release with revised answers for a stream that repeats, say by day.  Post-processing.
+        """Release with revised answers for a stream that repeats, say by day.  Post-processing.
 
-        Where the released sums do not show the period nothing changes.
+        Nothing changes if the released sums do not show the period.
 
         Parameters
         ----------
         period : float
-            Public: after how many values the stream repeats, at least 2 (1,440 for days of counts a minute).  Seven
-            times as many (a week) are tried as well.
+            Public: number of values after which the stream repeats, at least 2 (1,440 for days of counts a minute).
+            Seven times as many (a week) are tried as well.
 
         Raises
         ------
         ParameterError
-            The release has no blocks that follow the stream.
+            If the release has no blocks that adapt to the stream.
 
         Examples
         --------
@@ -358,7 +358,7 @@ class Release:
         return replace(self, revision=revision, _prefix={})
 
     def _ranges(self, starts: Values, stops: Values) -> tuple[Integers, Integers]:
-        """Checked ranges, as two arrays of one length."""
+        """Checked starts and stops: two int64[q]."""
         first, last = as_indices("starts", starts), as_indices("stops", stops)
         if first.size != last.size:
             if 1 not in (first.size, last.size):
@@ -377,7 +377,7 @@ class Release:
         return prefix
 
     def _spread_before(self, stops: Integers) -> Floats:
-        """Sum before ``stops`` of the stream in which each closed block is spread evenly."""
+        """Sums over [0, stop) of the stream with each closed block spread evenly: float64[q]."""
         prefix = self._block_prefix(self.block)
         closed = prefix.size - 1
         j, rest = np.divmod(stops, self.block)
@@ -403,14 +403,14 @@ class ReleasedMany:
     thresholds : float64[n]
         Theta of each stream.
     ids : int64[n], or tuple of int and str
-        Names that the streams' noise belongs to.
+        Names of the streams in their noise keys.
     nodes, tree_borders
-        Trees of all streams, where ranges are answered from the nodes of a hierarchy; those of stream i are
-        ``tree_borders[i]`` to ``tree_borders[i + 1]``.
+        Trees of all streams, if nodes answer ranges; those of stream i are ``tree_borders[i]`` to ``tree_borders[i +
+        1]``.
     revisions : tuple of RevisedStream, or None
-        Revised streams, where blocks follow them.
+        Revised streams, if blocks adapt to them.
     source : FrameSource or None
-        The data frame that the streams came in, which :attr:`frame` is like.
+        The input data frame, whose kind :attr:`frame` has.
     noise_fingerprint : str or None
         For a ledger: names the noise of all streams under this key and composition.  None for a simulation.
 
@@ -450,7 +450,7 @@ class ReleasedMany:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, stream: int | str) -> Release:
-        """The release of one stream, by its index or its name, as its own publisher would have made it."""
+        """Release of one stream, by index or name, equal to that of its own publisher."""
         i = self._index(stream)
         own = slice(self.tree_borders[i], self.tree_borders[i + 1]) if self.nodes is not None else slice(0)
         return Release(
@@ -475,7 +475,7 @@ class ReleasedMany:
 
     @cached_property
     def _indices(self) -> dict[int | str, int]:
-        """The index of each id."""
+        """Index of each id."""
         return {name: i for i, name in enumerate(self._listed)}
 
     @property
@@ -484,9 +484,9 @@ class ReleasedMany:
 
     @property
     def frame(self) -> Any:
-        """The private streams in a data frame of the family that came in, with a row for each published value.
+        """The private streams in a data frame of the input's kind, one row per published value.
 
-        Columns: the id, the time (or the position), the value, and ``revised`` where blocks follow the stream.
+        Columns: the id, the time (or the position), the value, and ``revised`` if blocks adapt to the stream.
         """
         if self.source is None:
             raise ParameterError("frame: expected streams that came in a data frame (use ids, borders and values)")
@@ -507,25 +507,25 @@ class ReleasedMany:
 
     @validation.plain
     def sum(self, streams: Values, starts: Values, stops: Values, revised: bool = False) -> Floats:
-        """Private answers to sums over [start, stop) of each query's stream: :meth:`Release.sum` of each.
+        """Private sums over [start, stop) of each query's stream: :meth:`Release.sum` of each.
 
         Parameters
         ----------
         streams, starts, stops : int or int[q]
-            The stream's index in this object (or its name), and indices into its published values,
-            0 <= start <= stop <= their number.
+            The stream's index in this object (or its name), and indices into its published values, 0 <= start <= stop
+            <= their number.
         revised : bool
             As for :meth:`Release.sum`.
 
         Returns
         -------
         float64[q]
-            Bit for bit what ``many[stream].sum(start, stop, revised)`` gives.  Post-processing.
+            Bit for bit ``many[stream].sum(start, stop, revised)``.  Post-processing.
 
         Raises
         ------
         ParameterError
-            If the indices are no whole numbers in order and in range, naming the first that is not.
+            If the indices are not integers in order and in range, naming the first that is not.
         """
         whose, first, last = self.queries(streams, starts, stops)
         if self.nodes is not None:
@@ -542,19 +542,19 @@ class ReleasedMany:
     def interval(
         self, streams: Values, starts: Values, stops: Values, confidence: float = 0.95, revised: bool = False
     ) -> tuple[Floats, Floats]:
-        """Intervals, low and high, in units of the input: :meth:`Release.interval` of each query's stream."""
+        """Intervals, low and high: float64[q] each, as :meth:`Release.interval` of each query's stream."""
         whose, first, last = self.queries(streams, starts, stops)
         low, high = self._each(whose, lambda one, own: one.interval(first[own], last[own], confidence, revised), 2)
         return low, high
 
     def std_error(self, streams: Values, starts: Values, stops: Values, revised: bool = False) -> Floats:
-        """Root mean square errors of answers: :meth:`Release.std_error` of each query's stream, float64[q]."""
+        """Root mean square errors of answers: float64[q], as :meth:`Release.std_error` of each query's stream."""
         whose, first, last = self.queries(streams, starts, stops)
         (errors,) = self._each(whose, lambda one, own: one.std_error(first[own], last[own], revised))
         return errors
 
     def _each(self, whose: Indices, answer: Callable[[Release, Any], Any], count: int = 1) -> list[Floats]:
-        """Answers of each stream to the queries that ask it: so many float64[q]."""
+        """Answers of each stream to its own queries: `count` arrays float64[q]."""
         out = np.empty((count, whose.size))
         for stream in np.unique(whose).tolist():
             own = whose == stream
@@ -562,7 +562,7 @@ class ReleasedMany:
         return list(out)
 
     def queries(self, streams: Values, starts: Values, stops: Values) -> tuple[Indices, Indices, Indices]:
-        """Checked queries of :meth:`sum`, three arrays of one length; ParameterError as there."""
+        """Checked queries of :meth:`sum`: three arrays of one length; ParameterError as there."""
         if isinstance(streams, str):
             streams = self._index(streams)
         elif isinstance(streams, (list, tuple)) and any(isinstance(each, str) for each in streams):
@@ -589,7 +589,7 @@ class ReleasedMany:
 
     @cached_property
     def _prefix(self) -> tuple[Indices, Floats]:
-        """Indices at which each stream's block prefix sums begin, and the sums; made once."""
+        """Begin of each stream's block prefix sums, int64[n + 1], and all these sums; computed once."""
         at: Indices = np.zeros(len(self) + 1, np.int64)
         np.cumsum(np.diff(self.borders) // PREFIX_BLOCK + 1, out=at[1:])
         prefix = np.empty(int(at[-1]))
@@ -598,13 +598,13 @@ class ReleasedMany:
 
 
 def preview(values: Floats) -> str:
-    """The first values and the last one, for a repr."""
+    """First values and the last one as text, for a repr."""
     shown = [f"{value:.6g}" for value in values[:4].tolist()]
     return ", ".join(shown if values.size <= 4 else [*shown, "...", f"{values[-1]:.6g}"])
 
 
 def check_ranges(first: Integers, last: Integers, lengths: Integers) -> None:
-    """ParameterError unless each range lies in as many values."""
+    """ParameterError unless 0 <= first <= last <= lengths."""
     wrong = np.flatnonzero((first < 0) | (last > lengths) | (first > last))
     if wrong.size:
         k = int(wrong[0])
@@ -614,7 +614,7 @@ def check_ranges(first: Integers, last: Integers, lengths: Integers) -> None:
 
 
 def as_indices(name: str, values: object) -> Integers:
-    """One row of whole numbers: int64[q], contiguous; ParameterError for anything else."""
+    """One row of integers, int64[q], contiguous; ParameterError, which names `name`, for anything else."""
     found = as_array(values)
     if found is None:
         raise ParameterError(f"{name} is a {type(values).__name__} that is no array: expected whole numbers, one row")

@@ -1,4 +1,4 @@
-"""Revised streams: values of a stream given all its released sums, smoothed along time, with a pattern that repeats.
+"""Revised streams: a stream given all its released sums, smoothed along time, with a repeating pattern.
 
 Source: ``docs/adaptive.md``.  Post-processing of released sums and public numbers: no further privacy loss.
 """
@@ -18,19 +18,18 @@ from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_of_ends
 from fastdp_kernels.streams import block_lengths, revision, wave_filter
 
 #: Revised sums of aligned groups of 32, 64, ... blocks stay within so many standard deviations of the noise of those
-#: released: what smoothing moves by more is a bias that adds up (``docs/adaptive.md``, "Looking back").
+#: released: larger moves are a bias that adds up (``docs/adaptive.md``, "Looking back").
 KEPT_BLOCKS = 32
 MAX_MOVED = 1.0
-#: The share of a pattern that may be wrong within a block, in standard deviations.
+#: Relative error of a pattern within a block, in standard deviations.
 UNSURE = 0.5
 
 
 class _Smoothed(NamedTuple):
     """Blocks given all released sums: means, levels without the pattern and sums before each, in units of the input.
 
-    ``noises`` are variances of their noise, in that of a block under the first theta; ``unit`` is the last theta in
-    the first one; ``explained`` is the share of the means that the pattern explains, ``waves`` the pattern in
-    thresholds.
+    `noises`: noise variances relative to the first theta's; `unit`: last theta over the first; `explained`: the
+    pattern's share of the means; `waves`: the pattern, in thresholds.
     """
 
     means: Floats
@@ -43,7 +42,7 @@ class _Smoothed(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """A stream of blocks as ``revision.sum_revised`` takes it."""
+    """A stream of blocks in the form of ``revision.sum_revised``."""
 
     edges: Integers
     means: Floats
@@ -54,14 +53,14 @@ class _Form(NamedTuple):
 
     @classmethod
     def of(cls, edges: Integers, means: Floats, levels: Floats, sums: Floats) -> _Form:
-        """With the block of every 2^shift-th value."""
+        """Form with a table of the block of every 2^shift-th value."""
         shift = int(np.diff(edges).min(initial=2**62)).bit_length() - 1
         table = np.empty(int(edges[-1]) >> shift, np.int64)
         revision.index_blocks(edges, shift, table)
         return cls(edges, means, levels, sums, shift, table)
 
     def before(self, stops: Integers) -> Floats:
-        """Sums over [0, stop)."""
+        """Sums over [0, stop): float64[q]."""
         out = np.empty(stops.size)
         revision.sum_revised(*(self.edges, self.means, self.levels, self.sums), self.shift, self.table, stops, out)
         return out
@@ -80,7 +79,7 @@ class RevisedStream:
     memory, shape : records
         State of the kernels before the first block, and their public parameters.
     season : float, optional
-        The public period of the stream, in values; else it is looked for.
+        The public period of the stream, in values; estimated by default.
     """
 
     exponents: Floats
@@ -95,7 +94,7 @@ class RevisedStream:
 
     @cached_property
     def edges(self) -> Integers:
-        """Where blocks begin, and where the last one ends: int64[J + 1]."""
+        """Begins of the blocks, and the end of the last one: int64[J + 1]."""
         lengths = np.left_shift(1, self.exponents.astype(np.int64))
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
@@ -104,7 +103,7 @@ class RevisedStream:
         return block_lengths.lengths_of_events(self.shape)
 
     def _revise(self, explained: Floats, noises: Floats) -> tuple[Floats, Floats, Floats, Records]:
-        """Means, levels and surprises of what a pattern leaves, in thresholds, and the memory at the end."""
+        """Means, levels and surprises of the blocks without a pattern, in thresholds, and the memory at the end."""
         count, memory = self.totals.size, self.memory.copy()
         means, levels, whites, drifts, surprises = np.empty((5, count))
         revision.revise_blocks(
@@ -112,18 +111,18 @@ class RevisedStream:
             *(means, levels, noises, whites, drifts, surprises),
         )
         if not count:
-            # No block has closed: all there is, is the level it began with.
+            # No block has closed: only the initial level is known.
             levels = memory["level"].copy()
         return means, levels, surprises, memory
 
     @cached_property
     def thetas(self) -> Floats:
-        """What values of each block and those behind them are clipped to, in units of the input: float64[J + 1]."""
+        """Theta of each block and of the values after them, in units of the input: float64[J + 1]."""
         return self.threshold * np.append(np.sqrt(self._smoothed.noises), self._smoothed.unit)
 
     @cached_property
     def _smoothed(self) -> _Smoothed:
-        """The blocks, given all released sums."""
+        """Blocks given all released sums."""
         edges, noise = self.edges, float(self.shape["noise"][0])
         lengths, noises = np.diff(edges), np.empty(self.totals.size)
         means, levels, surprises, memory = self._revise(np.empty(0), noises)
@@ -144,11 +143,11 @@ class RevisedStream:
 
     @cached_property
     def _form(self) -> _Form:
-        """Of the revised stream: as it is within blocks, or within parts of them that show the pattern."""
+        """Form of the revised stream, with blocks divided where they show the pattern."""
         blocks = self._smoothed
         if blocks.waves is None:
             return _Form.of(self.edges, blocks.means, blocks.levels, blocks.sums)
-        # The block left open is as the level and the pattern let expect.
+        # The open block is predicted from the level and the pattern.
         level = blocks.levels[-1:]
         edges = np.append(self.edges, int(blocks.waves.points[-1]))
         means = np.append(blocks.means - blocks.explained, level)
@@ -156,7 +155,7 @@ class RevisedStream:
         plain = _Form.of(edges, means, np.append(blocks.levels, level), sums)
         parts = blocks.waves.split(edges)
         lengths, first = np.diff(parts), np.searchsorted(parts, edges)
-        # What the pattern adds to a part's share of its block, and never so much that values fall below 0.
+        # The pattern's addition to a piece's share of its block, never so much that values fall below 0.
         pattern = self.threshold * np.diff(blocks.waves.before(parts))
         share = np.repeat(np.add.reduceat(pattern, first[:-1]) / np.diff(edges), np.diff(first))
         bends = pattern / lengths - share
@@ -169,7 +168,7 @@ class RevisedStream:
 
     @cached_property
     def _hidden(self) -> tuple[Floats, float, float]:
-        """What each block hides a value; of the values behind them the level's variance, and its growth by value."""
+        """Variance per value hidden in each block, float64[J + 1]; the later level's variance, and its growth."""
         rates = np.empty(self.totals.size + 1)
         levels = self._smoothed.levels.copy()
         levels[: self.totals.size] += self._smoothed.explained
@@ -184,13 +183,13 @@ class RevisedStream:
 
     @cached_property
     def _missing(self) -> Floats:
-        """Released sums less the revised sums of the blocks before each, in units of the input: float64[J + 2]."""
+        """Released sums minus revised sums of the blocks before each, in units of the input: float64[J + 2]."""
         released = np.concatenate([np.zeros(1), np.cumsum(self.totals * self.threshold)])
         missing = released - self._smoothed.sums
         return np.append(missing, missing[-1])
 
     def error_bars(self, noise: SumNoise, starts: Integers, stops: Integers) -> ErrorBars:
-        """Errors of sums over [start, stop), counted from the released sums of blocks."""
+        """Errors of sums over [start, stop), from the released sums of blocks."""
         rates, variance, growth = self._hidden
         cut, inside, shares = hidden_of_ends(starts, stops, self.edges, rates)
         behind = (stops - np.maximum(starts, self.edges[-1])).clip(0).astype(np.float64)
@@ -202,7 +201,7 @@ class RevisedStream:
         return ErrorBars(centre, noise.draw(self.threshold * unit), noise.resolution, inside, 1.0, model)
 
     def _released_before(self, stops: Integers) -> Floats:
-        """Sums over [0, stop) of the stream whose blocks have their released sums, and the revised stream's form."""
+        """Sums over [0, stop) of the revised form scaled to the released block sums: float64[q]."""
         block = np.searchsorted(self.edges, stops, side="right") - 1
         lengths = np.append(np.diff(self.edges), 1)
         share = (stops - self.edges[block]) / lengths[block] * (block < self.totals.size)
@@ -212,7 +211,7 @@ class RevisedStream:
 
     @property
     def means(self) -> Floats:
-        """A value's mean in each block, in units of the input: float64[J]."""
+        """Mean value in each block, in units of the input: float64[J]."""
         return self._smoothed.means
 
     def sums_before(self, stops: Integers) -> Floats:
@@ -220,12 +219,12 @@ class RevisedStream:
         return self._form.before(stops)
 
     def values(self, count: int) -> Floats:
-        """The first ``count`` values of the revised stream, in units of the input: float64[count]."""
+        """First `count` values of the revised stream, in units of the input: float64[count]."""
         return np.diff(self.sums_before(np.arange(count + 1)))
 
 
 def _keep_sums(means: Floats, totals: Floats, lengths: Integers, noise: float, noises: Floats) -> None:
-    """Move means, in place, where sums of aligned groups of blocks lie too far from the released ones."""
+    """Move means, in place, where sums of aligned groups of blocks differ too much from the released ones."""
     size = KEPT_BLOCKS
     while size <= totals.size:
         whole = totals.size // size * size
@@ -253,13 +252,13 @@ HARMONICS = 6
 WEEK = 7
 #: A period that is looked for has at least so many blocks of the usual length.
 MIN_CELLS = 4
-#: Sums whose noise is so much less than what they differ by need no pattern.
+#: Sums whose noise is so much less than their differences need no pattern.
 CLEAR = 10.0
 #: Sums of at least 1 / FINE of a period are compared; the variances are chosen by at most so many of them.
 FINE, MAX_COMPARED = 32, 2**10
 #: Integrals of waves are taken for so many sums at a time.
 AT_ONCE = 2**14
-#: Factors by which the likeliest variances are looked for, and what a step must gain.
+#: Factors of the search for the likeliest variances, and the least gain of a step.
 FACTORS, LEAST_GAIN = (16.0, 4.0, 2.0), 0.1
 #: A variance that is 0 has no factors.
 TINY = 1e-300
@@ -267,14 +266,14 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class Sums:
-    """Neighbouring sums with the variances of their noise, as few as show a period; ``edges`` are their borders."""
+    """Neighbouring sums with the variances of their noise; `edges` are their borders."""
 
     edges: Indices
     totals: Floats
     noises: Floats
 
     def pooled(self, least: float) -> Sums:
-        """Neighbours together until they hold so many values each."""
+        """Return sums of neighbours joined to at least so many values each."""
         at = np.arange(0.0, self.edges[-1], max(least, 1.0))
         kept = np.unique(np.append(np.searchsorted(self.edges, at), self.edges.size - 1))
         if kept.size == self.edges.size:
@@ -284,32 +283,32 @@ class Sums:
         )
 
     def first(self, count: int) -> Sums:
-        """The first ones."""
+        """First `count` sums."""
         return Sums(self.edges[: count + 1], self.totals[:count], self.noises[:count])
 
 
 @dataclass(frozen=True)
 class Waves:
-    """Sums of a pattern of some periods (in values) before points, between which they are straight lines."""
+    """Sums of a pattern of some periods (in values) before points, linear between them."""
 
     periods: tuple[float, ...]
     points: Floats
     sums: Floats
 
     def before(self, stops: Indices) -> Floats:
-        """Sum of the pattern over [0, stop)."""
+        """Sums of the pattern over [0, stop): float64[q]."""
         return np.interp(stops, self.points, self.sums)
 
     def split(self, edges: Indices) -> Indices:
-        """Edges of parts of the blocks that have 2^k values each, at most 1 / FINE of the first period or one."""
+        """Edges of the blocks divided into pieces of 2^k values, at most 1 / FINE of the first period (or one)."""
         lengths = np.diff(edges)
         most = 1 << max(int(math.log2(max(self.periods[0] / FINE, 1.0))), 0)
         parts = np.maximum(lengths // most, 1)
-        block, place = _places(parts)
+        block, place = _pieces(parts)
         return np.append(edges[block] + place * (lengths // parts)[block], edges[-1])
 
     def hidden(self, edges: Indices) -> Floats:
-        """The least rates a value that hide the pattern within blocks (``hidden``)."""
+        """Least variance rates per value that cover the pattern within blocks: float64[J]."""
         parts = self.split(edges)
         block = np.searchsorted(edges, parts[:-1], side="right") - 1
         before, whole, lengths = self.before(edges), np.diff(self.before(edges)), np.diff(edges)
@@ -325,10 +324,10 @@ class Waves:
 def find_waves(
     edges: Indices, totals: Floats, noises: Floats, surprises: Floats, end: int, season: float | None
 ) -> Waves | None:
-    """The pattern that released sums show, or None.
+    """Pattern that released sums show, or None.
 
-    ``surprises`` are distances of sums from a wandering level, in standard deviations; ``end`` is where the open
-    block ends, ``season`` the period where it is public.
+    `surprises`: distances of sums from a wandering level, in standard deviations; `end`: end of the open block;
+    `season`: public period.
     """
     if totals.size < MIN_BLOCKS:
         return None
@@ -352,13 +351,13 @@ def find_waves(
 
 
 def _clear(edges: Indices, totals: Floats, noises: Floats, period: float) -> bool:
-    """Whether sums are so many and so clear that a pattern would add nothing."""
+    """Return whether sums are so many and so clear that a pattern would add nothing."""
     differ = 0.5 * float(np.square(np.diff(totals)).mean())
     return bool(np.diff(edges).max() * FINE <= 2.0 * period and CLEAR * noises.mean() < differ)
 
 
 def _peak(edges: Indices, surprises: Floats) -> tuple[float, float]:
-    """The period at which the spectrum of surprises has its peak, or 0; and what its waves must gain."""
+    """Period at the peak of the surprises' spectrum, or 0, and the log-likelihood that its waves must gain."""
     lengths = np.diff(edges).astype(np.float64)
     # The block of the middle one of all values, by length: longer blocks would show a short period as another one.
     ordered = np.sort(lengths)
@@ -385,7 +384,7 @@ def _peak(edges: Indices, surprises: Floats) -> tuple[float, float]:
 
 
 def _background(spectrum: Floats) -> Floats:
-    """The mean of noise's power near every frequency: a median, of an exponential law."""
+    """Mean noise power near every frequency, from medians of an exponential distribution."""
     size = min(PADDING * BACKGROUND, spectrum.size)
     rows = spectrum[: spectrum.size // size * size].reshape(-1, size)
     medians = np.median(rows, axis=1) / math.log(2.0)
@@ -394,25 +393,25 @@ def _background(spectrum: Floats) -> Floats:
 
 
 def _fundamental(spectrum: Floats, top: int, step: float) -> float:
-    """Of the frequencies of which the peak may be a harmonic, the one whose harmonics have most power."""
+    """Frequency, with the peak among its harmonics, whose harmonics have most power."""
     near = np.linspace(-0.5, 0.5, 4 * HARMONICS + 1) * step
     numbers = np.arange(1, HARMONICS + 1)
     candidates = (top / numbers[:, None] + near).ravel()
     candidates = candidates[candidates >= MIN_PERIODS * step]
     at = np.rint(np.outer(candidates, numbers)).astype(np.int64)
     power = np.where(at < spectrum.size, spectrum[np.minimum(at, spectrum.size - 1)], 0.0)
-    # Powers that noise alone may have count nothing.
+    # Powers that noise alone may have do not count.
     return float(candidates[np.argmax(np.maximum(power - CERTAIN, 0.0).sum(axis=1))])
 
 
-def _places(parts: Indices) -> tuple[Indices, Indices]:
-    """Of every part of every block: its block, and how many parts of that come before it."""
+def _pieces(parts: Indices) -> tuple[Indices, Indices]:
+    """Block of every piece, and number of pieces before it in that block: two int64[pieces]."""
     block = np.repeat(np.arange(parts.size), parts)
     return block, np.arange(block.size) - np.repeat(np.cumsum(parts) - parts, parts)
 
 
 def _integrals(points: Floats, periods: tuple[float, ...]) -> Floats:
-    """Of every wave, cosines and then sines, over [0, point): float64[points, 2 waves]."""
+    """Integrals of every wave, cosines then sines, over [0, point): float64[points, 2 waves]."""
     found = [2.0 * math.pi / period * np.arange(1, HARMONICS + 1) for period in periods]
     frequencies = np.concatenate([np.empty(0), *found])
     angles = np.outer(points, frequencies)
@@ -420,15 +419,15 @@ def _integrals(points: Floats, periods: tuple[float, ...]) -> Floats:
 
 
 def _rows(edges: Floats, periods: tuple[float, ...]) -> Iterator[tuple[slice, Floats]]:
-    """Of every wave over [edges[j], edges[j + 1]), for some j at a time: a large stream has many."""
+    """Yield slices of j, and integrals of every wave over [edges[j], edges[j + 1]): bounded memory."""
     for k in range(0, edges.size - 1, AT_ONCE):
         yield slice(k, k + AT_ONCE), np.diff(_integrals(edges[k : k + AT_ONCE + 1], periods), axis=0)
 
 
 class _Model:
-    """A level that wanders and waves of some periods, seen through sums.
+    """A wandering level and waves of some periods, observed through sums.
 
-    Variances are those of a value, of the level's steps, and of a first harmonic's coefficients at the first block.
+    Variances are of a value, the level's steps, and a first harmonic's coefficients at the first block.
     """
 
     def __init__(self, sums: Sums, periods: tuple[float, ...]) -> None:
@@ -444,27 +443,27 @@ class _Model:
         self._shares = 1.0 / np.tile(np.arange(1.0, HARMONICS + 1.0), 2 * len(periods))
         self._start = np.zeros(self._rows.shape[1])
         self._start[0] = sums.totals.sum() / edges[-1]
-        #: By which sums of a value differ.  The first level is as far from the mean as that: a wider law would lose
+        #: By which sums of a value differ.  The first level is as far from the mean as that: a wider one would lose
         #: the digits of clear sums.
         self._moved = max(float(np.var(sums.totals / self._lengths)), TINY)
         self._errors = np.empty(self._lengths.size)
 
     def likelihood(self, variances: Floats, gains: Floats | None = None) -> float:
-        """Its logarithm; ``gains`` receives those of the filter."""
+        """Log-likelihood of the sums; `gains` receives the filter's gains."""
         return wave_filter.filter_waves(
             *(self._sums.totals, self._rows, self._sums.noises + variances[0] * self._lengths, self._gaps),
-            *(*self._laws(variances), self._errors),
+            *(*self._state_spreads(variances), self._errors),
             np.empty((0, self._rows.shape[1])) if gains is None else gains,
         )
 
-    def _laws(self, variances: Floats) -> tuple[Floats, Floats, Floats]:
+    def _state_spreads(self, variances: Floats) -> tuple[Floats, Floats, Floats]:
         """Rates, starts and spreads of the states."""
         waves = variances[2] * self._shares
         rates = np.concatenate([[variances[1]], waves / self._sums.edges[-1]])
         return rates, self._start, np.concatenate([[4.0 * self._moved], waves])
 
     def likeliest(self, start: Floats | None) -> Floats:
-        """The likeliest variances, by a search along each of them in turn."""
+        """Likeliest variances, float64[3], by a search along each in turn."""
         if start is None:
             white = float(np.mean(self._sums.noises / self._lengths))
             start = np.array([white, self._moved / self._sums.edges[-1], 0.0])
@@ -486,15 +485,15 @@ class _Model:
         return variances
 
     def waves(self, variances: Floats, end: int) -> Waves:
-        """Given all sums, up to ``end``."""
+        """Pattern given all sums, up to `end`."""
         gains, states = np.empty_like(self._rows), np.empty_like(self._rows)
         self.likelihood(variances, gains)
-        wave_filter.smooth_waves(self._rows, self._errors, gains, self._gaps, *self._laws(variances), states)
-        # Coefficients stay as they are within a sum, and behind the last one.
+        wave_filter.smooth_waves(self._rows, self._errors, gains, self._gaps, *self._state_spreads(variances), states)
+        # Coefficients are constant within a sum, and after the last one.
         edges = np.append(self._sums.edges, end).astype(np.float64)
         states = np.vstack([states, states[-1:]])[:, 1:]
         parts = np.ceil(np.diff(edges) * min(2.0 * FINE / self._periods[0], 1.0)).astype(np.int64)
-        block, place = _places(parts)
+        block, place = _pieces(parts)
         points = np.append(edges[block] + place * (np.diff(edges) / parts)[block], edges[-1])
         added = np.empty(block.size)
         for part, rows in _rows(points, self._periods):

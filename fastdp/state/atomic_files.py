@@ -1,7 +1,7 @@
 """Files that appear complete or not at all, survive a power cut, and are locked against other processes.
 
-Until an atomic file is complete only its owner can read it: a killed process leaves a fragment of a release, and a
-second run may draw other noise for the same values.  The next run for the same target removes such fragments.
+Only the owner can read an incomplete file: it is a fragment of a release, and a second run may draw other noise for
+the same values.  The next run for the same target removes such fragments.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ def has_locks() -> bool:
 def lock(descriptor: int) -> bool:
     """Lock an open file or folder until :func:`unlock`; False if another owner kept it for LOCK_SECONDS.
 
-    OSError if the file system has no locks, or fails.  A lock left by an interrupted call of this thread is released;
-    one of another thread may last until that call is collected, so this function retries.
+    OSError if the file system has no locks.  Locks of this thread's interrupted calls are released.
     """
     for _ in range(LOCK_TRIES):
         if _locks(descriptor) or (_release_abandoned(descriptor) and _locks(descriptor)):
@@ -89,10 +88,10 @@ def unlock(descriptor: int) -> None:
 
 
 class Hold:
-    """An open file or folder that may be locked; released at the latest when no reference to it is left.
+    """An open file or folder that may be locked; released at the latest with the last reference to it.
 
-    An interrupt before :meth:`release` leaves nothing locked: if its traceback is kept, the thread's next
-    :func:`lock` of the same file detects that the call ended and releases it.  This object owns the descriptor.
+    If the traceback of an interrupted call keeps it, the thread's next :func:`lock` of the same file releases it.  It
+    owns the descriptor.
     """
 
     descriptor = -1
@@ -113,7 +112,7 @@ class Hold:
             return
         # In a forked child the lock belongs to its parent.
         if identity() == self._process:
-            # An error here says nothing about what was written and synced; closing gives the lock back as well.
+            # An error here is harmless: the data is synced, and closing gives the lock back as well.
             with contextlib.suppress(OSError):
                 unlock(self.descriptor)
         # Not closed twice: by then it may be another file's number.
@@ -121,7 +120,7 @@ class Hold:
         os.close(descriptor)
 
     def __del__(self) -> None:
-        # The end of the process closes what is left.
+        # The end of the process closes the file.
         if self.descriptor >= 0 and not sys.is_finalizing():
             self.release()
 
@@ -145,7 +144,7 @@ def _user_of(frame: FrameType) -> FrameType:
 def _release_abandoned(descriptor: int) -> bool:
     """Release locks of this file held by interrupted calls of this thread; return whether there were any.
 
-    A kept traceback keeps the call's file open; without this, a thread would wait for its own lock for ever.
+    Otherwise a thread could wait for its own lock, kept by a traceback, for ever.
     """
     wanted, running = os.fstat(descriptor), set()
     frame: FrameType | None = sys._getframe()
@@ -177,9 +176,8 @@ def sync_folder(folder: Path) -> None:
 def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterator[BinaryIO]:
     """Yield a temporary file beside `target` that replaces it, synced, when the block ends without an error.
 
-    The target stays untouched until then.  `alone`: the caller holds the folder's lock and has removed leftovers; the
-    folder is neither listed nor synced, so after a power cut the file may be missing.  ParameterError as
-    :func:`check_target`.
+    `alone`: the caller holds the folder's lock and has removed leftovers; the folder is not synced, so after a power
+    cut the file may be missing.  ParameterError as :func:`check_target`.
     """
     # A link stays a link: the file it points to is replaced.
     final = Path(os.path.realpath(target))

@@ -28,7 +28,7 @@ MAX_BYTES, MAX_INFLATION = 2**28, 64
 JsonValue: TypeAlias = Any
 #: A state as JSON (:meth:`fastdp.state.machine.Machine.pack`).
 Packed: TypeAlias = Json
-#: Classes of parts by their names.
+#: Classes of components by their names.
 Parts = Mapping[str, type]
 _KINDS = {np.int64: "<i8", np.float64: "<f8"}
 

@@ -1,7 +1,7 @@
 """The one driver of online machines: it owns key, state and journal.
 
-A call is: read, check, step, record, take, emit.  After an interrupt or a crash the batch is consumed or not, and no
-output is returned before its position in the stream is recorded.
+A call is: read, step, record, take, emit.  After an interrupt or a crash the batch is consumed or not, and no output
+is returned before its position in the stream is recorded.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Publisher(Generic[S]):
         self._machine = machine
         self._key = key
         self._journal = Journal()
-        #: Rolling digest of what was consumed while a file was kept.
+        #: Rolling digest of all batches consumed while a file was kept.
         self._digest = ""
         self._replay: Replay | None = None
         #: The state that a replay must lead to, and the version of fastdp that recorded it.
@@ -98,7 +98,7 @@ class Publisher(Generic[S]):
     def noise_fingerprint(self) -> str | None:
         """Keyed digest of the secret, composition and stream that determine all noise; None for a simulation.
 
-        Two publishers with equal fingerprints would draw the same noise; a ledger refuses the second.
+        A ledger refuses a second publisher with the same one.
         """
         return None if self._key.simulated or self._PUBLIC else self._key.fingerprint()
 
@@ -106,7 +106,7 @@ class Publisher(Generic[S]):
     def digest(self) -> str:
         """Rolling keyed digest (hexadecimal) of everything consumed while a file was kept; empty at first.
 
-        Two runs with one key have equal digests only if they consumed the same.
+        Equal for two runs with one key only if they consumed the same.
         """
         return self._digest
 
@@ -155,19 +155,19 @@ class Publisher(Generic[S]):
         Parameters
         ----------
         batches : iterable or async iterable
-            Chunks of values, or single values; a tuple for a batch of several arguments (added and removed points).
+            Chunks of values, or single values; a tuple for a batch of several arguments.
 
         Returns
         -------
         iterator or async iterator
-            One output per batch.  A batch is fetched and consumed when its output is asked for.
+            One output per batch, which is fetched and consumed when its output is asked for.
 
         Raises
         ------
         ParameterError
             If it is no iterable.
         DataError
-            For a batch that is refused; it is not consumed: continue with a new call of ``stream``.
+            For a refused batch, which is not consumed: continue with a new call.
         """
         if isinstance(batches, AsyncIterable):
             return self._stream_async(batches)
@@ -236,13 +236,12 @@ class Publisher(Generic[S]):
         Parameters
         ----------
         key : 32 bytes or passphrase, optional
-            Encrypts and authenticates the bytes (AES-256-GCM).  Without it anyone who reads them has the noise (so,
-            with the outputs, the data), the hold-out and exact sums.
+            Encrypts and authenticates the bytes (AES-256-GCM).  Without it they reveal the noise (so, with the
+            outputs, the data), the hold-out and exact sums.
 
         Notes
         -----
-        The bytes are a fork of the stream: continue from them or from this publisher, not from both with different
-        values, which would meet the same noise.
+        Continue from the bytes or from this publisher, not from both: different values would meet the same noise.
         """
         self._refuse_replay("to_bytes")
         return Seal(key).pack(as_text(self._content(None)))[1]
@@ -297,8 +296,8 @@ class Publisher(Generic[S]):
 
         Notes
         -----
-        Values published after the save are not in the file: continuing from it with other values gives them the same
-        noise and reveals the difference.  :meth:`keep` closes that gap.
+        Continuing from the file with values other than those published after the save gives them the same noise and
+        reveals the difference; :meth:`keep` prevents that.
         """
         file = StateFile(path, key)
         self._refuse_replay("save")
@@ -308,9 +307,8 @@ class Publisher(Generic[S]):
     def keep(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
         """From now on, record the state in a file before every call that consumes something returns (write-ahead).
 
-        Parameters and errors are those of :meth:`save`.  A publisher loaded from a kept file keeps it already.  If a
-        write fails, the call raises and consumes nothing.  A second path is refused: the first file would stay, and
-        anyone who loads it would give its noise to other values.
+        Parameters and errors are those of :meth:`save`.  If a write fails, the call raises and consumes nothing.  A
+        second path is refused: anyone who loads the first file would give its noise to other values.
         """
         file = StateFile(path, key)
         self._refuse_replay("keep")
@@ -354,9 +352,8 @@ class Publisher(Generic[S]):
         path, key
             As given to :meth:`save` or :meth:`keep`.
         replay : bool
-            False: continue after the last recorded call.  True: go back to the start of that call, because its
-            outputs were lost; the same values must then come in one call, are checked against their fingerprint, and
-            give the same outputs.
+            True: go back to the start of the last recorded call, because its outputs were lost; the same values must
+            then come in one call, are checked against their fingerprint, and give the same outputs.
         moved : bool
             True: the kept file was moved here, and no process continues it at its old path.  Otherwise a copy of a
             kept file is refused, because two copies would publish two streams under one noise.
@@ -471,10 +468,7 @@ class Publisher(Generic[S]):
 
     @single_caller
     def _rekeyed_copy(self) -> Self:
-        """Independent publisher with the same state and a new key.
-
-        Equal noise on different values would reveal their difference, so a copy never keeps the key.
-        """
+        """Independent publisher with the same state and a new key: equal noise would reveal differences."""
         self._refuse_replay("copy")
         self._copies += 1
         key = self._key.derive("copy", self._copies) if self._key.simulated else Key.choose(None, None)

@@ -75,8 +75,8 @@ MAX_RECORDS, SPARE_BYTES = 512, 2**22
 class Journal:
     """The files that one publisher has written or was loaded from, and the state in which it left each.
 
-    A file that another process has written since, or that was replaced by an old copy, is never overwritten.  `kept`
-    is the file written before outputs are returned, `last` the packed state recorded last.
+    A file written since by another process, or replaced by an old copy, is never overwritten.  `kept` is the file
+    written before outputs are returned, `last` the packed state recorded last.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Journal:
         self._stamps: dict[str, bytes] = {} if file is None else {file.real: stamp}
         self.kept = file if kept else None
         self.last = last
-        #: Of the kept file: whether records may follow what was written from here, how many there are, its bytes,
+        #: Of the kept file: whether records may be appended to it, how many there are, its bytes,
         #: those of a state with a log that it begins with, and its largest content besides a log.
         self._appends, self._records, self._end, self._whole, self._base = False, 0, 0, 0, 0
 
@@ -142,8 +142,8 @@ class Journal:
     ) -> None:
         """Record a batch, by its fingerprint, and the state after it in the kept file.
 
-        `content` returns the complete content of a file at a path, if one is written; `drawn` are draws that a replay
-        must not repeat; `before` is the packed state before the batch, without its log.
+        `content(path)` returns the content of a complete file; a replay must not repeat the draws `drawn`; `before`
+        is the packed state before the batch, without its log.
         """
         file = self.kept
         assert file is not None  # noqa: S101 - the caller has looked
@@ -184,7 +184,7 @@ class Journal:
                 "links as they were, because the file there would stay behind"
             )
         if found is not None and found != known:
-            # What is no state file has an error of its own.
+            # A file that is no state file has an error of its own.
             file.header()
         if found is not None and known is None:
             raise StateError(

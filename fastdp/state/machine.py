@@ -1,8 +1,4 @@
-"""An online mechanism: a pure machine, whose state is a value.
-
-A :class:`~fastdp.state.driver.Publisher` drives it: it owns key, state and journal, and gives every machine files,
-replays, copies, :meth:`to_bytes`, and the guard against threads and forks.
-"""
+"""An online mechanism: a pure machine, whose state is a value, driven by :class:`~fastdp.state.driver.Publisher`."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ S = TypeVar("S")
 Batch: TypeAlias = Any
 Output: TypeAlias = Any
 
-#: A NamedTuple of all its fields, where a short call would notice what its own constructor adds.
+#: Makes a NamedTuple from all its fields, faster than its own constructor.
 record = tuple.__new__
 #: A replay draws everything again.
 NOTHING_DRAWN: Mapping[str, codec.JsonValue] = MappingProxyType({})
@@ -58,8 +54,7 @@ class Transition(NamedTuple, Generic[S]):
     emit : callable
         Makes the output, once the state is recorded.
     finish : callable, optional
-        Updates data that accumulates in place (a histogram of the hold-out), once the state is recorded.  If an
-        interrupt can leave that half done, the machine refuses to continue.
+        Updates data that accumulates in place (a histogram of the hold-out), once the state is recorded.
     drawn : dict
         Draws that a replay must not repeat; recorded with the packed state before the batch.
     """
@@ -73,7 +68,7 @@ class Transition(NamedTuple, Generic[S]):
 class Record(NamedTuple):
     """A call as a kept file records it: the packed state after it without its log, and texts to append to the log.
 
-    `rewrite`: most of the log is out of date, so the file should be rewritten.
+    `rewrite`: rewrite the file, as most of the log is out of date.
     """
 
     now: Json
@@ -85,14 +80,14 @@ class Machine(ABC, Generic[S]):
     """An online mechanism: its public parameters, and the step from state to state.
 
     A frozen dataclass whose fields are the public parameters; ``start`` and ``step`` are required.  The state is a
-    frozen dataclass (or tuple) of numbers, texts, and int64 and float64 arrays; the return annotation of ``start``
-    names its type.  ``step`` changes neither the state nor the batch, but may fill the unused rest of an array.  See
+    frozen dataclass (or tuple) of numbers, texts, and int64 and float64 arrays, of the type that ``start`` is
+    annotated with. ``step`` changes neither state nor batch, but may fill the unused rest of an array.  See
     ``docs/state.md``, "Your own mechanism".
     """
 
     #: Parts that parameters may hold, by class name; a file never names anything else.
     PARTS: ClassVar[codec.Parts] = {}
-    #: Number of the rule that steps follow: raised where what they draw or release changes and no parameter does.
+    #: Number of the rule that steps follow: raised when their draws or releases change and no parameter does.
     rule: ClassVar[int] = 1
     #: Whether batches are columns of values, and n values the same as n batches of one.
     SPLITS: ClassVar[bool] = False
@@ -196,8 +191,7 @@ R = TypeVar("R")
 class CallGuard:
     """Refuses two threads at once, and use after a fork: both would give the same noise to different values.
 
-    An object has one as ``_guard``; public methods that draw noise or read its position are :func:`single_caller`.
-    `forks`: forks are allowed, as there is no noise to repeat.
+    An object has one as ``_guard`` for its :func:`single_caller` methods.  `forks`: allow forks (no noise to repeat).
     """
 
     __slots__ = ("calls", "forks", "number", "token")
@@ -223,7 +217,7 @@ def single_caller(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenat
     @functools.wraps(method)
     def guarded(self: G, /, *args: P.args, **kwargs: P.kwargs) -> R:
         guard = self._guard
-        # identity(), in place: a short call would notice.
+        # identity(), inlined for speed.
         if (token[0] is not guard.token or getpid() != guard.number) and not guard.forks:
             raise StateError(
                 f"a {type(self).__name__} used in a forked process: expected a publisher made in the process that "
@@ -247,7 +241,7 @@ def single_caller(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenat
             drawn.keep()
             return result
         except BaseException:
-            # What a failed call drew, the next one may draw: nothing was released.
+            # The next call may repeat the draws of a failed one: nothing was released.
             if drawn is not None and mark is not None:
                 drawn.forget(mark)
             raise

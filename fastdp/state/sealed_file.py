@@ -1,13 +1,11 @@
 """A state as bytes and as a file: compressed, sealed if a key is given; replaced atomically, owner-only, synced.
 
 State holds secrets: noise and outputs together reveal the data.  With a key it is sealed by AES-256-GCM; without one
-only damage is detected.  Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
+only damage is detected.  Layout: a header, then frames: a state, then in a kept file the records of a journal.  A
+frame is length, CRC of the length, nonce, and the sealed payload, whose authentication covers header and position.
+After a crash the file has the old state or the new one, and the last record is complete or absent.
 
-Layout: a header, then frames: a state, then in a kept file the records of a journal.  A frame is length, CRC of the
-length, nonce, and the sealed payload, whose authentication covers header and position.
-
-A state is written to a new file, synced, and renamed over the old one; records are appended and synced.  After a
-crash the file has the old state or the new one, and the last record is complete or absent.
+Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ MIN_FILE_BYTES = 8192
 MAX_GENERATIONS = 2**63
 #: A payload inflates to at most this many bytes, or so many times its own: a small file must not fill the memory.
 MAX_PAYLOAD, MAX_INFLATION = 2**28, 64
-#: Content that most states share; part of the format.
+#: Text that most states share; belongs to the format.
 _DICTIONARY = (
     b'"perturber":{"name":"Hierarchy","fan_out":16,"consistent":true,"prune":"optimal"},"threshold":{"name":"NoisyMax",'
     b'"c":60,"noise":"exponential","step":null},"smoother":{"name":"Recent"},"renewal":null,"epsilon":1.0,"bound":'
@@ -98,7 +96,7 @@ class Opened(NamedTuple):
 class Seal:
     """Protection of a state by 32 bytes or a passphrase; with None by a checksum.
 
-    A passphrase is used as given; reading also tries its composed and decomposed spellings (Unicode NFC and NFD).
+    Reading also tries the composed and decomposed spellings of a passphrase (Unicode NFC and NFD).
     """
 
     key: bytes | str | None = None
@@ -246,10 +244,7 @@ class Seal:
 
 @functools.lru_cache(maxsize=16)
 def _salt_for(passphrase: str) -> bytes:
-    """Return one salt per passphrase and process, so that the passphrase is stretched once, not once a file.
-
-    Other passphrases have other salts: under a common one, each guess could be tried on all of them at once.
-    """
+    """Salt per passphrase and process: a common one would let a guess be tried on all passphrases at once."""
     return secrets.token_bytes(16)
 
 
@@ -288,8 +283,8 @@ def stamp_of(header: bytes, size: int, tail: bytes) -> bytes:
 class StateFile:
     """Path of a state and its key (:class:`Seal`); None writes in the clear, for simulations.
 
-    `real` is the path without symbolic links, as it was when this object was made: neither the current folder nor a
-    link that changes later takes a publisher to another file.
+    `real` is the path without symbolic links when this object was made: later changes of links or of the current
+    folder have no effect.
     """
 
     path: str | os.PathLike[str]
