@@ -116,7 +116,7 @@ class Whole(Kind):
 
 @dataclass(frozen=True)
 class Flag(Kind):
-    """True or False."""
+    """A truth value, True or False."""
 
     def check(self, name: str, value: object) -> bool:
         """`value` as bool; ParameterError if it is not a truth value."""

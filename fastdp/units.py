@@ -99,11 +99,11 @@ class Person:
     column : str
         The column of persons; equal values of other types are one person (``docs/tables.md``).
     rows : int
-        Rows of a person that count, those of least keyed hash, evenly spread over a period; further ones are
-        dropped.  The choice depends neither on the order of rows nor on other persons.
+        Rows of a person that count, those of least keyed hash, spread evenly over a period; others are dropped,
+        independently of the order of rows and of other persons.
     per : str or timedelta, optional
-        The unit is what a person adds in any one period of this length, such as "1d", aligned as windows are; by
-        default in all.
+        The unit is the rows of a person in any one period of this length, such as "1d", aligned as windows are; by
+        default all rows.
     per_window : int, optional
         Rows of a person that count in one window, those of least hash.
 

@@ -203,7 +203,7 @@ class Hierarchy:
         return plan.levels * size
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Noise of the released leaves of one tree, consistent with that of all nodes or independent of it."""
+        """Noise of one tree's released leaves, int64[leaves] in grid steps; made consistent if configured."""
         if not self.consistent:
             return self._draw(plan, theta_steps, epsilon, key, tree, levels=1)
         nodes = self.node_noise(plan, theta_steps, epsilon, key, tree)

@@ -77,7 +77,7 @@ class Recent:
     rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """Empty state."""
+        """Empty state, float64[0]: the last block's mean is the prediction."""
         return np.empty(0)
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
@@ -234,7 +234,7 @@ class Exponential:
     rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """The guess, float64[1]."""
+        """State before any block: the guess `first`, float64[1]."""
         return np.array([first])
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:

@@ -79,7 +79,7 @@ class AdaptiveBlocks:
 
     @cached_property
     def _under(self) -> dict[int, tuple[Records, Records]]:
-        """Cache of :meth:`under`."""
+        """Results of :meth:`under`, by threshold in grid steps."""
         return {}
 
     def under(self, theta_steps: int) -> tuple[Records, Records]:

@@ -243,7 +243,7 @@ class MachineRows:
 
     @property
     def size(self) -> int:
-        """Number of streams."""
+        """Number of streams, each with a state."""
         return len(self._states)
 
     def begin(self, ids: Indices | Sequence[Key]) -> None:

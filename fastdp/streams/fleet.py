@@ -34,32 +34,34 @@ _PUBLISHERS: dict[str, type[StreamPublisher | RunningCounts]] = {
 
 
 class Fleet:
-    """Publishes many streams, each under the same mechanism with noise of its own.
+    """Publishes many streams, each under the same mechanism with its own noise.
 
     Parameters
     ----------
     parameters : Publisher or Machine
-        The mechanism with its parameters: a publisher before its first value, whose key is not used, such as
+        The mechanism: a publisher before its first value, whose key is not used, such as
         ``fastdp.Adaptive(epsilon=0.5, bound=100, threshold=20.0)``.  It must take columns of values or one value a
-        call: the streams of :mod:`fastdp.streams`, :class:`fastdp.counters.RunningCounts` of one sum, or your
-        own.
+        call:
+        the streams of :mod:`fastdp.streams`, :class:`fastdp.counters.RunningCounts` of one sum, or your own.
     key : Key or 32 bytes, optional
         The secret of all streams; by default a fresh one from the operating system.
     seed : int or str, optional
         Simulation: noise that anyone can reproduce.
     threads : int
-        How many work at once; the output does not depend on it.
+        Number of threads; the output does not depend on it.
 
     Notes
     -----
-    Stream ``i`` is, bit for bit, what a publisher with ``key=secret.of_stream(i)`` publishes.  An id is a whole
-    number from 0 to 2^32 - 2 or a text; a fleet has ids of one kind.
+    Stream ``i`` is, bit for bit, the output of a publisher with ``key=secret.of_stream(i)``.  Ids are whole numbers
+    from 0
+    to 2^32 - 2, or texts, all of one kind.
 
     Privacy: that of one stream, for each value of each stream (parallel composition).  One person's values in several
     streams add up their losses.
 
     Speed: :class:`fastdp.Adaptive` with a public threshold is one compiled pass over arrays; other mechanisms, and
-    those with hold-outs or a season, are driven one by one.
+    those
+    with hold-outs or a season, are called stream by stream.
 
     Examples
     --------

@@ -88,7 +88,7 @@ class Streams:
 
     @property
     def ids(self) -> Indices | list[str]:
-        """Ids by row."""
+        """Ids of all streams, by row: int64[n] or a list of texts."""
         return self.places.ids()
 
     @property

@@ -405,12 +405,12 @@ class PAK(Publisher[PAKState]):
 
     @property
     def _plan(self) -> PAKParameters:
-        """The parameters."""
+        """Parameters of the stream, with their grid and guarantee."""
         return self._machine.plan
 
     @property
     def epsilon(self) -> float:
-        """Privacy budget."""
+        """Privacy budget for one value of the stream."""
         return self._plan.epsilon
 
     @property

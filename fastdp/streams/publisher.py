@@ -136,12 +136,12 @@ class StreamPublisher(Publisher[StreamState]):
 
     @property
     def composition(self) -> StreamParameters:
-        """Components and parameters."""
+        """Threshold, perturber and smoother with all parameters."""
         return self._machine.composition
 
     @property
     def epsilon(self) -> float:
-        """Privacy budget."""
+        """Privacy budget for one value, or for `contributions` together."""
         return self._machine.composition.epsilon
 
     @property

@@ -392,6 +392,7 @@ class ToPLServer(Publisher[ServerState]):
         self._begin(ServerMachine(epsilon, bound, holdout, max_range, threshold, *budgets), Key.choose(None, None))
 
     def _begin(self, machine: ServerMachine, key: Key) -> None:
+        """Initialise the server, with its public parameters as attributes."""
         self.__dict__.update({name: getattr(machine, name) for name in ("epsilon", "bound", "holdout", "max_range")})
         super()._begin(machine, key)
 

@@ -161,13 +161,15 @@ def as_rule(name: str, threshold: object) -> Threshold:
 
 @dataclass(frozen=True)
 class _FixedChooser:
+    """A chooser that ignores the hold-out and returns the public theta."""
+
     theta: float
 
     def copy(self) -> _FixedChooser:
         return self
 
     def observe(self, values: Floats) -> None:
-        """Ignore the hold-out."""
+        """Ignore the hold-out values."""
 
     def choose(self, key: Key) -> float:
         return self.theta

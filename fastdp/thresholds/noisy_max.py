@@ -208,7 +208,7 @@ class _NoisyMaxChooser(CountedHoldout):
         self._rule, self._step = rule, step
 
     def observe(self, values: Floats) -> None:
-        """Count `values`."""
+        """Add finite `values` to the histogram; DataError for a column of another type."""
         self._bin(as_floats(as_column(values, "values")), self._counts)
 
     def observe_unchecked(self, values: Floats) -> bool:

@@ -204,7 +204,7 @@ class QuantileChooser:
         self._count = 0
 
     def copy(self) -> QuantileChooser:
-        """An independent copy."""
+        """An independent copy, with its own array of values."""
         twin = QuantileChooser(self._task, self._release, self._clip, sort=self._sort)
         twin._steps, twin._count = self._steps.copy(), self._count
         return twin
@@ -305,7 +305,7 @@ class SmoothQuantile:
         return calibrate(self.noise, task.epsilon, _delta_of(self.delta, task), self.gamma)
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
-        """An empty chooser."""
+        """An empty chooser that will release the noisy quantile."""
         return QuantileChooser(task, _release(self.p, self.law(task)), self.clip)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
@@ -394,7 +394,7 @@ class TruePercentile:
     rule: ClassVar[int] = 1
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
-        """An empty chooser."""
+        """An empty chooser that will return the quantile without noise."""
 
         def release(values: Integers, bound: int, key: Key) -> float:
             return float(values[rank_of(self.p, values.size) - 1])

@@ -29,20 +29,22 @@ class Renewal(Protocol):
 
 @record
 class RenewFromHoldout:
-    """Theta comes from a fresh hold-out after every ``trees`` trees (ToPS section 7, "Update theta").
+    """Theta comes from a new hold-out after every ``trees`` trees (ToPS section 7, "Update theta").
 
     Parameters
     ----------
     trees : int
-        Trees published under one theta: ``max_range`` values each, rounded up to whole blocks (65,536 with ``Flat``).
+        Trees published under one theta: ``max_range`` values each, rounded up to full blocks (65,536 with ``Flat``).
     holdout : int, optional
-        Values withheld each time, rounded up to whole blocks; by default the publisher's ``holdout``.
+        Values withheld each time, rounded up to full blocks; by default the publisher's ``holdout``.
 
     Notes
     -----
-    Privacy: the withheld values enter no tree, and each hold-out chooses one theta: disjoint values, so the
-    whole epsilon serves each (parallel composition).  What is published in the place of a withheld value is the mean
-    of what the period before it released (post-processing), so positions in the output stay those of the input.
+    Privacy: withheld values enter no tree, and each hold-out chooses one theta, so each has the full epsilon
+    (parallel
+    composition).  In place of a withheld value the mean of the previous period's releases is published
+    (post-processing),
+    so positions in the output stay those of the input.
     """
 
     trees: int = parameter(Whole(1, 2**30), default=1)
@@ -53,23 +55,24 @@ class RenewFromHoldout:
 
 @record
 class RenewFromPublished:
-    """Every value published also pays for the next theta (ToPS section 7, "Shorten the Holdout").
+    """Published values also choose the next theta (ToPS section 7, "Shorten the Holdout").
 
     Parameters
     ----------
     share : float
-        Part of epsilon that chooses the next theta, in (0, 1); the noise of the published values gets the rest.
+        Share of epsilon that chooses the next theta, in (0, 1); the noise of published values gets the rest.
     trees : int
-        Trees whose values choose the next theta together; as for :class:`RenewFromHoldout`.
+        Number of trees whose values choose the next theta together; as for :class:`RenewFromHoldout`.
 
     Notes
     -----
-    Privacy: a published value enters its trees with (1 - share) epsilon and the choice of the next theta with
-    share * epsilon (sequential composition); periods hold disjoint values (parallel).  A short hold-out, whose values
-    are not published, chooses the first theta with all of epsilon.
+    Privacy: a value enters its trees with (1 - share) epsilon and the next theta with share * epsilon (sequential);
+    periods are disjoint (parallel).  A short hold-out, which is not published, chooses the first theta with all of
+    epsilon.
 
-    Memory: what the threshold's rule needs for a whole period; a histogram for ``NoisyMax``, the values themselves
-    for the quantiles (and a kept state file holds them too).
+    Memory: the threshold rule's for a full period: a histogram for ``NoisyMax``, the values for quantiles (also in a
+    kept
+    state file).
     """
 
     share: float = parameter(Real(above=0.0, below=1.0), default=0.1)

@@ -305,7 +305,7 @@ class SquareWave:
         return scale_free.OCTAVES * scale_free.BINS_PER_OCTAVE if self.logarithmic else DEFAULT_BINS
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
-        """An empty chooser."""
+        """An empty chooser; when theta is chosen, every kept value becomes one report."""
         client = self.client(task)
 
         def release(values: Integers, bound: int, key: Key) -> float:

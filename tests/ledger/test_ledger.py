@@ -305,8 +305,11 @@ def test_a_publisher_that_ended_tells_where(ledger) -> None:
         second.commit(stop=2001)
     second.commit()
     assert account.spent("meter").epsilon == 1.0
-    with pytest.raises(ParameterError, match="the reservation has no start"):
-        account.reserve(Guarantee(1.0), stream="other").commit(stop=5)
+    other = account.reserve(Guarantee(1.0), stream="other")
+    # A column in the place of a number shows none of its entries.
+    for wrong, shown in ((5, "5"), (["Anna", "Ben"], "<list>")):
+        with pytest.raises(ParameterError, match=f"stop = {shown}: .*the reservation has no start"):
+            other.commit(stop=wrong)
 
 
 @pytest.mark.parametrize(
