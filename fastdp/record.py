@@ -256,8 +256,12 @@ def constructor(
         def construct(self: S, *args: Any, seed: object = None, key: object = None, **options: Any) -> None:
             start(self, shared(made, *args, **options), seed, key)
 
+        # Python's own errors about arguments name the public class.
+        made.__init__.__qualname__ = start.__qualname__  # type: ignore[misc]
         construct.record = made  # type: ignore[attr-defined]
-        construct.__signature__ = inspect.signature(cast("Any", made).__init__)  # type: ignore[attr-defined]
+        signature = inspect.signature(cast("Any", made).__init__)
+        arguments = sorted(signature.parameters.values(), key=lambda each: (each.kind, each.name in ("seed", "key")))
+        construct.__signature__ = signature.replace(parameters=arguments)  # type: ignore[attr-defined]
         return cast("Callable[Concatenate[S, P], None]", construct)
 
     return decorate

@@ -69,7 +69,8 @@ OPTIONS = """
 --public-keys  Release all keys of the table: it is no secret which keys it has.
 --delta D:float  Above 0 the keys are private, unless they are given: those whose noisy number of rows passes a
     threshold are released. In any other release noise may be Gaussian, and the release (epsilon, delta)-DP.{values}
---epsilon
+--noise  Noise of the sums.  [default: laplace; with a --delta that no keys need, the one of less variance]
+--epsilon  Privacy loss of one unit.
 --person COL  Column of persons, who are then the unit.
 --rows K:int = 1  Rows of one unit. Without --person you vouch for it; with --person further rows are dropped, and the
     choice depends neither on the order of rows nor on other persons.
@@ -94,8 +95,7 @@ OF_VALUES = """
 --clip  What values are clipped to, if that is known publicly.  [default: chosen from all rows with a share of
     epsilon]
 --resolution X:float
---nonfinite
---noise  Noise of the sums.  [default: laplace; with a --delta that no keys need, the one of less variance]"""
+--nonfinite"""
 #: The end of a file's name, or a folder, for each engine.
 READABLE = {"spark": (".parquet", ".pq", ".csv"), "dask": (".parquet", ".pq", ".csv", ".arrow", ".feather")}
 
@@ -198,6 +198,8 @@ def _unit(options: Json) -> fastdp.Rows | fastdp.Person:
         return fastdp.Person(options["person"], **fields_of(fastdp.Person, options))
     if options["per_window"] is not None:
         raise ParameterError("--per-window: expected --person, the column of persons whose rows it bounds")
+    if options["per"] is not None and options["rows"] == 1:
+        raise ParameterError("--per: expected --rows above 1, or --person; one row lies in one period")
     return fastdp.Rows(options["rows"], options["per"])
 
 

@@ -160,7 +160,7 @@ def exact_sums(frame: Foreign, plan: TablePlan, quantities: Sequence[Quantity]) 
     found = _collected(_coded(grouped, frame, plan))
     places = found.column(BIN)
     if places.null_count:
-        raise DataError("time: a row has none; expected one in every row (missing='drop' drops such rows)")
+        raise DataError("time: a row has none; expected one in every row (Time(missing='drop') drops such rows)")
     if WRONG in found.column_names and np.isnan(found.column(WRONG).to_numpy()).any():
         raise DataError(NOT_FINITE)
     windows = np.searchsorted(edges, begin + places.to_numpy() * unit, side="right") - 1

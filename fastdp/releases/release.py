@@ -352,7 +352,7 @@ class Release:
         if self.revision is None:
             raise ParameterError(
                 "with_season changes revised answers of Adaptive, and this release is of another method: "
-                "publish with method='adaptive'"
+                "publish with fastdp.Adaptive"
             )
         revision = replace(self.revision, season=validation.period("period", period))
         return replace(self, revision=revision, _prefix={})

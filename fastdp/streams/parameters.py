@@ -99,7 +99,7 @@ class StreamParameters:
             raise ParameterError(f"smoother = {self.smoother!r}: expected None, because {needless}")
         focus = self.perturber.focus if isinstance(self.perturber, Blocks) else None
         if isinstance(focus, (int, tuple)) and np.max(focus) > self.max_range:
-            raise ParameterError(f"focus = {focus}: expected at most max_range = {self.max_range}")
+            raise ParameterError(f"focus = {validation.shown(focus)}: expected at most max_range = {self.max_range}")
         if self.renewal is not None:
             self._check_renewal(self.renewal)
         object.__setattr__(self, "resolution", self.grid.resolution)

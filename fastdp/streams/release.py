@@ -42,6 +42,7 @@ def release(
     threshold: Threshold | float | None = None,
     season: float | None = None,
     focus: Focus | None = None,
+    nonfinite: Nonfinite = "raise",
     ledger: Ledger | None = None,
     stream: str | None = None,
     part: str | None = None,
@@ -51,8 +52,7 @@ def release(
     """Release a finished array of values under differential privacy, by :class:`fastdp.Adaptive`.
 
     Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon
-    (``docs/adaptive.md``,
-    "Nothing withheld").  For another method use its class:
+    (``docs/adaptive.md``, "Nothing withheld").  For another method use its class:
     ``fastdp.ToPS(epsilon, bound, expected_length=len(values)).release(values)``.
 
     Parameters
@@ -77,6 +77,8 @@ def release(
         Public period of the stream in values, see :class:`fastdp.perturbers.Blocks`.
     focus : int, (int, int) or "longest", optional
         Public lengths of the ranges that matter, see :class:`fastdp.perturbers.Blocks`.
+    nonfinite : "raise" or "zero"
+        Treatment of missing values, NaN and infinity: an error, or they count as 0.
     ledger : Ledger, optional
         Reserves the release beforehand; refuses it if it would pass a limit or reuse an earlier entry's noise.
     stream : str, optional
@@ -117,7 +119,8 @@ def release(
     size, blocks = len(column), Blocks(focus=focus, season=season)  # type: ignore[arg-type]
     secret, longest = stream_key(Key.choose(seed, key), stream), max(1, min(DEFAULT_RANGE, size))
     rule = None if threshold is None else as_rule("threshold", threshold)
-    options: dict[str, Any] = {"perturber": blocks, "contributions": contributions, "delta": delta, "key": secret}
+    options: dict[str, Any] = {"perturber": blocks, "contributions": contributions, "delta": delta}
+    options |= {"nonfinite": nonfinite, "key": secret}
     publisher: Adaptive | WholeStream
     if sensitivity is not None or (rule is not None and not rule.uses_holdout):
         publisher = Adaptive(epsilon, bound, 0, longest, threshold=threshold, sensitivity=sensitivity, **options)
@@ -210,6 +213,7 @@ class WholeStream:
         validation.part("threshold", self.threshold, Threshold, "fastdp.thresholds")
         self.epsilon, self.bound, self.max_range = whole.epsilon, bound, whole.max_range
         self.contributions, self.delta, self._whole = whole.contributions, whole.delta, whole
+        self.perturber, self.nonfinite = blocks, nonfinite
         self.share = self._share(whole, resolution)
         #: Composition of the published stream, except theta.
         self.composition = _published(whole, resolution, self.share)

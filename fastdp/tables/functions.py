@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 P = ParamSpec("P")
-NO_ROWS = "frame has no rows: expected start= and stop=, because it has no first and last window"
+NO_ROWS = "frame has no rows: expected time=fastdp.Time(..., start=, stop=), because it has no first and last window"
 
 
 def totals(
@@ -337,7 +337,7 @@ class TableRelease:
         """Refuse, before rows are read, non-public choices on an engine, and an empty table without windows."""
         if self.source.add is not None and not (self.plan.is_public and self.plan.who is None):
             raise ParameterError(
-                "expected start=, stop=, keys= where there is by=, clip= (or two bounds), no Person: on an engine "
+                "expected Time(start=, stop=), keys= where there is by=, clip= (or two bounds), no Person: on an engine "
                 "windows, keys and the clip are public"
             )
         if self.source.rows == 0 and (self.plan.start is None or self.plan.stop is None):

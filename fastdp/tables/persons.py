@@ -119,8 +119,8 @@ def _taken(column: list[Array]) -> Array:
 # Batches of a table as the rows that count, and their exact sums by window and key.
 
 NOT_FINITE = (
-    "value: a row that counts has none, or one that is not a finite number; expected finite values (nonfinite='zero' "
-    "makes them count as 0)"
+    "value: a row that counts has none, or one that is not a finite number; expected finite values "
+    "(Value(nonfinite='zero') makes them count as 0)"
 )
 
 
@@ -163,7 +163,7 @@ def read_rows(
                 raise DataError(
                     f"row {begin + int(np.argmin(present))} has no time or no person "
                     f"({np.count_nonzero(~present):,} of the {len(times):,} rows read with it); expected both in "
-                    "every row (missing='drop' drops such rows)"
+                    "every row (Time(missing='drop') drops such rows)"
                 )
             batch, times = batch.filter(mask_of(present)), times[present]
             digests = None if digests is None else digests[present]

@@ -413,7 +413,7 @@ class TablePlan:
         if windows * keys > MAX_CELLS:
             raise ParameterError(
                 f"{windows:,} windows of {self.calendar.every} and {keys:,} keys: expected at most {MAX_CELLS:,} "
-                "cells; use longer windows (every=), fewer keys (keys=), or a shorter time (start=, stop=)"
+                "cells; use longer windows (every=), fewer keys (keys=), or a shorter time (Time(start=, stop=))"
             )
 
 
@@ -507,7 +507,7 @@ def check_bound(bound: Bounds | None, clip: Bounds | None) -> tuple[tuple[float,
     if bound is not None and clip is not None:
         outer, _ = check_bound(bound, None)
         if ends[0] < outer[0] or ends[1] > outer[1]:
-            raise ParameterError(f"clip = {clip!r}: expected a clip within bound = {bound!r}")
+            raise ParameterError(f"clip = {clip!r}: expected a clip within bound = {validation.shown(bound)}")
     return ends, chooses
 
 
