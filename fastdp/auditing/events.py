@@ -86,6 +86,7 @@ def grain(numbers: Floats) -> Floats:
 
 
 def _most_different(outputs: Floats, adjacent: Floats) -> list[int]:
+    """Ascending indices of the coordinates whose mean and spread differ most between the inputs."""
     spread = np.sqrt(outputs.var(axis=0) + adjacent.var(axis=0))
     scale = np.where(spread > 0.0, spread, 1.0)
     # Where the spread is 0, any difference is clear.
@@ -100,7 +101,7 @@ def _distance(centre: float, values: Floats) -> Floats:
 
 
 def _on(j: int | slice, function: Statistic) -> Statistic:
-    """Function of coordinate(s) `j` of outputs."""
+    """Statistic that applies `function` to coordinate(s) `j` of the outputs."""
     return lambda outputs: function(outputs[:, j])
 
 
@@ -200,7 +201,7 @@ class Event:
         return int(np.count_nonzero(self.values[nearest] == numbers))
 
     def __str__(self) -> str:
-        """Text for a report."""
+        """Describe the event for a report: feature, relation and values."""
         if self.kind != "among":
             return f"{self.feature.name} {'>=' if self.kind == 'at least' else '<='} {self.values[0]:.6g}"
         if self.feature.discrete_only or self.values.size > NAMED:
@@ -284,6 +285,7 @@ def _best(
 def _candidates(
     feature: Feature, learned: tuple[Floats, Floats], here: Floats, there: Floats
 ) -> Iterator[_Candidates]:
+    """Yield events on one feature, with their counts in fresh trials `here` and `there`."""
     before = [np.sort(feature.of(side)) for side in learned]
     values = np.unique(np.concatenate(before))
     if values.size <= MAX_VALUES:
@@ -307,5 +309,6 @@ def _candidates(
 
 
 def _occurrences(ordered: Floats, values: Floats) -> Integers:
+    """Number of times that each of `values` occurs in `ordered`: int64[m]."""
     counts: Integers = np.searchsorted(ordered, values, side="right") - np.searchsorted(ordered, values, side="left")
     return counts

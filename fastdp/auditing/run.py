@@ -65,7 +65,7 @@ class Publishing:
         self.guarantee: Guarantee | None = getattr(factory(0), "guarantee", None)
 
     def __call__(self, data: object, seed: int) -> object:
-        """Output of one run."""
+        """Publish `data` with a fresh publisher of this seed and return its output."""
         return getattr(self._factory(seed), self._method)(data)
 
 
@@ -110,7 +110,7 @@ def draws_trials(mechanism: object) -> bool:
 
 
 def check_mechanism(mechanism: object) -> None:
-    """ParameterError unless `mechanism` can be run."""
+    """ParameterError unless `mechanism` is callable or has ``draw_trials``, and is no class."""
     if isinstance(mechanism, type) or not (draws_trials(mechanism) or callable(mechanism)):
         raise ParameterError(
             f"mechanism = {validation.shown(mechanism)}: expected a callable that takes data and a generator "
@@ -119,6 +119,7 @@ def check_mechanism(mechanism: object) -> None:
 
 
 def _one_by_one(mechanism: Callable[..., object], data: object, count: int, key: Key) -> Floats:
+    """Outputs of `count` runs, one call each: float64[n, k]."""
     generator = np.random.default_rng(int.from_bytes(key.reveal(), "big"))
     seeded = wants_seed(mechanism)
     rows: list[Floats] = []
@@ -147,6 +148,7 @@ def wants_seed(mechanism: Mechanism) -> bool:
 
 
 def _as_row(output: object) -> Floats:
+    """Output of one run as float64[k]; DataError unless it is numeric."""
     # The output is not shown: it may be the input.
     row = as_array(output)
     if row is None or row.dtype.kind not in "biuf" or row.size == 0:
@@ -155,6 +157,7 @@ def _as_row(output: object) -> Floats:
 
 
 def _as_rows(outputs: Array, count: int) -> Floats:
+    """Outputs of ``draw_trials`` as float64[n, k]; DataError for another shape or type."""
     rows = np.asarray(outputs)
     if rows.dtype.kind not in "biuf" or rows.ndim not in (1, 2) or rows.shape[0] != count or rows.size == 0:
         raise DataError(
@@ -165,6 +168,7 @@ def _as_rows(outputs: Array, count: int) -> Floats:
 
 
 def _as_doubles(numbers: Array) -> Floats:
+    """Numbers as float64; DataError for integers beyond 2^53."""
     if numbers.dtype.kind in "iu" and ((numbers > MAX_WHOLE).any() or (numbers < -MAX_WHOLE).any()):
         raise DataError(
             "mechanism gave whole numbers beyond 2^53, whose last bits a double loses: expected smaller ones (give "
@@ -208,7 +212,7 @@ class AuditResult:
 
     @property
     def event(self) -> str:
-        """The event in words."""
+        """The event of the bound in words, or "none"."""
         return "none" if self.chosen is None else str(self.chosen)
 
     @property
@@ -223,7 +227,7 @@ class AuditResult:
 
     @property
     def verdict(self) -> str:
-        """The comparison of bound and claim, in words."""
+        """Comparison of bound and claim: "claim violated", "consistent with the claim" or "no claim to check"."""
         if self.epsilon is None:
             return "no claim to check"
         return "claim violated" if self.violated else "consistent with the claim"
@@ -235,7 +239,7 @@ class AuditResult:
         return {name: getattr(self, name) for name in (*names, "verdict")}
 
     def __str__(self) -> str:
-        """Report in a few lines."""
+        """Return verdict, event, counts and time in a few lines."""
         at = f" at delta = {self.delta:g}" if self.delta else ""
         claim = "none" if self.epsilon is None else f"epsilon = {self.epsilon:g}" + at
         choosing = self.trials - self.counted
@@ -422,6 +426,8 @@ def _statistics(
 
 
 def _checked(statistic: Callable[[Floats], Floats]) -> Statistic:
+    """Statistic that raises ParameterError unless it returns one number per output."""
+
     def numbers(outputs: Floats) -> Floats:
         found = np.asarray(statistic(outputs))
         if found.shape != (outputs.shape[0],) or found.dtype.kind not in "biuf":

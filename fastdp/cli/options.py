@@ -72,13 +72,11 @@ def with_options(
     """A decorator that adds the listed options; each begins a line with its flags, then two spaces and its help.
 
     Between flags and help come ``METAVAR:type`` or ``(a|b)``, ``as`` with the argument's name, ``required`` or
-    ``multiple``, and ``=`` with the default.  A line of flags alone has options that are declared elsewhere; an
-    option with
-    only help is a switch.
-
-    Options may be fields of ``records``, else parameters of ``methods``; those that not every method has say which
-    do.
-    ``more`` are further arguments of :func:`click.option`, by the argument's name.
+    ``multiple``, and ``=`` with the default.  A line of flags alone has options that are declared elsewhere: as
+    fields of
+    ``records``, else as parameters of ``methods``; an option with only help is a switch.  ``more`` are further
+    arguments of
+    :func:`click.option`, by the argument's name.
     """
     entries = list(_entries(listed))
     shared = {name: given for _, name, given in _entries(SHARED)} if listed is not SHARED else {}

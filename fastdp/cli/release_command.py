@@ -314,7 +314,7 @@ class _Sink:
     position: int
 
     def take(self, *columns: Floats) -> None:
-        """Write the next values of each column."""
+        """Write the next values of each column; nothing for empty ones."""
         size = columns[0].size
         if not size:
             return

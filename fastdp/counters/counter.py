@@ -130,17 +130,15 @@ class Block:
     size : int
         B, values of a block; the paper uses 8.
     settles : bool
-        In PHDStream: a cell that is no longer a leaf ends its block early.  This costs no epsilon and removes the
-        bias
-        described below; the paper's counter does not do it.
+        In PHDStream: a cell that is no longer a leaf ends its block early, which costs no epsilon.  The paper's
+        counter
+        does not; then a node that looks small by chance is merged and keeps its noise, and sums are biased
+        (``docs/phdstream.md``).
 
     Notes
     -----
     A value enters its own increment and its block's sum; the last one of a block enters the sum alone.
-    State: values in the open block; noise of its increments so far.  If the choice of active counters depends on
-    released sums, as in PHDStream, the sums are biased unless they settle: a node that looks small by chance is
-    merged
-    and keeps its noise (``docs/phdstream.md``).
+    State: values in the open block; noise of its increments so far.
     """
 
     size: int = parameter(Whole(1, MAX_LENGTH), default=8)
@@ -184,13 +182,13 @@ class BinaryTree:
     Parameters
     ----------
     horizon : int
-        T: values (activations) of one tree.  The values after it begin a new tree; they are different values, so
-        epsilon
-        stays, and the old tree's last error stays in the sum.
+        T: values (activations) of one tree.  Later values begin a new tree, so epsilon stays; the old tree's last
+        error
+        stays in the sum.
     settles : bool
-        In PHDStream: a cell that is no longer a leaf ends its tree with one noisy sum of the full tree, which is one
-        more
-        sum for each value.  This removes a bias that makes the printed counter useless there (``docs/phdstream.md``).
+        In PHDStream: a cell that is no longer a leaf ends its tree with one noisy sum of the full tree, one more sum
+        for
+        each value.  Without it a bias makes the counter useless there (``docs/phdstream.md``).
 
     Notes
     -----

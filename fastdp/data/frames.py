@@ -45,7 +45,7 @@ class StreamRows:
 
     @property
     def size(self) -> int:
-        """Number of rows."""
+        """Number of rows, that is of streams."""
         return self.lengths.size
 
     @property

@@ -139,7 +139,7 @@ class _Lines:
 
 
 class _Table:
-    """The rows after the header, if any."""
+    """Reader of the rows after the header, if any, as float64[n, columns]."""
 
     def __init__(self, lines: _Lines, choose: Choose, where: str, ragged: bool) -> None:
         self._lines, self._where, self._ragged = lines, where, ragged

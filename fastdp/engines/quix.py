@@ -31,8 +31,7 @@ def release(frame: Foreign, job: Job) -> Foreign:
     Returns
     -------
     quixstreams.dataframe.StreamingDataFrame
-        Of the published number, or the list of them; without values within a hold-out, and without messages that are
-        then
+        Of the published numbers, or lists of them, without those of a hold-out and without messages that are then
         empty.
 
     Notes

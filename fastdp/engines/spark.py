@@ -213,10 +213,7 @@ def _sum(quantity: Quantity, number: Foreign, plan: TablePlan) -> Foreign:
 
 
 def _coded(grouped: Foreign, frame: Foreign, plan: TablePlan) -> Foreign:
-    """Groups whose keys are listed, with each key's index, and groups without a time.
-
-    The join follows the sums, of which there are few, so it costs nothing for each row.
-    """
+    """Groups whose keys are listed, with each key's index, and groups without a time."""
     from pyspark.sql import functions as f
 
     if not plan.by:

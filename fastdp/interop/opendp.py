@@ -45,7 +45,7 @@ def make_discrete_laplace(
     -------
     opendp.Measurement
         To ``max_divergence()``, with the map d_in * epsilon / sensitivity, rounded up; for floats the distance
-        is first rounded up to what rounding to the grid makes of it.  Outputs have the type of the inputs, and
+        first grows by the rounding to the grid.  Outputs have the type of the inputs, and
         saturate at its ends.  Every invocation has a fresh key.
 
     Raises

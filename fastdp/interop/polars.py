@@ -36,15 +36,16 @@ def add_noise(
     sensitivity, epsilon, resolution
         As for :func:`fastdp.add_noise`; the values are the full column.
     kind : "Int64" or "Float64"
-        Type of the result.  Integers of any type become Int64; the column must be of this kind.
+        Type of the result and the column; integers of any type become Int64.
     ledger, stream : Ledger and str, optional
         Ledger that records the loss, now; and the name of the queried data.
 
     Returns
     -------
     polars.Expr
-        It can be evaluated once, on one column: a frame that is collected twice, or an aggregation that evaluates it
-        for each group, would be several releases and is refused.
+        It can be evaluated once, on one column; a second evaluation, also one for each group, would be another
+        release
+        and is refused.
 
     Raises
     ------

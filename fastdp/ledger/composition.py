@@ -96,7 +96,7 @@ def cost(epsilon: float, delta: float, distance: float) -> tuple[int, int, int]:
 
 
 def alone(guarantee: Guarantee) -> Loss:
-    """Cost of one release by itself."""
+    """Privacy loss of one release by itself, exactly."""
     if math.isinf(guarantee.epsilon):
         return Loss(math.inf, Fraction(guarantee.delta))
     epsilon, delta, _ = cost(guarantee.epsilon, guarantee.delta, guarantee.numeric_distance)
@@ -126,7 +126,7 @@ def _exp_above(exponent: Fraction) -> Fraction:
 
 
 def rounded(loss: Loss) -> Budget:
-    """Loss as floats, rounded up."""
+    """Privacy loss as two floats that do not understate it."""
     return Budget(float_above(loss.epsilon), min(1.0, float_above(loss.delta)))
 
 
@@ -149,7 +149,7 @@ def _rest(limit: float, met: Fraction | float) -> float:
 
 
 def float_above(amount: Fraction | float) -> float:
-    """Amount as a float, rounded up."""
+    """Least float found whose shortest decimal is at least `amount`."""
     try:
         nearest = float(amount)
     except OverflowError:
@@ -187,7 +187,7 @@ def size_class(epsilon: float) -> int:
 
 
 def largest(index: int) -> float:
-    """Largest loss of a class."""
+    """Largest loss in the class with this index; the inverse of :func:`size_class`."""
     exponent, rest = divmod(index, CLASSES)
     return math.ldexp((CLASSES + rest) / (2 * CLASSES), exponent)
 

@@ -128,7 +128,7 @@ class Entry:
 
     @property
     def kind(self) -> Kind:
-        """Unit and adjacency of its guarantee."""
+        """Unit of privacy and adjacency that the guarantee is stated for."""
         return Kind(self.guarantee.unit, self.guarantee.adjacency, self.guarantee.rows)
 
     @property

@@ -30,7 +30,7 @@ class Guaranteed(Protocol):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of all its releases together."""
+        """Guarantee of everything that this publisher or plan releases."""
 
 
 class Ledger:
@@ -306,6 +306,7 @@ class Ledger:
             state.append(body)
 
     def _enter(self, kind: str, given: Guarantee | Guaranteed, mechanism: object, **said: Any) -> Entry:
+        """Append a line that spends or reserves, and return its entry; BudgetError undoes it."""
         fingerprint, guarantee = None, given
         promised = getattr(given, "guarantee", None)
         if not isinstance(given, Guarantee) and isinstance(promised, Guarantee):
@@ -352,6 +353,7 @@ class Ledger:
         raise BudgetError(f"Refused: stream {wanted.stream!r} {said}. Nothing was recorded")
 
     def _end(self, reserved: Entry, kind: str, stop: int | None = None) -> Entry:
+        """Append a line that commits or cancels a reservation, and return the ended entry."""
         where = ending(reserved, stop)
         with self._store.transaction(write=True) as state:
             found = state.reserved(reserved.id)
@@ -362,6 +364,7 @@ class Ledger:
             return replace(reserved, state=ENDS[kind], stop=where)
 
     def _lowest(self, state: LedgerState, stream: str) -> Budget:
+        """Lower one of the file's and this object's limit, for each amount."""
         own, recorded = self._limit, state.limit(stream)
         return Budget(min(recorded.epsilon, own.epsilon), min(recorded.delta, own.delta))
 

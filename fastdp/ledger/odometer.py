@@ -77,7 +77,7 @@ class Region(NamedTuple):
 
     @property
     def scope(self) -> int:
-        """WHOLE, RANGES or PARTS."""
+        """Kind of region: WHOLE stream, RANGES of positions, or labelled PARTS."""
         return PARTS if self.part is not None else WHOLE if self.start is None else RANGES
 
 
@@ -236,6 +236,7 @@ class Odometer:
         return most
 
     def _highest_in(self, region: Region, values: tuple[object, ...]) -> int:
+        """Largest sum of one measure at a position of a region."""
         among, values = f"{_LEVELS} AND part = ?", (*values, region.part or "")
         before = f"SELECT max(start) FROM level WHERE {among} AND start <= ?"
         start = self._db.execute(before, (*values, region.start or 0)).fetchone()[0]
@@ -246,6 +247,7 @@ class Odometer:
         return self._highest(among, values, "+sum")
 
     def _highest(self, among: str, values: tuple[object, ...], of: str = "sum") -> int:
+        """Largest sum among the rows of a condition; 0 without rows."""
         found = self._db.execute(f"SELECT max({of}) FROM level WHERE {among}", values).fetchone()[0]
         return 0 if found is None else _unpack(found)
 

@@ -122,6 +122,7 @@ class LedgerState:
             raise ValueError(f"a line of kind {kind!r}")
 
     def _end(self, number: int, state: str, stop: object) -> None:
+        """End a reservation in the tables; ValueError if the entry is not reserved."""
         before = self.reserved(number)
         if before is None:
             raise ValueError(f"it ends entry {number}, which is {self.state(number)}")
@@ -189,6 +190,7 @@ def _now() -> str:
 
 
 def _read(number: int, body: str, state: str, stop: int | None) -> Entry:
+    """Entry of a stored line; StateError, which names the line, if it is damaged."""
     try:
         return Entry.from_line({**json.loads(body), "stop": stop}, state)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -280,6 +282,7 @@ def header(row: Row, key: Key | None, name: str) -> Mac:
 
 
 def _parsed(text: bytes, name: str, number: int) -> Json:
+    """JSON object of a line; StateError if it is none."""
     try:
         line = json.loads(text.decode())
     except (ValueError, RecursionError):
@@ -323,6 +326,7 @@ def _close(db: sqlite3.Connection) -> None:
 
 
 def _before_fork() -> None:
+    """Close all ledgers of the process and hold the lock until the fork is over."""
     _LOCK.acquire()
     for store in list(_stores):
         store.close()
@@ -488,6 +492,7 @@ class Store:
 
     @contextmanager
     def _readable_errors(self, done: str) -> Iterator[None]:
+        """Turn errors of the file system and of SQLite within the block into a StateError."""
         try:
             yield
         except OSError as error:
@@ -498,6 +503,7 @@ class Store:
 
 
 def _reason(error: sqlite3.Error | UnicodeDecodeError) -> str:
+    """Reason of a failed call, in words."""
     # The low byte is the kind of error.
     unreadable = isinstance(error, UnicodeDecodeError)
     code = sqlite3.SQLITE_CORRUPT if unreadable else getattr(error, "sqlite_errorcode", 0) & 0xFF

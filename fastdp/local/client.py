@@ -36,7 +36,7 @@ class Announcement:
     mechanism: Mechanism = parameter(PartOf(Mechanism, "fastdp.local"))
 
     def to_text(self) -> str:
-        """Announcement as one line of JSON."""
+        """Write the announcement as one line of JSON, for :meth:`from_text`."""
         m = self.mechanism
         named = {"mechanism": type(m).__name__, "epsilon": m.epsilon, "low": m.low, "high": m.high}
         return json.dumps({"fastdp": VERSION, **named})
@@ -89,7 +89,7 @@ class ClientMachine(Machine[ClientState]):
     epsilon: float = parameter(Real(above=0.0))
 
     def start(self, key: Key) -> ClientState:
-        """State before the report."""
+        """State of a client that has not reported yet."""
         return ClientState()
 
     def read(self, *batch: Any) -> Asked:
@@ -118,7 +118,7 @@ class ClientMachine(Machine[ClientState]):
         return Transition(ClientState(1), lambda: message, drawn=drawn)
 
     def pack(self, state: ClientState) -> Json:
-        """State as JSON."""
+        """State as JSON without the message, which is recorded as a draw."""
         return {"n_seen": state.n_seen, "message": None}
 
     def unpack(self, packed: Json, key: Key) -> ClientState:

@@ -68,11 +68,11 @@ class Refused:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Both numbers."""
+        """Numbers of refused reports and refused messages, as a pair."""
         return self.reports, self.messages
 
     def plus(self, reports: int, messages: int) -> Refused:
-        """Counts after further refusals."""
+        """Return these counts with so many refused reports and messages added."""
         return Refused(self.reports + reports, self.messages + messages)
 
 
@@ -112,7 +112,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class CollectorMachine(Machine[Tally], Generic[M]):
-    """A collector as a machine."""
+    """A collector as a machine: reports in range are counted by slot, others only as refused."""
 
     PARTS: ClassVar[codec.Parts] = MECHANISMS
     mechanism: M
@@ -124,7 +124,7 @@ class CollectorMachine(Machine[Tally], Generic[M]):
 
     @abstractmethod
     def zeros(self) -> Integers:
-        """Totals of no reports."""
+        """Totals before any report, all 0."""
 
     @abstractmethod
     def count(self, totals: Integers) -> int:
@@ -139,11 +139,11 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         """Return calls that add reports in place, none of Python code, so that no interrupt stops one."""
 
     def start(self, key: Key) -> Tally:
-        """State before the first report."""
+        """State of a collector without reports."""
         return Tally(self.zeros())
 
     def read(self, *batch: object) -> Counted:
-        """Return checked reports and their slots."""
+        """Return reports in range with their slots; DataError or ParameterError for other types or slots."""
         reports, slot = batch
         column = columns.as_column([reports] if columns.is_number(reports) else reports, "reports")
         if column.dtype.kind == "b":
@@ -159,13 +159,14 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Counted([good], column.size - good[0].size, 0, (column, slots))
 
     def read_messages(self, data: bytes | bytearray | memoryview, slot: int, most_reports: int | None) -> Counted:
-        """Checked messages of a buffer."""
+        """Reports in range of a buffer of messages, and the number of refused messages."""
         reports, refused = read_messages(data, self.mechanism, most_reports)
         good = self._good(reports, np.asarray(slot))
         raw = as_bytes(data), str((slot, most_reports)).encode()
         return Counted([good], reports.size - good[0].size, refused, raw)
 
     def _good(self, column: Array, slots: Array) -> tuple[Integers, Integers]:
+        """Reports in range and their slots: two int64[m]."""
         good = (column >= 0) & (column < self.mechanism.n_outputs)
         if column.dtype.kind == "f":
             # Numbers too long for 64 bits came as floats; so did NaN, which compares as False.
@@ -207,7 +208,7 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Tally(totals, refused)
 
     def n_reports(self, state: Tally) -> int:
-        """Number of reports collected."""
+        """Number of reports collected, pending ones included."""
         return self.count(state.totals) + sum([reports.size for reports, _ in state.pending])
 
     def consumed(self, state: Tally) -> int:
@@ -215,12 +216,12 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return self.n_reports(state) + state.refused.reports + state.refused.messages
 
     def rekeyed(self, state: Tally, key: Key) -> Tally:
-        """State of a copy."""
+        """Copy of the state with totals of its own."""
         complete = self.settled(state)
         return Tally(complete.totals.copy(), complete.refused)
 
     def pack(self, state: Tally) -> Json:
-        """State as JSON."""
+        """State as JSON, with pending reports added."""
         return super().pack(self.settled(state))
 
     def check_indices(self, state: Tally) -> None:
@@ -235,7 +236,7 @@ K = TypeVar("K", bound=CollectorMachine[Any])
 
 
 class Collector(Publisher[Tally], Generic[K]):
-    """Publisher of both kinds of collectors."""
+    """Publisher that collects reports; base of :class:`HistogramCollector` and :class:`SumCollector`."""
 
     #: Reports are private already.
     _PUBLIC: ClassVar[bool] = True
@@ -249,7 +250,7 @@ class Collector(Publisher[Tally], Generic[K]):
 
     @property
     def totals(self) -> Integers:
-        """The sums, as integers."""
+        """The sums of all reports so far, as integers: counts by cell, or number and sum by slot and term."""
         return self._machine.settled(self._state).totals
 
     @property
@@ -259,7 +260,7 @@ class Collector(Publisher[Tally], Generic[K]):
 
     @property
     def n_reports(self) -> int:
-        """Number of reports collected."""
+        """Number of reports collected, without refused ones."""
         return self._machine.n_reports(self._state)
 
     @property
@@ -317,7 +318,7 @@ class Collector(Publisher[Tally], Generic[K]):
 
 @record
 class HistogramMachine(CollectorMachine[SquareWave]):
-    """Counts of square-wave reports in cells."""
+    """Machine that counts square-wave reports by cell."""
 
     rule: ClassVar[int] = 1
 
@@ -335,7 +336,7 @@ class HistogramMachine(CollectorMachine[SquareWave]):
         return np.zeros(self.bins, np.int64)
 
     def count(self, totals: Integers) -> int:
-        """Number of reports in the totals."""
+        """Number of reports in the totals, the sum over cells."""
         return int(totals.sum())
 
     def check_totals(self, totals: Integers) -> None:
@@ -378,7 +379,7 @@ class HistogramCollector(Collector[HistogramMachine]):
 
 @record
 class SumMachine(CollectorMachine[MeanMechanism]):
-    """Numbers and sums of reports by slot and term."""
+    """Machine that adds up reports of means by slot and term of the estimator."""
 
     rule: ClassVar[int] = 1
 
@@ -396,7 +397,7 @@ class SumMachine(CollectorMachine[MeanMechanism]):
         return np.zeros((self.slots, len(self.mechanism.distribution.terms()), 2), np.int64)
 
     def count(self, totals: Integers) -> int:
-        """Number of reports in the totals."""
+        """Number of reports in the totals, the sum over slots and terms."""
         return int(totals[:, :, 0].sum())
 
     def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
@@ -438,7 +439,7 @@ class SumCollector(Collector[SumMachine]):
 
     @property
     def slots(self) -> int:
-        """Number of slots."""
+        """Number of slots, as given to the constructor."""
         return self._machine.slots
 
     def sum(self, start: int = 0, stop: int | None = None) -> float:

@@ -70,7 +70,7 @@ class Distribution:
     scale: str = "linear"
 
     def __post_init__(self) -> None:
-        """Make the shares read-only."""
+        """Make `frequencies` read-only."""
         self.frequencies.flags.writeable = False
 
     @property
@@ -87,7 +87,7 @@ class Distribution:
         return edges
 
     def mean(self) -> float:
-        """Mean, in units of the input."""
+        """Mean of the estimated distribution, in units of the input."""
         edges = self.edges
         return float(self.frequencies @ (edges[:-1] + edges[1:])) / 2.0
 
@@ -191,6 +191,7 @@ def estimate(
 
 
 def _checked_counts(output_counts: object, outputs: int) -> Integers:
+    """Counts of reports as int64[m]; DataError unless they are counts, with at least one report."""
     accepted = f"one count, a whole number of at least 0, for each of {outputs} outputs (or of fewer cells)"
     array = column.as_array(output_counts)
     if array is None:

@@ -156,7 +156,7 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
 
 
 def _reports_of(payload: NDArray[np.uint8], width: int) -> NDArray[np.int32]:
-    """Return reports from their bytes: int32[n]."""
+    """Return reports from `width` little-endian bytes each: int32[n]."""
     padded = np.zeros((payload.size // width, 4), np.uint8)
     padded[:, :width] = payload.reshape(-1, width)
     return padded.view("<i4").reshape(-1).astype(np.int32, copy=False)

@@ -229,6 +229,7 @@ class Mechanism(ABC):
         return [self._step(value, f"values[{i}]") for i, value in enumerate(floats)]
 
     def _snap(self, floats: Floats, begin: int, out: NDArray[np.int32]) -> None:
+        """Overwrite `out` with grid steps; DataError, which names the index, for a number that is not finite."""
         if self._grid_steps(floats, out):
             first = int(np.flatnonzero(~np.isfinite(floats))[0])
             raise DataError(f"values[{begin + first}]: {columns.NOT_FINITE}; expected finite ones")

@@ -204,7 +204,7 @@ class WindowDistribution:
 
     @cached_property
     def weights(self) -> WindowWeights:
-        """The distribution in the kernels' form."""
+        """Weights and word counts as the record that kernels read."""
         from fastdp_kernels.local.local_reports import WindowWeights
 
         near_weight, far_weight, near_words, far_words = map(
@@ -295,7 +295,7 @@ class BitDistribution:
 
     @cached_property
     def weights(self) -> BitWeights:
-        """The distribution in the kernels' form."""
+        """Weights as the record that kernels read."""
         from fastdp_kernels.local.local_reports import BitWeights
 
         return BitWeights(
@@ -344,12 +344,12 @@ class MixtureDistribution:
 
     @property
     def outputs(self) -> int:
-        """Number of outputs of both."""
+        """Number of outputs of window and bit together."""
         return self.window.outputs + self.bit.outputs
 
     @property
     def total(self) -> int:
-        """Number of words of both."""
+        """Number of words of window and bit together."""
         return self.window.total + self.bit.total
 
     def report(self, word: int, x: int) -> int:

@@ -300,7 +300,7 @@ class Name(NamedTuple):
 
 
 class NoiseTable(Protocol):
-    """Function that supplies noise by name."""
+    """Function that overwrites an array with the noise of a given name."""
 
     def __call__(self, name: Name, law: Distribution, start: int, out: Integers, sums: Integers | None) -> None:
         """Overwrite `out` with draws `start`, `start + 1`, ... of `name`, which are bound to `sums`."""

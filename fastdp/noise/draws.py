@@ -281,6 +281,7 @@ def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integer
 
 
 def _secret(rng: np.random.Generator | Key | None, seed: int | str | None, key: Key | bytes | None) -> Key:
+    """Key that `rng`, `seed` or `key` asks for; ParameterError for more than one of them."""
     if rng is None:
         return Key.choose(seed, key)
     if seed is not None or key is not None:

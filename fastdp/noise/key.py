@@ -55,7 +55,7 @@ class DrawnWords:
 
     @property
     def mark(self) -> int:
-        """Length of the record, for :meth:`forget`."""
+        """Number of ranges recorded so far, an argument of :meth:`forget`."""
         return len(self._calls)
 
     def add(self, where: Where, start: int, stop: int) -> None:
@@ -295,6 +295,7 @@ class Key:
         return self._derived(self._digest(composition), binding=Binding.COMPOSITION, family=family)
 
     def _identity(self, name: str, value: object) -> Encodable:
+        """Encodable form of a parameter; ParameterError if it has none and the key is not simulated."""
         try:
             return identity(value)
         except TypeError:
@@ -399,6 +400,7 @@ def read_ledger_key(path: Path | None) -> Key | None:
 
 
 def _decode(content: bytes, shown: str) -> bytes:
+    """The 32 bytes of a key file, from raw bytes or hexadecimal digits; else ParameterError."""
     if len(content) == KEY_BYTES:
         return content
     digits = content.strip()

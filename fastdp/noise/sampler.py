@@ -76,6 +76,7 @@ def _pair(value: Decimal, context: Context) -> tuple[float, float]:
 
 @lru_cache(maxsize=1024)
 def _distribution(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
+    """Distribution with its constants; ParameterError if `scale` is out of range."""
     if not MIN_SCALE <= scale <= MAX_SCALE:
         raise ParameterError(
             f"scale = {Decimal(scale.numerator) / Decimal(scale.denominator):.3g}: expected a noise scale in "

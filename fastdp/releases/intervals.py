@@ -79,6 +79,7 @@ class DrawnNoise(NamedTuple):
 
 
 def _scale(scale: Fraction | float) -> float:
+    """Scale as a float, rounded up."""
     # Divided, so that the quotient is rounded once; up by one float where it was rounded down.
     number = validation.positive("scale", float(scale) if isinstance(scale, Fraction) else scale)
     return math.nextafter(number, math.inf) if isinstance(scale, Fraction) and Fraction(number) < scale else number

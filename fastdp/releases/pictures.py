@@ -68,6 +68,7 @@ def check_picture(path: str | Path) -> None:
 
 
 def _check_suffix(ax: Axes, path: str | Path) -> str:
+    """`path` as text; ParameterError if its suffix is no picture format."""
     kinds, text = ax.figure.canvas.get_supported_filetypes(), validation.path("path", path)
     if Path(text).suffix.lower().lstrip(".") not in kinds:
         raise ParameterError(f"path = {text!r}: expected a suffix among {', '.join(sorted(kinds))}")

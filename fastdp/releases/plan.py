@@ -86,6 +86,7 @@ class Plan:
         return self._draw(self.noise)
 
     def _draw(self, noise: NoiseName) -> DrawnNoise:
+        """Distribution of one draw with this noise, in steps of the bound."""
         if noise == "laplace":
             return DrawnNoise(Fraction(self.contributions * STEPS) / Fraction(self.epsilon))
         square = l2_square(self.contributions, self.per_window) * STEPS**2

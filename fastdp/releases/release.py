@@ -358,7 +358,7 @@ class Release:
         return replace(self, revision=revision, _prefix={})
 
     def _ranges(self, starts: Values, stops: Values) -> tuple[Integers, Integers]:
-        """Checked starts and stops: two int64[q]."""
+        """Return starts and stops as two int64[q]; ParameterError unless they are in order and in range."""
         first, last = as_indices("starts", starts), as_indices("stops", stops)
         if first.size != last.size:
             if 1 not in (first.size, last.size):
@@ -369,6 +369,7 @@ class Release:
         return first, last
 
     def _block_prefix(self, block: int) -> Floats:
+        """Sums before each full block of this length: float64[blocks + 1], cached."""
         prefix = self._prefix.get(block)
         if prefix is None:
             prefix = np.empty(self.values.size // block + 1)
@@ -465,6 +466,7 @@ class ReleasedMany:
         )
 
     def _index(self, stream: int | str) -> int:
+        """Index of a stream from its index or name; ParameterError for anything else."""
         try:
             return self._indices[stream] if isinstance(stream, str) else range(len(self))[operator.index(stream)]
         except (KeyError, TypeError):
@@ -475,7 +477,7 @@ class ReleasedMany:
 
     @cached_property
     def _indices(self) -> dict[int | str, int]:
-        """Index of each id."""
+        """Index of each stream by its id."""
         return {name: i for i, name in enumerate(self._listed)}
 
     @property

@@ -60,7 +60,7 @@ class _Form(NamedTuple):
         return cls(edges, means, levels, sums, shift, table)
 
     def before(self, stops: Integers) -> Floats:
-        """Sums over [0, stop): float64[q]."""
+        """Sums of the stream over [0, stop), in units of the input: float64[q]."""
         out = np.empty(stops.size)
         revision.sum_revised(*(self.edges, self.means, self.levels, self.sums), self.shift, self.table, stops, out)
         return out
@@ -122,7 +122,7 @@ class RevisedStream:
 
     @cached_property
     def _smoothed(self) -> _Smoothed:
-        """Blocks given all released sums."""
+        """Blocks smoothed given all released sums, with the pattern that these show."""
         edges, noise = self.edges, float(self.shape["noise"][0])
         lengths, noises = np.diff(edges), np.empty(self.totals.size)
         means, levels, surprises, memory = self._revise(np.empty(0), noises)
@@ -283,7 +283,7 @@ class Sums:
         )
 
     def first(self, count: int) -> Sums:
-        """First `count` sums."""
+        """First `count` sums with their noise variances."""
         return Sums(self.edges[: count + 1], self.totals[:count], self.noises[:count])
 
 

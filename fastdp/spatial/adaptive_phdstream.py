@@ -294,7 +294,7 @@ class CountParameters:
         return Growth(counts, even, elapsed * rate, estimate, elapsed, coarse)
 
     def _estimated(self, tree: Tree, weight: Integers, rate: Floats) -> Tree:
-        """The tree after a count, with its estimates."""
+        """The tree after a count, with `weight`, growth `rate`, and shrunken estimates."""
         tree = tree.shown._replace(weight=weight, rate=rate)
         return self._shrunken(tree, tree.released.astype(np.float64))
 
@@ -457,8 +457,8 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     ones did not cut, PrivTree chooses the cells in every step for 32 steps (of the next count alone, if ``period``
     is given).
 
-    For many batches, and releases that may lag a few steps behind.  Where each batch must show at once, and where
-    batches are few, :class:`fastdp.PHDStream` is better (``docs/phdstream.md``, "The better of the two").
+    For many batches, and releases that may lag a few steps.  If each batch must show at once, or batches are few,
+    :class:`fastdp.PHDStream` is better (``docs/phdstream.md``, "The better of the two").
 
     Parameters
     ----------

@@ -117,9 +117,9 @@ def grow(
 def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Array]) -> Iterator[tuple[int, int]]:
     """Ranges of levels to decide at once, from the root down; measures of new cells are filled in before each.
 
-    At the end ``starts[-1]`` is the number of nodes.  A cut whose children all have measure 0 is undone: rounding may
-    lose a polygon's sliver in a cell, whose children could then not be counted or sampled.  This depends only on the
-    domain and the decision.
+    A cut whose children all have measure 0 is undone: rounding may lose a polygon's sliver in a cell, whose children
+    could
+    then not be counted or sampled.  This depends only on the domain and the decision.
     """
     level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
     while level <= plan.max_depth and starts[level + 1] > starts[level]:
@@ -189,8 +189,9 @@ def counted_leaves(plan: CellParameters, tree: Tree) -> tuple[Tree, Integers]:
 def _route_strays(plan: CellParameters, tree: Tree, net: Integers) -> None:
     """Count the points of a leaf outside the domain in a leaf of its nearest sibling inside it.
 
-    Such a point lies on the domain's border, or within a network's tolerance of it.  Its leaf follows from the
-    released tree and the point alone, so an event still enters one counter.
+    Such a point is within tolerance of the border; released tree and point alone determine its leaf, so an event
+    still
+    enters one counter.
     """
     strays = np.diff(tree.ends[:, :2])[:, 0] - np.diff(tree.ends[:, 2:])[:, 0]
     barren = (tree.first < 0) & (tree.measure <= 0.0) & (strays != 0)

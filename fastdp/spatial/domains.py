@@ -140,8 +140,9 @@ def _corner(name: str, values: Values) -> Floats:
 def as_points(values: Values | None, name: str, dim: int | None = None) -> Floats:
     """Points as float64[n, d], C-contiguous; shared with the caller if possible.
 
-    None and an empty list mean no points if ``dim``, the expected number of coordinates, is given; in one dimension a
-    column is accepted too.  DataError unless this is a table of finite real numbers with that many columns.
+    None and an empty list mean no points if ``dim``, the number of coordinates, is given; in one dimension a column
+    is
+    accepted too.  DataError unless this is a table of finite real numbers with that many columns.
     """
     accepted = f"finite real numbers, one row of {'d' if dim is None else dim} coordinates for each point"
     if values is None and dim is not None:

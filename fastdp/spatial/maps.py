@@ -390,7 +390,7 @@ def _small_parts(shapely: ModuleType, union: Geometries) -> Geometries:
 
 
 def _lines_of_graph(shapely: ModuleType, graph: Geometries) -> Geometries:
-    """Edges of a street graph as lines."""
+    """Edges of a street graph as shapely lines; straight ones where an edge has no geometry."""
     lines = []
     for tail, head, attributes in graph.edges(data=True):
         line = attributes.get("geometry")

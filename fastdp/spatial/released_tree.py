@@ -229,7 +229,7 @@ def _axes_of(values: Values, name: str) -> int:
 
 @record
 class PrivTreeParameters(PointParameters):
-    """The parameters of :class:`PrivTree`."""
+    """Checked parameters of :class:`PrivTree`."""
 
     threshold: float = parameter(Real(), default=0.0)
 

@@ -52,10 +52,9 @@ class Tree(NamedTuple):
     leaves : int64[l]
         The leaves with a measure above 0.
     weight, variance, rate : int64[v], float64[v], float64[v]
-        Of counted trees: variance of the noise counted at a node and below and of that in G, in units of one count's,
-        and growth per step by the last count.
+        Of counted trees: noise variance at a node and below, and of G, in units of one count's; growth per step.
     split, state : int64[v], int64[v, width]
-        Of kept trees: last step that split the node, -1 if none did; the nodes' counters, secret.
+        Of kept trees: last step that split the node (-1: none); the nodes' counters, secret.
     score, ends : int64[v], int64[v, 4]
         Score in units of 1 / K before the floor, ranges of the sorted events in the node.  Secret: never kept.
     """

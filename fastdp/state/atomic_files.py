@@ -107,7 +107,7 @@ class Hold:
         return self.descriptor >= 0 and self._thread == threading.get_ident() and self._user not in running
 
     def release(self) -> None:
-        """Unlock and close, once."""
+        """Unlock and close the file, if that has not happened yet."""
         if self.descriptor < 0:
             return
         # In a forked child the lock belongs to its parent.

@@ -55,6 +55,7 @@ def _most(packed: bytes) -> int:
 
 
 def _inflated(text: str) -> bytes:
+    """Bytes of a compressed text; ValueError if it is truncated or beyond the size limit."""
     packed = base64.b64decode(text)
     unpacker, most = zlib.decompressobj(), _most(packed)
     raw = unpacker.decompress(packed, most + 1)

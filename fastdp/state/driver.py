@@ -330,6 +330,7 @@ class Publisher(Generic[S]):
         )
 
     def _write(self, file: StateFile, *, kept: bool) -> None:
+        """Write the state to a file, unless the file has the last call already."""
         # A current file is left alone: written again, it would lose the last call.
         if not self._journal.is_current(file, self._machine.consumed(self._state)):
             self._journal.write(file, self._content(file.real if kept else None))
@@ -380,6 +381,7 @@ class Publisher(Generic[S]):
 
     @classmethod
     def _from_content(cls, content: Json, name: str, *, replay: bool, own: Mapping[str, object]) -> Self:
+        """Publisher of a state's content; StateError if it is damaged or of another class."""
         parts: dict[str, Any] = dict(own)
         kind = parts.pop("machine", cls._MACHINE) if cls._MACHINE is None else cls._MACHINE
         writer = content["fastdp"]

@@ -41,7 +41,7 @@ class Column(NamedTuple):
 
 
 def nothing(*_: object) -> None:
-    """The default of :attr:`Transition.emit`: publish nothing."""
+    """Publish nothing: the default of :attr:`Transition.emit`."""
 
 
 class Transition(NamedTuple, Generic[S]):

@@ -75,7 +75,7 @@ _WANTED = {Protection.CHECKSUM: "None", Protection.KEY: "32 bytes", Protection.P
 
 
 class Header(NamedTuple):
-    """The first bytes of a state."""
+    """The parsed fields that precede a state: protection, number of the write, and salt."""
 
     protection: Protection
     generation: int
@@ -175,6 +175,7 @@ class Seal:
         return Opened(frames, complete=True)
 
     def _opened(self, header: bytes, index: int, nonce: bytes, sealed: bytes, name: str) -> bytes:
+        """Payload of one frame, authenticated and inflated; StateError if it is damaged."""
         position = header + index.to_bytes(8, "big")
         if self.key is None:
             body, checksum = sealed[:-_CHECKSUM_BYTES], sealed[-_CHECKSUM_BYTES:]
@@ -194,6 +195,7 @@ class Seal:
         return payload
 
     def _decrypted(self, header: bytes, nonce: bytes, sealed: bytes, position: bytes, name: str) -> bytes:
+        """Body of one frame; StateError if no spelling of the key opens it."""
         from cryptography.exceptions import InvalidTag
 
         salt = self._parse(header, name).salt
@@ -213,6 +215,7 @@ class Seal:
         return self._parse(header, name).generation
 
     def _parse(self, header: bytes, name: str) -> Header:
+        """Fields of a header; StateError if it is damaged or of another format."""
         if len(header) < HEADER.size or not header.startswith(MAGIC):
             raise StateError(f"{name} {_CUT_SHORT}")
         _, version, protection, generation, salt, _ = HEADER.unpack(header)
@@ -304,7 +307,7 @@ class StateFile:
 
     @property
     def name(self) -> str:
-        """Name of the file in messages."""
+        """Path of the file with "state file" before it, for messages."""
         return f"state file {os.fspath(self.path)!r}"
 
     @property
@@ -425,6 +428,7 @@ class StateFile:
 
 @contextlib.contextmanager
 def _errors(failed: str) -> Iterator[None]:
+    """Turn an OSError within the block into a StateError that begins with `failed`."""
     try:
         yield
     except OSError as error:

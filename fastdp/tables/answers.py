@@ -3,9 +3,7 @@
 A sum over m windows carries m noise draws of known distribution.  A mean is a quotient of two independent noisy sums;
 Fieller's interval inverts |D - mu C| <= z sd(D - mu C), where z is the largest of both sums' standardised quantiles
 and
-the normal one: the tails of a sum of both lie between them.
-
-Everything here is post-processing of released and public numbers: no further privacy loss.
+the normal one.  All of it is post-processing: no further privacy loss.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class ClipCounter(Protocol):
 
     @property
     def counts(self) -> Integers:
-        """Number of rows in each bin."""
+        """Number of rows in each bin of the histogram, int64[bins]."""
 
     def observe(self, values: Floats) -> None:
         """Add finite values."""

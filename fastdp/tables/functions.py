@@ -284,7 +284,7 @@ class TableRelease:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of the release."""
+        """Guarantee of everything that the release shows."""
         return self.plan.guarantee(simulated=self.key.simulated)
 
     @property

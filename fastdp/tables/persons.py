@@ -206,7 +206,7 @@ def exact_sums(
 
 
 def mask_of(flags: Flags) -> pa.BooleanArray:
-    """`flags` as an Arrow mask for ``filter``."""
+    """`flags` as an Arrow boolean array, for ``filter``."""
     import pyarrow
 
     return pyarrow.array(flags)

@@ -140,7 +140,7 @@ class TablePlan:
 
     @property
     def contributions(self) -> int:
-        """Most rows of one unit in a period."""
+        """Most rows of one unit that count in a period."""
         return self.unit.rows if isinstance(self.unit, Person) else self.unit.k
 
     @property
@@ -269,7 +269,7 @@ class TablePlan:
 
     @cached_property
     def sum_epsilon(self) -> float:
-        """Budget of the sums."""
+        """Budget of the sums, after reports, keys and clip: epsilon, or the x of Gaussian noise."""
         reports = self.person_epsilon, self.beyond_epsilon
         return self._rest(self.loss, *reports, self.key_epsilon, *self.clip_epsilons)
 
@@ -289,7 +289,7 @@ class TablePlan:
 
     @property
     def value_epsilon(self) -> float:
-        """Budget of the sums of values."""
+        """Budget of the sums of values: that of all sums or, for means, the deviations' share."""
         if self.kind != "means":
             return self.sum_epsilon
         return self.sum_epsilon * (math.sqrt(GAUSSIAN_DEVIATION_SHARE) if self.gaussian else DEVIATION_SHARE)

@@ -60,15 +60,15 @@ class WindowSums:
     keys : dict of str to list
         Key column's name to its K values, one for each released key; empty without ``by``, then K is 1.
     columns : dict of str to NoisySums
-        "total" for totals, "count" for counts.  Means have "count" and "deviation", the sum of value - ``centre``:
-        the mean is centre + deviation / count, the total deviation + centre * count.
+        "total" or "count".  Means have "count" and "deviation", the sum of value - ``centre``: the mean is centre +
+        deviation / count, the total deviation + centre * count.
     clip : (float, float) or None
         Ends that values were clipped to, in units of the input; None for counts.
     family : str
         The library that the table came from.
     clipped_rows, kept_persons : float or None
         Released shares of rows beyond the clip, and of persons (in each period) without dropped rows; None if
-        nothing was released, or rows are too few.
+        unknown.
     """
 
     kind: Kind

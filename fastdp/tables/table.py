@@ -155,12 +155,10 @@ class Table:
 
         Parameters
         ----------
-        starts, stops : int or int[q]
-            Windows by number; 0 <= start < stop <= number of windows.
+        starts, stops, revised
+            As for :meth:`sum`; intervals about revised answers follow from a model.
         confidence : float, optional
             By default the table's.
-        revised : bool
-            About the revised answers; model-based.
 
         Returns
         -------

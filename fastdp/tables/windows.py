@@ -65,7 +65,7 @@ class Waiting:
 
     @classmethod
     def none(cls) -> Waiting:
-        """The state before any row."""
+        """A state without rows and without open windows."""
         return cls(np.empty((0, COLUMNS + 1), np.int64), 0, 0, np.empty(0, np.int64))
 
     def widened(self, windows: int) -> Waiting:
@@ -162,7 +162,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def plan(self) -> TablePlan:
-        """The public parameters, checked."""
+        """Public parameters of a release whose clip is the bound; ParameterError if they do not fit together."""
         given = {"epsilon": self.epsilon, "unit": self.unit, "by": self.by, "keys": self.keys}
         plan = make_plan(self.kind, self.time, self.value, bound=self.bound, **given)
         check_online(plan)
@@ -171,12 +171,12 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def quantities(self) -> list[Quantity]:
-        """The sums of each cell."""
+        """The sums that each cell has, with their noise."""
         return self.plan.quantities()
 
     @cached_property
     def table(self) -> KeyTable:
-        """The released keys."""
+        """Table of the released keys, which finds the key of a row."""
         return KeyTable(self.plan.by, self.plan.keys)
 
     @cached_property
