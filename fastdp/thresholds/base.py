@@ -88,16 +88,10 @@ class RowChooser(Protocol):
         """Histograms of many finite hold-outs that begin at `starts`: int64[n, bins]."""
 
     def choose_rows(self, histograms: Integers, key: Key, streams: Integers) -> Floats:
-        """Theta of many streams, each what ``choose`` gives under the key of its stream and hold-out: float64[n].
+        """Theta of each stream, float64[n]: ``choose`` under ``held_out(key, hold-out i).of_stream(streams[i])``.
 
-        Parameters
-        ----------
-        histograms : int64[n, bins] or int64[1, bins]
-            Of each hold-out, or of the one that all share.
-        key : Key
-            The secret of all streams; row i draws under ``held_out(key, hold-out i).of_stream(streams[i])``.
-        streams : int64[n]
-            Their numbers.
+        `histograms` is int64[n, bins], or int64[1, bins] if all streams share one; `key` is the secret of all
+        streams.
         """
 
 
