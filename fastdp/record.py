@@ -257,7 +257,7 @@ def constructor(
             start(self, shared(made, *args, **options), seed, key)
 
         # Python's own errors about arguments name the public class.
-        made.__init__.__qualname__ = start.__qualname__  # type: ignore[misc]
+        made.__init__.__qualname__ = start.__qualname__
         construct.record = made  # type: ignore[attr-defined]
         signature = inspect.signature(cast("Any", made).__init__)
         arguments = sorted(signature.parameters.values(), key=lambda each: (each.kind, each.name in ("seed", "key")))

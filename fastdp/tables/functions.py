@@ -337,8 +337,8 @@ class TableRelease:
         """Refuse, before rows are read, non-public choices on an engine, and an empty table without windows."""
         if self.source.add is not None and not (self.plan.is_public and self.plan.who is None):
             raise ParameterError(
-                "expected Time(start=, stop=), keys= where there is by=, clip= (or two bounds), no Person: on an engine "
-                "windows, keys and the clip are public"
+                "expected Time(start=, stop=), keys= where there is by=, clip= (or two bounds), no Person: on an "
+                "engine windows, keys and the clip are public"
             )
         if self.source.rows == 0 and (self.plan.start is None or self.plan.stop is None):
             raise DataError(NO_ROWS)

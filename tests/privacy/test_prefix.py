@@ -228,7 +228,13 @@ def test_rows_repeat_their_noise_up_to_the_altered_value() -> None:
 def test_bound_noise_enters_as_noise_from_a_table_does(closing: str) -> None:
     """Couplings run on tables; the same draws, bound to the prefix, give the same outputs."""
     values = np.random.default_rng(8).gamma(2.0, 8.0, 4000)
-    options = {"threshold": Fixed(64.0), "holdout": 0, "resolution": 1.0, "perturber": Blocks(closing=closing), "epsilon": 4.0}
+    options = {
+        "threshold": Fixed(64.0),
+        "holdout": 0,
+        "resolution": 1.0,
+        "perturber": Blocks(closing=closing),
+        "epsilon": 4.0,
+    }
     bound = adaptive(Key.from_bytes(secret(410)), **options).release(values)
     assert bound.revision is not None
     edges, rounded = bound.revision.edges, np.rint(np.minimum(values, 64.0))

@@ -68,7 +68,7 @@ FORM: dict[str, tuple[Any, dict[str, Any], str]] = {
         {},
         "value = 'kwh' holds Object",
     ),
-    "an empty frame": (GOOD.iloc[:0], {}, "frame has no rows: expected start= and stop="),
+    "an empty frame": (GOOD.iloc[:0], {}, r"frame has no rows: expected time=fastdp\.Time\(\.\.\., start=, stop=\)"),
     "no table": ([1.0, SECRET_VALUE], {}, "frame is a list: expected a data frame"),
     "a series": (GOOD["kwh"], {}, "frame is a Series: expected a data frame"),
     "no file": ("no-such-file.parquet", {}, "could not be read"),
