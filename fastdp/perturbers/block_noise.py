@@ -221,7 +221,7 @@ class Blocks(Flat):
         return lengths
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
-        """`size`^2: all the values may lie in one block."""
+        """The square of `size`, because all the values may lie in one block."""
         return size * size
 
     def plan(self, epsilon: float, max_range: int) -> BlocksShape:
