@@ -47,15 +47,24 @@ def run_python(*arguments: object, check: bool = False, **variables: str) -> sub
     return subprocess.run(**process, capture_output=True, text=True, timeout=900, check=check)
 
 
+#: The smallest arguments besides epsilon, bound and hold-out that make a publisher of a method; of others, see below.
+USUAL: dict[str, dict[str, Any]] = {"pak": {"delta": 1e-6, "length": 70_000}}
+
+
+def usual_arguments(method: str) -> dict[str, Any]:
+    """Those of a publisher of a method; one without a row is given its longest query."""
+    return USUAL.get(method, {"max_range": 4})
+
+
 def finished(method: str, size: int, epsilon: float, bound: float, holdout: int | None = None, **options: Any) -> Any:
     """A publisher of a finished array of so many values, a quarter of which are withheld by default."""
     kind = getattr(fastdp, METHODS[method])
     held = max(1, min(65_536, size // 4)) if holdout is None else holdout
-    if method == "pak":
-        usual: dict[str, Any] = {"length": max(1, size), "delta": 1.0 / max(2, size) ** 2}
-    else:
-        usual = {"max_range": max(1, min(2**20, size - held))}
-    return kind(epsilon=epsilon, bound=bound, holdout=held, **{**usual, **options})
+    fitting = {
+        "max_range": max(1, min(2**20, size - held)), "length": max(1, size), "delta": 1.0 / max(2, size) ** 2
+    }  # fmt: skip
+    needed = {name: fitting[name] for name in usual_arguments(method)}
+    return kind(epsilon=epsilon, bound=bound, holdout=held, **{**needed, **options})
 
 
 def booked(ledger: fastdp.Ledger, publisher: Any, values: Any, **said: Any) -> fastdp.Release:

@@ -379,3 +379,11 @@ def test_errors_are_also_the_usual_ones() -> None:
     assert issubclass(fastdp.errors.DataError, ValueError)
     assert issubclass(StateError, RuntimeError)
     assert all(issubclass(e, FastDPError) for e in (ParameterError, fastdp.errors.DataError, StateError))
+
+
+@pytest.mark.parametrize("given", [[1.0], [1.0, 2.0, 3.0]])
+def test_as_many_numbers_as_are_asked_for(given: list[float]) -> None:
+    from fastdp.record import Numbers, Real
+
+    with pytest.raises(ParameterError, match="expected 2 numbers"):
+        Numbers(Real(least=0.0), 2).check("rates", given)

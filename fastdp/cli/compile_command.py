@@ -26,20 +26,20 @@ A cache belongs to one kind of processor, one version of fastdp and one of Numba
 kinds, set NUMBA_CPU_NAME=generic while compiling and while running.
 """
 SYSTEMS = (*METHODS, "phdstream", "totals", "fleet")
+HELP = f"""Compile kernels now, so that no later call has to wait.
+
+SYSTEM is {", ".join(SYSTEMS[:-1])} or {SYSTEMS[-1]}, by default all. Each runs once on generated values.
+"""
 
 
-@click.command("compile", epilog=EPILOG)
+@click.command("compile", help=HELP, epilog=EPILOG)
 @click.argument("systems", nargs=-1, type=click.Choice(SYSTEMS), metavar="[SYSTEM]...")
 @with_options("""
 --cache-dir DIR:path  Folder of compiled kernels, as the variable NUMBA_CACHE_DIR says it. Set the variable to DIR
     wherever fastdp is to find them.  [default: beside the installed sources, else the user's cache]
 """)
 def compile(systems: tuple[str, ...], cache_dir: Path | None) -> None:
-    """Compile kernels now, so that no later call has to wait.
-
-    SYSTEM is adaptive, tops, pak, topl, phdstream, totals or fleet, by default all. Each runs once on generated
-    values.
-    """
+    """Run each system once, and say what that compiled."""
     if cache_dir is not None:
         # Numba reads it when it is imported, which nothing has done yet.
         os.environ["NUMBA_CACHE_DIR"] = str(cache_dir.absolute())
@@ -97,7 +97,7 @@ def first_calls() -> dict[str, Callable[[], object]]:
         ask(fastdp.release(np.arange(n) % 5, 1.0, sensitivity=1.0, seed=1))
 
     def tops() -> None:
-        ask(fastdp.ToPS(1.0, bound, *sizes, seed=1).release(values))
+        method("ToPS")
         make = partial(fastdp.StreamPublisher, perturber=Hierarchy(prune=1), smoother=Recent(), epsilon=1.0)
         make = partial(make, bound=bound, max_range=256, seed=1)
         # Into the caller's memory it writes by other kernels.
@@ -110,8 +110,8 @@ def first_calls() -> dict[str, Callable[[], object]]:
     def pak() -> None:
         ask(fastdp.PAK(1.0, 1.0 / n**2, bound, n, holdout=n // 4, seed=1).release(values))
 
-    def topl() -> None:
-        ask(fastdp.ToPL(1.0, bound, *sizes, seed=1).release(values))
+    def method(kind: str) -> None:
+        ask(getattr(fastdp, kind)(1.0, bound, *sizes, seed=1).release(values))
 
     def phdstream() -> None:
         points = [[0.1 * i, 0.1 * i] for i in range(10)] * 20
@@ -135,5 +135,7 @@ def first_calls() -> dict[str, Callable[[], object]]:
         for publisher in (clipped, counted):
             fastdp.Fleet(publisher, key=secret).publish(np.arange(100), np.ones(100))
 
-    found: tuple[Callable[[], object], ...] = (adaptive, tops, pak, topl, phdstream, totals, fleet)
-    return dict(zip(SYSTEMS, found, strict=True))
+    # The other methods take what ToPS does, and have one way through their kernels.
+    found: dict[str, Callable[[], object]] = {name: partial(method, kind) for name, kind in METHODS.items()}
+    own = adaptive, tops, pak, phdstream, totals, fleet
+    return found | {call.__name__: call for call in own}

@@ -385,3 +385,9 @@ def test_sums_that_no_float_holds_are_rounded_up_by_their_decimals(amounts: list
     exact = sum(map(written, amounts))
     above = compose([entry(amount) for amount in amounts]).epsilon
     assert written(above) >= exact > written(math.nextafter(above, 0.0))
+
+
+def test_elements_of_other_parts_count_for_a_value() -> None:
+    """A replaced value is an element less and one more, which may lie in any part."""
+    releases = [entry(1.0, "a"), element(0.5, part="b")]
+    assert total(releases, "s", Region("a")).epsilon == 2

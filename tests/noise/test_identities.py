@@ -307,6 +307,15 @@ def test_no_parameter_is_left_out(name: str) -> None:
     assert set(named) - set(MECHANISMS[name].others) == {*(SECRETS.keys() & named.keys()), *UNKNOWN.get(name, {})}
 
 
+@pytest.mark.parametrize("name", ["totals", "Windows"])
+def test_no_field_of_a_unit_is_left_out(name: str) -> None:
+    """Each field of the unit changes in some row above; whose rows count is read by name, which is no number."""
+    usual = MECHANISMS[name].usual["unit"]
+    same_kind = [other for other in MECHANISMS[name].others["unit"] if type(other) is type(usual)]
+    differs = {field for other in same_kind for field, value in vars(other).items() if value != getattr(usual, field)}
+    assert differs == set(vars(usual)) - {"column"}
+
+
 PARTS = [
     *(Hierarchy(prune=0), Toeplitz(), Flat(), Blocks(), smoothers.Mean(), smoothers.Recent(), smoothers.Median()),
     *(smoothers.MovingAverage(), smoothers.Exponential(), NoisyMax(), ScaleFree(), SmoothQuantile(), PAKQuantile()),

@@ -42,7 +42,9 @@ def publisher(part, **options) -> fastdp.StreamPublisher:
     return fastdp.StreamPublisher(perturber=part, smoother=smoother, **settings)
 
 
-@pytest.mark.parametrize(("square", "epsilon"), [(1, 0.3), (7, 1.0), (3 * 2**60, 0.017), (2**64 - 1, 11.0)])
+@pytest.mark.parametrize(
+    ("square", "epsilon"), [(1, 0.3), (1, 0.35), (7, 1.0), (3 * 2**60, 0.017), (2**64 - 1, 11.0)]
+)
 def test_sigma_is_never_too_small(square: int, epsilon: float) -> None:
     sigma = sigma_above(square, epsilon)
     assert sigma**2 >= Fraction(square) / Fraction(epsilon) ** 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ import numpy as np
 
 import fastdp
 from fastdp import counters, local, plots, spatial, thresholds
+from fastdp.streams import METHODS
 from fastdp_lab import baselines, boxes, datasets, metrics, planning
 from fastdp_lab.repetitions import repeat
 from tests.privacy import canary
 from tests.privacy.canary import CANARY, LONG, TEXT, WHOLE
+from tests.shared import USUAL, usual_arguments
 
 BOUND = 1e7
 SQUARE = spatial.Box([0.0, 0.0], [1.0, 1.0])
-COMMON = {"epsilon": 1.0, "bound": BOUND, "holdout": 1, "max_range": 4, "seed": 1}
+COMMON = {"epsilon": 1.0, "bound": BOUND, "holdout": 1, "seed": 1}
 FINITE = ("NaN", "infinity", "missing", "masked", "float32", "longdouble", "beyond float64")
 
 
@@ -77,13 +80,11 @@ def _files(contents: dict[str, bytes | str], suffix: str) -> Callable[[], dict[s
 # Values.
 
 PUBLISHERS: dict[str, Callable[[], Any]] = {
-    "Adaptive": lambda: fastdp.Adaptive(**COMMON),
-    "ToPS": lambda: fastdp.ToPS(**COMMON, fan_out=4, prune=0),
+    **{kind: partial(getattr(fastdp, kind), **COMMON, **usual_arguments(name)) for name, kind in METHODS.items()},
+    "ToPS": lambda: fastdp.ToPS(**COMMON, max_range=4, fan_out=4, prune=0),
     "StreamPublisher": lambda: fastdp.StreamPublisher(
-        threshold=thresholds.Fixed(BOUND), perturber=fastdp.perturbers.Flat(), **COMMON
+        threshold=thresholds.Fixed(BOUND), perturber=fastdp.perturbers.Flat(), max_range=4, **COMMON
     ),
-    "PAK": lambda: fastdp.PAK(1.0, 1e-6, BOUND, 70_000, holdout=1, seed=1),
-    "ToPL": lambda: fastdp.ToPL(**COMMON),
     "baselines.WEvent": lambda: baselines.WEvent("absorption", 1.0, BOUND, 3, seed=1),
 }
 LOCAL = {
@@ -184,8 +185,8 @@ def value_calls() -> list[Calls]:
         if isinstance(make(), fastdp.StreamPublisher):
             repeated = lambda bad, make=make: repeat(make(), bad, 2, progress=True)  # noqa: E731
             calls.append(Calls("repetitions.repeat", columns, repeated))
-    for name in ("Adaptive", "ToPS", "ToPL", "PAK"):
-        kind, more = getattr(fastdp, name), {"delta": 1e-6, "length": 9} if name == "PAK" else {}
+    for method, name in METHODS.items():
+        kind, more = getattr(fastdp, name), USUAL.get(method, {})
         calls.append(Calls(name, _swapped, lambda bad, k=kind, m=more: k(epsilon=bad, bound=BOUND, **m)))
         calls.append(Calls(name, _swapped, lambda bad, k=kind, m=more: k(epsilon=1.0, bound=BOUND, holdout=bad, **m)))
     calls += [

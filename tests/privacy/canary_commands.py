@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 from click.testing import CliRunner
 
 from fastdp.cli import main
+from fastdp.streams import METHODS
 from tests.privacy import canary
 from tests.privacy.canary import CANARY, LONG, TEXT, WHOLE
+from tests.shared import usual_arguments
 
 Case = tuple[str, Callable[[], Any]]
 
@@ -150,19 +152,13 @@ def typed(*arguments: object, stdin: bytes | None = None) -> Callable[[], None]:
     return call
 
 
-METHODS = {
-    "adaptive": ["--max-range", 4],
-    "tops": ["--max-range", 4],
-    "topl": ["--max-range", 4],
-    "pak": ["--length", 700],
-}
-
-
 def release_cases(folder: Path) -> Iterator[Case]:
-    usual = ["--epsilon", 1, "--bound", 1e7, "--holdout", 2, "--seed", 1]
+    common = ["--epsilon", 1, "--bound", 1e7, "--holdout", 2, "--seed", 1]
     paths = value_files(folder)
-    for method, options in METHODS.items():
-        given = ["--method", method, *options, *usual]
+    for method in METHODS:
+        given = ["--method", method, *common]
+        for name, value in usual_arguments(method).items():
+            given += [f"--{name.replace('_', '-')}", value]
         for name, path in paths.items():
             yield f"release --method {method}: {name}", typed("release", path, "-o", folder / "out.csv", *given)
         for name, content in TEXTS.items():
@@ -170,13 +166,13 @@ def release_cases(folder: Path) -> Iterator[Case]:
             yield f"release --method {method} from standard input: {name}", call
     # With a state file, and with a ledger.
     kept = [folder / "kept.csv", "-o", "-", "--state", folder / "kept", "--key-file", folder / "key"]
-    command = typed("release", *kept, "--max-range", 4, *usual[:6], "--chunk-size", 2)
+    command = typed("release", *kept, "--max-range", 4, *common[:6], "--chunk-size", 2)
     yield "release --state: altered input", lambda: _twice(folder / "kept.csv", command)
     spending = ["--ledger", folder / "ledger", "--limit", 9, "--stream", "meters"]
     for name in (".csv, no number", ".npy, NaN beside it"):
         yield (
             f"release --ledger: {name}",
-            typed("release", paths[name], "-o", "-", "--max-range", 4, *usual[:6], *spending),
+            typed("release", paths[name], "-o", "-", "--max-range", 4, *common[:6], *spending),
         )
 
 

@@ -21,9 +21,11 @@ from fastdp.releases.intervals import (
     laplace_sum_quantile,
     laplace_sum_quantiles,
     laplace_variance,
+    rate_of_blocks,
     tree_variances,
     wider_quantile,
 )
+from fastdp_kernels.streams import revision
 from tests import stat
 from tests.oracles.error_bars import consistent_covariance, counter_nodes, shares
 from tests.shared import finished
@@ -311,3 +313,13 @@ def test_ranges_at_any_place_are_covered(kind: str, revised: bool) -> None:
     assert np.mean(found) + 4.0 * np.std(found) / np.sqrt(100) > 0.95
     assert np.mean(found) > 0.94
     assert np.mean(found) < 0.999
+
+
+def test_differences_that_noise_explains_are_not_taken_for_the_streams() -> None:
+    """Blocks whose sums differ by their two noises alone."""
+    noise, threshold, block = SumNoise("blocks", 4.0, 1.0), 8.0, 16
+    drawn = noise.draw(threshold).variance / threshold**2
+    totals = threshold * (20.0 + np.tile([0.0, np.sqrt(2.0 * drawn)], 20))
+    level = float(totals.mean()) / threshold / block
+    wanted = revision.cautious_rate(0.0, level, drawn, block, 1.0 + 39 / 2.0) * threshold**2
+    assert rate_of_blocks(totals, noise, threshold, block) == pytest.approx(wanted, rel=1e-9)

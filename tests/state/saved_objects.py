@@ -25,11 +25,13 @@ from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.smoothers import Median, MovingAverage
 from fastdp.spatial import Box
+from fastdp.streams import METHODS
 from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds import SquareWave as SquareWaveThreshold
 from fastdp.thresholds.renewals import RenewFromHoldout
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent
+from tests.shared import usual_arguments
 
 KEY = bytes(range(32))
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
@@ -304,6 +306,17 @@ CASES: dict[str, Case] = {
     "offline_on_batch": _spatial(OfflineOnBatch),
     "fixed_tree": _spatial(FixedTree, Block(2)),
 }
+
+
+def _method(name: str) -> Case:
+    make = getattr(fastdp, METHODS[name])
+    return Case(
+        lambda: make(epsilon=1.0, bound=64, holdout=50, seed=1, **usual_arguments(name)),
+        _chunks(20, 29, 1, 0, 83, 117),
+    )
+
+
+CASES |= {name: _method(name) for name in METHODS if name not in CASES}
 
 
 def is_empty(chunk: Any) -> bool:

@@ -15,6 +15,8 @@ from fastdp.errors import StateError
 from fastdp.spatial import Box
 from fastdp.spatial.tree import KEPT, check_codes, describe_tree, shape
 from fastdp.state import codec
+from fastdp.thresholds import NoisyMax
+from fastdp.thresholds.base import ThresholdTask
 
 
 @dataclass(frozen=True)
@@ -114,3 +116,10 @@ def test_a_publisher_refuses_a_resident_tree_that_no_step_leaves() -> None:
     state = {**place["state"], "kept": describe_tree(wrong, KEPT)}
     with pytest.raises(ValueError, match="out of range"):
         publisher._state = publisher._machine.unpack({**place, "state": state}, publisher._key)
+
+
+@pytest.mark.parametrize("packed", [[0, -1], [-1, 1]])
+def test_counts_and_bins_below_0_are_refused(packed: list[int]) -> None:
+    chooser = NoisyMax().start(ThresholdTask(1.0, 100.0, 10, 16, 1.0))
+    with pytest.raises(ValueError, match="negative"):
+        chooser.unpack(np.array(packed))

@@ -312,3 +312,9 @@ def test_a_choice_and_the_sum_of_its_holdout_have_noise_of_that_holdout() -> Non
     choices, sums = drawn[::2], drawn[1::2]
     for keys in (choices, sums):
         assert keys[0] == keys[2] != keys[1]
+
+
+def test_the_grid_has_room_for_the_running_sums_of_a_longer_holdout() -> None:
+    """Their tree has more levels than that of the other values."""
+    with pytest.raises(ParameterError, match="no grid fits"):
+        fastdp.PAK(epsilon=2.0**-47, delta=1e-6, bound=10.0, length=1000, holdout=990, lag_sums=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,6 +30,14 @@ def homes(count: int = 40) -> pd.DataFrame:
 def plan_of(kind="totals", **options) -> TablePlan:
     bound = {} if kind == "counts" else {"clip": 1.0}
     return flat.make_plan(kind, **{**DAY, **PERSON, **bound, "epsilon": 1.0, "delta": 1e-6, **options})
+
+
+@pytest.mark.parametrize(
+    "other", [{"name": "count"}, {"low": -1}, {"high": 7}, {"centre": 1}, {"resolution": 0.5}, {"epsilon": 0.5}]
+)
+def test_noise_under_another_clip_has_words_of_its_own(other: dict[str, Any]) -> None:
+    (total,) = flat.make_plan("totals", every="1h", epsilon=1.0, bound=(0.0, 5.0), resolution=1.0).quantities()
+    assert replace(total, **other).labels != total.labels
 
 
 @pytest.mark.parametrize("kind", ["totals", "counts", "means"])
@@ -120,3 +130,11 @@ def test_a_clip_that_is_chosen_costs_its_share_of_rho() -> None:
         table = flat.totals(homes(), "kwh", "at", bound=8.0, epsilon=1.0, delta=1e-6, seed=1, **DAY, **PERSON)
     assert any(line.startswith("clip") for line in table.sums.guarantee.derivation)
     assert table.sums.guarantee.rho < 0.0244
+
+
+def test_keys_and_noise_share_delta() -> None:
+    plan = flat.make_plan(
+        "totals", every="1h", epsilon=2.0, noise="gaussian", by="k", delta=1e-6, who="p", bound=10.0
+    )
+    assert plan.key_delta + plan.noise_delta <= 1e-6
+    assert min(plan.key_delta, plan.noise_delta) > 0.0

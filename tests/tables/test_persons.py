@@ -257,3 +257,17 @@ def test_a_table_of_numbers_grows(sizes: list[int]) -> None:
         found = numbers.of(first, first % 11 - 5)
         assert found.tolist() == [wanted.setdefault(each, len(wanted)) for each in first.tolist()]
     assert numbers.size == len(wanted)
+
+
+def test_rows_need_both_a_time_and_a_person() -> None:
+    import pyarrow
+
+    frame = pyarrow.table(
+        {
+            "times": pyarrow.array([datetime(2024, 1, 1, 3), None, datetime(2024, 1, 1, 3)], pyarrow.timestamp("us")),
+            "p": pyarrow.array([1, 1, None]),
+        }
+    )
+    options = {"who": "p", "contributions": 5, "start": "2024-01-01", "stop": "2024-01-02", "missing": "drop"}
+    found = flat.counts(frame, every="1d", epsilon=1e3, seed=1, **options)
+    assert found.sums.columns["count"].values.tolist() == [[1.0]]

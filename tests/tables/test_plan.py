@@ -59,3 +59,10 @@ def test_the_callers_word_is_said() -> None:
         plan = flat.make_plan("counts", every="1h", epsilon=1.0, start="2024-01-01", stop="2024-01-02", **given)
         lines = plan.guarantee(simulated=False).derivation
         assert any("a unit has at most 3 rows, on the caller's word" in line for line in lines) == said
+
+
+@pytest.mark.parametrize("bound", [(-7.0, 3.0), (-3.0, 7.0), (-7.0, 0.0)])
+def test_a_row_moves_a_total_by_the_farther_end(bound: tuple[float, float]) -> None:
+    plan = flat.make_plan("totals", every="1h", epsilon=1.0, bound=bound, resolution=1.0)
+    (total,) = plan.quantities()
+    assert total.sensitivity == 7

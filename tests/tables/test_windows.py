@@ -338,6 +338,20 @@ def test_damaged_states_are_refused(field: str) -> None:
         fastdp.Windows.from_bytes(damaged)
 
 
+def test_waiting_rows_of_a_key_out_of_range_are_refused() -> None:
+    from fastdp.state import codec
+    from fastdp.tables.windows import COLUMNS
+
+    options = {"by": "meter", "keys": ["a", "b"], "contributions": 1, "period": "1h", "who": True}
+    windows = flat.windows("1h", 1.0, "2024-01-01", counts=True, seed=1, **options)
+    windows.add([datetime(2024, 1, 1, 3)], None, ["a"], [1])
+    packed = windows._machine.pack(windows._state)
+    rows = codec.unpack(packed["log"][0], "<i8").reshape(-1, COLUMNS).copy()
+    rows[0, 3] = 2
+    with pytest.raises(ValueError, match="a key out of range"):
+        windows._machine.unpack({**packed, "log": [codec.pack(rows, "<i8")]}, windows._key)
+
+
 def test_refused_rows_change_nothing() -> None:
     windows, other = (
         flat.windows("1h", 1.0, "2024-01-01", bound=2.0, by="k", keys=["a"], who=True, period="1h", seed=1)
@@ -453,3 +467,11 @@ def test_late_rows_and_unknown_keys_are_in_no_log(caplog: pytest.LogCaptureFixtu
             windows.advance("2024-01-01T02")
         heard.append(caplog.messages)
     assert heard == [["2 windows of 1h closed"]] * 2
+
+
+def test_rows_before_the_lateness_do_not_move_the_clock_back() -> None:
+    """Its state stays one that is read."""
+    windows = flat.windows("1h", 1.0, "2024-01-01", counts=True, lateness="1h", seed=1)
+    windows.add([datetime(2024, 1, 1, 0, 10)])
+    again = fastdp.Windows.from_bytes(windows.to_bytes())
+    assert again.advance("2024-01-01T02:00").sums.columns["count"].steps.shape == (2, 1)
