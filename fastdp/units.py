@@ -65,7 +65,7 @@ class Column(Kind):
 
 @record
 class Rows:
-    """Unit of privacy of a table: up to k rows of one person; that nobody has more is an assumption.
+    """Unit of privacy of a table: up to k rows of one person; it assumes that no person has more.
 
     Parameters
     ----------

@@ -206,7 +206,7 @@ HALVES = ("tuning", "reporting")
 
 
 def half_of(name: str) -> str:
-    """Which half a stream belongs to."""
+    """The half that a stream belongs to: tuning or reporting."""
     return HALVES[zlib.crc32(name.encode()) % 2]
 
 
@@ -298,7 +298,7 @@ def largest_ratio(law: ReportDistribution, inputs: Iterable[int], outputs: Itera
 
 
 def extreme_outputs(client: Mechanism) -> set[int]:
-    """Where the largest ratio is: the last output of each part of the law, and the bit 0.
+    """Index of the largest ratio: the last output of each part of the law, and the bit 0.
 
     Input 0 has the last output of a window law far and input D has it near, and it gets the fewer of the left-over
     words, so no output is further apart; a bit is furthest apart between inputs 0 and D.

@@ -181,7 +181,7 @@ OTHER_USER = 65_534
 
 @dataclass(frozen=True)
 class Fault:
-    """What became of one case."""
+    """Outcome of one case."""
 
     name: str
     who: str

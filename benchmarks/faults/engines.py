@@ -39,7 +39,7 @@ SPARK_FILES, SPARK_KILLS = 36, 9
 
 @dataclass
 class Tally:
-    """What an engine survived."""
+    """Kills of an engine and their outcome."""
 
     kills: int = 0
     outputs: int = 0

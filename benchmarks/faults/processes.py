@@ -138,7 +138,7 @@ SECRETS = ("state", "key", *BUDGET)
 
 @dataclass
 class Score:
-    """What came of it."""
+    """Outcome of the kills."""
 
     at_random: int = 0
     at_steps: int = 0
@@ -259,7 +259,7 @@ def _conclude(trial: Trial, struck: int, score: Score) -> None:
 
 
 def _metadata(folder: Path) -> bytes:
-    """What lies beside an output that holds none."""
+    """Description beside an output that holds none."""
     return b"".join(path.read_bytes() for path in sorted(folder.glob("out.*.json")))
 
 

@@ -216,7 +216,7 @@ class Online:
         return max(0, publisher.n_seen - self.silent)
 
     def rest(self, publisher: Any, stream: Floats) -> Floats:
-        """What comes next; empty at the end."""
+        """The next values; empty at the end."""
         return stream[publisher.n_seen : publisher.n_seen + CHUNK]
 
     def publish(self, publisher: Any, chunk: Floats) -> Floats:

@@ -26,7 +26,7 @@ class PeGaSus:
     spread: float = 5.0
 
     def release(self, counts: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
-        """What is published online (median of the group so far), and when each group is known whole."""
+        """Values published online (median of the group so far), and the index at which each group is complete."""
         for_counts, for_groups = self.share * self.epsilon, (1.0 - self.share) * self.epsilon
         noisy = counts + generator.laplace(0.0, 1.0 / for_counts, counts.size)
         # Deviation has sensitivity 2; the threshold's noise is drawn again for each group.
@@ -72,7 +72,7 @@ _SAMPLE, _DISTRIBUTION, _ABSORPTION = (SCHEMES.index(name) for name in ("sample"
 def w_event(
     scheme: Scheme, values: Floats, bound: float, epsilon: float, w: int, noises: tuple[Floats, Floats]
 ) -> Floats:
-    """What is published for each value.
+    """Published value for each value.
 
     Parameters
     ----------

@@ -122,7 +122,7 @@ print(tracemalloc.get_traced_memory()[1] if traced else peak())
 
 
 def number(script: str, cache: Path | None = None) -> float:
-    """What a script prints in a fresh interpreter, its kernels cached in ``cache``."""
+    """Output of a script in a fresh interpreter, its kernels cached in ``cache``."""
     environment = dict(os.environ)
     homes = [importlib.util.find_spec(name) for name in ("fastdp", "fastdp_kernels")]
     paths = [str(Path(home.origin).parents[1]) for home in homes if home is not None and home.origin is not None]

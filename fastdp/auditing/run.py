@@ -217,7 +217,7 @@ class AuditResult:
 
     @property
     def swapped(self) -> bool:
-        """Whether the event is likelier on the adjacent input."""
+        """True if the event is likelier on the adjacent input."""
         return self.chosen is not None and self.chosen.swapped
 
     @property

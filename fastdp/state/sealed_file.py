@@ -317,7 +317,7 @@ class StateFile:
 
     @property
     def redirected(self) -> bool:
-        """Whether the path now leads to another file, because links on it changed."""
+        """True if changed links lead the path to another file."""
         return os.path.realpath(self._absolute) != self.real
 
     def header(self) -> bytes | None:

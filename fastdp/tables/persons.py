@@ -43,7 +43,7 @@ class Kept(NamedTuple):
 class Numbers:
     """A hash table that numbers pairs of integers in order of arrival.
 
-    Its key is secret, so that nobody can choose persons that collide.
+    Its key is secret, so that no user can choose persons that collide.
     """
 
     def __init__(self, key: Words) -> None:

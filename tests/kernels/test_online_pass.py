@@ -211,6 +211,8 @@ def test_whole_numbers_are_published_as_their_doubles_are(block: int, count: int
     """For 16 values 64 blocks are summed together."""
     values = np.random.default_rng(block).integers(-10, 60, count * block)
     values[: len(FAR)] = FAR[: values.size]
+    # As the package gives them: a further layout would be compiled for seconds.
+    values.flags.writeable = False
     noise = np.random.default_rng(count).integers(-10_000, 10_000, count)
     for top in (640.0, 2.0**51):
         both = [np.empty(values.size), np.empty(values.size)]

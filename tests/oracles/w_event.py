@@ -12,7 +12,7 @@ SMALLEST = Fraction(1, 2**60)
 
 
 def release(scheme, values, epsilon, top, w, noise):
-    """What is published for each value, and each step's two budgets."""
+    """Published value for each value, and each step's two budgets."""
     epsilon = Fraction(epsilon)
     last, out, budgets = 0, [], []
     covered_until = -1  # absorption: the last step whose budget is used or given up
