@@ -142,7 +142,8 @@ def consistent_leaves(nodes: Floats) -> Floats:
     upper, bins = nodes[..., :FAN_OUT], nodes[..., FAN_OUT:].reshape(*shape, FAN_OUT, -1)
     # A node's own count and the sum of its bins, weighted by their variances; the difference is spread over the bins.
     children = bins.shape[-1]
-    return (bins + ((upper - bins.sum(axis=-1)) / (children + 1.0))[..., None]).reshape(*shape, BINS)
+    found: Floats = bins + ((upper - bins.sum(axis=-1)) / (children + 1.0))[..., None]
+    return found.reshape(*shape, BINS)
 
 
 def prefix_variances(rank: float) -> Floats:
