@@ -272,12 +272,7 @@ def _scale_lines(
             yield cells
 
 
-MECHANISMS: tuple[type[Mechanism], ...] = (
-    local.SquareWave,
-    local.StochasticRounding,
-    local.Piecewise,
-    local.Hybrid,
-)
+MECHANISMS: tuple[type[Mechanism], ...] = (local.SquareWave, local.StochasticRounding, local.Piecewise, local.Hybrid)
 RATIO_EPSILONS = (1e-6, 0.01, 0.2, 0.61, 1.0, 2.0, 5.0, 8.0, 32.0)
 SMALL_GRID = 64
 

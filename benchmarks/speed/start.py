@@ -67,8 +67,7 @@ RELEASES = {
     "tops": "fastdp.ToPS(epsilon=0.5, bound=100, expected_length=4096).release(values)",
 }
 FIRST_RELEASE = _TIMED.format(
-    before="import fastdp\nvalues = np.arange(4096.0) % 50",
-    work="{release}.sum([0], [1000])",
+    before="import fastdp\nvalues = np.arange(4096.0) % 50", work="{release}.sum([0], [1000])"
 )
 _PEAK = """
 import resource, sys

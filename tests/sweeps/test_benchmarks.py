@@ -44,11 +44,7 @@ def test_shrinking_keeps_sums_and_pulls_children_together() -> None:
 
 @pytest.mark.parametrize(
     ("plan", "parameters", "whole"),
-    [
-        (plans.FlatBlocks(), {"length": 64}, True),
-        (plans.ShrunkenTree(), {}, True),
-        (plans.HoldoutMean(), {}, False),
-    ],
+    [(plans.FlatBlocks(), {"length": 64}, True), (plans.ShrunkenTree(), {}, True), (plans.HoldoutMean(), {}, False)],
 )
 def test_without_noise_whole_blocks_are_exact(plan, parameters, whole) -> None:
     outcome = plan.prepare(parameters, SETTING, VALUES)(Key.from_seed(1))
