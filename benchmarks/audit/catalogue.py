@@ -180,7 +180,7 @@ def exact_controls(seed: int | str | None) -> dict[str, Callable[[], ExactLoss]]
     plan, paper = split_plan(1.0, 12), split_plan(1.0, 12, repaired=False)
     # Half of the Gaussian and of the Cauchy-type noise is enough on any pair, so only Laplace noise is halved.
     law = SmoothQuantile(delta=DELTA).law(WIDE)
-    halved_plan = with_split_noise(plan, plan.split_law.scale / 2)
+    halved_plan = with_split_noise(plan, plan.split_distribution.scale / 2)
     few = np.zeros(5), np.zeros(0)
     key = Key.choose(seed, None)
     losses: dict[str, Callable[[], ExactLoss]] = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp.spatial.tree import NODE
+from fastdp.spatial.decomposition import NODE
 from fastdp_kernels._jit import kernel
 from fastdp_kernels.noise.binary_counter import count_on
 from fastdp_kernels.points.privtree import descend

@@ -98,8 +98,8 @@ def measured(present: int, batch: int) -> Cost:
         leaves = stream.tree.n_leaves
         noise = np.empty(3 * leaves - 1, np.int64)
         begin = process_time()
-        sampler.fill(noise[leaves:], plan.split_law, key, StreamId(Purpose.SPLIT, number=k))
-        sampler.fill(noise[:leaves], plan.cell_law, key, StreamId(Purpose.CELL, number=k))
+        sampler.fill(noise[leaves:], plan.split_distribution, key, StreamId(Purpose.SPLIT, number=k))
+        sampler.fill(noise[:leaves], plan.cell_distribution, key, StreamId(Purpose.CELL, number=k))
         draws.append(process_time() - begin)
     return Cost(present, batch, seconds, draws, 2 * leaves - 1, stream.n_nodes)
 

@@ -112,7 +112,7 @@ class Perturber(Protocol):
 class BoundPerturber(Protocol):
     """A perturber of independent sums, each released once, whose noise can be bound to the prefix of sums."""
 
-    def leaf_law(self, theta_steps: int, epsilon: float) -> Distribution | None:
+    def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None:
         """Distribution of each sum's noise; None if noise is not to be bound."""
 
 
@@ -134,16 +134,16 @@ def correlation(perturber: Perturber) -> CorrelatedPerturber | None:
     return cast("CorrelatedPerturber", perturber) if hasattr(perturber, "correlate") else None
 
 
-def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> Distribution | None:
+def bound_distribution(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> Distribution | None:
     """Distribution of noise that is bound to the prefix; None for noise drawn in trees."""
     # By name: isinstance with a protocol costs more than a short chunk.
-    if not hasattr(perturber, "leaf_law"):
+    if not hasattr(perturber, "leaf_distribution"):
         return None
-    return cast("BoundPerturber", perturber).leaf_law(theta_steps, epsilon)
+    return cast("BoundPerturber", perturber).leaf_distribution(theta_steps, epsilon)
 
 
-class BoundLaws(dict[int, Distribution | None]):
-    """:func:`bound_law` by theta in grid steps, cached for speed of short calls."""
+class BoundDistributions(dict[int, Distribution | None]):
+    """:func:`bound_distribution` by theta in grid steps, cached for speed of short calls."""
 
     def __init__(self, perturber: Perturber, key: Key, epsilon: float) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class BoundLaws(dict[int, Distribution | None]):
 
     def __missing__(self, theta_steps: int) -> Distribution | None:
         perturber, key, epsilon = self._asked
-        law = self[theta_steps] = bound_law(perturber, key, theta_steps, epsilon)
+        law = self[theta_steps] = bound_distribution(perturber, key, theta_steps, epsilon)
         return law
 
 

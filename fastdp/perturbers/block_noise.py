@@ -89,7 +89,7 @@ class Flat:
         """Number of noise draws whose sums `size` values enter."""
         return plan.levels * size
 
-    def leaf_law(self, theta_steps: int, epsilon: float) -> Distribution | None:
+    def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None:
         """Distribution of the noise of each released sum; None for a subclass that draws noise of its own."""
         kind = type(self)
         own = kind.leaf_noise is not Flat.leaf_noise or kind.node_noise is not Flat.node_noise
@@ -172,15 +172,12 @@ class Blocks(Flat):
     ----------
     closing : "spread", "spike" or "none"
         Correction for the difference between a block's released sum and the values published in it: spread over the
-        next
-        values, half as many as the longer of the two blocks has (fewer with a focus on long ranges, down to a
+        next values, half as many as the longer of the two blocks has (fewer with a focus on long ranges, down to a
         thirty-second); added to the block's last value, as in ToPS, with all the noise; or none, and sums of
-        published
-        values are sums of predictions.
+        published values are sums of predictions.
     focus : int, (int, int) or "longest", optional
         Public: length of the ranges that matter, the shortest and longest of them, or r.  Block lengths are chosen
-        for
-        them alone, and revised answers count twice.  By default ranges of all lengths up to r.
+        for them alone, and revised answers count twice.  By default ranges of all lengths up to r.
     rising : bool
         True lets theta follow the sums of a stream that outgrows its hold-out; a public theta never rises.
     season : float, optional
@@ -277,8 +274,7 @@ class Blocks(Flat):
         top = max_range.bit_length() - 1
         shape["most"] = max(top - MAX_EVER, 0)
         shape["focused"] = self.focus is not None and not events
-        b.fill_shares(shape)
-        first = b.first_exponent(shape)
+        first = b.fill_shares(shape)
         if self.focus is not None:
             first = min(first, max(top - FOCUS_FIRST, CHOOSING))
         shape["first"] = min(first, max(top - MAX_FIRST, 0))
@@ -334,8 +330,7 @@ def tree_for_window(window: int) -> WindowTree:
     Notes
     -----
     A window across two trees has the noise of both.  The variance is that of least squares (ToPS Appendix C) in
-    closed
-    form; no data are used.
+    closed form; no data are used.
 
     Examples
     --------

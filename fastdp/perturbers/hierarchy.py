@@ -28,7 +28,7 @@ from fastdp.perturbers.base import (
     noise_row_by_row,
     tiling_constant,
 )
-from fastdp.perturbers.hats import HatsShape, hats_constant, make_hats_consistent
+from fastdp.perturbers.hat_functions import HatsShape, hats_constant, make_hats_consistent
 from fastdp.record import Choice, Flag, Whole, parameter, record
 from fastdp_kernels.streams import hierarchy_nodes
 
@@ -74,8 +74,7 @@ class Hierarchy:
         s, the number of lowest levels without noise; by default the minimiser of ToPS Eq. 7.
     basis : "boxes" or "hats"
         Weights of a level's sums: boxes, as in the paper, or hat functions (linear B-splines), whose noise in ranges
-        is
-        a fifth less at the same epsilon; only with ``consistent`` and Laplace noise (``docs/hats.md``).
+        is a fifth less at the same epsilon; only with ``consistent`` and Laplace noise (``docs/hats.md``).
     noise : "laplace" or "gaussian"
         Gaussian noise has sigma theta sqrt(levels) / epsilon, where rho = epsilon^2 / 2 is the concentrated loss that
         the publisher's epsilon and ``delta`` buy.
@@ -83,10 +82,9 @@ class Hierarchy:
     Notes
     -----
     Privacy: a value enters one node of each released level, whose integer sums get exact discrete Laplace noise of
-    scale
-    theta * levels / epsilon: epsilon / levels a level, epsilon in total (sequential), and the same for further trees
-    (parallel).  The consistency map is an integer function of the noisy sums (post-processing, ``docs/noise.md``
-    section 6).
+    scale theta * levels / epsilon: epsilon / levels a level, epsilon in total (sequential), and the same for further
+    trees (parallel).  The consistency map is an integer function of the noisy sums (post-processing,
+    ``docs/noise.md`` section 6).
     """
 
     fan_out: int = parameter(Whole(2, 1024), default=16)
@@ -210,7 +208,9 @@ class Hierarchy:
         if plan.levels > 1 and self.basis == "hats":
             return make_hats_consistent(nodes, plan)
         if plan.levels > 1:
-            hierarchy_nodes.make_consistent(nodes, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
+            hierarchy_nodes.make_consistent(
+                nodes[None], plan.tops, plan.fan_out, plan.levels, consistency_weights(plan)
+            )
         return nodes[: plan.leaves]
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
@@ -244,9 +244,7 @@ class Hierarchy:
             words, rows.theta_steps, lambda steps: _laplace(plan, steps, rows.epsilon), rows.streams, rows.trees
         )
         if self.consistent and not rows.nodes and plan.levels > 1:
-            hierarchy_nodes.make_rows_consistent(
-                noise, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan)
-            )
+            hierarchy_nodes.make_consistent(noise, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
         return noise
 
 

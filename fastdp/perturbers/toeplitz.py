@@ -175,14 +175,12 @@ class Toeplitz:
     ----------
     length : int, optional
         T, up to 2^28: tuned for sums of the first t <= T values; noise restarts after T values.  By default any
-        length
-        is served, at up to 1.47 times the squared error for 2^8 to 2^30 values.
+        length is served, at up to 1.47 times the squared error for 2^8 to 2^30 values.
     window : int, optional
         In place of a length: tuned for sums of so many consecutive values, at any position.
     rates, shares : sequence of 8 floats, optional
         1 - lambda_i and theta_i of the factor C, computed by default and stored in state files.  Refused if noise
-        would
-        grow.
+        would grow.
 
     Notes
     -----
@@ -293,7 +291,7 @@ class Toeplitz:
         """Number of draws that depend on `size` values: those of the epochs that contain them."""
         return self.epoch * (2 if size > 1 else 1) + size
 
-    def leaf_law(self, theta_steps: int, epsilon: float) -> GaussianDistribution:
+    def leaf_distribution(self, theta_steps: int, epsilon: float) -> GaussianDistribution:
         """Distribution of each draw z, in grid steps."""
         return gaussian_distribution(Fraction(_sigma(self, theta_steps, epsilon)))
 
@@ -345,8 +343,7 @@ def _sigma(part: Toeplitz, theta_steps: int, epsilon: float) -> float:
     """Deviation of z in grid steps: L2 sensitivity of a value, with a bound on rounding, over the budget.
 
     The later z of two streams that differ in one value differ by c_j theta, by at most 1 from rounding to integers,
-    and
-    by rounding of doubles in two sums (``docs/gaussian.md``).
+    and by rounding of doubles in two sums (``docs/gaussian.md``).
     """
     near, weights, _, mu = part._coefficients
     doubles = 2.0**-51 * float((weights / mu).sum()) + 2.0**-47 * float(weights.sum() + near.sum())

@@ -26,6 +26,7 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.record import Flag, Real, Whole, constructor, parameter, record
 from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import decomposition
+from fastdp.spatial.decomposition import COUNTED, KeptTree, Tree, check_codes
 from fastdp.spatial.domains import CellParameters
 from fastdp.spatial.phdstream import (
     MAX_EVENTS,
@@ -39,7 +40,6 @@ from fastdp.spatial.phdstream import (
     in_halves,
     split,
 )
-from fastdp.spatial.tree import COUNTED, KeptTree, Tree, check_codes
 from fastdp_kernels.points import adaptive_tree
 
 #: A cell is cut while its estimate exceeds so many standard deviations of its noise; the second if it was before.
@@ -73,10 +73,9 @@ class Growth:
     """Released and expected numbers of one count in each of l leaves.
 
     ``counts``, int64[l], are noisy counts of the events that waited ``elapsed`` steps.  ``even`` and ``own``,
-    float64[l],
-    are predictions from the last count: its total growth divided by the estimates, and the leaf's own growth.
-    ``estimate``, float64[l], are the points before; ``coarse`` is the share of new points in leaves that past counts
-    should have cut.
+    float64[l], are predictions from the last count: its total growth divided by the estimates, and the leaf's own
+    growth.  ``estimate``, float64[l], are the points before; ``coarse`` is the share of new points in leaves that
+    past counts should have cut.
     """
 
     counts: Integers
@@ -92,10 +91,9 @@ class ReleaseSchedule:
     """Time of the next count, ``period`` steps after the last one, and weights of forecasts.
 
     ``weight`` is the share of its own past growth that a cell is expected to repeat; the rest follows the total.  It
-    comes
-    from the regression sums ``products`` and ``squares``.  ``costs`` are a cell's expected mean relative errors for
-    each
-    candidate period, float64[k] or None.  Until step ``prompt`` every batch is counted in cells chosen by PrivTree.
+    comes from the regression sums ``products`` and ``squares``.  ``costs`` are a cell's expected mean relative errors
+    for each candidate period, float64[k] or None.  Until step ``prompt`` every batch is counted in cells chosen by
+    PrivTree.
     """
 
     period: int
@@ -173,12 +171,11 @@ class CountParameters:
     """Public constants of counts, and the counting itself.
 
     ``noise`` is the noise variance of one count in points^2; ``first`` the integer factor by which counts with half
-    of
-    epsilon exceed it.  ``shrink`` says whether estimates are shrunken.
+    of epsilon exceed it.  ``shrink`` says whether estimates are shrunken.
     """
 
     cells: CellParameters
-    law: sampler.LaplaceDistribution
+    distribution: sampler.LaplaceDistribution
     noise: float
     first: int
     shrink: bool
@@ -219,7 +216,7 @@ class CountParameters:
         """
         tree, net = decomposition.counted_leaves(self.cells, self._regrow(counted, added, removed))
         leaves = tree.leaves
-        counts = net + sampler.draws(net.size, self.law, key, StreamId(Purpose.CELL, number=step))
+        counts = net + sampler.draws(net.size, self.distribution, key, StreamId(Purpose.CELL, number=step))
         gained, drawn = np.empty_like(tree.first), np.empty_like(tree.first)
         sums = gained, drawn, tree.released, tree.weight
         adaptive_tree.add_counts(leaves, counts, 1, self.cells.fan_out, tree.first, sums)
@@ -282,8 +279,7 @@ class CountParameters:
         """Growth in the disjoint `nodes` of the tree.
 
         If all points are replaced, as many come as go except for chance, given the previous estimate: a node is
-        coarse if
-        more came than chance explains.
+        coarse if more came than chance explains.
         """
         counts, total = gained[nodes], float(counted.projected[0])
         even = estimate * (elapsed * counted.rate[0] / total) if total > 0.0 else np.zeros(counts.size)
@@ -323,8 +319,8 @@ class AdaptiveState(PointState):
     """State of AdaptivePHDStream.
 
     ``counted`` is the tree at the last count, ``last_count`` steps from the start; ``added`` and ``removed`` are
-    codes of
-    the batches since, int64[n] each, secret.  ``recount`` is true if PrivTree chooses the next count's cells.
+    codes of the batches since, int64[n] each, secret.  ``recount`` is true if PrivTree chooses the next count's
+    cells.
     """
 
     schedule: ReleaseSchedule

@@ -207,8 +207,7 @@ class Network:
     lines : shapely LineString or MultiLineString, a list of these, GeoSeries, GeoDataFrame, or a networkx graph
         Public.  A graph's edges are their attribute ``geometry`` or the straight line between nodes with the
         attributes ``x`` and ``y`` (as OSMnx writes them).  Lines that coincide, such as a street's two directions,
-        count
-        once.
+        count once.
     geographic : bool
         As for :class:`Polygons`; lengths and distances are then in kilometres.
     tolerance : float, optional

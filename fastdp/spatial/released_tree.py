@@ -23,8 +23,8 @@ from fastdp.noise.key import Key
 from fastdp.record import Real, constructor, parameter, record, values_of
 from fastdp.releases.intervals import MODEL_WIDTH, checked_confidence, wider_quantile
 from fastdp.spatial import decomposition
+from fastdp.spatial.decomposition import Tree
 from fastdp.spatial.domains import Box, CellParameters, Domain, Outside, PointParameters, as_boxes, as_points
-from fastdp.spatial.tree import Tree
 from fastdp.state.machine import CallGuard, single_caller
 from fastdp_kernels.points import box_queries, cell_codes
 
@@ -140,10 +140,8 @@ class ReleasedTree:
         """Root mean square errors of :meth:`count` by a model: float, or float64[q].
 
         Every cell in the box, or cut by it, has the noise of all its counts.  The points of a cut cell, and as many
-        more as
-        its noise may hide, may be anywhere in it.  The model ignores the gain from consistent counts and the bias
-        from
-        rounding them up to 0.
+        more as its noise may hide, may be anywhere in it.  The model ignores the gain from consistent counts and the
+        bias from rounding them up to 0.
 
         Raises
         ------

@@ -144,8 +144,7 @@ class SmoothNoise:
         """One draw of Z by inverse CDF: a word's lowest bit is the sign, the others begin the tail probability.
 
         Small tails take further words, so every tail has 53 significant bits; with fewer, distant values of theta
-        would have
-        gaps that differ between neighbours.
+        would have gaps that differ between neighbours.
         """
         stream = StreamId(Purpose.THRESHOLD)
         word = word_at(key, stream, 0)

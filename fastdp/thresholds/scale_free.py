@@ -73,12 +73,9 @@ class ScaleFree:
         -max(0, (#{v > theta} + #{v > 1.5 theta}) / 2 - k) - max(1, 4 / (k epsilon)) k ln(theta).
 
     Candidates are bound / 1.5^(i / 3) in whole grid steps.  K is the perturber's noise constant, r the longest range,
-    the
-    epsilon in p* the budget of its noise, that in the slope the hold-out's.  A noisy number of values above the
-    lowest
-    candidate, for at most a twentieth of the choice's epsilon, limits k and the slope, so that the lowest candidate
-    does
-    not win if most values are 0.
+    the epsilon in p* the budget of its noise, that in the slope the hold-out's.  A noisy number of values above the
+    lowest candidate, for at most a twentieth of the choice's epsilon, limits k and the slope, so that the lowest
+    candidate does not win if most values are 0.
 
     Parameters
     ----------
@@ -98,20 +95,14 @@ class ScaleFree:
     Notes
     -----
     Privacy: pure epsilon.  A larger value raises both counts of every candidate by 0 or 1, hence lowers every score
-    by 0
-    to 1 (k is public, and max(0, x - k) grows no faster than x); a smaller one raises them.  So the score is monotone
-    with
-    sensitivity 1 and the proof of :mod:`fastdp.thresholds.noisy_max` holds without a factor 2.  The number of values
-    above
-    the lowest candidate has sensitivity 1 and is released first: sequential composition.
+    by 0 to 1 (k is public, and max(0, x - k) grows no faster than x); a smaller one raises them.  So the score is
+    monotone with sensitivity 1 and the proof of :mod:`fastdp.thresholds.noisy_max` holds without a factor 2.  The
+    number of values above the lowest candidate has sensitivity 1 and is released first: sequential composition.
 
     Accuracy: the expected squared error of a random range, K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2, is
-    least
-    where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count distinguishes light
-    tails
-    from heavy ones.  If k epsilon < 1, one count is held against 1.5 k, with slope 3 / (k epsilon).  k is at most
-    half of
-    the values above the lowest candidate.
+    least where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count distinguishes
+    light tails from heavy ones.  If k epsilon < 1, one count is held against 1.5 k, with slope 3 / (k epsilon).  k is
+    at most half of the values above the lowest candidate.
 
     Equivariance: values, bound and resolution multiplied by one factor give theta multiplied by it, exactly.
 

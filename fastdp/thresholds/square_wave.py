@@ -244,8 +244,7 @@ class SquareWave:
         See :func:`fastdp.thresholds.square_wave.range_errors`.
     method : "sw-w", "sw", "percentile" or "concave"
         EM with its tail pruned; EMS as a black box; the quantile of EMS instead of the objective; a log-concave
-        estimate
-        on the logarithmic scale.
+        estimate on the logarithmic scale.
     percentile : float
         For ``method="percentile"``: a fraction, above 0 and below 1.
     publish_epsilon : float, optional
@@ -257,16 +256,14 @@ class SquareWave:
         SQUAREM for EM: ten times faster, but the estimate gets peaks and SW-W finds the tail's end too early
         (``docs/topl.md``).  False stops as the published code does.  The logarithmic scale is always accelerated.
     scale : "linear" or "logarithmic"
-        Linear as in the paper.  Logarithmic: users report through :class:`fastdp.local.LogSquareWave` on
-        [bound / 2^14, bound]; with ``method="concave"``, ToPL's default, or ``method="sw-w"``, the mean of resampled
-        free
+        Linear as in the paper.  Logarithmic: users report through :class:`fastdp.local.LogSquareWave` on [bound /
+        2^14, bound]; with ``method="concave"``, ToPL's default, or ``method="sw-w"``, the mean of resampled free
         estimates with the noisy tail cut (``docs/topl.md``).
 
     Notes
     -----
     Privacy: each report is epsilon-DP, exactly, and theta is computed from reports only.  The logarithmic map
-    precedes the
-    grid, on which the reports' distribution holds for any two steps.
+    precedes the grid, on which the reports' distribution holds for any two steps.
     """
 
     report_epsilon: float | None = parameter(LOCAL_EPSILON, default=None)

@@ -78,7 +78,7 @@ def test_kappa_hides_the_offset_and_costs_nothing(noise: str, beta: float) -> No
 
 def test_exact_loss_of_a_step_with_half_of_its_noise() -> None:
     plan, data = split_plan(1.0, 12), (np.zeros(5), np.zeros(0))
-    less = with_split_noise(plan, plan.split_law.scale / 2)
+    less = with_split_noise(plan, plan.split_distribution.scale / 2)
     assert not exact.split_loss(plan, 1.0, data, 300, Key.from_seed(1)).violated
     assert exact.split_loss(less, 1.0, data, 300, Key.from_seed(1)).violated
 

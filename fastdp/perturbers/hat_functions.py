@@ -102,8 +102,7 @@ def make_hats_consistent(nodes: Integers, plan: HierarchyShape) -> Integers:
     """Consistent noise of the leaves, int64[leaves], from that of all `nodes` (leaves first), which is overwritten.
 
     N = z0 + f(Z - C z0) with integers in brackets, so a released leaf x + N = y0 + f(Y - C y0) is a function of the
-    noisy
-    integer sums y0 and Y, however f rounds.
+    noisy integer sums y0 and Y, however f rounds.
     """
     leaves = nodes[: plan.leaves]
     corrections = _corrections(leaves, nodes[plan.leaves :], plan)
