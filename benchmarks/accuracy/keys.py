@@ -1,8 +1,8 @@
 """Private keys of counts without windows at (1, 1e-6): keys released, recall of the most frequent, beside rivals.
 
-Expected numbers: sums of the probabilities with which keys pass.  Every rival has all of epsilon and delta; of persons
-all have the same `k` distinct keys.  OpenDP 0.16 releases counts from its threshold on, but states the delta of those
-above it, which is less by a factor of exp(1 / scale): "as stated".  With a threshold higher by 1 delta is true.
+Expected numbers: sums of the probabilities with which keys pass.  Every rival has all of epsilon and delta, and the
+same `k` distinct keys of each person.  OpenDP 0.16 releases counts from its threshold on, but states the delta of
+those above it, which is less by a factor of exp(1 / scale): "as stated".  With a threshold higher by 1 it is true.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from unittest.mock import patch
 import numpy as np
 from scipy import special
 
-from benchmarks.shared import DATA, Data, markdown
+from benchmarks.shared import DATA, Data, table
 from fastdp.guarantee import gaussian_loss
 from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
@@ -178,15 +178,15 @@ def rows_of(pairs: Pairs, k: int) -> dict[str, str]:
     return found
 
 
-def main(
-    data: Data = DATA, k: Annotated[Sequence[int], "rows, or distinct keys of a person"] = (1, 3, 10, 30)
+def run(
+    *, data: Data = DATA, rows: Annotated[Sequence[int], "rows, or distinct keys of a person"] = (1, 3, 10, 30)
 ) -> None:
     """Print one table a data set."""
     for name, pairs in data_sets(data).items():
-        rows = [rows_of(pairs, each) for each in k]
-        print(f"\n{name}: {pairs.keys.size:,} rows, {pairs.keys.max() + 1:,} keys\n")
-        print(markdown(list(rows[0]), [list(row.values()) for row in rows]))
-
-
-if __name__ == "__main__":
-    main()
+        found = [rows_of(pairs, k) for k in rows]
+        sizes = f"{pairs.keys.size:,} rows, {pairs.keys.max() + 1:,} keys"
+        table(
+            f"{name}: {sizes}; (recall of the {MOST_FREQUENT} most frequent)",
+            list(found[0]),
+            [list(each.values()) for each in found],
+        )

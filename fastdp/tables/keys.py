@@ -137,9 +137,9 @@ def weigh(
     secret : uint64[2]
         Key of the hash, for this purpose alone.
     """
-    # Distinct pairs: a group's keys.
-    pairs = np.unique(groups * np.int64(words.size) + codes)
-    own, keys = np.divmod(pairs, np.int64(words.size))
+    pairs = np.sort(groups * np.int64(words.size) + codes)
+    # Distinct ones: a group's keys.
+    own, keys = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], np.int64(words.size))
     hashes = person_rows.hash_rows(secret, persons[own], periods[own], words[keys], np.empty(0))
     kept, _ = person_rows.least_rows(secret, own, hashes, np.zeros_like(own), 0, 0, rule.most, 0, len(persons))
     own, keys = own[kept], keys[kept]
