@@ -364,16 +364,19 @@ def test_candidates_for_the_rows_of_a_person():
     assert tails.row_candidates(10**6).tolist()[-4:] == [100_000, 200_000, 500_000, 1_000_000]
 
 
-def test_rows_are_chosen_by_how_many_persons_have_more(monkeypatch):
-    totals = np.array([1, 1, 2, 3, 5, 6, 50])
+def test_rows_are_chosen_by_how_many_persons_have_more_than_are_counted(monkeypatch):
+    totals = np.array([1, 5, 6, 10, 11, 25, 26, 50, 500])
     asked = []
     monkeypatch.setattr(tails, "best_candidate", lambda *given: asked.append(given) or 3)
-    assert tails.choose_rows(totals, 30.0, 0.02, 20, KEY) == 10
+    assert tails.choose_rows(totals, 20, 0.03, "laplace", 0.02, KEY) == 10
     above, sizes, moved, epsilon, target, *_ = asked[0]
-    assert above.tolist() == [sum(t > c for t in totals) for c in (1, 2, 5, 10, 20)]
+    assert above.tolist() == [sum(t > 5 * c for t in totals) for c in (1, 2, 5, 10, 20)]
     assert sizes.tolist() == [1, 2, 5, 10, 20]
-    assert (moved, epsilon, target) == (1, 0.02, 30.0)
+    assert (moved, epsilon) == (1, 0.02)
+    assert target == pytest.approx(4 * math.sqrt(2 / 0.6) / 0.03 / 5)
+    tails.choose_rows(totals, 20, 0.03, "gaussian", 0.02, KEY)
+    assert asked[1][4] == pytest.approx(target / math.sqrt(2))
     monkeypatch.undo()
-    many = np.random.default_rng(1).geometric(0.1, 50_000)
-    found = [tails.choose_rows(many, 500.0, 0.02, 1000, fastdp.Key.from_seed(i)) for i in range(20)]
-    assert set(found) <= {20, 50, 100}
+    many = np.random.default_rng(1).geometric(0.02, 50_000)
+    found = [tails.choose_rows(many, 1000, 0.03, "laplace", 0.02, fastdp.Key.from_seed(i)) for i in range(20)]
+    assert set(found) <= {50, 100}, "1 of 150 persons has more than 250 rows"
