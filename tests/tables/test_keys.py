@@ -231,5 +231,6 @@ def test_intervals_hold_counts_of_keys_that_passed(law, confidence):
             assert 1 - too_high - too_low <= confidence + (1 - confidence) * 0.6, "and not much more"
     # A number at the threshold tells nothing of smaller counts, and one far above it all.
     assert low[0] == 1 if confidence > 0.9 else True
+    assert high[0] - numbers[0] < high[-1] - numbers[-1]
     far = law.scale if hasattr(law, "scale") else law.sigma
     assert high[-1] - numbers[-1] == numbers[-1] - low[-1] <= 9 * far
