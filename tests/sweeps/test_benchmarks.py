@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.accuracy import plans, report, streams
+from benchmarks.accuracy import adaptive, plans, streams
 from benchmarks.accuracy.adaptive import mechanisms
 from benchmarks.peers import online
 from benchmarks.speed import __main__ as speed
@@ -99,11 +99,11 @@ def test_windows_of_values_get_noise_of_their_own() -> None:
 def test_ratios_are_under_one_unit_of_privacy() -> None:
     keys = [("a", 0.1, "1e3"), ("b", 0.1, "1e3")]
     index = pd.MultiIndex.from_tuples(keys, names=["dataset", "epsilon", "workload"])
-    names = [report.ADAPTIVE, "flat 256", report.ADAPTIVE + report.WINDOW, "BD" + report.WINDOW]
+    names = [adaptive.ADAPTIVE, "flat 256", adaptive.ADAPTIVE + adaptive.WINDOW, "BD" + adaptive.WINDOW]
     mse = pd.DataFrame([[2.0, 6.0, 10.0, 40.0], [1.0, 0.5, 4.0, 4.0]], index, names)
     expected = [[1.0, 3.0, 1.0, 4.0], [1.0, 0.5, 1.0, 1.0]]
-    assert report.beside(mse).to_numpy() == pytest.approx(np.array(expected))
-    assert [report.unit(name) for name in names] == ["one value"] * 2 + ["any 40 consecutive values"] * 2
+    assert adaptive.beside(mse).to_numpy() == pytest.approx(np.array(expected))
+    assert [adaptive.unit(name) for name in names] == ["one value"] * 2 + ["any 40 consecutive values"] * 2
 
 
 def test_halves_follow_from_names_alone() -> None:
