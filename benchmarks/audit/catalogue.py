@@ -183,7 +183,7 @@ def exact_controls(seed: int | str | None) -> dict[str, Callable[[], ExactLoss]]
     """Losses that are computed exactly and must be above the claim."""
     plan, paper = split_plan(1.0, 12), split_plan(1.0, 12, repaired=False)
     # Half of the Gaussian and of the Cauchy-type noise is enough on any pair, so only Laplace noise is halved.
-    law = SmoothQuantile(delta=DELTA).law(WIDE)
+    law = SmoothQuantile(delta=DELTA).smooth_noise(WIDE)
     halved_plan = with_split_noise(plan, plan.split_distribution.scale / 2)
     few = np.zeros(5), np.zeros(0)
     key = Key.choose(seed, None)
