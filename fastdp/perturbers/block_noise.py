@@ -251,8 +251,7 @@ class Blocks(Flat):
         top = max_range.bit_length() - 1
         shape["most"] = max(top - MAX_EVER, 0)
         shape["focused"] = self.focus is not None and not events
-        b.fill_shares(shape)
-        first = b.first_exponent(shape)
+        first = b.fill_shares(shape)
         if self.focus is not None:
             first = min(first, max(top - FOCUS_FIRST, CHOOSING))
         shape["first"] = min(first, max(top - MAX_FIRST, 0))

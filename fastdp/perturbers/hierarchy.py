@@ -195,7 +195,9 @@ class Hierarchy:
         if plan.levels > 1 and self.basis == "hats":
             return make_hats_consistent(nodes, plan)
         if plan.levels > 1:
-            hierarchy_nodes.make_consistent(nodes, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
+            hierarchy_nodes.make_consistent(
+                nodes[None], plan.tops, plan.fan_out, plan.levels, consistency_weights(plan)
+            )
         return nodes[: plan.leaves]
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
@@ -229,8 +231,7 @@ class Hierarchy:
             words, rows.theta_steps, lambda steps: _laplace(plan, steps, rows.epsilon), rows.streams, rows.trees
         )
         if self.consistent and not rows.nodes and plan.levels > 1:
-            shape = plan.tops, plan.fan_out, plan.levels
-            hierarchy_nodes.make_rows_consistent(noise, *shape, consistency_weights(plan))
+            hierarchy_nodes.make_consistent(noise, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
         return noise
 
 

@@ -38,7 +38,7 @@ def truth_tree(leaves: np.ndarray, shape: HierarchyShape) -> np.ndarray:
 
 def run(nodes: np.ndarray, shape: HierarchyShape) -> np.ndarray:
     out = nodes.copy()
-    hierarchy_nodes.make_consistent(out, shape.tops, shape.fan_out, shape.levels, consistency_weights(shape))
+    hierarchy_nodes.make_consistent(out[None], shape.tops, shape.fan_out, shape.levels, consistency_weights(shape))
     return out
 
 
@@ -86,7 +86,7 @@ def test_trees_that_are_settled_in_groups_do_not_touch_each_other(fan_out: int, 
     shape = plan(fan_out, 2 * each + 1, levels)
     noise = random_nodes(shape, np.random.default_rng(36))
     rows = np.concatenate([level.reshape(shape.tops, -1) for level in split(noise, shape)], axis=1)
-    hierarchy_nodes.make_rows_consistent(rows, 1, fan_out, levels, consistency_weights(shape))
+    hierarchy_nodes.make_consistent(rows, 1, fan_out, levels, consistency_weights(shape))
     done = np.concatenate([level.reshape(shape.tops, -1) for level in split(run(noise, shape), shape)], axis=1)
     assert np.array_equal(done, rows)
 
