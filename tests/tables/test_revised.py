@@ -238,3 +238,18 @@ def test_revised_keys_share_the_pattern_of_all(noise):
             sums = np.array([wanted[a:b].sum(axis=0) for a, b in zip(starts, stops, strict=True)])
             error = np.sqrt(found.variances(depth, starts, stops))
             assert np.mean(np.abs(found.sums(depth, starts, stops) - sums) <= 2.12 * error) > 0.93
+
+
+def test_the_variance_of_a_range_is_that_of_its_patterns_and_frequencies():
+    windows, noise = 96, 4.0
+    day, both = np.arange(windows) % 24, np.arange(windows) % 48
+    estimates = 9.0 * np.sin(day / 4.0)[:, None] + np.random.default_rng(12).normal(0.0, 2.0, (windows, 2))
+    found = revised.smooth(estimates, np.full(2, noise), [day, both])
+    rest, wanted = np.zeros(windows), 0.0
+    rest[7:40] = 1.0
+    rest -= rest.mean()
+    for phases, (_, kept) in zip((day, both), found.patterns, strict=True):
+        pattern = np.array([rest[phases == phase].mean() for phase in phases])
+        wanted, rest = wanted + kept * (pattern @ pattern), rest - pattern
+    wanted += fft.dct(rest, norm="ortho") ** 2 @ found.kept[found.block]
+    np.testing.assert_allclose(found.sum_variances(np.array([7]), np.array([40]))[0], noise * wanted)
