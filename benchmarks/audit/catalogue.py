@@ -159,11 +159,7 @@ def negative_controls() -> list[Case]:
         Case("selective-one-key", one_run(controls.one_counter_key, runs.chosen_counts), *EVENT, SLOW),
         Case("topl-twice", twice, [0.0], [4.0], SLOW),
         Case(
-            "papers-score",
-            splits(1.0, 12, repaired=False),
-            (added, removed),
-            (np.append(added, 0.0), removed),
-            FAST,
+            "papers-score", splits(1.0, 12, repaired=False), (added, removed), (np.append(added, 0.0), removed), FAST
         ),
         Case("recounted", one_run(recounting, runs.trees), *late_events(10), SLOW, (runs.repeated_counts,)),
         Case(

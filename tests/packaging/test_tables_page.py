@@ -30,7 +30,7 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
 
 
 def test_the_tables_are_those_of_the_results():
-    assert tables.inserted(PAGE, tables.pages(json.loads(tables.RESULTS.read_text()))) == PAGE
+    assert tables.filled(PAGE, tables.pages(json.loads(tables.RESULTS.read_text()))) == PAGE
 
 
 def test_the_results_reach_the_targets():

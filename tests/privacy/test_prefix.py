@@ -122,10 +122,7 @@ def adaptive(key: Key, **options) -> fastdp.Adaptive:
     return fastdp.Adaptive(**{**usual, **options}, key=key)
 
 
-MAKERS = {
-    "adaptive": adaptive,
-    "flat": lambda key: publisher(key, Flat(), threshold=NoisyMax(step=8.0), holdout=64),
-}
+MAKERS = {"adaptive": adaptive, "flat": lambda key: publisher(key, Flat(), threshold=NoisyMax(step=8.0), holdout=64)}
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -22,16 +22,6 @@ def mean_over_ranges(r: int, power: int) -> Fraction:
     return Fraction(sum(length**power for length in ranges), len(ranges))
 
 
-@pytest.mark.parametrize("r", [1, 2, 7, 60])
-def test_squared_bias_of_a_random_range(r: int) -> None:
-    """ToPS Eq. 4 squares the mean length; the error is squared first.  Eq. 8 divides by four times the ranges."""
-    assert mean_over_ranges(r, 1) == Fraction(r + 2, 3)
-    assert mean_over_ranges(r, 2) == Fraction((r + 1) * (r + 2), 6)
-    # (r / 3)^2, r^2 / 6 and r^2 / 24 are what is left of these for a large r.
-    assert Fraction(1, 9) / Fraction(1, 6) == Fraction(2, 3)
-    assert sum(Fraction((r - j + 1) * j**2, 2 * r * (r + 1)) for j in range(1, r + 1)) == mean_over_ranges(r, 2) / 4
-
-
 def test_the_objective_has_the_mean_square() -> None:
     """All values are near 100: clipped at theta, a range of j values loses about j (100 - theta)."""
     r, frequencies = 300, np.zeros(100)
@@ -59,13 +49,6 @@ def test_stochastic_rounding_needs_its_factor(v: float, epsilon: float) -> None:
     assert float(law[1] - law[0]) * factor == pytest.approx(v)
     assert factor**2 - v**2 == pytest.approx(mechanism.variance(v))
     assert 1 - (v / factor) ** 2 != pytest.approx(mechanism.variance(v))
-
-
-def test_budgets_of_the_infinite_hierarchy() -> None:
-    """ToPS section 3.4: layers with .9, .9^2, ... of epsilon have 1.71 epsilon after two, and 9 in the end."""
-    budgets = [Fraction(9, 10) ** (layer + 1) for layer in range(200)]
-    assert sum(budgets[:2]) > 1
-    assert float(sum(budgets)) == pytest.approx(9.0, abs=1e-8)
 
 
 def test_the_mean_of_a_range_of_one_value() -> None:

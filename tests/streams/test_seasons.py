@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.errors import ParameterError
 from fastdp.perturbers import Blocks
 from fastdp.streams.methods import Adaptive
-from fastdp.streams.parameters import StreamParameters
 from fastdp.streams.stream_machine import Schedule
 from fastdp_kernels.streams import block_lengths as b
 from fastdp_kernels.streams import seasons
@@ -104,39 +102,6 @@ def test_states_of_another_size_or_season_are_refused() -> None:
     for one, memory in ((daily, plain._progress.smoother), (plain, daily._progress.smoother)):
         with pytest.raises(ValueError, match="out of range"):
             one._pipeline.remembered(memory.view(np.float64))
-
-
-def test_a_season_is_described() -> None:
-    composition = make(**KINDS[0]).composition
-    assert StreamParameters.from_description(composition.describe()) == composition
-    assert composition.perturber.season == 96.0
-
-
-@pytest.mark.parametrize("kind", [{"bound": 200.0}, {"bound": 200.0, "threshold": 40.0}, {"sensitivity": 1}])
-def test_a_release_in_one_call_knows_it_too(kind: dict[str, Any]) -> None:
-    values = counts()
-    release = fastdp.release(values, 0.8, seed=3, season=DAY, **kind)
-    assert release.revision.season == 96.0
-    assert np.array_equal(release.revised, release.with_season(DAY).revised)
-    assert not np.array_equal(release.values, fastdp.release(values, 0.8, seed=3, **kind).values)
-    low, high = release.interval([0, 100], [100, 5000])
-    inside = release.sum([0, 100], [100, 5000])
-    assert ((low <= inside) & (inside <= high)).all()
-
-
-@pytest.mark.parametrize(
-    ("season", "expected"),
-    [
-        (1.0, "from 2 to 2"),
-        (2.0**41, "from 2 to 2"),
-        ("day", "real number"),
-        (True, "real number"),
-        (1e999, "finite"),
-    ],
-)
-def test_a_season_that_is_none_is_refused(season: Any, expected: str) -> None:
-    with pytest.raises(ParameterError, match=f"season = .*{expected}"):
-        make(bound=10.0, season=season)
 
 
 def test_a_theta_that_rises_and_a_season_go_together() -> None:

@@ -13,12 +13,12 @@ import pytest
 import fastdp
 from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.noise.canonical import encode
-from fastdp.noise.key import Key
-from fastdp.perturbers import Blocks, Hierarchy
+from fastdp.noise.key import Binding, Key
+from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.record import shared
-from fastdp.smoothers import Exponential, Recent
-from fastdp.streams.parameters import composed
-from fastdp.thresholds import Fixed, NoisyMax, renewals
+from fastdp.smoothers import Exponential, MovingAverage, Recent
+from fastdp.streams.parameters import StreamParameters, composed
+from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, renewals
 
 SECRET = Key.from_bytes(bytes(range(32)))
 SIZES: dict[str, Any] = {"epsilon": 0.5, "bound": 64.0, "holdout": 50}
@@ -141,3 +141,33 @@ def test_derived_types_are_encoded_as_what_they_derive_from() -> None:
     for derived, plain in pairs:
         assert encode(derived) == encode(plain)
     assert len({encode(value) for value in (1, 1.0, True, "1", b"1", None, [1], {"1": 1}, False, 0)}) == 10
+
+
+SECRETS = {
+    "seed": Key.from_seed(1),
+    "secret": Key.from_bytes(bytes(range(32))),
+    "stream": Key.from_seed(1).of_stream(7),
+    "bound": Key(bytes(32), simulated=False, binding=Binding.COMPOSITION),
+}
+PARTS: dict[str, tuple[Any, Any, Any]] = {
+    "tops": (NoisyMax(c=60.0), Hierarchy(prune=1), Recent()),
+    "whole c": (NoisyMax(c=60), Hierarchy(prune=1), Recent()),
+    "moving": (Fixed(20.0), Hierarchy(prune=1), MovingAverage(3)),
+    "flat": (Fixed(20.0), Flat(), None),
+    "blocks": (ScaleFree(), Blocks(), None),
+}
+
+
+def fields(parts: tuple[Any, Any, Any], epsilon: float = 0.5, delta: float = 0.0) -> tuple[Any, ...]:
+    return (*parts, epsilon, 100.0, 200, 4096, None, "raise", None, 1, None, delta)
+
+
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+def test_a_shared_composition_has_the_keys_of_one_alone(secret: Key) -> None:
+    """In any order, and again."""
+    for parts in [*PARTS.values(), *reversed(PARTS.values())]:
+        for epsilon in (0.5, 1, 1.0):
+            shared, alone = composed(*fields(parts, epsilon)), StreamParameters(*fields(parts, epsilon))
+            assert shared is composed(*fields(parts, epsilon))
+            assert shared.noise_key(secret) == secret.bind(alone) == alone.noise_key(secret)
+            assert shared.noise_keys([secret, secret]) == [alone.noise_key(secret)] * 2

@@ -12,7 +12,8 @@ import fastdp
 from benchmarks.accuracy import local, reference
 from benchmarks.accuracy.local import BOUNDS, STREAM_EPSILON, WIDE_DNS
 from benchmarks.accuracy.reference import TOLERANCE
-from benchmarks.accuracy.scenes import STREAMS, Scene
+from benchmarks.accuracy.scenes import Scene
+from benchmarks.accuracy.streams import STREAMS
 from benchmarks.shared import DATA, REFERENCE
 from fastdp.local import SquareWave, StochasticRounding
 from fastdp.thresholds import SquareWave as Rule

@@ -9,7 +9,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.local import Client, HistogramCollector, Hybrid, LogSquareWave, SquareWave, encode
+from fastdp.local import Client, Hybrid, LogSquareWave, SquareWave, encode
 from fastdp.noise.key import Key
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds import SquareWave as Rule
@@ -50,26 +50,6 @@ def test_clients_and_server_apart_give_the_same_numbers() -> None:
         server.collect([1])
 
 
-def test_shards_collect_for_one_server() -> None:
-    values = stream(2000)
-    client = SquareWave(1.0, 0.0, 200.0)
-    reports = client.perturb(values, seed=1)
-    alone, spread = (fastdp.ToPLServer(1.0, 200, 2000, 4096) for _ in range(2))
-    alone.collect(reports)
-    shards = [spread.shard() for _ in range(3)]
-    for shard, part in zip(shards, np.array_split(reports, 3), strict=True):
-        shard.add(part)
-    with pytest.raises(ParameterError, match="collectors holds a HistogramCollector: expected collectors of shard"):
-        spread.merge(HistogramCollector(client, 7))
-    spread.merge(*shards[:2])
-    assert spread.threshold is None
-    spread.merge(shards[2])
-    assert spread.threshold == alone.threshold
-    for late in (spread, fastdp.ToPLServer(1.0, 200, threshold=5.0)):
-        with pytest.raises(StateError, match=r"merge\(\) after the threshold was chosen"):
-            late.merge(shards[0])
-
-
 def test_range_sums_come_with_their_standard_error() -> None:
     values = np.full(60_000, 20.0)
     release = make(threshold=Fixed(40.0), holdout=0).release(values)
@@ -105,15 +85,6 @@ def test_separate_budgets_and_the_guarantee() -> None:
     assert make().server.announcement.mechanism == LogSquareWave(1.0, 200.0 / 2**14, 200.0)
     assert not make(seed=None).guarantee.simulated
     assert make(threshold=Fixed(9.0)).threshold == 9.0
-
-
-def test_the_objective_weighs_the_budget_of_the_values() -> None:
-    thetas = []
-    for epsilon in (0.5, 4.0):
-        simulation = make(publish_epsilon=epsilon, holdout=20_000, max_range=256)
-        simulation.publish(stream(20_000))
-        thetas.append(simulation.threshold)
-    assert thetas[0] < thetas[1]
 
 
 def test_bad_input_changes_nothing() -> None:

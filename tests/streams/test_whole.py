@@ -161,13 +161,6 @@ def test_noise_is_bound_to_what_it_protects() -> None:
     assert whole(2000).noise_fingerprint is None
 
 
-@pytest.mark.parametrize("number", [int, np.int64, np.float32])
-def test_noise_follows_from_numbers_and_not_from_their_types(number: Any) -> None:
-    values = stream(5000)
-    same = fastdp.release(values, number(1), number(100), seed=1)
-    assert same.values.tobytes() == fastdp.release(values, 1.0, 100.0, seed=1).values.tobytes()
-
-
 def test_the_choice_meets_other_noise_from_other_values(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[np.ndarray] = []
     from fastdp.thresholds import scale_free
