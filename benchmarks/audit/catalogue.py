@@ -157,7 +157,7 @@ def exact_controls(seed: int | str | None) -> dict[str, Callable[[], exact.Exact
     """Losses that are computed exactly and must be above the claim."""
     plan, paper = exact.split_plan(1.0, 12), exact.split_plan(1.0, 12, repaired=False)
     # Half of the Gaussian and of the Cauchy-type noise is enough on any pair, so only Laplace noise is halved.
-    law = SmoothQuantile(delta=exact.DELTA).law(exact.WIDE)
+    law = SmoothQuantile(delta=exact.DELTA).smooth_noise(exact.WIDE)
     halved_plan = made.with_split_noise(plan, plan.split_distribution.scale / 2)
     few = np.zeros(5), np.zeros(0)
     key = Key.choose(seed, None)
