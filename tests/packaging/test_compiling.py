@@ -123,15 +123,6 @@ def test_a_read_only_installation_caches_with_the_user(tmp_path: Path, installat
     assert list((tmp_path / "cache").rglob("*round_values*.nbc"))
 
 
-@pytest.mark.slow
-def test_a_folder_of_the_users_choice(tmp_path: Path, installation: Path) -> None:
-    chosen = tmp_path / "chosen"
-    done = run(USE_A_KERNEL, home=installation, **{**places(tmp_path), "NUMBA_CACHE_DIR": str(chosen)})
-    assert (done.stdout, done.stderr) == ("[]\n", "")
-    assert list(chosen.rglob("*round_values*.nbc"))
-    assert not (tmp_path / "cache").exists()
-
-
 def test_no_place_for_a_cache_is_said_once(tmp_path: Path, installation: Path) -> None:
     (tmp_path / "cache").write_text("in the way")
     done = run(USE_A_KERNEL, home=installation, **places(tmp_path))

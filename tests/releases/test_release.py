@@ -93,19 +93,6 @@ def test_any_block_length_and_any_prediction() -> None:
             )
 
 
-@pytest.mark.parametrize("revised", [False, True])
-def test_empty_ranges_are_0(releases, revised: bool) -> None:
-    for release in releases.values():
-        places = np.arange(len(release) + 1)
-        assert (release.sum(places, places, revised) == 0.0).all()
-
-
-def test_no_ranges_and_one_start(releases) -> None:
-    """As NumPy broadcasts one entry against none."""
-    for starts, stops in ((3, []), ([3], []), ([], 3)):
-        assert releases[2, 17].sum(starts, stops).shape == (0,)
-
-
 def test_broadcasting(releases) -> None:
     for revised in (False, True):
         release = releases[2, 255]
