@@ -8,15 +8,14 @@ point of the group "fastdp.benchmarks": a :class:`fastdp_lab.sweeps.System`.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from benchmarks import shared
 from benchmarks.accuracy import plans, report, streams
-from benchmarks.shared import add_data_option
+from benchmarks.shared import DATA, Data
 from fastdp.errors import AccuracyWarning
 from fastdp_lab import sweeps
 from fastdp_lab.baselines.w_event import SCHEMES
@@ -73,42 +72,32 @@ def _scheme(scheme: str, w: int) -> dict[str, Any]:
     return {"system": "w_event", "scheme": scheme, "contributions": w}
 
 
-def specification(options: argparse.Namespace) -> sweeps.Specification:
-    """The sweep."""
-    return sweeps.from_table(
-        {
-            "name": "accuracy",
-            "seed": 1,
-            "repetitions": 3 if options.quick else options.repetitions,
-            "epsilons": list(EPSILONS[1:3] if options.quick else EPSILONS),
-            "metrics": ["mse", "parts"],
-            "datasets": streams.data_sets(options.data, options.quick, real=options.real),
-            "mechanisms": mechanisms(),
-            "workloads": [
-                {"name": name, "kind": "random_ranges", "count": QUERIES, "max_range": longest}
-                for name, longest in CLASSES.items()
-            ],
-        }
-    )
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, help="folder of results; by default a temporary one")
-    parser.add_argument("--repetitions", type=int, default=12, help="seeds of each cell (default 12)")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="three streams, two budgets, three repetitions")
-    parser.add_argument("--real", action="store_true", help="real streams alone")
-    add_data_option(parser)
-
-
-def run(options: argparse.Namespace) -> None:
+def run(
+    *,
+    output: Annotated[Path | None, "folder of results; by default a temporary one"] = None,
+    repetitions: Annotated[int, "seeds of each cell"] = 12,
+    workers: int = 2,
+    quick: Annotated[bool, "three streams, two budgets, three repetitions"] = False,
+    real: Annotated[bool, "real streams alone"] = False,
+    data: Data = DATA,
+) -> None:
     """Run the sweep, print tables, draw."""
     # Some hold-outs are short on purpose.
     warnings.simplefilter("ignore", AccuracyWarning)
     plans.register()
-    streams.register(options.data)
-    wanted = specification(options)
+    streams.register(data)
+    asked = {"kind": "random_ranges", "count": QUERIES}
+    table = {
+        "name": "accuracy",
+        "seed": 1,
+        "repetitions": 3 if quick else repetitions,
+        "epsilons": list(EPSILONS[1:3] if quick else EPSILONS),
+        "metrics": ["mse"],
+        "datasets": streams.data_sets(data, quick, real=real),
+        "mechanisms": mechanisms(),
+        "workloads": [{"name": name, "max_range": longest, **asked} for name, longest in CLASSES.items()],
+    }
     with tempfile.TemporaryDirectory() as scratch:
-        folder = options.output or Path(scratch)
-        sweeps.run(wanted, folder, data=options.data, workers=options.workers, progress=True)
-        report.show(sweeps.load(folder), tuple(CLASSES), folder / "accuracy.png" if options.output else None)
+        folder = output or Path(scratch)
+        sweeps.run(sweeps.from_table(table), folder, data=data, workers=workers, progress=True)
+        report.show(sweeps.load(folder), tuple(CLASSES), folder / "accuracy.png" if output else None)

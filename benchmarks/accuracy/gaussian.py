@@ -8,19 +8,17 @@ conversion`` compares the conversion of rho with dp-accounting's.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
-import json
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from json import dumps, loads
+from typing import Annotated, Any
 
 from benchmarks import ROOT
 from benchmarks.accuracy.gaussian_persons import persons
 from benchmarks.accuracy.gaussian_prefix import mechanisms
-from benchmarks.shared import add_data_option, table
+from benchmarks.shared import DATA, Data, table
 from fastdp.guarantee import zcdp_epsilon
 
 RESULTS = ROOT / "benchmarks" / "results" / "gaussian.json"
@@ -50,31 +48,25 @@ def prefixes(length: int, delta: float, only: str) -> list[dict[str, Any]]:
         if done.returncode:
             print(f"left out: {name} ({done.stderr.strip().splitlines()[-1]})", flush=True)
             continue
-        rows.append(json.loads(done.stdout.splitlines()[-1]))
+        rows.append(loads(done.stdout.splitlines()[-1]))
     return rows
 
 
 def show_prefixes(rows: list[dict[str, Any]], length: int) -> None:
     columns = ("mechanism", "guarantee", "MSE", "values/s", "between two values", "rise, MB")
-    cells = [
-        (
-            *(row["name"], row["guarantee"], f"{row['error']:,.1f}", f"{row['speed']:,.0f}", row["memory"]),
-            f"{row['rise'] / 1e6:,.1f}",
-        )
-        for row in rows
-    ]
+    names = ("name", "guarantee", "error", "speed", "memory")
+    cells = [[*(row[name] for name in names), row["rise"] / 1e6] for row in rows]
     table(f"Prefix sums, T = {length:,}, in theta^2", columns, cells)
 
 
 def show_persons(rows: list[dict[str, Any]]) -> None:
+    kinds, errors = ("laplace", "gaussian"), ("planned", "noise", "error", "revised")
     columns = ["unit", "k", "in a window", "delta", "dropped"]
-    kinds = ("laplace", "gaussian")
-    columns += [f"{noise}: {what}" for noise in kinds for what in ("planned", "noise", "error", "revised")]
+    columns += [f"{noise}: {what}" for noise in kinds for what in errors]
     cells = [
         [
-            *(row["unit"], str(row["k"]), str(row["per window"] or row["k"]), f"{row['delta']:g}"),
-            f"{100 * row['dropped']:.1f} %",
-            *(f"{row[noise][what]:.1f}" for noise in kinds for what in row[noise]),
+            *(row["unit"], row["k"], row["per window"] or row["k"], f"{row['delta']:g}", f"{row['dropped']:.1%}"),
+            *(row[noise][what] for noise in kinds for what in errors),
             *(row["better"], row["plan says"]),
         ]
         for row in rows
@@ -106,37 +98,27 @@ def conversion() -> list[dict[str, float]]:
     ]
 
 
-def show_conversion(rows: list[dict[str, float]]) -> None:
-    columns = tuple(rows[0])
-    table("Epsilon that rho gives at delta", columns, [[f"{cell:.6g}" for cell in row.values()] for row in rows])
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--parts", nargs="+", choices=("prefix", "persons", "conversion"), default=["prefix"])
-    parser.add_argument("--length", type=int, default=2**15, help="T, a power of two (default 2^15)")
-    parser.add_argument("--delta", type=float, default=1e-6)
-    parser.add_argument("--only", default="", help="mechanisms with this in their name")
-    parser.add_argument("--runs", type=int, default=20, help="releases of each real table (default 20)")
-    parser.add_argument("--json", type=Path, nargs="?", const=RESULTS, help=f"write the numbers (default {RESULTS})")
-    add_data_option(parser)
-
-
-def run(given: argparse.Namespace) -> None:
-    facts: dict[str, Any] = {}
-    if given.json is not None and given.json.exists():
-        facts = json.loads(given.json.read_text())
-    parts: dict[str, tuple[str, Callable[[], Any], Callable[[Any], None]]] = {
-        "prefix": (
-            f"prefix sums, T = {given.length}, delta = {given.delta:g}",
-            lambda: prefixes(given.length, given.delta, given.only),
-            lambda rows: show_prefixes(rows, given.length),
-        ),
-        "persons": ("persons", lambda: persons(given.data, given.runs), show_persons),
-        "conversion": ("conversion", conversion, show_conversion),
-    }
-    for part in given.parts:
-        name, found, show = parts[part]
-        facts[name] = found()
-        show(facts[name])
-    if given.json is not None:
-        given.json.write_text(json.dumps(facts, indent=1) + "\n")
+def run(
+    *,
+    parts: Annotated[Sequence[str], "tables", ("prefix", "persons", "conversion")] = ("prefix",),
+    length: Annotated[int, "T, a power of two"] = 2**15,
+    delta: float = 1e-6,
+    only: Annotated[str, "mechanisms with this in their name"] = "",
+    runs: Annotated[int, "releases of each real table"] = 20,
+    json: Annotated[bool, f"write the numbers into {RESULTS.name}"] = False,
+    data: Data = DATA,
+) -> None:
+    facts: dict[str, Any] = loads(RESULTS.read_text()) if json else {}
+    name = f"prefix sums, T = {length}, delta = {delta:g}"
+    if "prefix" in parts:
+        facts[name] = prefixes(length, delta, only)
+        show_prefixes(facts[name], length)
+    if "persons" in parts:
+        facts["persons"] = persons(data, runs)
+        show_persons(facts["persons"])
+    if "conversion" in parts:
+        facts["conversion"] = conversion()
+        rows = [[f"{cell:.6g}" for cell in row.values()] for row in facts["conversion"]]
+        table("Epsilon that rho gives at delta", tuple(facts["conversion"][0]), rows)
+    if json:
+        RESULTS.write_text(dumps(facts, indent=1) + "\n")

@@ -1,16 +1,17 @@
-"""The published code's figures, from the table beside the project."""
+"""The published code's figures, from the tables beside the project."""
 
 from __future__ import annotations
 
-import argparse
 import csv
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from benchmarks.shared import REFERENCE
 
 #: The factor that the reference's own spread allows.
 TOLERANCE = 1.5
+Reference = Annotated[Path, "the published code's figures"]
+ACCURACY, THRESHOLDS = (REFERENCE / f"dp-cont-{name}.csv" for name in ("accuracy", "thresholds"))
 
 
 class Published(NamedTuple):
@@ -23,15 +24,6 @@ class Published(NamedTuple):
 
 
 Table = dict[tuple[str, str, str, float], Published]
-
-
-def add_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--reference",
-        type=Path,
-        default=REFERENCE / "dp-cont-accuracy.csv",
-        help="the published code's figures (default ../shared/reference/dp-cont-accuracy.csv)",
-    )
 
 
 def read(path: Path) -> Table:
@@ -50,10 +42,6 @@ def read(path: Path) -> Table:
 
 def ratio(measured: float, published: float | None) -> str:
     return "-" if published is None else f"{measured / published:.2f}"
-
-
-def shown(number: float | None) -> str:
-    return "-" if number is None else f"{number:.3g}"
 
 
 def shown_theta(theta: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.streams import REAL, REPORTING, TUNING, half
-from benchmarks.shared import table
+from benchmarks.shared import geometric, table
 
 TOPS = "ToPS, scale-free theta"
 PAPER = "ToPS, paper"
@@ -40,11 +40,6 @@ def errors(frame: Any) -> Any:
     )
 
 
-def geometric(values: Any) -> float:
-    """Geometric mean."""
-    return float(np.exp(np.log(np.asarray(values, float)).mean()))
-
-
 def spread(frame: Any) -> float:
     """Upper over lower quartile of the MSE over repetitions, the median over cells."""
     every = frame[frame["group"] == "all"]
@@ -57,7 +52,14 @@ def show(frame: Any, classes: Sequence[str], picture: Path | None) -> None:
     mse = errors(frame)
     plans = [name for name in mse.columns if name.startswith(PLANS) and not name.endswith(WINDOW)]
     gain = mse[[TOPS]].to_numpy() / mse[[ADAPTIVE, ONLINE, *plans]]
-    _ratios(gain, classes)
+    order = list(reversed(classes))
+    by_class = gain.unstack("workload").map("{:.3g}".format)
+    rows = [
+        [f"{dataset}, {epsilon:g}", *(" / ".join(row[name][order]) for name in gain.columns)]
+        for (dataset, epsilon), row in by_class.iterrows()
+    ]
+    title = f"MSE of {TOPS}, divided by that of other plans; ranges up to {' / '.join(order)}"
+    table(title, ["stream, epsilon", *gain.columns], rows)
     names = gain.index.get_level_values("dataset")
     real, first = names.isin(REAL), np.array([half(name) == TUNING for name in names])
     for word, which in ((TUNING, first), (REPORTING, ~first)):
@@ -71,59 +73,47 @@ def show(frame: Any, classes: Sequence[str], picture: Path | None) -> None:
         ("synthetic, reporting half", ~real & ~first),
         ("synthetic, tuning half", ~real & first),
     ):
-        for mine in (ADAPTIVE, ONLINE):
-            if which.any():
-                rows += _summary(title, mine, gain[which], plans, classes)
+        for mine in (ADAPTIVE, ONLINE) if which.any() else ():
+            rows += _summary(title, mine, gain[which], plans, order)
     columns = [
         *("streams", "", "ranges up to", "ToPS / Adaptive", "target", "least", "of the best plan for the class"),
         *(f"cells of {OF_BEST:g} and more", "of the best single plan", f"cells of {OF_BEST:g} and more"),
     ]
-    table(
+    title = (
         f"MSE ratios, geometric means over streams and budgets; {int(frame['repetition'].nunique())} seeds of each "
-        f"cell's own, quartiles of MSE over them {spread(frame):.2f} apart",
-        columns,
-        rows,
     )
-    _own(mse, classes)
-    _parts(frame, classes)
+    table(f"{title}cell's own, quartiles of MSE over them {spread(frame):.2f} apart", columns, rows)
+    own = (mse[PAPER] / mse[ADAPTIVE]).rename("ratio").reset_index()
+    _by_class(
+        own, "dataset", order, "MSE of the paper's ToPS (c = 60) / Adaptive: geometric mean over budgets (least)"
+    )
     every = beside(mse)
-    _every(every, classes)
+    units = every.rename(columns=lambda name: f"{name} (epsilon for {unit(name)})")
+    long = units.melt(ignore_index=False, value_name="ratio").reset_index()
+    title = f"Every mechanism and what its epsilon is for: MSE / MSE of {ADAPTIVE} under epsilon for the same unit, "
+    _by_class(long, "mechanism", order, f"{title}geometric mean over all streams and budgets (least)")
     if picture is not None:
         _draw(gain, every, plans, classes, picture)
 
 
-def _ratios(gain: Any, classes: Sequence[str]) -> None:
-    """Every cell: longest class first, as the design page writes them."""
-    order = list(reversed(classes))
-    rows = []
-    for (dataset, epsilon), part in gain.groupby(level=["dataset", "epsilon"], sort=False):
-        by_class = part.droplevel(["dataset", "epsilon"])
-        cells = [" / ".join(f"{by_class.loc[name, plan]:.3g}" for name in order) for plan in gain.columns]
-        rows.append([f"{dataset}, {epsilon:g}", *cells])
-    title = f"MSE of {TOPS}, divided by that of other plans; ranges up to {' / '.join(order)}"
-    table(title, ["stream, epsilon", *gain.columns], rows)
+def _by_class(frame: Any, key: str, order: Sequence[str], title: str) -> None:
+    """A row for each entry of a column, a column a class: geometric mean of the ratios (least)."""
+    found = frame.groupby([key, "workload"], sort=False, observed=True)["ratio"]
+    cells = found.agg(lambda each: f"{geometric(each):.3g} ({each.min():.2g})").unstack()[list(order)]
+    table(title, [key, *(f"up to {name}" for name in order)], cells.reset_index().to_numpy().tolist())
 
 
-def _summary(title: str, mine: str, gain: Any, plans: Sequence[str], classes: Sequence[str]) -> list[list[str]]:
+def _summary(title: str, mine: str, gain: Any, plans: Sequence[str], order: Sequence[str]) -> list[list[object]]:
     """Adaptive against ToPS, the best plan of each cell in hindsight, and the best single plan for all classes."""
-    workloads = gain.index.get_level_values("workload")
-    own = np.log(gain[mine]).groupby(level=["dataset", "epsilon"], sort=False).mean()
-    singles = np.log(gain[list(plans)]).groupby(level=["dataset", "epsilon"], sort=False).mean().max(axis=1)
-    of_single = np.exp(own - singles)
-    overall = f"{geometric(of_single):.2f}", f"{100 * (of_single >= OF_BEST).mean():.0f} %"
+    logs = np.log(gain[[mine, *plans]]).groupby(level=["dataset", "epsilon"], sort=False).mean()
+    of_single = np.exp(logs[mine] - logs[list(plans)].max(axis=1))
     rows = []
-    for name in reversed(classes):
-        part = gain[workloads == name]
-        of_best = part[mine] / part[list(plans)].max(axis=1)
-        first = name == classes[-1]
-        rows.append(
-            [
-                *((title, mine) if first else ("", "")),
-                *(name, f"{geometric(part[mine]):.3g}", f"{TARGETS[mine][name]:g}", f"{part[mine].min():.2g}"),
-                *(f"{geometric(of_best):.2f}", f"{100 * (of_best >= OF_BEST).mean():.0f} %"),
-                *(overall if first else ("", "")),
-            ]
-        )
+    for name in order:
+        part = gain[gain.index.get_level_values("workload") == name]
+        of_best, first = part[mine] / part[list(plans)].max(axis=1), name == order[0]
+        ratios = [[geometric(each), f"{(each >= OF_BEST).mean():.0%}"] for each in (of_best, of_single)]
+        own = [geometric(part[mine]), TARGETS[mine][name], part[mine].min(), *ratios[0]]
+        rows.append([*((title, mine) if first else ("", "")), name, *own, *(ratios[1] if first else ("", ""))])
     return rows
 
 
@@ -136,50 +126,6 @@ def beside(mse: Any) -> Any:
 def unit(mechanism: str) -> str:
     """What epsilon is for."""
     return f"any {W} consecutive values" if mechanism.endswith(WINDOW) else "one value"
-
-
-def _every(ratios: Any, classes: Sequence[str]) -> None:
-    """A row a mechanism, grouped by the unit of privacy."""
-    workloads = ratios.index.get_level_values("workload")
-    rows = []
-    for name in sorted(ratios.columns, key=lambda name: name.endswith(WINDOW)):
-        parts = [ratios.loc[workloads == each, name] for each in reversed(classes)]
-        rows.append([name, unit(name), *(f"{geometric(part):.3g} ({part.min():.2g})" for part in parts)])
-    title = (
-        f"Every mechanism: MSE / MSE of {ADAPTIVE} under epsilon for the same unit, geometric mean over all streams "
-        "and budgets (least); pure epsilon, theta chosen from the hold-out"
-    )
-    table(title, ["mechanism", "epsilon is for", *(f"up to {name}" for name in reversed(classes))], rows)
-
-
-def _own(mse: Any, classes: Sequence[str]) -> None:
-    """Adaptive against ToPS as the paper has it, with its own threshold."""
-    own = mse[PAPER] / mse[ADAPTIVE]
-    rows = []
-    for dataset in own.index.get_level_values("dataset").unique():
-        part = own[own.index.get_level_values("dataset") == dataset]
-        cells = [part[part.index.get_level_values("workload") == name] for name in reversed(classes)]
-        rows.append([dataset, *(f"{geometric(cell):.3g} ({cell.min():.3g})" for cell in cells)])
-    title = "MSE of the paper's ToPS (c = 60) / Adaptive: geometric mean over budgets (least)"
-    table(title, ["stream", *(f"up to {name}" for name in reversed(classes))], rows)
-
-
-def _parts(frame: Any, classes: Sequence[str]) -> None:
-    """Where the error comes from, as shares of the mean square."""
-    names = ("noise", "truncation", "smoothing")
-    rows = []
-    for mechanism in (TOPS, ADAPTIVE):
-        for name in reversed(classes):
-            part = frame[(frame["mechanism"] == mechanism) & (frame["workload"] == name) & (frame["group"] == "all")]
-            shares = [geometric_share(part, f"{which}_mse") for which in names]
-            rows.append([mechanism, name, *(f"{share:.2f}" for share in shares)])
-    title = "Parts of the error: median over cells of each part's mean square / the whole's (they are correlated)"
-    table(title, ["mechanism", "ranges up to", *names], rows)
-
-
-def geometric_share(part: Any, column: str) -> float:
-    """Median share of a part."""
-    return float((part[column] / part["mse"]).median())
 
 
 def _draw(gain: Any, every: Any, plans: Sequence[str], classes: Sequence[str], picture: Path) -> None:

@@ -18,7 +18,8 @@ import numpy as np
 import fastdp
 import fastdp_lab
 from benchmarks import shared
-from benchmarks.shared import Floats
+from benchmarks.accuracy.streams import STREAMS
+from benchmarks.shared import Floats, prefix_sums
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Hierarchy, Perturber
 from fastdp.smoothers import Smoother
@@ -36,34 +37,6 @@ H_16C = Hierarchy(16, prune=0)
 def noise_key(seed: int) -> Key:
     """A key that is bound to no composition's parameters: the two phases of a release have one."""
     return Key(Key.from_seed(seed).reveal(), simulated=True, binding=Binding.COMPOSITION)
-
-
-class Stream(NamedTuple):
-    """A file of real values, their public bound, and their name in the reference."""
-
-    file: str
-    bound: int
-    reference: str | None
-
-
-#: The paper's Fare is nearest to the taxi distances, its Kosarak to MSNBC.
-STREAMS = {
-    "POS": Stream("pos_length.npz", 1657, "pos"),
-    "DNS": Stream("dns_google_1k.npz", 500, "google_1k"),
-    "taxi distance": Stream("green_taxi_streethail_distance_centimiles.npz", 30_000, None),
-    "smart meter": Stream("smartmeter10_wh.npz", 10_000, None),
-    "MSNBC": Stream("msnbc_length.npz", 41_270, None),
-}
-
-
-def read_values(folder: Path, stream: Stream) -> Floats:
-    """The whole stream, float64[n]; ends the program if the file is absent."""
-    try:
-        with np.load(folder / stream.file) as archive:
-            values: Floats = archive["values"].astype(np.float64)
-    except FileNotFoundError:
-        raise SystemExit(f"{stream.file} is absent from the folder of real streams (--data FOLDER)") from None
-    return values
 
 
 def published_prune(epsilon: float) -> int:
@@ -109,14 +82,13 @@ class Scene:
 
     @classmethod
     def load(cls, folder: Path, name: str, published: int = shared.PUBLISHED) -> Scene:
-        stream = STREAMS[name]
-        values = hold_out_and_extend(read_values(folder, stream), shared.HOLDOUT, published)
-        return cls(name, stream.bound, values)
+        values = hold_out_and_extend(STREAMS[name].values(folder), shared.HOLDOUT, published)
+        return cls(name, STREAMS[name].bound, values)
 
     @property
     def reference(self) -> str:
         """The stream's name in the reference; empty if it has none."""
-        return STREAMS[self.name].reference or ""
+        return STREAMS[self.name].reference
 
     @property
     def body(self) -> Floats:
@@ -126,21 +98,16 @@ class Scene:
     def prefix(self, ceiling: float = np.inf) -> Floats:
         """Prefix sums of the published part, values above ``ceiling`` cut off."""
         if ceiling not in self._prefixes:
-            cut = np.minimum(self.body, ceiling)
-            self._prefixes[ceiling] = np.concatenate([[0.0], np.cumsum(cut)])
+            self._prefixes[ceiling] = prefix_sums(np.minimum(self.body, ceiling))
         return self._prefixes[ceiling]
 
     def theta(self, rule: Threshold, epsilon: float, seed: int) -> float:
         """Theta as ``rule`` chooses it from the hold-out, which is collected once."""
         chooser = self._choosers.get((rule, epsilon))
         if chooser is None:
-            publisher = fastdp.StreamPublisher(
-                threshold=rule, perturber=H_16C, epsilon=epsilon, bound=self.bound,
-                holdout=self.holdout, max_range=self.max_range, seed=0,
-            )  # fmt: skip
-            chooser = rule.start(
-                ThresholdTask(epsilon, self.bound, self.holdout, self.max_range, publisher.resolution)
-            )
+            public = {"epsilon": epsilon, "bound": self.bound, "max_range": self.max_range, "holdout": self.holdout}
+            publisher = fastdp.StreamPublisher(threshold=rule, perturber=H_16C, seed=0, **public)
+            chooser = rule.start(ThresholdTask(**public, resolution=publisher.resolution))
             chooser.observe(self.values[: self.holdout])
             self._choosers[rule, epsilon] = chooser
         # A chooser chooses once: it may sort what it holds, and so pack it otherwise.
@@ -150,11 +117,9 @@ class Scene:
         self, theta: float, perturber: Perturber, smoother: Smoother | None, epsilon: float, seed: int
     ) -> fastdp.Release:
         """The published part under a theta at hand; beyond the bound, the grid reaches up to theta."""
-        publisher = fastdp.StreamPublisher(
-            threshold=Fixed(theta), perturber=perturber, smoother=smoother, epsilon=epsilon,
-            bound=max(self.bound, theta), max_range=self.max_range, key=noise_key(seed),
-        )  # fmt: skip
-        return publisher.release(self.body)
+        parts = {"threshold": Fixed(theta), "perturber": perturber, "smoother": smoother}
+        public = {"epsilon": epsilon, "bound": max(self.bound, theta), "max_range": self.max_range}
+        return fastdp.StreamPublisher(**parts, **public, key=noise_key(seed)).release(self.body)
 
 
 class Method(NamedTuple):
@@ -186,14 +151,8 @@ def run(scene: Scene, method: Method, epsilon: float, seed: int) -> Errors:
     seconds = perf_counter() - begin
     prefix = scene.prefix(theta if method.truncated else np.inf)
     truth, answers, lengths = prefix[stops] - prefix[starts], release.sum(starts, stops), stops - starts
-    return Errors(
-        theta,
-        mse(truth, answers),
-        mae(truth, answers),
-        mmse(truth, answers, lengths),
-        mmae(truth, answers, lengths),
-        seconds,
-    )
+    means = [metric(truth, answers, lengths) for metric in (mmse, mmae)]
+    return Errors(theta, mse(truth, answers), mae(truth, answers), *means, seconds)
 
 
 def repeat(scene: Scene, method: Method, epsilon: float, runs: int) -> Floats:

@@ -159,11 +159,7 @@ def negative_controls() -> list[Case]:
         Case("selective-one-key", one_run(controls.one_counter_key, runs.chosen_counts), *EVENT, SLOW),
         Case("topl-twice", twice, [0.0], [4.0], SLOW),
         Case(
-            "papers-score",
-            splits(1.0, 12, repaired=False),
-            (added, removed),
-            (np.append(added, 0.0), removed),
-            FAST,
+            "papers-score", splits(1.0, 12, repaired=False), (added, removed), (np.append(added, 0.0), removed), FAST
         ),
         Case("recounted", one_run(recounting, runs.trees), *late_events(10), SLOW, (runs.repeated_counts,)),
         Case(
@@ -183,7 +179,7 @@ def exact_controls(seed: int | str | None) -> dict[str, Callable[[], ExactLoss]]
     """Losses that are computed exactly and must be above the claim."""
     plan, paper = split_plan(1.0, 12), split_plan(1.0, 12, repaired=False)
     # Half of the Gaussian and of the Cauchy-type noise is enough on any pair, so only Laplace noise is halved.
-    law = SmoothQuantile(delta=DELTA).law(WIDE)
+    law = SmoothQuantile(delta=DELTA).smooth_noise(WIDE)
     halved_plan = with_split_noise(plan, plan.split_distribution.scale / 2)
     few = np.zeros(5), np.zeros(0)
     key = Key.choose(seed, None)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from benchmarks.shared import DATA, call
 
 if TYPE_CHECKING:
     from fastdp_lab.sweeps.specification import Specification
@@ -213,42 +214,36 @@ def sweep_of(item: Item, data: Path | None) -> Specification:
     return from_table(with_real_points(with_real_streams(table, data), data))
 
 
-def main(given: list[str] | None = None) -> int:
+def main(
+    names: Annotated[Sequence[str], "list, all, or some figures and tables", ["list", "all", *ITEMS]],
+    *,
+    output: Annotated[Path, "folder of results"] = Path("paper"),
+    data: Annotated[Path | None, "folder of real streams, where a figure can use them"] = None,
+    repetitions: Annotated[int | None, "of a sweep, or runs of a script (default: the figure's own)"] = None,
+    quick: Annotated[bool, f"{QUICK} repetitions: the shape"] = False,
+    workers: Annotated[int, "of a sweep"] = 2,
+    mode: Annotated[str, "what workers are", ("threads", "processes")] = "threads",
+) -> int:
     """Make the figures and tables that are named."""
-    from benchmarks.shared import DATA
-
-    parser = argparse.ArgumentParser(prog="python -m benchmarks paper", description=__doc__)
-    parser.add_argument(
-        "names", nargs="+", choices=["list", "all", *ITEMS], metavar="NAME", help="list, all, or some"
-    )
-    parser.add_argument("-o", "--output", type=Path, default=Path("paper"), help="folder of results (default paper)")
-    parser.add_argument("--data", type=Path, help="folder of real streams, where a figure can use them")
-    parser.add_argument("--repetitions", type=int, help="of a sweep, or runs of a script (default: the figure's own)")
-    parser.add_argument(
-        "--quick", dest="repetitions", action="store_const", const=QUICK, help=f"--repetitions {QUICK}: the shape"
-    )
-    parser.add_argument("--workers", type=int, default=2, help="of a sweep (default 2)")
-    parser.add_argument("--mode", choices=("threads", "processes"), default="threads", help="what workers are")
-    options = parser.parse_args(given)
-    if "list" in options.names:
-        for name, item in ITEMS.items():
-            print(f"{name:20} {item.what}")
+    if "list" in names:
+        print("\n".join(f"{name:20} {item.what}" for name, item in ITEMS.items()))
         return 0
-    for name in ITEMS if "all" in options.names else options.names:
+    for name in ITEMS if "all" in names else names:
         item = ITEMS[name]
         # Those that are of real streams alone find them beside the project.
-        data = DATA if item.needs_data and options.data is None else options.data
-        if item.needs_data and not data.is_dir():
+        streams = DATA if item.needs_data and data is None else data
+        if item.needs_data and not streams.is_dir():
             print(f"{name}: skipped, it needs a folder of real streams (--data)")
             continue
         begin = perf_counter()
         # Real and synthetic results have folders of their own: a sweep's folder belongs to one specification.
-        folder = options.output / f"{item.sweep or name}{'_real' if data is not None and not item.needs_data else ''}"
-        for path in draw(item, Options(folder, data, options.repetitions, options.workers, options.mode)):
+        folder = output / f"{item.sweep or name}{'_real' if streams is not None and not item.needs_data else ''}"
+        options = Options(folder, streams, QUICK if quick else repetitions, workers, mode)
+        for path in draw(item, options):
             print(path)
         print(f"{name}: {perf_counter() - begin:.0f} s", flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(call("paper", main))

@@ -62,10 +62,7 @@ def test_hybrid_reports() -> None:
 def test_square_wave_em() -> None:
     matrix, cells = dense(2.0)
     same = estimate(client(2.0).distribution, 2.0, output_counts(2.0), accelerate=False)
-    for products in (
-        numpy_local.dense_products(matrix),
-        numpy_local.products(client(2.0).distribution, cells.size),
-    ):
+    for products in (numpy_local.dense_products(matrix), numpy_local.products(client(2.0).distribution, cells.size)):
         theta, steps = numpy_local.estimate(*products, cells, 1e-3 * math.exp(2.0), 10_000)
         assert abs(same.iterations - steps) <= 1
         assert np.abs(same.frequencies - theta).max() < 1e-6

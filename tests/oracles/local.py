@@ -160,8 +160,6 @@ def variance_hybrid(v: float, epsilon: float) -> float:
     return alpha * variance_piecewise(v, epsilon) + (1 - alpha) * variance_rounding(v, epsilon)
 
 
-
-
 def read_messages(data: bytes, beginning: bytes, most: float) -> tuple[list[int], int]:
     """Reports of the messages that begin like this, one message after the other, and how many are refused."""
     reports: list[int] = []

@@ -10,7 +10,8 @@ import pytest
 import fastdp
 from benchmarks.accuracy import methods, reference, scenes, thresholds
 from benchmarks.accuracy.reference import TOLERANCE
-from benchmarks.accuracy.scenes import H_2, H_16, STREAMS, Method, Scene, hat
+from benchmarks.accuracy.scenes import H_2, H_16, Method, Scene, hat
+from benchmarks.accuracy.streams import STREAMS
 from benchmarks.shared import DATA, REFERENCE
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Mean, Recent

@@ -11,7 +11,8 @@ import fastdp
 from benchmarks.accuracy import local, reference
 from benchmarks.accuracy.local import STREAM_EPSILON
 from benchmarks.accuracy.reference import TOLERANCE
-from benchmarks.accuracy.scenes import STREAMS, Scene
+from benchmarks.accuracy.scenes import Scene
+from benchmarks.accuracy.streams import STREAMS
 from benchmarks.shared import DATA, REFERENCE
 from fastdp.thresholds import SquareWave as Rule
 

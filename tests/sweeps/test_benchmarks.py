@@ -44,11 +44,7 @@ def test_shrinking_keeps_sums_and_pulls_children_together() -> None:
 
 @pytest.mark.parametrize(
     ("plan", "parameters", "whole"),
-    [
-        (plans.FlatBlocks(), {"length": 64}, True),
-        (plans.ShrunkenTree(), {}, True),
-        (plans.HoldoutMean(), {}, False),
-    ],
+    [(plans.FlatBlocks(), {"length": 64}, True), (plans.ShrunkenTree(), {}, True), (plans.HoldoutMean(), {}, False)],
 )
 def test_without_noise_whole_blocks_are_exact(plan, parameters, whole) -> None:
     outcome = plan.prepare(parameters, SETTING, VALUES)(Key.from_seed(1))
@@ -220,18 +216,18 @@ def test_pages_are_renewed_between_their_markers(tmp_path: Path, capsys: pytest.
     written(numbers)
     command = ["summary", "--numbers", str(numbers)]
     page.write_text("before\n<!-- speed: short -->\nold\n<!-- /speed -->\nafter\n")
-    assert speed.main([*command, "--check", str(page)]) == 1
+    assert speed.main([*command, "--check", "--pages", str(page)]) == 1
     assert "page.md" in capsys.readouterr().out
     assert "old" in page.read_text()
-    assert speed.main([*command, "--write", str(page)]) == 0
+    assert speed.main([*command, "--write", "--pages", str(page)]) == 0
     text = page.read_text()
     assert text.startswith("before\n<!-- speed: short -->\n\n| work |")
     assert text.endswith("|\n\n<!-- /speed -->\nafter\n")
     assert "old" not in text
-    assert speed.main([*command, "--check", str(page)]) == 0
+    assert speed.main([*command, "--check", "--pages", str(page)]) == 0
     page.write_text("no marker")
     with pytest.raises(SystemExit):
-        speed.main([*command, "--write", str(page)])
+        speed.main([*command, "--write", "--pages", str(page)])
     assert page.read_text() == "no marker"
 
 
