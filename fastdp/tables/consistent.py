@@ -98,7 +98,7 @@ def consistent(measured: Sequence[tuple[Level, Floats, float]], parents: Sequenc
 
 
 def _fitted(own: Mapping[int, tuple[Floats, float]], parents: Sequence[Integers]) -> list[Fitted]:
-    """Least squares over the tree, by depth: leaves to root with what is below, then root to leaves with the rest."""
+    """Least squares over the tree, by depth: from the leaves up, then from the root down."""
     leaves = len(parents)
     values, variance = own[leaves]
     below = [(values, np.full(values.shape[1], variance))]
@@ -112,14 +112,7 @@ def _fitted(own: Mapping[int, tuple[Floats, float]], parents: Sequence[Integers]
             gain = variances / (variances + variance)
             values, variances = values + gain * (noisy - values), gain * variance
         below.insert(0, (values, variances))
-    return descended(below, added, parents)
-
-
-def descended(below: Sequence[Fitted], added: Sequence[Fitted], parents: Sequence[Integers]) -> list[Fitted]:
-    """Nodes that add up to their parents: the difference to a parent goes to its children by their variances.
-
-    ``below`` has each node's values and variances without its ancestors, ``added`` the sums of each node's children.
-    """
+    # A difference to the parent goes to its children by their variances.
     found = [below[0]]
     for up, (values, variances), (sums, spread) in zip(parents, below[1:], added, strict=True):
         gain = variances / np.maximum(spread, np.finfo(float).tiny)[up]
