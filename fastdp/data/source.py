@@ -197,29 +197,40 @@ def check_names(chosen: Sequence[str], names: Sequence[str], frame: object) -> N
         raise ParameterError(f"{said}: expected one of the table's columns, {listed}{hint}")
 
 
-def check_types(source: Source, time: str, value: str | None, named: Sequence[str] = ()) -> str | None:
+def check_types(source: Source, time: str | None, values: Sequence[str], named: Sequence[str], how: str | None) -> str | None:
     """Time zone of the time column, or None; ParameterError if times, values, keys or persons have other types.
 
-    Types are public, so these errors reveal nothing about a row.
+    ``how`` is "unit" or "format" where times are numbers, or texts that are not ISO.  Types are public, so these
+    errors reveal nothing about a row.
     """
     narwhals, _ = import_tables()
-    found = source.schema[time]
-    if not isinstance(found, (narwhals.Datetime, narwhals.Date)):
-        parse = " (parse it first, with utc=True where zones are mixed)"
-        raise ParameterError(
-            f"time = {time!r} holds {kind_of(found)} entries: expected dates, or datetimes of one time zone{parse}"
-        )
-    if value is not None:
-        kind = source.schema[value]
+    zone = None
+    if time is not None:
+        found = source.schema[time]
+        numeric, texts = found.is_numeric() and not found.is_decimal(), (narwhals.String, narwhals.Categorical)
+        accepted = {"unit": numeric, "format": found.is_integer() or isinstance(found, texts)}
+        if how is None:
+            zone = getattr(found, "time_zone", None)
+            fits = isinstance(found, (narwhals.Datetime, narwhals.Date, *texts))
+        else:
+            fits, zone = accepted[how], "UTC" if how == "unit" else None
+        if not fits:
+            raise ParameterError(
+                f"time = {time!r} holds {kind_of(found)} entries: expected dates, datetimes of one time zone (utc=True "
+                "where zones are mixed), ISO texts, Unix times with Time(unit=), or texts or whole numbers with "
+                "Time(format=)"
+            )
+    for name in values:
+        kind = source.schema[name]
         if not (kind.is_numeric() or kind == narwhals.Boolean):
-            raise ParameterError(f"value = {value!r} holds {kind_of(kind)} entries: expected numbers")
+            raise ParameterError(f"value = {name!r} holds {kind_of(kind)} entries: expected numbers")
     for name in named:
         if source.schema[name].is_nested():
             raise ParameterError(
                 f"column {name!r} holds {kind_of(source.schema[name])} entries: expected texts, whole numbers or "
                 "other single entries as keys and persons"
             )
-    return getattr(found, "time_zone", None)
+    return zone
 
 
 def arrow_type(source: Source, name: str) -> pa.DataType | None:
