@@ -255,7 +255,11 @@ class Budget:
         # For whom: cells are the usual case.
         by = plan.by[: level.depth]
         nodes = f"keys of {', '.join(map(repr, by))}" if by else "all rows"
-        where = "disjoint windows and keys" if level == self.levels[0] else f"{nodes}, {'each window' if level.each else 'all windows'}"
+        where = (
+            "disjoint windows and keys"
+            if level == self.levels[0]
+            else f"{nodes}, {'each window' if level.each else 'all windows'}"
+        )
         sums = f"{name}: {where}, k rows of a unit change the sums by"
         if self.gaussian:
             square = self.square(level.each)
@@ -303,6 +307,10 @@ class Budget:
                 said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
         # Of deviations from the middle of the clip a replaced value moves two sensitivities.
         alone = plan.who is None and k == 1
-        if alone and plan.columns and all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in plan.quantities()):
+        if (
+            alone
+            and plan.columns
+            and all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in plan.quantities())
+        ):
             said.append("replacing the values of one row, in its window and key, is covered too")
         return said

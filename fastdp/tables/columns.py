@@ -243,7 +243,9 @@ def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
             numbers = column.cast(arrow.float64()).to_numpy(zero_copy_only=False)
             micros = np.floor(numbers * (10**6 / _PER_SECOND[unit]))
             known = np.isfinite(micros) & (np.abs(micros) < 2.0**62)
-            return arrow.array(np.where(known, micros, 0.0).astype(np.int64), arrow.timestamp("us", "UTC"), mask=~known)
+            return arrow.array(
+                np.where(known, micros, 0.0).astype(np.int64), arrow.timestamp("us", "UTC"), mask=~known
+            )
         if unit is not None and types.is_integer(kind):
             return column.cast(arrow.int64()).cast(arrow.timestamp(unit, "UTC"))
         if form is not None and types.is_integer(kind):
@@ -254,7 +256,9 @@ def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
             return _iso_texts(column.cast(arrow.string()))
     except arrow.ArrowInvalid:
         asked = "ISO texts such as 2024-03-31T01:00" if form is None else f"texts of the format {form!r}"
-        raise DataError(f"time: a text is no time; expected {asked} in every row (Time(format=) says another)") from None
+        raise DataError(
+            f"time: a text is no time; expected {asked} in every row (Time(format=) says another)"
+        ) from None
     return column
 
 
@@ -415,7 +419,9 @@ class Keys:
         """Key column's name to its entries, one for each node of a depth, by default for each key."""
         _, arrow = import_tables()
         found = {}
-        for name, values, path in zip(self.names, self._values, self._path(len(self.names) if depth is None else depth), strict=False):
+        for name, values, path in zip(
+            self.names, self._values, self._path(len(self.names) if depth is None else depth), strict=False
+        ):
             entries = arrow.chunked_array(values) if values else arrow.nulls(0)
             found[name] = entries.take(arrow.array(path)).to_pylist()
         return found
@@ -456,7 +462,9 @@ def _listed(name: str, entries: list[object]) -> pa.Array:
     try:
         return import_tables()[1].array(entries)
     except Exception:
-        raise ParameterError(f"keys: entries of {name!r} have several types: expected the type of the column") from None
+        raise ParameterError(
+            f"keys: entries of {name!r} have several types: expected the type of the column"
+        ) from None
 
 
 def _with_missing(entries: pa.Array) -> Integers:

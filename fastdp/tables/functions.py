@@ -155,7 +155,9 @@ def _timed(time: str | Time | None, every: Duration | None) -> Time | None:
     """A :class:`Time` from ``time`` and ``every``; ParameterError unless exactly one of them gives the length."""
     if time is None:
         if every is not None:
-            raise ParameterError(f"every = {validation.shown(every)}: expected None without time=, or the column of times")
+            raise ParameterError(
+                f"every = {validation.shown(every)}: expected None without time=, or the column of times"
+            )
         return None
     if not isinstance(time, Time):
         if every is None:
@@ -407,10 +409,9 @@ class TableRelease:
         every = [*quantities, *choices.reported(quantities)]
         if rows is None:
             assert self.source.add is not None  # noqa: S101 - an engine adds
-            sums = np.stack(self.source.add(plan, every))
+            sums = self.source.add(plan, every)
         else:
-            names = [column.name for column in plan.columns]
-            sums = exact_sums(rows, every, names, span[0], (span[1] - span[0], keys.size))
+            sums = exact_sums(rows, every, plan, keys.size)
         exact = {(q.name, q.column): int(each.sum()) for q, each in zip(every, sums, strict=True)}
         tails = {q.column: choices.tail(plan, q, exact, self.key) for q in quantities if q.name in FIRST_SUMS}
         measured = release(plan.budget, quantities, sums[: len(quantities)], self.key, span, keys)

@@ -192,7 +192,8 @@ def draw(sums: Released, statistic: Statistic, answers: Answers, path: str | Pat
     adds = statistic.kind in ("sum", "count")
     size = (stops - starts).astype(np.float64) if adds else np.ones(starts.size)
     exact, revised = (
-        _scaled(answers.about(statistic, starts, stops, revised=which, pooled=pooled), size) for which in (False, True)
+        _scaled(answers.about(statistic, starts, stops, revised=which, pooled=pooled), size)
+        for which in (False, True)
     )
     x = (sums.edges[starts] + (sums.edges[stops] - sums.edges[starts]) // 2).astype("datetime64[us]")
     names = [

@@ -80,7 +80,9 @@ class Value:
         given = [_ends(name, each) for name, each in (("bound", self.bound), ("clip", self.clip)) if each is not None]
         outer, inner = given[0], given[-1]
         if inner[0] < outer[0] or inner[1] > outer[1]:
-            raise ParameterError(f"clip = {self.clip!r}: expected a clip within bound = {validation.shown(self.bound)}")
+            raise ParameterError(
+                f"clip = {self.clip!r}: expected a clip within bound = {validation.shown(self.bound)}"
+            )
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -395,7 +397,11 @@ def statistics_of(given: object) -> tuple[Statistic, ...]:
     for column, named in given.items():
         listed = [named] if isinstance(named, str) else named
         accepted = ("count",) if column == ROWS else STATISTICS
-        if not isinstance(listed, (list, tuple)) or not listed or not set(map(repr, listed)) <= set(map(repr, accepted)):
+        if (
+            not isinstance(listed, (list, tuple))
+            or not listed
+            or not set(map(repr, listed)) <= set(map(repr, accepted))
+        ):
             raise ParameterError(
                 f"statistics[{validation.shown(column)}] = {validation.shown(named)}: expected "
                 f"{' or '.join(map(repr, accepted))}, or a list of them ('count' is of '*', the rows)"
@@ -523,7 +529,16 @@ def make_plan(
     elif unit.per is not None:
         raise ParameterError(f"per = {unit.per!r}: expected None without time=, or the column of times")
     plan = TablePlan(
-        *(tuple(statistics), tuple(ColumnPlan.of(*each) for each in values_of(statistics, bounds)), time, unit, calendar, periods, epsilon, delta),
+        *(
+            tuple(statistics),
+            tuple(ColumnPlan.of(*each) for each in values_of(statistics, bounds)),
+            time,
+            unit,
+            calendar,
+            periods,
+            epsilon,
+            delta,
+        ),
         *(named, rule, rows, private, False if levels is None else Flag().check("levels", levels)),
         start=first,
         stop=last,

@@ -21,6 +21,7 @@ from fastdp_kernels.tables import window_sums
 if TYPE_CHECKING:
     from fastdp.tables.budget import Budget
     from fastdp.tables.columns import Keys
+    from fastdp.tables.plan import TablePlan
 
 NOT_FINITE = (
     "value: a row that counts has none, or one that is not a finite number; expected finite values "
@@ -64,7 +65,7 @@ class Quantity:
     def sensitivity(self) -> int:
         """Largest change of a sum by one row, in steps of ``resolution``."""
         most = max(abs(self.low - self.centre), abs(self.high - self.centre))
-        return 1 if self.name in ("count", "beyond") else round(most**2 * self._factor) if self._squares else most
+        return 1 if self.name in ("count", "beyond") else round(most**2 * self.factor) if self._squares else most
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -76,7 +77,7 @@ class Quantity:
         return self.name == "square"
 
     @property
-    def _factor(self) -> float:
+    def factor(self) -> float:
         """Squared steps of the grid in one step of the resolution, inverted: a power of 2."""
         return self.grid**2 / self.resolution
 
@@ -93,7 +94,7 @@ class Quantity:
             return True
         given = windows, keys, values, first, 1.0 / self.grid, low, high, self.centre
         if self._squares:
-            return window_sums.add_squares(*given, self._factor, sums) < 0
+            return window_sums.add_squares(*given, self.factor, sums) < 0
         return window_sums.add_values(*given, sums) < 0
 
     @property
@@ -110,15 +111,11 @@ class CellRows(NamedTuple):
     values: Floats
 
 
-def exact_sums(
-    parts: Iterable[CellRows], quantities: Sequence[Quantity], columns: Sequence[str], first: int, shape: tuple[int, int]
-) -> Integers:
-    """Exact sums of rows, int64[n, W, K], modulo 2^64, from window `first` on; DataError for NaN or infinity.
-
-    ``columns`` names the rows of ``CellRows.values``.
-    """
-    sums: Integers = np.zeros((len(quantities), *shape), np.int64)
-    place = {name: i for i, name in enumerate(columns)}
+def exact_sums(parts: Iterable[CellRows], quantities: Sequence[Quantity], plan: TablePlan, keys: int) -> Integers:
+    """Exact sums of rows in the plan's windows, int64[n, W, keys], modulo 2^64; DataError for NaN or infinity."""
+    first = plan.start or 0
+    sums: Integers = np.zeros((len(quantities), (plan.stop or 0) - first, keys), np.int64)
+    place = {column.name: i for i, column in enumerate(plan.columns)}
     for rows in parts:
         for quantity, into in zip(quantities, sums, strict=True):
             values = rows.values[place[quantity.column]] if quantity.column != ROWS else np.empty(0)
@@ -281,6 +278,8 @@ def release(
         noisy = binding.draw_cells(np.ascontiguousarray(exact), laws, own, span[0], keys.digests(level.depth))
         noisy += exact
         noisy.flags.writeable = False
-        drawn = (DrawnNoise(n.sigma, True) if isinstance(n, GaussianDistribution) else DrawnNoise(n.scale) for n in laws)
+        drawn = (
+            DrawnNoise(n.sigma, True) if isinstance(n, GaussianDistribution) else DrawnNoise(n.scale) for n in laws
+        )
         found.append(Measured(*level, noisy, tuple(drawn)))
     return tuple(found)

@@ -269,7 +269,9 @@ class Table:
         for statistic in self.released.statistics:
             error, first = "no window was released", ""
             if len(self) and not self._keys:
-                error = "no key was released: none is listed, or with delta none has enough rows for epsilon and delta"
+                error = (
+                    "no key was released: none is listed, or with delta none has enough rows for epsilon and delta"
+                )
             if len(self) and self._keys:
                 starts = np.unique(np.minimum([0, 1, 2, 3, len(self) - 1], len(self) - 1))
                 answer = self._answers.about(statistic, starts, starts + 1)
@@ -283,7 +285,9 @@ class Table:
     @property
     def _one(self) -> Statistic:
         if len(self.released.statistics) > 1:
-            raise ParameterError(f"a table of {', '.join(self.names)}: expected one statistic, table[{self.names[0]!r}]")
+            raise ParameterError(
+                f"a table of {', '.join(self.names)}: expected one statistic, table[{self.names[0]!r}]"
+            )
         return self.released.statistics[0]
 
     def _of(self, name: str, kinds: tuple[str, ...], starts: Values, stops: Values, revised: bool) -> Floats:

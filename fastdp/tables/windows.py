@@ -26,7 +26,16 @@ from fastdp.tables.calendar import LAST, Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, digests_of, times_of
 from fastdp.tables.persons import BatchRows, PersonRows, check_finite
-from fastdp.tables.plan import PrivateKeys, TablePlan, Value, check_online, make_plan, names_of, statistics_of, values_of
+from fastdp.tables.plan import (
+    PrivateKeys,
+    TablePlan,
+    Value,
+    check_online,
+    make_plan,
+    names_of,
+    statistics_of,
+    values_of,
+)
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, Tail, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Person, Rows, Unit, parse_length
@@ -227,7 +236,9 @@ class WindowsMachine(Machine[WindowsState]):
         names = [column.name for column in columns]
         mapped = isinstance(values, Mapping)
         if (mapped or len(names) > 1) and not (mapped and set(names) <= set(values)):
-            raise DataError(f"values is a {type(values).__name__}: expected a mapping with a column for each of {names}")
+            raise DataError(
+                f"values is a {type(values).__name__}: expected a mapping with a column for each of {names}"
+            )
         found = np.empty((len(names), n))
         for into, column in zip(found, columns, strict=True):
             given = values[column.name] if mapped else values
@@ -280,7 +291,8 @@ class WindowsMachine(Machine[WindowsState]):
             sums, waiting = self._close(waiting, batch, counted, (windows, first, closed, open_to), key)
         else:
             sums = _wide(state.sums, open_to - first)
-            sums = sums + self._added(CellRows(windows, np.where(counted, batch.codes, -1), batch.values), first, sums)
+            rows = CellRows(windows, np.where(counted, batch.codes, -1), batch.values)
+            sums = sums + self._added(rows, (first, first + sums.shape[1]))
         measured = release(
             self.plan.budget, self.quantities, sums[:, : closed - first], key, (first, closed), self.table
         )
@@ -321,13 +333,13 @@ class WindowsMachine(Machine[WindowsState]):
             found = PersonRows(self.plan, key)
             said = CellRows(self.calendar.numbers(times), codes, floats)
             found.add(BatchRows(said, times, rows[:, :2]), self.table.words()[codes])
-            sums = self._added(found.kept().rows, first, sums)
+            sums = self._added(found.kept().rows, (first, closed))
         return sums, waiting.without_first(closed - first, len(rows))
 
-    def _added(self, rows: CellRows, first: int, like: Integers) -> Integers:
-        """Exact sums of rows, in an array as `like`."""
-        names = [column.name for column in self.plan.columns]
-        return exact_sums([rows], self.quantities, names, first, like.shape[1:])
+    def _added(self, rows: CellRows, span: tuple[int, int]) -> Integers:
+        """Exact sums of rows in windows [first, last)."""
+        plan = replace(self.plan, start=span[0], stop=span[1])
+        return exact_sums([rows], self.quantities, plan, self.table.size)
 
     def _check_far(self, windows: int) -> None:
         """Raise DataError for more open windows than fit in memory."""
