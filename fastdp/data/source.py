@@ -229,9 +229,9 @@ def check_types(
             fits, zone = accepted[how], "UTC" if how == "unit" else None
         if not fits:
             raise ParameterError(
-                f"time = {time!r} holds {kind_of(found)} entries: expected dates, datetimes of one time zone (utc=True "
-                "where zones are mixed), ISO texts, Unix times with Time(unit=), or texts or whole numbers with "
-                "Time(format=)"
+                f"time = {time!r} holds {kind_of(found)} entries: expected dates, datetimes of one time zone "
+                "(utc=True where zones are mixed), ISO texts, Unix times with Time(unit=), or texts or whole numbers "
+                "with Time(format=)"
             )
     for name in values:
         kind = source.schema[name]

@@ -134,7 +134,7 @@ class SparkTable:
 
     frame: Foreign
 
-    def open(self, columns: Sequence[str], dictionary: Sequence[str]) -> Source:  # noqa: ARG002 - of files
+    def open(self, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
         """The columns as a source with ``add``, their names checked."""
         engine("spark", "pyspark")
         narwhals, _ = import_tables()

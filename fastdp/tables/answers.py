@@ -246,7 +246,7 @@ class Answers:
     def about(
         self, statistic: Statistic, starts: Integers, stops: Integers, *, revised: bool = False, pooled: bool = False
     ) -> Answer:
-        """Answers about windows [start, stop): from these alone, or ``revised`` by the model; ``pooled`` adds up keys."""
+        """Answers about windows [start, stop): from these alone, or ``revised``; ``pooled`` adds up the keys."""
         column, index = statistic.column, self._released.index
         of = self._smooth if revised and len(self._released.edges) > 1 else self._exact
 
@@ -254,8 +254,8 @@ class Answers:
             return of(int(index(name, of_column) or 0), starts, stops, pooled)
 
         if statistic.kind in ("count", "sum"):
-            found = part("count" if statistic.kind == "count" else "total")
-            return Answer(found.value, np.sqrt(found.variance), found.low, found.high)
+            total = part("count" if statistic.kind == "count" else "total")
+            return Answer(total.value, np.sqrt(total.variance), total.low, total.high)
         name = "total" if index("total", column) is not None else "deviation"
         quantity, first, count = self._quantity(name, column), part(name), part("count", ROWS)
         clip = self._released.tails[column].clip

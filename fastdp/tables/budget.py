@@ -45,7 +45,7 @@ SPAN = 33.0 * math.log(2.0)
 
 @dataclass(frozen=True, eq=False)
 class Budget:
-    """Shares of a plan's budget.  An amount is a part of epsilon, or of twice rho; a loss is the amount or its root."""
+    """Shares of a plan's budget.  An amount is a part of epsilon or of twice rho, a loss the amount or its root."""
 
     plan: TablePlan
 

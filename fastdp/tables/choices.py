@@ -16,7 +16,7 @@ import numpy as np
 
 from fastdp.errors import AccuracyWarning, warn
 from fastdp.kinds import Flags, Floats, Integers
-from fastdp.noise.binding import PrefixNoise, draw_cells, start_chain
+from fastdp.noise.binding import PrefixNoise, start_chain
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import laplace_distribution
 from fastdp.tables.columns import Keys
@@ -155,10 +155,15 @@ def _decimal(number: Fraction) -> Decimal:
 
 def choose_keys(plan: TablePlan, keys: Keys, counts: Integers, key: Key) -> Flags:
     """Flags of the keys whose noisy count of rows passes the threshold; none of a key without rows."""
-    law = laplace_distribution(Fraction(plan.contributions) / Fraction(plan.budget.helper("keys")))
-    noisy = counts + draw_cells(counts.reshape(1, 1, -1), [law], key.within("keys"), 0, keys.digests())[0, 0]
-    least = key_threshold(plan.contributions, plan.budget.helper("keys"), plan.budget.key_delta)
-    return (noisy >= least) & (counts > 0)
+    flags, some = np.zeros(keys.size, np.bool_), np.flatnonzero(counts)
+    if not some.size:
+        return flags
+    # Noise is bound to counts in the order of the keys themselves.
+    order = np.argsort(keys.chosen(counts > 0)[1][some])
+    epsilon = plan.budget.helper("keys")
+    noisy = noisy_counts(counts[some][order].tolist(), plan.contributions, epsilon, key, "keys")
+    flags[some[order]] = noisy >= key_threshold(plan.contributions, epsilon, plan.budget.key_delta)
+    return flags
 
 
 # Cut values and rows of a release, in words: released shares of rows beyond the clip and of persons cut.

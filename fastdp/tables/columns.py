@@ -256,9 +256,7 @@ def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
             return _iso_texts(column.cast(arrow.string()))
     except arrow.ArrowInvalid:
         asked = "ISO texts such as 2024-03-31T01:00" if form is None else f"texts of the format {form!r}"
-        raise DataError(
-            f"time: a text is no time; expected {asked} in every row (Time(format=) says another)"
-        ) from None
+        raise DataError(f"time: an entry is no time; expected {asked} in every row (or Time(format=))") from None
     return column
 
 
@@ -462,9 +460,7 @@ def _listed(name: str, entries: list[object]) -> pa.Array:
     try:
         return import_tables()[1].array(entries)
     except Exception:
-        raise ParameterError(
-            f"keys: entries of {name!r} have several types: expected the type of the column"
-        ) from None
+        raise ParameterError(f"keys: entries of {name!r} have several types: expected those of the column") from None
 
 
 def _with_missing(entries: pa.Array) -> Integers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import numpy as np
 
@@ -24,6 +25,15 @@ from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Column, Person, Unit
 
 NO_ROWS = "frame has no rows: expected time=fastdp.Time(..., start=, stop=), because it has no first and last window"
+
+
+class Secrets(TypedDict):
+    """Arguments about noise and the ledger, of all functions."""
+
+    seed: int | str | None
+    key: Key | bytes | None
+    ledger: Ledger | None
+    stream: str | None
 
 
 def aggregate(
@@ -128,8 +138,8 @@ def aggregate(
     --------
     >>> import pandas as pd, fastdp
     >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=96, freq="30min"), "kwh": 0.4, "euro": 2.0})
-    >>> wanted = {"kwh": ["sum", "mean"], "euro": "mean", "*": "count"}
-    >>> table = fastdp.aggregate(frame, wanted, "at", "1d", epsilon=1.0, bounds={"kwh": 2.0, "euro": (0.0, 5.0)}, seed=1)
+    >>> wanted, bounds = {"kwh": ["sum", "mean"], "euro": "mean", "*": "count"}, {"kwh": 2.0, "euro": (0.0, 5.0)}
+    >>> table = fastdp.aggregate(frame, wanted, "at", "1d", epsilon=1.0, bounds=bounds, seed=1)
     >>> len(table), table.names
     (2, ['kwh_sum', 'kwh_mean', 'euro_mean', 'count'])
     """
@@ -142,8 +152,9 @@ def aggregate(
     how = None if time is None else "unit" if time.unit else "format" if time.format else None
     zone = check_types(source, None if time is None else time.column, values, names, how)
     timed = None if time is None else replace(time, zone=time.zone or zone)
-    options = {"bounds": bounds, "by": by, "keys": keys, "delta": delta, "levels": levels}
-    plan = make_plan(asked, timed, epsilon=epsilon, unit=unit, **options)
+    plan = make_plan(
+        *(asked, timed), epsilon=epsilon, unit=unit, bounds=bounds, by=by, keys=keys, delta=delta, levels=levels
+    )
     released = TableRelease(plan, source, secret.bind(plan))
     released.check()
     mechanism = {"class": "aggregate", "parameters": plan.describe()}
@@ -155,9 +166,7 @@ def _timed(time: str | Time | None, every: Duration | None) -> Time | None:
     """A :class:`Time` from ``time`` and ``every``; ParameterError unless exactly one of them gives the length."""
     if time is None:
         if every is not None:
-            raise ParameterError(
-                f"every = {validation.shown(every)}: expected None without time=, or the column of times"
-            )
+            raise ParameterError(f"every = {validation.shown(every)}: expected None, or the column of times (time=)")
         return None
     if not isinstance(time, Time):
         if every is None:
@@ -214,11 +223,10 @@ def totals(
     >>> table.guarantee.unit
     'one row of the table'
     """
-    options = {"epsilon": epsilon, "unit": unit, "bounds": _value(bound, clip), "delta": delta}
-    name = Column().check("value", value)
-    return aggregate(
-        frame, {name: "sum"}, time, every, by, keys, **options, seed=seed, key=key, ledger=ledger, stream=stream
-    )
+    wanted, bounds = {Column().check("value", value): "sum"}, _value(bound, clip)
+    given = frame, wanted, time, every, by, keys
+    secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
+    return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, **secrets)
 
 
 def counts(
@@ -246,10 +254,9 @@ def counts(
     >>> len(table)
     48
     """
-    options = {"epsilon": epsilon, "unit": unit, "delta": delta}
-    return aggregate(
-        frame, {ROWS: "count"}, time, every, by, keys, **options, seed=seed, key=key, ledger=ledger, stream=stream
-    )
+    given = frame, {ROWS: "count"}, time, every, by, keys
+    secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
+    return aggregate(*given, epsilon=epsilon, unit=unit, delta=delta, **secrets)
 
 
 def means(
@@ -283,11 +290,10 @@ def means(
     >>> abs(float(table.mean(0, 1)[0]) - 0.4) < 0.1
     True
     """
-    options = {"epsilon": epsilon, "unit": unit, "bounds": _value(bound, clip), "delta": delta}
-    name = Column().check("value", value)
-    return aggregate(
-        frame, {name: "mean"}, time, every, by, keys, **options, seed=seed, key=key, ledger=ledger, stream=stream
-    )
+    wanted, bounds = {Column().check("value", value): "mean"}, _value(bound, clip)
+    given = frame, wanted, time, every, by, keys
+    secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
+    return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, **secrets)
 
 
 def _value(bound: Bounds | Value | None, clip: Bounds | None) -> Value:
@@ -381,12 +387,12 @@ class TableRelease:
                     values = rows.values[place] if counted.all() else rows.values[place][counted]
                     check_finite(values)
                     counters[column.name].observe(values)
-        place: Integers | None = None
+        numbers: Integers | None = None
         if plan.key_rule in ("public", "private"):
             counts = np.pad(counts, (0, keys.size - counts.size))
             public = plan.key_rule == "public"
             chosen = np.ones(keys.size, np.bool_) if public else choices.choose_keys(plan, keys, counts, self.key)
-            keys, place = keys.chosen(chosen)
+            keys, numbers = keys.chosen(chosen)
         plan = plan.settled(*ends.found(), keys.size)
         released = {
             column.name: choices.count_rows(plan, column.name, counters[column.name].counts, self.key)
@@ -397,7 +403,7 @@ class TableRelease:
             column.name: (column.low, choices.choose_clip(plan, column, counters[column.name].counts, self.key))
             for column in plan.chooses
         }
-        again = read() if place is None else (rows._replace(codes=place[rows.codes]) for rows in read())
+        again = read() if numbers is None else (rows._replace(codes=numbers[rows.codes]) for rows in read())
         return self._release(plan, keys, again, clips, kept)
 
     def _release(

@@ -390,18 +390,16 @@ def key_digest(keys: Sequence[KeyRow]) -> bytes:
 
 def statistics_of(given: object) -> tuple[Statistic, ...]:
     """Statistics from a mapping of columns to names; ParameterError for anything else."""
-    accepted = "a mapping of columns to statistics, such as {'kwh': ['sum', 'mean'], '*': 'count'}"
     if not isinstance(given, Mapping) or not given:
-        raise ParameterError(f"statistics = {validation.shown(given)}: expected {accepted}")
+        raise ParameterError(
+            f"statistics = {validation.shown(given)}: expected a mapping of columns to statistics, such as "
+            "{'kwh': ['sum', 'mean'], '*': 'count'}"
+        )
     found = []
     for column, named in given.items():
         listed = [named] if isinstance(named, str) else named
         accepted = ("count",) if column == ROWS else STATISTICS
-        if (
-            not isinstance(listed, (list, tuple))
-            or not listed
-            or not set(map(repr, listed)) <= set(map(repr, accepted))
-        ):
+        if not isinstance(listed, (list, tuple)) or not listed or any(each not in accepted for each in listed):
             raise ParameterError(
                 f"statistics[{validation.shown(column)}] = {validation.shown(named)}: expected "
                 f"{' or '.join(map(repr, accepted))}, or a list of them ('count' is of '*', the rows)"
@@ -411,7 +409,7 @@ def statistics_of(given: object) -> tuple[Statistic, ...]:
 
 
 def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str, Value]]:
-    """The columns of values with their bounds; ParameterError if a column has none, or bounds are of other columns."""
+    """The columns of values with their bounds; ParameterError for a column without one, or bounds of others."""
     names = list(dict.fromkeys(each.column for each in statistics if each.column != ROWS))
     if isinstance(bounds, Mapping):
         given = dict(bounds)
@@ -518,7 +516,9 @@ def make_plan(
     named = names_of("by", by)
     rule, rows = keys_of(named, keys, delta)
     private = (keys if isinstance(keys, PrivateKeys) else PrivateKeys()) if rule == "private" else None
-    first, last, calendar, periods = 0, 1, None, None
+    first: int | None = 0
+    last: int | None = 1
+    calendar, periods = None, None
     if time is not None:
         calendar = Calendar(time.every, time.zone, time.origin)
         first = None if time.start is None else calendar.border("start", time.start)
@@ -543,7 +543,7 @@ def make_plan(
         start=first,
         stop=last,
     )
-    plan = _with_noise(plan)
+    plan = with_noise(plan)
     if first is not None and last is not None:
         plan.check_cells(last - first, max(1, len(rows)))
         _check_per_window(plan, last - first)
@@ -553,7 +553,7 @@ def make_plan(
     return plan
 
 
-def _with_noise(plan: TablePlan) -> TablePlan:
+def with_noise(plan: TablePlan) -> TablePlan:
     """The plan with the noise of less variance: Laplace, or Gaussian if there is a delta for it."""
     if not plan.delta:
         return plan

@@ -13,6 +13,7 @@ from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Integers
 from fastdp.noise import binding
+from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import DrawnNoise
@@ -48,9 +49,9 @@ class Statistic:
 class Quantity:
     """One integer sum of each cell: how a row enters it.
 
-    Values are clipped to [``low``, ``high``] steps of ``grid``, and ``centre`` is subtracted.  "count" adds 1 for each
-    row, "beyond" 1 for each that the clip changes, "square" the square, in steps of ``resolution``, which for the
-    others is ``grid``.
+    Values are clipped to [``low``, ``high``] steps of ``grid``, and ``centre`` is subtracted.  "count" adds 1 for
+    each row, "beyond" 1 for each that the clip changes, "square" the square, in steps of ``resolution``, which for
+    the others is ``grid``.
     """
 
     name: str
@@ -278,8 +279,10 @@ def release(
         noisy = binding.draw_cells(np.ascontiguousarray(exact), laws, own, span[0], keys.digests(level.depth))
         noisy += exact
         noisy.flags.writeable = False
-        drawn = (
-            DrawnNoise(n.sigma, True) if isinstance(n, GaussianDistribution) else DrawnNoise(n.scale) for n in laws
-        )
-        found.append(Measured(*level, noisy, tuple(drawn)))
+        found.append(Measured(*level, noisy, tuple(map(_drawn, laws))))
     return tuple(found)
+
+
+def _drawn(noise: Distribution) -> DrawnNoise:
+    """Scale or sigma of a distribution."""
+    return DrawnNoise(noise.sigma, True) if isinstance(noise, GaussianDistribution) else DrawnNoise(noise.scale)

@@ -179,8 +179,8 @@ class Table:
         Returns
         -------
         low, high : float64[q, K]
-            In units of the input; float64[q] if the table has no keys.  Never too narrow for sums and counts: from the
-            exact distribution of the noise of m windows.
+            In units of the input; float64[q] if the table has no keys.  Never too narrow for sums and counts: from
+            the exact distribution of the noise of m windows.
 
         Raises
         ------
@@ -269,9 +269,7 @@ class Table:
         for statistic in self.released.statistics:
             error, first = "no window was released", ""
             if len(self) and not self._keys:
-                error = (
-                    "no key was released: none is listed, or with delta none has enough rows for epsilon and delta"
-                )
+                error = "no key was released: none is listed, or with delta none has enough rows"
             if len(self) and self._keys:
                 starts = np.unique(np.minimum([0, 1, 2, 3, len(self) - 1], len(self) - 1))
                 answer = self._answers.about(statistic, starts, starts + 1)

@@ -16,7 +16,7 @@ from fastdp import validation
 from fastdp.data.column import as_column, as_floats
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Bounds, Duration, Flags, Floats, Instant, Integers, Keys
+from fastdp.kinds import Array, Bounds, Duration, Flags, Floats, Instant, Integers, Keys
 from fastdp.noise.key import Key
 from fastdp.state import codec
 from fastdp.state.codec import Packed, expect
@@ -55,13 +55,10 @@ class Waiting:
     """Rows of persons in open windows, which are chosen only when their window closes.
 
     Rows are appended after existing ones, so states share rows, a call copies none, and a failed call changes
-    nothing.
-    ``rows``, int64[capacity, 4 + values + 1], hold in the last column the index of the previous row in the same window
-    (-1:
-    none).  Rows from ``size`` on are free; the array's last row holds the number filled, by this state or a later
-    one.
-    ``gone`` counts rows of closed windows, ``ends`` is the last row of each open window or -1, and ``moved`` counts
-    compactions.
+    nothing.  ``rows``, int64[capacity, 4 + values + 1], hold in the last column the index of the previous row in the
+    same window (-1: none).  Rows from ``size`` on are free; the array's last row holds the number filled, by this
+    state or a later one.  ``gone`` counts rows of closed windows, ``ends`` is the last row of each open window or -1,
+    and ``moved`` counts compactions.
     """
 
     rows: Integers
