@@ -379,5 +379,10 @@ def _tables(epsilon: float) -> list[Case]:
         _once("counts", counts, runs.windows_of(values=False), row),
         Case("totals-gaussian", person_of_two_days(epsilon), [4, 4], [0, 0], FAST, (both_days,)),
         Case("counts-public-keys", runs.keys_of_table(epsilon), [*keyed, ("a", "y")], keyed, SLOW),
-        _once("means", partial(fastdp.Windows, {"value": "mean"}, time, epsilon=epsilon, bounds=four), runs.windows_of(), row),
+        _once(
+            "means",
+            partial(fastdp.Windows, {"value": "mean"}, time, epsilon=epsilon, bounds=four),
+            runs.windows_of(),
+            row,
+        ),
     ]
