@@ -8,6 +8,7 @@ the normal one.  All of it is post-processing: no further privacy loss.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,8 +19,10 @@ from numpy.typing import ArrayLike
 from scipy import fft
 from scipy.stats import norm
 
+from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
 from fastdp.tables.calendar import zone_of
+from fastdp.tables.quantiles import Bins, Histogram
 from fastdp.tables.sums import ROWS, Quantity, Released, Statistic
 
 # Released windows smoothed together along time, with a pattern of the day and of the week ("revised").
@@ -248,6 +251,8 @@ class Answers:
     ) -> Answer:
         """Answers about windows [start, stop): from these alone, or ``revised``; ``pooled`` adds up the keys."""
         column, index = statistic.column, self._released.index
+        if statistic.rank is not None or statistic.kind == "nunique":
+            return self._counted(statistic, starts, stops, pooled)
         of = self._smooth if revised and len(self._released.edges) > 1 else self._exact
 
         def part(name: str, of_column: str = column) -> _Part:
@@ -264,6 +269,22 @@ class Answers:
         square = self._quantity("square", column)
         found = self._variance(part("square"), first, count, (square.centre - quantity.centre) * square.grid, clip)
         return found if statistic.kind == "var" else _root(found)
+
+    def _counted(self, statistic: Statistic, starts: Integers, stops: Integers, pooled: bool) -> Answer:
+        """Quantiles from the cells' histograms, or numbers of distinct entries of single cells."""
+        listed = [each for each in self._released.counted if each.column == statistic.column]
+        each = next(each for each in listed if (each.ends is None) == (statistic.rank is None))
+        if statistic.rank is not None and each.ends is not None:
+            steps = each.steps.sum(axis=2, keepdims=True) if pooled else each.steps
+            found = Histogram(Bins(*each.ends), steps, each.noise, each.steps.shape[2] if pooled else 1)
+            estimate, low, high = found.quantiles(statistic.rank, starts, stops, self._confidence)
+            return Answer(estimate, (high - low) / (2.0 * self._normal), low, high)
+        if pooled or (stops > starts + 1).any():
+            raise ParameterError("nunique: expected single windows and keys, because an entry may be in several")
+        half = each.noise.quantiles(np.ones(1, np.int64), self._confidence)[0]
+        value = each.steps[0][starts].astype(np.float64)
+        error = np.full(value.shape, math.sqrt(each.noise.variance))
+        return Answer(value, error, np.maximum(value - half, 0.0), np.maximum(value + half, 0.0))
 
     def _quantity(self, name: str, column: str) -> Quantity:
         return self._released.quantities[self._released.index(name, column) or 0]

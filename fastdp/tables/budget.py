@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from fastdp.guarantee import Guarantee, parallel, sequential, zcdp_loss
 from fastdp.noise.draws import Distribution, concentrated, l2_square, noise_distribution
+from fastdp.tables import quantiles
 from fastdp.tables.sums import ROWS, Level, Quantity
 from fastdp.units import UnitRows
 from fastdp.validation import DAY
@@ -28,7 +29,7 @@ OF_ALL = {"persons": Fraction(1, 100)}
 #: Shares of a column's budget: rows above the lowest candidate of the clip, its choice, rows beyond the clip.
 OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(19, 200), "beyond": Fraction(1, 100)}
 #: Weights of a column's sums.
-WEIGHTS = {"total": 1, "deviation": 1, "square": 1, "count": 1}
+WEIGHTS = {"total": 1, "deviation": 1, "square": 1, "count": 1, "histogram": 1, "distinct": 1}
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
 #: of one mean the deviations then have .6 of epsilon, or .65 of rho, near the best for means from 0 to .3 theta.
 ROWS_OF_MEANS = {"laplace": Fraction(2, 3), "gaussian": Fraction(7, 13)}
@@ -107,7 +108,7 @@ class Budget:
         """
         if column == ROWS:
             return self._loss(self._amount(self.loss) * self.of_all[purpose]) if purpose in self.of_all else 0.0
-        if purpose in ("rows", "clip") and not self.plan.column(column).chooses:
+        if not self.plan.sums_of(column) or (purpose in ("rows", "clip") and not self.plan.column(column).chooses):
             return 0.0
         most = self._loss(self._amount(self.loss) * self.of_columns[column] * OF_COLUMN[purpose])
         rows = self.plan.rows.get(column)
@@ -173,9 +174,10 @@ class Budget:
 
     def of(self, name: str, column: str, level: Level) -> float:
         """Loss of one sum at one level."""
-        listed = self.plan.sums_of(column)
-        share = Fraction(WEIGHTS[name], sum(WEIGHTS[each] for each in listed)) * self.level_shares[level]
-        return self._loss(self._rest[column] * share)
+        listed, counts = self.plan.sums_of(column), self.plan.counts_of(column)
+        share = Fraction(WEIGHTS[name], sum(WEIGHTS[each] for each in (*listed, *counts)))
+        # Counts of bins and of distinct entries are of cells alone.
+        return self._loss(self._rest[column] * share * (1 if name in counts else self.level_shares[level]))
 
     def square(self, each: bool) -> int:
         """Squared L2 norm of the change by one unit: k rows, at most j of them in one sum of a window."""
@@ -188,11 +190,25 @@ class Budget:
             return noise_distribution("gaussian", quantity.sensitivity, self.square(level.each), loss)
         return noise_distribution("laplace", self.plan.contributions * quantity.sensitivity, 1, loss)
 
+    def counts_distribution(self, name: str, column: str) -> Distribution:
+        """Distribution of the noise of a column's histogram, or of its numbers of distinct entries."""
+        loss, k = self.of(name, column, self.levels[0]), self.plan.contributions
+        # A row is in one node of each level of bins.
+        levels = quantiles.LEVELS if name == "histogram" else 1
+        if self.gaussian:
+            return noise_distribution("gaussian", 1, self.square(True) * levels, loss)
+        return noise_distribution("laplace", k * levels, 1, loss)
+
     def log_variance(self) -> float:
         """Sum of the logarithms of the cells' variances, each in squared changes by one row."""
         cells, k = self.levels[0], self.plan.contributions
         square = self.square(True) if self.gaussian else 2.0 * k**2
-        return sum(math.log(square / self.of(q.name, q.column, cells) ** 2) for q in self.plan.quantities())
+        named = [(q.name, q.column) for q in self.plan.quantities()]
+        named += [(name, column.name) for column in self.plan.columns for name in self.plan.counts_of(column.name)]
+        found = sum(math.log(square / self.of(*each, cells) ** 2) for each in named)
+        # Levels of bins add up in the L1 norm, and their squares do in L2.
+        histograms = sum(name == "histogram" for name, _ in named)
+        return found + histograms * math.log(quantiles.LEVELS) * (1 if self.gaussian else 2)
 
     # The guarantee: of each component, their composition, and the caller's word.
 
@@ -217,6 +233,7 @@ class Budget:
         """Guarantee of everything that is released, with its derivation."""
         plan, k = self.plan, self.plan.contributions
         parts = [self._sums(q, level) for level in self.levels for q in plan.quantities()]
+        parts += [self._counts(name, each.name) for each in plan.columns for name in plan.counts_of(each.name)]
         for column in plan.columns:
             of = f" of {column.name!r}"
             if column.chooses:
@@ -224,7 +241,7 @@ class Budget:
                 chosen = f"noisy max over counts of rows above candidates: monotone, sensitivity {k}"
                 parts.append(self._component(f"rows{of}", self.helper("rows", column.name), counted))
                 parts.append(self._component(f"clip{of}", self.helper("clip", column.name), chosen))
-            if not plan.online:
+            if not plan.online and plan.sums_of(column.name):
                 step = (
                     f"rows beyond the clip and rows within it: {k} rows change them by {k} in all, a replaced value "
                     f"by 2; noise for {plan.beyond_sensitivity}"
@@ -244,6 +261,22 @@ class Budget:
         # The parts are rounded so that they never exceed epsilon; they may fall short of it by a rounding.
         derivation = (*whole.derivation, *self._public_knowledge())
         return replace(whole, epsilon=plan.epsilon, rho=math.inf, simulated=simulated, derivation=derivation)
+
+    def _counts(self, name: str, column: str) -> Guarantee:
+        """Guarantee of a column's histogram, or of its numbers of distinct entries."""
+        plan, k, loss = self.plan, self.plan.contributions, self.of(name, column, self.levels[0])
+        listed = f"{name} of {column!r}: disjoint windows and keys, k rows of a unit change"
+        levels = quantiles.LEVELS if name == "histogram" else 1
+        changed = f"{listed} {'k counts' if levels == 1 else f'k counts of each of {levels} levels of bins'} by 1"
+        if self.gaussian:
+            square = self.square(True) * levels
+            step = f"{changed}, by sqrt({square}) in the L2 norm (k = {k}), discrete Gaussian noise of sigma "
+            step += f"sqrt({square}) / {loss:g}: rho = {loss:g}^2 / 2"
+            return self.in_units(concentrated(loss, step)).of("counts")
+        scale = "k" if levels == 1 else f"{levels} k"
+        return self._component(
+            "counts", loss, f"{changed}, discrete Laplace noise of scale {scale} / epsilon (k = {k})"
+        )
 
     def _sums(self, q: Quantity, level: Level) -> Guarantee:
         """Guarantee of one sum at one level."""
@@ -310,6 +343,7 @@ class Budget:
         if (
             alone
             and plan.columns
+            and not any(plan.counts_of(column.name) for column in plan.columns)
             and all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in plan.quantities())
         ):
             said.append("replacing the values of one row, in its window and key, is covered too")

@@ -19,8 +19,18 @@ from fastdp.noise.key import Key
 from fastdp.tables import choices, columns
 from fastdp.tables.calendar import Time
 from fastdp.tables.persons import Kept, PersonRows, check_finite, read_rows
-from fastdp.tables.plan import Clips, PrivateKeys, TablePlan, Value, make_plan, names_of, statistics_of
-from fastdp.tables.sums import ROWS, CellRows, Released, exact_sums, release
+from fastdp.tables.plan import (
+    Clips,
+    PrivateKeys,
+    TablePlan,
+    Value,
+    entries_of,
+    make_plan,
+    names_of,
+    statistics_of,
+)
+from fastdp.tables.quantiles import Tally, tallied, tally_of
+from fastdp.tables.sums import ROWS, CellRows, Released, exact_sums, release, release_counts
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Column, Person, Unit
 
@@ -63,8 +73,8 @@ def aggregate(
         of a Parquet or CSV file.  Rows may be in any order; lazy tables and files are read in batches.  Or a table of
         an engine, :func:`fastdp.engines.spark.table` or :func:`fastdp.engines.dask.table`.
     statistics : dict of str to str or list of str
-        "sum", "mean", "var" (of the rows, without Bessel's correction) and "std" of each column; "*": "count", the
-        number of rows.
+        "sum", "mean", "var" (of the rows, without Bessel's correction), "std", "median", percentiles such as "p95",
+        and "nunique", the number of distinct entries, of each column; "*": "count", the number of rows.
     time : str or Time, optional
         The column of times: dates, datetimes of one time zone or none, or ISO texts; with ``every``.  Or a
         :class:`fastdp.Time`, which has the windows' ends, zone and origin too, and reads other times.  By default
@@ -146,8 +156,9 @@ def aggregate(
     secret = stream_key(Key.choose(seed, key), stream)
     asked, named = statistics_of(statistics), names_of("by", by)
     time = _timed(time, every)
-    values = list(dict.fromkeys(each.column for each in asked if each.column != ROWS))
-    names = [*named, *([unit.column] if isinstance(unit, Person) else [])]
+    entries = entries_of(asked)
+    values = list(dict.fromkeys(each.column for each in asked if each.column not in (ROWS, *entries)))
+    names = [*named, *([unit.column] if isinstance(unit, Person) else []), *entries]
     source = open_source(frame, [*([] if time is None else [time.column]), *values, *names], names)
     how = None if time is None else "unit" if time.unit else "format" if time.format else None
     zone = check_types(source, None if time is None else time.column, values, names, how)
@@ -342,6 +353,8 @@ class TableRelease:
             for name in plan.by:
                 if (type_of := arrow_type(self.source, name)) is not None:
                     keys.check_type(name, type_of)
+        if self.source.add is not None and any(plan.counts_of(column.name) for column in plan.columns):
+            raise ParameterError("statistics: expected no quantiles and no nunique, because an engine adds up sums")
         if self.source.add is not None and not (plan.is_public and plan.who is None):
             raise ParameterError(
                 "expected Time(start=, stop=), keys= where there is by=, a clip (or two bounds) of each column, no "
@@ -413,6 +426,12 @@ class TableRelease:
         span = plan.start or 0, plan.stop or 0
         quantities = plan.quantities(clips)
         every = [*quantities, *choices.reported(quantities)]
+        tallies: list[Tally] = []
+        if rows is not None:
+            cells = span[1] - span[0], keys.size
+            for column in plan.columns:
+                tallies += [tally_of(plan, name, column, cells) for name in plan.counts_of(column.name)]
+            rows = tallied(rows, tallies, span[0]) if tallies else rows
         if rows is None:
             assert self.source.add is not None  # noqa: S101 - an engine adds
             sums = self.source.add(plan, every)
@@ -421,7 +440,8 @@ class TableRelease:
         exact = {(q.name, q.column): int(each.sum()) for q, each in zip(every, sums, strict=True)}
         tails = {q.column: choices.tail(plan, q, exact, self.key) for q in quantities if q.name in FIRST_SUMS}
         measured = release(plan.budget, quantities, sums[: len(quantities)], self.key, span, keys)
-        found = plan.released(span, quantities, keys, measured, tails, simulated=self.key.simulated)
+        counted = release_counts(plan.budget, tallies, self.key, span[0], keys)
+        found = plan.released(span, quantities, keys, measured, tails, counted, simulated=self.key.simulated)
         persons = None if kept is None else choices.row_numbers(plan, kept.whole, kept.cut, self.key)
         return replace(found, family=self.source.family, rows=persons)
 
