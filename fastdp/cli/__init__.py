@@ -17,6 +17,7 @@ __all__ = ["main"]
 #: Module and first sentence of each command.
 COMMANDS = {
     "compile": ("compile_command", "Compile kernels now, so that no later call has to wait."),
+    "aggregate": ("tables_command", "Private statistics of several columns by window of time, and by key."),
     "counts": ("tables_command", "Private numbers of rows by window of time, and by key."),
     "demo": ("demo_command", "Release a synthetic day of DNS queries and compare it with the truth."),
     "ledger": ("ledger_command", "Account for privacy budgets: releases of each stream, and the budget left."),

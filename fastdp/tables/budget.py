@@ -264,7 +264,7 @@ class Budget:
 
     def _counts(self, name: str, column: str) -> Guarantee:
         """Guarantee of a column's histogram, or of its numbers of distinct entries."""
-        plan, k, loss = self.plan, self.plan.contributions, self.of(name, column, self.levels[0])
+        k, loss = self.plan.contributions, self.of(name, column, self.levels[0])
         listed = f"{name} of {column!r}: disjoint windows and keys, k rows of a unit change"
         levels = quantiles.LEVELS if name == "histogram" else 1
         changed = f"{listed} {'k counts' if levels == 1 else f'k counts of each of {levels} levels of bins'} by 1"
