@@ -16,10 +16,10 @@ from fastdp._version import __version__
 from fastdp.data.source import import_tables
 from fastdp.errors import ParameterError
 from fastdp.kinds import Array, Floats, Integers, Json
-from fastdp.releases.pictures import band, check_axes, new_axes, save
+from fastdp.releases.pictures import ESTIMATE, band, check_axes, new_axes, save
 from fastdp.state.atomic_files import atomic_file
 from fastdp.tables import choices
-from fastdp.tables.answers import DAY, Answer, Answers
+from fastdp.tables.answers import DAY, Answers
 from fastdp.tables.calendar import OFFSET, zone_of
 from fastdp.tables.sums import Released, Statistic
 
@@ -170,55 +170,94 @@ MAX_PANELS = 6
 #: Points of a line; more windows are drawn as means of neighbours.
 MAX_POINTS = 2000
 #: Names of statistics.
-QUANTITIES = {"sum": "total", "count": "count", "mean": "mean", "var": "variance", "std": "standard deviation"}
+QUANTITIES = {"sum": "total", "var": "variance", "std": "standard deviation", "nunique": "distinct entries"}
+#: Statistics whose windows add up.
+ADDED = ("sum", "count")
+#: Colour of windows that the table covers in part.
+PARTIAL = "#00000014"
 
 
-def draw(sums: Released, statistic: Statistic, answers: Answers, path: str | Path | None, ax: Any) -> Any:
-    """Draw one statistic of a table; see :meth:`fastdp.tables.table.Table.plot`."""
+def draw(sums: Released, statistics: Sequence[Statistic], answers: Answers, path: str | Path | None, ax: Any) -> Any:
+    """Draw statistics of a table; see :meth:`fastdp.tables.table.Table.plot`."""
     windows, keys = sums.measured[0].steps.shape[1:]
     if not windows:
         raise ParameterError("plot: the table holds no windows; expected at least one")
-    if ax is not None:
-        check_axes(*(np.ravel(ax) if isinstance(ax, (list, tuple, np.ndarray)) else [ax]))
+    given = None if ax is None else np.atleast_1d(np.asarray(ax, object)).ravel()
+    if given is not None:
+        check_axes(*given)
     if not keys:
         return _without_keys(sums, path, ax)
-    pooled = keys > (MAX_PANELS if ax is None else 1)
-    panels = 1 if pooled else keys
-    axes = np.atleast_1d(new_axes(panels, height=max(4.2, 0.8 + 1.9 * panels)) if ax is None else ax)
-    group = _group(sums.edges)
+    one = len(statistics) == 1
+    pooled = keys > (MAX_PANELS if given is None and one else 1)
+    # A panel for each key of one statistic, or for each statistic.
+    panels = [(each, k) for each in statistics for k in range(keys if one and not pooled else 1)]
+    axes = np.atleast_1d(new_axes(len(panels), height=max(4.2, 1.2 + 1.9 * len(panels)))) if given is None else given
+    if len(axes) < len(panels):
+        raise ParameterError(f"ax: {len(axes)} axes: expected {len(panels)}, one a statistic or key")
+    names = [", ".join(map(str, row)) for row in zip(*sums.keys.values(), strict=True)]
+    of = ", ".join(sums.keys)
+    for each, (statistic, k) in zip(axes, panels, strict=False):
+        # An entry may be in several keys and windows: distinct ones are drawn of the first key, window by window.
+        adds_up = statistic.kind != "nunique"
+        group = _group(sums.edges) if adds_up else 1
+        _panel(each, sums, answers, statistic, (k, group, pooled and adds_up))
+        which = [] if one else [statistic.name]
+        if keys > 1 or names:
+            which.append(f"all {keys:,} keys of {of}" if pooled and adds_up else f"{of} = {names[k]}")
+        each.set_title(", ".join(which), loc="left", fontsize=9)
+        each.set_ylabel(_label(sums, statistic, group), fontsize=9 if len(panels) < 3 else 7)
+    axes[0].legend(frameon=False, loc="upper right", ncols=3, fontsize=8)
+    if given is None:
+        axes[0].figure.suptitle(_title(sums), x=0.01, ha="left", fontsize=9)
+    _clock(axes[len(panels) - 1], sums)
+    if path is not None:
+        save(axes[0], path)
+    return axes[0] if len(panels) == 1 else axes
+
+
+def _panel(ax: Axes, sums: Released, answers: Answers, statistic: Statistic, shown: tuple[int, int, bool]) -> None:
+    """Draw one statistic of key number k, or of all keys, each point a group of windows."""
+    k, group, pooled = shown
+    windows = sums.edges.size - 1
     starts = np.arange(0, windows, group)
     stops = np.minimum(starts + group, windows)
     # A mean over windows is one already; sums are drawn as means of the windows that they cover.
-    adds = statistic.kind in ("sum", "count")
-    size = (stops - starts).astype(np.float64) if adds else np.ones(starts.size)
+    adds = statistic.kind in ADDED
+    size = (stops - starts).astype(np.float64)[:, None] if adds else 1.0
     exact, revised = (
-        _scaled(answers.about(statistic, starts, stops, revised=which, pooled=pooled), size)
-        for which in (False, True)
+        answers.about(statistic, starts, stops, revised=which, pooled=pooled) for which in (False, True)
     )
+    lines = ((line / size)[:, k] for line in (exact.estimate, exact.low, exact.high, revised.estimate))
+    estimate, low, high, smooth = lines
     x = (sums.edges[starts] + (sums.edges[stops] - sums.edges[starts]) // 2).astype("datetime64[us]")
-    names = [
-        ", ".join(f"{name} = {key}" for name, key in zip(sums.keys, row, strict=True))
-        for row in zip(*sums.keys.values(), strict=True)
-    ]
-    for k, each in enumerate(axes):
-        lines = (exact.estimate, exact.low, exact.high, revised.estimate)
-        estimate, low, high, smooth = (line[:, k] for line in lines)
-        band(each, x, estimate, low, high, smooth)
-        _limit(each, exact.estimate[:, k], exact.low[:, k], exact.high[:, k])
-        title = f"all {keys:,} keys together" if pooled else names[k] if names else ""
-        each.set_title(title, loc="left", fontsize=10)
-    quantity = QUANTITIES[statistic.kind]
-    grouped = f", means of {group} windows" if group > 1 and adds else ""
-    label = f"{quantity}, windows of {sums.every}{grouped}" if sums.every is not None else f"{quantity}, all rows"
-    if panels == 1:
-        axes[0].set_ylabel(label)
+    if starts.size == 1:
+        ax.errorbar([0], estimate, [estimate - low, high - estimate], fmt="o", color=ESTIMATE, label="estimate")
+        ax.set_xticks([])
     else:
-        axes[0].figure.supylabel(label, fontsize=10)
-    axes[0].legend(frameon=False, loc="upper right", ncols=3, fontsize=8)
-    _clock(axes[-1], sums)
-    if path is not None:
-        save(axes[0], path)
-    return axes[0] if panels == 1 else axes
+        band(ax, x, estimate, low, high, smooth)
+    _limit(ax, estimate, low, high, from_zero=adds or statistic.kind == "nunique")
+    edges = sums.edges.astype("datetime64[us]")
+    if sums.every is not None and starts.size > 1:
+        ends = {"first": (edges[0], edges[1]), "last": (edges[-2], edges[-1])}
+        for number, end in enumerate(sums.taken):
+            # The table begins and ends within these windows, so their sums are of a part of them.
+            ax.axvspan(*ends[end], color=PARTIAL, linewidth=0.0, label="" if number else "cut by the table")
+
+
+def _label(sums: Released, statistic: Statistic, group: int) -> str:
+    """Label of the y axis: the statistic and the windows."""
+    quantity = QUANTITIES.get(statistic.kind, statistic.kind)
+    if sums.every is None:
+        return f"{quantity}, all rows"
+    grouped = f", means of {group} windows" if group > 1 and statistic.kind in ADDED else ""
+    return f"{quantity}, windows of {sums.every}{grouped}"
+
+
+def _title(sums: Released) -> str:
+    """Guarantee of the picture: epsilon, delta, unit."""
+    guarantee = sums.guarantee
+    delta = f", delta = {guarantee.delta:g}" if guarantee.delta else ""
+    return f"epsilon = {guarantee.epsilon:g}{delta} for {guarantee.unit}"
 
 
 def _group(edges: Integers) -> int:
@@ -231,17 +270,13 @@ def _group(edges: Integers) -> int:
     return needed
 
 
-def _scaled(answer: Answer, size: Floats) -> Answer:
-    parts = (answer.estimate, answer.std_error, answer.low, answer.high)
-    return Answer(*(part / size[:, None] for part in parts))
-
-
-def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats) -> None:
-    """Limit the y axis, so that a few very wide intervals do not flatten all others."""
+def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats, *, from_zero: bool) -> None:
+    """Limit the y axis, so that a few very wide intervals do not flatten all others; sums begin at 0."""
     reach = np.quantile(high - low, 0.9)
     bottom, top = max(low.min(), estimate.min() - reach), min(high.max(), estimate.max() + reach) + 1e-9 * reach
+    bottom, top = (min(bottom, 0.0), max(top, 0.0)) if from_zero else (bottom, top)
     if bottom < top:
-        ax.set_ylim(bottom, top)
+        ax.set_ylim(bottom, top + 0.03 * (top - bottom))
 
 
 def _without_keys(sums: Released, path: str | Path | None, ax: Axes | None) -> Axes:
@@ -261,11 +296,13 @@ def _caption(sums: Released) -> str:
 
 def _clock(ax: Axes, sums: Released) -> None:
     """Label the x axis with times of the zone's clock, and the caption."""
+    if sums.every is None or sums.edges.size == 2:
+        ax.set_xlabel(_caption(sums), fontsize=8)
+        return
     dates = importlib.import_module("matplotlib.dates")
-
     zone = zone_of(sums.time_zone)
     locator = dates.AutoDateLocator(tz=zone)
     ax.xaxis.set_major_locator(locator)
     ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))
     time = "time" if sums.time_zone is None else f"time ({sums.time_zone})"
-    ax.set_xlabel(f"{time}\n{_caption(sums)}")
+    ax.set_xlabel(f"{time}\n{_caption(sums)}", fontsize=8)

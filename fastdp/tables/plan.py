@@ -334,6 +334,7 @@ class TablePlan:
             tails,
             self.budget.guarantee(simulated=simulated),
             counted=counted,
+            taken=() if calendar is None else self.taken,
         )
 
     # Noise.

@@ -250,6 +250,8 @@ class Released:
         With persons.
     counted : tuple of CellCounts
         Histograms and numbers of distinct entries.
+    taken : tuple of str
+        Ends of the time taken from the table, whose windows it may cover in part: "first", "last".
     family : str
         The library that the table came from.
     """
@@ -266,6 +268,7 @@ class Released:
     guarantee: Guarantee = field(repr=False)
     rows: RowNumbers | None = None
     counted: tuple[CellCounts, ...] = ()
+    taken: tuple[str, ...] = ()
     family: str = "pyarrow"
 
     @property

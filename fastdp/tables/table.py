@@ -192,16 +192,15 @@ class Table:
 
     @validation.plain
     def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Any:
-        """Draw estimates of a statistic, their intervals and the revised line.
+        """Draw estimates, their intervals and the revised line; windows that the table covers in part are shaded.
 
         Parameters
         ----------
         path : str or Path, optional
             Output file; its suffix chooses the format.
         ax : matplotlib.axes.Axes, optional
-            Axes to draw on, with all keys pooled.  By default a new figure: one panel for each of up to six keys, the
-            keys
-            pooled if there are more.
+            Axes to draw on, one for each statistic, with all keys pooled.  By default a new figure: of one statistic
+            a panel for each of up to six keys, the keys pooled if there are more; of several a panel for each.
 
         Returns
         -------
@@ -217,7 +216,7 @@ class Table:
         """
         from fastdp.tables import output
 
-        return output.draw(self.released, self._one, self._answers, path, ax)
+        return output.draw(self.released, self.released.statistics, self._answers, path, ax)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the frame to a file, with guarantee, clip, windows and noise as metadata.
@@ -256,7 +255,8 @@ class Table:
         """One line of text: statistics, windows and keys of the release."""
         released = self.released
         keys = f" x {_number(self._keys, 'key')} ({', '.join(released.keys)})" if released.keys else ""
-        name = TITLES[released.statistics[0].kind] if len(released.statistics) == 1 else ", ".join(self.names)
+        kinds = [each.kind for each in released.statistics]
+        name = TITLES[kinds[0]] if len(kinds) == 1 and kinds[0] in TITLES else ", ".join(self.names)
         if released.every is None:
             return f"{name} of all rows{keys}"
         begin, end = (self._moment(int(released.edges[at])) for at in (0, -1))
