@@ -206,7 +206,7 @@ def draw(sums: Released, statistics: Sequence[Statistic], answers: Answers, path
             which.append(f"all {keys:,} keys of {of}" if pooled and adds_up else f"{of} = {names[k]}")
         each.set_title(", ".join(which), loc="left", fontsize=9)
         each.set_ylabel(_label(sums, statistic, group), fontsize=9 if len(panels) < 3 else 7)
-    axes[0].legend(frameon=False, loc="upper right", ncols=3, fontsize=8)
+    axes[0].legend(frameon=False, loc="upper right", ncols=4, fontsize=8)
     if given is None:
         axes[0].figure.suptitle(_title(sums), x=0.01, ha="left", fontsize=9)
     _clock(axes[len(panels) - 1], sums)
