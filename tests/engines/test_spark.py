@@ -188,12 +188,12 @@ def test_tables_in_every_zone(session: Any, tmp_path: Path) -> None:
 
 def assert_equal(one: Any, two: Any) -> None:
     """Bit for bit."""
-    for name, column in one.sums.columns.items():
-        assert two.sums.columns[name].steps.tolist() == column.steps.tolist()
-        assert two.sums.columns[name].noise == column.noise
+    for name, column in one.released.columns.items():
+        assert two.released.cells(name).tolist() == column.steps.tolist()
+        assert flat.noise(two.released, name) == column.noise
     assert two.clipped_rows == one.clipped_rows
-    assert two.sums.edges.tolist() == one.sums.edges.tolist()
-    assert (two.sums.keys, two.sums.clip, two.guarantee) == (one.sums.keys, one.sums.clip, one.guarantee)
+    assert two.released.edges.tolist() == one.released.edges.tolist()
+    assert (two.released.keys, two.released.clip, two.guarantee) == (one.released.keys, one.released.clip, one.guarantee)
 
 
 def test_what_spark_tables_refuse(session: Any, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_what_spark_tables_refuse(session: Any, tmp_path: Path) -> None:
     assert [each.state for each in ledger.entries()] == ["reserved"]
     zero = flat.totals(table, "kwh", "at", "1h", clip=4.0, nonfinite="zero", module=spark, **options)
     alone = flat.totals(frame, "kwh", "at", "1h", clip=4.0, nonfinite="zero", **options)
-    assert zero.sums.columns["total"].steps.tolist() == alone.sums.columns["total"].steps.tolist()
+    assert zero.released.cells("total").tolist() == alone.released.cells("total").tolist()
     # One name, written in two ways: one stream, and one noise.
     named = [
         flat.counts(given, "at", "1h", stream=name, module=module, **options)

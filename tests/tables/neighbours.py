@@ -21,7 +21,7 @@ from fastdp import guarantee
 from fastdp.guarantee import Guarantee, zcdp_delta
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.tables import plan
-from fastdp.tables.sums import WindowSums
+from fastdp.tables.released import WindowSums
 from tests.tables import flat
 from tests.tables.forced import Hidden, Integers, Script, forced
 from tests.tables.losses import gaussian_tail, loss
@@ -255,7 +255,7 @@ def batch(case: Case, rows: Rows) -> WindowSums:
     if case.categories:
         half = len(rows) // 2
         frame = pa.concat_tables([table_of(part, True) for part in (rows[:half], rows[half:]) if part])
-    found: WindowSums = function(frame, *value, "at", "1h", **given).sums
+    found: WindowSums = function(frame, *value, "at", "1h", **given).released
     return found
 
 
@@ -277,8 +277,8 @@ def online(case: Case, rows: Rows) -> list[WindowSums]:
             columns["key"] if case.options.get("by") else None,
             columns["person"] if case.by_person else None,
         )
-        out += [added.sums, windows.advance(BEGIN + timedelta(hours=1 + len(out) // 2)).sums]
-    return [*out, windows.advance(BEGIN + timedelta(hours=3)).sums]
+        out += [added.released, windows.advance(BEGIN + timedelta(hours=1 + len(out) // 2)).released]
+    return [*out, windows.advance(BEGIN + timedelta(hours=3)).released]
 
 
 # Exact losses.

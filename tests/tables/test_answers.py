@@ -14,7 +14,7 @@ from tests.tables.released import STEP, noise, table
 def test_totals_are_the_noisy_sums_with_the_exact_law():
     true = np.arange(60.0).reshape(20, 3)
     t = table("totals", true, scale=4.0, keys={"k": ["a", "b", "c"]})
-    values = t.sums.columns["total"].values
+    values = flat.values(t.released, "total")
     np.testing.assert_array_equal(t.sum(np.arange(20), np.arange(1, 21)), values)
     np.testing.assert_allclose(t.sum(2, 9), values[2:9].sum(axis=0, keepdims=True))
     scale = Fraction(4) / Fraction(STEP)
@@ -112,9 +112,9 @@ def test_counts_below_zero_say_nothing_about_a_mean():
 
 def test_keys_together_carry_the_noise_of_each():
     t = table("counts", np.full((6, 5), 7.0), scale=3.0, keys={"k": list(range(5))})
-    answers, start, stop = Answers(t.sums, 0.9), np.array([1]), np.array([3])
+    answers, start, stop = Answers(t.released, 0.9), np.array([1]), np.array([3])
     found = answers.exact(start, stop, pooled=True)
-    np.testing.assert_array_equal(found.estimate, [[t.sums.columns["count"].steps[1:3].sum()]])
+    np.testing.assert_array_equal(found.estimate, [[t.released.cells("count")[1:3].sum()]])
     np.testing.assert_allclose(found.high - found.estimate, laplace_sum_quantile(Fraction(3), 10, 0.9))
     np.testing.assert_allclose(found.std_error, np.sqrt(10.0 * laplace_variance(3.0)))
     revised = [answers.revised(start, stop, pooled=which) for which in (True, False)]
@@ -144,11 +144,11 @@ def test_means_with_a_count_that_is_not_clearly_positive_say_nothing():
 def test_the_ends_of_an_interval_of_counts_belong_to_it(epsilon, confidence):
     """Both are whole numbers: an end moved inwards by a rounding loses all its probability."""
     t = table("counts", np.full((30, 1), 7.0), scale=1.0 / epsilon)
-    scale = t.sums.columns["count"].noise.scale
+    scale = flat.noise(t.released, "count").scale
     for m in (1, 2, 5, 24):
         half = laplace_sum_quantile(scale, m, confidence)
         for pooled in (False, True):
-            answer = Answers(t.sums, confidence).exact(np.zeros(1, np.int64), np.full(1, m), pooled=pooled)
+            answer = Answers(t.released, confidence).exact(np.zeros(1, np.int64), np.full(1, m), pooled=pooled)
             assert answer.low.tolist() == (answer.estimate - half).tolist()
             assert answer.high.tolist() == (answer.estimate + half).tolist()
 
@@ -158,7 +158,7 @@ def test_the_standard_error_of_a_mean_has_both_errors():
     rng = np.random.default_rng(8)
     counts, deviations = np.full((6, 2), 400.0), np.full((6, 2), 1500.0)
     released = table("means", (deviations, counts), rng=rng, keys={"k": ["a", "b"]})
-    columns = released.sums.columns
+    columns = released.released.columns
     count, deviation = columns["count"].values, columns["deviation"].values
     variances = {name: noisy.noise.variance * noisy.resolution**2 for name, noisy in columns.items()}
     mean = deviation / count

@@ -46,7 +46,7 @@ def test_zeros_do_not_choose_the_clip() -> None:
     values = np.where(generator.random(100_000) < 0.52, 0.0, generator.lognormal(2.3, 1.0, 100_000))
     for epsilon in (0.1, 0.3):
         t = totals(values, hours=24 * 100, epsilon=epsilon, bound=1440.0)
-        assert 10.0 < t.sums.clip[1] < 200.0
+        assert 10.0 < flat.clip(t.released)[1] < 200.0
         assert t.sum(0, 2400)[0] > 0.5 * values.sum()
     # Rows above the lowest candidate are what the rule weighs; noise of scale 1 / 50 is 0.
     plan = flat.make_plan("totals", epsilon=1e4, every="1h", bound=1440.0).settled(0, 24, 1)
@@ -89,7 +89,7 @@ def test_the_share_of_rows_beyond_the_clip_is_released() -> None:
         assert found == pytest.approx(true, abs=0.03)
         assert found != true or not true
     chosen = totals(values, bound=100.0)
-    assert chosen.clipped_rows == pytest.approx(np.mean(values > chosen.sums.clip[1]), abs=0.03)
+    assert chosen.clipped_rows == pytest.approx(np.mean(values > flat.clip(chosen.released)[1]), abs=0.03)
     means = flat.means(table_of(values), "v", "at", "1d", epsilon=1.0, clip=1.0, seed=1)
     assert means.clipped_rows == pytest.approx(np.exp(-1.0), abs=0.03)
 
@@ -211,7 +211,7 @@ def test_warnings_and_shares_follow_from_the_noisy_counts_alone(monkeypatch: pyt
             )
         )
         (t,) = tables
-        return said, t.clipped_rows, t.cut_persons, choices.described(t.sums), t.metadata
+        return said, t.clipped_rows, t.cut_persons, choices.described(t.released), t.metadata
 
     here, there = shown(np.zeros(2000), np.arange(2000)), shown(np.ones(3000), np.arange(3000) % 5)
     assert here == there

@@ -82,7 +82,7 @@ def shown(table: Any) -> dict[str, Any]:
     frame = table.frame
     of_frame = frame.to_pandas() if isinstance(frame, pa.Table) else frame
     seen = {
-        "sums": plain(table.sums),
+        "sums": plain(table.released),
         "print": str(table),
         "repr": repr(table),
         "notebook": table._repr_html_(),

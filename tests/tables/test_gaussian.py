@@ -101,17 +101,17 @@ def test_noise_is_bound_to_the_sums_and_smaller() -> None:
     gaussian = flat.totals(frame, "kwh", "at", delta=1e-6, **given)
     laplace = flat.totals(frame, "kwh", "at", **given)
     again = flat.totals(frame.sample(frac=1.0, random_state=1), "kwh", "at", delta=1e-6, **given)
-    one, two, other = (t.sums.columns["total"].steps for t in (gaussian, again, laplace))
+    one, two, other = (t.released.cells("total") for t in (gaussian, again, laplace))
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, other)
-    noises = {t: t.sums.columns["total"].noise for t in (gaussian, laplace)}
+    noises = {t: flat.noise(t.released, "total") for t in (gaussian, laplace)}
     assert noises[gaussian].variance < 0.25 * noises[laplace].variance
     # An altered row meets other noise in its window.
     frame.loc[frame["at"] == frame["at"].iloc[20], "kwh"] += 0.25
-    altered = flat.totals(frame, "kwh", "at", delta=1e-6, **given).sums.columns["total"].steps
+    altered = flat.totals(frame, "kwh", "at", delta=1e-6, **given).released.cells("total")
     assert np.flatnonzero(altered != one).tolist() == [20]
     assert abs(int(altered[20, 0] - one[20, 0])) > 2**20
-    assert gaussian.sums.guarantee.delta == 1e-6
+    assert gaussian.released.guarantee.delta == 1e-6
 
 
 def test_intervals_cover() -> None:
@@ -128,8 +128,8 @@ def test_intervals_cover() -> None:
 def test_a_clip_that_is_chosen_costs_its_share_of_rho() -> None:
     with pytest.warns(AccuracyWarning):
         table = flat.totals(homes(), "kwh", "at", bound=8.0, epsilon=1.0, delta=1e-6, seed=1, **DAY, **PERSON)
-    assert any(line.startswith("clip") for line in table.sums.guarantee.derivation)
-    assert table.sums.guarantee.rho < 0.0244
+    assert any(line.startswith("clip") for line in table.released.guarantee.derivation)
+    assert table.released.guarantee.rho < 0.0244
 
 
 def test_keys_and_noise_share_delta() -> None:

@@ -83,7 +83,7 @@ def noise_of(coupled: Coupled, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 def public(sums: Any) -> Any:
     columns = {name: (c.steps.tolist(), c.resolution, c.noise.scale) for name, c in sums.columns.items()}
-    plain = sums.edges.tolist(), sums.keys, sums.clip, sums.centre, sums.kept_persons, sums.every, sums.time_zone
+    plain = sums.edges.tolist(), sums.keys, flat.clip(sums), sums.centre, flat.kept_persons(sums), sums.every, sums.time_zone
     return columns, plain, sums.clipped_rows, sums.guarantee
 
 
@@ -115,7 +115,7 @@ def cost(
 def releasing(kind: str, **options: Any) -> Callable[[list[tuple]], Any]:
     value = () if kind == "counts" else ("kwh",)
     given = {"epsilon": 0.7, "by": "meter", "keys": ["a", "b", "c"], "seed": 1, **END} | options
-    return lambda rows: getattr(flat, kind)(as_family(rows, "pyarrow", Path()), *value, "at", "3h", **given).sums
+    return lambda rows: getattr(flat, kind)(as_family(rows, "pyarrow", Path()), *value, "at", "3h", **given).released
 
 
 @pytest.mark.parametrize("row", [0, 7, 150])
@@ -196,18 +196,18 @@ def test_rare_keys_are_not_released() -> None:
     release = releasing("counts", keys=None, delta=1e-9, epsilon=3.0)
     assert release(rows).keys == {"meter": ["often"]}
     assert release(rows).guarantee.delta == 1e-9
-    assert releasing("counts", keys=None, delta=1e-9, epsilon=0.01)(rows).columns["count"].steps.shape == (32, 0)
+    assert releasing("counts", keys=None, delta=1e-9, epsilon=0.01)(rows).cells("count").shape == (32, 0)
 
 
 def test_altered_rows_meet_other_noise() -> None:
     """The same secret and parameters: noise differs where a sum differs, and nowhere else."""
     release = releasing("counts", epsilon=0.01)
-    here = release(ROWS).columns["count"].steps.ravel()
+    here = release(ROWS).cells("count").ravel()
     last = max(row for row in ROWS if row[1] == "b")
-    there = release([row for row in ROWS if row != last]).columns["count"].steps.ravel()
+    there = release([row for row in ROWS if row != last]).cells("count").ravel()
     (differ,) = np.flatnonzero(here != there)
     assert abs(here[differ] - there[differ]) > 1
-    assert np.array_equal(here, release(ROWS[::-1]).columns["count"].steps.ravel())
+    assert np.array_equal(here, release(ROWS[::-1]).cells("count").ravel())
 
 
 def test_every_part_of_epsilon_is_composed() -> None:
@@ -238,11 +238,11 @@ def test_the_chosen_clip_is_near_the_best() -> None:
 
     best = min(error(theta) for theta in np.geomspace(0.1, 100.0, 100))
     for bound in (60.0, 1e6):
-        sums = flat.totals(table, "kwh", "at", "1h", epsilon=1.0, bound=bound, seed=2).sums
-        assert sums.clip is not None
-        assert error(sums.clip[1]) < 1.33 * best
+        sums = flat.totals(table, "kwh", "at", "1h", epsilon=1.0, bound=bound, seed=2).released
+        assert flat.clip(sums) is not None
+        assert error(flat.clip(sums)[1]) < 1.33 * best
         # As small a share as a good choice needs.
-        assert float(sums.columns["total"].noise.scale) * sums.columns["total"].resolution < 1.07 * sums.clip[1]
+        assert float(flat.noise(sums, "total").scale) * sums.columns["total"].resolution < 1.07 * flat.clip(sums)[1]
 
 
 def test_a_replaced_value_costs_epsilon_of_totals_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,9 +50,9 @@ def test_the_frame_is_of_the_family_that_came_in(family):
     np.testing.assert_allclose([found["revised_low"], found["revised_high"]], [low.ravel(), high.ravel()])
     assert found["meter"] == ["a", "b<i>"] * 120
     # Seconds since 1970, in whatever zone the family shows them.
-    assert [moment.timestamp() * 1e6 for moment in found["window"][::2]] == t.sums.edges[:-1].tolist()
+    assert [moment.timestamp() * 1e6 for moment in found["window"][::2]] == t.released.edges[:-1].tolist()
     if family != "duckdb":
-        first = datetime.fromtimestamp(t.sums.edges[0] / 1e6, ZoneInfo("Australia/Melbourne"))
+        first = datetime.fromtimestamp(t.released.edges[0] / 1e6, ZoneInfo("Australia/Melbourne"))
         assert str(found["window"][0]) == str(first)
 
 
@@ -122,7 +122,7 @@ def test_files_hold_the_frame_and_say_what_it_is(suffix, tmp_path):
         with np.load(path, allow_pickle=False) as archive:
             assert set(archive.files) == {*frame.column_names, "fastdp"}
             np.testing.assert_array_equal(archive["estimate"], frame["estimate"].to_numpy())
-            assert archive["window"][0].astype("datetime64[us]").astype(int) == t.sums.edges[0]
+            assert archive["window"][0].astype("datetime64[us]").astype(int) == t.released.edges[0]
             assert archive["file"].tolist()[:3] == ["a", "b", "a"]
             facts = json.loads(str(archive["fastdp"]))
     assert Guarantee.from_dict(facts["guarantee"]) == t.guarantee
@@ -163,7 +163,7 @@ def test_pictures_show_up_to_six_keys_one_below_the_other(tmp_path):
         assert (tmp_path / f"{count}.png").stat().st_size > 10_000
         lines = axes[0].get_lines()
         assert len(lines) == 2
-        pooled = t.sums.columns["total"].values.sum(axis=1) if count == 7 else t.sums.columns["total"].values[:, 0]
+        pooled = flat.values(t.released, "total").sum(axis=1) if count == 7 else flat.values(t.released, "total")[:, 0]
         np.testing.assert_allclose(lines[0].get_ydata(), pooled)
         assert axes[0].get_title(loc="left") == ("all 7 keys together" if count == 7 else "k = key 0")
 

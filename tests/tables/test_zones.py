@@ -56,7 +56,7 @@ def test_the_zone_of_a_column_counts_as_one_that_is_named(family: str, tmp_path:
 def test_names_of_one_zone(names: tuple[str, ...], tmp_path: Path) -> None:
     table = as_family(ROWS, "pyarrow", tmp_path)
     found = {
-        flat.counts(table, "at", "1h", epsilon=1.0, key=bytes(32), zone=name).sums.columns["count"].steps.tobytes()
+        flat.counts(table, "at", "1h", epsilon=1.0, key=bytes(32), zone=name).released.cells("count").tobytes()
         for name in names
     }
     assert len(found) == 1

@@ -29,8 +29,8 @@ def released(functions: Any, table: Any, zone: str | None) -> bytes:
         functions.means(table, "kwh", Time("at", "1h", zone=zone, **_DAYS), clip=(-1.0, 2.5), **_OPTIONS),
     ]
     # Of two names of UTC the table shows one.
-    parts = [str(found[0].sums.time_zone).encode()]
+    parts = [str(found[0].released.time_zone).encode()]
     for each in found:
-        steps = [column.steps.tobytes() for column in each.sums.columns.values()]
-        parts += [each.sums.edges.tobytes(), *steps]
+        steps = [column.steps.tobytes() for column in each.released.columns.values()]
+        parts += [each.released.edges.tobytes(), *steps]
     return b"".join(parts)

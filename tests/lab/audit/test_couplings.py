@@ -179,7 +179,7 @@ def test_tables_of_noise_give_the_numbers_of_a_table(online: bool) -> None:
     else:
         options |= {"value": "value", "time": fastdp.Time("at", "1h", start=at(0), stop=at(180)), "clip": 10.0}
         tables = batch_release("totals", options, KEY, rows)
-    estimates = np.concatenate([table.sums.columns["total"].values[:, 0] for table in tables])
+    estimates = np.concatenate([flat.values(table.released, "total")[:, 0] for table in tables])
     assert estimates.tolist() == [7.0, 10.0, 0.0]
 
 
