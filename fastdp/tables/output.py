@@ -101,7 +101,7 @@ def metadata(released: Released, confidence: float) -> Json:
             for q, noise in zip(released.quantities, measured.noise, strict=True)
         ],
         "clipped_rows": {column: tail.share for column, tail in released.tails.items()},
-        "cut_persons": None if rows is None else rows.cut_persons,
+        "dropped_rows": None if rows is None else rows.share,
         "guarantee": released.guarantee.to_dict(),
     }
 

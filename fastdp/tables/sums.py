@@ -112,17 +112,29 @@ class CellRows(NamedTuple):
     values: Floats
 
 
-def exact_sums(parts: Iterable[CellRows], quantities: Sequence[Quantity], plan: TablePlan, keys: int) -> Integers:
-    """Exact sums of rows in the plan's windows, int64[n, W, keys], modulo 2^64; DataError for NaN or infinity."""
+def exact_sums(
+    parts: Iterable[CellRows],
+    quantities: Sequence[Quantity],
+    plan: TablePlan,
+    keys: int,
+    helpers: Sequence[Quantity] = (),
+) -> tuple[Integers, list[int]]:
+    """Exact sums of rows in the plan's windows, int64[n, W, keys], modulo 2^64, and those of helpers over all cells.
+
+    DataError for NaN or infinity.
+    """
     first = plan.start or 0
     sums: Integers = np.zeros((len(quantities), (plan.stop or 0) - first, keys), np.int64)
+    wholes: Integers = np.zeros((len(helpers), (plan.stop or 0) - first, 1), np.int64)
     place = {column.name: i for i, column in enumerate(plan.columns)}
     for rows in parts:
-        for quantity, into in zip(quantities, sums, strict=True):
+        # Keys that are not released stay -1.
+        together = rows._replace(codes=np.minimum(rows.codes, 0)) if helpers else rows
+        for quantity, into in (*zip(quantities, sums, strict=True), *zip(helpers, wholes, strict=True)):
             values = rows.values[place[quantity.column]] if quantity.column != ROWS else np.empty(0)
-            if not quantity.add(rows, values, first, into):
+            if not quantity.add(rows if into.shape[1] == keys else together, values, first, into):
                 raise DataError(NOT_FINITE)
-    return sums
+    return sums, [int(each.sum()) for each in wholes]
 
 
 # Everything that a release of a table gives out, before it becomes a frame.
@@ -153,6 +165,13 @@ class Measured:
     each: bool
     steps: Integers
     noise: tuple[DrawnNoise, ...]
+
+
+class Number(NamedTuple):
+    """A released number and the variance of its noise."""
+
+    value: float
+    variance: float
 
 
 @dataclass(frozen=True)
@@ -188,17 +207,19 @@ class Tail:
 
 @dataclass(frozen=True)
 class RowNumbers:
-    """Released numbers of persons' rows that count and that were dropped, ``capped`` of a person and period at most.
+    """Released numbers of persons' rows that count and that were dropped, at most ``capped`` of each person."""
 
-    ``cut_persons`` is the share of persons (in each period) with dropped rows, None if unknown.
-    """
+    counted: float
+    dropped: float
+    counted_variance: float
+    dropped_variance: float
+    capped: int
 
-    counted: float = 0.0
-    dropped: float = 0.0
-    counted_variance: float = 0.0
-    dropped_variance: float = 0.0
-    capped: int = 0
-    cut_persons: float | None = None
+    @property
+    def share(self) -> float:
+        """Estimated share of rows that were dropped."""
+        dropped = max(0.0, self.dropped)
+        return dropped / max(1.0, self.counted + dropped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,12 +282,19 @@ class Released:
 
 
 def release(
-    budget: Budget, quantities: Sequence[Quantity], sums: Integers, key: Key, span: tuple[int, int], keys: Keys
+    budget: Budget,
+    quantities: Sequence[Quantity],
+    sums: Integers,
+    key: Key,
+    span: tuple[int, int],
+    keys: Keys,
+    published: Integers | None = None,
 ) -> tuple[Measured, ...]:
     """Noisy sums of every level, from exact sums of the cells, int64[n, W, K], in windows [first, last).
 
     Noise of a node is bound to all its sums.  Sums and noise are taken modulo 2^64, which is post-processing of the
-    exact noisy sum: privacy does not depend on the number of rows.
+    exact noisy sum: privacy does not depend on the number of rows.  ``published`` counts, by which keys were chosen,
+    int64[K], replace those of the cells.
     """
     found = []
     for level in budget.levels:
@@ -278,6 +306,8 @@ def release(
         own = key.within("sums", *level, *(() if level.each else span), *itertools.chain(*labels))
         noisy = binding.draw_cells(np.ascontiguousarray(exact), laws, own, span[0], keys.digests(level.depth))
         noisy += exact
+        if published is not None:
+            noisy[[q.name for q in quantities].index("count")] = published
         noisy.flags.writeable = False
         found.append(Measured(*level, noisy, tuple(map(_drawn, laws))))
     return tuple(found)

@@ -330,13 +330,13 @@ class WindowsMachine(Machine[WindowsState]):
             found = PersonRows(self.plan, key)
             said = CellRows(self.calendar.numbers(times), codes, floats)
             found.add(BatchRows(said, times, rows[:, :2]), self.table.words()[codes])
-            sums = self._added(found.kept().rows, (first, closed))
+            sums = self._added(found.kept(self.plan).rows, (first, closed))
         return sums, waiting.without_first(closed - first, len(rows))
 
     def _added(self, rows: CellRows, span: tuple[int, int]) -> Integers:
         """Exact sums of rows in windows [first, last)."""
         plan = replace(self.plan, start=span[0], stop=span[1])
-        return exact_sums([rows], self.quantities, plan, self.table.size)
+        return exact_sums([rows], self.quantities, plan, self.table.size)[0]
 
     def _check_far(self, windows: int) -> None:
         """Raise DataError for more open windows than fit in memory."""

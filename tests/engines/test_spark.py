@@ -193,7 +193,11 @@ def assert_equal(one: Any, two: Any) -> None:
         assert flat.noise(two.released, name) == column.noise
     assert two.clipped_rows == one.clipped_rows
     assert two.released.edges.tolist() == one.released.edges.tolist()
-    assert (two.released.keys, two.released.clip, two.guarantee) == (one.released.keys, one.released.clip, one.guarantee)
+    assert (two.released.keys, two.released.clip, two.guarantee) == (
+        one.released.keys,
+        one.released.clip,
+        one.guarantee,
+    )
 
 
 def test_what_spark_tables_refuse(session: Any, tmp_path: Path) -> None:

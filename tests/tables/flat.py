@@ -49,7 +49,11 @@ def arguments(kind: str, *columns: Any, **given: Any) -> dict[str, Any]:
     time = fastdp.Time(given.pop("time", "times"), given.pop("every"), **times)
     if kind == "counts":
         return given | {"time": time}
-    return given | {"time": time, "bound": fastdp.Value(**_taken(given, *VALUES)), "value": given.get("value", "values")}
+    return given | {
+        "time": time,
+        "bound": fastdp.Value(**_taken(given, *VALUES)),
+        "value": given.get("value", "values"),
+    }
 
 
 @contextmanager

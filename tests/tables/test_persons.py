@@ -150,7 +150,11 @@ def test_the_order_of_rows_and_batches_changes_no_byte(keys: Any, sums: dict[str
     for order in (rows, sorted(rows), sorted(rows)[::-1], shuffled):
         found = release(order)
         assert np.array_equal(found.cells("total"), wanted.cells("total"))
-        assert (found.keys, flat.clip(found), flat.kept_persons(found)) == (wanted.keys, flat.clip(wanted), flat.kept_persons(wanted))
+        assert (found.keys, flat.clip(found), flat.kept_persons(found)) == (
+            wanted.keys,
+            flat.clip(wanted),
+            flat.kept_persons(wanted),
+        )
 
 
 def crowd(n: int = 20_000) -> pd.DataFrame:

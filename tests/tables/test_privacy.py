@@ -83,7 +83,15 @@ def noise_of(coupled: Coupled, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 def public(sums: Any) -> Any:
     columns = {name: (c.steps.tolist(), c.resolution, c.noise.scale) for name, c in sums.columns.items()}
-    plain = sums.edges.tolist(), sums.keys, flat.clip(sums), sums.centre, flat.kept_persons(sums), sums.every, sums.time_zone
+    plain = (
+        sums.edges.tolist(),
+        sums.keys,
+        flat.clip(sums),
+        sums.centre,
+        flat.kept_persons(sums),
+        sums.every,
+        sums.time_zone,
+    )
     return columns, plain, sums.clipped_rows, sums.guarantee
 
 

@@ -163,7 +163,9 @@ def test_pictures_show_up_to_six_keys_one_below_the_other(tmp_path):
         assert (tmp_path / f"{count}.png").stat().st_size > 10_000
         lines = axes[0].get_lines()
         assert len(lines) == 2
-        pooled = flat.values(t.released, "total").sum(axis=1) if count == 7 else flat.values(t.released, "total")[:, 0]
+        pooled = (
+            flat.values(t.released, "total").sum(axis=1) if count == 7 else flat.values(t.released, "total")[:, 0]
+        )
         np.testing.assert_allclose(lines[0].get_ydata(), pooled)
         assert axes[0].get_title(loc="left") == ("all 7 keys together" if count == 7 else "k = key 0")
 

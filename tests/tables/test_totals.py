@@ -146,7 +146,9 @@ def test_times_with_a_zone_are_converted(tmp_path: Path) -> None:
         assert np.array_equal(found.cells("count"), wanted.released.cells("count"))
         assert np.array_equal(found.edges, wanted.released.edges)
     # By default the column's own zone.
-    assert flat.counts(as_family(aware, "polars", tmp_path), "at", "1d", epsilon=1.0, seed=1).released.time_zone == "UTC"
+    assert (
+        flat.counts(as_family(aware, "polars", tmp_path), "at", "1d", epsilon=1.0, seed=1).released.time_zone == "UTC"
+    )
 
 
 @pytest.mark.parametrize("kind", ["totals", "means"])
@@ -257,7 +259,9 @@ def test_order_and_batches_change_nothing(data: st.DataObject) -> None:
     table = pa.concat_tables([as_family(part, "pyarrow", Path()) for part in parts])
     options: dict[str, Any] = {"by": "meter", "keys": ["a", "b"], "epsilon": 1.0, "clip": 2.5, "seed": 1}
     found = flat.totals(table, "kwh", "at", "6h", zone="Europe/Paris", **options).released
-    wanted = flat.totals(as_family(rows, "pandas", Path()), "kwh", "at", "6h", zone="Europe/Paris", **options).released
+    wanted = flat.totals(
+        as_family(rows, "pandas", Path()), "kwh", "at", "6h", zone="Europe/Paris", **options
+    ).released
     assert flat.clip(found) == flat.clip(wanted)
     assert np.array_equal(found.cells("total"), wanted.cells("total"))
 

@@ -83,7 +83,11 @@ def test_the_same_as_a_table(kind: str, lateness: str | None) -> None:
         assert np.array_equal(steps(found, name), column.steps)
         assert flat.noise(found[-1].released, name).scale == column.noise.scale
     assert found[-1].released.edges[-1] == table.edges[-1]
-    assert (windows.late, found[-1].flat.clip(released), found[-1].released.centre) == (0, flat.clip(table), table.centre)
+    assert (windows.late, found[-1].flat.clip(released), found[-1].released.centre) == (
+        0,
+        flat.clip(table),
+        table.centre,
+    )
 
 
 @given(st.data())
