@@ -129,10 +129,10 @@ class Budget:
         clips = 0.5 if plan.quantity_of(column) == "deviation" else 1.0
         deviation = clips * (math.sqrt(self.square(True)) if self.gaussian else math.sqrt(2.0) * plan.contributions)
         loss = self._loss(self._amount(self.loss) * share) * (1.0 - float(OF_COLUMN["rows"] + OF_COLUMN["clip"]))
-        return max(1, plan.cells or 1) * deviation / loss / math.sqrt(self._together)
+        return max(1, plan.cells or 1) * deviation / loss / math.sqrt(self.together)
 
     @property
-    def _together(self) -> float:
+    def together(self) -> float:
         """Windows in the sums for which the clip is chosen: hours of a day, days of a week, else those of a year."""
         plan = self.plan
         if plan.calendar is None:

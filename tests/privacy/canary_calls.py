@@ -449,7 +449,10 @@ def table_calls() -> list[Calls]:
         ]
     counting = lambda bad: fastdp.counts(bad, "at", "1h", **options)  # noqa: E731
     persons: dict[str, Any] = {"by": "key", "keys": ["a"], "unit": fastdp.Person("who", per="1h")}
-    windows = lambda: fastdp.Windows("1h", 1.0, "2024-01-01", bound=BOUND, seed=1, **persons)  # noqa: E731
+    hours, summed = fastdp.Time("at", "1h", start="2024-01-01"), {"kwh": "sum"}
+    windows = lambda: fastdp.Windows(summed, hours, epsilon=1.0, bounds=BOUND, seed=1, **persons)  # noqa: E731
+    several = lambda bad: fastdp.aggregate(bad, {"kwh": ["mean", "var"], "*": "count"}, "at", "1h", **bounded)  # noqa: E731
+    bounded: dict[str, Any] = options | {"bounds": BOUND}
     at = np.array(["2024-01-01"] * 2, "M8[s]")
     return [
         *calls,
@@ -459,8 +462,10 @@ def table_calls() -> list[Calls]:
         Calls("Windows.add", canary.columns, lambda bad: windows().add(at, bad, ["a"] * 2, [1, 2])),
         Calls("Windows.add", canary.columns, lambda bad: windows().add(at, [1.0] * 3, bad, [1] * 3)),
         Calls("Windows.add", canary.columns, lambda bad: windows().add(at, [1.0] * 2, ["a"] * 3, bad)),
-        Calls("Windows", _swapped, lambda bad: fastdp.Windows("1h", bad, "2024-01-01", bound=BOUND)),
-        Calls("Windows", _swapped, lambda bad: fastdp.Windows("1h", 1.0, "2024-01-01", bound=bad)),
+        Calls("aggregate", _tables, several),
+        Calls("aggregate", canary.columns, several, PATHS),
+        Calls("Windows", _swapped, lambda bad: fastdp.Windows(summed, hours, epsilon=bad, bounds=BOUND)),
+        Calls("Windows", _swapped, lambda bad: fastdp.Windows(summed, hours, epsilon=1.0, bounds=bad)),
     ]
 
 

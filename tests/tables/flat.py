@@ -49,7 +49,11 @@ def arguments(kind: str, *columns: Any, **given: Any) -> dict[str, Any]:
     time = fastdp.Time(given.pop("time", "times"), given.pop("every"), **times)
     if kind == "counts":
         return given | {"time": time}
-    return given | {"time": time, "bound": fastdp.Value(**_taken(given, *VALUES)), "value": given.get("value", "values")}
+    return given | {
+        "time": time,
+        "bound": fastdp.Value(**_taken(given, *VALUES)),
+        "value": given.get("value", "values"),
+    }
 
 
 @contextmanager
@@ -61,7 +65,10 @@ def noise_is(name: str | None) -> Any:
         yield
 
 
-def _release(kind: str, frame: Any, *columns: Any, noise: str | None = None, **given: Any) -> Table:
+def _release(
+    kind: str, frame: Any, *columns: Any, noise: str | None = None, module: Any = None, **given: Any
+) -> Table:
+    frame = frame if module is None else module.table(frame)
     with noise_is(noise):
         table: Table = getattr(fastdp, kind)(frame, **arguments(kind, *columns, **given))
     return table

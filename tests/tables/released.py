@@ -8,7 +8,7 @@ import numpy as np
 
 from fastdp.guarantee import Guarantee
 from fastdp.releases.intervals import DrawnNoise
-from fastdp.tables.released import NoisySums, WindowSums
+from fastdp.tables.sums import Measured, Quantity, Released, Statistic, Tail
 from fastdp.tables.table import Table
 
 HOUR = 3_600_000_000
@@ -48,7 +48,9 @@ def table(kind, true, *, scale=10.0, rng=None, keys=None, confidence=0.95, **oth
         "every": "1h",
         "nodes": nodes,
         "parents": tuple(np.zeros(size, np.int64) for _ in keys),
-        "statistics": (Statistic(*{"totals": ("sum", "values"), "counts": ("count",), "means": ("mean", "values")}[kind]),),
+        "statistics": (
+            Statistic(*{"totals": ("sum", "values"), "counts": ("count",), "means": ("mean", "values")}[kind]),
+        ),
         "quantities": quantities,
         "measured": (Measured(len(keys), True, np.stack(steps), tuple(drawn)),),
         "tails": {} if kind == "counts" else {"values": Tail((0.0, 10.0), (0.0, 10.0))},

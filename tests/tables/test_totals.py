@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +18,7 @@ from fastdp.tables.columns import Keys
 from fastdp.tables.sums import CellRows, release
 from tests.oracles import tables
 from tests.tables import flat
-from tests.tables.rows import FAMILIES, SECRET, as_family, column, composition, expected, random_rows
+from tests.tables.rows import FAMILIES, SECRET, as_family, below, column, composition, expected, random_rows
 
 ROWS = random_rows(400, 1)
 HOUR = 3_600_000_000
@@ -37,12 +36,6 @@ def borders(every: str, zone: str | None) -> tuple[int, int]:
         middle = (low + high) // 2
         low, high = (middle, high) if tables.window(middle, every, zone) == 0 else (low, middle)
     return origin, high
-
-
-def below(share: Fraction) -> float:
-    """The largest float that is no larger."""
-    found = float(share)
-    return found if Fraction(found) <= share else math.nextafter(found, 0.0)
 
 
 def hundredth(of: Fraction) -> Fraction:
@@ -146,7 +139,9 @@ def test_times_with_a_zone_are_converted(tmp_path: Path) -> None:
         assert np.array_equal(found.cells("count"), wanted.released.cells("count"))
         assert np.array_equal(found.edges, wanted.released.edges)
     # By default the column's own zone.
-    assert flat.counts(as_family(aware, "polars", tmp_path), "at", "1d", epsilon=1.0, seed=1).released.time_zone == "UTC"
+    assert (
+        flat.counts(as_family(aware, "polars", tmp_path), "at", "1d", epsilon=1.0, seed=1).released.time_zone == "UTC"
+    )
 
 
 @pytest.mark.parametrize("kind", ["totals", "means"])
@@ -257,7 +252,9 @@ def test_order_and_batches_change_nothing(data: st.DataObject) -> None:
     table = pa.concat_tables([as_family(part, "pyarrow", Path()) for part in parts])
     options: dict[str, Any] = {"by": "meter", "keys": ["a", "b"], "epsilon": 1.0, "clip": 2.5, "seed": 1}
     found = flat.totals(table, "kwh", "at", "6h", zone="Europe/Paris", **options).released
-    wanted = flat.totals(as_family(rows, "pandas", Path()), "kwh", "at", "6h", zone="Europe/Paris", **options).released
+    wanted = flat.totals(
+        as_family(rows, "pandas", Path()), "kwh", "at", "6h", zone="Europe/Paris", **options
+    ).released
     assert flat.clip(found) == flat.clip(wanted)
     assert np.array_equal(found.cells("total"), wanted.cells("total"))
 
