@@ -253,7 +253,7 @@ MECHANISMS: dict[str, Mechanism] = {
         fastdp.Windows,
         {"statistics": {"kwh": "sum"}, "time": TIME, "epsilon": 1.0, "bounds": 10.0, "unit": ONLINE},
         {
-            "statistics": [{"kwh": "mean"}, {"kwh": "sum", "*": "count"}],
+            "statistics": [{"statistics": {"kwh": "mean"}}, {"statistics": {"kwh": "sum", "*": "count"}}],
             "time": [
                 replace(TIME, every="2h"),
                 replace(TIME, start="2024-01-02"),
@@ -379,7 +379,7 @@ WITHOUT_NOISE = {
     "draws nothing": ("Announcement", "HistogramCollector", "SumCollector", "ToPLServer", "Zeros", "Client"),
     "a key, a promise, an account, or an answer": ("Key", "Guarantee", "Ledger", "Plan", "Release", "ReleasedMany"),
     "a release, or an index of one": ("CellIndex", "ReleasedTree", "WindowTree"),
-    "parameters of tables, whose plan is a mechanism": ("Person", "Rows", "Time", "Value"),
+    "parameters of tables, whose plan is a mechanism": ("Person", "PrivateKeys", "Rows", "Time", "Value"),
     "many streams of another mechanism": ("Fleet",),
     "needs shapely (tests/spatial)": ("Polygons", "Network"),
 }
@@ -420,7 +420,7 @@ def test_a_raised_rule_is_in_the_key(name: str, monkeypatch: pytest.MonkeyPatch)
     assert kinds
     for kind in kinds:
         with monkeypatch.context() as patch:
-            patch.setattr(kind, "rule", 2, raising=False)
+            patch.setattr(kind, "rule", 7, raising=False)
             assert fresh_key(name) != usual
     sharing._shared.cache_clear()
     assert key_of(name) == usual

@@ -248,7 +248,7 @@ USUAL: dict[str, Any] = {
     "released": {"a": THREE},
 }
 BOXES = {"lower": [[0.0, 0.0]], "upper": [[1.0, 1.0]]}
-KEYED = {"by": "key", "keys": ["a"], "unit": fastdp.Person("who", rows=2, per="1d"), "every": "4h"}
+KEYED = {"by": "key", "keys": ["a"], "unit": fastdp.Person("who", rows=2, per="1d"), "time": "at", "every": "4h"}
 BOUNDED = {"bound": BOUND}
 ONE_OF = {"streams": [0], "starts": [0], "stops": [2]}
 AT = np.array(["2024-01-01"] * 3, "M8[s]")

@@ -94,7 +94,7 @@ WITHOUT_DATA = {
     "ToPLServer counters.RunningCounts counters.SelectiveCounting": "parameters",
     "ToPLServer.shard": "nothing",
     "AdaptivePHDStream.count PHDStream.count": "boxes, for ReleasedTree.count",
-    "plan Plan Person Rows Time Value": "parameters",
+    "plan Plan Person PrivateKeys Rows Time Value": "parameters",
     "baselines.FixedTree.count baselines.OfflineOnBatch.count baselines.OfflineOnStream.count": "boxes",
     "Key.choose Key.from_seed Key.derive Key.of_stream Key.random Key.reveal Key.from_bytes": "by the row of Key",
     "Key.again Key.bind Key.within Key.fingerprint": "public parameters, and sums that are released",

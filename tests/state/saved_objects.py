@@ -162,8 +162,7 @@ def _windows(*sizes: int) -> list[tuple[np.ndarray, ...]]:
 
 
 def _add_rows(windows: fastdp.Windows, rows: tuple[np.ndarray, ...]) -> np.ndarray:
-    sums = windows.add(*rows).sums
-    return np.concatenate([column.steps.ravel() for column in sums.columns.values()])
+    return windows.add(*rows).released.measured[0].steps.ravel()
 
 
 def _report(mechanism: Any, values: np.ndarray) -> Any:
