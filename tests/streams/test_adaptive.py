@@ -229,44 +229,6 @@ def test_theta_rises_no_further_than_the_bound() -> None:
         )
 
 
-def test_a_release_states_the_highest_theta_where_a_jump_was_taken_back() -> None:
-    """The scale of the noise of all blocks, for intervals, is at most that of the highest one."""
-    values = np.random.default_rng(1).exponential(np.repeat([1.0, 20_000.0], [4096, 60_000]))
-    publisher = make(epsilon=4.0, bound=1e6, threshold=ScaleFree(), holdout=4096, max_range=65_536)
-    release = publisher.release(values)
-    thetas = release.revision.thetas
-    assert publisher.threshold < release.threshold, "or the test shows nothing"
-    assert release.threshold == pytest.approx(thetas.max(), rel=1e-6)
-    assert publisher.threshold == pytest.approx(thetas[-1], rel=1e-6)
-    # No interval knows a block's sum better than its noise lets.
-    edges = release.revision.edges
-    noises = np.sqrt(2.0) / 4.0 * thetas[:-1]
-    assert (release.std_error(edges[:-1], edges[1:], revised=True) > 0.99 * noises).all()
-    # Among many streams it is the same release.
-    options = {"threshold": ScaleFree(), "holdout": 4096, "max_range": 65_536}
-    many = fastdp.release_many([values], 4.0, 1e6, perturber=Blocks(), smoother=None, **options, seed=1)[0]
-    key = fastdp.Key.from_seed(1).of_stream(0)
-    own = make(epsilon=4.0, bound=1e6, **options, seed=None, key=key).release(values)
-    assert many.threshold == own.threshold > own.revision.thetas[-1] * 1.01, "or the test shows nothing"
-    # A copy goes on from the same thresholds.
-    copy = Adaptive.from_bytes(publisher.to_bytes(bytes(32)), bytes(32))
-    more = np.full(5000, 30_000.0)
-    assert np.array_equal(copy.publish(more), publisher.publish(more))
-
-
-def test_theta_stays_where_it_may_not_rise() -> None:
-    values = growing()
-    kept = {"perturber": Blocks(rising=False)}
-    for options in ({"threshold": Fixed(20.0)}, {"threshold": Fixed(20.0), "holdout": 0}, kept):
-        publisher = make(epsilon=8.0, bound=1000.0, **options)
-        publisher.publish(values)
-        assert publisher.threshold == publisher._progress.theta_steps * publisher.resolution
-        assert not any("theta rises" in step for step in publisher.guarantee.derivation)
-    rising = make(epsilon=8.0, bound=1000.0).guarantee
-    assert any("theta rises" in step for step in rising.derivation)
-    assert rising.epsilon == 8.0
-
-
 def test_intervals_are_for_values_clipped_to_the_theta_of_their_blocks() -> None:
     """After a jump the last theta is not what values before it were clipped to."""
     generator = np.random.default_rng(2)
@@ -323,28 +285,6 @@ def test_a_focus_begins_with_short_blocks(r: int, first: int) -> None:
     assert Blocks(focus=2).plan(0.01, 2**20).usual == Blocks().plan(0.01, 2**20).first, (
         "theta is that without a focus"
     )
-
-
-@pytest.mark.parametrize("holdout", [0, 600])
-@pytest.mark.parametrize("n", [700, 1111, 6000])
-def test_the_stream_seen_again(holdout: int, n: int) -> None:
-    release = (make if holdout else fixed)().release(stream(n))
-    count, revised, edges = n - holdout, release.revised, release.revision.edges
-    assert revised.size == count
-    lengths = np.diff(edges)
-    assert np.add.reduceat(revised[: edges[-1]], edges[:-1]) == pytest.approx(lengths * release.revision.means)
-    levels = release.revision._smoothed.levels
-    rest = np.full(count - edges[-1], levels[-1])
-    assert revised[edges[-1] :] == pytest.approx(rest, rel=1e-9, abs=1e-7), "the open block is at the last level"
-    generator = np.random.default_rng(n)
-    starts = generator.integers(0, count + 1, 300)
-    stops = generator.integers(starts, count + 1)
-    sums = np.concatenate([[0.0], np.cumsum(revised)])
-    answers = release.sum(starts, stops, revised=True)
-    assert answers == pytest.approx(sums[stops] - sums[starts], rel=1e-9, abs=1e-7)
-    flat = np.concatenate([[0.0], np.cumsum(release.values)])
-    assert release.sum(starts, stops) == pytest.approx(flat[stops] - flat[starts], rel=1e-9, abs=1e-7)
-    assert release.sum(0, 0, revised=True) == 0.0
 
 
 def test_the_guarantee_and_the_parts() -> None:

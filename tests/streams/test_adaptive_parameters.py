@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from fastdp.smoothers import Recent
 from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
+from fastdp_kernels.streams import block_lengths as b
+from fastdp_kernels.streams import seasons
 from tests.grid import exhaustive
 
 RENEWALS = (RenewFromHoldout(), RenewFromPublished(0.2))
@@ -166,3 +169,58 @@ def test_arguments_that_do_not_fit_each_other_are_refused(options: dict[str, Any
 def test_a_focus_is_one_length_or_two_in_order(focus: Any) -> None:
     with pytest.raises(ParameterError, match=r"the shortest length first|focus has 3 entries"):
         Blocks(focus=focus)
+
+
+KEY = bytes(range(32))
+DAY = 96
+KINDS = [{"bound": 200.0, "threshold": 40.0}, {"sensitivity": 1}, {"bound": 200.0, "holdout": 600}]
+
+
+def counts(n: int = 8000) -> np.ndarray:
+    rate = 8.0 + 6.0 * np.sin(np.arange(n) * 2 * np.pi / DAY)
+    return np.random.default_rng(1).poisson(rate).astype(np.float64)
+
+
+def with_season(**options: Any) -> Adaptive:
+    usual = {"epsilon": 0.8, "max_range": 4096, "seed": 4}
+    blocks = Blocks(options.pop("closing", "spread"), season=options.pop("season", DAY))
+    return Adaptive(**{**usual, "perturber": blocks, **options})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("closing", ["spread", "spike", "none"])
+def test_with_a_season_chunks_do_not_matter(kind: dict[str, Any], closing: str) -> None:
+    values = counts(4000)
+    whole = with_season(**kind, closing=closing).publish(values)
+    publisher = with_season(**kind, closing=closing)
+    assert np.array_equal(np.concatenate([publisher.publish([value]) for value in values]), whole)
+    assert publisher._progress.smoother["gained"][0] > 0.0, "predictions are bent"
+    other = with_season(**kind, closing=closing)
+    cuts = np.random.default_rng(2).integers(0, values.size, 20)
+    assert np.array_equal(np.concatenate([other.publish(part) for part in np.split(values, np.sort(cuts))]), whole)
+
+
+@pytest.mark.parametrize("place", [300, 600, 7777])
+def test_a_loaded_publisher_with_a_season_continues_exactly(tmp_path: Path, place: int) -> None:
+    values, publisher = counts(), with_season(**KINDS[2])
+    whole = with_season(**KINDS[2]).publish(values)
+    first = publisher.publish(values[:place])
+    publisher.save(tmp_path / "s", KEY)
+    loaded = Adaptive.load(tmp_path / "s", KEY)
+    assert loaded.composition == publisher.composition
+    assert np.array_equal(np.concatenate([first, loaded.publish(values[place:])]), whole)
+
+
+def test_states_of_another_size_or_season_are_refused() -> None:
+    values, daily, plain = counts(), with_season(**KINDS[0]), with_season(**KINDS[0], season=None)
+    for each in (daily, plain):
+        each.publish(values[:3000])
+    assert plain._progress.smoother.dtype == b.MEMORY
+    assert daily._progress.smoother.dtype == seasons.SEASON
+    other = daily._progress.smoother.copy()
+    other["period"] = 97.0
+    assert daily._pipeline.fits(daily._progress)
+    assert not daily._pipeline.fits(daily._progress._replace(smoother=other))
+    for one, memory in ((daily, plain._progress.smoother), (plain, daily._progress.smoother)):
+        with pytest.raises(ValueError, match="out of range"):
+            one._pipeline.remembered(memory.view(np.float64))

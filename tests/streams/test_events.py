@@ -161,3 +161,22 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], said: str) -> Non
     with pytest.raises(ParameterError) as error:
         make(**options)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "value", [0.5, -0.5, 1.5, -1.5, 2.5, 0.49999999999999994, -0.5000000000000001, 2.0**40 + 0.5]
+)
+def test_halves_are_rounded_up(value: float) -> None:
+    """With ties to even 0.5 and 1.5 would be two steps apart."""
+    grid = make_event_grid(1.0, 1.0, 1.0, 16)
+    assert [steps_of(grid, np.array([value]))] == in_steps(np.array([value]), 1.0, grid.bound_steps)
+
+
+@pytest.mark.parametrize("length", [1, 10, 37, 1000])
+@pytest.mark.parametrize("exponent", range(7))
+def test_noise_of_counts_is_that_of_whole_positions(length: int, exponent: int) -> None:
+    block = 2**exponent
+    if length % block and block % length:
+        return
+    found = b.noise_of_count(float(length), float(block))
+    assert found == pytest.approx(adaptive.noise_of_count(length, block), rel=1e-12)

@@ -252,3 +252,17 @@ def test_the_grid_has_room_for_the_running_sums_of_a_longer_holdout() -> None:
     """Their tree has more levels than that of the other values."""
     with pytest.raises(ParameterError, match="no grid fits"):
         fastdp.PAK(epsilon=2.0**-47, delta=1e-6, bound=10.0, length=1000, holdout=990, lag_sums=True)
+
+
+@pytest.mark.statistical
+def test_the_sum_of_the_holdout_comes_first() -> None:
+    values = stream(700)
+    errors = []
+    for seed in range(300):
+        publisher = make(threshold=NoisyMax(), seed=seed, share=0.8)
+        assert publisher.publish(values[:199]).size == 0
+        assert publisher.threshold is None
+        first = publisher.publish(values[199:200])
+        assert first.size == 1
+        errors.append((first[0] - np.minimum(values[:200], publisher.threshold).sum()) / publisher.threshold)
+    assert np.std(errors) == pytest.approx(np.sqrt(2) / 0.2, rel=0.25)

@@ -16,7 +16,6 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Mean, Median, MovingAverage, Recent
-from fastdp.state import codec
 from fastdp.streams.methods import as_smoother
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
 from fastdp.thresholds.renewals import Renewal, RenewFromHoldout, RenewFromPublished
@@ -259,30 +258,6 @@ def test_what_a_renewal_cannot_guarantee_is_refused_on_construction() -> None:
     assert composed(None).guarantee.epsilon == composed(RenewFromHoldout(holdout=50)).guarantee.epsilon == 1.0
     with pytest.raises(ParameterError, match=r"^holdout = 49: expected at least 50"):
         composed(RenewFromHoldout(holdout=49))
-
-
-@pytest.mark.parametrize("renewal", [None, *RENEWALS], ids=repr)
-def test_files_with_places_that_no_stream_reaches_are_damaged(renewal, tmp_path: Path) -> None:
-    publisher = make(renewal)
-    publisher.publish(shifting_stream(1500))
-    good = publisher._machine.pack(publisher._state)
-    assert publisher._machine.pack(publisher._machine.unpack(good, publisher._key)) == good
-    changes = {
-        "n_seen": [150.5, -1, "7"],
-        "cycle": [1.0, -1],
-        "held": [0.0, -1],
-        "blocks": [-1, 3.0],
-        "filled": [4, 2.0, -1],
-        "theta_steps": [0, 1.5, 2**62],
-        "open_sum": [1.0],
-        "released": [None, 0.5],
-        "prediction": ["x", 3],
-        "smoother": [codec.pack(np.zeros(3), "<f8")],
-    }
-    for name, wrong in changes.items():
-        for value in wrong:
-            with pytest.raises(ValueError, match=r"out of range|in place of"):
-                publisher._machine.unpack({**good, name: value}, publisher._key)
 
 
 SHORT = {"perturber": Hierarchy(2, prune=0), "smoother": None, "bound": 10.0, "holdout": 1000, "max_range": 8}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import warnings
 from collections import OrderedDict
 from typing import Any
 
@@ -11,14 +10,13 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.noise.canonical import encode
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.record import shared
-from fastdp.smoothers import Exponential, MovingAverage, Recent
+from fastdp.smoothers import MovingAverage, Recent
 from fastdp.streams.parameters import StreamParameters, composed
-from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, renewals
+from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 
 SECRET = Key.from_bytes(bytes(range(32)))
 SIZES: dict[str, Any] = {"epsilon": 0.5, "bound": 64.0, "holdout": 50}
@@ -90,34 +88,6 @@ def test_parts_that_may_change_are_encoded_each_time() -> None:
     # Nor are NumPy's numbers plain numbers.
     epsilons = [fastdp.ToPS(np.float64(0.5), 64.0, holdout=50, max_range=64) for _ in range(2)]
     assert epsilons[0].epsilon == 0.5
-
-
-def test_a_part_given_in_place_of_a_name_is_told_apart() -> None:
-    one, other, named = (
-        fastdp.ToPS(**SIZES, max_range=64, prune=1, smoother=smoother, key=SECRET)
-        for smoother in (Exponential(0.25), Exponential(0.5), "exponential")
-    )
-    assert len({one._key, other._key}) == 2
-    assert named.composition.smoother == Exponential()
-
-
-def test_what_warns_warns_each_time() -> None:
-    for _ in range(2):
-        with pytest.warns(AccuracyWarning, match="last"):
-            fastdp.ToPS(0.5, 64.0, every="30min", holdout=100)
-    renewal = renewals.RenewFromHoldout(trees=6, holdout=100)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        parts = {"perturber": Hierarchy(), "smoother": Recent(), "renewal": renewal}
-        made = [fastdp.StreamPublisher(**SIZES, max_range=64, **parts) for _ in range(2)]
-    assert made[0].composition is not made[1].composition
-
-
-@pytest.mark.parametrize("wrong", [[1], {}, np.zeros(2), None, "half", NoisyMax()])
-def test_wrong_kinds_have_their_error_each_time(wrong: Any) -> None:
-    for _ in range(2):
-        with pytest.raises(ParameterError, match="epsilon"):
-            fastdp.ToPS(wrong, 64.0)
 
 
 class Number(enum.IntEnum):

@@ -13,7 +13,6 @@ from fastdp.local import Client, Hybrid, LogSquareWave, SquareWave, encode
 from fastdp.noise.key import Key
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds import SquareWave as Rule
-from tests import stat
 from tests.noise_values import bound_key
 
 
@@ -48,27 +47,6 @@ def test_clients_and_server_apart_give_the_same_numbers() -> None:
     assert server.refused.messages == 2
     with pytest.raises(StateError, match="after the threshold was chosen"):
         server.collect([1])
-
-
-def test_range_sums_come_with_their_standard_error() -> None:
-    values = np.full(60_000, 20.0)
-    release = make(threshold=Fixed(40.0), holdout=0).release(values)
-    assert release.offset == 0
-    starts = np.arange(0, 60_000, 100)
-    errors = release.sum(starts, starts + 100) - 2000.0
-    spread = release.std_error(starts, starts + 100)
-    assert spread == pytest.approx(10.0 * np.sqrt(Hybrid(1.0, 0.0, 40.0).worst_variance))
-    # The hybrid's variance is the same for every value at this epsilon.
-    scaled = errors / spread
-    chi = float((scaled**2).sum())
-    from scipy import stats
-
-    stat.accept(float(2 * min(stats.chi2.sf(chi, scaled.size), stats.chi2.cdf(chi, scaled.size))))
-    wrong = chi * 1.3**2
-    stat.reject(float(2 * min(stats.chi2.sf(wrong, scaled.size), stats.chi2.cdf(wrong, scaled.size))))
-    assert release.std_error(5, 5).tolist() == [0.0]
-    with pytest.raises(ParameterError, match="starts"):
-        release.std_error(5, 4)
 
 
 def test_separate_budgets_and_the_guarantee() -> None:

@@ -106,18 +106,6 @@ def test_any_chunking_gives_the_same_output(cuts: list[int], prune: int, fan_out
     assert publisher.n_published == 3000 - holdout
 
 
-@pytest.mark.parametrize("options", [{}, {"smoother": "median"}, {"nonfinite": "zero"}, {"contributions": 3}])
-def test_memory_at_hand_and_new_memory_receive_the_same(options: dict[str, object]) -> None:
-    """One pass or three: chunks that begin within a block or with one, and cross trees."""
-    values = stream(3000)
-    new, given = make(**options), make(**options)
-    for begin, end in itertools.pairwise([0, 310, 316, 900, 902, 1500, 3000]):
-        chunk, out = values[begin:end], np.full(end - begin, np.nan)
-        assert new.publish(chunk).tobytes() == given.publish(chunk, out=out).tobytes()
-    assert str(new._progress) == str(given._progress)
-    assert new._progress.open_sum == given._progress.open_sum
-
-
 def test_default_keys_differ_and_seeds_agree() -> None:
     values = stream(2000)
     assert not np.array_equal(make(seed=None).publish(values), make(seed=None).publish(values))

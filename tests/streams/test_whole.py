@@ -86,14 +86,6 @@ def test_the_share_is_public_and_the_losses_are_epsilon(size: int, epsilon: floa
     assert any(step.startswith(f"perturber (epsilon = {made.composition.epsilon:g})") for step in steps)
 
 
-def test_more_values_pay_less() -> None:
-    shares = [whole(n, 1.0, max_range=min(n, 2**20)).share for n in (1000, 10**4, 10**5, 2**20, 10**7, 10**8)]
-    assert shares == sorted(shares, reverse=True)
-    assert 0.09 < shares[0] <= MAX_SHARE
-    assert shares[3] < 0.04
-    assert shares[5] < 0.001
-
-
 def test_the_release_function_withholds_nothing_by_default() -> None:
     values = stream(3000)
     release = fastdp.release(values, 2.0, 100.0, seed=1)
