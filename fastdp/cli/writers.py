@@ -60,8 +60,7 @@ def open_target(
 
     The file appears, after its description, when the block ends without an exception; ``force`` allows replacing one.
     ``record`` is called after the last value, before any is visible: standard output is held back until then, or
-    shown
-    at once with ``live``.  ``describe`` returns the metadata after the first value; empty for none.
+    shown at once with ``live``.  ``describe`` returns the metadata after the first value; empty for none.
     """
     if path == STANDARD:
         with _standard_output(record) as stream, _csv_file(stream, columns, describe) as write:
@@ -315,8 +314,7 @@ class PointFolder:
     """A folder of files ``batch_000.csv``, ``batch_001.csv``, ...; numbers from 1,000 on have more digits.
 
     ``force`` allows replacing an earlier run's files; leftover ones are removed.  The first ``written`` files may be
-    from
-    earlier runs of the same release and are written again.
+    from earlier runs of the same release and are written again.
     """
 
     def __init__(self, path: Path, kind: str, names: tuple[str, str], *, force: bool, written: int = 0) -> None:
