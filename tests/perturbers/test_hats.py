@@ -13,7 +13,8 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.perturbers import Hierarchy, hats
+from fastdp.perturbers import Hierarchy
+from fastdp.perturbers import hat_functions as hats
 from fastdp.smoothers import Mean
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, NoisyMax

@@ -94,7 +94,9 @@ def test_any_length_errs_at_most_half_more(length: int) -> None:
 def test_the_stated_error_at_a_million_values() -> None:
     """505 theta^2 is the square root's with normal noise; here with all that discreteness and rounding cost."""
     composition = publisher(Toeplitz(length=2**20)).composition
-    sigma = float(composition.perturber.leaf_law(composition.grid.snap(THETA), composition.publish_epsilon).sigma)
+    sigma = float(
+        composition.perturber.leaf_distribution(composition.grid.snap(THETA), composition.publish_epsilon).sigma
+    )
     mu, theta = numbers(composition.perturber)
     in_thetas = (sigma / composition.grid.snap(THETA)) ** 2
     assert in_thetas * toeplitz.prefix_error(mu, theta, 2**20) < 1.02 * 505.0
@@ -181,7 +183,9 @@ def test_intervals_state_the_sigma_that_is_drawn() -> None:
     composition = publisher(Toeplitz(length=300), resolution=2.0**-4).composition
     for theta in (1.0, 17.3125, THETA):
         assert composition.noise is not None
-        drawn = composition.perturber.leaf_law(composition.grid.snap(theta), composition.publish_epsilon).sigma
+        drawn = composition.perturber.leaf_distribution(
+            composition.grid.snap(theta), composition.publish_epsilon
+        ).sigma
         assert float(composition.noise.draw(theta).scale) == pytest.approx(float(drawn), rel=1e-9)
 
 

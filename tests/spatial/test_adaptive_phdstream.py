@@ -79,9 +79,9 @@ def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, option
     keys = step_keys(stream, steps)
     split, initial = (
         draws(keys, law, purpose, 4096)
-        for law, purpose in ((plan.split_law, Purpose.SPLIT), (plan.cell_law, Purpose.CELL))
+        for law, purpose in ((plan.split_distribution, Purpose.SPLIT), (plan.cell_distribution, Purpose.CELL))
     )
-    later = draws(keys, counting.law, Purpose.CELL, 4096)
+    later = draws(keys, counting.distribution, Purpose.CELL, 4096)
     for t, (added, removed) in enumerate(steps):
         stream.advance(added, removed)
         batch = added.tolist(), removed.tolist()
@@ -205,8 +205,8 @@ def test_the_guarantee_is_epsilon_once() -> None:
     assert four.guarantee.epsilon == 2.0
     stream = make(epsilon=0.25)
     # Scale 1 / epsilon after the first batch, where half of epsilon chooses cells.
-    assert stream._machine.counting.law == sampler.laplace_distribution(Simple().draws / 0.25)
-    assert stream._plan.cell_law == sampler.laplace_distribution(2 / 0.25)
+    assert stream._machine.counting.distribution == sampler.laplace_distribution(Simple().draws / 0.25)
+    assert stream._plan.cell_distribution == sampler.laplace_distribution(2 / 0.25)
 
 
 def test_the_noise_is_that_of_the_key_step_and_place() -> None:
@@ -214,7 +214,7 @@ def test_the_noise_is_that_of_the_key_step_and_place() -> None:
     for _ in range(3):
         stream.advance(None)
     drawn, keys = [], step_keys(stream, [(np.empty((0, 2)), np.empty((0, 2)))] * 3)
-    for law, step in ((stream._plan.cell_law, 0), (stream._machine.counting.law, 2)):
+    for law, step in ((stream._plan.cell_distribution, 0), (stream._machine.counting.distribution, 2)):
         noise = np.empty(1, np.int64)
         sampler.fill(noise, law, keys[step], StreamId(Purpose.CELL, number=step))
         drawn.append(int(noise[0]))

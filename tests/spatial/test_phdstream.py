@@ -21,8 +21,8 @@ from fastdp.noise import sampler
 from fastdp.noise.key import Key, repeating
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition, phdstream
+from fastdp.spatial.decomposition import PACKED_CAPACITY, KeptTree, Tree
 from fastdp.spatial.phdstream import PHDStream
-from fastdp.spatial.tree import ROOM, KeptTree, Tree
 from fastdp_lab.baselines import FixedTree
 from tests import stat
 from tests.domains import Plain
@@ -107,9 +107,9 @@ def test_equals_the_paper_with_its_repairs(dim, fan_out, max_depth, counter, ret
     )
     steps = batches(7, dim, 11 + dim)
     keys = step_keys(stream, steps)
-    split = draws(keys, plan.split_law, Purpose.SPLIT, 4096)
-    cell = draws(keys, plan.cell_law, Purpose.CELL, 4096)
-    settle = draws(keys, plan.cell_law, Purpose.CELL, 4096, level=1)
+    split = draws(keys, plan.split_distribution, Purpose.SPLIT, 4096)
+    cell = draws(keys, plan.cell_distribution, Purpose.CELL, 4096)
+    settle = draws(keys, plan.cell_distribution, Purpose.CELL, 4096, level=1)
     deepest = 0
     for added, removed in steps:
         stream.advance(added, removed)
@@ -361,12 +361,12 @@ def test_a_copy_has_noise_of_its_own_and_the_batch_leaves_no_secret() -> None:
 def test_the_constants_are_on_the_safe_side() -> None:
     for fan_out, epsilon in itertools.product((2, 3, 7), (1e-6, 0.1, 1.0, 30.0)):
         plan = make(epsilon=epsilon, fan_out=fan_out, max_depth=4)._plan
-        scale = plan.split_law.scale
+        scale = plan.split_distribution.scale
         assert scale / plan.unit == Fraction(2 * fan_out - 1, fan_out - 1) * 2 / Fraction(epsilon)
         assert plan.bias / float(scale) >= math.log(fan_out)
         assert plan.bias / float(scale) <= math.log(fan_out) * 1.001 + 2 / float(scale)
         assert scale <= 2**40
-        assert plan.cell_law.scale == 2 / Fraction(epsilon)
+        assert plan.cell_distribution.scale == 2 / Fraction(epsilon)
 
 
 class Half:
@@ -526,4 +526,4 @@ def test_room_is_used_again() -> None:
     for _ in range(120):
         stream.advance(generator.random((20, 2)), generator.random((20, 2)))
         most = max(most, stream.n_nodes)
-        assert stream._state.kept.nodes.size <= ROOM * most
+        assert stream._state.kept.nodes.size <= PACKED_CAPACITY * most

@@ -53,11 +53,11 @@ def compare(stream: Any, expected: dict[tuple[int, ...], float]) -> None:
 
 def noises(stream: Any, steps: list[Any]) -> Iterator[Any]:
     keys, plan, total = step_keys(stream, steps), stream._plan, stream._machine.total
-    yield draws(keys, plan.split_law, Purpose.SPLIT, 4096)
-    yield draws(keys, plan.cell_law, Purpose.CELL, 4096)
+    yield draws(keys, plan.split_distribution, Purpose.SPLIT, 4096)
+    yield draws(keys, plan.cell_distribution, Purpose.CELL, 4096)
     yield draws(keys, total.distribution, Purpose.CELL, 1, level=LEVEL)
     if isinstance(stream, AdaptivePHDStream):
-        yield draws(keys, stream._machine.counting.law, Purpose.CELL, 4096)
+        yield draws(keys, stream._machine.counting.distribution, Purpose.CELL, 4096)
 
 
 @pytest.mark.parametrize(("dim", "fan_out", "share"), [(1, 2, 0.05), (2, 3, 0.5)])
@@ -154,7 +154,7 @@ def test_noise_scales_are_those_of_the_guarantee(kind: Any) -> None:
     assert float(2 * spent) == pytest.approx(1.0, rel=1e-15)
     assert 2 * spent <= 1
     if kind is AdaptivePHDStream:
-        assert machine.counting.law == sampler.laplace_distribution(Fraction(2) / Fraction(0.75))
+        assert machine.counting.distribution == sampler.laplace_distribution(Fraction(2) / Fraction(0.75))
 
 
 @pytest.mark.parametrize("kind", KINDS)
