@@ -126,6 +126,10 @@ class Guarantee:
         step = f"rho = {self.rho:g} gives epsilon = {epsilon:g} at delta = {delta:g} (conversion of zCDP)"
         return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
 
+    def identity(self) -> dict[str, Any]:
+        """The fields that are in the noise key of a component with this guarantee, which has no times."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "times"}
+
     def to_dict(self) -> dict[str, Any]:
         """The fields by name as strict JSON allows them; an infinite number is the text ``"inf"``."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
