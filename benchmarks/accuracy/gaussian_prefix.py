@@ -109,7 +109,7 @@ def published(part: Any, length: int, delta: float) -> tuple[float, float]:
 def correlated(part: Toeplitz, name: str, length: int, delta: float) -> Row:
     """In closed form."""
     c = publisher(part, length, delta).composition
-    sigma = float(c.perturber.leaf_law(c.grid.snap(THETA), c.publish_epsilon).sigma) / c.grid.snap(THETA)
+    sigma = float(c.perturber.leaf_distribution(c.grid.snap(THETA), c.publish_epsilon).sigma) / c.grid.snap(THETA)
     error = sigma**2 * toeplitz_fit.prefix_error(np.array(part.rates), np.array(part.shares), length)
     speed, rise = published(part, length, delta)
     return Row(f"fastdp {name}", said(delta), error, speed, f"{part.memory} numbers", rise)

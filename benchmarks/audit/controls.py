@@ -24,7 +24,7 @@ from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy
-from fastdp.perturbers.base import BoundLaws, HierarchyShape
+from fastdp.perturbers.base import BoundDistributions, HierarchyShape
 from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
 from fastdp.streams.methods import Adaptive
 from fastdp.streams.publisher import StreamPublisher
@@ -135,7 +135,7 @@ def peeking_blocks(epsilon: float) -> ManyRuns:
 class FirstLaw:
     """The law of noise under the first threshold, whatever the threshold rises to."""
 
-    def __init__(self, laws: BoundLaws) -> None:
+    def __init__(self, laws: BoundDistributions) -> None:
         self._laws, self._first = laws, 0
 
     def __getitem__(self, theta_steps: int) -> Distribution | None:

@@ -238,7 +238,7 @@ def quantile(rule: SmoothQuantile | PAKQuantile, task: ThresholdTask) -> ManyRun
 
 def thetas(rule: SmoothQuantile | PAKQuantile, task: ThresholdTask, data: Sequence[float], words: Words) -> Floats:
     """Theta by each word."""
-    law, resolution = rule.law(task), task.resolution
+    law, resolution = rule.smooth_noise(task), task.resolution
     with_offset = isinstance(rule, PAKQuantile)
     kappa, offset = (rule.kappa(task), law.upper(rule.beta)) if with_offset else (1.0, 0.0)
     chooser = rule.start(task)
@@ -266,7 +266,7 @@ POINTS: Any = ((np.zeros(3), np.zeros(0)), (np.zeros(2), np.zeros(0)))
 def with_split_noise(plan: domains.CellParameters, scale: Any) -> domains.CellParameters:
     """The same decisions with noise of another scale, which no parameters give."""
     made = copy.copy(plan)
-    object.__setattr__(made, "split_law", sampler.laplace_distribution(scale))
+    object.__setattr__(made, "split_distribution", sampler.laplace_distribution(scale))
     return made
 
 
@@ -287,7 +287,7 @@ def splits(epsilon: float, max_depth: int, *, repaired: bool = True) -> ManyRuns
             while waiting.size:
                 # A tree that is too large continues with further draws after the same ones: none is redrawn.
                 columns = max(4 * (max_depth + 1), noise.shape[1])
-                more = draw_noise(plan.split_law, part.shape[0], columns, key, level=level, number=number)
+                more = draw_noise(plan.split_distribution, part.shape[0], columns, key, level=level, number=number)
                 noise, level = np.concatenate([noise, more], axis=1), level + 1
                 grown: Integers = np.empty((waiting.size, 2), np.int64)
                 kernel.split_trees(*fixed, added, removed, int(target[0]), noise[waiting], grown)

@@ -68,7 +68,7 @@ def gaussian_publishers() -> Group:
         "Flat()": made(Flat(), 0.0),
     }
     c, part = publishers["Toeplitz()"].composition, Toeplitz()
-    law = part.leaf_law(c.grid.snap(THETA), c.publish_epsilon)
+    law = part.leaf_distribution(c.grid.snap(THETA), c.publish_epsilon)
     key = Key.random()
     sums, chain, memory = np.full(PUBLISHED, 10**9), np.arange(4, dtype=np.uint64), np.zeros(part.memory)
     bound, laplace, rows = PrefixNoise(key), laplace_distribution(2**40), np.arange(2**9, dtype=np.uint64)

@@ -46,7 +46,7 @@ class Tree:
     def make_consistent(self) -> None:
         """In place.  A second call costs the same as the first, though it changes nothing."""
         shape = self.shape
-        hierarchy_nodes.make_consistent(self.nodes, shape.tops, shape.fan_out, shape.levels, self.weights)
+        hierarchy_nodes.make_consistent(self.nodes[None], shape.tops, shape.fan_out, shape.levels, self.weights)
 
     def _levels(self) -> list[NDArray[np.int64]]:
         widths = [self.shape.leaves // self.shape.fan_out**level for level in range(self.shape.levels)]

@@ -131,8 +131,7 @@ class Block:
         B, values of a block; the paper uses 8.
     settles : bool
         In PHDStream: a cell that is no longer a leaf ends its block early, which costs no epsilon.  The paper's
-        counter
-        does not; then a node that looks small by chance is merged and keeps its noise, and sums are biased
+        counter does not; then a node that looks small by chance is merged and keeps its noise, and sums are biased
         (``docs/phdstream.md``).
 
     Notes
@@ -183,12 +182,10 @@ class BinaryTree:
     ----------
     horizon : int
         T: values (activations) of one tree.  Later values begin a new tree, so epsilon stays; the old tree's last
-        error
-        stays in the sum.
+        error stays in the sum.
     settles : bool
         In PHDStream: a cell that is no longer a leaf ends its tree with one noisy sum of the full tree, one more sum
-        for
-        each value.  Without it a bias makes the counter useless there (``docs/phdstream.md``).
+        for each value.  Without it a bias makes the counter useless there (``docs/phdstream.md``).
 
     Notes
     -----

@@ -56,8 +56,7 @@ class CountState:
     """State of running sums after ``n_seen`` steps.
 
     ``rows``, int64[size, width], are the counters' rows, ``chain`` a hash of the input to which noise is bound; both
-    are
-    secret.  ``released``, int64[size], are the sums of the last release.
+    are secret.  ``released``, int64[size], are the sums of the last release.
     """
 
     n_seen: int

@@ -21,7 +21,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Indices, Json
 from fastdp.ledger import Ledger
 from fastdp.noise.key import KEY_BYTES, Key, is_secret, read_key
-from fastdp.perturbers.base import bound_law
+from fastdp.perturbers.base import bound_distribution
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine
 from fastdp.streams.fleet import Fleet
@@ -254,4 +254,4 @@ def _is_bound(machine: Machine[Any]) -> bool:
     if not isinstance(machine, Schedule):
         return type(machine) in MACHINES.values() or not type(machine).__module__.startswith("fastdp.")
     composition = machine.composition
-    return bound_law(composition.perturber, Key.from_seed(0), 1, composition.publish_epsilon) is not None
+    return bound_distribution(composition.perturber, Key.from_seed(0), 1, composition.publish_epsilon) is not None

@@ -1,32 +1,184 @@
-"""One private step on a tree of cells: split decisions, noisy counts, and the kept tree for the next step.
+"""Tree of cells as columns, one private step on it, and its form in state files.
 
-PrivTree is one such step on an empty tree; PHDStream is a sequence of them.  The step is a pure function of
-(kept tree, batch, step number, key).  Readings and proof: ``docs/phdstream.md``.
+Cells are stored breadth first, the children of a cell side by side.  A step cuts the *step tree* from the root down,
+counts in its leaves and appends it to the *kept tree*, from which the next step starts.  Kept trees share memory: a
+written node never changes, and later nodes point back to children that their step did not reach.  Full arrays are
+packed: copied without unreachable nodes.  The *counted tree* is that of the last count.
+
+PrivTree is one step on an empty tree; PHDStream is a sequence of them.  A step is a pure function of (kept tree,
+batch, step number, key).  Readings and proof: ``docs/phdstream.md``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fastdp.counters.counter import check_rows
 from fastdp.errors import ParameterError
-from fastdp.kinds import Array, Integers
+from fastdp.kinds import Array, Floats, Integers, Json
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.spatial.domains import CellParameters, measures
-from fastdp.spatial.tree import KeptTree, Tree, columns_of
-from fastdp_kernels.points import privtree, tree_maps
+from fastdp.spatial.domains import CellParameters, Corners, measures
+from fastdp.state import codec
+from fastdp.state.codec import expect
+from fastdp_kernels.points import cell_codes, privtree, tree_maps
 
-#: Room for so many nodes at least, and for this part more than the step before had.
+#: Capacity of packed trees, in multiples of their nodes.
+PACKED_CAPACITY = 3
+#: Least capacity of a step tree, and the fraction (1 / SPARE) by which it exceeds the size of the step before.
 MIN_CAPACITY, SPARE = 64, 16
+#: A tree's counts stay below this, or sums of them leave 64 bits.
+MAX_COUNT = 2**62
+#: A node of a kept tree: the fields that a step reads are adjacent.
+NODE = np.dtype([("first", np.int64), ("released", np.int64), ("split", np.int64), ("measure", np.float64)])
+#: Columns of a released, a counted and a kept tree in a state file, beside the indices of cut cells.
+RELEASED = ("released", "measure", "held", "projected")
+COUNTED = (*RELEASED, "weight", "variance", "rate")
+KEPT = ("released", "measure", "split", "state")
 #: Columns that a descent fills, in the kernel's order.
 DESCENT = ("origin", "parent", "first", "code", "ends", "released", "measure", "held", "projected", "score")
+_REALS = frozenset({"measure", "held", "projected", "variance", "rate"})
+_NONE: Integers = np.empty(0, np.int64)
+_NO_REALS: Floats = np.empty(0)
+
+
+class Tree(NamedTuple):
+    """Tree of v cells; unused columns are empty.
+
+    Attributes
+    ----------
+    starts : int64[max_depth + 2]
+        First node of each depth.
+    parent, first, code, origin : int64[v]
+        Parent, first child (-1 for a leaf), path code, node of the tree before the step (-1 if new).
+    released : int64[v]
+        Sum of all counter increments at the node and below it.
+    measure, held, projected : float64[v]
+        Measure of the cell, G and s+ (the estimates, if only counts are made).
+    leaves : int64[l]
+        The leaves with a measure above 0.
+    weight, variance, rate : int64[v], float64[v], float64[v]
+        Of counted trees: noise variance at a node and below, and of G, in units of one count's; growth per step.
+    split, state : int64[v], int64[v, width]
+        Of kept trees: last step that split the node (-1: none); the nodes' counters, secret.
+    score, ends : int64[v], int64[v, 4]
+        Score in units of 1 / K before the floor, ranges of the sorted events in the node.  Secret: never kept.
+    """
+
+    starts: Integers = _NONE
+    parent: Integers = _NONE
+    first: Integers = _NONE
+    code: Integers = _NONE
+    origin: Integers = _NONE
+    released: Integers = _NONE
+    measure: Floats = _NO_REALS
+    held: Floats = _NO_REALS
+    projected: Floats = _NO_REALS
+    leaves: Integers = _NONE
+    weight: Integers = _NONE
+    variance: Floats = _NO_REALS
+    rate: Floats = _NO_REALS
+    split: Integers = _NONE
+    state: Integers = _NONE
+    score: Integers = _NONE
+    ends: Integers = _NONE
+
+    def __repr__(self) -> str:
+        return f"Tree({self.first.size} cells)"
+
+    @property
+    def depth(self) -> Integers:
+        """Depth of each node: int64[v]."""
+        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
+
+    @property
+    def shown(self) -> Tree:
+        """The tree as it is released, without the inputs of its split decisions."""
+        return self._replace(score=_NONE, ends=_NONE)
+
+    def bounds(self, plan: CellParameters) -> Corners:
+        """Lower and upper corners of all nodes, float64[v, d] each."""
+        shape, corners = (self.first.size, plan.domain.dim), (plan.domain.lower, plan.domain.upper)
+        index, lower, upper = np.empty(shape, np.int64), np.empty(shape), np.empty(shape)
+        cell_codes.decode_tree(self.starts, self.parent, self.first, *corners, plan.fan_out, index, lower, upper)
+        return lower, upper
+
+
+@dataclass(frozen=True)
+class KeptTree:
+    """Tree between two steps, in arrays that the next step's tree may share.
+
+    Nodes, and the counters ``state``, int64[r, width], are written up to ``stop``; packed trees have ``root`` 0.
+    Nodes last split before step ``since`` have lost their children.  ``open_ends``, shared by all trees in these
+    arrays, holds the ends after which nothing was written yet.
+    """
+
+    fan_out: int
+    nodes: NDArray[np.void]
+    state: Integers
+    root: int
+    stop: int
+    since: int
+    open_ends: dict[int, None]
+
+    @classmethod
+    def of(cls, fan_out: int, tree: Tree) -> KeptTree:
+        """First kept tree, with the nodes of `tree`."""
+        nodes = np.empty(tree.first.size, NODE)
+        for name in NODE.names or ():
+            nodes[name] = getattr(tree, name)
+        return cls(fan_out, nodes, tree.state, 0, nodes.size, -1, {})
+
+    @property
+    def tree(self) -> Tree:
+        """The kept nodes as a tree, breadth first."""
+        packed = self if self.root == 0 else self.packed()
+        nodes = packed.nodes[: packed.stop]
+        columns = {name: np.ascontiguousarray(nodes[name]) for name in NODE.names or ()}
+        return Tree(**columns, state=packed.state[: packed.stop])
+
+    def enlarged(self, more: int) -> KeptTree:
+        """Copy in its own arrays, with capacity for `more` nodes."""
+        return self._copied(self.nodes, slice(self.stop), self.stop, self.stop + more)
+
+    def packed(self) -> KeptTree:
+        """Copy without unreachable nodes."""
+        packed, origin = np.empty(self.stop, NODE), np.empty(self.stop, np.int64)
+        count = tree_maps.pack_kept(self.root, self.since, self.fan_out, self.nodes, origin, packed)
+        return replace(self, root=0)._copied(packed, origin[:count], count, PACKED_CAPACITY * count)
+
+    def _copied(self, nodes: NDArray[np.void], rows: Integers | slice, count: int, capacity: int) -> KeptTree:
+        """Copy of the first `count` nodes, with the counters `rows`, in new arrays of `capacity` nodes."""
+        new, state = np.empty(capacity, NODE), np.empty((capacity, self.state.shape[1]), np.int64)
+        new[:count], state[:count] = nodes[:count], self.state[rows]
+        return replace(self, nodes=new, state=state, stop=count, open_ends={count: None})
+
+    def append(self, tree: Tree, rows: Integers, step: int, retention: int) -> KeptTree:
+        """Kept tree after a step with `tree`, whose leaves' counters are `rows`."""
+        stop = self.stop + tree.first.size
+        # Where another tree follows this one already, or the arrays are full, the new one has its own arrays.
+        if self.nodes.size < stop or self.open_ends.pop(self.stop, self) is self:
+            return self.enlarged(tree.first.size).append(tree, rows, step, retention)
+        tree_maps.append_step(step, self.stop, tree.first, tree.origin, tree.released, tree.measure, self.nodes)
+        if self.state.shape[1]:
+            state, known = self.state[self.stop : stop], tree.origin >= 0
+            state[~known], state[known] = 0, self.state[tree.origin[known]]
+            state[tree.leaves] = rows
+        self.open_ends[stop] = None
+        return replace(self, root=self.stop, stop=stop, since=step - retention)
+
+
+# One step.
 
 
 def root_only(plan: CellParameters) -> KeptTree:
-    """The kept tree before any step, the root alone; ParameterError unless its measure is finite and above 0."""
+    """Kept tree before any step, the root alone; ParameterError unless its measure is finite and above 0."""
     measure = np.ones(1) if plan.uniform else measures(plan, np.zeros(1, np.int64), 0)
     if not (np.isfinite(measure).all() and measure[0] > 0.0):
         raise ParameterError(f"domain has measure {measure[0]}: expected a finite measure above 0")
@@ -37,34 +189,28 @@ def root_only(plan: CellParameters) -> KeptTree:
 
 
 def take_step(
-    plan: CellParameters,
-    kept: KeptTree,
-    added: Integers,
-    removed: Integers,
-    step: int,
-    key: Key,
-    expected: int = 0,
+    plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int = 0
 ) -> tuple[KeptTree, Tree]:
     """Algorithm 7 for one batch; changes nothing.
 
     Returns the kept tree for the next step, and this step's tree with the scores of its decisions: secret, for the
-    analysis of privacy losses.  Its :attr:`~Tree.shown` is released.  ``added`` and ``removed`` are codes from
+    analysis of privacy losses; its :attr:`~Tree.shown` is released.  `added` and `removed` are codes from
     :func:`fastdp.spatial.domains.encode`.  Noise is a function of (key, step, position in the breadth-first order);
-    ``expected``, an approximate number of nodes, affects time only.
+    `expected`, an approximate number of nodes, affects time only.
     """
     tree, net = counted_leaves(plan, _descend(plan, kept, added, removed, step, key, expected))
     rows: Integers = np.zeros((net.size, plan.counter.width), np.int64)
     if plan.counter.width:
         origin = tree.origin[tree.leaves]
         rows[origin >= 0] = kept.state[origin[origin >= 0]]
-    noise = sampler.draws(net.size, plan.cell_law, key, StreamId(Purpose.CELL, number=step))
+    noise = sampler.draws(net.size, plan.cell_distribution, key, StreamId(Purpose.CELL, number=step))
     increments = net + plan.counter.step(rows, noise)
     if plan.counter.settles:
         kept = _settle(plan, kept, tree, step, key)
     add_increments(plan.fan_out, tree, increments)
     following = kept.append(tree, rows, step, plan.retention)
     # Counters that settle are looked for in all nodes, and noise follows their order.
-    packs = plan.counter.settles or not following.has_capacity
+    packs = plan.counter.settles or following.nodes.size < 2 * following.stop - following.root
     return following.packed() if packs else following, tree
 
 
@@ -75,7 +221,7 @@ def add_increments(fan_out: int, tree: Tree, increments: Integers) -> None:
 
 
 def adjusted(plan: CellParameters, tree: Tree, missing: float) -> Tree:
-    """The released tree with `missing` more points, divided equally over its leaves, and projected again.
+    """Released tree with `missing` more points, divided equally over its leaves, and projected again.
 
     This is least squares for leaves with equal noise, which all have except those counted more rarely.
     """
@@ -93,13 +239,17 @@ def grow(
     kernel: Callable[..., int],
     given: Callable[[int], tuple[object, ...]],
 ) -> Tree:
-    """A tree from its root down; started again with four times the capacity if ``capacity`` nodes are too few.
+    """Tree from its root down; started again with four times the capacity if `capacity` nodes are too few.
 
-    ``names`` are its columns, ``root`` the root's entries.  The kernel gets a range of levels, ``given(capacity)``,
+    `names` are its columns, `root` the root's entries.  The kernel gets a range of levels, ``given(capacity)``,
     ``starts`` and the columns, and appends children; it returns a negative number if they do not fit.
     """
     while True:
-        columns, arguments = columns_of(names, capacity), given(capacity)
+        arguments = given(capacity)
+        columns: dict[str, Array] = {
+            name: np.empty((capacity, 4) if name == "ends" else capacity, np.float64 if name in _REALS else np.int64)
+            for name in names
+        }
         for name, entry in {"origin": 0, "parent": -1, "code": 0, **root}.items():
             columns[name][0] = entry
         starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
@@ -115,21 +265,20 @@ def grow(
 
 
 def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Array]) -> Iterator[tuple[int, int]]:
-    """Ranges of levels to decide at once, from the root down; measures of new cells are filled in before each.
+    """Yield ranges of levels to decide at once, after filling in the measures of their new cells.
 
     A cut whose children all have measure 0 is undone: rounding may lose a polygon's sliver in a cell, whose children
-    could
-    then not be counted or sampled.  This depends only on the domain and the decision.
+    could then not be counted or sampled.  This depends only on the domain and the decision.
     """
     level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
     while level <= plan.max_depth and starts[level + 1] > starts[level]:
         if not plan.uniform:
-            part = slice(starts[level], starts[level + 1])
-            fresh = columns["origin"][part] < 0
+            nodes = slice(starts[level], starts[level + 1])
+            fresh = columns["origin"][nodes] < 0
             if fresh.any():
-                columns["measure"][part][fresh] = measures(plan, columns["code"][part][fresh], level)
+                columns["measure"][nodes][fresh] = measures(plan, columns["code"][nodes][fresh], level)
             if level > 0:
-                _take_back(plan.fan_out, level, starts, columns)
+                _undo_cuts(plan.fan_out, level, starts, columns)
                 if starts[level + 1] == starts[level]:
                     break
         yield level, level + stride
@@ -137,7 +286,7 @@ def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Arr
     starts[level + 1 :] = starts[level]
 
 
-def _take_back(fan_out: int, level: int, starts: Integers, columns: Mapping[str, Array]) -> None:
+def _undo_cuts(fan_out: int, level: int, starts: Integers, columns: Mapping[str, Array]) -> None:
     """Drop the families of the last level that have no measure, and close the gaps."""
     begin, end = int(starts[level]), int(starts[level + 1])
     parent, first = columns["parent"], columns["first"]
@@ -156,7 +305,7 @@ def _take_back(fan_out: int, level: int, starts: Integers, columns: Mapping[str,
 def _descend(
     plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int
 ) -> Tree:
-    """The step tree, cut by the split decisions of one step."""
+    """Step tree, cut by the split decisions of one step."""
     rule = plan.fan_out, plan.max_depth, plan.unit, plan.bias, plan.threshold, plan.repaired, plan.uniform
     known = kept.nodes[kept.root]
     root = {name: known[name] for name in ("released", "measure")}
@@ -167,8 +316,8 @@ def _descend(
         nonlocal drawn
         noise: Integers = np.empty(capacity, np.int64)
         # The same noise and more: the decisions so far come out the same.
-        noise[: drawn.size] = drawn
-        sampler.fill(noise[drawn.size :], plan.split_law, key, StreamId(Purpose.SPLIT, number=step), drawn.size)
+        noise[: drawn.size], fresh = drawn, noise[drawn.size :]
+        sampler.fill(fresh, plan.split_distribution, key, StreamId(Purpose.SPLIT, number=step), drawn.size)
         drawn = noise
         return rule, kept.since, (added, removed), noise, kept.nodes
 
@@ -190,8 +339,7 @@ def _route_strays(plan: CellParameters, tree: Tree, net: Integers) -> None:
     """Count the points of a leaf outside the domain in a leaf of its nearest sibling inside it.
 
     Such a point is within tolerance of the border; released tree and point alone determine its leaf, so an event
-    still
-    enters one counter.
+    still enters one counter.
     """
     strays = np.diff(tree.ends[:, :2])[:, 0] - np.diff(tree.ends[:, 2:])[:, 0]
     barren = (tree.first < 0) & (tree.measure <= 0.0) & (strays != 0)
@@ -212,12 +360,88 @@ def _settle(plan: CellParameters, kept: KeptTree, tree: Tree, step: int, key: Ke
     origin = tree.origin[tree.leaves]
     left[origin[origin >= 0]] = False
     settled = np.flatnonzero(left)
-    noise = sampler.draws(settled.size, plan.cell_law, key, StreamId(Purpose.CELL, level=1, number=step))
+    stream = StreamId(Purpose.CELL, level=1, number=step)
     rows = state[settled]
-    increments = plan.counter.settle(rows, noise)
+    increments = plan.counter.settle(rows, sampler.draws(settled.size, plan.cell_distribution, key, stream))
     state[settled] = rows
     first, released = (np.ascontiguousarray(nodes[name]) for name in ("first", "released"))
     changed = np.empty_like(released), first, released, tree.origin, tree.released
     tree_maps.settle_kept(settled, increments, plan.fan_out, *changed)
     nodes["released"] = released
     return kept
+
+
+# State files: as few numbers as a tree follows from, checked before kernels read them.
+
+
+def describe_tree(tree: Tree, names: tuple[str, ...]) -> Json:
+    """JSON of the columns `names` of a tree, and of the indices of its cut cells."""
+    cut = np.flatnonzero(tree.first >= 0)
+    return {"cut": codec.describe(cut), **{name: codec.describe(getattr(tree, name)) for name in names}}
+
+
+def restore_tree(described: Json, names: tuple[str, ...], plan: CellParameters) -> Tree:
+    """Tree restored from :func:`describe_tree`; ValueError if no step can produce it."""
+    kinds = {name: Floats if name in _REALS else Integers for name in names}
+    columns = {name: codec.restore(kind, described[name]) for name, kind in kinds.items()}
+    size = columns["released"].size
+    first, starts = shape(codec.restore(Integers, described["cut"]), size, plan)
+    for name, column in columns.items():
+        expect(column, np.empty((size, plan.counter.width) if name == "state" else size, column.dtype))
+        low, high = (-MAX_COUNT, MAX_COUNT) if name == "released" else (-np.inf, np.inf)
+        if name in ("measure", "weight", "variance"):
+            low = 0
+        if not (np.isfinite(column) & (column >= low) & (column <= high)).all():
+            raise ValueError("a tree with numbers out of range")
+    if "state" in columns:
+        check_rows(plan.counter, columns["state"])
+    parent: Integers = np.concatenate([[-1], np.repeat(np.flatnonzero(first >= 0), plan.fan_out)])
+    code: Integers = np.zeros(first.size, np.int64)
+    for begin, end in zip(starts[1:-1].tolist(), starts[2:].tolist(), strict=True):
+        level = np.arange(begin, end)
+        code[level] = code[parent[level]] * plan.fan_out + (level - 1) % plan.fan_out
+    _check_measures(columns["measure"], first, starts, code, plan)
+    leaves = np.flatnonzero((first < 0) & (columns["measure"] > 0.0))
+    return Tree(starts=starts, parent=parent, first=first, code=code, leaves=leaves, **columns)
+
+
+def _check_measures(measure: Floats, first: Integers, starts: Integers, code: Integers, plan: CellParameters) -> None:
+    """Raise ValueError unless each cut cell has a measure, and so has one of its children.
+
+    Children may lose theirs to rounding, so the domain is asked before a tree is refused.
+    """
+    cut = first >= 0
+    cut[0] = True
+    if measure[cut].min() <= 0.0:
+        raise ValueError("a tree with numbers out of range")
+    barren = np.flatnonzero(~measure[1:].reshape(-1, plan.fan_out).any(axis=1))
+    for begin in (1 + plan.fan_out * barren).tolist():
+        depth = int(np.searchsorted(starts, begin, "right")) - 1
+        if measures(plan, code[begin : begin + plan.fan_out], depth).any():
+            raise ValueError("a tree with numbers out of range")
+
+
+def shape(cut: Integers, size: int, plan: CellParameters) -> tuple[Integers, Integers]:
+    """First child of each node, int64[v], and first node of each depth; ValueError if `cut` cells make no tree."""
+    first: Integers = np.full(size, -1, np.int64)
+    if cut.ndim != 1 or size != 1 + cut.size * plan.fan_out or (np.diff(cut) <= 0).any():
+        raise ValueError("a tree of another shape")
+    children = 1 + plan.fan_out * np.arange(cut.size)
+    if cut.size and (cut[0] != 0 or (cut >= children).any()):
+        raise ValueError("a tree of another shape")
+    first[cut] = children
+    starts = [0, 1]
+    while starts[-1] < size:
+        starts.append(1 + plan.fan_out * int(np.searchsorted(cut, starts[-1])))
+    if len(starts) > plan.max_depth + 2:
+        raise ValueError("a tree deeper than max_depth")
+    starts += [size] * (plan.max_depth + 2 - len(starts))
+    return first, np.array(starts, np.int64)
+
+
+def check_codes(codes: Integers, plan: CellParameters) -> None:
+    """Raise ValueError unless `codes` are ascending codes of cells of the greatest depth."""
+    if codes.ndim != 1 or (np.diff(codes) < 0).any():
+        raise ValueError("codes out of order")
+    if codes.size and not 0 <= codes[0] <= codes[-1] < plan.fan_out**plan.max_depth:
+        raise ValueError("codes of no cell")

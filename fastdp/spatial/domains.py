@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from typing import ClassVar, Literal, Protocol
 
 import numpy as np
@@ -141,8 +141,7 @@ def as_points(values: Values | None, name: str, dim: int | None = None) -> Float
     """Points as float64[n, d], C-contiguous; shared with the caller if possible.
 
     None and an empty list mean no points if ``dim``, the number of coordinates, is given; in one dimension a column
-    is
-    accepted too.  DataError unless this is a table of finite real numbers with that many columns.
+    is accepted too.  DataError unless this is a table of finite real numbers with that many columns.
     """
     accepted = f"finite real numbers, one row of {'d' if dim is None else dim} coordinates for each point"
     if values is None and dim is not None:
@@ -221,14 +220,10 @@ class CellParameters:
     """Public constants of a step: lambda = (2 beta - 1) / (beta - 1) / epsilon_tree, delta = lambda ln beta.
 
     ``fan_out`` is beta, ``theta`` is in points; ``unit``, ``bias``, ``threshold`` are K, Delta >= K delta, K theta.
-    K is
-    a power of two, at most 2^20 so that K lambda stays below 2^40.  Delta is rounded up by more than the error of
-    floats:
-    the proof needs exp(-Delta / (K lambda)) <= 1 / beta.  ``repaired`` chooses the score of ``docs/phdstream.md``
-    over
-    the paper's.  For ``retention`` steps, cells that are not split keep their children's counts.  Split noise is in
-    units
-    of 1 / K.  ``uniform``: all children of a cell have the same measure.
+    K is a power of two, at most 2^20 so that K lambda stays below 2^40; split noise is in units of 1 / K.  Delta is
+    rounded up by more than the error of floats: the proof needs exp(-Delta / (K lambda)) <= 1 / beta.  ``repaired``
+    chooses the score of ``docs/phdstream.md`` over the paper's.  For ``retention`` steps, cells that are not split
+    keep their children's counts.  ``uniform``: all children of a cell have the same measure.
     """
 
     domain: Domain
@@ -243,20 +238,19 @@ class CellParameters:
     unit: int = field(init=False)
     bias: int = field(init=False)
     threshold: int = field(init=False)
-    split_law: sampler.LaplaceDistribution = field(init=False, repr=False)
-    cell_law: sampler.LaplaceDistribution = field(init=False, repr=False)
+    split_distribution: sampler.LaplaceDistribution = field(init=False, repr=False)
+    cell_distribution: sampler.LaplaceDistribution = field(init=False, repr=False)
     uniform: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Raise ParameterError if the parameters do not fit together: at most 2^62 cells of the greatest depth."""
-        fan_out, max_depth = self.fan_out, self.max_depth
+        fan_out, max_depth, dim, most = self.fan_out, self.max_depth, self.domain.dim, None
         if fan_out**max_depth > 2**CODE_BITS:
             most = int(CODE_BITS / math.log2(fan_out))
-            raise ParameterError(f"max_depth = {max_depth}: expected at most {most} for fan_out = {fan_out}")
-        cuts = -(-max_depth // self.domain.dim)
-        if fan_out & (fan_out - 1) and fan_out**cuts > 2**53:
+        elif fan_out & (fan_out - 1) and fan_out ** -(-max_depth // dim) > 2**53:
             # Borders are fractions of a side: beyond 53 bits those of different depths would round differently.
-            most = int(53 / math.log2(fan_out)) * self.domain.dim
+            most = int(53 / math.log2(fan_out)) * dim
+        if most is not None:
             raise ParameterError(f"max_depth = {max_depth}: expected at most {most} for fan_out = {fan_out}")
         scale = Fraction(2 * fan_out - 1, fan_out - 1) / self.epsilon_tree
         of_counts = noise_scale(self.counter, self.epsilon_count)
@@ -264,10 +258,9 @@ class CellParameters:
             raise ParameterError("epsilon is too large: expected a noise scale of at least 2^-40 points")
         if max(scale, of_counts) > 2**SCALE_BITS:
             raise ParameterError("epsilon is too small: expected a noise scale of at most 2^40 points")
-        bits = UNIT_BITS
-        while bits and scale * 2**bits > 2**SCALE_BITS:
-            bits -= 1
-        unit = 2**bits
+        unit = 2**UNIT_BITS
+        while unit > 1 and scale * unit > 2**SCALE_BITS:
+            unit //= 2
         if abs(self.theta) > 2**SCALE_BITS:
             raise ParameterError(f"threshold = {self.theta!r}: expected at most 2^40 points")
         bias = math.ceil(float(scale * unit) * math.log(fan_out) * (1.0 + 2.0**-40)) + 1
@@ -277,8 +270,8 @@ class CellParameters:
             unit=unit,
             bias=bias,
             threshold=round(self.theta * unit),
-            split_law=sampler.laplace_distribution(scale * unit),
-            cell_law=sampler.laplace_distribution(of_counts),
+            split_distribution=sampler.laplace_distribution(scale * unit),
+            cell_distribution=sampler.laplace_distribution(of_counts),
             uniform=isinstance(self.domain, Box),
         )
 
@@ -303,7 +296,7 @@ def encode(plan: CellParameters, points: Floats) -> Integers:
 
 
 @record
-class PointParameters(Keyed):
+class PointParameters(Keyed, ABC):
     """Parameters of every mechanism on points; subclasses define the plan."""
 
     domain: Domain = parameter(PartOf(Domain, "fastdp.spatial"))
@@ -317,10 +310,10 @@ class PointParameters(Keyed):
         """Raise ParameterError if the parameters do not fit together."""
         _ = self.plan
 
-    @cached_property
+    @property
+    @abstractmethod
     def plan(self) -> CellParameters:
         """Public constants of the steps."""
-        raise NotImplementedError
 
     def codes(self, points: Values | None, name: str) -> Integers:
         """Codes of the points' cells of the greatest depth, ascending: int64[n].

@@ -1,8 +1,8 @@
 """PHDStream (2024): private synthetic points that follow a set of points through additions and removals.
 
-Algorithms 6 and 7 with a counter for every cell, and with a score for which the privacy claim holds.  Optionally a
-noisy count of all points, with a small share of epsilon: the sum of the cells has the noise of every cell, and least
-squares adjusts them to that count.  Readings, errata and proofs: ``docs/phdstream.md``.
+Algorithms 6 and 7 with a counter for every cell, and with a score for which the privacy claim holds.  With a share of
+epsilon all points are counted too, and least squares adjusts the cells to that count, because the sum of the cells
+has the noise of every cell.  Readings, errata and proofs: ``docs/phdstream.md``.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.record import Choice, Kind, Real, Whole, constructor, parameter, record, values_of
 from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import decomposition
+from fastdp.spatial.decomposition import KEPT, MAX_COUNT, RELEASED, KeptTree, Tree, describe_tree, restore_tree
 from fastdp.spatial.domains import Box, CellParameters, Domain, Outside, PointParameters
 from fastdp.spatial.maps import Network, Polygons
 from fastdp.spatial.released_tree import Counts, ReleasedTree
-from fastdp.spatial.tree import KEPT, MAX_COUNT, RELEASED, KeptTree, Tree, describe_tree, restore_tree
 from fastdp.state import codec
 from fastdp.state.codec import expect
 from fastdp.state.driver import Publisher
@@ -51,7 +51,7 @@ from fastdp.state.machine import Machine, Transition, single_caller
 MAX_STEPS = 2**40
 #: Largest number of events of a person.
 MAX_EVENTS = 2**30
-#: Parts that a state file may name.
+#: Components that a state file may name.
 PARTS: codec.Parts = {**COUNTERS, **{kind.__name__: kind for kind in (Box, Polygons, Network)}}
 NAMED_COUNTERS: dict[str, Counter] = {"simple": Simple(), "block": Block(), "binary": BinaryTree(settles=True)}
 #: Share of the cells' epsilon for their decisions where all points are counted; otherwise half, as in the paper.
@@ -64,11 +64,10 @@ LEVEL = 2
 MAX_SHARE, MAX_SCALE = 0.5, 2**40
 
 
-# The count of all points.
-
-
-def _row() -> Integers:
-    return np.zeros((1, COUNTER.width), np.int64)
+def split(epsilon: float, share: float) -> tuple[float, float]:
+    """Epsilon of the count of all points, and of the cells; together at most `epsilon`."""
+    total = share * epsilon
+    return total, remainder(epsilon, total)
 
 
 @dataclass(frozen=True)
@@ -77,24 +76,18 @@ class TotalCount:
 
     steps: int = 0
     released: int = 0
-    row: Integers = field(default_factory=_row, repr=False)
-
-
-def split(epsilon: float, share: float) -> tuple[float, float]:
-    """Epsilon of the count of all points, and the rest for the cells; together at most ``epsilon``."""
-    total = share * epsilon
-    return total, remainder(epsilon, total)
+    row: Integers = field(default_factory=lambda: np.zeros((1, COUNTER.width), np.int64), repr=False)
 
 
 @dataclass(frozen=True)
 class TotalCounter:
-    """Counter of all points with this epsilon for one event."""
+    """Counter of all points, with epsilon for one event."""
 
     epsilon: Fraction
 
     @classmethod
     def of_share(cls, epsilon: float, sensitivity: int, share: float) -> TotalCounter | None:
-        """The counter for `sensitivity` events of a person; None if no share is spent."""
+        """Counter for `sensitivity` events of a person; None if no share is spent on it."""
         if not share:
             return None
         made = cls(Fraction(split(epsilon, share)[0]) / sensitivity)
@@ -113,7 +106,7 @@ class TotalCounter:
         return laplace_variance(self.distribution.scale)
 
     def step(self, total: TotalCount, net: int, step: int, key: Key) -> TotalCount:
-        """The count after `net` additions minus removals."""
+        """Count after one step of `net` additions minus removals."""
         row: Integers = total.row.copy()
         noise = sampler.draws(1, self.distribution, key, StreamId(Purpose.CELL, level=LEVEL, number=step))
         return TotalCount(total.steps + 1, total.released + net + int(COUNTER.step(row, noise)[0]), row)
@@ -128,7 +121,7 @@ class TotalCounter:
         """Raise ValueError for a count that no step can produce."""
         if abs(total.released) > MAX_COUNT or not 0 <= total.steps <= MAX_COUNT:
             raise ValueError("a count of the whole out of range")
-        expect(total.row, _row())
+        expect(total.row, TotalCount().row)
         check_rows(COUNTER, total.row)
         if total.row[0, 0] != total.steps % COUNTER.size:
             raise ValueError("a counter of the whole out of step")
@@ -154,23 +147,23 @@ S = TypeVar("S", bound=PointState)
 
 
 class PointMachine(Machine[S], PointParameters, Generic[S]):
-    """Transition function of a mechanism on batches of points; subclasses are records that define plan and steps."""
+    """Transition function of a mechanism on batches of points; subclasses are records with a plan and steps."""
 
     PARTS: ClassVar[codec.Parts] = PARTS
-    #: Trees of a state, and the columns that a file has of each; none of those that follow from the others.
+    #: Columns that a file has of each tree of a state; none of a tree that follows from the others.
     TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"tree": RELEASED}
 
     @abstractmethod
     def follow(self, state: S, added: Integers, removed: Integers, key: Key, chain: str) -> S:
-        """State after a batch, given by codes; ``key`` is this step's own."""
+        """State after a batch of codes; `key` is this step's own."""
 
     @cached_property
     def root(self) -> KeptTree:
-        """The tree before any step."""
+        """Kept tree before any step."""
         return decomposition.root_only(self.plan)
 
     def read(self, *batch: Any) -> tuple[Integers, Integers]:
-        """A batch as ascending codes of cells of the greatest depth, int64[n] and int64[m]."""
+        """Ascending codes of the added and removed points' cells of the greatest depth, int64[n] and int64[m]."""
         added, removed = batch
         return self.codes(added, "added"), self.codes(removed, "removed")
 
@@ -187,33 +180,31 @@ class PointMachine(Machine[S], PointParameters, Generic[S]):
         return state.n_steps
 
     def pack(self, state: S) -> Json:
-        """The state as JSON."""
-        described = {}
-        for name in (each.name for each in fields(state)):
-            value, columns = getattr(state, name), self.TREES.get(name)
-            if columns is not None and value is not None:
-                tree = value.tree if isinstance(value, KeptTree) else value
-                value = describe_tree(tree, columns) if columns else None
-            described[name] = value if columns is not None else codec.describe(value)
+        """State as JSON, trees by the columns of :attr:`TREES`."""
+        described = {each.name: getattr(state, each.name) for each in fields(state)}
+        for name, value in described.items():
+            if name not in self.TREES:
+                described[name] = codec.describe(value)
+            elif value is not None:
+                tree, columns = value.tree if isinstance(value, KeptTree) else value, self.TREES[name]
+                described[name] = describe_tree(tree, columns) if columns else None
         return {"n_seen": state.n_steps, "state": described}
 
     def unpack(self, packed: Json, key: Key) -> S:
         """State restored from JSON, checked; ValueError if it is invalid."""
-        kind = get_type_hints(type(self).start)["return"]
-        state: S = kind(
-            **{name: self._restored(name, hint, packed["state"][name]) for name, hint in get_type_hints(kind).items()}
-        )
+        kind, restored = get_type_hints(type(self).start)["return"], dict(packed["state"])
+        for name, hint in get_type_hints(kind).items():
+            if name not in self.TREES:
+                restored[name] = codec.restore(hint, restored[name])
+            elif restored[name] is not None:
+                tree = restore_tree(restored[name], self.TREES[name], self.plan)
+                restored[name] = KeptTree.of(self.fan_out, tree) if hint is KeptTree else tree
+        state: S = kind(**restored)
         self.check_indices(state)
         check_chain(state.chain)
         if state.n_steps < 0 or state.n_steps != codec.require_int(packed["n_seen"]):
             raise ValueError("a position out of range")
         return state
-
-    def _restored(self, name: str, kind: object, described: Json | None) -> object:
-        if name not in self.TREES:
-            return codec.restore(kind, described)
-        tree = None if described is None else restore_tree(described, self.TREES[name], self.plan)
-        return KeptTree.of(self.fan_out, tree) if kind is KeptTree and tree is not None else tree
 
 
 class SpatialPublisher(Publisher[S]):
@@ -405,7 +396,7 @@ class PHDMachine(PointMachine[PHDState]):
     @cached_property
     def variance(self) -> float:
         """Variance of one noise draw of a cell's counter, in points^2."""
-        return laplace_variance(self.plan.cell_law.scale)
+        return laplace_variance(self.plan.cell_distribution.scale)
 
     def start(self, key: Key) -> PHDState:
         """State before the first batch."""

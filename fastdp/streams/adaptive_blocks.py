@@ -19,7 +19,7 @@ from fastdp.kinds import Floats, Integers, Records
 from fastdp.noise import binding
 from fastdp.noise.key import ENABLED, Key
 from fastdp.perturbers import Blocks, HierarchyShape
-from fastdp.perturbers.base import BoundLaws
+from fastdp.perturbers.base import BoundDistributions
 from fastdp.releases.revised import RevisedStream
 from fastdp.state.machine import record
 from fastdp.streams.stream_state import NO_CHAIN, NO_FLOATS, Progress, Published, Step, TreeNoise, next_chain
@@ -96,9 +96,9 @@ class AdaptiveBlocks:
         return made
 
     @cached_property
-    def laws(self) -> BoundLaws:
+    def laws(self) -> BoundDistributions:
         """Distribution of prefix-bound noise, by threshold in grid steps."""
-        return BoundLaws(self.perturber, self.key, self.epsilon)
+        return BoundDistributions(self.perturber, self.key, self.epsilon)
 
     def open(self, progress: Progress, theta: float) -> Progress:
         """Progress at the start of publishing with threshold `theta`."""

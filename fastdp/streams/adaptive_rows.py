@@ -156,7 +156,10 @@ class AdaptiveRows:
                 if before is not None:
                     self._check_moved(np.unique(rows), before)
                 return
-            stream, steps = self._streams[rows[done]], adaptive_pass.in_steps(values[done : done + 1], self._public)
+            stream, steps = (
+                self._streams[rows[done]],
+                adaptive_pass.in_steps(values[done : done + 1], self._public, pipeline.lengths),
+            )
             index, total = int(stream["blocks"]), int(stream["open_sum"]) + int(steps)
             settled = np.array([binding.resolve(law, self._key, stream["chain"], index, total)])
 

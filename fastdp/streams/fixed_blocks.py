@@ -17,7 +17,7 @@ from fastdp.kinds import Floats, Integers
 from fastdp.noise.binding import Chain, PrefixNoise
 from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import HierarchyShape, Perturber
-from fastdp.perturbers.base import BoundLaws, correlation, theta_key
+from fastdp.perturbers.base import BoundDistributions, correlation, theta_key
 from fastdp.releases.release import ReleasedNodes
 from fastdp.smoothers import Recent, Smoother, SmootherState
 from fastdp.smoothers.smoothers import CheckedSmoother
@@ -62,9 +62,9 @@ class FixedBlocks:
     sums_releases: bool = False
 
     @cached_property
-    def laws(self) -> BoundLaws:
+    def laws(self) -> BoundDistributions:
         """Distribution of prefix-bound noise, by threshold in grid steps."""
-        return BoundLaws(self.perturber, self.key, self.epsilon)
+        return BoundDistributions(self.perturber, self.key, self.epsilon)
 
     @cached_property
     def prefixes(self) -> PrefixNoise:

@@ -124,8 +124,8 @@ class StreamParameters:
     def _check_law(self, steps: int) -> None:
         """ParameterError if Gaussian noise for a threshold of `steps` grid steps cannot be drawn."""
         try:
-            if hasattr(self.perturber, "leaf_law"):
-                self.perturber.leaf_law(steps, self.publish_epsilon)
+            if hasattr(self.perturber, "leaf_distribution"):
+                self.perturber.leaf_distribution(steps, self.publish_epsilon)
             else:
                 noise_distribution("gaussian", steps, self.plan.levels, self.publish_epsilon)
         except ParameterError:

@@ -23,7 +23,7 @@ from fastdp.noise.binding import PrefixNoise
 from fastdp.noise.key import Key, repeating
 from fastdp.noise.words import RowWords, distinct_of
 from fastdp.perturbers import Blocks
-from fastdp.perturbers.base import TreeRows, bound_law, correlation, noise_of_rows, theta_key
+from fastdp.perturbers.base import TreeRows, bound_distribution, correlation, noise_of_rows, theta_key
 from fastdp.releases.release import ReleasedMany, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.smoothers import Recent
@@ -304,7 +304,9 @@ class RowPipeline:
     @cached_property
     def is_bound(self) -> bool:
         """True if noise is bound to the prefix of values, so that it is drawn after they are known."""
-        return bound_law(self.composition.perturber, self.key, 1, self.composition.publish_epsilon) is not None
+        return (
+            bound_distribution(self.composition.perturber, self.key, 1, self.composition.publish_epsilon) is not None
+        )
 
     def _bound_noise(self, batch: RowBatch) -> Integers | int:
         """Noise of every value, shaped as :meth:`noise`; or the first row with a non-finite value."""
@@ -322,7 +324,7 @@ class RowPipeline:
             values, sums = batch.values[start : start + count], rounded[:count]
             if online_pass.round_values(values, 1.0 / c.grid.resolution, tops[row], sums):
                 return row
-            law = bound_law(c.perturber, self.key, steps, c.publish_epsilon)
+            law = bound_distribution(c.perturber, self.key, steps, c.publish_epsilon)
             assert law is not None  # noqa: S101 - the caller has looked
             noise[row].reshape(-1)[:count] = bound.draw(sums, law, chains[row], 0, int(batch.streams[row]) + 1)
         return noise

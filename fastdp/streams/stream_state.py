@@ -13,7 +13,7 @@ from fastdp.noise import binding
 from fastdp.noise.binding import Chain
 from fastdp.noise.key import Key
 from fastdp.perturbers import Perturber
-from fastdp.perturbers.base import bound_law, theta_key
+from fastdp.perturbers.base import bound_distribution, theta_key
 from fastdp.smoothers import SmootherState
 from fastdp.thresholds import Chooser
 
@@ -115,7 +115,7 @@ def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float,
 
     Empty for noise drawn in trees.
     """
-    if bound_law(perturber, key, theta_steps, epsilon) is None:
+    if bound_distribution(perturber, key, theta_steps, epsilon) is None:
         return NO_CHAIN
     own = key.within("behind", before.tobytes()) if before.size else key
     return binding.start_chain(theta_key(own, theta_steps))

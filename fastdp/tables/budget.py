@@ -208,7 +208,7 @@ class Budget:
             unit, adjacency = "one row of the table", "add or remove one row"
         else:
             unit, adjacency = f"{k} rows of the table{period}", f"add or remove up to {k} rows{one}"
-        return replace(guarantee, unit=unit, adjacency=adjacency, rows=rows)
+        return replace(guarantee, unit=unit, adjacency=adjacency, rows=rows, times=plan.times_of(rows))
 
     def _component(self, name: str, loss: float, step: str, delta: float = 0.0) -> Guarantee:
         return self.in_units(Guarantee(loss, delta, arithmetic="exact", derivation=(step,))).of(name)
@@ -242,7 +242,7 @@ class Budget:
         if self.gaussian:
             return self._approximate(whole, simulated)
         # The parts are rounded so that they never exceed epsilon; they may fall short of it by a rounding.
-        derivation = (*whole.derivation, *self._public_knowledge())
+        derivation = (*whole.derivation, *self._public_knowledge(whole))
         return replace(whole, epsilon=plan.epsilon, rho=math.inf, simulated=simulated, derivation=derivation)
 
     def _sums(self, q: Quantity, level: Level) -> Guarantee:
@@ -279,12 +279,14 @@ class Budget:
             # All but an event of this probability is concentrated (Bun and Steinke 2016, section 8).
             step = f"keys: released beyond that with probability {self.key_delta:g}: delta = {plan.delta:g} in all"
             stated = replace(stated, delta=plan.delta, rho=math.inf, derivation=(*stated.derivation, step))
-        derivation = (*stated.derivation, *self._public_knowledge())
+        derivation = (*stated.derivation, *self._public_knowledge(whole))
         return replace(stated, simulated=simulated, derivation=derivation)
 
-    def _public_knowledge(self) -> list[str]:
+    def _public_knowledge(self, whole: Guarantee) -> list[str]:
         """Public facts that the guarantee assumes on the caller's word, as texts."""
         plan, said = self.plan, []
+        if whole.times is not None:
+            said.append(f"rows at other times than {whole.times} change nothing that is released")
         ends = plan.taken or [name for name, end in (("first", plan.start), ("last", plan.stop)) if end is None]
         if plan.online:
             said.append("the clock that closes windows is public")

@@ -25,7 +25,7 @@ from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.sums import ROWS, Measured, Quantity, Released, Statistic, Tail
-from fastdp.units import ONE_ROW, Column, Person, Rows, Unit
+from fastdp.units import ONE_ROW, Column, Person, Rows, Times, Unit, UnitRows
 
 #: Statistics of a column of values.
 STATISTICS = ("sum", "mean", "var", "std")
@@ -313,6 +313,14 @@ class TablePlan:
             tails,
             self.budget.guarantee(simulated=simulated),
         )
+
+    def times_of(self, unit: UnitRows) -> Times | None:
+        """The times from `start` to `stop` where both are given and cut no unit; rows at others change nothing."""
+        if self.time is None or self.calendar is None or self.start is None or self.stop is None or self.taken:
+            return None
+        ends = self.calendar.edge(self.start), self.calendar.edge(self.stop)
+        times = Times(self.time.column, self.calendar.time_zone, *ends)
+        return times if unit.keeps(times) else None
 
     # Noise.
 

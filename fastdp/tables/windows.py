@@ -22,7 +22,7 @@ from fastdp.state import codec
 from fastdp.state.codec import Packed, expect
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
-from fastdp.tables.calendar import LAST, Calendar, Time, as_instant
+from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, digests_of, times_of
 from fastdp.tables.persons import BatchRows, PersonRows, check_finite
@@ -38,7 +38,7 @@ from fastdp.tables.plan import (
 )
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, Tail, exact_sums, release
 from fastdp.tables.table import Table
-from fastdp.units import ONE_ROW, Person, Rows, Unit, parse_length
+from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
 from fastdp_kernels.tables import person_rows
 
 #: Columns of a row that waits before bits of its values: two halves of the person's digest, instant, key.

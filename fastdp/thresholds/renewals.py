@@ -41,10 +41,8 @@ class RenewFromHoldout:
     Notes
     -----
     Privacy: withheld values enter no tree, and each hold-out chooses one theta, so each has the full epsilon
-    (parallel
-    composition).  In place of a withheld value the mean of the previous period's releases is published
-    (post-processing),
-    so positions in the output stay those of the input.
+    (parallel composition).  In place of a withheld value the mean of the previous period's releases is published
+    (post-processing), so positions in the output stay those of the input.
     """
 
     trees: int = parameter(Whole(1, 2**30), default=1)
@@ -71,8 +69,7 @@ class RenewFromPublished:
     epsilon.
 
     Memory: the threshold rule's for a full period: a histogram for ``NoisyMax``, the values for quantiles (also in a
-    kept
-    state file).
+    kept state file).
     """
 
     share: float = parameter(Real(above=0.0, below=1.0), default=0.1)

@@ -44,7 +44,7 @@ def test_every_row_is_the_tree_of_one_step(repaired: bool) -> None:
     keys = [Key.from_seed(seed) for seed in range(40)]
     noise = np.empty((len(keys), 2 ** (depth + 1)), np.int64)
     for key, row in zip(keys, noise, strict=True):
-        sampler.fill(row, plan.split_law, key, StreamId(Purpose.SPLIT))
+        sampler.fill(row, plan.split_distribution, key, StreamId(Purpose.SPLIT))
     out = np.empty((len(keys), 2), np.int64)
     constants = plan.max_depth, plan.fan_out, plan.unit, plan.bias, plan.threshold, plan.repaired
     row_kernels.split_trees(*constants, added, removed, target, noise, out)
@@ -63,7 +63,7 @@ def test_trees_without_room_go_on_behind_the_same_words() -> None:
     plan, columns = split_plan(1.0, 8), 4 * 9
     codes = [encode(plan, points.reshape(-1, 1)) for points in data]
     constants = plan.max_depth, plan.fan_out, plan.unit, plan.bias, plan.threshold, plan.repaired
-    blocks = [draw_noise(plan.split_law, 300, columns << max(k - 1, 0), key, level=k) for k in range(5)]
+    blocks = [draw_noise(plan.split_distribution, 300, columns << max(k - 1, 0), key, level=k) for k in range(5)]
     out = np.empty((300, 2), np.int64)
     row_kernels.split_trees(*constants, *codes, 0, blocks[0], out)
     assert {tuple(row) for row in out[out[:, 0] < 0].tolist()} == {(-1, -1)}, "some lack room, and say so"

@@ -52,7 +52,7 @@ def test_tails_are_those_of_the_law(scale: float) -> None:
 
 def decisions_probability(plan, residents, codes: list[int], tree: frozenset, depth: int) -> float:
     """ln P[this tree comes out], naively: score by score, from the law's tails."""
-    scale = float(plan.split_law.scale)
+    scale = float(plan.split_distribution.scale)
     total = 0.0
 
     def visit(path: tuple[int, ...]) -> None:
@@ -117,7 +117,7 @@ def test_the_loss_is_the_log_ratio_of_whole_trees() -> None:
 def test_no_scores_whatever_make_a_path_cost_more(fan_out: int, epsilon: float) -> None:
     """The worst case of the proof, by search: scores on a path that fall by the bias or more, all of them split."""
     plan = phd_stream(Box(0, 1), epsilon, max_depth=12, fan_out=fan_out)._plan
-    scale, floor = float(plan.split_law.scale), plan.threshold - plan.bias
+    scale, floor = float(plan.split_distribution.scale), plan.threshold - plan.bias
     generator = np.random.default_rng(5)
     worst = 0.0
     lasts = np.concatenate([generator.integers(-2 * plan.unit, 3 * plan.unit, 300), np.arange(-3, 4), [plan.unit]])
@@ -201,15 +201,17 @@ def test_split_frequencies_are_those_of_the_exact_law() -> None:
         _, visit = decomposition.take_step(plan, residents, codes, codes[:0], step, base)
         splits += int(visit.first[0] >= 0)
     exact = float(
-        np.exp(tree_loss.log_above(np.array([2 * plan.unit - plan.threshold]), float(plan.split_law.scale))[0])
+        np.exp(
+            tree_loss.log_above(np.array([2 * plan.unit - plan.threshold]), float(plan.split_distribution.scale))[0]
+        )
     )
     spread = np.sqrt(trials * exact * (1 - exact))
     stat.accept(2 * stats.norm.sf(abs(splits - trials * exact) / spread))
-    narrow = float(plan.split_law.scale / Fraction(12, 10))
+    narrow = float(plan.split_distribution.scale / Fraction(12, 10))
     wrong = float(np.exp(tree_loss.log_above(np.array([2 * plan.unit - plan.threshold]), narrow)[0]))
     stat.reject(2 * stats.norm.sf(abs(splits - trials * wrong) / spread))
     again = np.empty(4, np.int64)
-    sampler.fill(again, plan.split_law, base, StreamId(Purpose.SPLIT, number=0))
+    sampler.fill(again, plan.split_distribution, base, StreamId(Purpose.SPLIT, number=0))
     assert (2 * plan.unit + again[0] > plan.threshold) == bool(
         decomposition.take_step(plan, residents, codes, codes[:0], 0, base)[1].first[0] >= 0
     )

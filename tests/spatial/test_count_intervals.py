@@ -35,7 +35,7 @@ def test_open_draws_are_those_of_the_counters_errors(counter) -> None:
 def test_whole_cells_have_their_noise() -> None:
     made = stream()
     cells = made.tree
-    variance = 3 * laplace_variance(made._plan.cell_law.scale)
+    variance = 3 * laplace_variance(made._plan.cell_distribution.scale)
     alone = made.std_error(cells.lower[:9], cells.upper[:9])
     np.testing.assert_allclose(alone, np.sqrt(variance))
     everything = made.std_error([0.0, 0.0], [1.0, 1.0])
@@ -46,7 +46,7 @@ def test_whole_cells_have_their_noise() -> None:
 
 def test_cut_cells_hide_their_points() -> None:
     made = stream(max_depth=0)
-    variance, count = 3 * laplace_variance(made._plan.cell_law.scale), made.total
+    variance, count = 3 * laplace_variance(made._plan.cell_distribution.scale), made.total
     found = made.std_error([0.0, 0.0], [0.5, 0.5])
     assert found**2 == pytest.approx(variance / 16 + (count + np.sqrt(variance)) ** 2 * 3 / 16)
     low, high = made.interval([0.0, 0.0], [0.5, 0.5], 0.8)

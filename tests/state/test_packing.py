@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.errors import StateError
 from fastdp.spatial import Box
-from fastdp.spatial.tree import KEPT, check_codes, describe_tree, shape
+from fastdp.spatial.decomposition import KEPT, check_codes, describe_tree, shape
 from fastdp.state import codec
 from fastdp.thresholds import NoisyMax
 from fastdp.thresholds.base import ThresholdTask

@@ -26,8 +26,8 @@ from fastdp.local.collectors import MECHANISMS
 from fastdp.local.encoding import KINDS
 from fastdp.noise.key import Binding
 from fastdp.perturbers import Hierarchy
-from fastdp.spatial import domains, tree
-from fastdp.spatial.tree import KEPT, describe_tree, restore_tree
+from fastdp.spatial import decomposition, domains
+from fastdp.spatial.decomposition import KEPT, describe_tree, restore_tree
 from fastdp.state import codec, journal, sealed_file
 from fastdp.state.driver import Publisher
 from fastdp.state.sealed_file import StateFile
@@ -454,13 +454,13 @@ def test_trees_that_no_step_makes_are_refused(cut: list[int], size: int) -> None
     """Before a kernel follows their children."""
     publisher = CASES["phdstream"].make()
     with pytest.raises(ValueError, match="tree"):
-        tree.shape(np.array(cut, np.int64), size, publisher._plan)
-    first, starts = tree.shape(np.array([0, 1, 4], np.int64), 7, publisher._plan)
+        decomposition.shape(np.array(cut, np.int64), size, publisher._plan)
+    first, starts = decomposition.shape(np.array([0, 1, 4], np.int64), 7, publisher._plan)
     assert first.tolist() == [1, 3, -1, -1, 5, -1, -1]
     assert starts.tolist() == [0, 1, 3, 5, 7, 7, 7, 7]
     deep = np.concatenate([[0], 1 + 2 * np.arange(7)])
     with pytest.raises(ValueError, match="deeper"):
-        tree.shape(deep, 1 + 2 * deep.size, publisher._plan)
+        decomposition.shape(deep, 1 + 2 * deep.size, publisher._plan)
 
 
 def kept_again(kept, plan):
@@ -628,7 +628,7 @@ def test_parts_that_lost_their_measure_to_rounding_are_accepted(monkeypatch: pyt
         asked.append((codes.tolist(), depth))
         return np.zeros(codes.size)
 
-    monkeypatch.setattr(tree, "measures", nothing)
+    monkeypatch.setattr(decomposition, "measures", nothing)
     kept_again(kept._replace(measure=measure), plan)
     [(codes, depth)] = asked
     found = domains.measures(plan, np.array(codes), depth)

@@ -27,27 +27,8 @@ BLOCK = records([(name, np.float64) for name in ("exponent", "released", "predic
 
 
 @inline
-def _note(memory: Record, block: Record) -> None:
-    """What the open block's values are published as; its sum is not there yet."""
-    block.exponent, block.prediction, block.extra, block.catch = (
-        memory.exponent,
-        memory.prediction,
-        memory.extra,
-        memory.catch,
-    )
-
-
-@inline
-def sum_values(values: np.ndarray, public: Record) -> tuple[np.int64, np.int64]:
+def sum_values(values: np.ndarray, public: Record, lengths: np.ndarray | None) -> tuple[np.int64, np.int64]:
     """Sum of clipped, rounded values, and an integer that is negative if one of them is not finite."""
-    if public.top < 0.0:
-        return sum_signed(values, public.per_unit, -public.top)
-    return sum_part(values, public.per_unit, public.top)
-
-
-@inline
-def _sum(values: np.ndarray, public: Record, lengths: np.ndarray | None) -> tuple[np.int64, np.int64]:
-    """:func:`sum_values`, compiled for one kind of values alone."""
     if lengths is None:
         return sum_part(values, public.per_unit, public.top)
     return sum_signed(values, public.per_unit, -public.top)
@@ -72,12 +53,18 @@ def sum_blocks_bound(
     at, closed = 0, counters.closed
     flags = np.int64(0)
     while True:
+        # What the open block's values are published as; its sum is not there yet.
+        block = blocks[closed]
+        block.exponent, block.prediction, block.extra = memory.exponent, memory.prediction, memory.extra
+        block.catch = memory.catch
+        if counters.stopped:
+            break
         room = (1 << int(memory.exponent)) - counters.filled
         if room:
             if at == values.size or (room <= values.size - at and closed == noise.size):
                 break
             part = room if room <= values.size - at else values.size - at
-            total, part_flags = _sum(values[at : at + part], public, lengths)
+            total, part_flags = sum_values(values[at : at + part], public, lengths)
             flags |= part_flags
             counters.open_sum = plus(counters.open_sum, total)
             counters.filled += part
@@ -96,8 +83,7 @@ def sum_blocks_bound(
             for i in range(CHAIN):
                 chain[i] = words[i]
         released = np.float64(plus(counters.open_sum, noise[closed])) / public.theta_steps
-        _note(memory, blocks[closed])
-        blocks[closed].released = released
+        block.released = released
         unit = memory.unit
         close_block(memory, released, shape, lengths)
         closed += 1
@@ -106,9 +92,7 @@ def sum_blocks_bound(
         if memory.unit != unit:
             # Another threshold: another law.
             counters.stopped = ROSE
-            break
     counters.closed = closed
-    _note(memory, blocks[closed])
     return -1 if flags < 0 else at
 
 
@@ -274,9 +258,9 @@ _SINGLES, _FIRST, _OWN = len(SINGLES), MEMORY.fields["position"][1] // 8, STREAM
 
 
 @kernel
-def in_steps(value: np.ndarray, public: Record) -> np.int64:
+def in_steps(value: np.ndarray, public: Record, lengths: np.ndarray | None) -> np.int64:
     """One value (float64[1]) clipped and rounded to the grid."""
-    return sum_values(value, public[0])[0]
+    return sum_values(value, public[0], lengths)[0]
 
 
 @kernel
@@ -350,7 +334,7 @@ def publish_rows(
     for row in range(begin, rows.size):
         number = rows[row]
         stream = streams[number]
-        total, _ = sum_values(values[row : row + 1], public)
+        total, _ = sum_values(values[row : row + 1], public, lengths)
         open_sum = plus(stream.open_sum, total)
         filled = stream.filled + 1
         usual = stream.prediction * public.theta

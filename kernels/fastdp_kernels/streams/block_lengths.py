@@ -170,10 +170,10 @@ def lengths_of_events(shape: Record) -> np.ndarray | None:
 
 
 @kernel
-def fill_shares(shape: Record) -> None:
-    """Fill in the factors of a choice, and over how much accounts are settled.
+def fill_shares(shape: Record) -> int:
+    """Fill in the factors of a choice, and over how much accounts are settled; the choice for the prior signal.
 
-    The lengths of queries, whether they are a focus, and the bounds of the exponent are there.
+    The lengths of queries, whether they are a focus, the prior signal and the bounds of the exponent are there.
     """
     shape = shape[0]
     for k in range(int(shape.most) + 1):
@@ -192,12 +192,7 @@ def fill_shares(shape: Record) -> None:
             shape.published[k, c] = share * noise_of_query(ratio / share)
             shape.late[k, c] = late_share(ratio, share)
             shape.hidden[k, c] = hidden_share(ratio)
-
-
-@kernel
-def first_exponent(shape: Record) -> int:
-    """:func:`choose_exponent` for the prior signal."""
-    return choose_exponent(shape[0].prior_white, shape[0].prior_drift, int(np.int64(0)), shape[0])
+    return choose_exponent(shape.prior_white, shape.prior_drift, 0, shape)
 
 
 @inline

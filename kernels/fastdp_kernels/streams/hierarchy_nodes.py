@@ -61,60 +61,14 @@ def _hand_down(nodes: np.ndarray, sums: np.ndarray, fan_out: int, children: np.n
                 children[child] = plus(children[child], plus(share, np.int64(i < extra)))
 
 
-@inline
-def _sizes(tops: int, fan_out: int, levels: int) -> tuple[int, int, np.ndarray]:
-    """Leaves of a tree, trees that are settled together (what stays in the second cache), and memory for sums."""
-    leaves, inner = 1, 0
-    for _ in range(levels - 1):
-        inner += leaves
-        leaves *= fan_out
-    each = min(tops, max(1, CACHED // leaves))
-    return leaves, each, np.empty(each * inner, np.int64)
-
-
-@inline
-def _settle(
-    nodes: np.ndarray,
-    tops: int,
-    fan_out: int,
-    levels: int,
-    weights: np.ndarray,
-    leaves: int,
-    each: int,
-    sums: np.ndarray,
-) -> None:
-    """:func:`make_consistent` with what :func:`_sizes` gives."""
-    for first in range(0, tops, each):
-        last = min(first + each, tops)
-        # Up: children of height l - 1 are complete before their parents are read.
-        below, start, width, summed = 0, tops * leaves, leaves, 0
-        for height in range(2, levels + 1):
-            children = nodes[below + first * width : below + last * width]
-            below, width = start, width // fan_out
-            own = nodes[start + first * width : start + last * width]
-            totals = sums[summed : summed + own.size]
-            _sum_children(children, fan_out, totals)
-            _weigh(own, totals, weights[height])
-            start += tops * width
-            summed += own.size
-        # Down.
-        for _ in range(2, levels + 1):
-            own = nodes[below + first * width : below + last * width]
-            summed -= own.size
-            totals = sums[summed : summed + own.size]
-            width *= fan_out
-            below -= tops * width
-            _hand_down(own, totals, fan_out, nodes[below + first * width : below + last * width])
-
-
 @kernel
 def make_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, weights: np.ndarray) -> None:
     """Turn independent node noise into consistent noise, in place.
 
     Parameters
     ----------
-    nodes : int64[tops * (b^levels - 1) / (b - 1)]
-        Noise of every released node, the leaf level first; overwritten.
+    nodes : int64[n, tops * (b^levels - 1) / (b - 1)]
+        Noise of every released node of n forests, the leaf level first; overwritten.
     tops : int
         Number of trees; their tops are not tied to each other (the single root is not released).
     fan_out : int
@@ -124,16 +78,37 @@ def make_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, wei
     weights : float64[levels + 1]
         weights[l] for heights l >= 2.
     """
-    leaves, each, sums = _sizes(tops, fan_out, levels)
-    _settle(nodes, tops, fan_out, levels, weights, leaves, each, sums)
-
-
-@kernel
-def make_rows_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, weights: np.ndarray) -> None:
-    """:func:`make_consistent` for each row of int64[n, nodes]."""
-    leaves, each, sums = _sizes(tops, fan_out, levels)
+    leaves, inner = 1, 0
+    for _ in range(levels - 1):
+        inner += leaves
+        leaves *= fan_out
+    # Trees whose leaves stay in the second cache are made consistent together.
+    each = CACHED // leaves if leaves < CACHED else 1
+    each = each if each < tops else tops
+    sums = np.empty(each * inner, np.int64)
     for row in range(nodes.shape[0]):
-        _settle(nodes[row], tops, fan_out, levels, weights, leaves, each, sums)
+        forest = nodes[row]
+        for first in range(0, tops, each):
+            count = each if each < tops - first else tops - first
+            # Up: children of height l - 1 are complete before their parents are read.
+            below, start, width, summed = 0, tops * leaves, leaves, 0
+            for height in range(2, levels + 1):
+                children = forest[below + first * width : below + (first + count) * width]
+                below, width = start, width // fan_out
+                own = forest[start + first * width : start + (first + count) * width]
+                totals = sums[summed : summed + own.size]
+                _sum_children(children, fan_out, totals)
+                _weigh(own, totals, weights[height])
+                start += tops * width
+                summed += own.size
+            # Down.
+            for _ in range(2, levels + 1):
+                own = forest[below + first * width : below + (first + count) * width]
+                summed -= own.size
+                totals = sums[summed : summed + own.size]
+                width *= fan_out
+                below -= tops * width
+                _hand_down(own, totals, fan_out, forest[below + first * width : below + (first + count) * width])
 
 
 # Noisy sums of all nodes of a tree that is not made consistent, in one pass over its values.

@@ -101,15 +101,6 @@ def _sum_pairs(
     return flags
 
 
-@inline
-def _sum_lanes(values: np.ndarray, steps_per_unit: float, top: float, sums: np.ndarray) -> np.int64:
-    """Sums of blocks of LANES values, in multiples of ROWS.  Returns the flags."""
-    flags = np.int64(0)
-    for j in range(0, sums.size, ROWS):
-        flags |= sum_step_rows(values, j * LANES, steps_per_unit, top, sums, j)
-    return flags
-
-
 @kernel
 def sum_blocks(
     values: np.ndarray, steps_per_unit: float, top: float, block: int, filled: int, sums: np.ndarray
@@ -147,7 +138,8 @@ def sum_blocks(
     pieces = (end - begin) // PIECE
     if block == LANES:
         done = whole // ROWS * ROWS
-        flags |= _sum_lanes(values[begin : begin + done * LANES], steps_per_unit, top, sums[1 : 1 + done])
+        for j in range(0, done, ROWS):
+            flags |= sum_step_rows(values, begin + j * LANES, steps_per_unit, top, sums, 1 + j)
     elif pieces and 1 < block <= LONGEST_PAIRED and block & (block - 1) == 0:
         done = pieces * (PIECE // block)
         pairs = np.empty(PIECE // 2, np.int64)
@@ -228,19 +220,6 @@ def add_noise(steps: np.ndarray, noise: np.ndarray, resolution: float, out: np.n
     """
     for i in range(out.size):
         out[i] = real_of(plus(steps[i], noise[i])) * resolution
-
-
-@inline
-def publish_values(
-    values: np.ndarray, steps_per_unit: float, top: float, noise: np.ndarray, resolution: float, out: np.ndarray
-) -> np.int64:
-    """Values with noise on each, :func:`round_values` and :func:`add_noise` in one pass; returns the flags."""
-    flags = np.int64(0)
-    for i in range(out.size):
-        flags |= finite_flag(values[i])
-        step = minus(step_bits(values[i], steps_per_unit, top), ROUNDER_BITS)
-        out[i] = real_of(plus(step, noise[i])) * resolution
-    return flags
 
 
 @kernel
@@ -327,35 +306,35 @@ def emit_sums(
 @inline
 def _publish_blocks(
     values: np.ndarray,
-    steps_per_unit: float,
-    top: float,
+    at: int,
+    public: np.ndarray,
     noise: np.ndarray,
-    resolution: float,
+    leaf: int,
+    closing: int,
     prediction: float,
     out: np.ndarray,
 ) -> tuple[float, np.int64]:
-    """Whole blocks of a multiple of LANES values: reading and writing overlap.  Next prediction, and the flags."""
-    flags = np.int64(0)
-    block = values.size // noise.size
+    """Blocks of a multiple of LANES values, from ``at`` on: reading and writing overlap.  Next prediction, flags."""
+    steps_per_unit, top, resolution, block = public[0], public[1], public[2], int(public[3])
     others, length = np.float64(block - 1), np.float64(block)
     excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))
-    done = 0
+    flags, done, sums = np.int64(0), 0, np.empty(BLOCKS, np.int64)
     if block == LANES:
-        done = noise.size // BLOCKS * BLOCKS
-        sums = np.empty(BLOCKS, np.int64)
+        done = closing // BLOCKS * BLOCKS
         for first in range(0, done, BLOCKS):
-            part = values[first * LANES : (first + BLOCKS) * LANES]
-            flags |= _sum_lanes(part, steps_per_unit, top, sums)
+            begin = at + first * LANES
+            for k in range(0, BLOCKS, ROWS):
+                flags |= sum_step_rows(values, begin + k * LANES, steps_per_unit, top, sums, k)
             for k in range(BLOCKS):
-                released = real_of(plus(sums[k], noise[first + k])) * resolution
-                fill_row(out, (first + k) * LANES, prediction, released - prediction * others)
+                released = real_of(plus(sums[k], noise[leaf + first + k])) * resolution
+                fill_row(out, begin + k * LANES, prediction, released - prediction * others)
                 prediction = released / length
-    summed = np.empty(1, np.int64)
-    for j in range(done, noise.size):
+    for j in range(done, closing):
+        begin = at + j * block
         # What these values are published as is known before they are read.
-        flags |= sum_steps_and_fill(values, j * block, block // LANES, steps_per_unit, top, out, prediction, summed)
-        released = real_of(plus(minus(summed[0], excess), noise[j])) * resolution
-        out[(j + 1) * block - 1] = released - prediction * others
+        flags |= sum_steps_and_fill(values, begin, block // LANES, steps_per_unit, top, out, prediction, sums)
+        released = real_of(plus(minus(sums[0], excess), noise[leaf + j])) * resolution
+        out[begin + block - 1] = released - prediction * others
         prediction = released / length
     return prediction, flags
 
@@ -400,31 +379,28 @@ def publish(
         The sum of the block left open, and its prediction; NaN if a value is NaN or infinite.
     """
     steps_per_unit, top, resolution, block = public[0], public[1], public[2], int(public[3])
-    drawn = noise[leaf : leaf + closing]
-    if block == 1:
-        flags = publish_values(values, steps_per_unit, top, drawn, resolution, out)
-        return 0, prediction if flags >= 0 else np.nan
     others, length = np.float64(block - 1), np.float64(block)
-    flags, at, begun, j = np.int64(0), 0, np.int64(open_sum), 0
-    while j < closing:
-        end = at + block - filled
-        if filled == 0 and block % LANES == 0:
-            end = at + (closing - j) * block
-            whole = values[at:end]
-            prediction, part_flags = _publish_blocks(
-                whole, steps_per_unit, top, drawn[j:], resolution, prediction, out[at:end]
-            )
-            flags |= part_flags
-            at, j = end, closing
-            continue
-        total, part_flags = sum_part(values[at:end], steps_per_unit, top)
-        flags |= part_flags
-        released = real_of(plus(plus(total, begun), drawn[j])) * resolution
-        out[at : end - 1] = prediction
+    flags, at, total, stop = np.int64(0), 0, np.int64(open_sum), leaf + closing
+    if block == 1:
+        drawn = noise[leaf:stop]
+        for i in range(out.size):
+            flags |= finite_flag(values[i])
+            step = minus(step_bits(values[i], steps_per_unit, top), ROUNDER_BITS)
+            out[i] = real_of(plus(step, drawn[i])) * resolution
+        return 0, prediction if flags >= 0 else np.nan
+    while True:
+        if filled == 0 and block % LANES == 0 and leaf < stop:
+            prediction, flags_met = _publish_blocks(values, at, public, noise, leaf, stop - leaf, prediction, out)
+            flags |= flags_met
+            at, leaf = at + (stop - leaf) * block, stop
+        end = at + block - filled if leaf < stop else values.size
+        summed, flags_met = sum_part(values[at:end], steps_per_unit, top)
+        flags |= flags_met
+        total = plus(total, summed)
+        out[at:end] = prediction
+        if leaf == stop:
+            return int(total), prediction if flags >= 0 else np.nan
+        released = real_of(plus(total, noise[leaf])) * resolution
         out[end - 1] = released - prediction * others
         prediction = released / length
-        at, filled, begun, j = end, 0, np.int64(0), j + 1
-    total, part_flags = sum_part(values[at:], steps_per_unit, top)
-    flags |= part_flags
-    out[at:] = prediction
-    return int(plus(total, begun)), prediction if flags >= 0 else np.nan
+        at, leaf, filled, total = end, leaf + 1, 0, np.int64(0)

@@ -72,13 +72,6 @@ def prior_variance(entry: int, level: float) -> float:
     return AMPLITUDE * level * level / harmonic * (LONG_SHARE if entry > 2 * HARMONICS else 1.0)
 
 
-@kernel
-def start_season(period: float, memory: Record) -> None:
-    """Before the first block: ``memory`` (SEASON[1]) has its first part already; the rest is 0."""
-    memory = memory[0]
-    memory.period = period
-
-
 @inline
 def _parts(memory: Record, shape: Record) -> int:
     """On how many parts of the open block predictions differ: 0 if they do not know the season."""

@@ -22,9 +22,9 @@ from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.record import PartOf, Real, constructor, parameter, record
 from fastdp.spatial import decomposition
+from fastdp.spatial.decomposition import Tree, check_codes
 from fastdp.spatial.domains import CellParameters
 from fastdp.spatial.phdstream import PointMachine, PointState, SpatialPublisher, in_halves
-from fastdp.spatial.tree import Tree, check_codes
 from fastdp.state.codec import expect
 
 

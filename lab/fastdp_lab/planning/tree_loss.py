@@ -18,8 +18,8 @@ import numpy as np
 
 from fastdp.kinds import Floats, Integers
 from fastdp.spatial import decomposition
+from fastdp.spatial.decomposition import Tree
 from fastdp.spatial.domains import CellParameters
-from fastdp.spatial.tree import Tree
 
 #: Number of a step, and its tree with the scores of its decisions.
 Steps = dict[int, Tree]
@@ -75,7 +75,7 @@ def log_at_most(excess: Integers, scale: float) -> Floats:
 def tree_step_loss(plan: CellParameters, tree: Tree) -> TreeLoss:
     """The loss of all split decisions of one step, for one more or one fewer event at any leaf."""
     floor = plan.threshold - plan.bias
-    scale = float(plan.split_law.scale)
+    scale = float(plan.split_distribution.scale)
     split = tree.first >= 0
     decided = (tree.depth < plan.max_depth) & (tree.measure > 0.0)
 

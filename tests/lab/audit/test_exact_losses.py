@@ -44,7 +44,7 @@ def test_the_sum_of_a_choice_and_its_kernel_is_the_same() -> None:
         law = exact.winner_probabilities(
             np.rint(chooser.scores() * (64 / chooser.sensitivity)).astype(np.int64),
             64.0,
-            one_sided=chooser.law.one_sided,
+            one_sided=chooser.distribution.one_sided,
         )
         thetas = chooser.choices(Key.from_seed(stat.seed(309)), 100_000)
         assert chooser.choose(Key.from_seed(5)) == chooser.choices(Key.from_seed(5), 1)[0]
@@ -67,7 +67,7 @@ def test_exact_loss_of_smooth_noise(name: str) -> None:
 def test_kappa_hides_the_offset_and_costs_nothing(noise: str, beta: float) -> None:
     """PAK Eq. 11: with it the loss is the plain quantile's; without it more, at the paper's beta than is claimed."""
     rule = PAKQuantile(beta=beta, delta=1e-3, noise=noise)
-    law, offset = rule.law(WIDE), rule.law(WIDE).upper(beta)
+    law, offset = rule.smooth_noise(WIDE), rule.smooth_noise(WIDE).upper(beta)
     plain = exact.smooth_noise_loss(law, 1.0, 1e-3)
     hidden = exact.smooth_noise_loss(law, 1.0, 1e-3, kappa=rule.kappa(WIDE), offset=offset)
     open_ = exact.smooth_noise_loss(law, 1.0, 1e-3, offset=offset)
@@ -78,7 +78,7 @@ def test_kappa_hides_the_offset_and_costs_nothing(noise: str, beta: float) -> No
 
 def test_exact_loss_of_a_step_with_half_of_its_noise() -> None:
     plan, data = split_plan(1.0, 12), (np.zeros(5), np.zeros(0))
-    less = with_split_noise(plan, plan.split_law.scale / 2)
+    less = with_split_noise(plan, plan.split_distribution.scale / 2)
     assert not exact.split_loss(plan, 1.0, data, 300, Key.from_seed(1)).violated
     assert exact.split_loss(less, 1.0, data, 300, Key.from_seed(1)).violated
 

@@ -23,9 +23,9 @@ from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, Selective
 from fastdp.kinds import Floats, Integers, Json
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree
+from fastdp.spatial.decomposition import Tree
 from fastdp.spatial.domains import CellParameters, encode
 from fastdp.spatial.phdstream import LEVEL
-from fastdp.spatial.tree import Tree
 from fastdp_lab.audit.catalogue import Coin
 from fastdp_lab.audit.couplings import check
 from fastdp_lab.audit.couplings.check import (
@@ -137,7 +137,7 @@ def leaf_of(plan: CellParameters, tree: Tree, code: int) -> int:
 
 def decide(shifts: Shifts, plan: CellParameters, step: int, tree: Tree, code: int, more: int) -> None:
     """Shift the draws of the decisions whose scores rise by ``more`` points, and add the cost of those decisions."""
-    floor, scale = plan.threshold - plan.bias, float(plan.split_law.scale)
+    floor, scale = plan.threshold - plan.bias, float(plan.split_distribution.scale)
     moved = tree.score + np.where(on_path(plan, tree, code), more * plan.unit, 0)
     scores = before, after = np.maximum(tree.score, floor), np.maximum(moved, floor)
     made = tree.depth < plan.max_depth

@@ -13,8 +13,8 @@ from fastdp import Key, Release
 from fastdp.kinds import Floats, Json
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.perturbers.base import bound_law, theta_key
-from fastdp.perturbers.hats import HatsShape
+from fastdp.perturbers.base import bound_distribution, theta_key
+from fastdp.perturbers.hat_functions import HatsShape
 from fastdp.streams.methods import SMOOTHERS
 from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule
@@ -86,7 +86,7 @@ def choice_shift(
             moved = choosers[0].above_lowest - choosers[1].above_lowest
             shifts.add(own, StreamId(Purpose.THRESHOLD, COUNT_LEVEL), 0, moved)
     before, after = (each() for each in scores)
-    noise = draw_noise(choosers[0].law, 1, before.size, own)[0]
+    noise = draw_noise(choosers[0].distribution, 1, before.size, own)[0]
     # ScaleFree gives its draws from the largest candidate down.
     places = np.arange(before.size)[:: -1 if free else 1]
     winner = int(np.argmax(before + noise[places]))
@@ -111,7 +111,7 @@ def stream_shifts(make: Make, x: Floats, there: Floats, places: Sequence[int], t
         publisher.publish(x[:place])
         key, c, progress = publisher._key, publisher.composition, publisher.state.progress
         stage, _ = Schedule(c).stage(progress)
-        bound = bound_law(c.perturber, key, progress.theta_steps or 1, c.publish_epsilon) is not None
+        bound = bound_distribution(c.perturber, key, progress.theta_steps or 1, c.publish_epsilon) is not None
         if stage == "publish" and not bound:
             top = min(progress.theta_steps, c.grid.bound_steps)
             here, other = (in_steps(float(values[place]), c.grid.resolution, top) for values in (x, there))
