@@ -220,13 +220,14 @@ def check_types(
     zone = None
     if time is not None:
         found = source.schema[time]
-        numeric, texts = found.is_numeric() and not found.is_decimal(), (narwhals.String, narwhals.Categorical)
-        accepted = {"unit": numeric, "format": found.is_integer() or isinstance(found, texts)}
-        if how is None:
-            zone = getattr(found, "time_zone", None)
-            fits = isinstance(found, (narwhals.Datetime, narwhals.Date, *texts))
-        else:
-            fits, zone = accepted[how], "UTC" if how == "unit" else None
+        # On an engine, rows are not parsed here.
+        texts = source.add is None and isinstance(found, (narwhals.String, narwhals.Categorical))
+        zone = "UTC" if how == "unit" else getattr(found, "time_zone", None)
+        fits = {
+            None: texts or isinstance(found, (narwhals.Datetime, narwhals.Date)),
+            "unit": found.is_integer() or (source.add is None and found.is_float()),
+            "format": texts or (source.add is None and found.is_integer()),
+        }[how]
         if not fits:
             raise ParameterError(
                 f"time = {time!r} holds {kind_of(found)} entries: expected dates, datetimes of one time zone "

@@ -30,15 +30,9 @@ if TYPE_CHECKING:
 #: Shares of the total: rows that count, persons' rows that are dropped, and the choice of a person's rows ("auto").
 #: That of private keys is ``PrivateKeys.share``.
 OF_ALL = {"counted": Fraction(1, 100), "dropped": Fraction(3, 100), "auto": Fraction(1, 50)}
-#: Shares of a column's budget: rows above the lowest candidates of the clip, its choice, the end of the excess beyond
-#: it, its sum, rows beyond the clip.  All helpers together take at most a quarter.
-OF_COLUMN = {
-    "rows": Fraction(1, 200),
-    "clip": Fraction(15, 200),
-    "end": Fraction(3, 100),
-    "excess": Fraction(7, 100),
-    "beyond": Fraction(1, 100),
-}
+#: Shares of a column's budget: rows above the lowest candidates of the clip, its choice, rows in bins beyond it.  All
+#: helpers together take at most a quarter.
+OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fraction(11, 100)}
 #: Weights of a column's sums.
 WEIGHTS = {"total": 1, "deviation": 1, "square": 1, "count": 1}
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
@@ -129,10 +123,8 @@ class Budget:
         return min(most, self.plan.spent.get(column, most)) if purpose == "clip" else most
 
     def _uses(self, purpose: str, column: str) -> bool:
-        """True if a column has this helper: choices where its clip is chosen, excess where it has a total."""
-        chooses = self.plan.column(column).chooses
-        excess = chooses and self.plan.quantity_of(column) == "total"
-        return excess if purpose in ("end", "excess") else chooses if purpose in ("rows", "clip") else True
+        """True if a column has this helper: choices where its clip is chosen."""
+        return purpose == "tail" or self.plan.column(column).chooses
 
     def task(self, column: str) -> ColumnTask:
         """Public numbers of the choices about a column."""
@@ -175,13 +167,12 @@ class Budget:
         plan, share = self.plan, self.of_columns[column] * self.level_shares[self.levels[0]]
         clips = 0.5 if plan.quantity_of(column) == "deviation" else 1.0
         deviation = clips * (math.sqrt(self.square(True)) if self.gaussian else math.sqrt(2.0) * plan.contributions)
-        loss = self._loss(self._amount(self.loss) * share) * (
-            1.0 - float(sum(each for name, each in OF_COLUMN.items() if self._uses(name, column)))
-        )
-        return max(1, plan.cells or 1) * deviation / loss / math.sqrt(self._together)
+        helpers = sum(share for name, share in OF_COLUMN.items() if self._uses(name, column))
+        loss = self._loss(self._amount(self.loss) * share) * (1.0 - float(helpers))
+        return max(1, plan.cells or 1) * deviation / loss / math.sqrt(self.together)
 
     @property
-    def _together(self) -> float:
+    def together(self) -> float:
         """Windows in the sums for which the clip is chosen: hours of a day, days of a week, else those of a year."""
         plan = self.plan
         if plan.calendar is None:
@@ -257,7 +248,7 @@ class Budget:
             unit, adjacency = "one row of the table", "add or remove one row"
         else:
             unit, adjacency = f"{k} rows of the table{period}", f"add or remove up to {k} rows{one}"
-        return replace(guarantee, unit=unit, adjacency=adjacency, rows=rows)
+        return replace(guarantee, unit=unit, adjacency=adjacency, rows=rows, times=plan.times_of(rows))
 
     def _component(self, name: str, loss: float, step: str, delta: float = 0.0) -> Guarantee:
         return self.in_units(Guarantee(loss, delta, arithmetic="exact", derivation=(step,))).of(name)
@@ -284,7 +275,7 @@ class Budget:
         if self.gaussian:
             return self._approximate(whole, simulated)
         # The parts are rounded so that they never exceed epsilon; they may fall short of it by a rounding.
-        derivation = (*whole.derivation, *self._public_knowledge())
+        derivation = (*whole.derivation, *self._public_knowledge(whole))
         return replace(whole, epsilon=plan.epsilon, rho=math.inf, simulated=simulated, derivation=derivation)
 
     def _number(self, purpose: str, column: str, step: str) -> Guarantee:
@@ -302,14 +293,9 @@ class Budget:
             chosen = f"noisy max on either side of 0, counts of rows beyond candidates: monotone, {k} rows in all"
             found.append(self._component(f"rows{of}", self.helper("rows", column.name), counted))
             found.append(self._component(f"clip{of}", self.helper("clip", column.name), chosen))
-        if self._uses("excess", column.name):
-            chosen = f"end of the excess: noisy max on either side of 0, monotone, {k} rows in all"
-            found.append(self._component(f"end{of}", self.helper("end", column.name), chosen))
-            if not self.plan.online:
-                step = f"sums beyond the clip, {k} rows move them by {k} distances from the clip to the end in all"
-                found.append(self._number("excess", column.name, step))
         if not self.plan.online:
-            found.append(self._number("beyond", column.name, f"rows beyond the clip: sensitivity {k}"))
+            step = f"rows in bins beyond the clip: {k} rows change them by {k} in all"
+            found.append(self._number("tail", column.name, step))
         return found
 
     def _of_keys(self) -> list[Guarantee]:
@@ -368,12 +354,14 @@ class Budget:
             if not self.key_delta:
                 step = f"keys of one person alone: within delta = {plan.delta:g} as other weights then move less"
             stated = replace(stated, delta=plan.delta, rho=math.inf, derivation=(*stated.derivation, step))
-        derivation = (*stated.derivation, *self._public_knowledge())
+        derivation = (*stated.derivation, *self._public_knowledge(whole))
         return replace(stated, simulated=simulated, derivation=derivation)
 
-    def _public_knowledge(self) -> list[str]:
+    def _public_knowledge(self, whole: Guarantee) -> list[str]:
         """Public facts that the guarantee assumes on the caller's word, as texts."""
         plan, said = self.plan, []
+        if whole.times is not None:
+            said.append(f"rows at other times than {whole.times} change nothing that is released")
         ends = plan.taken or [name for name, end in (("first", plan.start), ("last", plan.stop)) if end is None]
         if plan.online:
             said.append("the clock that closes windows is public")

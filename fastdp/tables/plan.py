@@ -20,12 +20,13 @@ from fastdp.integer_grid import make_grid
 from fastdp.kinds import Bounds, Flags, Integers, Json, Keys
 from fastdp.noise.draws import NoiseName
 from fastdp.record import Choice, Flag, Kind, Real, parameter, record
+from fastdp.tables.beyond import Tail
 from fastdp.tables.budget import Budget
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.sums import ROWS, Measured, Quantity, Released, Statistic, Tail
-from fastdp.units import ONE_ROW, Column, Person, Rows, Unit
+from fastdp.tables.sums import ROWS, Measured, Quantity, Released, Statistic
+from fastdp.units import ONE_ROW, Column, Person, Rows, Times, Unit, UnitRows
 
 #: Statistics of a column of values.
 STATISTICS = ("sum", "mean", "var", "std")
@@ -129,7 +130,7 @@ class PrivateKeys:
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """One column of values: its widest clip, which ``chooses`` narrows from the rows, and :class:`Value`'s fields."""
+    """One column of values: its widest clip, which ``chooses`` narrows from the rows, its bound, and other fields."""
 
     name: str
     low: float
@@ -138,11 +139,13 @@ class ColumnPlan:
     weight: float
     nonfinite: Nonfinite
     resolution: float | None
+    bound: tuple[float, float] | None = None
 
     @classmethod
     def of(cls, name: str, value: Value) -> ColumnPlan:
         """The column `name` with the bounds of `value`."""
-        return cls(name, *value.ends, value.chooses, value.weight, value.nonfinite, value.resolution)
+        bound = None if value.bound is None else _ends("bound", value.bound)
+        return cls(name, *value.ends, value.chooses, value.weight, value.nonfinite, value.resolution, bound)
 
 
 @dataclass(frozen=True)
@@ -293,7 +296,7 @@ class TablePlan:
         found = []
         for column in self.columns:
             grid = self.grid(column)
-            low, high = (grid_steps(end, grid) for end in (clips or {}).get(column.name, (column.low, column.high)))
+            low, high = (_steps(end, grid) for end in (clips or {}).get(column.name, (column.low, column.high)))
             middle = (low + high) // 2
             # So that squares stay below 2^32 or so.
             shift = max(0, 2 * max(high - middle, middle - low).bit_length() - SQUARE_BITS)
@@ -327,6 +330,14 @@ class TablePlan:
             tails,
             self.budget.guarantee(simulated=simulated),
         )
+
+    def times_of(self, unit: UnitRows) -> Times | None:
+        """The times from `start` to `stop` where both are given and cut no unit; rows at others change nothing."""
+        if self.time is None or self.calendar is None or self.start is None or self.stop is None or self.taken:
+            return None
+        ends = self.calendar.edge(self.start), self.calendar.edge(self.stop)
+        times = Times(self.time.column, self.calendar.time_zone, *ends)
+        return times if unit.keeps(times) else None
 
     # Noise.
 
@@ -383,7 +394,7 @@ class TablePlan:
             )
 
 
-def grid_steps(value: float, grid: float) -> int:
+def _steps(value: float, grid: float) -> int:
     """A bound as an integer number of steps, rounded towards 0, at least 1 in absolute value unless it is 0.
 
     10 is a thousand steps of 0.01, although the float 0.01 is slightly larger than a hundredth.

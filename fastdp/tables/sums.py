@@ -17,6 +17,7 @@ from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import DrawnNoise
+from fastdp.tables.beyond import Tail
 from fastdp_kernels.tables import window_sums
 
 if TYPE_CHECKING:
@@ -112,29 +113,17 @@ class CellRows(NamedTuple):
     values: Floats
 
 
-def exact_sums(
-    parts: Iterable[CellRows],
-    quantities: Sequence[Quantity],
-    plan: TablePlan,
-    keys: int,
-    helpers: Sequence[Quantity] = (),
-) -> tuple[Integers, list[int]]:
-    """Exact sums of rows in the plan's windows, int64[n, W, keys], modulo 2^64, and those of helpers over all cells.
-
-    DataError for NaN or infinity.
-    """
+def exact_sums(parts: Iterable[CellRows], quantities: Sequence[Quantity], plan: TablePlan, keys: int) -> Integers:
+    """Exact sums of rows in the plan's windows, int64[n, W, keys], modulo 2^64; DataError for NaN or infinity."""
     first = plan.start or 0
     sums: Integers = np.zeros((len(quantities), (plan.stop or 0) - first, keys), np.int64)
-    wholes: Integers = np.zeros((len(helpers), (plan.stop or 0) - first, 1), np.int64)
     place = {column.name: i for i, column in enumerate(plan.columns)}
     for rows in parts:
-        # Keys that are not released stay -1.
-        together = rows._replace(codes=np.minimum(rows.codes, 0)) if helpers else rows
-        for quantity, into in (*zip(quantities, sums, strict=True), *zip(helpers, wholes, strict=True)):
+        for quantity, into in zip(quantities, sums, strict=True):
             values = rows.values[place[quantity.column]] if quantity.column != ROWS else np.empty(0)
-            if not quantity.add(rows if into.shape[1] == keys else together, values, first, into):
+            if not quantity.add(rows, values, first, into):
                 raise DataError(NOT_FINITE)
-    return sums, [int(each.sum()) for each in wholes]
+    return sums
 
 
 # Everything that a release of a table gives out, before it becomes a frame.
@@ -172,37 +161,6 @@ class Number(NamedTuple):
 
     value: float
     variance: float
-
-
-@dataclass(frozen=True)
-class Tail:
-    """Released facts about the values of one column beyond its clip.
-
-    Attributes
-    ----------
-    clip, ends : (float, float)
-        Ends that values were clipped to, and those up to which ``excess`` adds up the rest, in units of the input;
-        equal without an excess number.
-    excess, variance : (float, float)
-        Sums beyond the clip at the low and at the high end, over all released cells, and variances of their noise.
-    beyond, beyond_variance
-        Number of rows beyond the clip, None if unknown, and the variance of its noise.
-    rows : float or None
-        Number of rows that ``beyond`` is a part of.
-    """
-
-    clip: tuple[float, float]
-    ends: tuple[float, float]
-    excess: tuple[float, float] = (0.0, 0.0)
-    variance: tuple[float, float] = (0.0, 0.0)
-    beyond: float | None = None
-    beyond_variance: float = 0.0
-    rows: float | None = None
-
-    @property
-    def share(self) -> float | None:
-        """Estimated share of rows beyond the clip; None if it is unknown."""
-        return None if self.beyond is None or not self.rows else self.beyond / self.rows
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,10 @@ def noise_is(name: str | None) -> Any:
         yield
 
 
-def _release(kind: str, frame: Any, *columns: Any, noise: str | None = None, **given: Any) -> Table:
+def _release(
+    kind: str, frame: Any, *columns: Any, noise: str | None = None, module: Any = None, **given: Any
+) -> Table:
+    frame = frame if module is None else module.table(frame)
     with noise_is(noise):
         table: Table = getattr(fastdp, kind)(frame, **arguments(kind, *columns, **given))
     return table

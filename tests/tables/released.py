@@ -8,7 +8,7 @@ import numpy as np
 
 from fastdp.guarantee import Guarantee
 from fastdp.releases.intervals import DrawnNoise
-from fastdp.tables.released import NoisySums, WindowSums
+from fastdp.tables.sums import Measured, Quantity, Released, Statistic, Tail
 from fastdp.tables.table import Table
 
 HOUR = 3_600_000_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -81,6 +82,12 @@ def composition(**given: Any) -> dict[str, Any]:
         "noise": "laplace",
     }
     return base | given
+
+
+def below(share: Fraction) -> float:
+    """The largest float that is no larger."""
+    found = float(share)
+    return found if Fraction(found) <= share else math.nextafter(found, 0.0)
 
 
 def column(low: float, high: float, *, chooses: bool = False, resolution: float | None = None) -> list[Any]:

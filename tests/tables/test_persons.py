@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import AccuracyWarning, DataError
-from fastdp.guarantee import remainder
 from fastdp.noise.key import Key
-from fastdp.tables.persons import Kept, Numbers, PersonRows
+from fastdp.tables.columns import Numbers
+from fastdp.tables.persons import BatchRows, Kept, PersonRows
+from fastdp.tables.sums import CellRows
 from tests.oracles import tables
 from tests.tables import flat
-from tests.tables.rows import SECRET, as_family, expected, random_rows
+from tests.tables.rows import SECRET, as_family, below, column, expected, random_rows
 
 HOUR = 3_600_000_000
 WEEK = {"start": "2024-01-01", "stop": "2024-01-08"}
@@ -41,10 +42,12 @@ def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int 
     persons, windows = np.column_stack([table[:, 0] * 7919, -table[:, 0]]), plan.calendar.numbers(times)
     # The value tells the row.
     values = (table @ [10_000, 10, 1]).astype(float)
-    found.add(persons, times, windows, table[:, 2].copy(), 5 - table[:, 2], values)
+    rows = CellRows(windows, table[:, 2].copy(), values[None])
+    found.add(BatchRows(rows, times, persons), 5 - table[:, 2])
     kept = found.kept()
-    told = Counter((int(v) // 10_000, int(v) % 10_000 // 10, int(v) % 10) for v in kept.values)
-    assert sorted(zip(kept.windows, kept.codes, strict=True)) == sorted((h // 4, k) for _, h, k in told.elements())
+    told = Counter((int(v) // 10_000, int(v) % 10_000 // 10, int(v) % 10) for v in kept.rows.values[0])
+    cells = zip(kept.rows.windows, kept.rows.codes, strict=True)
+    assert sorted(cells) == sorted((h // 4, k) for _, h, k in told.elements())
     return kept, told
 
 
@@ -99,11 +102,16 @@ def test_tables_with_persons(
         **clip,
     )
     first, last = (tables.window(tables.instant(datetime(2024, *day), None), "1h", None) for day in ((3, 30), (4, 1)))
-    # A hundredth tells how many persons had rows dropped, of totals another one how many rows lie beyond the clip.
-    epsilon = 0.99 if kind == "counts" else remainder(0.99, 0.01)
+    # A hundredth tells how many persons had rows dropped; of totals one of the rest, how many rows were clipped.
+    rest = Fraction(99, 100)
+    epsilon = below(rest if kind == "counts" else rest - Fraction(below(rest / 100)))
     lengths = {"1d": ("1d", 0, 24 * HOUR), "12h": ("12h", 0, 12 * HOUR), None: None}
-    sums = {"counts": ("count", 0, 1, 0, 1.0, epsilon), "totals": ("total", -1000, 2000, 0, 0.001, epsilon)}
-    composed = {} if kind == "counts" else {"kind": kind, "bound": [-1.0, 2.0], "resolution": 0.001}
+    sums = {
+        "counts": ("count", 0, 1, 0, 1.0, 1.0, epsilon),
+        "totals": ("total", -1000, 2000, 0, 0.001, 0.001, epsilon),
+    }
+    valued = {"statistics": [["sum", 0]], "columns": [column(-1.0, 2.0, resolution=0.001)]}
+    composed = {} if kind == "counts" else valued
     wanted = expected(
         rows,
         every="1h",
@@ -255,7 +263,7 @@ def test_most_rows_dropped_is_reported() -> None:
 
 @given(st.lists(st.integers(0, 2000), min_size=1, max_size=6))
 def test_a_table_of_numbers_grows(sizes: list[int]) -> None:
-    numbers, wanted = Numbers(np.array([3, 5], np.uint64)), {}
+    numbers, wanted = Numbers(), {}
     for turn, size in enumerate(sizes):
         first = (np.arange(size) * 7 + turn * 3) % 1500
         found = numbers.of(first, first % 11 - 5)

@@ -64,16 +64,6 @@ def test_naive_times_stay_naive():
     )
 
 
-def test_means_show_total_and_count():
-    counts = np.full((120, 2), 50.0)
-    frame = table("means", (TRUE, counts), keys=KEYS).frame
-    assert frame.column_names == [*COLUMNS, "total", "count"]
-    found = frame.to_pydict()
-    ratio = np.array(found["total"]) / np.array(found["count"])
-    kept = np.array(found["count"]) > 20
-    np.testing.assert_allclose(np.clip(ratio, 0.0, 10.0)[kept], np.array(found["estimate"])[kept])
-
-
 def test_keys_of_several_columns_and_taken_names():
     keys = {"low": [1, 2], "fastdp": ["x", None]}
     frame = table("counts", TRUE, keys=keys).frame
@@ -127,8 +117,10 @@ def test_files_hold_the_frame_and_say_what_it_is(suffix, tmp_path):
             facts = json.loads(str(archive["fastdp"]))
     assert Guarantee.from_dict(facts["guarantee"]) == t.guarantee
     assert facts["fastdp"] == fastdp.__version__
-    assert (facts["kind"], facts["every"], facts["clip"], facts["keys"]) == ("totals", "1h", [0.0, 10.0], ["file"])
-    assert facts["noise"]["total"] == {"scale_steps": str(10 * 2**20), "resolution": 2.0**-20}
+    assert (facts["statistics"], facts["every"], facts["keys"]) == (["values_sum"], "1h", ["file"])
+    assert facts["clip"] == {"values": [0.0, 10.0]}
+    level = {"sum": "total", "column": "values", "depth": 1, "each_window": True}
+    assert facts["noise"] == [{**level, "scale_steps": str(10 * 2**20), "resolution": 2.0**-20}]
     again = tmp_path / f"again.{suffix}"
     t.write(again)
     assert again.read_bytes() == path.read_bytes()
@@ -218,7 +210,7 @@ def test_zones_that_are_offsets(family, offset, tmp_path):
     assert t.sum(0, 2, revised=True) == pytest.approx(96.0, abs=1.0)
     t.plot(tmp_path / "counts.png")
     options["zone"] = "UTC" + offset
-    windows = fastdp.Windows("1d", start="2024-03-30", kind="counts", **options)
+    windows = flat.windows("1d", start="2024-03-30", counts=True, **options)
     assert len(windows.advance(at[-1].to_pydatetime()).frame) == 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +18,7 @@ from fastdp.tables.columns import Keys
 from fastdp.tables.sums import CellRows, release
 from tests.oracles import tables
 from tests.tables import flat
-from tests.tables.rows import FAMILIES, SECRET, as_family, column, composition, expected, random_rows
+from tests.tables.rows import FAMILIES, SECRET, as_family, below, column, composition, expected, random_rows
 
 ROWS = random_rows(400, 1)
 HOUR = 3_600_000_000
@@ -37,12 +36,6 @@ def borders(every: str, zone: str | None) -> tuple[int, int]:
         middle = (low + high) // 2
         low, high = (middle, high) if tables.window(middle, every, zone) == 0 else (low, middle)
     return origin, high
-
-
-def below(share: Fraction) -> float:
-    """The largest float that is no larger."""
-    found = float(share)
-    return found if Fraction(found) <= share else math.nextafter(found, 0.0)
 
 
 def hundredth(of: Fraction) -> Fraction:

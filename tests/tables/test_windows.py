@@ -78,16 +78,13 @@ def test_the_same_as_a_table(kind: str, lateness: str | None) -> None:
         **OPTIONS,
         **clip,
     ).released
-    assert table.columns
-    for name, column in table.columns.items():
-        assert np.array_equal(steps(found, name), column.steps)
-        assert flat.noise(found[-1].released, name).scale == column.noise.scale
+    assert table.quantities
+    for q in table.quantities:
+        assert np.array_equal(steps(found, q.name), table.cells(q.name))
+        assert flat.noise(found[-1].released, q.name) == flat.noise(table, q.name)
     assert found[-1].released.edges[-1] == table.edges[-1]
-    assert (windows.late, found[-1].flat.clip(released), found[-1].released.centre) == (
-        0,
-        flat.clip(table),
-        table.centre,
-    )
+    assert windows.late == 0
+    assert [each.clip for each in found[-1].released.tails.values()] == [each.clip for each in table.tails.values()]
 
 
 @given(st.data())
@@ -344,13 +341,12 @@ def test_damaged_states_are_refused(field: str) -> None:
 
 def test_waiting_rows_of_a_key_out_of_range_are_refused() -> None:
     from fastdp.state import codec
-    from fastdp.tables.windows import COLUMNS
 
     options = {"by": "meter", "keys": ["a", "b"], "contributions": 1, "period": "1h", "who": True}
     windows = flat.windows("1h", 1.0, "2024-01-01", counts=True, seed=1, **options)
     windows.add([datetime(2024, 1, 1, 3)], None, ["a"], [1])
     packed = windows._machine.pack(windows._state)
-    rows = codec.unpack(packed["log"][0], "<i8").reshape(-1, COLUMNS).copy()
+    rows = codec.unpack(packed["log"][0], "<i8").reshape(-1, 4).copy()
     rows[0, 3] = 2
     with pytest.raises(ValueError, match="a key out of range"):
         windows._machine.unpack({**packed, "log": [codec.pack(rows, "<i8")]}, windows._key)
@@ -394,7 +390,6 @@ def test_far_rows_are_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"counts": True, "bound": 1.0}, "kind = 'counts'"),
         ({}, "bound = None"),
         ({"bound": 1.0, "by": "k"}, "keys: expected the list of keys"),
         ({"bound": 1.0, "by": "k", "keys": "public"}, "keys: expected the list of keys"),

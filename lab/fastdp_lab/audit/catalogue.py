@@ -21,8 +21,8 @@ from fastdp.perturbers import Blocks, Flat, Hierarchy, Perturber, Toeplitz
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
 from fastdp.tables.columns import Keys
-from fastdp.tables.plan import make_plan
-from fastdp.tables.sums import Statistic, release
+from fastdp.tables.plan import make_plan, statistics_of
+from fastdp.tables.sums import release
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SquareWave
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_lab import repetitions
@@ -111,7 +111,7 @@ def person_of_two_days(epsilon: float) -> ManyRuns:
     """Totals with a delta: one long row of windows, two of them a run."""
     time, value = fastdp.Time("at", "1d"), fastdp.Value(clip=4.0, resolution=1.0)
     unit = fastdp.Person("who", rows=2, per="1w", per_window=1)
-    asked = (Statistic("sum", "value"),)
+    asked = statistics_of({"value": "sum"})
     plan = make_plan(asked, time, unit=unit, epsilon=epsilon, bounds=value, delta=DELTA)
     plan = replace(plan, noise="gaussian", delta=DELTA)
 
@@ -379,5 +379,10 @@ def _tables(epsilon: float) -> list[Case]:
         _once("counts", counts, runs.windows_of(values=False), row),
         Case("totals-gaussian", person_of_two_days(epsilon), [4, 4], [0, 0], FAST, (both_days,)),
         Case("counts-public-keys", runs.keys_of_table(epsilon), [*keyed, ("a", "y")], keyed, SLOW),
-        _once("means", partial(fastdp.Windows, {"value": "mean"}, time, epsilon=epsilon, bounds=four), runs.windows_of(), row),
+        _once(
+            "means",
+            partial(fastdp.Windows, {"value": "mean"}, time, epsilon=epsilon, bounds=four),
+            runs.windows_of(),
+            row,
+        ),
     ]
