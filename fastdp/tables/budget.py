@@ -383,11 +383,9 @@ class Budget:
             if plan.per_window is not None:
                 said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
         # Of deviations from the middle of the clip a replaced value moves two sensitivities.
-        alone = plan.who is None and k == 1
-        if (
-            alone
-            and plan.columns
-            and all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in plan.quantities())
-        ):
-            said.append("replacing the values of one row, in its window and key, is covered too")
+        totals = all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in plan.quantities())
+        if plan.who is None and k == 1 and plan.columns and totals and not self.gaussian:
+            # Two bins beyond a clip, one sum otherwise.
+            most = plan.epsilon + sum(self.helper("tail", column.name) for column in plan.columns) * (not plan.online)
+            said.append(f"replacing the values of one row, in its window and key, costs at most {most:g}")
         return said

@@ -408,7 +408,7 @@ class TableRelease:
             noisy, chosen = counts, np.ones(keys.size, np.bool_)
             if plan.key_rule == "private":
                 exact = counts if kept is None or kept.weights is None else kept.weights
-                noisy, chosen = choose_keys(exact, keys.digests(), plan.budget.key_rule(), self.key)
+                noisy, chosen = choose_keys(exact, keys, plan.budget.key_rule(), self.key)
             keys, numbers = keys.chosen(chosen)
             if plan.selects_cells:
                 published = np.empty(keys.size, np.int64)
