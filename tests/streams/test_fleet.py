@@ -440,18 +440,6 @@ def test_a_mechanism_of_your_own() -> None:
     assert [state.n_seen for state in whole._streams.rows._states] == [1, 1, 1]
 
 
-def test_a_forgotten_id_among_new_ones_keeps_their_noise() -> None:
-    fleet = Fleet(adaptive(), key=SECRET)
-    fleet.publish([3], [1.0])
-    fleet.forget([3])
-    ids, values = np.repeat([5, 3, 4], 100), values_for("spread", 300)
-    out = fleet.publish(ids, values)[1]
-    assert list(fleet.ids) == [5, 4, 3]
-    for stream, life in ((5, 0), (3, 1), (4, 0)):
-        mine = ids == stream
-        np.testing.assert_array_equal(out[mine], one("spread", stream, life).publish(values[mine]))
-
-
 def test_many_ids_of_a_call_are_found_in_any_order() -> None:
     rng = np.random.default_rng(3)
     places, given = Places(), rng.permutation(5000)[:4000].astype(np.int64)
