@@ -14,10 +14,9 @@ import numpy as np
 
 import fastdp
 from benchmarks import shared
-from benchmarks.accuracy import reference
-from benchmarks.accuracy.reference import Published, Table, ratio, read, shown_theta
+from benchmarks.accuracy import scenes
 from benchmarks.accuracy.scale_free import Case
-from benchmarks.accuracy.scenes import STREAMS, Scene
+from benchmarks.accuracy.scenes import STREAMS, Published, Scene, Table, ratio, read, shown_theta
 from benchmarks.accuracy.streams import ARRAYS, REAL
 from benchmarks.shared import DATA, Data, Floats, geometric, table
 from fastdp import local
@@ -282,7 +281,7 @@ def run(
     epsilons: Annotated[Sequence[float], "of the users before the threshold"] = EPSILONS,
     only: Annotated[Sequence[str], "which tables", PARTS] = PARTS,
     data: Data = DATA,
-    reference: reference.Reference = reference.ACCURACY,
+    reference: scenes.Reference = scenes.ACCURACY,
 ) -> None:
     if "accuracy" in only:
         for name in streams:

@@ -6,9 +6,21 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
-from benchmarks.accuracy import reference
-from benchmarks.accuracy.reference import ratio, read, shown_theta
-from benchmarks.accuracy.scenes import H_2, H_16, H_16C, Method, Scene, hat, medians, published_prune, repeat
+from benchmarks.accuracy import scenes
+from benchmarks.accuracy.scenes import (
+    H_2,
+    H_16,
+    H_16C,
+    Method,
+    Scene,
+    hat,
+    medians,
+    published_prune,
+    ratio,
+    read,
+    repeat,
+    shown_theta,
+)
 from benchmarks.accuracy.streams import STREAMS
 from benchmarks.shared import DATA, Data, Runs, table
 from fastdp.perturbers import Flat
@@ -95,7 +107,7 @@ def run(
     data: Data = DATA,
     stream: Annotated[str, "which", list(STREAMS)] = "POS",
     epsilons: Annotated[Sequence[float], "budgets"] = EPSILONS,
-    reference: reference.Reference = reference.ACCURACY,
+    reference: scenes.Reference = scenes.ACCURACY,
 ) -> None:
     scene, published, ratios = Scene.load(data, stream), read(reference), []
     for epsilon in epsilons:

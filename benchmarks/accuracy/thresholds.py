@@ -8,9 +8,19 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from benchmarks import shared
-from benchmarks.accuracy import reference
-from benchmarks.accuracy.reference import ratio, read, shown_theta
-from benchmarks.accuracy.scenes import Errors, Method, Scene, hat, medians, noisy_max_for, repeat
+from benchmarks.accuracy import scenes
+from benchmarks.accuracy.scenes import (
+    Errors,
+    Method,
+    Scene,
+    hat,
+    medians,
+    noisy_max_for,
+    ratio,
+    read,
+    repeat,
+    shown_theta,
+)
 from benchmarks.accuracy.streams import STREAMS
 from benchmarks.shared import DATA, Data, Runs, table
 from fastdp.smoothers import Recent
@@ -59,8 +69,8 @@ def run(
     data: Data = DATA,
     streams: Annotated[Sequence[str], "real streams", list(STREAMS)] = tuple(STREAMS),
     epsilons: Annotated[Sequence[float], "budgets of theta"] = EPSILONS,
-    reference: reference.Reference = reference.ACCURACY,
-    thresholds: Annotated[Path, "the published code's thetas"] = reference.THRESHOLDS,
+    reference: scenes.Reference = scenes.ACCURACY,
+    thresholds: Annotated[Path, "the published code's thetas"] = scenes.THRESHOLDS,
 ) -> None:
     errors, known = read(reference), read(thresholds)
     names = [name for name in streams if STREAMS[name].there(data)]
@@ -94,6 +104,6 @@ def run(
         table(title, [*columns, "MAE"], rows)
 
 
-def _errors(found: Errors, there: reference.Published | None) -> list[str | None]:
+def _errors(found: Errors, there: scenes.Published | None) -> list[str | None]:
     theirs = None if there is None else there.mse
     return [f"{found.mse:.3g}", theirs and f"{theirs:.3g}", ratio(found.mse, theirs), f"{found.mae:.3g}"]

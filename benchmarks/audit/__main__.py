@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated
 
 from benchmarks.audit.catalogue import exact_controls, negative_controls, own_cases
-from benchmarks.audit.coupling_cases import SHIPPED as SHIPPED_COUPLINGS
-from benchmarks.audit.coupling_controls import CONTROLS as COUPLING_CONTROLS
+from benchmarks.audit.couplings import CONTROLS as COUPLING_CONTROLS
+from benchmarks.audit.couplings import SHIPPED as SHIPPED_COUPLINGS
 from benchmarks.shared import call
 from fastdp_lab.audit.lines import INSTANCES, Jobs, Line, audited, computed, coupled, shipped
 from fastdp_lab.audit.runs import Case

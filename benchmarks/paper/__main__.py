@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
@@ -53,78 +54,44 @@ class Item:
     against: str = ""
 
 
-def _tops_table_1(options: Options) -> None:
-    from benchmarks.paper import tops
-
-    tops.characteristics(options.data)
-
-
-def _tops_figure_1(options: Options) -> list[Path]:
-    from benchmarks.paper import tops
-
-    return tops.figure_1(options.output, options.data, options.runs(20))
+def _script(place: str, make: Callable[[Any, Options], list[Path] | None]) -> Script:
+    """A script that calls a module of this folder, which is imported then."""
+    return lambda options: make(importlib.import_module(f"benchmarks.paper.{place}"), options)
 
 
 def _pak_tables(**how: Any) -> Script:
-    def script(options: Options) -> None:
-        from benchmarks.paper import pak_tables
-
-        pak_tables.show(options.data or options.output / "no data", **how)
-
-    return script
+    return _script("pak_tables", lambda module, o: module.show(o.data or o.output / "no data", **how))
 
 
 def _pak(number: int) -> Script:
-    def script(options: Options) -> None:
-        from benchmarks.paper import pak_figures
+    def draw(module: Any, o: Options) -> None:
+        module.draw_all(o.output, o.data, max(FEWEST, o.runs(300)), [number])
 
-        pak_figures.draw_all(options.output, options.data, max(FEWEST, options.runs(300)), [number])
-
-    return script
+    return _script("pak_figures", draw)
 
 
 def _pak_laws(number: int) -> Script:
-    def script(options: Options) -> list[Path]:
-        from benchmarks.paper import pak_laws
-
-        return pak_laws.draw(number, options.output, options.data)
-
-    return script
+    return _script("pak_laws", lambda module, o: module.draw(number, o.output, o.data))
 
 
-def _phd_counters(options: Options) -> list[Path]:
-    from benchmarks.paper import phd_streams
-
-    return phd_streams.counters(options.output)
-
-
-def _phd_stream(number: int) -> Script:
-    def script(options: Options) -> list[Path]:
-        from benchmarks.paper import phd_streams
-
-        draw = {3: phd_streams.figure_3, 4: phd_streams.figure_4, 5: phd_streams.figure_5}[number]
-        return draw(options.output, options.data)
-
-    return script
+def _phd(name: str) -> Script:
+    return _script("phd_streams", lambda module, o: getattr(module, name)(o.output, o.data))
 
 
 def _phd_points(name: str) -> Script:
-    def script(options: Options) -> list[Path]:
-        from benchmarks.paper import phd_streams
-
-        return phd_streams.points(name, options.data, options.output)
-
-    return script
+    return _script("phd_streams", lambda module, o: module.points(name, o.data, o.output))
 
 
+_TABLE_1 = _script("tops", lambda module, o: module.characteristics(o.data))
+_FIGURE_1 = _script("tops", lambda module, o: module.figure_1(o.output, o.data, o.runs(20)))
 _ERRORS = "PAK: density of the error, PAK beside the binary tree"
 _OUTLIERS = "PAK: error by clipping over its bound"
 _OVER_TIME = "PHDStream: error over time"
 _POINTS = "PHDStream: points and cells"
 
 ITEMS: dict[str, Item] = {
-    "tops_table_1": Item("ToPS: the streams, synthetic and real", script=_tops_table_1),
-    "tops_figure_1": Item("ToPS: Eq. 6, Eq. 4 and measured errors against theta", script=_tops_figure_1),
+    "tops_table_1": Item("ToPS: the streams, synthetic and real", script=_TABLE_1),
+    "tops_figure_1": Item("ToPS: Eq. 6, Eq. 4 and measured errors against theta", script=_FIGURE_1),
     "tops_figure_2": Item("ToPS: DNS over time, ToPS and PAK", "tops_figure_2"),
     "tops_figure_3": Item("ToPS: both phases private", "tops_figure_3"),
     "tops_figure_4": Item("ToPS: smoothers", "tops_figure_4"),
@@ -150,10 +117,10 @@ ITEMS: dict[str, Item] = {
     "pak_figure_12": Item("PAK: distributions by hour of the day", script=_pak_laws(12)),
     "pak_figure_13": Item("PAK: distributions by day of the week", script=_pak_laws(13)),
     "phd_figure_1": Item(f"{_OVER_TIME} by initialisation time, four streams", "phd_figure_1"),
-    "phd_figure_2": Item("PHDStream: counters", script=_phd_counters),
-    "phd_figure_3": Item("PHDStream: the streams of circles", script=_phd_stream(3)),
-    "phd_figure_4": Item("PHDStream: geometries (needs geopandas)", script=_phd_stream(4)),
-    "phd_figure_5": Item("PHDStream: points present over time", script=_phd_stream(5)),
+    "phd_figure_2": Item("PHDStream: counters", script=_phd("counters")),
+    "phd_figure_3": Item("PHDStream: the streams of circles", script=_phd("figure_3")),
+    "phd_figure_4": Item("PHDStream: geometries (needs geopandas)", script=_phd("figure_4")),
+    "phd_figure_5": Item("PHDStream: points present over time", script=_phd("figure_5")),
     "phd_figure_6": Item(f"{_POINTS}, check-ins on land (needs geopandas)", script=_phd_points("check-ins")),
     "phd_figure_7": Item(f"{_POINTS}, pickups", script=_phd_points("pickups")),
     "phd_figure_8": Item(f"{_POINTS}, pickups on streets (needs shapely)", script=_phd_points("streets")),

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import fastdp
-from benchmarks.accuracy import methods, reference, scenes, thresholds
-from benchmarks.accuracy.reference import TOLERANCE
-from benchmarks.accuracy.scenes import H_2, H_16, Method, Scene, hat
+from benchmarks.accuracy import methods, scenes, thresholds
+from benchmarks.accuracy.scenes import H_2, H_16, TOLERANCE, Method, Scene, hat
 from benchmarks.accuracy.streams import STREAMS
 from benchmarks.shared import DATA, REFERENCE
 from fastdp.perturbers import Flat, Hierarchy
@@ -34,8 +33,8 @@ def real(name: str) -> Scene:
     return Scene.load(DATA, name)
 
 
-def published() -> reference.Table:
-    table = reference.read(REFERENCE / "dp-cont-accuracy.csv")
+def published() -> scenes.Table:
+    table = scenes.read(REFERENCE / "dp-cont-accuracy.csv")
     if not table:
         pytest.skip("the reference figures are not beside the project (../shared/reference)")
     return table

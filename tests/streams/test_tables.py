@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import fastdp
-from benchmarks.accuracy import local, reference
+from benchmarks.accuracy import local, scenes
 from benchmarks.accuracy.local import STREAM_EPSILON
-from benchmarks.accuracy.reference import TOLERANCE
-from benchmarks.accuracy.scenes import Scene
+from benchmarks.accuracy.scenes import TOLERANCE, Scene
 from benchmarks.accuracy.streams import STREAMS
 from benchmarks.shared import DATA, REFERENCE
 from fastdp.thresholds import SquareWave as Rule
@@ -29,8 +28,8 @@ def real(name: str) -> Scene:
     return local.load(DATA, name)
 
 
-def published(scene: Scene, method: str, epsilon: float) -> reference.Published:
-    table = local.tidy(reference.read(REFERENCE / "dp-cont-accuracy.csv"))
+def published(scene: Scene, method: str, epsilon: float) -> scenes.Published:
+    table = local.tidy(scenes.read(REFERENCE / "dp-cont-accuracy.csv"))
     if not table:
         pytest.skip("the reference figures are not beside the project (../shared/reference)")
     return table[local.key_of(scene, method, epsilon, fixed=True)]
