@@ -191,7 +191,7 @@ def bins():
 
 def prefix():
     out = np.empty(values.size // 8 + 1)
-    ranges.prefix_blocks(values, 8, out)
+    ranges.prefix_blocks(values, np.array([0, values.size]), 8, np.array([0, out.size]), out)
     return out
 
 

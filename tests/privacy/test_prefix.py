@@ -21,6 +21,7 @@ from fastdp.thresholds import Fixed, NoisyMax
 from tests import stat
 from tests.noise_values import unbound_key
 from tests.oracles import laws
+from tests.shared import release_many
 
 THETA, SCALE = 10, 10.0
 #: Noises that are compared, behind the values that are equal.
@@ -215,9 +216,7 @@ def test_rows_repeat_their_noise_up_to_the_altered_value() -> None:
     altered = values.copy()
     altered[2, 11] += 1.0
     options = {"threshold": Fixed(8.0), "perturber": Flat(), "smoother": None, "resolution": 1.0}
-    here, there = (
-        fastdp.release_many(rows, 0.1, 8.0, **options, key=secret(409)).matrix for rows in (values, altered)
-    )
+    here, there = (release_many(rows, 0.1, 8.0, **options, key=secret(409)).matrix for rows in (values, altered))
     rest = [0, 1, 3, 4]
     assert np.array_equal(here[rest], there[rest])
     assert np.array_equal(here[2, :11], there[2, :11])

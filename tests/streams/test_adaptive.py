@@ -22,6 +22,7 @@ from fastdp_kernels.streams import block_lengths as b
 from tests.grid import exhaustive
 from tests.noise_values import bound_key, chain_draws, chain_noise
 from tests.oracles import adaptive
+from tests.shared import release_many
 from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream
 
 
@@ -275,7 +276,7 @@ def test_a_release_states_the_highest_theta_where_a_jump_was_taken_back() -> Non
     assert (release.std_error(edges[:-1], edges[1:], revised=True) > 0.99 * noises).all()
     # Among many streams it is the same release.
     options = {"threshold": ScaleFree(), "holdout": 4096, "max_range": 65_536}
-    many = fastdp.release_many([values], 4.0, 1e6, perturber=Blocks(), smoother=None, **options, seed=1)[0]
+    many = release_many([values], 4.0, 1e6, perturber=Blocks(), smoother=None, **options, seed=1)[0]
     key = fastdp.Key.from_seed(1).of_stream(0)
     own = make(epsilon=4.0, bound=1e6, **options, seed=None, key=key).release(values)
     assert many.threshold == own.threshold > own.revision.thetas[-1] * 1.01, "or the test shows nothing"

@@ -14,6 +14,7 @@ from fastdp import counters, local, spatial
 from fastdp.data.column import PIECE
 from fastdp.errors import DataError
 from tests.grid import exhaustive
+from tests.shared import release_many
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 
@@ -108,7 +109,7 @@ def test_many_streams_name_the_stream_and_the_place() -> None:
             )
             for given, more in forms:
                 with pytest.raises(DataError) as caught:
-                    fastdp.release_many(given, **COMMON, **more)
+                    release_many(given, **COMMON, **more)
                 assert place_in(caught.value, f"streams[{stream}]") == place
 
 
