@@ -185,6 +185,8 @@ def value_calls() -> list[Calls]:
         if isinstance(make(), fastdp.StreamPublisher):
             repeated = lambda bad, make=make: repeat(make(), bad, 2, progress=True)  # noqa: E731
             calls.append(Calls("repetitions.repeat", columns, repeated))
+            many = lambda bad, make=make: make().release_many([[1.0] * 9, bad])  # noqa: E731
+            calls.append(Calls(f"{name}.release_many", columns, many))
     for method, name in METHODS.items():
         kind, more = getattr(fastdp, name), USUAL.get(method, {})
         calls.append(Calls(name, _swapped, lambda bad, k=kind, m=more: k(epsilon=bad, bound=BOUND, **m)))
