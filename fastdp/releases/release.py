@@ -109,7 +109,7 @@ class Release:
     source : FrameSource or None
         The input data frame, whose kind :attr:`frame` has.
     noise_fingerprint : str or None
-        For a ledger: names the noise of many streams under one key and composition.  None for a simulation.
+        For a ledger: names the noise, of many streams that of one key and composition.  None for a simulation.
 
     Examples
     --------
@@ -172,6 +172,7 @@ class Release:
             self.nodes and replace(self.nodes, sums=self.nodes.sums[own]),
             self.revisions[i : i + 1],
             self.noise,
+            noise_fingerprint=self.noise_fingerprint,
         )
 
     def _index(self, stream: int | str) -> int:

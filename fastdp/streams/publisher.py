@@ -305,6 +305,7 @@ class StreamPublisher(Publisher[StreamState]):
             nodes,
             revisions,
             self._machine.composition.noise,
+            noise_fingerprint=self.noise_fingerprint,
         )
 
     @single_caller

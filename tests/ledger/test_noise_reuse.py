@@ -141,7 +141,7 @@ def test_tables_with_private_keys_and_all_others_have_a_fingerprint(ledger, rule
 def public_objects() -> dict[str, Any]:
     """All that a user may hold and that states a guarantee, under one key where it takes one."""
     key = SECRET
-    released = tops(key=key).release(VALUES)
+    released = tops(key=key[::-1]).release(VALUES)
     return {
         **{name: make(key=key) for name, make in PUBLISHERS.items()},
         "Fleet": fastdp.Fleet(fastdp.Adaptive(0.5, 100.0, threshold=5.0), key=key),
