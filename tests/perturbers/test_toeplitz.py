@@ -325,13 +325,18 @@ def test_parameters(arguments: dict, message: str) -> None:
         Toeplitz(**arguments)
 
 
+def test_repetitions_are_single_releases() -> None:
+    values, key = np.full(50, 3.0), fastdp.Key.from_seed(1)
+    releases = repeat(publisher(Toeplitz(), seed=None, key=key), values, 3).releases
+    alone = publisher(Toeplitz(), seed=None, key=key.of_stream(2)).release(values)
+    assert np.array_equal(releases[2].values, alone.values)
+
+
 def test_what_it_does_not_go_with() -> None:
     with pytest.raises(ParameterError, match=r"smoother = .*: expected None, because Toeplitz"):
         publisher(Toeplitz(), smoother=Recent())
     with pytest.raises(ParameterError, match=r"delta = 0\.0: expected above 0"):
         publisher(Toeplitz(), delta=0.0)
-    with pytest.raises(ParameterError, match=r"expected a Hierarchy or Flat \(or one publisher"):
-        repeat(publisher(Toeplitz()), np.zeros(9), 2)
     with pytest.raises(ParameterError, match=r"delta = 1e-06: expected 0, or a perturber with noise='gaussian'"):
         publisher(Flat())
 
