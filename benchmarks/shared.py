@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.metadata
+import inspect
 import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -33,6 +36,9 @@ THETA = 58.0
 #: Beside the project, never inside it.
 DATA = ROOT.parent / "shared" / "data"
 REFERENCE = DATA.parent / "reference"
+#: Options of several commands (:func:`add_options`).
+Data = Annotated[Path, "folder of real streams"]
+Runs = Annotated[int, "runs of each kind"]
 
 
 @lru_cache(maxsize=4)
@@ -42,8 +48,14 @@ def item_counts(n: int, bound: int = BOUND) -> Floats:
     return np.clip(np.rint(generator.lognormal(np.log(6.0), 0.75, n)), 2.0, float(bound))
 
 
-def add_data_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of real streams (default ../shared/data)")
+def prefix_sums(values: Any) -> Floats:
+    """Sums before each position: float64[n + 1]."""
+    return np.concatenate([np.zeros(1), np.cumsum(values)])
+
+
+def geometric(values: Any, axis: int | None = None) -> Any:
+    """Geometric mean of the entries that are no NaN."""
+    return np.exp(np.nanmean(np.log(np.asarray(values, float)), axis=axis))
 
 
 def cpu_model() -> str:
@@ -63,39 +75,93 @@ def version(package: str) -> str:
         return "absent"
 
 
-def command(group: str, arguments: Sequence[str]) -> str:
-    return f"python -m benchmarks {group} {shlex.join(arguments)}".rstrip()
-
-
-def heading(group: str, arguments: Sequence[str]) -> None:
-    """Where and how the numbers were made."""
+def heading(group: str, arguments: Sequence[str]) -> str:
+    """Print where and how the numbers are made; returns the command."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "opendp"))
+    command = f"python -m benchmarks {group} {shlex.join(arguments)}".rstrip()
     print(f"Machine: {cpu_model()}, {os.cpu_count()} cores, {platform.system()}; ", end="")
-    print(f"Python {platform.python_version()}, {packages}")
-    print(f"Command: {command(group, arguments)}", flush=True)
+    print(f"Python {platform.python_version()}, {packages}\nCommand: {command}", flush=True)
+    return command
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def cell(value: object) -> str:
+    """A text as it is, a number to three digits, "-" for none."""
+    if isinstance(value, float | np.floating):
+        return f"{value:,.0f}" if 1000.0 <= abs(value) < 1e9 else f"{value:.3g}"
+    return "-" if value is None else f"{value:,}" if isinstance(value, int | np.integer) else str(value)
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table for a page."""
+    lines = [columns, *([cell(each) for each in row] for row in rows)]
+    first, *others = ("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join([first, "|" + "---|" * len(columns), *others])
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a Markdown table with aligned columns."""
-    cells = [list(columns), *(list(row) for row in rows)]
+    cells = [list(columns), *([cell(each) for each in row] for row in rows)]
     widths = [max(len(row[k]) for row in cells) for k in range(len(columns))]
-    print(f"\n{title}\n")
-    for number, row in enumerate(cells):
-        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |")
-        if number == 0:
-            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    print(flush=True)
+    cells.insert(1, ["-" * width for width in widths])
+    lines = (" | ".join(each.ljust(width) for each, width in zip(row, widths, strict=True)) for row in cells)
+    print(f"\n{title}\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n", flush=True)
+
+
+def inserted(page: str, begin: str, end: str, text: str) -> str:
+    """The page with this text between two marks; SystemExit if they are not there."""
+    head, first, rest = page.partition(begin)
+    _, last, tail = rest.partition(end)
+    if not (first and last):
+        raise SystemExit(f"the page lacks {begin!r} or, after it, {end!r}")
+    return head + first + text + last + tail
+
+
+def add_options(parser: argparse.ArgumentParser, function: Callable[..., object]) -> None:
+    """An option for each keyword of `function`, and its other parameters as positional arguments.
+
+    ``Annotated[TYPE, HELP]`` gives the help, ``Annotated[TYPE, HELP, CHOICES]`` the choices too.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    for name, each in inspect.signature(function).parameters.items():
+        kind, told, *choices = get_args(hints[name]) if get_origin(hints[name]) is Annotated else (hints[name], "")
+        if isinstance(kind, UnionType):
+            kind = get_args(kind)[0]
+        if several := get_origin(kind) is Sequence:
+            (kind,) = get_args(kind)
+        required, named = each.default is each.empty, each.kind is each.KEYWORD_ONLY
+        default = None if required else each.default
+        flags = ("-o",) * (name == "output") + (f"--{name.replace('_', '-')}" if named else name,)
+        if kind is bool:
+            parser.add_argument(*flags, action="store_true", help=told)
+            continue
+        nargs = ("+" if named or required else "*") if several else None if named or required else "?"
+        shown = told if default in (None, "") or several else f"{told} (default %(default)s)"
+        given: Any = {"type": kind, "default": default, "nargs": nargs, "choices": choices[0] if choices else None}
+        parser.add_argument(*flags, help=shown, metavar=None if choices else name.upper(), **given)
+
+
+def call(group: str, function: Callable[..., Any], given: list[str] | None = None) -> int:
+    """Call the function with the options of a group's command line; the exit code."""
+    arguments = sys.argv[1:] if given is None else given
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks {group}", description=inspect.getdoc(function))
+    add_options(parser, function)
+    options = vars(parser.parse_args(arguments))
+    heading(group, arguments)
+    return int(function(**options) or 0)
 
 
 def run_part(group: str, parts: Mapping[str, str], arguments: list[str] | None = None) -> int:
-    """Run one module of a group: each has ``add_options(parser)`` and ``run(options)``; only that one is imported."""
+    """Call ``run`` of one module of a group with the options that are its parameters; only that one is imported."""
     given = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks {group}")
     commands = parser.add_subparsers(dest="part", required=True)
+    run: Callable[..., Any] = print
     for name, summary in parts.items():
         command = commands.add_parser(name, help=summary, description=summary)
         if name in given[:1]:
-            importlib.import_module(f"benchmarks.{group}.{name}").add_options(command)
-    options = parser.parse_args(given)
+            run = importlib.import_module(f"benchmarks.{group}.{name}").run
+            add_options(command, run)
+    options = vars(parser.parse_args(given))
+    del options["part"]
     heading(group, given)
-    return int(importlib.import_module(f"benchmarks.{group}.{options.part}").run(options) or 0)
+    return int(run(**options) or 0)

@@ -174,6 +174,11 @@ _MARGIN = 2.0**-30
 _NUMBERS = ("epsilon", "delta", "numeric_distance", "rho")
 
 
+def pure(epsilon: float, *derivation: str) -> Guarantee:
+    """Pure guarantee of `epsilon` in exact integers, with these steps of proof."""
+    return Guarantee(epsilon, arithmetic="exact", derivation=derivation)
+
+
 def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) -> Guarantee:
     """Composed guarantee with this `epsilon` and `delta`; ValueError if units, adjacencies or models differ."""
     if any(getattr(first, name) != getattr(second, name) for name in ("unit", "adjacency", "model", "rows")):

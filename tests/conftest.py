@@ -105,10 +105,7 @@ def compose() -> Callable[..., Any]:
     """Small :class:`fastdp.StreamPublisher` publishers."""
     import fastdp
 
-    parts = {
-        "threshold": fastdp.thresholds.Fixed(50.0),
-        "perturber": fastdp.perturbers.Hierarchy(fan_out=4, prune=0),
-    }
+    parts = {"threshold": fastdp.thresholds.Fixed(50.0), "perturber": fastdp.perturbers.Hierarchy(fan_out=4, prune=0)}
     return lambda **options: fastdp.StreamPublisher(**(PARTS | parts | options))
 
 

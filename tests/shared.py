@@ -41,10 +41,7 @@ def real_stream(name: str = "pos_length", length: int | None = None) -> np.ndarr
 def python(*arguments: object, **variables: str) -> dict[str, Any]:
     """Command and environment of a process with this checkout's packages, as arguments of ``subprocess``."""
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "kernels", ROOT / "lab")))
-    return {
-        "args": [sys.executable, *map(str, arguments)],
-        "env": {**os.environ, "PYTHONPATH": paths, **variables},
-    }
+    return {"args": [sys.executable, *map(str, arguments)], "env": {**os.environ, "PYTHONPATH": paths, **variables}}
 
 
 def run_python(*arguments: object, check: bool = False, **variables: str) -> subprocess.CompletedProcess[str]:

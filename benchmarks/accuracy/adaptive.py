@@ -8,25 +8,197 @@ point of the group "fastdp.benchmarks": a :class:`fastdp_lab.sweeps.System`.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import numpy as np
 
 from benchmarks import shared
-from benchmarks.accuracy import plans, report, streams
-from benchmarks.shared import add_data_option
+from benchmarks.accuracy import plans, streams
+from benchmarks.accuracy.streams import REAL, REPORTING, TUNING, half
+from benchmarks.shared import DATA, Data, geometric, table
 from fastdp.errors import AccuracyWarning
 from fastdp_lab import sweeps
 from fastdp_lab.baselines.w_event import SCHEMES
+
+TOPS = "ToPS, scale-free theta"
+PAPER = "ToPS, paper"
+ADAPTIVE = "Adaptive, looking back"
+ONLINE = "Adaptive, as published"
+#: Names of mechanisms whose epsilon is for any W consecutive values end so.
+W = 40
+WINDOW = f", w = {W}"
+#: Plans among which the best of a cell, and the best for all classes, are looked for.
+PLANS = ("flat ", "shrunken ", "hold-out ")
+#: What the design asks: ToPS / Adaptive in the geometric mean over real streams, by class; share of the best plan.
+TARGETS = {
+    ADAPTIVE: {"2^20": 3.0, "1e5": 8.0, "1e4": 25.0, "1e3": 70.0},
+    ONLINE: {"2^20": 2.2, "1e5": 4.0, "1e4": 10.0, "1e3": 30.0},
+}
+OF_BEST = 0.8
+
+
+def errors(frame: Any) -> Any:
+    """Median MSE over repetitions: rows (dataset, epsilon, workload), a column a mechanism."""
+    failed = frame["error"].notna() & (frame["error"] != "")
+    if failed.any():
+        raise SystemExit(f"{int(failed.sum())} cells failed, the first with: {frame.loc[failed, 'error'].iloc[0]}")
+    every = frame[frame["group"] == "all"]
+    keys = ["dataset", "epsilon", "workload"]
+    return every.pivot_table(
+        index=keys, columns="mechanism", values="mse", aggfunc="median", sort=False, observed=True
+    )
+
+
+def spread(frame: Any) -> float:
+    """Upper over lower quartile of the MSE over repetitions, the median over cells."""
+    every = frame[frame["group"] == "all"]
+    by_cell = every.groupby(["dataset", "epsilon", "workload", "mechanism"], observed=True)["mse"]
+    return float((by_cell.quantile(0.75) / by_cell.quantile(0.25)).median())
+
+
+def show(frame: Any, classes: Sequence[str], picture: Path | None) -> None:
+    """Print all tables; draw if there is a place for it."""
+    mse = errors(frame)
+    plans = [name for name in mse.columns if name.startswith(PLANS) and not name.endswith(WINDOW)]
+    gain = mse[[TOPS]].to_numpy() / mse[[ADAPTIVE, ONLINE, *plans]]
+    order = list(reversed(classes))
+    by_class = gain.unstack("workload").map("{:.3g}".format)
+    rows = [
+        [f"{dataset}, {epsilon:g}", *(" / ".join(row[name][order]) for name in gain.columns)]
+        for (dataset, epsilon), row in by_class.iterrows()
+    ]
+    title = f"MSE of {TOPS}, divided by that of other plans; ranges up to {' / '.join(order)}"
+    table(title, ["stream, epsilon", *gain.columns], rows)
+    names = gain.index.get_level_values("dataset")
+    real, first = names.isin(REAL), np.array([half(name) == TUNING for name in names])
+    for word, which in ((TUNING, first), (REPORTING, ~first)):
+        streams = ", ".join(sorted(set(names[which])))
+        print(f"{word} half (parity of the first byte of SHA-256 of the name): {streams}")
+    rows = []
+    for title, which in (
+        ("real, reporting half", real & ~first),
+        ("real, tuning half", real & first),
+        ("real, all", real),
+        ("synthetic, reporting half", ~real & ~first),
+        ("synthetic, tuning half", ~real & first),
+    ):
+        for mine in (ADAPTIVE, ONLINE) if which.any() else ():
+            rows += _summary(title, mine, gain[which], plans, order)
+    columns = [
+        *("streams", "", "ranges up to", "ToPS / Adaptive", "target", "least", "of the best plan for the class"),
+        *(f"cells of {OF_BEST:g} and more", "of the best single plan", f"cells of {OF_BEST:g} and more"),
+    ]
+    title = (
+        f"MSE ratios, geometric means over streams and budgets; {int(frame['repetition'].nunique())} seeds of each "
+    )
+    table(f"{title}cell's own, quartiles of MSE over them {spread(frame):.2f} apart", columns, rows)
+    own = (mse[PAPER] / mse[ADAPTIVE]).rename("ratio").reset_index()
+    _by_class(
+        own, "dataset", order, "MSE of the paper's ToPS (c = 60) / Adaptive: geometric mean over budgets (least)"
+    )
+    every = beside(mse)
+    units = every.rename(columns=lambda name: f"{name} (epsilon for {unit(name)})")
+    long = units.melt(ignore_index=False, value_name="ratio").reset_index()
+    title = f"Every mechanism and what its epsilon is for: MSE / MSE of {ADAPTIVE} under epsilon for the same unit, "
+    _by_class(long, "mechanism", order, f"{title}geometric mean over all streams and budgets (least)")
+    if picture is not None:
+        _draw(gain, every, plans, classes, picture)
+
+
+def _by_class(frame: Any, key: str, order: Sequence[str], title: str) -> None:
+    """A row for each entry of a column, a column a class: geometric mean of the ratios (least)."""
+    found = frame.groupby([key, "workload"], sort=False, observed=True)["ratio"]
+    cells = found.agg(lambda each: f"{geometric(each):.3g} ({each.min():.2g})").unstack()[list(order)]
+    table(title, [key, *(f"up to {name}" for name in order)], cells.reset_index().to_numpy().tolist())
+
+
+def _summary(title: str, mine: str, gain: Any, plans: Sequence[str], order: Sequence[str]) -> list[list[object]]:
+    """Adaptive against ToPS, the best plan of each cell in hindsight, and the best single plan for all classes."""
+    logs = np.log(gain[[mine, *plans]]).groupby(level=["dataset", "epsilon"], sort=False).mean()
+    of_single = np.exp(logs[mine] - logs[list(plans)].max(axis=1))
+    rows = []
+    for name in order:
+        part = gain[gain.index.get_level_values("workload") == name]
+        of_best, first = part[mine] / part[list(plans)].max(axis=1), name == order[0]
+        ratios = [[geometric(each), f"{(each >= OF_BEST).mean():.0%}"] for each in (of_best, of_single)]
+        own = [geometric(part[mine]), TARGETS[mine][name], part[mine].min(), *ratios[0]]
+        rows.append([*((title, mine) if first else ("", "")), name, *own, *(ratios[1] if first else ("", ""))])
+    return rows
+
+
+def beside(mse: Any) -> Any:
+    """MSE over that of Adaptive's revised answers, whose epsilon has the same unit."""
+    windows = mse.columns.str.endswith(WINDOW)
+    return mse / np.where(windows, mse[[ADAPTIVE + WINDOW]], mse[[ADAPTIVE]])
+
+
+def unit(mechanism: str) -> str:
+    """What epsilon is for."""
+    return f"any {W} consecutive values" if mechanism.endswith(WINDOW) else "one value"
+
+
+def _draw(gain: Any, every: Any, plans: Sequence[str], classes: Sequence[str], picture: Path) -> None:
+    """By class: Adaptive against the best fixed plan in hindsight, a point a cell; below, every mechanism."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot, ticker
+
+    figure, rows = pyplot.subplots(
+        2, len(classes), figsize=(3.2 * len(classes), 9.6), height_ratios=(3, 5), sharey="row", layout="constrained"
+    )
+    budgets = sorted(set(gain.index.get_level_values("epsilon")))
+    colours = pyplot.get_cmap("viridis")(np.linspace(0.0, 0.9, len(budgets)))
+    columns = sorted(every.columns, key=lambda name: name.endswith(WINDOW), reverse=True)
+    best = gain[list(plans)].max(axis=1)
+    ends = [0.8 * min(best.min(), gain[ADAPTIVE].min()), 1.25 * max(best.max(), gain[ADAPTIVE].max())]
+    for axis, below, name in zip(*rows, reversed(classes), strict=True):
+        here = gain.index.get_level_values("workload") == name
+        for colour, epsilon in zip(colours, budgets, strict=True):
+            cells = here & (gain.index.get_level_values("epsilon") == epsilon)
+            axis.scatter(best[cells], gain.loc[cells, ADAPTIVE], 14, color=colour, label=f"epsilon {epsilon:g}")
+        axis.plot(ends, ends, color="0.4", linewidth=0.8)
+        axis.plot(ends, [OF_BEST * end for end in ends], color="0.4", linewidth=0.8, linestyle=":")
+        axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=f"ranges up to {name}")
+        axis.set_aspect("equal")
+        for side in (axis.xaxis, axis.yaxis):
+            side.set_major_locator(ticker.LogLocator(numticks=7))
+            side.set_minor_locator(ticker.NullLocator())
+        logs = np.log10(every.loc[every.index.get_level_values("workload") == name, columns])
+        for place, column in enumerate(columns):
+            colour = "tab:red" if column.endswith(WINDOW) else "tab:blue"
+            low, middle, high = logs[column].quantile([0.1, 0.5, 0.9])
+            below.plot([10**low, 10**high], [place, place], color=colour, alpha=0.4)
+            below.plot(10**middle, place, "o", color=colour, markersize=4)
+        below.axvline(1.0, color="0.4", linewidth=0.8)
+        below.set(xscale="log")
+        below.xaxis.set_major_locator(ticker.LogLocator(numticks=6))
+        below.xaxis.set_minor_locator(ticker.NullLocator())
+        axis.grid(alpha=0.3)
+        below.grid(alpha=0.3)
+    rows[0][0].set(ylabel="ToPS / Adaptive (looking back)")
+    rows[0][1].set_xlabel("MSE of ToPS / best fixed plan in hindsight (dotted: 0.8 of it)", fontsize=10)
+    rows[1][0].set_yticks(range(len(columns)), columns, fontsize=7)
+    figure.supxlabel(
+        "MSE / Adaptive (looking back) with epsilon for the same unit, median and 80 % of cells; "
+        f"blue: epsilon is for one value, red: for any {W} consecutive values",
+        fontsize=10,
+    )
+    rows[0][0].legend(fontsize=7)
+    figure.savefig(picture, dpi=130)
+    pyplot.close(figure)
+    print(f"picture: {picture}")
+
 
 EPSILONS = (0.01, 0.05, 0.1, 0.2, 1.0)
 #: Longest query of each class.
 CLASSES = {"1e3": 1000, "1e4": 10_000, "1e5": 100_000, "2^20": shared.MAX_RANGE}
 FLAT = (256, 1024, 4096, 16_384, 65_536)
 QUERIES = 400
-W = report.W
 
 
 def mechanisms() -> list[dict[str, Any]]:
@@ -37,8 +209,8 @@ def mechanisms() -> list[dict[str, Any]]:
     scale_free = {"part": "ScaleFree"}
     tops = {"system": "publisher", "perturber": {"part": "Hierarchy"}, "smoother": {"part": "Recent"}}
     return [
-        {"name": report.TOPS, "threshold": scale_free, **tops},
-        {"name": report.PAPER, "system": "tops"},
+        {"name": TOPS, "threshold": scale_free, **tops},
+        {"name": PAPER, "system": "tops"},
         *_adaptive(""),
         *({"name": f"flat {length:,}", "system": "flat_blocks", "length": length} for length in FLAT),
         {"name": "shrunken ToPS", "system": "shrunken_tree"},
@@ -49,14 +221,14 @@ def mechanisms() -> list[dict[str, Any]]:
         {"name": "Laplace a value (Uniform, w = 1)", **_scheme("uniform", 1)},
         {"name": "BD, w = 1", **_scheme("distribution", 1)},
         {"name": "BA, w = 1", **_scheme("absorption", 1)},
-        {"name": f"{report.TOPS}{report.WINDOW}", "threshold": scale_free, **tops, "contributions": W},
-        *_adaptive(report.WINDOW, contributions=W),
+        {"name": f"{TOPS}{WINDOW}", "threshold": scale_free, **tops, "contributions": W},
+        *_adaptive(WINDOW, contributions=W),
         *(
-            {"name": f"flat {length:,}{report.WINDOW}", "system": "flat_blocks", "length": length, "contributions": W}
+            {"name": f"flat {length:,}{WINDOW}", "system": "flat_blocks", "length": length, "contributions": W}
             for length in FLAT
         ),
         *(
-            {"name": f"{name}{report.WINDOW}", **_scheme(scheme, W)}
+            {"name": f"{name}{WINDOW}", **_scheme(scheme, W)}
             for name, scheme in zip(("Uniform", "Sample", "BD", "BA"), SCHEMES, strict=True)
         ),
     ]
@@ -64,8 +236,8 @@ def mechanisms() -> list[dict[str, Any]]:
 
 def _adaptive(ending: str, **options: Any) -> list[dict[str, Any]]:
     return [
-        {"name": f"{report.ADAPTIVE}{ending}", "system": "adaptive", **options},
-        {"name": f"{report.ONLINE}{ending}", "system": "as_published", **options},
+        {"name": f"{ADAPTIVE}{ending}", "system": "adaptive", **options},
+        {"name": f"{ONLINE}{ending}", "system": "as_published", **options},
     ]
 
 
@@ -73,42 +245,32 @@ def _scheme(scheme: str, w: int) -> dict[str, Any]:
     return {"system": "w_event", "scheme": scheme, "contributions": w}
 
 
-def specification(options: argparse.Namespace) -> sweeps.Specification:
-    """The sweep."""
-    return sweeps.from_table(
-        {
-            "name": "accuracy",
-            "seed": 1,
-            "repetitions": 3 if options.quick else options.repetitions,
-            "epsilons": list(EPSILONS[1:3] if options.quick else EPSILONS),
-            "metrics": ["mse", "parts"],
-            "datasets": streams.data_sets(options.data, options.quick, real=options.real),
-            "mechanisms": mechanisms(),
-            "workloads": [
-                {"name": name, "kind": "random_ranges", "count": QUERIES, "max_range": longest}
-                for name, longest in CLASSES.items()
-            ],
-        }
-    )
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, help="folder of results; by default a temporary one")
-    parser.add_argument("--repetitions", type=int, default=12, help="seeds of each cell (default 12)")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="three streams, two budgets, three repetitions")
-    parser.add_argument("--real", action="store_true", help="real streams alone")
-    add_data_option(parser)
-
-
-def run(options: argparse.Namespace) -> None:
+def run(
+    *,
+    output: Annotated[Path | None, "folder of results; by default a temporary one"] = None,
+    repetitions: Annotated[int, "seeds of each cell"] = 12,
+    workers: int = 2,
+    quick: Annotated[bool, "three streams, two budgets, three repetitions"] = False,
+    real: Annotated[bool, "real streams alone"] = False,
+    data: Data = DATA,
+) -> None:
     """Run the sweep, print tables, draw."""
     # Some hold-outs are short on purpose.
     warnings.simplefilter("ignore", AccuracyWarning)
     plans.register()
-    streams.register(options.data)
-    wanted = specification(options)
+    streams.register(data)
+    asked = {"kind": "random_ranges", "count": QUERIES}
+    table = {
+        "name": "accuracy",
+        "seed": 1,
+        "repetitions": 3 if quick else repetitions,
+        "epsilons": list(EPSILONS[1:3] if quick else EPSILONS),
+        "metrics": ["mse"],
+        "datasets": streams.data_sets(data, quick, real=real),
+        "mechanisms": mechanisms(),
+        "workloads": [{"name": name, "max_range": longest, **asked} for name, longest in CLASSES.items()],
+    }
     with tempfile.TemporaryDirectory() as scratch:
-        folder = options.output or Path(scratch)
-        sweeps.run(wanted, folder, data=options.data, workers=options.workers, progress=True)
-        report.show(sweeps.load(folder), tuple(CLASSES), folder / "accuracy.png" if options.output else None)
+        folder = output or Path(scratch)
+        sweeps.run(sweeps.from_table(table), folder, data=data, workers=workers, progress=True)
+        show(sweeps.load(folder), tuple(CLASSES), folder / "accuracy.png" if output else None)

@@ -5,48 +5,37 @@ Root mean square errors of sums over ranges of 1 to 10^4 buckets.
 
 from __future__ import annotations
 
-import argparse
-import csv
-import gzip
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.accuracy.streams import REAL
 from benchmarks.peers.online import PeGaSus
-from benchmarks.shared import Floats, add_data_option, table
+from benchmarks.shared import DATA, Data, Floats, Runs, geometric, prefix_sums, table
 from fastdp import Adaptive
 
 EPSILONS = (0.01, 0.1, 1.0)
 LENGTHS = (1, 10, 100, 1000, 10_000)
 FLAT = (4, 16, 64, 256)
 REVISED, PUBLISHED = "Adaptive, revised", "Adaptive, published"
-
-
-def taxi(data: Path) -> Floats:
-    """New York pickups per minute."""
-    with gzip.open(data / "uber_nyc_b02512.csv.gz", "rt") as lines:
-        times = [row["t"] for row in csv.DictReader(lines)]
-    stamps = np.array(times, np.int64) // 60
-    return np.bincount(stamps - stamps.min()).astype(float)
-
-
-def dns(data: Path) -> Floats:
-    """Queries per interval."""
-    with np.load(data / "dns_google_1k.npz") as arrays:
-        return np.asarray(arrays[arrays.files[0]], float)
+#: Root mean square errors by method, an entry a length.
+Errors = dict[str, Floats]
 
 
 def pedestrians(data: Path) -> Floats:
     """People per hour at four sensors, one after the other (gaps left out)."""
-    import pyarrow.parquet as parquet
+    import pandas as pd
 
-    frame = parquet.read_table(data / "tables" / "pedestrians.parquet")
-    order = np.lexsort((frame["time"].to_numpy(), frame["sensor"].to_pandas().astype(str).to_numpy()))
-    return frame["count"].to_numpy()[order].astype(float)
+    frame = pd.read_parquet(data / "tables" / "pedestrians.parquet").astype({"sensor": str})
+    return frame.sort_values(["sensor", "time"], kind="stable")["count"].to_numpy(float)
 
 
-STREAMS: dict[str, Callable[[Path], Floats]] = {"taxi, minutes": taxi, "DNS": dns, "pedestrians, hours": pedestrians}
+STREAMS: dict[str, Callable[[Path], Floats]] = {
+    "taxi, minutes": REAL["pickups a minute"].values,
+    "DNS": REAL["DNS"].values,
+    "pedestrians, hours": pedestrians,
+}
 
 
 def answers(counts: Floats, epsilon: float, seed: int) -> dict[str, Floats]:
@@ -64,69 +53,54 @@ def answers(counts: Floats, epsilon: float, seed: int) -> dict[str, Floats]:
     return found | {REVISED: prefix_sums(release.revised), PUBLISHED: prefix_sums(release.values)}
 
 
-def prefix_sums(values: Floats) -> Floats:
-    """Sums before each position: float64[n + 1]."""
-    return np.concatenate([np.zeros(1), np.cumsum(values)])
+def root_means(
+    runs: int, answers: Callable[[int], dict[str, Floats]], squares: Callable[[Floats], list[float]]
+) -> Errors:
+    """Root mean square errors of runs by method, from prefix sums by seed, and mean squares by length from these."""
+    found = [{name: squares(answer) for name, answer in answers(seed).items()} for seed in range(runs)]
+    return {name: np.sqrt(np.mean([each[name] for each in found], axis=0)) for name in found[0]}
 
 
-def measure(counts: Floats, epsilon: float, runs: int) -> dict[str, list[float]]:
-    """Root mean square errors by method and length."""
-    squares: dict[str, list[list[float]]] = {}
+def measure(counts: Floats, epsilon: float, runs: int) -> Errors:
+    """Over all ranges of a length: the few values of a stream's begin have large errors."""
     prefix = prefix_sums(counts)
-    for seed in range(runs):
-        for name, answer in answers(counts, epsilon, seed).items():
-            errors = answer - prefix
-            # All ranges of a length: the few values of a stream's begin have large errors.
-            cells = [float(np.mean((errors[length:] - errors[:-length]) ** 2)) for length in LENGTHS]
-            squares.setdefault(name, []).append(cells)
-    return {name: np.sqrt(np.mean(rows, axis=0)).tolist() for name, rows in squares.items()}
+
+    def squares(answer: Floats) -> list[float]:
+        errors = answer - prefix
+        return [float(np.mean((errors[length:] - errors[:-length]) ** 2)) for length in LENGTHS]
+
+    return root_means(runs, lambda seed: answers(counts, epsilon, seed), squares)
 
 
-def show(results: list[dict[str, object]]) -> None:
+def over_best(cells: list[Errors]) -> dict[str, Floats]:
+    """Errors of Adaptive's answers over those of the best other method in hindsight: [cells, lengths]."""
+    ours = (REVISED, PUBLISHED)
+    best = [np.min([found for name, found in each.items() if name not in ours], axis=0) for each in cells]
+    return {name: np.array([each[name] for each in cells]) / best for name in ours}
+
+
+def show(results: dict[tuple[str, float], Errors]) -> None:
     """Errors of every cell, and how Adaptive compares with the best of the others in hindsight."""
-    rows, ratios = [], {REVISED: [], PUBLISHED: []}  # type: ignore[var-annotated]
-    for cell in results:
-        errors = {name: np.array(values) for name, values in cell["errors"].items()}  # type: ignore[attr-defined]
+    rows, ratios = [], over_best(list(results.values()))
+    for cell, ((stream, epsilon), errors) in enumerate(results.items()):
         others = [name for name in errors if name not in ratios]
-        best = np.min([errors[name] for name in others], axis=0)
-        names = [others[int(i)] for i in np.argmin([errors[name] for name in others], axis=0)]
-        for name, found in ratios.items():
-            found.append(errors[name] / best)
         for k, length in enumerate(LENGTHS):
-            line = [f"{cell['stream']}, {cell['epsilon']:g}" if not k else "", f"{length:,}"]
-            line += [f"{errors['Laplace'][k]:.3g}", f"{min(errors[n][k] for n in others if 'PeG' in n):.3g}"]
-            line += [f"{best[k]:.3g} ({names[k]})"]
-            rows.append([*line, *(f"{errors[n][k]:.3g} ({errors[n][k] / best[k]:.2f})" for n in ratios)])
+            best = min(others, key=lambda name, k=k: errors[name][k])  # type: ignore[misc]
+            line = [f"{stream}, {epsilon:g}" if not k else "", length, errors["Laplace"][k]]
+            line += [min(errors[n][k] for n in others if "PeG" in n), f"{errors[best][k]:.3g} ({best})"]
+            rows.append([*line, *(f"{errors[n][k]:.3g} ({found[cell, k]:.2f})" for n, found in ratios.items())])
     columns = ["stream, epsilon", "buckets", "Laplace", "PeGaSus", "best of the others", REVISED, PUBLISHED]
-    table(
-        "Root mean square error of sums of buckets (and divided by the best of the others in hindsight)",
-        columns,
-        rows,
-    )
-    summary = []
-    for name, found in ratios.items():
-        every = np.concatenate(found)
-        by_length = np.exp(np.log(np.array(found)).mean(axis=0))
-        cells = [f"{np.exp(np.log(every).mean()):.2f}", f"{every.max():.2f}", f"{100 * np.mean(every <= 1.5):.0f} %"]
-        summary.append([name, *cells, *(f"{value:.2f}" for value in by_length)])
+    table("Root mean square error of sums (and divided by the best of the others in hindsight)", columns, rows)
     table(
         "Errors divided by the best of the others in hindsight (targets: geometric mean .8, none above 1.5)",
         ["", "geometric mean", "largest", "cells up to 1.5", *(f"{n:,}" for n in LENGTHS)],
-        summary,
+        [
+            [name, geometric(found), found.max(), f"{np.mean(found <= 1.5):.0%}", *geometric(found, axis=0)]
+            for name, found in ratios.items()
+        ],
     )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_data_option(parser)
-    parser.add_argument("--runs", type=int, default=5, help="runs of each cell (default 5)")
-
-
-def run(options: argparse.Namespace) -> int:
-    results = []
-    for name, read in STREAMS.items():
-        counts = read(options.data)
-        for epsilon in EPSILONS:
-            errors = measure(counts, epsilon, options.runs)
-            results.append({"stream": name, "epsilon": epsilon, "buckets": counts.size, "errors": errors})
-    show(results)
-    return 0
+def run(*, data: Data = DATA, runs: Runs = 5) -> None:
+    streams = {name: read(data) for name, read in STREAMS.items()}
+    show({(name, e): measure(counts, e, runs) for name, counts in streams.items() for e in EPSILONS})

@@ -7,25 +7,24 @@ published and revised.  Ranges of one release share noise, so that what counts i
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 import fastdp
-from benchmarks import ROOT, shared
-from benchmarks.accuracy.streams import ORDERS, REAL, SYNTHETIC, holdout
-from benchmarks.shared import Floats, add_data_option, table
+from benchmarks import ROOT
+from benchmarks.accuracy import streams
+from benchmarks.accuracy.streams import ORDERS, SYNTHETIC
+from benchmarks.shared import DATA, Data, Floats, inserted, markdown, prefix_sums, table
 from fastdp.errors import AccuracyWarning
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.releases.release import Release
-from fastdp_lab.datasets import TABLE1, hold_out_and_extend
-from fastdp_lab.datasets.synthetic import table1
 from fastdp_lab.queries.workloads import random_ranges
 
 EPSILONS = (0.01, 0.1, 1.0)
@@ -37,6 +36,7 @@ VALUES, LONGEST = 4096, 64
 THETA, EPSILON = 15.0, 0.5
 RESULTS = ROOT / "benchmarks" / "results" / "coverage.json"
 PAGE = ROOT / "docs" / "intervals.md"
+SYSTEMS: dict[str, Any] = {"adaptive": fastdp.Adaptive, "tops": fastdp.ToPS}
 
 
 def aligned_kinds() -> dict[str, Callable[[int], Any]]:
@@ -47,9 +47,6 @@ def aligned_kinds() -> dict[str, Callable[[int], Any]]:
         return lambda seed: fastdp.StreamPublisher(
             threshold=THETA, perturber=perturber, smoother=smoother, seed=seed, **common
         )
-
-    def pak(seed: int) -> fastdp.PAK:
-        return fastdp.PAK(EPSILON, 1e-6, 64.0, VALUES, holdout=0, threshold=THETA, seed=seed)
 
     return {
         "independent values": of(Flat()),
@@ -64,7 +61,7 @@ def aligned_kinds() -> dict[str, Callable[[int], Any]]:
     }
 
 
-def aligned(count: int) -> Iterator[dict[str, Any]]:
+def aligned_ranges(count: int) -> Iterator[dict[str, Any]]:
     """Coverage of ``count`` ranges of whole blocks of each kind."""
     generator = np.random.default_rng(1)
     values = generator.integers(0, 20, VALUES).astype(float)
@@ -91,9 +88,8 @@ def true_sums(release: Release, values: Floats, starts: Any, stops: Any) -> Floa
         lengths = np.diff(release.revision.edges, append=published.size)
         theta = np.repeat(release.revision.thetas, lengths)
     clipped = np.minimum(published, theta)
-    before = np.concatenate([[0.0], np.cumsum(clipped)])
-    sums: Floats = before[stops] - before[starts]
-    return sums
+    before = prefix_sums(clipped)
+    return np.asarray(before[stops] - before[starts])
 
 
 def covered(release: Release, truth: Floats, starts: Any, stops: Any, revised: bool) -> float:
@@ -102,52 +98,32 @@ def covered(release: Release, truth: Floats, starts: Any, stops: Any, revised: b
     return float(np.mean((low <= truth) & (truth <= high)))
 
 
-def streams(folder: Path) -> Iterator[tuple[str, float, int, Floats]]:
-    """Name, bound, hold-out and values of every stream; real ones where their files are."""
-    for name, each in REAL.items():
-        if (folder / each.file).exists():
-            values, held = each.read(folder / each.file).clip(0.0), holdout(each, folder)
-            yield name, each.bound, held, hold_out_and_extend(values, held, shared.PUBLISHED)
-    for stream in SYNTHETIC:
-        for order in ORDERS:
-            values = table1(stream, shared.HOLDOUT + shared.PUBLISHED, order).astype(float)
-            yield f"{stream} {order}", float(TABLE1[stream].bound), shared.HOLDOUT, values
-
-
-def any_place(folder: Path, repetitions: int, methods: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def any_place(folder: Path, repetitions: int, methods: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Coverage and width of ranges at any place, of each stream, method, epsilon and longest range."""
-    for name, bound, held, values in streams(folder):
-        for method in methods:
-            system = fastdp.ToPS if method == "tops" else fastdp.Adaptive
-            for epsilon in EPSILONS:
-                found = np.zeros((len(LENGTHS), 4))
-                for seed in range(repetitions):
-                    release = system(epsilon=epsilon, bound=bound, holdout=held, seed=seed).release(values)
-                    for row, longest in enumerate(LENGTHS):
-                        starts, stops = random_ranges(len(release), QUERIES, longest, seed)
-                        truth = true_sums(release, values, starts, stops)
-                        for column, revised in enumerate((False, True)):
-                            found[row, column] += covered(release, truth, starts, stops, revised)
-                        low, high = release.interval(starts, stops, revised=True)
-                        errors = release.sum(starts, stops, revised=True) - truth
-                        found[row, 2:] += [np.mean((high - low) ** 2) / 4.0, np.mean(errors**2)]
-                for longest, (published, revised, squared, error) in zip(LENGTHS, found, strict=True):
-                    yield {
-                        "stream": name,
-                        "method": method,
-                        "epsilon": epsilon,
-                        "longest": longest,
-                        "releases": repetitions,
-                        "published": published / repetitions,
-                        "revised": revised / repetitions,
-                        "width": float(np.sqrt(squared / error)),
-                    }
+    for name in [*streams.names(folder), *(f"{stream} {order}" for stream in SYNTHETIC for order in ORDERS)]:
+        values, bound, held = streams.extended(name, folder)
+        for method, epsilon in itertools.product(methods, EPSILONS):
+            system, found = SYSTEMS[method], np.zeros((len(LENGTHS), 4))
+            for seed in range(repetitions):
+                release = system(epsilon=epsilon, bound=bound, holdout=held, seed=seed).release(values)
+                for row, longest in enumerate(LENGTHS):
+                    starts, stops = random_ranges(len(release), QUERIES, longest, seed)
+                    truth = true_sums(release, values, starts, stops)
+                    for column, revised in enumerate((False, True)):
+                        found[row, column] += covered(release, truth, starts, stops, revised)
+                    low, high = release.interval(starts, stops, revised=True)
+                    errors = release.sum(starts, stops, revised=True) - truth
+                    found[row, 2:] += [np.mean((high - low) ** 2) / 4.0, np.mean(errors**2)]
+            for longest, (published, revised, squared, error) in zip(LENGTHS, found, strict=True):
+                shares = {"published": published / repetitions, "revised": revised / repetitions}
+                facts = {"stream": name, "method": method, "epsilon": epsilon, "longest": longest}
+                yield {**facts, "releases": repetitions, **shares, "width": float(np.sqrt(squared / error))}
         print(f"  {name}", flush=True)
 
 
 def seconds(folder: Path) -> dict[str, float]:
     """Of 200 intervals at any place: the first call of a release, and the best of 20 more."""
-    _, bound, held, values = next(streams(folder))
+    values, bound, held = streams.extended("POS", folder)
     for _ in range(2):
         release = fastdp.Adaptive(epsilon=0.1, bound=bound, holdout=held, seed=1).release(values)
         starts, stops = random_ranges(len(release), 200, 2**20, 1)
@@ -161,70 +137,49 @@ def seconds(folder: Path) -> dict[str, float]:
 
 def tables(found: dict[str, Any]) -> str:
     """The page's tables."""
-    lines = ["| whole blocks | queries | published | revised |", "|---|---|---|---|"]
-    for row in found["aligned"]:
-        lines.append(
-            f"| {row['kind']} | {row['queries']:,} | {percent(row['published'])} | {percent(row['revised'])} |"
-        )
+    kinds = [
+        [row["kind"], row["queries"], percent(row["published"]), percent(row["revised"])] for row in found["aligned"]
+    ]
+    text = markdown(["whole blocks", "queries", "published", "revised"], kinds)
     for method in dict.fromkeys(row["method"] for row in found["any_place"]):
         rows = [row for row in found["any_place"] if row["method"] == method]
-        heads = " | ".join(f"up to {length:,}" for length in LENGTHS)
-        lines += ["", f'`method="{method}"`, {rows[0]["releases"]} releases a cell:', ""]
-        lines += [f"| stream | epsilon | {heads} |", "|---|---|" + "---|" * len(LENGTHS)]
-        for stream, epsilon in dict.fromkeys((row["stream"], row["epsilon"]) for row in rows):
-            own = [row for row in rows if (row["stream"], row["epsilon"]) == (stream, epsilon)]
-            cells = [f"{percent(row['published'])}, {percent(row['revised'])} ({row['width']:.1f})" for row in own]
-            lines.append(f"| {stream} | {epsilon:g} | {' | '.join(cells)} |")
+        lines: dict[tuple[str, float], list[str]] = {}
+        for row in rows:
+            cell = f"{percent(row['published'])}, {percent(row['revised'])} ({row['width']:.1f})"
+            lines.setdefault((row["stream"], row["epsilon"]), []).append(cell)
+        heads = ["stream", "epsilon", *(f"up to {length:,}" for length in LENGTHS)]
+        cells = markdown(heads, [[stream, f"{epsilon:g}", *each] for (stream, epsilon), each in lines.items()])
+        text += f'\n\n`method="{method}"`, {rows[0]["releases"]} releases a cell:\n\n{cells}'
     first, again = (1e3 * found["seconds"][name] for name in ("first", "again"))
-    return "\n".join([*lines, "", f"200 intervals take {again:.2f} ms, the first 200 of a release {first:.1f} ms."])
+    return f"{text}\n\n200 intervals take {again:.2f} ms, the first 200 of a release {first:.1f} ms."
 
 
 def percent(share: float) -> str:
     return f"{100.0 * share:.1f}"
 
 
-def write_page(text: str, page: Path = PAGE) -> None:
-    """Put the tables between the page's marks."""
-    begin, end = "<!-- coverage: begin -->\n", "<!-- coverage: end -->"
-    before, _, rest = page.read_text().partition(begin)
-    page.write_text(before + begin + text + "\n" + end + rest.partition(end)[2])
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, help="file for the numbers (JSON)")
-    parser.add_argument("--repetitions", type=int, default=40, help="releases a cell")
-    parser.add_argument("--aligned", type=int, default=ALIGNED, help="ranges of whole blocks of each kind")
-    parser.add_argument("--method", action="append", choices=("adaptive", "tops"), help="by default both")
-    parser.add_argument("--docs", action="store_true", help=f"write the tables of {RESULTS.name} into {PAGE.name}")
-    add_data_option(parser)
-
-
-def run(options: argparse.Namespace) -> None:
+def run(
+    *,
+    output: Annotated[Path | None, "file for the numbers (JSON)"] = None,
+    repetitions: Annotated[int, "releases a cell"] = 40,
+    aligned: Annotated[int, "ranges of whole blocks of each kind"] = ALIGNED,
+    method: Annotated[Sequence[str], "methods", list(SYSTEMS)] = tuple(SYSTEMS),
+    docs: Annotated[bool, f"write the tables of {RESULTS.name} into {PAGE.name}"] = False,
+    data: Data = DATA,
+) -> None:
     """Measure, keep, show."""
     warnings.simplefilter("ignore", AccuracyWarning)
-    if options.docs:
-        write_page(tables(json.loads(RESULTS.read_text())))
+    if docs:
+        text = tables(json.loads(RESULTS.read_text())) + "\n"
+        PAGE.write_text(inserted(PAGE.read_text(), "<!-- coverage: begin -->\n", "<!-- coverage: end -->", text))
         return
-    methods = tuple(options.method or ("adaptive", "tops"))
-    found: dict[str, Any] = {
-        "aligned": list(aligned(options.aligned)),
-        "any_place": list(any_place(options.data, options.repetitions, methods)),
-        "seconds": seconds(options.data),
-    }
-    if options.output:
-        options.output.write_text(json.dumps(found, indent=1) + "\n")
-    rows = ((row["kind"], percent(row["published"]), percent(row["revised"])) for row in found["aligned"])
+    blocks, places = list(aligned_ranges(aligned)), list(any_place(data, repetitions, method))
+    found: dict[str, Any] = {"aligned": blocks, "any_place": places, "seconds": seconds(data)}
+    if output:
+        output.write_text(json.dumps(found, indent=1) + "\n")
+    rows = ((row["kind"], percent(row["published"]), percent(row["revised"])) for row in blocks)
     table("Whole blocks: coverage in per cent", ("kind", "published", "revised"), rows)
-    low = [row for row in found["any_place"] if min(row["published"], row["revised"]) < 0.94]
-    table(
-        "Ranges at any place below 94 per cent",
-        ("stream", "method", "epsilon", "longest", "published", "revised"),
-        (
-            (
-                *(row["stream"], row["method"], f"{row['epsilon']:g}", f"{row['longest']:,}"),
-                *(percent(row["published"]), percent(row["revised"])),
-            )
-            for row in low
-        ),
-    )
-    print(f"{len(low)} of {len(found['any_place'])} cells; 200 intervals: {found['seconds']}")
+    low = [row for row in places if min(row["published"], row["revised"]) < 0.94]
+    columns = ["stream", "method", "epsilon", "longest", "published", "revised"]
+    table("Ranges at any place below 94 per cent", columns, [[row[name] for name in columns] for row in low])
+    print(f"{len(low)} of {len(places)} cells; 200 intervals: {found['seconds']}")

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 import fastdp
-from benchmarks import shared
-from benchmarks.accuracy.streams import REAL, data_sets, register
-from benchmarks.shared import add_data_option
+from benchmarks.accuracy.streams import REAL, extended
+from benchmarks.shared import DATA, Data
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds import ScaleFree
-from fastdp_lab.sweeps import from_table
-from fastdp_lab.sweeps.study import load_truth
 
 #: Values that a picture shows, and stretches whose means are drawn.
 SHOWN, STRETCHES = 262_144, 512
 
 
-def releases(values: Any, bound: float, epsilon: float) -> dict[str, Any]:
+def releases(values: Any, bound: float, holdout: int, epsilon: float) -> dict[str, Any]:
     """Streams by title, the true one first."""
-    options: dict[str, Any] = {"epsilon": epsilon, "bound": bound, "holdout": shared.HOLDOUT, "seed": 1}
+    options: dict[str, Any] = {"epsilon": epsilon, "bound": bound, "holdout": holdout, "seed": 1}
     tops = fastdp.StreamPublisher(threshold=ScaleFree(), perturber=Hierarchy(), smoother=Recent(), **options)
     adaptive = fastdp.Adaptive(**options).release(values)
     return {
-        "the stream (not private)": values[shared.HOLDOUT :],
+        "the stream (not private)": values[holdout:],
         "ToPS, as published": tops.publish(values),
         "Adaptive, as published": adaptive.values,
         "Adaptive, looking back": adaptive.revised,
@@ -61,21 +57,13 @@ def draw(streams: dict[str, Any], title: str, picture: Path) -> None:
     figure.savefig(picture, dpi=110)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("picture", type=Path)
-    parser.add_argument("--stream", default="dns diurnal", help=f"{', '.join(REAL)} or a synthetic one")
-    parser.add_argument("--epsilon", type=float, default=0.1)
-    add_data_option(parser)
-
-
-def run(options: argparse.Namespace) -> None:
-    register(options.data)
-    tables = [found for found in data_sets(options.data, quick=False) if found["name"] == options.stream]
-    if not tables:
-        raise SystemExit(f"--stream {options.stream}: no such stream, or its file is not in {options.data}")
-    chosen = from_table({"epsilons": [1.0], "datasets": tables, "mechanisms": [{"name": "-", "system": "base"}]})
-    data_set = chosen.datasets[0]
-    values = np.asarray(load_truth(data_set, options.data).values)
-    title = f"{options.stream}, epsilon = {options.epsilon:g}"
-    draw(releases(values, data_set.bound, options.epsilon), title, options.picture)
-    print(f"picture: {options.picture}")
+def run(
+    picture: Path,
+    *,
+    stream: Annotated[str, f"{', '.join(REAL)} or a synthetic one"] = "dns diurnal",
+    epsilon: float = 0.1,
+    data: Data = DATA,
+) -> None:
+    values, bound, holdout = extended(stream, data)
+    draw(releases(values, bound, holdout, epsilon), f"{stream}, epsilon = {epsilon:g}", picture)
+    print(f"picture: {picture}")

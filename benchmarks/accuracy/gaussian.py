@@ -2,26 +2,140 @@
 
 Each mechanism runs in a process of its own (:mod:`benchmarks.accuracy.gaussian_prefix`).  Peers that are not
 installed are left out and named: put ``jax_privacy``, ``dpcrpy`` and ``dp_accounting`` on the path.  ``--parts
-persons`` measures units of many rows on real tables (:mod:`benchmarks.accuracy.gaussian_persons`), ``--parts
+persons`` measures units of many rows on real tables, ``--parts
 conversion`` compares the conversion of rho with dp-accounting's.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
-import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
+from json import dumps, loads
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
+import numpy as np
+
+import fastdp
 from benchmarks import ROOT
-from benchmarks.accuracy.gaussian_persons import persons
 from benchmarks.accuracy.gaussian_prefix import mechanisms
-from benchmarks.shared import add_data_option, table
+from benchmarks.shared import DATA, Data, Floats, table
 from fastdp.guarantee import zcdp_epsilon
+from fastdp.noise.draws import NoiseName
+
+PERSON_DELTAS = (1e-6, 1e-9)
+#: Wh in half an hour, and pence in a line and in a day's basket: 99.5 % of each are below.
+METER_CLIP, LINE_CLIP, BASKET_CLIP = 2_200.0, 20_000.0, 300_000.0
+METER_DAYS = 120
+HOMES = 10
+
+
+class Unit(NamedTuple):
+    """A table with its unit of privacy."""
+
+    name: str
+    frame: Any
+    given: dict[str, Any]
+
+    @property
+    def rows(self) -> tuple[int, int | None]:
+        """k, and how many of them may lie in one window."""
+        return self.given["contributions"], self.given.get("per_window")
+
+
+def units(data: Path) -> Iterator[Unit]:
+    """Homes, customers with one basket a day, and customers with the lines of one day."""
+    import polars as pl
+
+    values = np.load(data / "smartmeter10_wh.npz")["values"].astype(float)[: METER_DAYS * 48 * HOMES]
+    times = np.datetime64("2024-01-01", "us") + np.arange(values.size) // HOMES * np.timedelta64(30, "m")
+    meters = pl.DataFrame({"time": times, "who": np.arange(values.size) % HOMES, "value": values})
+    day = {"every": "30min", "clip": METER_CLIP, "period": "1d", "per_window": 1}
+    yield Unit("smart meter: a home's day of half-hours", meters, {**day, "contributions": 48})
+    lines = pl.read_parquet(data / "tables" / "retail_lines.parquet").drop_nulls("customer")
+    lines = lines.filter(pl.col("amount_pence") > 0).rename({"customer": "who", "amount_pence": "value"})
+    baskets = lines.group_by(pl.col("time").dt.truncate("1d"), "who").agg(pl.col("value").sum()).sort("time", "who")
+    for k in (20, 100):
+        bounds = {"every": "1d", "clip": BASKET_CLIP, "contributions": k, "per_window": 1}
+        yield Unit("retail: all baskets of a customer, one a day", baskets, bounds)
+    for k in (20, 100):
+        bounds = {"every": "1d", "clip": LINE_CLIP, "contributions": k, "period": "1d"}
+        yield Unit("retail: a customer's lines of a day", lines, bounds)
+
+
+def kept(unit: Unit) -> tuple[Floats, Floats, float]:
+    """Sums by window of the rows that the bounds keep, and of all; the share of rows that is dropped."""
+    import polars as pl
+
+    k, j = unit.rows
+    every = unit.given["every"].replace("min", "m")
+    window = pl.col("time").dt.truncate(every)
+    period = [pl.col("time").dt.truncate(unit.given["period"])] if "period" in unit.given else []
+    rows = unit.frame.with_columns(window=window).with_row_index()
+    inside = rows if j is None else rows.filter(pl.col("index").cum_count().over("who", "window") <= j)
+    inside = inside.filter(pl.col("index").cum_count().over("who", *period) <= k)
+    clipped = inside.with_columns(pl.col("value").clip(upper_bound=unit.given["clip"]))
+    begin, end = rows["window"].min(), rows["window"].max()
+    grid = pl.DataFrame({"window": pl.datetime_range(begin, end, every, eager=True)})
+    grid = grid.with_columns(pl.col("window").cast(rows["window"].dtype))
+
+    def sums(table: Any) -> Floats:
+        summed = table.group_by("window").agg(pl.col("value").sum())
+        return np.asarray(grid.join(summed, "window", "left").fill_null(0).sort("window")["value"], float)
+
+    return sums(clipped), sums(rows), 1.0 - len(inside) / len(rows)
+
+
+def rms(errors: Floats) -> float:
+    return float(np.sqrt(np.mean(np.square(errors))))
+
+
+def persons(data: Path, runs: int) -> list[dict[str, Any]]:
+    """A row for each unit and delta; errors in clips."""
+    found: list[dict[str, Any]] = []
+    for unit in units(data):
+        inside, true, dropped = kept(unit)
+        k, j = unit.rows
+        clip = unit.given["clip"]
+        frame = unit.frame.with_columns(who=unit.frame["who"].cast(str))
+
+        def measured(noise: NoiseName, delta: float, unit: Unit = unit, frame: Any = frame) -> tuple[Floats, Floats]:
+            """Estimates of all runs, and the revised ones."""
+            rows, each_window = unit.rows
+            person = fastdp.Person("who", rows, unit.given.get("period"), each_window)
+            tables = [
+                fastdp.totals(
+                    *(frame, fastdp.Value("value", noise=noise if delta else None), "time", unit.given["every"]),
+                    unit=person,
+                    epsilon=1.0,
+                    clip=unit.given["clip"],
+                    delta=delta,
+                    seed=seed,
+                ).frame
+                for seed in range(runs)
+            ]
+            columns = (np.array([np.asarray(t[name]) for t in tables]) for name in ("estimate", "revised"))
+            return next(columns), next(columns)
+
+        laplace = measured("laplace", 0.0)
+        for delta in PERSON_DELTAS:
+            plan = fastdp.plan(epsilon=1.0, bound=clip, contributions=k, per_window=j, delta=delta)
+            gaussian = measured("gaussian", delta)
+            row: dict[str, Any] = {"unit": unit.name, "k": k, "per window": j, "delta": delta, "clip": clip}
+            row |= {"windows": inside.size, "mean": float(true.mean()) / clip, "dropped": dropped}
+            for name, (estimates, revised) in (("laplace", laplace), ("gaussian", gaussian)):
+                row[name] = {
+                    "planned": plan.std_error_with(name) / clip,
+                    "noise": rms(estimates - inside) / clip,
+                    "error": rms(estimates - true) / clip,
+                    "revised": rms(revised - true) / clip,
+                }
+            better = min(("laplace", "gaussian"), key=lambda name: row[name]["noise"])
+            found.append({**row, "better": better, "plan says": plan.noise})
+    return found
+
 
 RESULTS = ROOT / "benchmarks" / "results" / "gaussian.json"
 #: Seconds that one mechanism may take.
@@ -50,31 +164,25 @@ def prefixes(length: int, delta: float, only: str) -> list[dict[str, Any]]:
         if done.returncode:
             print(f"left out: {name} ({done.stderr.strip().splitlines()[-1]})", flush=True)
             continue
-        rows.append(json.loads(done.stdout.splitlines()[-1]))
+        rows.append(loads(done.stdout.splitlines()[-1]))
     return rows
 
 
 def show_prefixes(rows: list[dict[str, Any]], length: int) -> None:
     columns = ("mechanism", "guarantee", "MSE", "values/s", "between two values", "rise, MB")
-    cells = [
-        (
-            *(row["name"], row["guarantee"], f"{row['error']:,.1f}", f"{row['speed']:,.0f}", row["memory"]),
-            f"{row['rise'] / 1e6:,.1f}",
-        )
-        for row in rows
-    ]
+    names = ("name", "guarantee", "error", "speed", "memory")
+    cells = [[*(row[name] for name in names), row["rise"] / 1e6] for row in rows]
     table(f"Prefix sums, T = {length:,}, in theta^2", columns, cells)
 
 
 def show_persons(rows: list[dict[str, Any]]) -> None:
+    kinds, errors = ("laplace", "gaussian"), ("planned", "noise", "error", "revised")
     columns = ["unit", "k", "in a window", "delta", "dropped"]
-    kinds = ("laplace", "gaussian")
-    columns += [f"{noise}: {what}" for noise in kinds for what in ("planned", "noise", "error", "revised")]
+    columns += [f"{noise}: {what}" for noise in kinds for what in errors]
     cells = [
         [
-            *(row["unit"], str(row["k"]), str(row["per window"] or row["k"]), f"{row['delta']:g}"),
-            f"{100 * row['dropped']:.1f} %",
-            *(f"{row[noise][what]:.1f}" for noise in kinds for what in row[noise]),
+            *(row["unit"], row["k"], row["per window"] or row["k"], f"{row['delta']:g}", f"{row['dropped']:.1%}"),
+            *(row[noise][what] for noise in kinds for what in errors),
             *(row["better"], row["plan says"]),
         ]
         for row in rows
@@ -106,37 +214,27 @@ def conversion() -> list[dict[str, float]]:
     ]
 
 
-def show_conversion(rows: list[dict[str, float]]) -> None:
-    columns = tuple(rows[0])
-    table("Epsilon that rho gives at delta", columns, [[f"{cell:.6g}" for cell in row.values()] for row in rows])
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--parts", nargs="+", choices=("prefix", "persons", "conversion"), default=["prefix"])
-    parser.add_argument("--length", type=int, default=2**15, help="T, a power of two (default 2^15)")
-    parser.add_argument("--delta", type=float, default=1e-6)
-    parser.add_argument("--only", default="", help="mechanisms with this in their name")
-    parser.add_argument("--runs", type=int, default=20, help="releases of each real table (default 20)")
-    parser.add_argument("--json", type=Path, nargs="?", const=RESULTS, help=f"write the numbers (default {RESULTS})")
-    add_data_option(parser)
-
-
-def run(given: argparse.Namespace) -> None:
-    facts: dict[str, Any] = {}
-    if given.json is not None and given.json.exists():
-        facts = json.loads(given.json.read_text())
-    parts: dict[str, tuple[str, Callable[[], Any], Callable[[Any], None]]] = {
-        "prefix": (
-            f"prefix sums, T = {given.length}, delta = {given.delta:g}",
-            lambda: prefixes(given.length, given.delta, given.only),
-            lambda rows: show_prefixes(rows, given.length),
-        ),
-        "persons": ("persons", lambda: persons(given.data, given.runs), show_persons),
-        "conversion": ("conversion", conversion, show_conversion),
-    }
-    for part in given.parts:
-        name, found, show = parts[part]
-        facts[name] = found()
-        show(facts[name])
-    if given.json is not None:
-        given.json.write_text(json.dumps(facts, indent=1) + "\n")
+def run(
+    *,
+    parts: Annotated[Sequence[str], "tables", ("prefix", "persons", "conversion")] = ("prefix",),
+    length: Annotated[int, "T, a power of two"] = 2**15,
+    delta: float = 1e-6,
+    only: Annotated[str, "mechanisms with this in their name"] = "",
+    runs: Annotated[int, "releases of each real table"] = 20,
+    json: Annotated[bool, f"write the numbers into {RESULTS.name}"] = False,
+    data: Data = DATA,
+) -> None:
+    facts: dict[str, Any] = loads(RESULTS.read_text()) if json else {}
+    name = f"prefix sums, T = {length}, delta = {delta:g}"
+    if "prefix" in parts:
+        facts[name] = prefixes(length, delta, only)
+        show_prefixes(facts[name], length)
+    if "persons" in parts:
+        facts["persons"] = persons(data, runs)
+        show_persons(facts["persons"])
+    if "conversion" in parts:
+        facts["conversion"] = conversion()
+        rows = [[f"{cell:.6g}" for cell in row.values()] for row in facts["conversion"]]
+        table("Epsilon that rho gives at delta", tuple(facts["conversion"][0]), rows)
+    if json:
+        RESULTS.write_text(dumps(facts, indent=1) + "\n")

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from time import perf_counter
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
 import fastdp
 from benchmarks import shared
-from benchmarks.accuracy import reference
-from benchmarks.accuracy.reference import Table, ratio, shown, shown_theta
-from benchmarks.accuracy.scale_free import REAL, Case
-from benchmarks.accuracy.scenes import STREAMS, Scene, read_values
-from benchmarks.shared import Floats, add_data_option, table
+from benchmarks.accuracy import scenes
+from benchmarks.accuracy.scale_free import Case
+from benchmarks.accuracy.scenes import STREAMS, Published, Scene, Table, ratio, read, shown_theta
+from benchmarks.accuracy.streams import ARRAYS, REAL
+from benchmarks.shared import DATA, Data, Floats, geometric, table
 from fastdp import local
 from fastdp.local.mechanisms import Mechanism
 from fastdp.local.reports import CONTEXT, ReportDistribution, exp_below
@@ -36,32 +34,6 @@ WIDE_DNS = "DNS, wide"
 BOUNDS = {"POS": 1657, "DNS": 500, WIDE_DNS: 2000, "taxi distance": 30_000, "MSNBC": 41_270}
 EPSILONS = (0.2, 0.5, 1.0, 1.5, 2.0)
 STREAM_EPSILON = 1.0
-
-
-PARTS = ("accuracy", "scales", "ratios")
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=10, help="simulations of each kind (default 10)")
-    parser.add_argument("--streams", nargs="+", choices=list(BOUNDS), default=["POS", "DNS", WIDE_DNS],
-                        metavar="NAME", help=f"of the tables of errors, among {', '.join(BOUNDS)}")  # fmt: skip
-    parser.add_argument(
-        "--epsilons", nargs="+", type=float, default=EPSILONS, help="of the users before the threshold"
-    )
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="which tables")
-    add_data_option(parser)
-    reference.add_option(parser)
-
-
-def run(options: argparse.Namespace) -> None:
-    if "accuracy" in options.only:
-        published = tidy(reference.read(options.reference))
-        for name in options.streams:
-            show(name, options.data, options.runs, options.epsilons, published)
-    if "scales" in options.only:
-        show_scales(options.data, options.epsilons, options.runs)
-    if "ratios" in options.only:
-        show_ratios()
 
 
 class Variant(NamedTuple):
@@ -97,13 +69,9 @@ class Errors(NamedTuple):
 
 
 def load(folder: Path, name: str, published: int = shared.PUBLISHED) -> Scene:
-    scene = Scene.load(folder, _stream(name), published)
+    scene = Scene.load(folder, name.partition(",")[0], published)
     scene.bound = BOUNDS[name]
     return scene
-
-
-def _stream(name: str) -> str:
-    return name.partition(",")[0]
 
 
 def known(scene: Scene) -> str:
@@ -150,43 +118,33 @@ def key_of(scene: Scene, method: str, epsilon: float, *, fixed: bool) -> tuple[s
 
 
 def show(name: str, folder: Path, runs: int, epsilons: Sequence[float], published: Table) -> None:
-    begin = perf_counter()
     scene = load(folder, name)
     for fixed in (True, False):
-        rows = list(_lines(scene, runs, epsilons, published, fixed=fixed))
+        rows = []
+        for epsilon in epsilons:
+            stream_epsilon = STREAM_EPSILON if fixed else epsilon
+            for title, rule, method in variants():
+                key = key_of(scene, method, epsilon, fixed=fixed)
+                cells = _cells(repeat(scene, rule, epsilon, stream_epsilon, runs), published.get(key))
+                rows.append([f"{epsilon:g}", title, *cells])
+        zeros = repeat(scene, None, STREAM_EPSILON, STREAM_EPSILON, runs)
+        key = (known(scene), "ToPL base", "Base", STREAM_EPSILON)
+        rows.append(["-", "Base (zeros)", *_cells(zeros, published.get(key))])
         budget = f"stream eps = {STREAM_EPSILON:g}" if fixed else "stream eps = threshold eps"
+        measured = ("least to largest", "published", "ratio")
         table(
             f"{name}, B = {scene.bound:,}, {budget}: medians of {runs} runs (least to largest), 200 random ranges, "
-            f"truth not cut off; n = r = 2^20, m = 65,536. Published: with the correct mixture; "
-            f"{perf_counter() - begin:.0f} s so far",
-            ["threshold eps", "theta chosen by", "theta", "least to largest", "published", "ratio", "MSE",
-             "least to largest", "published", "ratio"],
+            "truth not cut off; n = r = 2^20, m = 65,536. Published: with the correct mixture",
+            ["threshold eps", "theta chosen by", "theta", *measured, "MSE", *measured],
             rows,
-        )  # fmt: skip
+        )
 
 
-def _lines(
-    scene: Scene, runs: int, epsilons: Sequence[float], published: Table, *, fixed: bool
-) -> Iterator[list[str]]:
-    for epsilon in epsilons:
-        stream_epsilon = STREAM_EPSILON if fixed else epsilon
-        for name, rule, method in variants():
-            key = key_of(scene, method, epsilon, fixed=fixed)
-            yield [f"{epsilon:g}", name, *_cells(repeat(scene, rule, epsilon, stream_epsilon, runs), published, key)]
-    zeros = repeat(scene, None, STREAM_EPSILON, STREAM_EPSILON, runs)
-    key = (known(scene), "ToPL base", "Base", STREAM_EPSILON)
-    yield ["-", "Base (zeros)", *_cells(zeros, published, key)]
-
-
-def _cells(measured: Floats, published: Table, key: tuple[str, str, str, float]) -> list[str]:
-    theirs = published.get(key)
-    cells = []
-    for column, (numbers, show_one) in enumerate(zip(measured.T, (shown_theta, shown), strict=True)):
-        spread = f"{show_one(numbers.min())} to {show_one(numbers.max())}"
+def _cells(measured: Floats, theirs: Published | None) -> Iterator[str]:
+    for numbers, there, shown in zip(measured.T, theirs or (0.0, 0.0), (shown_theta, "{:.3g}".format), strict=False):
         middle = float(np.median(numbers))
-        reference = theirs[column] if theirs else 0.0
-        cells += [show_one(middle), spread, *((show_one(reference), ratio(middle, reference)) if reference else "--")]
-    return cells
+        yield from (shown(middle), f"{shown(numbers.min())} to {shown(numbers.max())}")
+        yield from (shown(there), ratio(middle, there)) if there else "--"
 
 
 RULES = {
@@ -195,12 +153,12 @@ RULES = {
     "logarithmic, free": SquareWave(scale="logarithmic"),
     "logarithmic, concave": SquareWave(scale="logarithmic", method="concave"),
 }
-#: Columns of the tables beside the streams: file, column, bound; values above 0 in the order of time.
+#: Columns of the tables beside the streams; values above 0.
 TABLES = {
-    "bike seconds": ("bike_trips", "duration_s", 604_800.0),
-    "retail quantity": ("retail_lines", "quantity", 100_000.0),
-    "retail pence": ("retail_lines", "amount_pence", 1e7),
-    "pedestrians": ("pedestrians", "count", 20_000.0),
+    "bike seconds": REAL["trip seconds"]._replace(bound=604_800.0),
+    "retail quantity": REAL["order items"],
+    "retail pence": REAL["order pence"],
+    "pedestrians": REAL["people an hour"],
 }
 HALVES = ("tuning", "reporting")
 
@@ -212,15 +170,12 @@ def half_of(name: str) -> str:
 
 def cases(folder: Path) -> Iterator[Case]:
     """Real streams, columns of tables where they are, and synthetic streams."""
-    for name, stream in REAL.items():
-        yield Case.of(name, read_values(folder, stream), stream.bound)
-    for name, (file, column, bound) in TABLES.items():
-        path = folder / "tables" / f"{file}.parquet"
-        if path.is_file():
-            import pandas as pd
-
-            values = pd.read_parquet(path).sort_values("time", kind="stable")[column].to_numpy(np.float64)
-            yield Case.of(name, values[values > 0] if column != "count" else values, bound)
+    for name, stream in ARRAYS.items():
+        yield Case.of(name, stream.values(folder), stream.bound)
+    for name, stream in TABLES.items():
+        if stream.there(folder):
+            values = stream.values(folder)
+            yield Case.of(name, values[values > 0] if name != "pedestrians" else values, stream.bound)
     for name in TABLE1:
         values = table1(name, shared.HOLDOUT + shared.MAX_RANGE, seed=0).astype(np.float64)
         yield Case.of(f"{name} iid", values, TABLE1[name].bound)
@@ -228,40 +183,15 @@ def cases(folder: Path) -> Iterator[Case]:
 
 def show_scales(folder: Path, epsilons: Sequence[float], draws: int) -> None:
     """One row a stream and budget, both groups of users with the same epsilon."""
-    start = perf_counter()
     found: dict[tuple[str, str, float], list[float]] = defaultdict(list)
-    rows = list(_scale_lines(folder, epsilons, draws, found))
-    table(
-        f"Expected MSE of random ranges (n = r = 2^20) over the best theta's, medians of {draws} draws (9th decile); "
-        f"m = 65,536, one eps for both groups; {perf_counter() - start:.0f} s",
-        ["stream", "half", "eps", "best theta", *(part for name in RULES for part in (f"{name}: theta", "ratio"))],
-        rows,
-    )
-    table(
-        "The same by half: geometric mean of the streams' medians (the worst)",
-        ["half", "eps", *RULES],
-        [
-            [half, f"{epsilon:g}", *(_summary(found[half, rule, epsilon]) for rule in RULES)]
-            for half in HALVES
-            for epsilon in epsilons
-        ],
-    )
-
-
-def _summary(ratios: list[float]) -> str:
-    return f"{np.exp(np.mean(np.log(ratios))):.3g} ({max(ratios):.3g})"
-
-
-def _scale_lines(
-    folder: Path, epsilons: Sequence[float], draws: int, found: dict[tuple[str, str, float], list[float]]
-) -> Iterator[list[str]]:
+    rows = []
     for case in cases(folder):
-        name, half = case.name, half_of(case.name)
+        half = half_of(case.name)
         for epsilon in epsilons:
             # Ranges of 1 to r values have r / 3 reports on average.
             noise = shared.MAX_RANGE / 3.0 * local.Hybrid(epsilon, 0.0, 1.0).worst_variance
             task = ThresholdTask(epsilon, case.bound, case.held.size, shared.MAX_RANGE, case.bound / 2.0**20)
-            cells = [name, half, f"{epsilon:g}", f"{case.best(noise)[0]:.4g}"]
+            cells = [case.name, half, f"{epsilon:g}", f"{case.best(noise)[0]:.4g}"]
             for title, rule in RULES.items():
                 chooser = rule.start(task)
                 chooser.observe(case.held)
@@ -269,15 +199,26 @@ def _scale_lines(
                 middle, high = (case.ratio(noise, thetas, level) for level in (0.5, 0.9))
                 found[half, title, epsilon].append(middle)
                 cells += [f"{np.median(thetas):.4g}", f"{middle:.3g} ({high:.3g})"]
-            yield cells
+            rows.append(cells)
+    table(
+        f"Expected MSE of random ranges (n = r = 2^20) over the best theta's, medians of {draws} draws (9th decile); "
+        "m = 65,536, one eps for both groups",
+        ["stream", "half", "eps", "best theta", *(part for name in RULES for part in (f"{name}: theta", "ratio"))],
+        rows,
+    )
+    summary = [
+        [
+            half,
+            f"{e:g}",
+            *(f"{geometric(found[half, rule, e]):.3g} ({max(found[half, rule, e]):.3g})" for rule in RULES),
+        ]
+        for half in HALVES
+        for e in epsilons
+    ]
+    table("The same by half: geometric mean of the streams' medians (the worst)", ["half", "eps", *RULES], summary)
 
 
-MECHANISMS: tuple[type[Mechanism], ...] = (
-    local.SquareWave,
-    local.StochasticRounding,
-    local.Piecewise,
-    local.Hybrid,
-)
+MECHANISMS: tuple[type[Mechanism], ...] = (local.SquareWave, local.StochasticRounding, local.Piecewise, local.Hybrid)
 RATIO_EPSILONS = (1e-6, 0.01, 0.2, 0.61, 1.0, 2.0, 5.0, 8.0, 32.0)
 SMALL_GRID = 64
 
@@ -318,18 +259,34 @@ def show_ratios() -> None:
     for mechanism in MECHANISMS:
         for epsilon in RATIO_EPSILONS:
             client, tiny = mechanism(epsilon), small(mechanism)(epsilon)
-            steps = client.STEPS
             all_pairs = largest_ratio(tiny.distribution, range(SMALL_GRID + 1), range(tiny.n_outputs))
-            real = largest_ratio(client.distribution, (0, steps), extreme_outputs(client))
-            rows.append([
-                mechanism.__name__, f"{epsilon:g}",
-                *(f"{below(found, epsilon):.1e}" for found in (all_pairs, real)),
-                "yes" if min(below(found, epsilon) for found in (all_pairs, real)) >= 0 else "NO",
-            ])  # fmt: skip
-    table(
+            real = largest_ratio(client.distribution, (0, client.STEPS), extreme_outputs(client))
+            gaps = [below(found, epsilon) for found in (all_pairs, real)]
+            within = "yes" if min(gaps) >= 0 else "NO"
+            rows.append([mechanism.__name__, f"{epsilon:g}", *(f"{gap:.1e}" for gap in gaps), within])
+    title = (
         "1 - (largest ratio of weights) / e^eps, in exact integers: 0 is the budget to the last digit, below 0 would "
-        "break it",
-        ["mechanism", "eps", f"grid of {SMALL_GRID} steps, every pair and output", "grid of 2^20 steps, extremes",
-         "within e^eps"],
-        rows,
-    )  # fmt: skip
+    )
+    columns = [f"grid of {SMALL_GRID} steps, every pair and output", "grid of 2^20 steps, extremes", "within e^eps"]
+    table(f"{title}break it", ["mechanism", "eps", *columns], rows)
+
+
+PARTS = ("accuracy", "scales", "ratios")
+
+
+def run(
+    *,
+    runs: Annotated[int, "simulations of each kind"] = 10,
+    streams: Annotated[Sequence[str], "of the tables of errors", list(BOUNDS)] = ("POS", "DNS", WIDE_DNS),
+    epsilons: Annotated[Sequence[float], "of the users before the threshold"] = EPSILONS,
+    only: Annotated[Sequence[str], "which tables", PARTS] = PARTS,
+    data: Data = DATA,
+    reference: scenes.Reference = scenes.ACCURACY,
+) -> None:
+    if "accuracy" in only:
+        for name in streams:
+            show(name, data, runs, epsilons, tidy(read(reference)))
+    if "scales" in only:
+        show_scales(data, epsilons, runs)
+    if "ratios" in only:
+        show_ratios()

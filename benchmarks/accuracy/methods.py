@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
 
-from benchmarks.accuracy import reference
-from benchmarks.accuracy.reference import ratio, shown, shown_theta
+from benchmarks.accuracy import scenes
 from benchmarks.accuracy.scenes import (
     H_2,
     H_16,
     H_16C,
-    STREAMS,
-    Errors,
     Method,
     Scene,
     hat,
     medians,
     published_prune,
+    ratio,
+    read,
     repeat,
+    shown_theta,
 )
-from benchmarks.shared import add_data_option, table
+from benchmarks.accuracy.streams import STREAMS
+from benchmarks.shared import DATA, Data, Runs, table
 from fastdp.perturbers import Flat
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent, Smoother
 from fastdp.thresholds import NoisyMax, PAKQuantile, TruePercentile
@@ -101,58 +101,46 @@ RATIOS = (
 )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=20, help="releases of each kind (default 20)")
-    add_data_option(parser)
-    parser.add_argument("--stream", choices=list(STREAMS), default="POS", help="which (default POS)")
-    parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS, help="budgets (default .01 .05 .1)")
-    reference.add_option(parser)
-
-
-def run(options: argparse.Namespace) -> None:
-    scene = Scene.load(options.data, options.stream)
-    published = reference.read(options.reference)
-    ratios = []
-    for epsilon in options.epsilons:
+def run(
+    *,
+    runs: Runs = 20,
+    data: Data = DATA,
+    stream: Annotated[str, "which", list(STREAMS)] = "POS",
+    epsilons: Annotated[Sequence[float], "budgets"] = EPSILONS,
+    reference: scenes.Reference = scenes.ACCURACY,
+) -> None:
+    scene, published, ratios = Scene.load(data, stream), read(reference), []
+    for epsilon in epsilons:
         setting = f"eps = {epsilon:g}, pruned levels: {published_prune(epsilon)}; 200 random ranges, medians of"
-        setting += f" {options.runs} runs; n = r = 2^20, m = 65,536"
+        setting += f" {runs} runs; n = r = 2^20, m = 65,536"
         ours: dict[str, float] = {}
         theirs: dict[str, float] = {}
-        for title, rows in (
-            (f"{scene.name}, both phases, {setting}", end_to_end(epsilon)),
-            (f"{scene.name}, theta = true 95th percentile (NOT PRIVATE), truth cut off, {setting}",
-             second_phase(epsilon)),
-        ):  # fmt: skip
+        fixed = f"{scene.name}, theta = true 95th percentile (NOT PRIVATE), truth cut off, {setting}"
+        both = f"{scene.name}, both phases, {setting}"
+        for title, rows in ((both, end_to_end(epsilon)), (fixed, second_phase(epsilon))):
             lines = []
-            for row in rows:
-                measured = medians(repeat(scene, row.method, epsilon, options.runs))
-                known = published.get((scene.reference, row.experiment, row.published, epsilon))
-                lines.append(_line(row.method.name, measured, known))
-                ours[row.method.name] = measured.mse
-                if known is not None:
-                    theirs[row.method.name] = known.mse
+            for method, experiment, name in rows:
+                found = medians(repeat(scene, method, epsilon, runs))
+                known = published.get((scene.reference, experiment, name, epsilon))
+                ours[method.name] = found.mse
+                theirs |= {} if known is None else {method.name: known.mse}
+                own, there = [f"{each:.3g}" for each in found[1:5]], theirs.get(method.name)
+                cells = [there and f"{there:.3g}", ratio(found.mse, there), f"{1e3 * found.seconds:.1f}"]
+                lines.append([method.name, shown_theta(found.theta), *own, *cells])
             table(title, _COLUMNS, lines)
-        ratios += list(_ratios(epsilon, ours, theirs))
+        for worse, better, paper in RATIOS:
+            pairs = [
+                each[worse] / each[better] if {worse, better} <= each.keys() else None for each in (ours, theirs)
+            ]
+            ratios.append([worse, better, f"{epsilon:g}", *map(_factor, pairs), paper])
     table(f"{scene.name}: ratios of MSE", ("method", "over", "eps", "fastdp", "published code", "paper"), ratios)
 
 
 _COLUMNS = ("method", "theta", "MSE", "MAE", "MMSE", "MMAE", "published MSE", "ratio", "ms a release")
 
 
-def _line(name: str, measured: Errors, known: reference.Published | None) -> list[str]:
-    errors = [shown(error) for error in (measured.mse, measured.mae, measured.mmse, measured.mmae)]
-    theirs = None if known is None else known.mse
-    milliseconds = f"{1e3 * measured.seconds:.1f}"
-    return [name, shown_theta(measured.theta), *errors, shown(theirs), ratio(measured.mse, theirs), milliseconds]
-
-
-def _ratios(epsilon: float, ours: dict[str, float], theirs: dict[str, float]) -> Iterator[list[str]]:
-    for worse, better, paper in RATIOS:
-        published = theirs[worse] / theirs[better] if {worse, better} <= theirs.keys() else None
-        yield [worse, better, f"{epsilon:g}", _factor(ours[worse] / ours[better]), _factor(published), paper]
-
-
-def _factor(factor: float | None) -> str:
-    if factor is None:
+def _factor(worse: float | None, better: float | None) -> str:
+    if worse is None or better is None:
         return "-"
+    factor = worse / better
     return f"{factor:.2f}" if factor < 1000.0 else f"10^{math.log10(factor):.1f}"

@@ -6,16 +6,15 @@ Mean square errors of sums over all ranges of 10 to 10^5 values, beside flat blo
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from dataclasses import replace
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from benchmarks.accuracy import streams
-from benchmarks.accuracy.counts_mode import prefix_sums
-from benchmarks.shared import Floats, add_data_option, table
+from benchmarks.shared import DATA, Data, Floats, Runs, geometric, prefix_sums, table
 from fastdp import Adaptive, StreamPublisher, release
 from fastdp.errors import AccuracyWarning
 from fastdp.noise.key import Key
@@ -124,54 +123,45 @@ def published(case: Case, values: Floats, epsilon: float, runs: int) -> Floats:
     return np.asarray(with_season / without)
 
 
-def show_published(options: argparse.Namespace) -> int:
+def show_published(data: Path, runs: int) -> None:
     """Cell by cell, then geometric means and the most of each group of streams."""
     rows, groups = [], dict[str, list[Floats]]()
     for case in SEASONS + WRONG:
-        each = streams.REAL[case.stream]
-        values = each.read(options.data / each.file).clip(0.0)
+        values = streams.REAL[case.stream].values(data)
         for epsilon in EPSILONS:
-            ratios = published(case, values, epsilon, options.runs)
+            ratios = published(case, values, epsilon, runs)
             group = f"{streams.half(case.stream)} half" if case in SEASONS else "a season that is not there"
             groups.setdefault(group, []).append(ratios)
             name = f"{case.stream}{', counts' if case.counts else ''} ({group})"
-            rows.append([name, f"{case.day}", f"{epsilon:g}", *(f"{ratio:.3f}" for ratio in ratios)])
+            rows.append([name, case.day, f"{epsilon:g}", *ratios])
     lengths = [f"{n:,}" for n in LENGTHS]
     table("MSE of published values: with season / without", ["stream", "season", "epsilon", *lengths], rows)
-    rows = []
-    for group, found in groups.items():
-        means, most = np.exp(np.nanmean(np.log(found), axis=0)), np.nanmax(found, axis=0)
-        cells = [f"{mean:.3f} ({worst:.2f})" for mean, worst in zip(means, most, strict=True)]
-        rows.append([group, f"{len(found)}", *cells])
+    rows = [
+        [group, len(found), *(f"{geometric(each):.3f} ({np.nanmax(each):.2f})" for each in np.array(found).T)]
+        for group, found in groups.items()
+    ]
     table("Geometric means (and the most in a cell)", ["streams", "cells", *lengths], rows)
-    return 0
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_data_option(parser)
-    parser.add_argument("--runs", type=int, default=3, help="runs of each cell (default 3)")
-    parser.add_argument("--published", action="store_true", help="published values with season= beside those without")
-
-
-def run(options: argparse.Namespace) -> int:
+def run(
+    *,
+    data: Data = DATA,
+    runs: Runs = 3,
+    published: Annotated[bool, "published values with season= beside those without"] = False,
+) -> None:
     warnings.simplefilter("ignore", AccuracyWarning)
-    if options.published:
-        return show_published(options)
+    if published:
+        show_published(data, runs)
+        return
     rows = []
     for case in CASES:
-        each = streams.REAL[case.stream]
-        values = each.read(options.data / each.file).clip(0.0)
+        values = streams.REAL[case.stream].values(data)
         for epsilon in EPSILONS:
-            plain, daily, best = measure(case, values, epsilon, options.runs)
+            plain, daily, best = measure(case, values, epsilon, runs)
             name = f"{case.stream}{', counts' if case.counts else ''} ({streams.half(case.stream)})"
-            ratios = [
-                f"{a:.2f} / {b:.2f} / {c:.2f}"
-                for a, b, c in zip(daily / plain, plain / best, daily / best, strict=True)
-            ]
-            rows.append([name, f"{epsilon:g}", *ratios])
-    table(
-        "MSE of revised answers: given day / none given, none given / best flat blocks, given day / best flat blocks",
-        ["stream", "epsilon", *(f"{n:,}" for n in LENGTHS)],
-        rows,
+            ratios = zip(daily / plain, plain / best, daily / best, strict=True)
+            rows.append([name, f"{epsilon:g}", *(f"{a:.2f} / {b:.2f} / {c:.2f}" for a, b, c in ratios)])
+    title = (
+        "MSE of revised answers: given day / none given, none given / best flat blocks, given day / best flat blocks"
     )
-    return 0
+    table(title, ["stream", "epsilon", *(f"{n:,}" for n in LENGTHS)], rows)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.peers.online import PeGaSus, w_event
+from benchmarks.shared import prefix_sums
 from fastdp import validation
 from fastdp.noise.key import Key
 from fastdp.perturbers import Hierarchy
@@ -69,22 +69,23 @@ class Given:
         return np.clip(self.values[self.setting.holdout :], 0.0, self.theta)
 
 
-class _Plan(ABC):
+class Plan(NamedTuple):
     """A mechanism that is no publisher: theta as Adaptive chooses it, then a plan of its own.
 
     ``contributions`` is w: epsilon is for any w consecutive values.  The last w - 1 values of the hold-out choose
     nothing, so that no w consecutive values enter theta and the plan.
     """
 
+    release: Callable[[Given], Released]
     accepted: tuple[str, ...] = ()
-
-    def check(self, parameters: dict[str, Any], setting: Setting) -> None:
-        """The hold-out has w values."""
-        validation.integer("contributions", parameters.get("contributions", 1), 1, max(setting.holdout, 1))
 
     def build(self, setting: Setting, **parameters: Any) -> Prepare:
         """As :class:`fastdp_lab.sweeps.System` has it."""
-        self.check(parameters, setting)
+        validation.integer("contributions", parameters.get("contributions", 1), 1, max(setting.holdout, 1))
+        if "length" in self.accepted:
+            validation.integer("length", parameters.get("length"), 1)
+        if "scheme" in self.accepted:
+            validation.choice("scheme", parameters.get("scheme"), SCHEMES)
         return partial(self.prepare, parameters, setting)
 
     def prepare(self, parameters: dict[str, Any], setting: Setting, values: Floats) -> Run:
@@ -98,18 +99,10 @@ class _Plan(ABC):
             theta = chooser.choose(key)
             generator = np.random.default_rng(int.from_bytes(key.derive("plan").reveal()[:8], "little"))
             released, exact = self.release(Given(parameters, setting, values, theta, w, generator, key))
-
-            def answer(starts: Indices, stops: Indices) -> Floats:
-                sums: Floats = released(stops) - released(starts)
-                return sums
-
+            answer = lambda starts, stops: released(stops) - released(starts)  # noqa: E731
             return RunResult(answer, theta, exact=exact, splits=exact is not None)
 
         return run
-
-    @abstractmethod
-    def release(self, given: Given) -> Released:
-        """What the plan answers from."""
 
 
 def _blocks(body: Floats, length: int, noisy: Callable[[Floats], Floats]) -> Released:
@@ -130,112 +123,77 @@ def _released(edges: Indices, sums: Floats, size: int) -> Released:
 
 def _spread(edges: Indices, sums: Floats, size: int) -> Before:
     """Prefix sums of block sums spread evenly; behind the last block its mean goes on."""
-    running = np.concatenate([[0.0], np.cumsum(sums)])
+    running = prefix_sums(sums)
     if edges[-1] < size:
         mean = sums[-1] / (edges[-1] - edges[-2]) if sums.size else 0.0
         edges, running = np.append(edges, size), np.append(running, running[-1] + mean * (size - edges[-1]))
     return lambda stops: np.interp(stops, edges, running)
 
 
-class FlatBlocks(_Plan):
+def flat_blocks(given: Given) -> Released:
     """One Laplace sum for each block of g values, with the whole epsilon."""
-
-    accepted = ("length", "contributions")
-
-    def check(self, parameters: dict[str, Any], setting: Setting) -> None:
-        """The length is whole."""
-        super().check(parameters, setting)
-        validation.integer("length", parameters.get("length"), 1)
-
-    def release(self, given: Given) -> Released:
-        """Sums of blocks."""
-        return _blocks(
-            given.body,
-            int(given.parameters["length"]),
-            lambda sums: sums + given.generator.laplace(0.0, given.scale, sums.size),
-        )
+    draw = given.generator.laplace
+    return _blocks(given.body, int(given.parameters["length"]), lambda sums: sums + draw(0.0, given.scale, sums.size))
 
 
-class WEventScheme(_Plan):
+def w_event_scheme(given: Given) -> Released:
     """Uniform, Sample, budget distribution or budget absorption, whose answers are sums of published values."""
-
-    accepted = ("scheme", "contributions")
-
-    def check(self, parameters: dict[str, Any], setting: Setting) -> None:
-        """The scheme is known."""
-        super().check(parameters, setting)
-        validation.choice("scheme", parameters.get("scheme"), SCHEMES)
-
-    def release(self, given: Given) -> Released:
-        """Value by value."""
-        body, draw = given.body, given.generator.laplace
-        published = w_event(
-            *(given.parameters["scheme"], body, given.theta, given.setting.epsilon, given.contributions),
-            (draw(size=body.size), draw(size=body.size)),
-        )
-        running = np.concatenate([[0.0], np.cumsum(published)])
-        return (lambda stops: running[stops]), None
+    body, draw = given.body, given.generator.laplace
+    noises = draw(size=body.size), draw(size=body.size)
+    scheme, epsilon = given.parameters["scheme"], given.setting.epsilon
+    running = prefix_sums(w_event(scheme, body, given.theta, epsilon, given.contributions, noises))
+    return (lambda stops: running[stops]), None
 
 
-class PeGaSusBuckets(_Plan):
-    """PeGaSus with whole groups, on sums of buckets."""
-
-    def release(self, given: Given) -> Released:
-        """Medians of groups."""
-        mechanism, theta = PeGaSus(given.setting.epsilon), given.theta
-        return _blocks(given.body, BUCKET, lambda sums: theta * mechanism.release(sums / theta, given.generator)[1])
+def pegasus_buckets(given: Given) -> Released:
+    """PeGaSus with whole groups, on sums of buckets: medians of groups."""
+    mechanism, theta = PeGaSus(given.setting.epsilon), given.theta
+    return _blocks(given.body, BUCKET, lambda sums: theta * mechanism.release(sums / theta, given.generator)[1])
 
 
-class Dpcrpy(_Plan):
+def dpcrpy(given: Given) -> Released:
     """A mechanism of dpcrpy for running sums, one block of it for the whole stream of buckets."""
+    library = importlib.import_module("dpcrpy")
+    np.random.seed(int(given.generator.integers(2**32)))  # noqa: NPY002 - what dpcrpy draws from
+    noise = library.noiMech.LapNoiMech(given.setting.epsilon)
 
-    accepted = ("mechanism",)
+    def noisy(sums: Floats) -> Floats:
+        order = max(1, (sums.size - 1).bit_length())
+        mechanism = getattr(library, given.parameters["mechanism"])(order, noiMech=noise)
+        running = np.array([float(mechanism.dpRelease(bucket)[0]) for bucket in sums / given.theta])
+        return given.theta * np.diff(running, prepend=0.0)
 
-    def release(self, given: Given) -> Released:
-        """Differences of its running sums."""
-        library = importlib.import_module("dpcrpy")
-        np.random.seed(int(given.generator.integers(2**32)))  # noqa: NPY002 - what dpcrpy draws from
-        noise = library.noiMech.LapNoiMech(given.setting.epsilon)
-
-        def noisy(sums: Floats) -> Floats:
-            order = max(1, (sums.size - 1).bit_length())
-            mechanism = getattr(library, given.parameters["mechanism"])(order, noiMech=noise)
-            running = np.array([float(mechanism.dpRelease(bucket)[0]) for bucket in sums / given.theta])
-            return given.theta * np.diff(running, prepend=0.0)
-
-        return _blocks(given.body, BUCKET, noisy)
+    return _blocks(given.body, BUCKET, noisy)
 
 
-class HoldoutMean(_Plan):
+def holdout_mean(given: Given) -> Released:
     """The mean of the hold-out, with a quarter of its budget, times the length."""
-
-    def release(self, given: Given) -> Released:
-        """A constant."""
-        true = float(given.held.mean())
-        mean = true + given.generator.laplace(0.0, 4.0 * given.scale / given.setting.holdout)
-        return (lambda stops: mean * stops), (lambda before, stops: true * stops)
+    true = float(given.held.mean())
+    mean = true + given.generator.laplace(0.0, 4.0 * given.scale / given.setting.holdout)
+    return (lambda stops: mean * stops), (lambda before, stops: true * stops)
 
 
-class ShrunkenTree(_Plan):
+def shrunken_tree(given: Given) -> Released:
     """The tree that ToPS releases, its children drawn towards their parents as far as their noise says."""
+    setting, body = given.setting, given.body
+    parts = {"threshold": Fixed(given.theta), "perturber": Hierarchy(), "smoother": Recent()}
+    public = {"epsilon": setting.epsilon, "bound": setting.bound, "max_range": setting.max_range}
+    publisher = StreamPublisher(**parts, **public, key=given.key)
+    plan, published = publisher.plan, publisher.publish(body)
+    edges = np.arange(0, body.size + 1, plan.block)
+    leaves = np.add.reduceat(published[: edges[-1]], edges[:-1])
+    shrunken = shrink(leaves, plan.fan_out, plan.levels, 2.0 * (plan.levels * given.scale) ** 2)
+    return _released(edges, shrunken, body.size)
 
-    def release(self, given: Given) -> Released:
-        """Leaves of a consistent tree, shrunken from the top down; within a block evenly."""
-        setting, body = given.setting, given.body
-        publisher = StreamPublisher(
-            threshold=Fixed(given.theta),
-            perturber=Hierarchy(),
-            smoother=Recent(),
-            epsilon=setting.epsilon,
-            bound=setting.bound,
-            max_range=setting.max_range,
-            key=given.key,
-        )
-        plan, published = publisher.plan, publisher.publish(body)
-        edges = np.arange(0, body.size + 1, plan.block)
-        leaves = np.add.reduceat(published[: edges[-1]], edges[:-1])
-        shrunken = shrink(leaves, plan.fan_out, plan.levels, 2.0 * (plan.levels * given.scale) ** 2)
-        return _released(edges, shrunken, body.size)
+
+PLANS = {
+    "flat_blocks": Plan(flat_blocks, ("length", "contributions")),
+    "holdout_mean": Plan(holdout_mean),
+    "shrunken_tree": Plan(shrunken_tree),
+    "pegasus": Plan(pegasus_buckets),
+    "w_event": Plan(w_event_scheme, ("scheme", "contributions")),
+    "dpcrpy": Plan(dpcrpy, ("mechanism",)),
+}
 
 
 def shrink(leaves: Floats, fan_out: int, levels: int, variance: float) -> Floats:
@@ -279,15 +237,7 @@ def _online(setting: Setting, **parameters: Any) -> Prepare:
 
 def register() -> None:
     """Make the plans known to sweeps."""
-    plans: dict[str, _Plan] = {
-        "flat_blocks": FlatBlocks(),
-        "holdout_mean": HoldoutMean(),
-        "shrunken_tree": ShrunkenTree(),
-        "pegasus": PeGaSusBuckets(),
-        "w_event": WEventScheme(),
-        "dpcrpy": Dpcrpy(),
-    }
-    SYSTEMS.update({name: System(plan.build, plan.accepted) for name, plan in plans.items()})
+    SYSTEMS.update({name: System(plan.build, plan.accepted) for name, plan in PLANS.items()})
     SYSTEMS["as_published"] = System(_online, SYSTEMS["adaptive"].accepted)
     SYSTEMS.update({name: point.load() for name, point in entry_points().items()})
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from typing import Annotated
 
 import numpy as np
 
 from benchmarks import shared
-from benchmarks.accuracy.scenes import STREAMS, Stream, read_values
-from benchmarks.shared import Floats, add_data_option, table
+from benchmarks.accuracy.streams import ARRAYS
+from benchmarks.shared import DATA, Data, Floats, geometric, table
 from fastdp.errors import AccuracyWarning
 from fastdp.integer_grid import make_grid
 from fastdp.noise import Key
@@ -24,7 +23,6 @@ from fastdp_lab.datasets.catalogue import TABLE1
 from fastdp_lab.queries.workloads import random_ranges
 
 EPSILONS = (0.01, 0.05, 0.1, 0.2, 1.0)
-REAL = {**STREAMS, "web clicks": Stream("bmswebview1_length.npz", 497, None)}
 #: Thetas at which the bias is summed up exactly; between them it is interpolated.
 THETAS = 250
 RANGES = 2000
@@ -89,59 +87,49 @@ def _constant(epsilon: float) -> float:
     return hierarchy.noise_constant(hierarchy.plan(epsilon, shared.MAX_RANGE), shared.MAX_RANGE)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--draws", type=int, default=31, help="thetas of each rule (default 31)")
-    parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS, help="budgets")
-    parser.add_argument("--holdout", type=int, default=shared.HOLDOUT, help="m, for streams that are long enough")
-    parser.add_argument("--factor", type=float, default=100.0, help="values and bound times this (default 100)")
-    add_data_option(parser)
+def run(
+    *,
+    draws: Annotated[int, "thetas of each rule"] = 31,
+    epsilons: Annotated[Sequence[float], "budgets"] = EPSILONS,
+    holdout: Annotated[int, "m, for streams that are long enough"] = shared.HOLDOUT,
+    factor: Annotated[float, "values and bound times this"] = 100.0,
+    data: Data = DATA,
+) -> None:
+    ratios, rows = [], []
+    for case in cases(data, holdout):
+        for epsilon in epsilons:
+            noise = _constant(epsilon) / epsilon**2
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", AccuracyWarning)
+                ours, scaled = (case.draws(ScaleFree(), epsilon, draws, by) for by in (1.0, factor))
+            known = case.ratio(noise, np.array([case.best_of_holdout(noise)]))
+            theirs = [case.ratio(noise, case.draws(NoisyMax(), epsilon, draws, by)) for by in (1.0, factor)]
+            ratios.append(case.ratio(noise, ours))
+            k = case.held.size * np.sqrt(6.0 * _constant(epsilon)) / shared.MAX_RANGE
+            why = None
+            if ratios[-1] > 1.3:
+                why = "warned: too short" if caught else "hold-out unlike the rest" if known > 1.25 else "noise, tail"
+            own = [np.median(ours), ratios[-1], case.ratio(noise, ours, 0.9), case.ratio(noise, scaled)]
+            rows.append([case.name, f"{epsilon:g}", k, case.best(noise)[0], known, *own, *theirs, why])
+    found, times = np.array(ratios), f"ratio x {factor:g}"
+    table(
+        f"Expected MSE of random ranges (n = r = 2^20) over the best theta's, medians of {draws} draws; "
+        f"H_16^c pruned by Eq. 7, m = {holdout:,} (web clicks 14,900)",
+        [
+            *("stream", "eps", "k eps", "best theta", "hold-out's best (NOT PRIVATE)", "ScaleFree: theta", "ratio"),
+            *("9th decile", times, "NM-E c = 60: ratio", times, "misses"),
+        ],
+        rows,
+    )
+    within = [f"{np.mean(found <= limit):.0%} of {found.size} cells within {limit:g}" for limit in (1.3, 2.0)]
+    print(f"ScaleFree: {', '.join(within)}; geometric mean {geometric(found):.2f}")
 
 
 def cases(folder: Path, holdout: int) -> Iterator[Case]:
     """The real streams that are there, then the generated ones."""
-    for name, stream in REAL.items():
-        if (folder / stream.file).is_file():
-            yield Case.of(name, read_values(folder, stream), stream.bound, holdout)
-    length = holdout + shared.MAX_RANGE
+    for name, stream in ARRAYS.items():
+        if stream.there(folder):
+            yield Case.of(name, stream.values(folder), stream.bound, holdout)
     for row, facts in TABLE1.items():
-        yield Case.of(f"{row}, generated", table1(row, n=length).astype(np.float64), facts.bound, holdout)
-
-
-def run(options: argparse.Namespace) -> None:
-    start = perf_counter()
-    ratios: list[float] = []
-    rows: list[list[str]] = []
-    for case in cases(options.data, options.holdout):
-        for epsilon in options.epsilons:
-            rows.append(_line(case, epsilon, options, ratios))
-    found = np.array(ratios)
-    table(
-        f"Expected MSE of random ranges (n = r = 2^20) over the best theta's, medians of {options.draws} draws; "
-        f"H_16^c pruned by Eq. 7, m = {options.holdout:,} (web clicks 14,900); {perf_counter() - start:.0f} s",
-        ["stream", "eps", "k eps", "best theta", "hold-out's best (NOT PRIVATE)", "ScaleFree: theta", "ratio",
-         "9th decile", f"ratio x {options.factor:g}", "NM-E c = 60: ratio", f"ratio x {options.factor:g}", "misses"],
-        rows,
-    )  # fmt: skip
-    within = [f"{np.mean(found <= limit):.0%} of {found.size} cells within {limit:g}" for limit in (1.3, 2.0)]
-    print(f"ScaleFree: {', '.join(within)}; geometric mean {np.exp(np.log(found).mean()):.2f}")
-
-
-def _line(case: Case, epsilon: float, options: argparse.Namespace, ratios: list[float]) -> list[str]:
-    noise = _constant(epsilon) / epsilon**2
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", AccuracyWarning)
-        ours = case.draws(ScaleFree(), epsilon, options.draws)
-        scaled = case.draws(ScaleFree(), epsilon, options.draws, options.factor)
-    known = case.ratio(noise, np.array([case.best_of_holdout(noise)]))
-    theirs = [case.ratio(noise, case.draws(NoisyMax(), epsilon, options.draws, by)) for by in (1.0, options.factor)]
-    ratio = case.ratio(noise, ours)
-    ratios.append(ratio)
-    k = case.held.size * np.sqrt(6.0 * _constant(epsilon)) / shared.MAX_RANGE
-    why = "-"
-    if ratio > 1.3:
-        why = "warned: too short" if caught else "hold-out unlike the rest" if known > 1.25 else "noise, tail"
-    return [
-        case.name, f"{epsilon:g}", f"{k:.2f}", f"{case.best(noise)[0]:.4g}", f"{known:.2f}", f"{np.median(ours):.4g}",
-        f"{ratio:.2f}", f"{case.ratio(noise, ours, 0.9):.2f}", f"{case.ratio(noise, scaled):.2f}",
-        f"{theirs[0]:.3g}", f"{theirs[1]:.3g}", why,
-    ]  # fmt: skip
+        values = table1(row, n=holdout + shared.MAX_RANGE).astype(np.float64)
+        yield Case.of(f"{row}, generated", values, facts.bound, holdout)

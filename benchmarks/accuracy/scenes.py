@@ -8,17 +8,19 @@ bound this is, bit for bit, what :class:`fastdp.StreamPublisher` releases
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 import fastdp
 import fastdp_lab
 from benchmarks import shared
-from benchmarks.shared import Floats
+from benchmarks.accuracy.streams import STREAMS
+from benchmarks.shared import REFERENCE, Floats, prefix_sums
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Hierarchy, Perturber
 from fastdp.smoothers import Smoother
@@ -28,6 +30,49 @@ from fastdp_lab.datasets import hold_out_and_extend
 from fastdp_lab.queries.metrics import mae, mmae, mmse, mse
 from fastdp_lab.queries.workloads import random_ranges
 
+#: The factor that the reference's own spread allows.
+TOLERANCE = 1.5
+Reference = Annotated[Path, "the published code's figures"]
+ACCURACY, THRESHOLDS = (REFERENCE / f"dp-cont-{name}.csv" for name in ("accuracy", "thresholds"))
+
+
+class Published(NamedTuple):
+    """Medians of the published code, for one stream, experiment, method and budget."""
+
+    theta: float
+    mse: float
+    #: Share of its thetas above the bound.
+    above: float = float("nan")
+
+
+Table = dict[tuple[str, str, str, float], Published]
+
+
+def read(path: Path) -> Table:
+    """Medians by stream, experiment, method and budget; empty if the file is absent."""
+    if not path.is_file():
+        return {}
+    with path.open(newline="") as lines:
+        return {
+            (row["dataset"], row["experiment"], row["method"], float(row["eps"])): Published(
+                float(row["theta_median"]),
+                *(float(row.get(column) or "nan") for column in ("mse_median", "frac_gt_B")),
+            )
+            for row in csv.DictReader(lines)
+        }
+
+
+def ratio(measured: float, published: float | None) -> str:
+    return "-" if published is None else f"{measured / published:.2f}"
+
+
+def shown_theta(theta: float) -> str:
+    """Whole units from 100; a rule that falls below 0 gives one step of the grid."""
+    if theta < 1e-3:
+        return "one step" if theta else "0"
+    return f"{theta:,.0f}" if theta >= 100.0 else f"{theta:.4g}"
+
+
 H_2 = Hierarchy(2, consistent=False, prune=0)
 H_16 = Hierarchy(16, consistent=False, prune=0)
 H_16C = Hierarchy(16, prune=0)
@@ -36,34 +81,6 @@ H_16C = Hierarchy(16, prune=0)
 def noise_key(seed: int) -> Key:
     """A key that is bound to no composition's parameters: the two phases of a release have one."""
     return Key(Key.from_seed(seed).reveal(), simulated=True, binding=Binding.COMPOSITION)
-
-
-class Stream(NamedTuple):
-    """A file of real values, their public bound, and their name in the reference."""
-
-    file: str
-    bound: int
-    reference: str | None
-
-
-#: The paper's Fare is nearest to the taxi distances, its Kosarak to MSNBC.
-STREAMS = {
-    "POS": Stream("pos_length.npz", 1657, "pos"),
-    "DNS": Stream("dns_google_1k.npz", 500, "google_1k"),
-    "taxi distance": Stream("green_taxi_streethail_distance_centimiles.npz", 30_000, None),
-    "smart meter": Stream("smartmeter10_wh.npz", 10_000, None),
-    "MSNBC": Stream("msnbc_length.npz", 41_270, None),
-}
-
-
-def read_values(folder: Path, stream: Stream) -> Floats:
-    """The whole stream, float64[n]; ends the program if the file is absent."""
-    try:
-        with np.load(folder / stream.file) as archive:
-            values: Floats = archive["values"].astype(np.float64)
-    except FileNotFoundError:
-        raise SystemExit(f"{stream.file} is absent from the folder of real streams (--data FOLDER)") from None
-    return values
 
 
 def published_prune(epsilon: float) -> int:
@@ -109,14 +126,13 @@ class Scene:
 
     @classmethod
     def load(cls, folder: Path, name: str, published: int = shared.PUBLISHED) -> Scene:
-        stream = STREAMS[name]
-        values = hold_out_and_extend(read_values(folder, stream), shared.HOLDOUT, published)
-        return cls(name, stream.bound, values)
+        values = hold_out_and_extend(STREAMS[name].values(folder), shared.HOLDOUT, published)
+        return cls(name, STREAMS[name].bound, values)
 
     @property
     def reference(self) -> str:
         """The stream's name in the reference; empty if it has none."""
-        return STREAMS[self.name].reference or ""
+        return STREAMS[self.name].reference
 
     @property
     def body(self) -> Floats:
@@ -126,21 +142,16 @@ class Scene:
     def prefix(self, ceiling: float = np.inf) -> Floats:
         """Prefix sums of the published part, values above ``ceiling`` cut off."""
         if ceiling not in self._prefixes:
-            cut = np.minimum(self.body, ceiling)
-            self._prefixes[ceiling] = np.concatenate([[0.0], np.cumsum(cut)])
+            self._prefixes[ceiling] = prefix_sums(np.minimum(self.body, ceiling))
         return self._prefixes[ceiling]
 
     def theta(self, rule: Threshold, epsilon: float, seed: int) -> float:
         """Theta as ``rule`` chooses it from the hold-out, which is collected once."""
         chooser = self._choosers.get((rule, epsilon))
         if chooser is None:
-            publisher = fastdp.StreamPublisher(
-                threshold=rule, perturber=H_16C, epsilon=epsilon, bound=self.bound,
-                holdout=self.holdout, max_range=self.max_range, seed=0,
-            )  # fmt: skip
-            chooser = rule.start(
-                ThresholdTask(epsilon, self.bound, self.holdout, self.max_range, publisher.resolution)
-            )
+            public = {"epsilon": epsilon, "bound": self.bound, "max_range": self.max_range, "holdout": self.holdout}
+            publisher = fastdp.StreamPublisher(threshold=rule, perturber=H_16C, seed=0, **public)
+            chooser = rule.start(ThresholdTask(**public, resolution=publisher.resolution))
             chooser.observe(self.values[: self.holdout])
             self._choosers[rule, epsilon] = chooser
         # A chooser chooses once: it may sort what it holds, and so pack it otherwise.
@@ -150,11 +161,9 @@ class Scene:
         self, theta: float, perturber: Perturber, smoother: Smoother | None, epsilon: float, seed: int
     ) -> fastdp.Release:
         """The published part under a theta at hand; beyond the bound, the grid reaches up to theta."""
-        publisher = fastdp.StreamPublisher(
-            threshold=Fixed(theta), perturber=perturber, smoother=smoother, epsilon=epsilon,
-            bound=max(self.bound, theta), max_range=self.max_range, key=noise_key(seed),
-        )  # fmt: skip
-        return publisher.release(self.body)
+        parts = {"threshold": Fixed(theta), "perturber": perturber, "smoother": smoother}
+        public = {"epsilon": epsilon, "bound": max(self.bound, theta), "max_range": self.max_range}
+        return fastdp.StreamPublisher(**parts, **public, key=noise_key(seed)).release(self.body)
 
 
 class Method(NamedTuple):
@@ -186,14 +195,8 @@ def run(scene: Scene, method: Method, epsilon: float, seed: int) -> Errors:
     seconds = perf_counter() - begin
     prefix = scene.prefix(theta if method.truncated else np.inf)
     truth, answers, lengths = prefix[stops] - prefix[starts], release.sum(starts, stops), stops - starts
-    return Errors(
-        theta,
-        mse(truth, answers),
-        mae(truth, answers),
-        mmse(truth, answers, lengths),
-        mmae(truth, answers, lengths),
-        seconds,
-    )
+    means = [metric(truth, answers, lengths) for metric in (mmse, mmae)]
+    return Errors(theta, mse(truth, answers), mae(truth, answers), *means, seconds)
 
 
 def repeat(scene: Scene, method: Method, epsilon: float, runs: int) -> Floats:

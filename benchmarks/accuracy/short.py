@@ -7,17 +7,16 @@ epsilon instead.
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
 import fastdp
-from benchmarks.accuracy.streams import REAL
-from benchmarks.shared import Floats, add_data_option, table
+from benchmarks.accuracy import streams
+from benchmarks.shared import DATA, Data, Floats, geometric, prefix_sums, table
 from fastdp.errors import AccuracyWarning
 from fastdp.noise import Key
 from fastdp.streams import release as whole_release
@@ -44,7 +43,7 @@ class Scene:
         left = self.size - self.holdout
         classes = [random_ranges(left, RANGES, max(1, left // part), 1) for part in CLASSES]
         self.starts, self.stops = (np.concatenate(ends) + self.holdout for ends in zip(*classes, strict=True))
-        prefix = np.concatenate([[0.0], np.cumsum(values)])
+        prefix = prefix_sums(values)
         self.sums = prefix[self.stops] - prefix[self.starts]
         self.means = self.sums.reshape(len(CLASSES), -1).mean(1)
 
@@ -56,16 +55,16 @@ class Scene:
             answers = release.sum(self.starts - release.offset, self.stops - release.offset, revised=True)
             squares += ((answers - self.sums) ** 2).reshape(len(CLASSES), -1).mean(1) / repetitions
             thetas.append(release.threshold)
-        return float(np.exp(np.mean(np.log(np.sqrt(squares) / self.means)))), float(np.median(thetas))
+        return float(geometric(np.sqrt(squares) / self.means)), float(np.median(thetas))
 
 
-def scenes(folder: Path, sizes: Sequence[int]) -> Iterator[tuple[str, float, Scene]]:
-    """Every real stream at every size; a short one is extended by its reverse."""
-    for name, each in REAL.items():
-        if (folder / each.file).exists():
-            values = each.read(folder / each.file).clip(0.0)
-            for size in sizes:
-                yield name, each.bound, Scene(extend_by_reflection(values, size))
+def scenes(folder: Path, sizes: Sequence[int], repetitions: int) -> Iterator[tuple[str, float, Scene, int]]:
+    """Every real stream at every size, and repetitions; a short one is extended by its reverse."""
+    for name in streams.names(folder):
+        values = streams.REAL[name].values(folder)
+        for size in sizes:
+            count = max(3, repetitions // 4) if size > 10**6 else repetitions
+            yield name, streams.REAL[name].bound, Scene(extend_by_reflection(values, size)), count
 
 
 def nothing_withheld(scene: Scene, epsilon: float, bound: float) -> tuple[Released, whole_release.WholeStream]:
@@ -82,26 +81,10 @@ def held_out(scene: Scene, epsilon: float, bound: float) -> Released:
     return lambda seed: fastdp.Adaptive(epsilon, bound, scene.holdout, longest, seed=seed).release(scene.values)
 
 
-def measure(folder: Path, repetitions: int, quick: bool) -> list[dict[str, Any]]:
-    """One record for each stream, size and budget."""
-    records = []
-    for name, bound, scene in scenes(folder, SIZES[:2] if quick else SIZES):
-        count = max(3, repetitions // 4) if scene.size > 10**6 else repetitions
-        for epsilon in EPSILONS:
-            make, made = nothing_withheld(scene, epsilon, bound)
-            error, theta = scene.error(make, count)
-            held_error, held_theta = scene.error(held_out(scene, epsilon, bound), count)
-            record = {"stream": name, "n": scene.size, "epsilon": epsilon, "share": made.share, "error": error}
-            record |= {"theta": theta, "holdout": scene.holdout, "held_error": held_error, "held_theta": held_theta}
-            records.append(record | {"repetitions": count})
-    return records
-
-
 def compare_shares(folder: Path, repetitions: int) -> None:
     """Errors by how well the threshold is resolved: what :data:`whole.WELL_CHOSEN` was chosen from."""
     usual, ratios = whole_release.WELL_CHOSEN, {}
-    for _, bound, scene in scenes(folder, SIZES):
-        count = max(3, repetitions // 4) if scene.size > 10**6 else repetitions
+    for _, bound, scene, count in scenes(folder, SIZES, repetitions):
         for epsilon in EPSILONS:
             held = scene.error(held_out(scene, epsilon, bound), count)[0]
             for wanted in SHARES:
@@ -111,7 +94,7 @@ def compare_shares(folder: Path, repetitions: int) -> None:
                 found[0].append(scene.error(make, count)[0] / held)
             whole_release.WELL_CHOSEN = usual
     rows = [
-        [f"{n:,}", f"{epsilon:g}", *(f"{mean_of(found):.2f} ({share:.1%})" for found, share in by.values())]
+        [n, f"{epsilon:g}", *(f"{geometric(found):.2f} ({share:.1%})" for found, share in by.values())]
         for (n, epsilon), by in sorted(ratios.items())
     ]
     title = (
@@ -120,49 +103,40 @@ def compare_shares(folder: Path, repetitions: int) -> None:
     table(title, ["n", "epsilon", *(f"{wanted:g}" for wanted in SHARES)], rows)
 
 
-def mean_of(ratios: Sequence[float]) -> float:
-    """Geometric."""
-    return float(np.exp(np.mean(np.log(ratios))))
-
-
-def page_of(records: list[dict[str, Any]]) -> str:
-    """The table in Markdown."""
-    sizes = sorted({record["n"] for record in records})
-    lines = [
-        "| stream | epsilon | " + " | ".join(f"n = {n:,}" for n in sizes) + " |",
-        "|---" * (len(sizes) + 2) + "|",
-    ]
-    by = {(record["stream"], record["epsilon"], record["n"]): record for record in records}
-    for stream in dict.fromkeys(record["stream"] for record in records):
-        for epsilon in EPSILONS:
-            found = [by[stream, epsilon, n] for n in sizes]
-            cells = [f"{percent(each['error'])} / {percent(each['held_error'])}" for each in found]
-            lines.append(f"| {stream} | {epsilon:g} | " + " | ".join(cells) + " |")
-    for epsilon in EPSILONS:
-        columns = [[each for each in records if (each["n"], each["epsilon"]) == (n, epsilon)] for n in sizes]
-        ratios = [mean_of([each["error"] / each["held_error"] for each in column]) for column in columns]
-        lines.append(f"| **ratio**, geometric mean | {epsilon:g} | " + " | ".join(f"{r:.2f}" for r in ratios) + " |")
-        shares = [max(each["share"] for each in column) for column in columns]
-        lines.append(f"| share of epsilon | {epsilon:g} | " + " | ".join(f"{s:.1%}" for s in shares) + " |")
-    return "\n".join(lines) + "\n"
-
-
 def percent(error: float) -> str:
     return f"{100.0 * error:.3g} %" if error < 10.0 else f"{error:.0f} times"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--repetitions", type=int, default=60)
-    parser.add_argument("--quick", action="store_true", help="two sizes")
-    parser.add_argument("--shares", action="store_true", help="compare shares of epsilon")
-    add_data_option(parser)
-
-
-def run(options: argparse.Namespace) -> None:
+def run(
+    *,
+    repetitions: Annotated[int, "releases of each cell"] = 60,
+    quick: Annotated[bool, "two sizes"] = False,
+    shares: Annotated[bool, "compare shares of epsilon"] = False,
+    data: Data = DATA,
+) -> None:
     """Measure, and print the table."""
     # Short streams are short on purpose.
     warnings.simplefilter("ignore", AccuracyWarning)
-    if options.shares:
-        compare_shares(options.data, options.repetitions)
+    if shares:
+        compare_shares(data, repetitions)
         return
-    print(page_of(measure(options.data, options.repetitions, options.quick)))
+    sizes = SIZES[:2] if quick else SIZES
+    cells: dict[tuple[str, float], list[tuple[float, float, float]]] = {}
+    for name, bound, scene, count in scenes(data, sizes, repetitions):
+        for epsilon in EPSILONS:
+            make, made = nothing_withheld(scene, epsilon, bound)
+            errors = [scene.error(each, count)[0] for each in (make, held_out(scene, epsilon, bound))]
+            cells.setdefault((name, epsilon), []).append((errors[0], errors[1], made.share))
+    rows = [
+        [name, f"{epsilon:g}", *(f"{percent(own)} / {percent(held)}" for own, held, _ in found)]
+        for (name, epsilon), found in cells.items()
+    ]
+    for epsilon in EPSILONS:
+        own, held, share = np.array([found for (_, each), found in cells.items() if each == epsilon]).transpose(
+            2, 0, 1
+        )
+        ratios = geometric(own / held, axis=0)
+        rows.append(["**ratio**, geometric mean", f"{epsilon:g}", *(f"{ratio:.2f}" for ratio in ratios)])
+        rows.append(["share of epsilon", f"{epsilon:g}", *(f"{each:.1%}" for each in share.max(axis=0))])
+    title = "Nothing withheld / the hold-out: error relative to the mean sum"
+    table(title, ["stream", "epsilon", *(f"n = {n:,}" for n in sizes)], rows)

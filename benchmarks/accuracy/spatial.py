@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.accuracy.reference import ratio, shown
-from benchmarks.shared import REFERENCE, Floats, add_data_option, table
+from benchmarks.accuracy.scenes import ratio
+from benchmarks.shared import DATA, REFERENCE, Data, Floats, table
 from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.spatial import Box
 from fastdp.spatial.phdstream import NAMED_COUNTERS
@@ -46,18 +45,13 @@ class Method(NamedTuple):
     name: str
     counter: str
     make: Callable[..., Any]
-    reference: str
+    reference: str = ""
     #: Only what is present counts, so batches between two looks may come as one.
     offline: bool = False
 
 
-def _phd(counter: str, score: str) -> Callable[..., Any]:
-    options = {"max_depth": DEPTH, "score": score, **PAPER}
-    return lambda domain, epsilon, seed: PHDStream(domain, epsilon, counter, seed=seed, **options)
-
-
-def _adaptive(domain: Box, epsilon: float, seed: int) -> AdaptivePHDStream:
-    return AdaptivePHDStream(domain, epsilon, max_depth=DEPTH, seed=seed)
+def _of(kind: Callable[..., Any], *arguments: Any, **options: Any) -> Callable[..., Any]:
+    return lambda domain, epsilon, seed: kind(domain, epsilon, *arguments, max_depth=DEPTH, seed=seed, **options)
 
 
 class Merged:
@@ -83,35 +77,29 @@ class Merged:
             self._waiting.clear()
 
 
+def _phd(counter: str, score: str) -> Callable[..., Any]:
+    return _of(PHDStream, counter, score=score, **PAPER)
+
+
 def _merged(batches: int) -> Callable[..., Any]:
-    return lambda domain, epsilon, seed: Merged(
-        PHDStream(domain, epsilon, max_depth=DEPTH, seed=seed, **PAPER), batches
-    )
-
-
-def _fixed(counter: str) -> Callable[..., Any]:
-    return lambda domain, epsilon, seed: FixedTree(
-        domain, epsilon, NAMED_COUNTERS[counter], max_depth=DEPTH, seed=seed
-    )
-
-
-def _offline(kind: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda domain, epsilon, seed: kind(domain, epsilon, max_depth=DEPTH, seed=seed)
+    return lambda *given: Merged(_of(PHDStream, **PAPER)(*given), batches)
 
 
 METHODS = (
     Method("repaired", "simple", _phd("simple", "repaired"), "phd_fix_proj"),
     Method("repaired", "block", _phd("block", "repaired"), "phd_fix_proj"),
-    Method("adaptive", "counts alone", _adaptive, ""),
-    Method("repaired, batches merged by 8", "simple", _merged(8), ""),
-    Method("repaired, batches merged by 16", "simple", _merged(16), ""),
+    Method("adaptive", "counts alone", _of(AdaptivePHDStream)),
+    Method("repaired, batches merged by 8", "simple", _merged(8)),
+    Method("repaired, batches merged by 16", "simple", _merged(16)),
     Method("paper's score", "simple", _phd("simple", "paper"), "phd"),
     Method("paper's score", "block", _phd("block", "paper"), "phd"),
-    Method("Baseline 1 (not private)", "none", _offline(OfflineOnStream), "b1", offline=True),
-    Method("Baseline 2", "none", _offline(OfflineOnBatch), "b2"),
-    Method("Baseline 3", "simple", _fixed("simple"), "b3"),
-    Method("Baseline 3", "block", _fixed("block"), "b3"),
+    Method("Baseline 1 (not private)", "none", _of(OfflineOnStream), "b1", offline=True),
+    Method("Baseline 2", "none", _of(OfflineOnBatch), "b2"),
+    Method("Baseline 3", "simple", _of(FixedTree, NAMED_COUNTERS["simple"]), "b3"),
+    Method("Baseline 3", "block", _of(FixedTree, NAMED_COUNTERS["block"]), "b3"),
 )
+PHDSTREAM, ADAPTIVE = METHODS[0], METHODS[2]
+PROMPT = Method("adaptive", "every batch", _of(AdaptivePHDStream, period=1))
 
 
 @dataclass(frozen=True)
@@ -209,12 +197,12 @@ def _ten_times(stream: SpatialStream) -> tuple[int, ...]:
 
 
 SCENES: dict[str, Callable[[Path], Scene]] = {
-    "deletion": circles_with_deletion,
-    "circles": circles,
-    "pickups": pickups,
-    "gowalla": gowalla,
-    "jumping": jumping,
-    "visiting": visiting,
+    "deletion": cache(circles_with_deletion),
+    "circles": cache(circles),
+    "pickups": cache(pickups),
+    "gowalla": cache(gowalla),
+    "jumping": cache(jumping),
+    "visiting": cache(visiting),
 }
 
 
@@ -264,19 +252,12 @@ Published = dict[tuple[str, str, str, float, str], dict[int, tuple[float, float]
 def read_published(path: Path) -> Published:
     """Relative error, and synthetic over true size, by time; by data set, method, counter, budget and query set."""
     found: Published = {}
-    if not path.is_file():
-        return found
-    with path.open(newline="") as lines:
-        for row in csv.DictReader(lines):
-            key = (
-                row["dataset"],
-                row["method"],
-                row["counter"].removesuffix("_8"),
-                float(row["eps"]),
-                row["query_set"],
-            )
-            size = float(row["n_synth"]) / float(row["n_true"])
-            found.setdefault(key, {})[int(row["t"])] = (float(row["rel_error"]), size)
+    if path.is_file():
+        with path.open(newline="") as lines:
+            for row in csv.DictReader(lines):
+                counter, size = row["counter"].removesuffix("_8"), float(row["n_synth"]) / float(row["n_true"])
+                key = row["dataset"], row["method"], counter, float(row["eps"]), row["query_set"]
+                found.setdefault(key, {})[int(row["t"])] = (float(row["rel_error"]), size)
     return found
 
 
@@ -286,47 +267,23 @@ NUMBERS = (5, 10, 20, 50, 100, 200)
 #: Share of the first one; None for one like the others.
 INITIAL = (None, 0.1)
 LOOKS = 5
-PHDSTREAM, ADAPTIVE = METHODS[0], METHODS[2]
-PROMPT = Method(
-    "adaptive",
-    "every batch",
-    lambda domain, epsilon, seed: AdaptivePHDStream(domain, epsilon, max_depth=DEPTH, period=1, seed=seed),
-    "",
-)
 
 
 def show_batches(data: Path, names: Sequence[str], runs: int) -> None:
-    rows, begin = [], perf_counter()
-    for name in names:
-        whole = SCENES[name](data)
-        for initial in INITIAL:
-            for number in NUMBERS:
-                scene = _recut(whole, number, initial)
-                cells = [
-                    np.mean([measure(scene, method, EPSILON, seed).errors[0] for seed in range(runs)], axis=0)
-                    for method in (PHDSTREAM, ADAPTIVE, PROMPT)
-                ]
-                phd, adaptive, prompt = (float(each.mean()) for each in cells)
-                last = ratio(float(cells[0][-1]), float(cells[1][-1]))
-                share = "as others" if initial is None else f"{initial:g}"
-                shown = [f"{phd:.3f}", f"{adaptive:.3f}", f"{prompt:.3f}"]
-                rows.append([name, share, f"{number:,}", *shown, ratio(phd, adaptive), last, ratio(phd, prompt)])
-    table(
-        f"Small queries, average relative error of sampled points, eps {EPSILON:g}, mean over {runs} seeds and "
-        f"{LOOKS} times; {perf_counter() - begin:.0f} s",
-        [
-            "stream",
-            "first batch",
-            "further ones",
-            "PHDStream",
-            "adaptive",
-            "adaptive, period=1",
-            "ratio",
-            "ratio at the end",
-            "ratio, period=1",
-        ],
-        rows,
-    )
+    rows: list[list[object]] = []
+    for name, initial, number in itertools.product(names, INITIAL, NUMBERS):
+        scene = _recut(SCENES[name](data), number, initial)
+        cells = [
+            np.mean([measure(scene, method, EPSILON, seed).errors[0] for seed in range(runs)], axis=0)
+            for method in (PHDSTREAM, ADAPTIVE, PROMPT)
+        ]
+        phd, adaptive, prompt = (float(each.mean()) for each in cells)
+        ratios = [phd / adaptive, float(cells[0][-1] / cells[1][-1]), phd / prompt]
+        shown = [f"{each:.3f}" for each in (phd, adaptive, prompt)] + [f"{each:.2f}" for each in ratios]
+        rows.append([name, "as others" if initial is None else f"{initial:g}", number, *shown])
+    columns = ["PHDStream", "adaptive", "adaptive, period=1", "ratio", "ratio at the end", "ratio, period=1"]
+    title = f"Small queries, average relative error of sampled points, eps {EPSILON:g}, mean over {runs} seeds and "
+    table(f"{title}{LOOKS} times", ["stream", "first batch", "further ones", *columns], rows)
 
 
 def _recut(scene: Scene, number: int, initial: float | None) -> Scene:
@@ -375,90 +332,91 @@ def attack_loss(epsilon: float, score: str, seed: int) -> float:
     return step_loss(system, np.zeros((wanted[-1], 1)), removed[:, None])
 
 
-def show_losses(data: Path, scenes: list[str], runs: int) -> None:
+def show_losses(data: Path, scenes: Sequence[str], runs: int) -> None:
     """Whole runs, then the adversary; in units of the claimed eps / 2."""
-    rows = []
-    for name in scenes:
+    rows: list[list[object]] = []
+    for name, epsilon, score, retention in itertools.product(scenes, EPSILONS, SCORES, (16, 2**40)):
         scene = SCENES[name](data)
-        for epsilon in EPSILONS:
-            for score, retention in (("repaired", 16), ("repaired", 2**40), ("paper", 16), ("paper", 2**40)):
-                worst = []
-                above = steps = 0
-                for seed in range(runs):
-                    losses = run_losses(scene.stream, epsilon, score, seed, retention)
-                    worst.append(float(losses.max()))
-                    above += int(np.count_nonzero(losses > 1.0))
-                    steps += losses.size
-                rows.append([
-                    scene.name, f"{epsilon:g}", score, "nothing" if retention > DEPTH else "as usual",
-                    f"{min(worst):.2f}", f"{np.median(worst):.2f}", f"{max(worst):.2f}",
-                    f"{sum(loss > 1.0 for loss in worst)} of {runs}", f"{above:,} of {steps:,}",
-                ])  # fmt: skip
-    table(
-        f"Exact loss of all split decisions of a step, in units of the claimed eps / 2, the worst of a run; depth "
-        f"{DEPTH}, Simple, {runs} seeds",
-        ["stream", "eps", "score", "forgotten", "least run", "median run", "largest run", "runs above the claim",
-         "steps above the claim"],
-        rows,
-    )  # fmt: skip
+        losses = [run_losses(scene.stream, epsilon, score, seed, retention) for seed in range(runs)]
+        worst, steps = np.array([each.max() for each in losses]), np.concatenate(losses)
+        spread = [f"{each:.2f}" for each in (worst.min(), np.median(worst), worst.max())]
+        above = [f"{np.count_nonzero(each > 1.0):,} of {each.size:,}" for each in (worst, steps)]
+        forgotten = "nothing" if retention > DEPTH else "as usual"
+        rows.append([scene.name, f"{epsilon:g}", score, forgotten, *spread, *above])
+    title = "Exact loss of all split decisions of a step, in units of the claimed eps / 2, the worst of a run; depth "
+    columns = ["least run", "median run", "largest run", "runs above the claim", "steps above the claim"]
+    table(f"{title}{DEPTH}, Simple, {runs} seeds", ["stream", "eps", "score", "forgotten", *columns], rows)
     rows = []
-    for epsilon in EPSILONS:
-        for score in SCORES:
-            losses = np.array([attack_loss(epsilon, score, seed) for seed in range(ATTACKS)])
-            shares = [f"{np.mean(losses > limit):.1%}" for limit in (1.0, 2.0)]
-            rows.append([f"{epsilon:g}", score, f"{np.median(losses):.2f}", f"{losses.max():.2f}", *shares])
-    table(
+    for epsilon, score in itertools.product(EPSILONS, SCORES):
+        found = np.array([attack_loss(epsilon, score, seed) for seed in range(ATTACKS)])
+        shares = [f"{np.mean(found > limit):.1%}" for limit in (1.0, 2.0)]
+        rows.append([f"{epsilon:g}", score, f"{np.median(found):.2f}", f"{found.max():.2f}", *shares])
+    title = (
         f"One batch of an adversary (additions in one deep cell, removals beside its path), depth {ATTACK_DEPTH}, "
-        f"{ATTACKS} seeds, same units",
-        ["eps", "score", "median", "largest", "above 1", "above 2"],
-        rows,
-    )  # fmt: skip
+    )
+    columns = ["eps", "score", "median", "largest", "above 1", "above 2"]
+    table(f"{title}{ATTACKS} seeds, same units", columns, rows)
 
 
 PARTS = ("accuracy", "totals", "batches", "losses")
-Measured = dict[tuple[Method, float], list[Run]]
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=20, help="releases of each kind, at least 2 (default 20)")
-    parser.add_argument("--streams", nargs="+", choices=SCENES, default=list(SCENES), metavar="NAME",
-                        help=", ".join(SCENES))  # fmt: skip
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="which tables")
-    parser.add_argument("--reference", type=Path, default=PUBLISHED, help="the authors' figures")
-    add_data_option(parser)
+def run(
+    *,
+    runs: Annotated[int, "releases of each kind, at least 2"] = 20,
+    streams: Annotated[Sequence[str], "data sets", list(SCENES)] = tuple(SCENES),
+    only: Annotated[Sequence[str], "which tables", PARTS] = PARTS,
+    reference: Annotated[Path, "the authors' figures"] = PUBLISHED,
+    data: Data = DATA,
+) -> None:
+    if {"accuracy", "totals"} & set(only):
+        for name in streams:
+            show(SCENES[name](data), runs, read_published(reference), only)
+    if "batches" in only:
+        show_batches(data, streams, runs)
+    if "losses" in only:
+        show_losses(data, streams, runs)
 
 
-def run(options: argparse.Namespace) -> None:
-    if {"accuracy", "totals"} & set(options.only):
-        published = read_published(options.reference)
-        show(options.data, options.streams, options.runs, published, options.only)
-    if "batches" in options.only:
-        show_batches(options.data, options.streams, options.runs)
-    if "losses" in options.only:
-        show_losses(options.data, options.streams, options.runs)
-
-
-def show(data: Path, names: Sequence[str], runs: int, published: Published, parts: Sequence[str]) -> None:
-    for name in names:
-        begin = perf_counter()
-        scene = SCENES[name](data)
-        measured = {
-            (method, epsilon): [measure(scene, method, epsilon, seed) for seed in range(runs)]
-            for epsilon in EPSILONS
-            for method in METHODS
-        }
-        spent = perf_counter() - begin
-        if "accuracy" in parts:
-            _errors(scene, measured, published, spent)
-            _over_time(scene, measured, published)
-        if "totals" in parts:
-            _totals(scene, measured, published)
-
-
-def _theirs(
-    scene: Scene, method: Method, epsilon: float, asked: str, published: Published
-) -> dict[int, tuple[float, float]]:
-    return published.get((scene.reference, method.reference, method.counter, epsilon, asked), {})
+def show(scene: Scene, runs: int, published: Published, parts: Sequence[str]) -> None:
+    """Errors, errors over time, and totals; of the reference at the times that it has."""
+    errors, over_time, totals = [], [], []
+    shown_times = [k for k in range(len(scene.times)) if k % 2 == 0 or k == len(scene.times) - 1]
+    for epsilon, method in itertools.product(EPSILONS, METHODS):
+        found = [measure(scene, method, epsilon, seed) for seed in range(runs)]
+        by_set, total = np.array([each.errors for each in found]), np.array([each.totals for each in found])
+        name, cells = [f"{epsilon:g}", method.name, method.counter], []
+        key = scene.reference, method.reference, method.counter, epsilon
+        for k, asked in enumerate(SETS):
+            cells += _cells(by_set[:, k], published.get((*key, asked), {}), scene.times)
+        small = by_set[:, 0].mean(axis=1)
+        leaves = f"{np.mean([each.leaves[-1] for each in found]):,.0f}"
+        errors.append([*name, *cells, f"{small.min():.3f} to {small.max():.3f}", leaves])
+        theirs = published.get((*key, "small"), {})
+        if method.counter != "block" or method.name == "repaired":
+            means = by_set[:, 0].mean(axis=0)
+            over_time.append([*name, *(f"{means[k]:.3f}" for k in shown_times)])
+            if theirs:
+                there = [theirs.get(scene.times[k]) for k in shown_times]
+                shown = [one and f"{one[0]:.3f}" for one in there]
+                over_time.append([name[0], f"{method.name}, reference", method.counter, *shown])
+        last, end = total[:, -1], theirs.get(scene.times[-1])
+        shown = [f"{each:.3f}" for each in (total.mean(), last.mean(), last.std(ddof=1) / np.sqrt(runs))]
+        totals.append([*name, *shown, f"{last.min():.3f} to {last.max():.3f}", end and end[1]])
+    names = ["eps", "method", "counter"]
+    if "accuracy" in parts:
+        heads = [head for asked in SETS for head in (asked, "reference", "ratio")]
+        table(
+            f"{scene.name}: {scene.stream!r}; average relative error of sampled points, mean over {runs} seeds and "
+            f"{len(scene.times)} times (those that the reference has, where it is there); queries {scene.placement}",
+            [*names, *heads, "small, runs, all times", "leaves at the end"],
+            errors,
+        )
+        title = f"{scene.name}: average relative error of small queries after batch t, means of {runs} seeds"
+        table(title, [*names, *(f"t = {scene.times[k]}" for k in shown_times)], over_time)
+    if "totals" in parts:
+        columns = ["mean over times", "at the end", "its standard error", "runs", "reference, end"]
+        table(f"{scene.name}: released total over true total, {runs} seeds", [*names, *columns], totals)
 
 
 def _cells(ours: Floats, theirs: dict[int, tuple[float, float]], times: tuple[int, ...]) -> list[str]:
@@ -469,66 +427,3 @@ def _cells(ours: Floats, theirs: dict[int, tuple[float, float]], times: tuple[in
     reference = float(np.mean([theirs[t][0] for t, there in zip(times, both, strict=True) if there]))
     mine = float(ours[:, both].mean())
     return [f"{mine:.3f}", f"{reference:.3f}", ratio(mine, reference)]
-
-
-def _errors(scene: Scene, measured: Measured, published: Published, spent: float) -> None:
-    rows = []
-    for (method, epsilon), runs in measured.items():
-        cells = [f"{epsilon:g}", method.name, method.counter]
-        for k, asked in enumerate(SETS):
-            errors = np.array([run.errors[k] for run in runs])
-            cells += _cells(errors, _theirs(scene, method, epsilon, asked, published), scene.times)
-        whole = [run.errors[0].mean() for run in runs]
-        rows.append(
-            [*cells, f"{min(whole):.3f} to {max(whole):.3f}", f"{np.mean([run.leaves[-1] for run in runs]):,.0f}"]
-        )
-    heads = [head for asked in SETS for head in (asked, "reference", "ratio")]
-    table(
-        f"{scene.name}: {scene.stream!r}; average relative error of sampled points, mean over {_runs(measured)} "
-        f"seeds and {len(scene.times)} times (those that the reference has, where it is there); queries "
-        f"{scene.placement}; {spent:.0f} s",
-        ["eps", "method", "counter", *heads, "small, runs, all times", "leaves at the end"],
-        rows,
-    )
-
-
-def _over_time(scene: Scene, measured: Measured, published: Published) -> None:
-    shown_times = [k for k in range(len(scene.times)) if k % 2 == 0 or k == len(scene.times) - 1]
-    rows = []
-    for (method, epsilon), runs in measured.items():
-        if method.counter == "block" and method.name != "repaired":
-            continue
-        errors = np.array([run.errors[0] for run in runs]).mean(axis=0)
-        rows.append([f"{epsilon:g}", method.name, method.counter, *(f"{errors[k]:.3f}" for k in shown_times)])
-        theirs = _theirs(scene, method, epsilon, "small", published)
-        if theirs:
-            found = [theirs.get(scene.times[k]) for k in shown_times]
-            numbers = ["-" if one is None else f"{one[0]:.3f}" for one in found]
-            rows.append([f"{epsilon:g}", f"{method.name}, reference", method.counter, *numbers])
-    table(
-        f"{scene.name}: average relative error of small queries after batch t, means of {_runs(measured)} seeds",
-        ["eps", "method", "counter", *(f"t = {scene.times[k]}" for k in shown_times)],
-        rows,
-    )
-
-
-def _totals(scene: Scene, measured: Measured, published: Published) -> None:
-    rows = []
-    for (method, epsilon), runs in measured.items():
-        totals = np.array([run.totals for run in runs])
-        last = totals[:, -1]
-        theirs = _theirs(scene, method, epsilon, "small", published).get(scene.times[-1])
-        rows.append([
-            f"{epsilon:g}", method.name, method.counter, f"{totals.mean():.3f}", f"{last.mean():.3f}",
-            f"{last.std(ddof=1) / np.sqrt(len(runs)):.3f}", f"{last.min():.3f} to {last.max():.3f}",
-            shown(theirs[1] if theirs else None),
-        ])  # fmt: skip
-    table(
-        f"{scene.name}: released total over true total, {_runs(measured)} seeds",
-        ["eps", "method", "counter", "mean over times", "at the end", "its standard error", "runs", "reference, end"],
-        rows,
-    )
-
-
-def _runs(measured: Measured) -> int:
-    return len(next(iter(measured.values())))

@@ -7,8 +7,6 @@ Licences and sources: ``benchmarks/README.md``, "Streams".
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
 from collections.abc import Callable
 from functools import partial
@@ -19,17 +17,28 @@ import numpy as np
 
 from benchmarks import shared
 from benchmarks.shared import Floats
+from fastdp_lab.datasets import TABLE1, hold_out_and_extend, table1
 from fastdp_lab.sweeps import GENERATORS, Maker
 
 TUNING, REPORTING = "tuning", "reporting"
 
 
 class Real(NamedTuple):
-    """Where the values of a stream come from, and their public bound."""
+    """A real stream: its file, public bound, how it is read, and its name in the reference (empty: it has none)."""
 
     file: str
     bound: float
     read: Callable[[Path], Floats]
+    reference: str = ""
+
+    def there(self, folder: Path) -> bool:
+        return (folder / self.file).is_file()
+
+    def values(self, folder: Path) -> Floats:
+        """All values, none below 0; ends the program if the file is absent."""
+        if not self.there(folder):
+            raise SystemExit(f"{self.file} is absent from the folder of real streams (--data FOLDER)")
+        return self.read(folder / self.file).clip(0.0)
 
 
 def _array(path: Path) -> Floats:
@@ -40,22 +49,20 @@ def _array(path: Path) -> Floats:
 
 def _column(name: str, path: Path) -> Floats:
     """A column of a Parquet file, in the order of time."""
-    import pyarrow.parquet as parquet
+    import pandas as pd
 
-    frame = parquet.read_table(path, columns=["time", name])
-    return np.asarray(frame[name].to_numpy()[np.argsort(frame["time"].to_numpy(), kind="stable")], np.float64)
+    return pd.read_parquet(path, columns=["time", name]).sort_values("time", kind="stable")[name].to_numpy(np.float64)
 
 
 def _seconds(path: Path) -> Floats:
     """The times of a file's rows, sorted, in seconds."""
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as parquet
+    import pandas as pd
 
-        times = parquet.read_table(path, columns=["time"])["time"].to_numpy().astype("datetime64[s]").astype(np.int64)
-    else:
-        with gzip.open(path, "rt") as lines:
-            times = np.array([row["t"] for row in csv.DictReader(lines)], np.float64).astype(np.int64)
-    return np.sort(times).astype(np.float64)
+    if path.suffix == ".parquet":
+        return np.sort(
+            pd.read_parquet(path, columns=["time"])["time"].to_numpy("datetime64[s]").astype(np.int64)
+        ).astype(np.float64)
+    return np.sort(pd.read_csv(path)["t"].to_numpy(np.float64)).astype(np.int64).astype(np.float64)
 
 
 def _per(seconds: int, path: Path) -> Floats:
@@ -71,10 +78,10 @@ def _gaps(path: Path) -> Floats:
 
 _BIKES, _RETAIL = "tables/bike_trips.parquet", "tables/retail_lines.parquet"
 REAL = {
-    "POS": Real("pos_length.npz", 1657, _array),
+    "POS": Real("pos_length.npz", 1657, _array, "pos"),
     "taxi distance": Real("green_taxi_streethail_distance_centimiles.npz", 30_000, _array),
     "MSNBC": Real("msnbc_length.npz", 41_270, _array),
-    "DNS": Real("dns_google_1k.npz", 500, _array),
+    "DNS": Real("dns_google_1k.npz", 500, _array, "google_1k"),
     "smart meter": Real("smartmeter10_wh.npz", 10_000, _array),
     "web clicks": Real("bmswebview1_length.npz", 497, _array),
     "trip seconds": Real(_BIKES, 86_400, partial(_column, "duration_s")),
@@ -87,6 +94,10 @@ REAL = {
     "check-ins an hour": Real("gowalla_sample.csv.gz", 10_000, partial(_per, 3600)),
     "check-in gaps": Real("gowalla_sample.csv.gz", 86_400, _gaps),
 }
+#: Those that are arrays in files.
+ARRAYS = {name: stream for name, stream in REAL.items() if stream.read is _array}
+#: Those of ToPS's experiments: the paper's Fare is nearest to the taxi distances, its Kosarak to MSNBC.
+STREAMS = {name: REAL[name] for name in ("POS", "DNS", "taxi distance", "smart meter", "MSNBC")}
 SYNTHETIC = ("dns", "fare", "kosarak", "pos")
 ORDERS = ("iid", "diurnal", "bursty", "drifting")
 #: Streams that outgrow their hold-out: by how much, and how.
@@ -115,23 +126,24 @@ def half(name: str) -> str:
 
 def register(folder: Path) -> None:
     """Make real streams that are no arrays in files, and growing ones, known to sweeps."""
+    GENERATORS["real"] = Maker(
+        lambda stream: REAL[stream].values(folder), lambda given: {"bound": REAL[given["stream"]].bound}
+    )
+    GENERATORS["growing"] = Maker(growing, lambda _: {"bound": GROWTH_BOUND})
 
-    def real(stream: str) -> Floats:
-        each = REAL[stream]
-        return each.read(folder / each.file).clip(0.0)
 
-    GENERATORS["real"] = Maker(real, lambda parameters: {"bound": REAL[parameters["stream"]].bound})
-    GENERATORS["growing"] = Maker(growing, lambda parameters: {"bound": GROWTH_BOUND})
+def names(folder: Path) -> list[str]:
+    """Real streams whose files are there."""
+    return [name for name, each in REAL.items() if each.there(folder)]
 
 
 def data_sets(folder: Path, quick: bool, *, real: bool = False) -> list[dict[str, Any]]:
     """Tables of a specification."""
     size = {"n": shared.HOLDOUT + shared.MAX_RANGE}
     found: list[dict[str, Any]] = [
-        {"name": name, "generator": "real", "stream": name, "holdout": holdout(each, folder)}
-        | {"published": shared.MAX_RANGE}
-        for name, each in REAL.items()
-        if (folder / each.file).exists()
+        {"name": name, "generator": "real", "stream": name, "published": shared.MAX_RANGE}
+        | {"holdout": holdout(REAL[name].values(folder))}
+        for name in names(folder)
     ]
     synthetic: list[dict[str, Any]] = [
         {"name": f"{stream} {order}", "generator": "table1", "stream": stream, "order": order} | size
@@ -142,6 +154,19 @@ def data_sets(folder: Path, quick: bool, *, real: bool = False) -> list[dict[str
     return found[:2] + synthetic[:1] if quick else found + synthetic * (not real)
 
 
-def holdout(stream: Real, folder: Path) -> int:
+def holdout(values: Floats) -> int:
     """65,536 values, or a quarter of a stream that has fewer than four times as many."""
-    return min(shared.HOLDOUT, stream.read(folder / stream.file).size // 4)
+    return min(shared.HOLDOUT, values.size // 4)
+
+
+def extended(name: str, folder: Path) -> tuple[Floats, float, int]:
+    """Values of a stream within its bound, 2^20 after the hold-out; the bound; the length of the hold-out."""
+    if name in REAL:
+        values, bound = REAL[name].values(folder), REAL[name].bound
+        m = holdout(values)
+        return hold_out_and_extend(np.minimum(values, bound), m, shared.MAX_RANGE), bound, m
+    if name in GROWTHS:
+        return growing(name, shared.HOLDOUT + shared.MAX_RANGE), GROWTH_BOUND, shared.HOLDOUT
+    row, order = name.rsplit(" ", 1)
+    values = table1(row, n=shared.HOLDOUT + shared.MAX_RANGE, order=order).astype(np.float64)
+    return values, float(TABLE1[row].bound), shared.HOLDOUT

@@ -5,30 +5,24 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 import fastdp
 from benchmarks import ROOT
-from benchmarks.shared import add_data_option
+from benchmarks.accuracy.streams import ARRAYS, REAL
+from benchmarks.shared import DATA, Data, Runs, inserted, markdown
 from fastdp.tables.answers import local_patterns, revise
 
 RESULTS, PAGE = ROOT / "benchmarks" / "results" / "tables.json", ROOT / "docs" / "tables.md"
 EPSILONS = (1.0, 0.1, 0.01)
 HOUR, DAY = 3_600_000_000, 86_400_000_000
-STREAMS = {
-    "POS": "pos_length",
-    "taxi distance": "green_taxi_streethail_distance_centimiles",
-    "MSNBC": "msnbc_length",
-    "DNS": "dns_google_1k",
-    "smart meter": "smartmeter10_wh",
-    "web view": "bmswebview1_length",
-}
+#: Real streams under their names on the page.
+STREAMS = {name if name != "web clicks" else "web view": REAL[name] for name in ARRAYS}
 #: The clip of the design page's reference case, whose textbook error is 8.2.
 REFERENCE_CLIP = 5.84
 #: Values of a stream in a window.
@@ -57,7 +51,7 @@ def households(data: Path) -> tuple[Any, Any]:
     """60 households x 120 days of half hours from the stream of ten meters and its reverse; hourly totals."""
     import pandas as pd
 
-    kwh = np.load(data / "smartmeter10_wh.npz")["values"] / 1000.0
+    kwh = STREAMS["smart meter"].values(data) / 1000.0
     kwh = np.concatenate([kwh, kwh[::-1]])[: 60 * 5760]
     times = pd.date_range("2024-01-01", periods=5760, freq="30min").repeat(60)
     return pd.DataFrame({"timestamp": times, "kwh": kwh}), kwh.reshape(2880, 2, 60).sum(axis=(1, 2))
@@ -97,8 +91,8 @@ def reference(data: Path, runs: int) -> list[dict[str, float]]:
 
 
 def streams(data: Path) -> Iterator[Windows]:
-    for name, file in STREAMS.items():
-        values = np.load(data / f"{file}.npz")["values"].astype(float)
+    for name, stream in STREAMS.items():
+        values = stream.values(data)
         clip = float(np.quantile(values, 0.995))
         for length in LENGTHS:
             kept = np.minimum(values, clip)[: values.size // length * length]
@@ -206,14 +200,9 @@ def persons(data: Path, runs: int) -> list[dict[str, Any]]:
 # Pages.
 
 
-def markdown(columns: list[str], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(row) + " |" for row in (columns, *rows)]
-    return "\n".join([lines[0], "|" + "---|" * len(columns), *lines[1:]])
-
-
 def pages(results: dict[str, Any]) -> dict[str, str]:
     """Tables of the page by their marks."""
-    shown = [
+    shown: list[list[str]] = [
         [
             f"{row['epsilon']:g}",
             f"{row['theta']:.3g}{', chosen' if row['chosen'] else ''}",
@@ -224,15 +213,13 @@ def pages(results: dict[str, Any]) -> dict[str, str]:
     ]
     heads = ["epsilon", "clip, kWh", "textbook", "estimate", "revised", "estimate covered", "revised covered"]
     out = {"reference": markdown(heads, shown)}
-    names = list(dict.fromkeys(row["stream"] for row in results["revised"]))
+    cells: dict[str, dict[float, list[Any]]] = {}
+    for row in results["revised"]:
+        cells.setdefault(row["stream"], {}).setdefault(row["epsilon"], []).append((row["ratio"], row["covered"]))
     shown = []
-    for name in names:
-        cells = [name]
-        for epsilon in EPSILONS:
-            own = [row for row in results["revised"] if row["stream"] == name and row["epsilon"] == epsilon]
-            ratios, covered = [row["ratio"] for row in own], min(row["covered"] for row in own)
-            cells.append(f"{min(ratios):.3f} to {max(ratios):.3f} ({covered:.1%})")
-        shown.append(cells)
+    for name, by in cells.items():
+        pairs = {epsilon: np.array(found).T for epsilon, found in by.items()}
+        shown.append([name, *(f"{r.min():.3f} to {r.max():.3f} ({c.min():.1%})" for r, c in pairs.values())])
     out["revised"] = markdown(["stream", *(f"epsilon {epsilon:g}" for epsilon in EPSILONS)], shown)
     shown = [
         [
@@ -244,39 +231,32 @@ def pages(results: dict[str, Any]) -> dict[str, str]:
         for row in results["persons"]
     ]
     heads = ["unit", "lines dropped", "lines: error", "revised", "amount, pounds: error", "revised"]
-    out["persons"] = markdown(heads, shown)
-    return out
+    return out | {"persons": markdown(heads, shown)}
 
 
-def inserted(text: str, tables: dict[str, str]) -> str:
+def filled(page: str, tables: dict[str, str]) -> str:
     """The page with its tables between their marks."""
     for name, table in tables.items():
-        head, begin, rest = text.partition(f"<!-- {name} -->\n")
-        _, end, tail = rest.partition("<!-- end -->")
-        if not (begin and end):
-            raise SystemExit(f"{PAGE}: no marks for {name}")
-        text = f"{head}{begin}\n{table}\n\n{end}{tail}"
-    return text
+        page = inserted(page, f"<!-- {name} -->\n", "<!-- end -->", f"\n{table}\n\n")
+    return page
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--write", action="store_true", help="results/tables.json and the tables of docs/tables.md")
-    add_data_option(parser)
-
-
-def run(options: argparse.Namespace) -> None:
-    parts = {"reference": reference, "revised": revised, "persons": persons}
-    results = {name: part(options.data, options.runs) for name, part in parts.items()}
+def run(
+    *,
+    runs: Runs = 10,
+    write: Annotated[bool, "results/tables.json and the tables of docs/tables.md"] = False,
+    data: Data = DATA,
+) -> None:
+    results = {"reference": reference(data, runs), "revised": revised(data, runs), "persons": persons(data, runs)}
     cells = results["revised"]
     worst, covered = max(row["ratio"] for row in cells), min(row["covered"] for row in cells)
     noisy = max(row["ratio"] for row in cells if row["noise"] > row["spread"])
     print(
-        f"\nmean squares, revised over estimate: at most {worst:.3f}; {noisy:.3f} where noise exceeds the spread of"
+        f"\nmean squares, revised over estimate: at most {worst:.3f}; {noisy:.3f} where noise exceeds the windows' "
     )
-    print(f"of the windows; coverage at least {covered:.2%}")
+    print(f"spread; coverage at least {covered:.2%}")
     for name, table in pages(results).items():
         print(f"\n{name}\n\n{table}")
-    if options.write:
-        RESULTS.write_text(json.dumps({"runs": options.runs, **results}, indent=1) + "\n")
-        PAGE.write_text(inserted(PAGE.read_text(), pages(results)))
+    if write:
+        RESULTS.write_text(json.dumps({"runs": runs, **results}, indent=1) + "\n")
+        PAGE.write_text(filled(PAGE.read_text(), pages(results)))

@@ -6,20 +6,18 @@ runs that it was chosen from ("in hindsight"), which no rule can reach.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import warnings
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 
 import fastdp
 from benchmarks import shared
 from benchmarks.accuracy import streams
-from benchmarks.shared import Floats, add_data_option, table
+from benchmarks.shared import DATA, Data, Floats, geometric, prefix_sums, table
 from fastdp.errors import AccuracyWarning
-from fastdp_lab.datasets import hold_out_and_extend, table1
-from fastdp_lab.datasets.catalogue import TABLE1
 from fastdp_lab.queries.workloads import random_ranges
 
 R = shared.MAX_RANGE
@@ -33,27 +31,19 @@ SYNTHETIC = [f"{stream} {order}" for stream in streams.SYNTHETIC for order in st
 CHOOSING, JUDGING = 16, 48
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=96, help="releases of each cell (default 96)")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="streams (default: all; an hour)")
-    add_data_option(parser)
-
-
-def run(options: argparse.Namespace) -> None:
-    real = [name for name, each in streams.REAL.items() if (options.data / each.file).is_file()]
-    names = options.only or [*real, *streams.GROWTHS, *SYNTHETIC]
-    rows: list[list[str]] = []
-    ratios: dict[tuple[str, float], tuple[float, float]] = {}
-    for name in names:
-        values, bound, m = _stream(name, options)
-        for epsilon in EPSILONS:
-            best, ratio, hindsight, chosen = _cell(name, values, bound, m, epsilon, options.runs)
-            ratios[name, epsilon] = ratio, hindsight
-            rows.append([name, f"{epsilon:g}", f"{best:.4g}", f"{chosen:.4g}", f"{ratio:.2f}", f"{hindsight:.2f}"])
+def run(
+    *,
+    runs: Annotated[int, "releases of each cell"] = 96,
+    only: Annotated[Sequence[str] | None, "streams (default: all; an hour)"] = None,
+    data: Data = DATA,
+) -> None:
+    real, rows = streams.names(data), []
+    for name in only or [*real, *streams.GROWTHS, *SYNTHETIC]:
+        values, bound, m = streams.extended(name, data)
+        rows += [[name, f"{e:g}", *_cell(name, values, bound, m, e, runs)] for e in EPSILONS]
+    columns = ["stream", "eps", "best theta", "ours", "honest", "in hindsight"]
     table(
-        f"Revised MSE over that of the best fixed theta, mean of four classes; medians of {options.runs} runs",
-        ["stream", "eps", "best theta", "ours", "honest", "in hindsight"],
-        rows,
+        f"Revised MSE over that of the best fixed theta, mean of four classes; medians of {runs} runs", columns, rows
     )
     for title, names in (
         ("real", real),
@@ -61,38 +51,18 @@ def run(options: argparse.Namespace) -> None:
         ("growing", list(streams.GROWTHS)),
         ("other synthetic", SYNTHETIC),
     ):
-        for number, measure in enumerate(("honest", "in hindsight")):
-            found = np.array([pair[number] for (name, _), pair in ratios.items() if name in names])
+        for column, measure in ((4, "honest"), (5, "in hindsight")):
+            found = np.array([row[column] for row in rows if row[0] in names])
             if found.size:
-                print(
-                    f"{title}, {measure}: {_mean(found):.2f}; {np.mean(found <= 1.3):.0%} of {found.size} within "
-                    f"1.3; worst {found.max():.3g}"
-                )
-
-
-def _mean(ratios: Floats) -> float:
-    return float(np.exp(np.log(ratios).mean()))
-
-
-def _stream(name: str, options: argparse.Namespace) -> tuple[Floats, float, int]:
-    """Its values, bound and hold-out."""
-    if name in streams.REAL:
-        real = streams.REAL[name]
-        values = np.minimum(real.read(options.data / real.file).clip(0.0), real.bound)
-        m = min(shared.HOLDOUT, values.size // 4)
-        return hold_out_and_extend(values, m, R), real.bound, m
-    if name in streams.GROWTHS:
-        return streams.growing(name, shared.HOLDOUT + R), streams.GROWTH_BOUND, shared.HOLDOUT
-    row, order = name.rsplit(" ", 1)
-    values = table1(row, n=shared.HOLDOUT + R, order=order).astype(np.float64)
-    return values, float(TABLE1[row].bound), shared.HOLDOUT
+                within = f"{np.mean(found <= 1.3):.0%} of {found.size} within 1.3; worst {found.max():.3g}"
+                print(f"{title}, {measure}: {geometric(found):.2f}; {within}")
 
 
 def _cell(
     name: str, values: Floats, bound: float, m: int, epsilon: float, runs: int
 ) -> tuple[float, float, float, float]:
-    """The best theta, our ratio by both measures, and the median of our thetas."""
-    prefix = np.concatenate([[0.0], np.cumsum(values[m:])])
+    """The best theta, the median of our thetas, and our ratio by both measures."""
+    prefix = prefix_sums(values[m:])
 
     def errors(tag: str, count: int, theta: float | None) -> tuple[Floats, Floats]:
         """Of every run and class, and the thetas at the end."""
@@ -112,11 +82,11 @@ def _cell(
         return found, thetas
 
     tried = {theta: np.median(errors(f"A{theta:g}", CHOOSING, theta)[0], 0) for theta in _thetas(values[m:], bound)}
-    best = min(tried, key=lambda theta: _mean(tried[theta]))
+    best = min(tried, key=lambda theta: geometric(tried[theta]))
     judged = np.median(errors("B", JUDGING, best)[0], 0)
     found, thetas = errors("C", runs, None)
     ours = np.median(found, 0)
-    return best, _mean(ours / judged), _mean(ours / tried[best]), float(np.median(thetas))
+    return best, float(np.median(thetas)), geometric(ours / judged), geometric(ours / tried[best])
 
 
 def _thetas(body: Floats, bound: float) -> Sequence[float]:

@@ -5,16 +5,14 @@ Root mean square errors of sums of values; the bound is theta for all of them, a
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Callable
-from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
 from benchmarks import ROOT
-from benchmarks.accuracy.counts_mode import PUBLISHED, REVISED, dns, pedestrians, prefix_sums, taxi
-from benchmarks.shared import Floats, add_data_option, table
+from benchmarks.accuracy.counts_mode import PUBLISHED, REVISED, STREAMS, Errors, over_best, root_means
+from benchmarks.shared import DATA, Data, Floats, Runs, geometric, prefix_sums, table
 from fastdp import Adaptive
 from fastdp_lab.baselines.w_event import SCHEMES, WEvent
 
@@ -25,11 +23,7 @@ LENGTHS = (1, 10, 100, 1000)
 QUERIES = 4000
 #: Of each stream, its first values, and what a value is publicly known not to exceed.
 VALUES = 20_000
-STREAMS: dict[str, tuple[Callable[[Path], Floats], float]] = {
-    "taxi, minutes": (taxi, 10.0),
-    "pedestrians, hours": (pedestrians, 5000.0),
-    "DNS": (dns, 30.0),
-}
+BOUNDS = {"taxi, minutes": 10.0, "pedestrians, hours": 5000.0, "DNS": 30.0}
 NAMES = dict(zip(SCHEMES, ("Uniform", "Sample", "BD", "BA"), strict=True))
 
 
@@ -43,57 +37,38 @@ def answers(values: Floats, epsilon: float, bound: float, w: int, seed: int) -> 
     return found | {REVISED: prefix_sums(release.revised), PUBLISHED: prefix_sums(release.values)}
 
 
-def measure(values: Floats, epsilon: float, bound: float, w: int, runs: int) -> dict[str, list[float]]:
-    """Root mean square errors by method and length."""
+def measure(values: Floats, epsilon: float, bound: float, w: int, runs: int) -> Errors:
     truth, generator = prefix_sums(values), np.random.default_rng(5)
-    starts = [generator.integers(0, values.size - length + 1, QUERIES) for length in LENGTHS]
-    squares: dict[str, list[list[float]]] = {}
-    for seed in range(runs):
-        for name, answer in answers(values, epsilon, bound, w, seed).items():
-            errors = answer - truth
-            cells = [float(np.mean((errors[a + n] - errors[a]) ** 2)) for a, n in zip(starts, LENGTHS, strict=True)]
-            squares.setdefault(name, []).append(cells)
-    return {name: np.sqrt(np.mean(rows, axis=0)).tolist() for name, rows in squares.items()}
+    starts = {length: generator.integers(0, values.size - length + 1, QUERIES) for length in LENGTHS}
+
+    def squares(answer: Floats) -> list[float]:
+        errors = answer - truth
+        return [float(np.mean((errors[a + length] - errors[a]) ** 2)) for length, a in starts.items()]
+
+    return root_means(runs, lambda seed: answers(values, epsilon, bound, w, seed), squares)
 
 
-def show(cells: list[dict[str, object]]) -> None:
-    """A row a cell; errors by length."""
-    rows, ratios = [], {REVISED: [], PUBLISHED: []}  # type: ignore[var-annotated]
-    for cell in cells:
-        errors: dict[str, list[float]] = cell["errors"]  # type: ignore[assignment]
-        best = np.min([found for name, found in errors.items() if name not in ratios], axis=0)
-        for name, found in ratios.items():
-            found.append(np.array(errors[name]) / best)
-        row = [f"{cell['stream']}, {cell['epsilon']:g}, {cell['w']}"]
-        rows.append(row + [" / ".join(f"{error:.3g}" for error in found) for found in errors.values()])
-    columns = ["stream, epsilon, w", *errors]
-    lengths = " / ".join(f"{n:,}" for n in LENGTHS)
-    table(f"Root mean square error of sums of {lengths} values", columns, rows)
-    summary = []
-    for name, found in ratios.items():
-        means = np.exp(np.log(np.array(found)).mean(axis=0))
-        summary.append(
-            [name, *(f"{mean:.2f} ({most:.2f})" for mean, most in zip(means, np.max(found, 0), strict=True))]
-        )
-    title = "Error divided by that of the best baseline in hindsight: geometric mean (largest)"
-    table(title, ["", *(f"{n:,}" for n in LENGTHS)], summary)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_data_option(parser)
-    parser.add_argument("--runs", type=int, default=2, help="runs of each cell (default 2)")
-    parser.add_argument("--write", action="store_true", help=f"store the errors in {RESULTS.relative_to(ROOT)}")
-
-
-def run(options: argparse.Namespace) -> int:
-    cells: list[dict[str, object]] = []
-    for name, (read, bound) in STREAMS.items():
-        values = np.minimum(read(options.data)[:VALUES], bound)
+def run(
+    *, data: Data = DATA, runs: Runs = 2, write: Annotated[bool, f"store the errors in {RESULTS.name}"] = False
+) -> None:
+    cells, rows = [], []
+    for name, bound in BOUNDS.items():
+        values = np.minimum(STREAMS[name](data)[:VALUES], bound)
         for epsilon in EPSILONS:
             for w in WINDOWS:
-                errors = measure(values, epsilon, bound, w, options.runs)
+                errors = measure(values, epsilon, bound, w, runs)
                 cells.append({"stream": name, "epsilon": epsilon, "w": w, "errors": errors})
-    show(cells)
-    if options.write:
-        RESULTS.write_text(json.dumps({"runs": options.runs, "lengths": LENGTHS, "cells": cells}, indent=1) + "\n")
-    return 0
+                shown = [" / ".join(f"{error:.3g}" for error in found) for found in errors.values()]
+                rows.append([f"{name}, {epsilon:g}, {w}", *shown])
+    lengths = [f"{n:,}" for n in LENGTHS]
+    table(f"Root mean square error of sums of {' / '.join(lengths)} values", ["stream, epsilon, w", *errors], rows)
+    summary = [
+        [name, *(f"{geometric(each):.2f} ({each.max():.2f})" for each in found.T)]
+        for name, found in over_best([cell["errors"] for cell in cells]).items()  # type: ignore[misc]
+    ]
+    table(
+        "Error divided by that of the best baseline in hindsight: geometric mean (largest)", ["", *lengths], summary
+    )
+    if write:
+        facts = {"runs": runs, "lengths": LENGTHS, "cells": cells}
+        RESULTS.write_text(json.dumps(facts, indent=1, default=np.ndarray.tolist) + "\n")

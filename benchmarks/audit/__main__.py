@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import secrets
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from benchmarks.audit.catalogue import exact_controls, negative_controls, own_cases
-from benchmarks.audit.coupling_cases import SHIPPED as SHIPPED_COUPLINGS
-from benchmarks.audit.coupling_controls import CONTROLS as COUPLING_CONTROLS
-from benchmarks.shared import heading
+from benchmarks.audit.couplings import CONTROLS as COUPLING_CONTROLS
+from benchmarks.audit.couplings import SHIPPED as SHIPPED_COUPLINGS
+from benchmarks.shared import call
 from fastdp_lab.audit.lines import INSTANCES, Jobs, Line, audited, computed, coupled, shipped
 from fastdp_lab.audit.runs import Case
 
@@ -21,25 +22,23 @@ LOOKS = tuple(factor * 10**power for power in range(3, 10) for factor in (1, 3))
 GROUPS = ("shipped", "exact", "controls", "couplings")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Exits with 1 if a shipped claim is refuted, or a negative control is not."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.audit", description=__doc__)
-    parser.add_argument("only", nargs="*", help=f"groups ({', '.join(GROUPS)}) or names; by default all")
-    parser.add_argument("--trials", type=int, help="at most so many runs on each input")
-    parser.add_argument("--seed", type=int, help="to repeat the audit; by default fresh randomness")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the rows into the tables of this page")
-    given = sys.argv[1:] if arguments is None else arguments
-    options = parser.parse_args(given)
-    jobs = all_jobs(options.trials, options.seed)
+def main(
+    only: Annotated[Sequence[str], f"groups ({', '.join(GROUPS)}) or names; by default all"] = (),
+    *,
+    trials: Annotated[int | None, "at most so many runs on each input"] = None,
+    seed: Annotated[int | None, "to repeat the audit; by default fresh randomness"] = None,
+    write: Annotated[Path | None, "put the rows into the tables of this page"] = None,
+) -> int:
+    """Audit everything with many runs; exits with 1 if a shipped claim is refuted, or a negative control is not."""
+    jobs = all_jobs(trials, seed)
     names = {name for several in jobs.values() for name in several}
-    if unknown := set(options.only) - names - set(GROUPS):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; expected {', '.join(GROUPS)}, or {', '.join(names)}")
-    heading("audit", given)
+    if unknown := set(only) - names - set(GROUPS):
+        raise SystemExit(f"unknown: {', '.join(sorted(unknown))}; expected {', '.join((*GROUPS, *names))}")
     wrong: list[str] = []
     rows: dict[str, dict[str, tuple[str, ...]]] = {group: {} for group in GROUPS}
     for group, several in jobs.items():
         for name, run in several.items():
-            if options.only and not {group, name} & set(options.only):
+            if only and not {group, name} & set(only):
                 continue
             line, control = run(), is_control(name)
             cells = line.cells
@@ -49,8 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
                 wrong.append(name)
             rows[group][name] = cells
             print(f"| {' | '.join(cells)} |", flush=True)
-    if options.write is not None:
-        options.write.write_text(with_rows(options.write.read_text(), rows, {g: [*jobs[g]] for g in GROUPS}))
+    if write is not None:
+        write.write_text(with_rows(write.read_text(), rows, {g: [*jobs[g]] for g in GROUPS}))
     if wrong:
         print(f"not as expected: {', '.join(wrong)}", file=sys.stderr)
     return int(bool(wrong))
@@ -99,4 +98,4 @@ def with_rows(page: str, rows: dict[str, dict[str, tuple[str, ...]]], order: dic
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(call("audit", main))

@@ -238,7 +238,7 @@ def quantile(rule: SmoothQuantile | PAKQuantile, task: ThresholdTask) -> ManyRun
 
 def thetas(rule: SmoothQuantile | PAKQuantile, task: ThresholdTask, data: Sequence[float], words: Words) -> Floats:
     """Theta by each word."""
-    law, resolution = rule.law(task), task.resolution
+    law, resolution = rule.smooth_noise(task), task.resolution
     with_offset = isinstance(rule, PAKQuantile)
     kappa, offset = (rule.kappa(task), law.upper(rule.beta)) if with_offset else (1.0, 0.0)
     chooser = rule.start(task)

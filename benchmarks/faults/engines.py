@@ -6,7 +6,6 @@ loses actors, Dask worker processes, and Spark a streaming query with all its pr
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -22,13 +21,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 import fastdp
 from benchmarks.faults import processes
-from benchmarks.shared import heading, table
+from benchmarks.shared import table
 from fastdp.engines import Job
 from tests.engines.scenes import expected, make_job, make_rows
 
@@ -323,29 +322,26 @@ def _strike(child: subprocess.Popen[bytes], offsets: Path, chance: random.Random
 SHARES = {bytewax: 0.5, quix: 0.1, quix_once: 0.1, ray: 0.14, dask: 0.08, spark: 0.08}
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks faults engines", description=__doc__)
-    parser.add_argument("--kills", type=int, default=300, help="in all, at least (default 300)")
-    parser.add_argument("--seed", type=int, default=1, help="of the moments (default 1)")
-    parser.add_argument("--only", choices=[each.__name__ for each in SHARES], help="all kills for this engine")
-    options = parser.parse_args(arguments)
-    heading("faults engines", arguments)
+def main(
+    *,
+    kills: Annotated[int, "in all, at least"] = 300,
+    seed: Annotated[int, "of the moments"] = 1,
+    only: Annotated[str, "all kills for this engine", ["", *(each.__name__ for each in SHARES)]] = "",
+) -> int:
+    """Kill the engines of docs/engines.md; exit code 0 if no output had two noises, and none was lost."""
     # Kernels, once, for all children.
     Job(fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0), name="warm", secret=lambda: bytes(32)).advance(
         None, ["a"] * 50, [1.0] * 50
     )
     lines, good = [], True
     for engine, share in SHARES.items():
-        if options.only in (None, engine.__name__):
+        if only in ("", engine.__name__):
             start = time.perf_counter()
-            kills = options.kills if options.only else max(1, round(share * options.kills))
-            tally = engine(kills, random.Random(options.seed))
+            tally = engine(kills if only else max(1, round(share * kills)), random.Random(seed))
             good &= not tally.two_noises and not tally.lost and not tally.twice
-            seconds = f"{time.perf_counter() - start:.0f}"
             numbers = [tally.kills, tally.outputs, tally.two_noises, tally.lost, tally.twice]
-            lines.append([engine.__name__, *(f"{each:,}" for each in numbers), seconds])
-    table(
-        "SIGKILL and restart", ["engine", "kills", "outputs compared", "with two noises", "lost", "twice", "s"], lines
-    )
+            lines.append([engine.__name__, *numbers, f"{time.perf_counter() - start:.0f}"])
+    columns = ["engine", "kills", "outputs compared", "with two noises", "lost", "twice", "s"]
+    table("SIGKILL and restart", columns, lines)
     print("All survived." if good else "FAILED: see above.")
     return 0 if good else 1

@@ -48,60 +48,42 @@ class Subject(Protocol):
 
 
 @dataclass(frozen=True)
-class FileRelease:
-    """``fastdp release IN -o OUT``: the output appears at the end."""
+class Release:
+    """``fastdp release IN -o OUT``, whose output appears at the end; or ``-o - > out.csv``: bytes leave as they come,
+    and each run starts from the beginning.
+    """
 
     suffix: str
     options: tuple[str, ...] = ("--key-file", "key")
-    streams = False
+    streams: bool = False
 
     @property
     def name(self) -> str:
-        return f"release in{self.suffix} -o out{self.suffix} {' '.join(self.options)}".strip()
+        out = "-" if self.streams else f"out{self.suffix}"
+        return f"release in{self.suffix} -o {out} {' '.join(self.options)}{' > out.csv' * self.streams}".strip()
+
+    @property
+    def _out(self) -> str:
+        return "out.csv" if self.streams else f"out{self.suffix}"
 
     def prepare(self, folder: Path, n: int) -> None:
         write_input(folder / f"in{self.suffix}", values(n))
-        write_key(folder / "key")
+        write_secrets(folder, self.options)
 
     def run(self, folder: Path) -> None:
         os.chdir(folder)
+        if self.streams:
+            with Path(self._out).open("wb") as out:
+                os.dup2(out.fileno(), 1)
+                sys.stdout = os.fdopen(1, "w", closefd=False)
+                release(f"in{self.suffix}", "-o", "-", *self.options)
+                sys.stdout.flush()
         # An output that is complete stays; the command says so and changes nothing.
-        if not Path(f"out{self.suffix}").exists():
-            release(f"in{self.suffix}", "-o", f"out{self.suffix}", *self.options)
+        elif not Path(self._out).exists():
+            release(f"in{self.suffix}", "-o", self._out, *self.options)
 
     def published(self, folder: Path) -> bytes | None:
-        out = folder / f"out{self.suffix}"
-        return out.read_bytes() if out.exists() else None
-
-
-@dataclass(frozen=True)
-class StreamedRelease:
-    """``fastdp release IN -o - > out.csv``: bytes leave as they come, and each run starts from the beginning."""
-
-    suffix: str
-    options: tuple[str, ...]
-    streams = True
-
-    @property
-    def name(self) -> str:
-        return f"release in{self.suffix} -o - {' '.join(self.options)} > out.csv"
-
-    def prepare(self, folder: Path, n: int) -> None:
-        write_input(folder / f"in{self.suffix}", values(n))
-        write_key(folder / "key")
-        write_ledger(folder / "budget", self.options)
-
-    def run(self, folder: Path) -> None:
-        os.chdir(folder)
-        with Path("out.csv").open("wb") as out:
-            os.dup2(out.fileno(), 1)
-            sys.stdout = os.fdopen(1, "w", closefd=False)
-            release(f"in{self.suffix}", "-o", "-", *self.options)
-            sys.stdout.flush()
-
-    def published(self, folder: Path) -> bytes | None:
-        out = folder / "out.csv"
-        return out.read_bytes() if out.exists() else None
+        return (folder / self._out).read_bytes() if (folder / self._out).exists() else None
 
 
 @dataclass(frozen=True)
@@ -125,8 +107,7 @@ class FolderRelease:
             (stream % 1.0).tolist(), (stream / 200.0 % 1.0).tolist(), np.where(gone, -1, 1).tolist(), strict=True
         )
         (folder / "in.csv").write_text("x,y,event\n" + "".join(f"{x!r},{y!r},{event}\n" for x, y, event in rows))
-        write_key(folder / "key")
-        write_ledger(folder / "budget", self.options)
+        write_secrets(folder, self.options)
 
     def run(self, folder: Path) -> None:
         os.chdir(folder)
@@ -149,10 +130,11 @@ def write_key(path: Path) -> None:
     path.write_bytes(SECRET)
 
 
-def write_ledger(path: Path, options: tuple[str, ...]) -> None:
-    """An empty one, for a command that has use for it."""
+def write_secrets(folder: Path, options: tuple[str, ...]) -> None:
+    """The key, and an empty ledger for a command that has use for it."""
+    write_key(folder / "key")
     if "--ledger" in options:
-        Ledger(path).set_limit(epsilon=1.0)
+        Ledger(folder / "budget").set_limit(epsilon=1.0)
 
 
 def write_input(path: Path, stream: NDArray[np.float64]) -> None:
@@ -276,20 +258,8 @@ def make_tops(**options: Any) -> fastdp.ToPS:
     return fastdp.ToPS(epsilon=0.5, bound=200, holdout=HOLDOUT, max_range=4096, key=SECRET, **options)
 
 
-def make_adaptive() -> Adaptive:
-    return Adaptive(epsilon=0.5, bound=200, holdout=HOLDOUT, max_range=4096, key=SECRET)
-
-
-def make_pak() -> fastdp.PAK:
-    return fastdp.PAK(0.5, 1e-6, 200.0, 2**20, holdout=HOLDOUT, key=SECRET)
-
-
-def make_server() -> fastdp.ToPLServer:
-    return fastdp.ToPLServer(epsilon=1.0, bound=200, holdout=2 * STEP, max_range=4096)
-
-
-def _spatial(kind: Callable[..., Any], **options: Any) -> Callable[[], Any]:
-    return lambda: kind(Box([0.0, 0.0], [1.0, 1.0]), 1.0, max_depth=12, key=SECRET, **options)
+def _spatial(kind: Callable[..., Any]) -> Callable[[], Any]:
+    return lambda: kind(Box([0.0, 0.0], [1.0, 1.0]), 1.0, max_depth=12, key=SECRET)
 
 
 def _boxes(publisher: Any, chunk: Floats) -> Floats:
@@ -320,23 +290,28 @@ def _messages(publisher: Any) -> int:
 ONLINE = (
     Online("ToPS with keep(), optimal prune", make_tops),
     Online("ToPS with keep(), prune=0", lambda: make_tops(prune=0)),
-    Online("Adaptive with keep()", make_adaptive),
-    Online("PAK with keep()", make_pak, HOLDOUT - 1),
+    Online("Adaptive with keep()", lambda: Adaptive(0.5, 200, HOLDOUT, 4096, key=SECRET)),
+    Online("PAK with keep()", lambda: fastdp.PAK(0.5, 1e-6, 200.0, 2**20, holdout=HOLDOUT, key=SECRET), HOLDOUT - 1),
     Stepped("PHDStream with keep()", _spatial(fastdp.PHDStream), consume=_boxes),
     Stepped("AdaptivePHDStream with keep()", _spatial(fastdp.AdaptivePHDStream), consume=_boxes),
     Stepped("RunningCounts with keep()", lambda: RunningCounts(BinaryTree(), 0.5, STEP, key=SECRET), consume=_counts),
-    Stepped("ToPLServer with keep()", make_server, consume=_reports, count=_messages),
+    Stepped(
+        "ToPLServer with keep()",
+        lambda: fastdp.ToPLServer(1.0, 200, 2 * STEP, 4096),
+        consume=_reports,
+        count=_messages,
+    ),
 )
 
 
 SUBJECTS: tuple[Subject, ...] = (
-    FileRelease(".csv"),
-    FileRelease(".npy"),
-    FileRelease(".parquet"),
-    FileRelease(".npy", ("--state", "state")),
-    StreamedRelease(".csv", ("--state", "state", "--key-file", "key")),
-    StreamedRelease(".npy", ("--state", "state")),
-    StreamedRelease(".npy", ("--state", "state", *LEDGER)),
+    Release(".csv"),
+    Release(".npy"),
+    Release(".parquet"),
+    Release(".npy", ("--state", "state")),
+    Release(".csv", ("--state", "state", "--key-file", "key"), streams=True),
+    Release(".npy", ("--state", "state"), streams=True),
+    Release(".npy", ("--state", "state", *LEDGER), streams=True),
     FolderRelease("phdstream", ("--state", "state")),
     FolderRelease("phdstream", ("--state", "state", *LEDGER)),
     FolderRelease("adaptive", ("--state", "state", "--key-file", "key")),
@@ -346,7 +321,7 @@ SUBJECTS: tuple[Subject, ...] = (
 
 #: These must be caught, or the harness shows nothing.
 TWINS: tuple[Subject, ...] = (
-    StreamedRelease(".npy", ()),
+    Release(".npy", (), streams=True),
     FolderRelease("phdstream", ("--force",)),
     SavedLate("ToPS, save() behind the output", make_tops),
 )

@@ -1,18 +1,19 @@
-"""``python -m benchmarks fuzz [TARGET ...] [--seconds 180]``: runs targets one after the other and prints a table."""
+"""``python -m benchmarks fuzz [TARGET ...] [--seconds 180]``."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 from benchmarks.fuzz.targets import TARGETS
-from benchmarks.shared import heading, table
+from benchmarks.shared import call, table
 
 #: Where files cost no disk, if there is such a place.
 MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
@@ -22,60 +23,47 @@ MEMORY = 3000
 TIMEOUT_SECONDS = 20
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks fuzz", description=__doc__)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)} (default: all)")
-    parser.add_argument("--seconds", type=int, default=180, help="for each target (default 180)")
-    parser.add_argument("--seed", type=int, default=1, help="libFuzzer's (default 1)")
-    parser.add_argument("--corpus", type=Path, help="folder that keeps inputs between runs (default: none)")
-    parser.add_argument("--findings", type=Path, help="folder for findings (default: a temporary one)")
-    options = parser.parse_args()
-    for name in options.targets:
-        if name not in TARGETS:
-            parser.error(f"{name!r} is no target: expected some of {', '.join(TARGETS)}")
-    findings = options.findings or Path(tempfile.mkdtemp(prefix="fastdp-findings-"))
+def main(
+    targets: Annotated[Sequence[str], f"of {', '.join(TARGETS)} (default: all)"] = (),
+    *,
+    seconds: Annotated[int, "for each target"] = 180,
+    seed: Annotated[int, "libFuzzer's"] = 1,
+    corpus: Annotated[Path | None, "folder that keeps inputs between runs (default: none)"] = None,
+    findings: Annotated[Path | None, "folder for findings (default: a temporary one)"] = None,
+) -> None:
+    """Run targets one after the other, and print a table."""
+    if unknown := [name for name in targets if name not in TARGETS]:
+        raise SystemExit(f"{unknown[0]!r} is no target: expected some of {', '.join(TARGETS)}")
+    findings = findings or Path(tempfile.mkdtemp(prefix="fastdp-findings-"))
     findings.mkdir(parents=True, exist_ok=True)
-    corpora = options.corpus or Path(tempfile.mkdtemp(prefix="fastdp-corpus-"))
-    heading("fuzz", sys.argv[1:])
+    corpora = corpus or Path(tempfile.mkdtemp(prefix="fastdp-corpus-"))
+    limits = [f"-max_total_time={seconds}", f"-seed={seed}", f"-rss_limit_mb={MEMORY}"]
     with tempfile.TemporaryDirectory(dir=MEMORY_FOLDER if MEMORY_FOLDER.is_dir() else None) as scratch:
         os.environ["TMPDIR"] = tempfile.tempdir = scratch
-        rows = [run(name, options, findings, corpora / name) for name in options.targets or TARGETS]
-    table(
-        f"{options.seconds} s a target; findings in {findings}",
-        ["target", "executions", "a second", "edges covered", "inputs kept", "peak MB", "findings"],
-        rows,
-    )
-    return 0
+        rows = [run(name, limits, findings, corpora / name) for name in targets or TARGETS]
+    columns = ["target", "executions", "a second", "edges covered", "inputs kept", "peak MB", "findings"]
+    table(f"{seconds} s a target; findings in {findings}", columns, rows)
 
 
-def run(name: str, options: argparse.Namespace, findings: Path, corpus: Path) -> list[str]:
+def run(name: str, limits: list[str], findings: Path, corpus: Path) -> list[object]:
     corpus.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(TARGETS[name].seeds()):
         (corpus / f"seed-{number}").write_bytes(seed)
-    limits = [f"-max_total_time={options.seconds}", f"-seed={options.seed}", f"-rss_limit_mb={MEMORY}"]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.fuzz.child", name, str(findings), str(corpus), *limits,
-         f"-timeout={TIMEOUT_SECONDS}", "-max_len=8192", "-print_final_stats=1",
-         f"-artifact_prefix={findings}/{name}-"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", check=False,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "benchmarks.fuzz.child", name, str(findings), str(corpus), *limits]
+    command += [f"-timeout={TIMEOUT_SECONDS}", "-max_len=8192", "-print_final_stats=1"]
+    command.append(f"-artifact_prefix={findings}/{name}-")
+    output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    done = subprocess.run(command, text=True, errors="replace", check=False, **output)
     (findings / f"{name}.log").write_text(done.stderr)
     stats = dict(re.findall(r"stat::(\w+):\s+(\d+)", done.stderr))
     edges = re.findall(r"cov: (\d+)", done.stderr)
     found = [json.loads(path.read_text())["where"] for path in sorted(findings.glob(f"{name}-*.json"))]
     if done.returncode:
         found.append(f"ended with {done.returncode}: see {name}.log")
+    numbers = [stats.get("average_exec_per_sec"), edges[-1] if edges else None, len(list(corpus.iterdir()))]
     executions = int(stats.get("number_of_executed_units", 0))
-    return [
-        name,
-        f"{executions:,}",
-        stats.get("average_exec_per_sec", "-"),
-        edges[-1] if edges else "-",
-        f"{len(list(corpus.iterdir())):,}",
-        stats.get("peak_rss_mb", "-"),
-        "; ".join(found) or "none",
-    ]
+    return [name, executions, *numbers, stats.get("peak_rss_mb"), "; ".join(found) or "none"]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(call("fuzz", main))

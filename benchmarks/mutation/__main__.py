@@ -5,7 +5,6 @@ Exits with 1 if a mutation's text does not stand in its file once, or if fewer t
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -19,10 +18,10 @@ from contextlib import contextmanager
 from importlib.util import cache_from_source
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from benchmarks.mutation.table import Mutation, mutations
-from benchmarks.shared import heading, table
+from benchmarks.shared import call, table
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = shutil.ignore_patterns(".git", ".*_cache", "__pycache__", ".hypothesis", ".benchmarks", "*.egg-info")
@@ -44,29 +43,28 @@ class Outcome(NamedTuple):
     by: str
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks mutation", description=__doc__)
-    parser.add_argument("--only", nargs="+", metavar="TEXT", help="with one of these texts in area or label")
-    parser.add_argument("--list", action="store_true", help="list them and stop")
-    parser.add_argument("--jobs", type=int, default=1, help="mutations tried at once (default 1)")
-    parser.add_argument("-o", "--output", type=Path, help="file for the verdict on each of them")
-    options = parser.parse_args()
-    wanted = options.only or [""]
-    chosen = [m for m in mutations() if any(text in f"{m.area} {m.label}" for text in wanted)]
+def main(
+    *,
+    only: Annotated[Sequence[str], "with one of these texts in area or label"] = ("",),
+    list: Annotated[bool, "list them and stop"] = False,
+    jobs: Annotated[int, "mutations tried at once"] = 1,
+    output: Annotated[Path | None, "file for the verdict on each of them"] = None,
+) -> int:
+    """Plant each mutation in a copy of the checkout, run its tests, print the score."""
+    chosen = [m for m in mutations() if any(text in f"{m.area} {m.label}" for text in only)]
     stale = [f"{m.label}: {problem}" for m in chosen if (problem := m.problem(ROOT))]
     for line in stale:
         print(line, file=sys.stderr)
-    if options.list:
+    if list:
         print("\n".join(m.label for m in chosen))
-    if stale or options.list or not chosen:
+    if stale or list or not chosen:
         return int(bool(stale) or not chosen)
-    heading("mutation", sys.argv[1:])
     with tempfile.TemporaryDirectory(prefix="fastdp-mutation-") as scratch:
-        outcomes = run(chosen, Path(scratch), options.jobs)
+        outcomes = run(chosen, Path(scratch), jobs)
     report(outcomes)
-    if options.output:
+    if output:
         lines = (f"{o.verdict}\t{o.mutation.area}\t{o.mutation.label}\t{o.by}\n" for o in outcomes)
-        options.output.write_text("".join(lines))
+        output.write_text("".join(lines))
     return int(any(o.verdict == "broken" for o in outcomes) or score(outcomes) < TARGET)
 
 
@@ -158,14 +156,12 @@ def score(outcomes: list[Outcome]) -> float:
 def report(outcomes: list[Outcome]) -> None:
     """The score by area, and the survivors."""
     areas = {o.mutation.area: [p for p in outcomes if p.mutation.area == o.mutation.area] for o in outcomes}
-    rows = [
-        [area, f"{len(mine)}", f"{round(score(mine) * len(mine))}", f"{100.0 * score(mine):.1f}"]
-        for area, mine in {**areas, "all": outcomes}.items()
-    ]
+    groups = {**areas, "all": outcomes}
+    rows = [[area, len(mine), round(score(mine) * len(mine)), f"{score(mine):.1%}"] for area, mine in groups.items()]
     table("mutations", ["area", "planted", "killed", "%"], rows)
     others = [[o.mutation.label, o.verdict, o.by] for o in outcomes if o.verdict != "killed"]
     table("not killed", ["mutation", "", "reason"], others)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(call("mutation", main))

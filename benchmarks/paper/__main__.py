@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
+import importlib
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from benchmarks.shared import DATA, call
 
 if TYPE_CHECKING:
     from fastdp_lab.sweeps.specification import Specification
@@ -52,78 +54,44 @@ class Item:
     against: str = ""
 
 
-def _tops_table_1(options: Options) -> None:
-    from benchmarks.paper import tops
-
-    tops.characteristics(options.data)
-
-
-def _tops_figure_1(options: Options) -> list[Path]:
-    from benchmarks.paper import tops
-
-    return tops.figure_1(options.output, options.data, options.runs(20))
+def _script(place: str, make: Callable[[Any, Options], list[Path] | None]) -> Script:
+    """A script that calls a module of this folder, which is imported then."""
+    return lambda options: make(importlib.import_module(f"benchmarks.paper.{place}"), options)
 
 
 def _pak_tables(**how: Any) -> Script:
-    def script(options: Options) -> None:
-        from benchmarks.paper import pak_tables
-
-        pak_tables.show(options.data or options.output / "no data", **how)
-
-    return script
+    return _script("pak_tables", lambda module, o: module.show(o.data or o.output / "no data", **how))
 
 
 def _pak(number: int) -> Script:
-    def script(options: Options) -> None:
-        from benchmarks.paper import pak_figures
+    def draw(module: Any, o: Options) -> None:
+        module.draw_all(o.output, o.data, max(FEWEST, o.runs(300)), [number])
 
-        pak_figures.draw_all(options.output, options.data, max(FEWEST, options.runs(300)), [number])
-
-    return script
+    return _script("pak_figures", draw)
 
 
 def _pak_laws(number: int) -> Script:
-    def script(options: Options) -> list[Path]:
-        from benchmarks.paper import pak_laws
-
-        return pak_laws.draw(number, options.output, options.data)
-
-    return script
+    return _script("pak_laws", lambda module, o: module.draw(number, o.output, o.data))
 
 
-def _phd_counters(options: Options) -> list[Path]:
-    from benchmarks.paper import phd_streams
-
-    return phd_streams.counters(options.output)
-
-
-def _phd_stream(number: int) -> Script:
-    def script(options: Options) -> list[Path]:
-        from benchmarks.paper import phd_streams
-
-        draw = {3: phd_streams.figure_3, 4: phd_streams.figure_4, 5: phd_streams.figure_5}[number]
-        return draw(options.output, options.data)
-
-    return script
+def _phd(name: str) -> Script:
+    return _script("phd_streams", lambda module, o: getattr(module, name)(o.output, o.data))
 
 
 def _phd_points(name: str) -> Script:
-    def script(options: Options) -> list[Path]:
-        from benchmarks.paper import phd_streams
-
-        return phd_streams.points(name, options.data, options.output)
-
-    return script
+    return _script("phd_streams", lambda module, o: module.points(name, o.data, o.output))
 
 
+_TABLE_1 = _script("tops", lambda module, o: module.characteristics(o.data))
+_FIGURE_1 = _script("tops", lambda module, o: module.figure_1(o.output, o.data, o.runs(20)))
 _ERRORS = "PAK: density of the error, PAK beside the binary tree"
 _OUTLIERS = "PAK: error by clipping over its bound"
 _OVER_TIME = "PHDStream: error over time"
 _POINTS = "PHDStream: points and cells"
 
 ITEMS: dict[str, Item] = {
-    "tops_table_1": Item("ToPS: the streams, synthetic and real", script=_tops_table_1),
-    "tops_figure_1": Item("ToPS: Eq. 6, Eq. 4 and measured errors against theta", script=_tops_figure_1),
+    "tops_table_1": Item("ToPS: the streams, synthetic and real", script=_TABLE_1),
+    "tops_figure_1": Item("ToPS: Eq. 6, Eq. 4 and measured errors against theta", script=_FIGURE_1),
     "tops_figure_2": Item("ToPS: DNS over time, ToPS and PAK", "tops_figure_2"),
     "tops_figure_3": Item("ToPS: both phases private", "tops_figure_3"),
     "tops_figure_4": Item("ToPS: smoothers", "tops_figure_4"),
@@ -149,10 +117,10 @@ ITEMS: dict[str, Item] = {
     "pak_figure_12": Item("PAK: distributions by hour of the day", script=_pak_laws(12)),
     "pak_figure_13": Item("PAK: distributions by day of the week", script=_pak_laws(13)),
     "phd_figure_1": Item(f"{_OVER_TIME} by initialisation time, four streams", "phd_figure_1"),
-    "phd_figure_2": Item("PHDStream: counters", script=_phd_counters),
-    "phd_figure_3": Item("PHDStream: the streams of circles", script=_phd_stream(3)),
-    "phd_figure_4": Item("PHDStream: geometries (needs geopandas)", script=_phd_stream(4)),
-    "phd_figure_5": Item("PHDStream: points present over time", script=_phd_stream(5)),
+    "phd_figure_2": Item("PHDStream: counters", script=_phd("counters")),
+    "phd_figure_3": Item("PHDStream: the streams of circles", script=_phd("figure_3")),
+    "phd_figure_4": Item("PHDStream: geometries (needs geopandas)", script=_phd("figure_4")),
+    "phd_figure_5": Item("PHDStream: points present over time", script=_phd("figure_5")),
     "phd_figure_6": Item(f"{_POINTS}, check-ins on land (needs geopandas)", script=_phd_points("check-ins")),
     "phd_figure_7": Item(f"{_POINTS}, pickups", script=_phd_points("pickups")),
     "phd_figure_8": Item(f"{_POINTS}, pickups on streets (needs shapely)", script=_phd_points("streets")),
@@ -213,42 +181,36 @@ def sweep_of(item: Item, data: Path | None) -> Specification:
     return from_table(with_real_points(with_real_streams(table, data), data))
 
 
-def main(given: list[str] | None = None) -> int:
+def main(
+    names: Annotated[Sequence[str], "list, all, or some figures and tables", ["list", "all", *ITEMS]],
+    *,
+    output: Annotated[Path, "folder of results"] = Path("paper"),
+    data: Annotated[Path | None, "folder of real streams, where a figure can use them"] = None,
+    repetitions: Annotated[int | None, "of a sweep, or runs of a script (default: the figure's own)"] = None,
+    quick: Annotated[bool, f"{QUICK} repetitions: the shape"] = False,
+    workers: Annotated[int, "of a sweep"] = 2,
+    mode: Annotated[str, "what workers are", ("threads", "processes")] = "threads",
+) -> int:
     """Make the figures and tables that are named."""
-    from benchmarks.shared import DATA
-
-    parser = argparse.ArgumentParser(prog="python -m benchmarks paper", description=__doc__)
-    parser.add_argument(
-        "names", nargs="+", choices=["list", "all", *ITEMS], metavar="NAME", help="list, all, or some"
-    )
-    parser.add_argument("-o", "--output", type=Path, default=Path("paper"), help="folder of results (default paper)")
-    parser.add_argument("--data", type=Path, help="folder of real streams, where a figure can use them")
-    parser.add_argument("--repetitions", type=int, help="of a sweep, or runs of a script (default: the figure's own)")
-    parser.add_argument(
-        "--quick", dest="repetitions", action="store_const", const=QUICK, help=f"--repetitions {QUICK}: the shape"
-    )
-    parser.add_argument("--workers", type=int, default=2, help="of a sweep (default 2)")
-    parser.add_argument("--mode", choices=("threads", "processes"), default="threads", help="what workers are")
-    options = parser.parse_args(given)
-    if "list" in options.names:
-        for name, item in ITEMS.items():
-            print(f"{name:20} {item.what}")
+    if "list" in names:
+        print("\n".join(f"{name:20} {item.what}" for name, item in ITEMS.items()))
         return 0
-    for name in ITEMS if "all" in options.names else options.names:
+    for name in ITEMS if "all" in names else names:
         item = ITEMS[name]
         # Those that are of real streams alone find them beside the project.
-        data = DATA if item.needs_data and options.data is None else options.data
-        if item.needs_data and not data.is_dir():
+        streams = DATA if item.needs_data and data is None else data
+        if item.needs_data and not streams.is_dir():
             print(f"{name}: skipped, it needs a folder of real streams (--data)")
             continue
         begin = perf_counter()
         # Real and synthetic results have folders of their own: a sweep's folder belongs to one specification.
-        folder = options.output / f"{item.sweep or name}{'_real' if data is not None and not item.needs_data else ''}"
-        for path in draw(item, Options(folder, data, options.repetitions, options.workers, options.mode)):
+        folder = output / f"{item.sweep or name}{'_real' if streams is not None and not item.needs_data else ''}"
+        options = Options(folder, streams, QUICK if quick else repetitions, workers, mode)
+        for path in draw(item, options):
             print(path)
         print(f"{name}: {perf_counter() - begin:.0f} s", flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(call("paper", main))

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.accuracy.scenes import STREAMS, read_values
+from benchmarks.accuracy.streams import STREAMS
 from benchmarks.paper.pak_runs import Stream, synthetic
 from benchmarks.paper.pak_tables import P_MAX
 from benchmarks.shared import Floats
@@ -53,8 +53,8 @@ def laws(data: Path | None) -> list[Stream]:
     found = [trips(data).stream] if (data / BIKES).exists() else []
     found += [_orders(data / RETAIL)] if (data / RETAIL).exists() else []
     for name, unit in (("taxi distance", "0.01 mile"), ("smart meter", "Wh"), ("POS", "items")):
-        if (data / STREAMS[name].file).exists():
-            found.append(Stream(name, unit, float(STREAMS[name].bound), read_values(data, STREAMS[name])))
+        if STREAMS[name].there(data):
+            found.append(Stream(name, unit, float(STREAMS[name].bound), STREAMS[name].values(data)))
     return found or synthetic()
 
 

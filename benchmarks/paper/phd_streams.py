@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.paper import phd_streams
 from fastdp import PHDStream
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, Simple
 from fastdp.kinds import Floats
@@ -212,13 +211,13 @@ BITS_RUNS = 200
 WINDOWS = {"pickups": ((-74.1, 40.6), (-73.75, 40.9))}
 
 
-def counters(output: Path) -> list[Path]:
-    """Figure 2: mean absolute error of a running count of random bits."""
+def counters(output: Path, data: Path | None = None) -> list[Path]:
+    """Figure 2: mean absolute error of a running count of random bits, which no data change."""
+    del data
     paths = []
-    for horizon in HORIZONS:
-        paths += [output / f"counters_{horizon}.{suffix}" for suffix in ("png", "svg")]
-        for path in paths[-2:]:
-            _counters(horizon, path)
+    for horizon, suffix in product(HORIZONS, ("png", "svg")):
+        paths.append(output / f"counters_{horizon}.{suffix}")
+        _counters(horizon, paths[-1])
     return paths
 
 
@@ -230,23 +229,16 @@ def points(name: str, data: Path | None, output: Path) -> list[Path]:
     return [path]
 
 
-def _check_ins(data: Path | None, output: Path) -> Scene:
-    return phd_streams.on(
-        phd_streams.check_ins(data, start=100), read_domain(phd_streams.land(data, output))[0], "on land"
-    )
-
-
-def _streets(data: Path | None, output: Path) -> Scene:
-    del output
-    network, name = phd_streams.streets(data)
-    return phd_streams.on(phd_streams.pickups(data, start=2), network, f"on {name}")
+def _streets(data: Path | None) -> Scene:
+    network, name = streets(data)
+    return on(pickups(data, start=2), network, f"on {name}")
 
 
 SCENES: dict[str, Callable[[Path | None, Path], Scene]] = {
-    "check-ins": _check_ins,
-    "pickups": lambda data, output: phd_streams.pickups(data, start=2),
-    "streets": _streets,
-    "circles": lambda data, output: phd_streams.circles(data),
+    "check-ins": lambda data, output: on(check_ins(data, start=100), read_domain(land(data, output))[0], "on land"),
+    "pickups": lambda data, output: pickups(data, start=2),
+    "streets": lambda data, output: _streets(data),
+    "circles": lambda data, output: circles(data),
 }
 
 
@@ -286,7 +278,7 @@ def _points(scene: Scene, window: tuple[tuple[float, float], ...] | None, path: 
         rows, cells=cells, columns=[f"{scene.name}\nt = {scene.first + t}" for t in times], box=box
     )
     for ax in figure.axes:
-        phd_streams.draw_domain(ax, scene.domain)
+        draw_domain(ax, scene.domain)
     figure.savefig(path)
 
 

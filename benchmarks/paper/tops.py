@@ -11,7 +11,7 @@ import numpy as np
 
 import fastdp
 from benchmarks import shared
-from benchmarks.accuracy.scenes import STREAMS, Stream, read_values
+from benchmarks.accuracy.streams import STREAMS, Real
 from benchmarks.shared import Floats, table
 from fastdp.perturbers import Hierarchy
 from fastdp.thresholds import Fixed
@@ -32,7 +32,7 @@ def characteristics(data: Path | None) -> None:
         numbers = [f"{x:,}" for x in (row.length, row.bound, *row.quantiles)]
         rows += [[name, "ToPS", *numbers, f"{row.mean:g}"], _line(name, "synthetic", table1(name), row.bound)]
     for name, stream in STREAMS.items() if data is not None else ():
-        rows.append(_line(name, "real, at hand", read_values(data, stream), stream.bound))
+        rows.append(_line(name, "real, at hand", stream.values(data), stream.bound))
     table(
         "ToPS Table 1: the paper's streams, those synthetic to have the same quantiles, and real ones",
         ["stream", "which", "n", "bound", "p85", "p95", "p99.5", "p100", "mean"],
@@ -54,8 +54,8 @@ def noise_part(theta: Floats, epsilon: float) -> Floats:
 
 def figure_1(output: Path, data: Path | None, runs: int) -> list[Path]:
     """Eq. 6 on the hold-out, Eq. 4 on the stream, and measured errors, all as roots, against theta."""
-    real = data is not None and (data / STREAMS["DNS"].file).exists()
-    whole = read_values(data, STREAMS["DNS"]) if real else table1("dns", order="diurnal").astype(np.float64)
+    real = data is not None and STREAMS["DNS"].there(data)
+    whole = STREAMS["DNS"].values(data) if real else table1("dns", order="diurnal").astype(np.float64)
     name, bound = ("DNS (Google)", STREAMS["DNS"].bound) if real else ("DNS (synthetic)", TABLE1["dns"].bound)
     values = hold_out_and_extend(whole, shared.HOLDOUT, shared.PUBLISHED)
     held, body = values[: shared.HOLDOUT], values[shared.HOLDOUT :]
@@ -125,7 +125,7 @@ _OWN = ("generator", "stream", "n", "order", "seed")
 def with_real_streams(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """A sweep's TOML tables with every stream of Table 1 replaced by the real one, if its file is in the folder."""
     datasets = list(_replaced(table["datasets"], folder))
-    if {each.get("stream") for each in table["datasets"]} == set(STAND_INS) and _there(STREAMS[FURTHER], folder):
+    if {each.get("stream") for each in table["datasets"]} == set(STAND_INS) and STREAMS[FURTHER].there(folder):
         sizes = {key: each for key, each in table["datasets"][0].items() if key not in ("name", *_OWN)}
         datasets.append({"name": FURTHER, **_source(STREAMS[FURTHER]), **sizes})
     return {**table, "datasets": datasets}
@@ -134,7 +134,7 @@ def with_real_streams(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def _replaced(datasets: list[dict[str, Any]], folder: Path) -> Iterator[dict[str, Any]]:
     for each in datasets:
         label, name, real = STAND_INS.get(each.get("stream", ""), ("", "", ""))
-        if not name or not _there(STREAMS[name], folder):
+        if not name or not STREAMS[name].there(folder):
             yield each
             continue
         kept = {key: value for key, value in each.items() if key not in ("name", *_OWN)}
@@ -142,9 +142,5 @@ def _replaced(datasets: list[dict[str, Any]], folder: Path) -> Iterator[dict[str
         yield {"name": said, **_source(STREAMS[name]), **kept}
 
 
-def _there(stream: Stream, folder: Path) -> bool:
-    return (folder / stream.file).exists()
-
-
-def _source(stream: Stream) -> dict[str, Any]:
+def _source(stream: Real) -> dict[str, Any]:
     return {"file": stream.file, "column": "values", "bound": stream.bound}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated, Any
 
-from benchmarks.shared import add_data_option, command, heading
+from benchmarks.shared import DATA, Data, add_options, heading
 from benchmarks.speed import measure
 
 #: Groups of tasks: the module has ``groups(data)``, ``RUNS``, and ``more(data)`` if there are other tables.
@@ -20,7 +22,7 @@ TIMED = {
     "tables": "totals of 10^7 rows from Parquet, beside the polars group-by",
     "files": "publishers made, integers, state files, the ledger, a CSV file; beside syncs, SQLite, parsers",
 }
-#: The others have ``add_options(parser)`` and ``run(options)``.
+#: The others have ``run``, whose parameters are the options.
 OTHERS = {
     "two_cores": "the same tasks twice at once, in two threads of one process",
     "start": "import, first release and memory in fresh processes",
@@ -42,34 +44,38 @@ def main(arguments: list[str] | None = None) -> int:
         # Only the module that runs is imported.
         if name in given[:1]:
             module = importlib.import_module(f"benchmarks.speed.{name}")
-            if name in TIMED:
-                part.add_argument("--runs", type=int, default=module.RUNS, help="warm runs (default %(default)s)")
-                part.add_argument("--only", default="", metavar="TEXT", help="groups whose name has this text")
-                add_data_option(part)
-            else:
-                module.add_options(part)
+            run: Callable[..., Any] = timed(module) if name in TIMED else module.run
+            add_options(part, run)
             part.add_argument("--json", type=Path, metavar="FILE", help="the file to put the numbers into")
-    options = parser.parse_args(given)
-    if options.part == "summary":
-        return int(module.run(options))
-    heading("speed", given)
-    if options.part in TIMED:
-        _run_groups(module, options)
-    else:
-        module.run(options)
-    if options.json is not None:
-        measure.write(options.json, options.part, command("speed", given))
+    options = vars(parser.parse_args(given))
+    name, path = options.pop("part"), options.pop("json")
+    if name == "summary":
+        return int(run(**options))
+    command = heading("speed", given)
+    run(**options)
+    if path is not None:
+        measure.write(path, name, command)
     return 0
 
 
-def _run_groups(module: object, options: argparse.Namespace) -> None:
-    print(f"Process {measure.stay_on_one_core()}; {options.runs} warm runs, bursts of {measure.BURST} in turn.")
-    for make in module.groups(options.data):  # type: ignore[attr-defined]
-        group = make()
-        if options.only in group.name:
-            measure.measure(group, options.runs)
-    if hasattr(module, "more") and not options.only:
-        module.more(options.data)
+def timed(module: Any) -> Callable[..., None]:
+    """A function that times the groups of a module."""
+
+    def run(
+        *,
+        runs: Annotated[int, "warm runs"] = module.RUNS,
+        only: Annotated[str, "groups whose name has this text"] = "",
+        data: Data = DATA,
+    ) -> None:
+        print(f"Process {measure.stay_on_one_core()}; {runs} warm runs, bursts of {measure.BURST} in turn.")
+        for make in module.groups(data):
+            group = make()
+            if only in group.name:
+                measure.measure(group, runs)
+        if hasattr(module, "more") and not only:
+            module.more(data)
+
+    return run
 
 
 if __name__ == "__main__":

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -30,21 +29,20 @@ OWN, OURS = "Spark's group-by: sum and count", "spark_tables.totals"
 SORTED, STREAM = "Spark's shuffle and sort", "spark.release"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rows", type=float, default=1e8, help="of the totals (default 1e8)")
-    parser.add_argument("--stream-rows", type=float, default=2e6, help="of the streams (default 2e6)")
-    parser.add_argument("--rounds", type=int, default=3, help="in which the tasks take turns (default 3)")
-    parser.add_argument("--cores", type=int, default=2, help="of Spark (default 2)")
-    parser.add_argument("--texts", action="store_true", help="keys are texts, not numbers")
-
-
-def run(options: argparse.Namespace) -> None:
-    session = make_session(options.cores)
+def run(
+    *,
+    rows: Annotated[float, "of the totals"] = 1e8,
+    stream_rows: Annotated[float, "of the streams"] = 2e6,
+    rounds: Annotated[int, "in which the tasks take turns"] = 3,
+    cores: Annotated[int, "of Spark"] = 2,
+    texts: Annotated[bool, "keys are texts, not numbers"] = False,
+) -> None:
+    session = make_session(cores)
     try:
-        if options.rows:
-            totals(session, int(options.rows), options.rounds, texts=options.texts)
-        if options.stream_rows:
-            streams(session, int(options.stream_rows), options.rounds)
+        if rows:
+            totals(session, int(rows), rounds, texts=texts)
+        if stream_rows:
+            streams(session, int(stream_rows), rounds)
     finally:
         session.stop()
 
@@ -145,15 +143,14 @@ def _turns(title: str, tasks: dict[str, Callable[[], Any]], rows: int, rounds: i
             begin, used = perf_counter(), _processor_seconds()
             task()
             found[name].append((perf_counter() - begin, _processor_seconds() - used))
-    lines = []
-    first = min(each[0] for each in found[next(iter(tasks))]), min(each[1] for each in found[next(iter(tasks))])
+    lines: list[list[object]] = []
+    first = np.min(found[next(iter(tasks))], axis=0)
     for name, times in found.items():
-        wall, used = (min(column) for column in zip(*times, strict=True))
         keep(f"spark {title} of {rows:.0e} rows", name, [each[0] for each in times], items=rows)
         keep(f"spark {title} of {rows:.0e} rows", f"{name}, processor", [each[1] for each in times], items=rows)
-        both = [f"{rows / wall:.3g}", f"{2 * rows / used:.3g}" if used else "-"]
-        ratios = [f"{wall / first[0]:.2f}", f"{used / first[1]:.2f}" if first[1] else "-"]
-        lines.append([name, f"{wall:.3g}", f"{used:.3g}", *both, *ratios])
+        wall, used = (float(each) for each in np.min(times, axis=0))
+        ratios = [wall / first[0], used / first[1] if first[1] else None]
+        lines.append([name, wall, used, f"{rows / wall:.3g}", f"{2 * rows / used:.3g}" if used else None, *ratios])
     columns = ["task", "s", "processor s", "rows a second", "on two free cores", "over Spark's own", "processor"]
     table(f"Spark {title}, {rows:,} rows, least of {rounds}", columns, lines)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from time import process_time
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -23,37 +22,30 @@ FIRST, LAST = 4, 7
 Row = tuple[float, float, float, float, float, float]
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--most", type=int, default=10**6, help="streams of the largest fleet (default 10^6)")
-    parser.add_argument("--growth", action="store_true", help="from 10^4 to 10^7 streams (needs 8 GB)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture of seconds and bytes")
-
-
 def adaptive(key: fastdp.Key | None = None) -> fastdp.Adaptive:
     return fastdp.Adaptive(epsilon=0.5, bound=100.0, threshold=20.0, max_range=4096, key=key)
 
 
-def run(options: argparse.Namespace) -> None:
-    sizes = [10**k for k in range(3, 9) if 10**k <= options.most]
-    if options.growth:
-        # The second number of a decade is its middle.
-        sizes = sorted({round(10.0 ** (k / 2)) for k in range(2 * FIRST, 2 * LAST + 1)})
+def run(
+    *,
+    most: Annotated[int, "streams of the largest fleet"] = 10**6,
+    growth: Annotated[bool, "from 10^4 to 10^7 streams (needs 8 GB)"] = False,
+    plot: Annotated[Path | None, "a picture of seconds and bytes"] = None,
+) -> None:
+    # The second number of a decade is its middle.
+    middles = sorted({round(10.0 ** (k / 2)) for k in range(2 * FIRST, 2 * LAST + 1)})
+    sizes = middles if growth else [10**k for k in range(3, 9) if 10**k <= most]
     print(f"Processor seconds; process {stay_on_one_core()}.")
     # Kernels and the cipher, once.
     fastdp.Fleet.from_bytes(adaptive_fleet(np.arange(10), np.ones(10)).to_bytes(SEAL), SEAL)
     rows = [measured(size) for size in sizes]
-    table(
-        "Fleet of Adaptive: seconds of one core",
-        [
-            *("streams", "first value of each", "a further value of each", "bytes a stream"),
-            *("sealed snapshot", "restart", "bytes a stream there"),
-        ],
-        [[f"{size:,}", *(f"{number:.3g}" for number in row)] for size, row in zip(sizes, rows, strict=True)],
-    )
+    columns = ["streams", "first value of each", "a further value of each", "bytes a stream", "sealed snapshot"]
+    cells = [[size, *row] for size, row in zip(sizes, rows, strict=True)]
+    table("Fleet of Adaptive: seconds of one core", [*columns, "restart", "bytes a stream there"], cells)
     loop, fleet = dictionary(), rows[-1][1] / sizes[-1]
     print(f"Dictionary of {PUBLISHERS:,} publishers: {1e6 * loop:.3g} us a value; the fleet: {1e6 * fleet:.3g}.")
-    if options.plot is not None:
-        draw(sizes, rows, options.plot)
+    if plot is not None:
+        draw(sizes, rows, plot)
 
 
 def adaptive_fleet(ids: object, values: Floats) -> fastdp.Fleet:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -46,52 +46,29 @@ STREAMS: dict[str, tuple[Callable[[int], Any], int]] = {
 }
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--last", type=int, default=LAST, help="longest stream, a power of ten (default %(default)s)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture of both")
-
-
-def run(options: argparse.Namespace) -> None:
-    print(f"Process {stay_on_one_core()}.")
-    show({name: costs(name, options.last) for name in STREAMS}, ledger(), options.plot)
-
-
-def show(
-    streams: dict[str, measure.Line], book: tuple[list[int], list[float], list[float]], plot: Path | None
+def run(
+    *,
+    last: Annotated[int, "longest stream, a power of ten"] = LAST,
+    plot: Annotated[Path | None, "a picture of both"] = None,
 ) -> None:
-    """Tables of both, and a picture."""
+    """Tables of streams and of the ledger, and a picture."""
+    print(f"Process {stay_on_one_core()}.")
+    streams, book = {name: costs(name, last) for name in STREAMS}, ledger()
     lengths = max((line[0] for line in streams.values()), key=len)
-    table(
-        "Nanoseconds of processor time a value, between the length before and this one",
-        ["values", *streams],
-        [
-            [f"{n:,}", *(f"{found[k]:.3g}" if k < len(found) else "-" for _, found in streams.values())]
-            for k, n in enumerate(lengths)
-        ],
-    )
+    cells = itertools.zip_longest(lengths, *(found for _, found in streams.values()))
+    title = "Nanoseconds of processor time a value, between the length before and this one"
+    table(title, ["values", *streams], cells)
     entries, spends, opens = book
-    table(
-        f"Ledger: milliseconds of a release, median of {SPENDS}, and of opening the file",
-        ["entries", "spend", "open"],
-        [[f"{n:,}", f"{a:.3g}", f"{b:.3g}"] for n, a, b in zip(entries, spends, opens, strict=True)],
-    )
+    title = f"Ledger: milliseconds of a release, median of {SPENDS}, and of opening the file"
+    table(title, ["entries", "spend", "open"], zip(*book, strict=True))
     if plot is not None:
-        text: dict[str, Any] = {
-            "xlabel": "values published",
-            "ylabel": "ns a value",
-            "title": "Endless streams, one core",
-            "ylim": (0.3, 3e3),
-        }
-        of_book: dict[str, Any] = {
-            "xlabel": "entries",
-            "ylabel": "milliseconds, disk included",
-            "title": "Ledger",
-            "ylim": (0, None),
-        }
+        text = {"xlabel": "values published", "ylabel": "ns a value", "title": "Endless streams, one core"}
+        of_book = {"xlabel": "entries", "ylabel": "milliseconds, disk included", "title": "Ledger"}
+        lines = {"spend": (entries, spends), "open": (entries, opens)}
         measure.draw(
             plot,
-            lambda axes: measure.panel(axes, streams, yscale="log", **text),
-            lambda axes: measure.panel(axes, {"spend": (entries, spends), "open": (entries, opens)}, **of_book),
+            lambda axes: measure.panel(axes, streams, yscale="log", ylim=(0.3, 3e3), **text),
+            lambda axes: measure.panel(axes, lines, ylim=(0, None), **of_book),
         )
 
 

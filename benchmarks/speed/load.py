@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 from time import process_time
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -20,21 +19,19 @@ POOL = 2**22
 TURN = 4096
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--publishers", type=int, default=1000, help="side by side (default 1000)")
-    help_of_rounds = "turns of each, of 4,096 values (default 256: one noise tree)"
-    parser.add_argument("--rounds", type=int, default=256, help=help_of_rounds)
-
-
-def run(options: argparse.Namespace) -> None:
+def run(
+    *,
+    publishers: Annotated[int, "side by side"] = 1000,
+    rounds: Annotated[int, "turns of each, of 4,096 values (256: one noise tree)"] = 256,
+) -> None:
     # At prune = 0 each holds the noise of 2^20 values: fewer of them fit.
-    few = max(1, options.publishers // 10)
+    few = max(1, publishers // 10)
+    columns = ["system", "publishers", "values", "M values a CPU second", "one alone", "KiB: made", "in the hold-out"]
     table(
         f"Publishers side by side, turns of {TURN:,} values; KiB a publisher, above the memory before them",
-        ["system", "publishers", "values", "M values a CPU second", "one alone", "KiB: made", "in the hold-out",
-         "publishing", "at the end"],
-        [many_publishers("optimal", options.publishers, options.rounds), many_publishers(0, few, options.rounds)],
-    )  # fmt: skip
+        [*columns, "publishing", "at the end"],
+        [many_publishers("optimal", publishers, rounds), many_publishers(0, few, rounds)],
+    )
 
 
 def resident() -> float:
@@ -65,15 +62,10 @@ def many_publishers(prune: int | Literal["optimal"], count: int, rounds: int) ->
     levels = [resident()]
     publishers = [make(number) for number in range(count)]
     levels.append(resident())
-    turns(publishers, 0, 1)
-    levels.append(resident())
-    turns(publishers, 1, warm)
-    levels.append(resident())
-    seconds = turns(publishers, warm, warm + rounds)
-    levels.append(resident())
-    n = count * rounds * TURN
-    return [
-        f"prune = {prune!r} (block {publishers[0].plan.block:,})", f"{count:,}", f"{n / 1e6:,.0f} M",
-        f"{n / seconds / 1e6:,.0f}", f"{n / alone_seconds / 1e6:,.0f}",
-        *(f"{(level - levels[0]) * 1024 / count:,.1f}" for level in levels[1:]),
-    ]  # fmt: skip
+    for begin, end in ((0, 1), (1, warm), (warm, warm + rounds)):
+        seconds = turns(publishers, begin, end)
+        levels.append(resident())
+    n, name = count * rounds * TURN, f"prune = {prune!r} (block {publishers[0].plan.block:,})"
+    rates = [f"{n / seconds / 1e6:,.0f}", f"{n / alone_seconds / 1e6:,.0f}"]
+    kib = [f"{(level - levels[0]) * 1024 / count:,.1f}" for level in levels[1:]]
+    return [name, f"{count:,}", f"{n / 1e6:,.0f} M", *rates, *kib]

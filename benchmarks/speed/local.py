@@ -12,7 +12,7 @@ import numpy as np
 
 import fastdp
 from benchmarks import shared
-from benchmarks.peers import numpy_local
+from benchmarks.peers import numpy_peers
 from benchmarks.shared import Floats, table
 from benchmarks.speed.inputs import client, output_counts
 from benchmarks.speed.measure import Group, Task
@@ -43,11 +43,11 @@ def square_wave(epsilon: float) -> Group:
     }
     matrix, cells = dense(epsilon)
     stop = cells, TOLERANCE * math.exp(epsilon), MAX_ITERATIONS
-    by_sums = numpy_local.products(client(epsilon).distribution, BINS)
-    by_matrix = numpy_local.dense_products(matrix)
+    by_sums = numpy_peers.products(client(epsilon).distribution, BINS)
+    by_matrix = numpy_peers.dense_products(matrix)
     peers = {
-        "careful NumPy": partial(numpy_local.estimate, *by_sums, *stop),
-        "NumPy, dense matrix": partial(numpy_local.estimate, *by_matrix, *stop),
+        "careful NumPy": partial(numpy_peers.estimate, *by_sums, *stop),
+        "NumPy, dense matrix": partial(numpy_peers.estimate, *by_matrix, *stop),
     }
     items = {name: task().iterations for name, task in tasks.items()} | {
         name: each()[1] for name, each in peers.items()
@@ -59,7 +59,7 @@ def dense(epsilon: float) -> tuple[Floats, Floats]:
     """The matrix and the counts of cells that NumPy works with."""
     law = client(epsilon).distribution
     counts = np.add.reduceat(output_counts(epsilon), cell_edges(law, BINS)[:-1])
-    return numpy_local.dense_matrix(law, BINS), counts.astype(np.float64)
+    return numpy_peers.dense_matrix(law, BINS), counts.astype(np.float64)
 
 
 def plain_steps(sizes: Sequence[int] = (256, 1024, 4096, 16_384)) -> Group:
@@ -95,7 +95,7 @@ def reports() -> Group:
     square = client(1.0).perturb(values * 50.0)
     tasks["Hybrid: estimate"] = lambda: hybrid.estimate(sent)
     tasks["SquareWave: count reports"] = lambda: collector.add(square)
-    tasks["careful NumPy hybrid, float noise (unsafe)"] = lambda: numpy_local.hybrid(values, 1.0, generator)
+    tasks["careful NumPy hybrid, float noise (unsafe)"] = lambda: numpy_peers.hybrid(values, 1.0, generator)
     tasks["AES-256 key stream alone (words)"] = lambda: WordStream(key, StreamId(Purpose.LOCAL)).fill(words)
     tasks["np.copyto of the values"] = lambda: np.copyto(copied, values)
     return Group("reports", tasks, items=dict.fromkeys(tasks, REPORTS), limit="np.copyto of the values")
@@ -151,7 +151,7 @@ def more(data: Path) -> None:
         found = {name: estimate(law, epsilon, counts, **options) for name, options in VARIANTS.items()}
         matrix, cells = dense(epsilon)
         steps = found[PLAIN].iterations
-        theirs, _ = numpy_local.estimate(*numpy_local.dense_products(matrix), cells, -math.inf, steps)
+        theirs, _ = numpy_peers.estimate(*numpy_peers.dense_products(matrix), cells, -math.inf, steps)
         own = np.full(BINS, 1.0 / BINS)
         square_wave_em.iterate_plain(transition(law, BINS, cells.astype(np.int64)), False, -math.inf, steps, own)
         for name, each in found.items():

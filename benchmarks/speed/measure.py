@@ -48,10 +48,7 @@ class Group:
 
 
 def side_by_side(
-    tasks: Mapping[str, Task],
-    runs: int,
-    prepare: Mapping[str, Task] | None = None,
-    threaded: Collection[str] = (),
+    tasks: Mapping[str, Task], runs: int, prepare: Mapping[str, Task] | None = None, threaded: Collection[str] = ()
 ) -> dict[str, Any]:
     """Seconds of each task, at least ``runs`` times, warm: float64[runs] by name; ``threaded`` ones on all cores.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
@@ -19,19 +19,15 @@ from benchmarks.speed.measure import keep, show
 CHUNKS = (16, 1024)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=3, help="fresh processes of each kind (default 3)")
-
-
-def run(options: argparse.Namespace) -> None:
+def run(*, runs: Annotated[int, "fresh processes of each kind"] = 3) -> None:
     seconds: dict[str, list[float]] = {}
     for name, script in (
         ("import fastdp, beyond numpy", IMPORT),
         ("import fastdp and look up fastdp.ToPS (loads numba), beyond numpy", FIRST_NAME),
     ):
         number(script)  # The first one writes bytecode.
-        seconds[name] = [number(script) for _ in range(options.runs)]
-    for method in (*RELEASES,) * options.runs:
+        seconds[name] = [number(script) for _ in range(runs)]
+    for method in (*RELEASES,) * runs:
         with tempfile.TemporaryDirectory() as folder:
             # The first process fills the folder for the second.
             for cache in ("empty", "warm"):
@@ -46,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
     table(
         "Endless stream, prune = 2, chunks of 65,536: rise of peak memory after 2.6 million values",
         ["further values", "MiB"],
-        [[f"{chunks * 65_536:,}", f"{rise:.2f}"] for chunks, rise in zip(CHUNKS, rises, strict=True)],
+        [[chunks * 65_536, rise] for chunks, rise in zip(CHUNKS, rises, strict=True)],
     )
 
 
@@ -67,8 +63,7 @@ RELEASES = {
     "tops": "fastdp.ToPS(epsilon=0.5, bound=100, expected_length=4096).release(values)",
 }
 FIRST_RELEASE = _TIMED.format(
-    before="import fastdp\nvalues = np.arange(4096.0) % 50",
-    work="{release}.sum([0], [1000])",
+    before="import fastdp\nvalues = np.arange(4096.0) % 50", work="{release}.sum([0], [1000])"
 )
 _PEAK = """
 import resource, sys

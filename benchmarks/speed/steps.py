@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from time import process_time
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -45,16 +44,15 @@ class Cost(NamedTuple):
         return self.batch + self.visited
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--most", type=int, default=10**6, help="points present at most (default 10^6)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture of seconds")
-
-
-def run(options: argparse.Namespace) -> None:
+def run(
+    *,
+    most: Annotated[int, "points present at most"] = 10**6,
+    plot: Annotated[Path | None, "a picture of seconds"] = None,
+) -> None:
     print(f"Processor seconds; process {stay_on_one_core()}.")
-    presents = [round(10.0 ** (k / 2)) for k in range(6, 15) if 10.0 ** (k / 2) <= 1.0001 * options.most]
+    presents = [round(10.0 ** (k / 2)) for k in range(6, 15) if 10.0 ** (k / 2) <= 1.0001 * most]
     cases = [(present, BATCH) for present in presents]
-    cases += [(min(PRESENT, options.most), batch) for batch in BATCHES if batch <= options.most]
+    cases += [(min(PRESENT, most), batch) for batch in BATCHES if batch <= most]
     measured(*cases[0])  # kernels, once
     # Cases take turns, so that a busy minute does not fall on one of them.
     rounds = [{case: measured(*case) for case in dict.fromkeys(cases)} for _ in range(ROUNDS)]
@@ -70,33 +68,19 @@ def run(options: argparse.Namespace) -> None:
         keep("steps", name, cost.seconds, items=cost.work)
         keep("steps", f"{name}, its draws alone", cost.draws, items=cost.work)
     points, batches = ([costs[case] for case in part] for part in (cases[: len(presents)], cases[len(presents) :]))
-    table(
-        f"A step of PHDStream: depth {DEPTH}, eps 1, two circles, half additions and half removals",
+    columns = ["points present", "batch", "ms a step", "least", "draws alone", "visited nodes", "nodes in memory"]
+    rows = [
         [
-            "points present",
-            "batch",
-            "ms a step",
-            "least",
-            "draws alone",
-            "visited nodes",
-            "nodes in memory",
-            "ns / (batch + visited)",
-        ],
-        [
-            [
-                *(f"{number:,}" for number in (cost.present, cost.batch)),
-                *(
-                    f"{1e3 * seconds:.3f}"
-                    for seconds in (float(np.median(cost.seconds)), cost.least, min(cost.draws))
-                ),
-                *(f"{number:,}" for number in (cost.visited, cost.nodes)),
-                f"{1e9 * cost.least / cost.work:.0f}",
-            ]
-            for cost in costs.values()
-        ],
-    )
-    if options.plot is not None:
-        draw(points, batches, options.plot)
+            *(cost.present, cost.batch),
+            *(f"{1e3 * float(s):.3f}" for s in (np.median(cost.seconds), cost.least, min(cost.draws))),
+            *(cost.visited, cost.nodes, f"{1e9 * cost.least / cost.work:.0f}"),
+        ]
+        for cost in costs.values()
+    ]
+    title = f"A step of PHDStream: depth {DEPTH}, eps 1, two circles, half additions and half removals"
+    table(title, [*columns, "ns / (batch + visited)"], rows)
+    if plot is not None:
+        draw(points, batches, plot)
 
 
 def measured(present: int, batch: int) -> Cost:
@@ -135,13 +119,8 @@ def draw(points: list[Cost], batches: list[Cost], path: Path) -> None:
         ax.set_xlabel(name)
         ax.grid(alpha=0.3)
     work = np.array(sorted(cost.work for cost in points + batches))
-    by_work.loglog(
-        work,
-        RULE[0] + RULE[1] * work,
-        color="black",
-        linestyle=":",
-        label=f"{RULE[0]} ms, and {1e6 * RULE[1]:.0f} ns each",
-    )
+    label = f"{RULE[0]} ms, and {1e6 * RULE[1]:.0f} ns each"
+    by_work.loglog(work, RULE[0] + RULE[1] * work, color="black", linestyle=":", label=label)
     by_work.legend()
     by_points.set_ylabel("processor ms a step")
     figure.suptitle(f"PHDStream, one core, synthetic circles: least of {ROUNDS * STEPS} steps")

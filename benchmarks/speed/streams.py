@@ -10,7 +10,7 @@ import numpy as np
 
 import fastdp
 from benchmarks import shared
-from benchmarks.peers import numpy_tops, open_dp
+from benchmarks.peers import numpy_peers, open_dp
 from benchmarks.shared import item_counts
 from benchmarks.speed.gaussian import gaussian_publishers, gaussian_sampler
 from benchmarks.speed.inputs import HOLDOUTS, Tree
@@ -62,7 +62,7 @@ def consistency() -> Group:
     own, levels, out = tree.copy(), tree.float_levels(), np.empty_like(tree.nodes)
     tasks = {
         "fastdp, integers": own.make_consistent,
-        "careful NumPy, floats": lambda: numpy_tops.make_consistent(levels, shared.FAN_OUT),
+        "careful NumPy, floats": lambda: numpy_peers.make_consistent(levels, shared.FAN_OUT),
         "np.copyto of the nodes": lambda: np.copyto(out, tree.nodes),
     }
     slow: dict[str, Callable[[], Any]] = {}
@@ -89,7 +89,7 @@ def noisy_max() -> Group:
     tasks: dict[str, Callable[[], Any]] = {
         "fastdp exact, histogram of 65,536 values included": whole,
         "fastdp exact, histogram ready": lambda: ready.choose(key),
-        "careful NumPy, float noise (unsafe), histogram included": lambda: numpy_tops.choose_threshold(
+        "careful NumPy, float noise (unsafe), histogram included": lambda: numpy_peers.choose_threshold(
             values, bound, shared.EPSILON, shared.MAX_RANGE, generator
         ),
     }
@@ -129,7 +129,7 @@ def online_pass() -> Group:
         items[name] = n
     noise = np.random.default_rng(1).normal(0.0, 1000.0, n // 256)
     name = "careful NumPy, prune = 2, noise ready"
-    tasks[name] = lambda: numpy_tops.publish(values, shared.THETA, noise, 256, scratch, out)
+    tasks[name] = lambda: numpy_peers.publish(values, shared.THETA, noise, 256, scratch, out)
     items[name] = n
     return Group("online pass", tasks, prepare, items, limit=COPY)
 
@@ -147,8 +147,8 @@ def whole_release() -> Group:
         fastdp.ToPS(shared.EPSILON, shared.BOUND, prune=prune).publish(values, out=out)
 
     def careful(prune: int) -> np.ndarray:
-        shape = numpy_tops.Shape(shared.FAN_OUT, 5 - prune, prune)
-        return numpy_tops.release(
+        shape = numpy_peers.Shape(shared.FAN_OUT, 5 - prune, prune)
+        return numpy_peers.release(
             values, shared.HOLDOUT, shared.BOUND, shared.EPSILON, shape, shared.MAX_RANGE, generator
         )
 
@@ -173,7 +173,7 @@ def whole_release() -> Group:
         "fastdp 200 range queries, prefix sums included": ask,
         "fastdp ToPS, 200 intervals": lambda: ready.interval(*queries),
         "fastdp Adaptive, 200 intervals": lambda: blocks.interval(*queries, revised=True),
-        "careful NumPy 200 range queries, prefix sums included": lambda: numpy_tops.range_sums(
+        "careful NumPy 200 range queries, prefix sums included": lambda: numpy_peers.range_sums(
             ready.values, *queries
         ),
     }

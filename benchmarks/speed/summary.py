@@ -7,16 +7,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from benchmarks import ROOT
+from benchmarks.shared import markdown
 from benchmarks.speed.measure import duration
 
 NUMBERS = ROOT / "benchmarks" / "results" / "speed.json"
@@ -186,16 +186,10 @@ def cells(summary: Summary, row: Row) -> list[str]:
     return [row.work, *goals, alone, second_core(summary, row, key), verdict(row, value), *beside(summary, row, key)]
 
 
-def _markdown(columns: list[str], rows: list[list[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
 def full(summary: Summary) -> str:
-    columns = ["work", "target", "stretch", "one core: median (quartiles)", "two cores", "verdict",
-               "to the limit (cost)", "peers' cost over ours"]  # fmt: skip
+    columns = ["work", "target", "stretch", "one core: median (quartiles)", "two cores", "verdict"]
     rows = [cells(summary, row) for row in read_rows()]
-    return _markdown(columns, rows) + "\n" + origin(summary)
+    return markdown([*columns, "to the limit (cost)", "peers' cost over ours"], rows) + "\n\n" + origin(summary)
 
 
 def costs(summary: Summary) -> str:
@@ -206,7 +200,7 @@ def costs(summary: Summary) -> str:
             work, _, _, alone, two, *_ = cells(summary, row)
             rows.append([work, alone, "-" if two in (ONE_CORE, ABSENT) else two])
             seen.update(row.own)
-    return _markdown(["work", "one core", "two cores"], rows)
+    return markdown(["work", "one core", "two cores"], rows)
 
 
 def short(summary: Summary) -> str:
@@ -214,13 +208,13 @@ def short(summary: Summary) -> str:
     rows = []
     for row in read_rows():
         if row.readme:
-            work, target, stretch, alone, two, judged, limit, peers = cells(summary, row)
+            work, target, stretch, alone, two, judged, *others = cells(summary, row)
             goal = f"{target}; {stretch}" if row.target is not None else "-"
             marked = f"{alone} {judged}" if "below" in judged else alone
-            rows.append([work, goal, marked, "-" if two == ONE_CORE else two,
-                         "; ".join(text for text in (limit, peers) if text != "-") or "-"])  # fmt: skip
+            beside = "; ".join(text for text in others if text != "-") or "-"
+            rows.append([work, goal, marked, "-" if two == ONE_CORE else two, beside])
     columns = ["work", "target; stretch", "measured, one core", "two cores", "cost over np.copyto; peers' over ours"]
-    return _markdown(columns, rows)
+    return markdown(columns, rows)
 
 
 def origin(summary: Summary) -> str:
@@ -238,29 +232,26 @@ def origin(summary: Summary) -> str:
 def filled(text: str, summary: Summary) -> str:
     """A page with its tables renewed."""
     tables = {"costs": costs, "short": short}
-    return MARKERS.sub(lambda found: found[1] + "\n" + tables[found[2]](summary) + "\n" + found[3], text)
+    return MARKERS.sub(lambda found: found[1] + "\n" + tables[found[2]](summary) + "\n\n" + found[3], text)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--numbers", type=Path, default=NUMBERS, help="what the other parts wrote by --json")
-    what = parser.add_mutually_exclusive_group()
-    pages = {"type": Path, "nargs": "*", "metavar": "PAGE"}
-    what.add_argument("--write", help="renew the tables of pages (default README.md and docs/speed.md)", **pages)
-    what.add_argument("--check", help="fail if a page differs from the numbers", **pages)
-
-
-def run(options: argparse.Namespace) -> int:
-    summary = Summary(options.numbers)
-    if options.write is None and options.check is None:
+def run(
+    *,
+    numbers: Annotated[Path, "what the other parts wrote by --json"] = NUMBERS,
+    write: Annotated[bool, "renew the tables of the pages"] = False,
+    check: Annotated[bool, "fail if a page differs from the numbers"] = False,
+    pages: Annotated[Sequence[Path], "pages of --write and --check"] = PAGES,
+) -> int:
+    summary = Summary(numbers)
+    if not (write or check):
         print(full(summary))
-        return 0
     stale = []
-    for page in options.write or options.check or PAGES:
+    for page in pages if write or check else ():
         text = page.read_text()
         if not MARKERS.search(text):
             raise SystemExit(f"{page}: expected <!-- speed: costs --> or short, <!-- /speed -->; found none")
         renewed = filled(text, summary)
-        if options.write is not None:
+        if write:
             page.write_text(renewed)
         elif renewed != text:
             stale.append(str(page))

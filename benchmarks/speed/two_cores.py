@@ -6,7 +6,6 @@ stays on one core.  The threads of ``release_many`` and ``repeat`` are in ``spee
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 from collections.abc import Callable, Iterator
@@ -15,8 +14,9 @@ from functools import partial
 from pathlib import Path
 from threading import Barrier
 from time import perf_counter
+from typing import Annotated
 
-from benchmarks.shared import add_data_option, table
+from benchmarks.shared import DATA, Data, table
 from benchmarks.speed import local, spatial, streams
 from benchmarks.speed.measure import Group, Task, keep
 
@@ -27,28 +27,22 @@ MIN_SECONDS = 5e-3
 LEFT_OUT = ("NumPy", "int32", "2^40", "2^44", "memory at hand", "new memory", "first sampling")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=25, help="warm runs of each task (default 25)")
-    add_data_option(parser)
-
-
-def run(options: argparse.Namespace) -> None:
+def run(*, runs: Annotated[int, "warm runs of each task"] = 25, data: Data = DATA) -> None:
     rows = []
     with ThreadPoolExecutor(THREADS) as pool:
-        for make in makers(options.data):
+        for make in makers(data):
             groups = [make() for _ in range(THREADS)]
             for name in groups[0].tasks:
                 if any(word in name for word in LEFT_OUT):
                     continue
-                alone, together = alone_and_together(groups, name, options.runs, pool)
+                alone, together = alone_and_together(groups, name, runs, pool)
                 items = groups[0].items.get(name, 1)
                 keep(groups[0].name, f"{name}, alone", alone, items=items)
                 keep(groups[0].name, f"{name}, two at once", together, items=items)
                 once, twice = statistics.median(alone), statistics.median(together)
-                cells = [f"{once * 1e3:.3f}", f"{twice * 1e3:.3f}", f"{once / twice:.2f}"]
-                rows.append([f"{groups[0].name}: {name}", *cells])
+                rows.append([f"{groups[0].name}: {name}", once * 1e3, twice * 1e3, once / twice])
     table(
-        f"One call, and two independent calls at once in two threads; medians of {options.runs} warm runs",
+        f"One call, and two independent calls at once in two threads; medians of {runs} warm runs",
         ["task", "ms a call, one core", "ms a call, two at once", "gain"],
         rows,
     )

@@ -7,13 +7,13 @@ elsewhere each time).  ``--alarms N`` compares the checkout with itself: how far
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
@@ -29,26 +29,23 @@ FACTORS = (1.02, 1.03, 1.05, 1.1, 1.15, 1.2, 1.3)
 FACTOR = 1.1
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("base", nargs="?", default="main", help="the commit beside the checkout (default main)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="tasks whose name has this text")
-    parser.add_argument("--factor", type=float, default=FACTOR, help="report larger ratios (default %(default)s)")
-    parser.add_argument("--alarms", type=int, metavar="N", help="compare the checkout with itself N times instead")
-
-
-def run(options: argparse.Namespace) -> int:
-    names = [name for name in TASKS if options.only in name]
-    if options.alarms is not None:
-        show_alarms([compare(ROOT, ROOT, names) for _ in range(options.alarms)])
+def run(
+    base: Annotated[str, "the commit beside the checkout"] = "main",
+    *,
+    only: Annotated[str, "tasks whose name has this text"] = "",
+    factor: Annotated[float, "report larger ratios"] = FACTOR,
+    alarms: Annotated[int | None, "compare the checkout with itself so many times instead"] = None,
+) -> int:
+    names = [name for name in TASKS if only in name]
+    if alarms is not None:
+        show_alarms([compare(ROOT, ROOT, names) for _ in range(alarms)])
         return 0
-    found = compare(tree_of(options.base), ROOT, names)
-    slower = [name for name, (_, _, ratio) in found.items() if ratio > options.factor]
-    rows = []
+    found, rows = compare(tree_of(base), ROOT, names), []
     for name, (before, after, ratio) in found.items():
-        changed = "slower" if name in slower else "faster" if ratio < 1.0 / options.factor else ""
+        changed = "slower" if ratio > factor else "faster" if ratio < 1.0 / factor else ""
         rows.append([name, f"{before / 1e3:.4g}", f"{after / 1e3:.4g}", f"{ratio:.3f}", changed])
-    table("Processor time of a call", ["task", f"{options.base}, us", "checkout, us", "ratio", "changed"], rows)
-    return int(bool(slower))
+    table("Processor time of a call", ["task", f"{base}, us", "checkout, us", "ratio", "changed"], rows)
+    return int(any(ratio > factor for _, _, ratio in found.values()))
 
 
 def tree_of(commit: str) -> Path:

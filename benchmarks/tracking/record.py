@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import subprocess
 import sys
+from typing import Annotated
 
 from benchmarks import ROOT
 from benchmarks.shared import cpu_model
@@ -46,19 +46,17 @@ def describe_machine(name: str) -> None:
     MachineCollection.save(name, {**Machine.get_defaults(), "machine": name, "cpu": cpu_model()})
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("commit", nargs="?", default="main", help="what is measured (default main)")
-    parser.add_argument("--bench", default="Quick", help="regular expression of benchmarks (default Quick)")
-    parser.add_argument("--busy", action="store_true", help="measure although others are at work")
-    parser.add_argument("--machine", default=machine_name(), help="its name in the history (default %(default)s)")
-
-
-def run(options: argparse.Namespace) -> int:
+def run(
+    commit: Annotated[str, "what is measured"] = "main",
+    *,
+    bench: Annotated[str, "regular expression of benchmarks"] = "Quick",
+    busy: Annotated[bool, "measure although others are at work"] = False,
+    machine: Annotated[str, "its name in the history"] = machine_name(),
+) -> int:
     load = os.getloadavg()[0]
-    if load > MAX_LOAD and not options.busy:
+    if load > MAX_LOAD and not busy:
         raise SystemExit(
             f"load {load:.2g}: expected at most {MAX_LOAD:g}, since a history keeps its outliers (or --busy)"
         )
-    describe_machine(options.machine)
-    named = ("--machine", options.machine, "--bench", options.bench)
-    return asv("run", f"{git('rev-parse', options.commit)}^!", *named, "--show-stderr")
+    describe_machine(machine)
+    return asv("run", f"{git('rev-parse', commit)}^!", "--machine", machine, "--bench", bench, "--show-stderr")

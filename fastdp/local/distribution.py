@@ -125,7 +125,7 @@ class Distribution:
 
 
 def estimate(
-    law: WindowDistribution,
+    distribution: WindowDistribution,
     epsilon: float,
     output_counts: Values,
     *,
@@ -141,8 +141,8 @@ def estimate(
 
     Parameters
     ----------
-    law : WindowDistribution
-        Distribution of a report, with M outputs.
+    distribution : WindowDistribution
+        Of a report, with M outputs.
     epsilon : float
         The reports' epsilon; here it only sets EM's usual tolerance.
     output_counts : int[M], or int[cells] with fewer cells than M
@@ -167,7 +167,7 @@ def estimate(
     ParameterError
         If another argument is not accepted.
     """
-    cells = validation.integer("bins", bins, 1, law.steps)
+    cells = validation.integer("bins", bins, 1, distribution.steps)
     validation.choice("method", method, get_args(Method))
     steps = validation.integer("max_iterations", max_iterations, 1, 2**40)
     left, right = validation.real("low", low), validation.real("high", high)
@@ -176,11 +176,11 @@ def estimate(
     budget = validation.positive("epsilon", epsilon)
     usual = TOLERANCE * (math.exp(min(budget, 700.0)) if method == "em" else 1.0)
     least = usual if tolerance is None else validation.positive("tolerance", tolerance)
-    counts = in_cells(law, _checked_counts(output_counts, law.outputs), cells)
+    counts = in_cells(distribution, _checked_counts(output_counts, distribution.outputs), cells)
 
     from fastdp_kernels.local import square_wave_em
 
-    reports = transition(law, cells, counts)
+    reports = transition(distribution, cells, counts)
     frequencies = np.full(cells, 1.0 / cells)
     if accelerate and method == "em":
         done = square_wave_em.iterate_accelerated(reports, least, steps, frequencies)
@@ -207,17 +207,21 @@ def _checked_counts(output_counts: object, outputs: int) -> Integers:
     return counts
 
 
-def cell_edges(law: WindowDistribution, cells: int) -> Integers:
+def cell_edges(distribution: WindowDistribution, cells: int) -> Integers:
     """First outputs of the cells, and M: int64[cells + 1]; cell k holds the outputs j with floor(j cells / M) = k."""
-    return -(-np.arange(cells + 1, dtype=np.int64) * law.outputs // cells)
+    return -(-np.arange(cells + 1, dtype=np.int64) * distribution.outputs // cells)
 
 
-def in_cells(law: WindowDistribution, counts: Integers, cells: int) -> Integers:
+def in_cells(distribution: WindowDistribution, counts: Integers, cells: int) -> Integers:
     """Return counts of all outputs, added up by cell: int64[cells]."""
-    return np.add.reduceat(counts, cell_edges(law, cells)[:-1]) if counts.size == law.outputs else counts
+    return (
+        np.add.reduceat(counts, cell_edges(distribution, cells)[:-1])
+        if counts.size == distribution.outputs
+        else counts
+    )
 
 
-def transition(law: WindowDistribution, bins: int, counts: Integers) -> Reports:
+def transition(distribution: WindowDistribution, bins: int, counts: Integers) -> Reports:
     """Return reports by output cell with their transition matrix: entry (k, i) is flat_k + peak_k F_ki.
 
     Inputs are uniform in bins of equal width; the window of input t, in grid steps, is [t, t + N), and output j is
@@ -225,13 +229,15 @@ def transition(law: WindowDistribution, bins: int, counts: Integers) -> Reports:
     """
     from fastdp_kernels.local.square_wave_em import Reports
 
-    outputs = cell_edges(law, counts.size)
+    outputs = cell_edges(distribution, counts.size)
     # In units of a step divided by bins, all edges are integers.
     rows = outputs * bins
-    columns = np.arange(bins + 1, dtype=np.int64) * law.steps
-    width = law.near * bins
-    everywhere = (law.far_weight + Fraction(law.left_over, law.outputs)) / law.total
-    on_top = Fraction(law.near_weight - law.far_weight, law.total)
+    columns = np.arange(bins + 1, dtype=np.int64) * distribution.steps
+    width = distribution.near * bins
+    everywhere = (
+        distribution.far_weight + Fraction(distribution.left_over, distribution.outputs)
+    ) / distribution.total
+    on_top = Fraction(distribution.near_weight - distribution.far_weight, distribution.total)
     lengths = np.diff(outputs).astype(np.float64)
     return Reports(
         counts.astype(np.float64),

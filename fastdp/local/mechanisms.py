@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack, overload
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.data import column as columns
 from fastdp.errors import DataError, ParameterError
-from fastdp.guarantee import Guarantee
+from fastdp.guarantee import Guarantee, pure
 from fastdp.kinds import Array, Floats, Integers, NumberColumn
 from fastdp.local.reports import (
     CONTEXT,
@@ -107,8 +107,7 @@ class Mechanism(ABC):
     def guarantee(self) -> Guarantee:
         """Pure epsilon-DP of one report in the local model, in exact integers, if words are secret (no ``seed``)."""
         own_word = "one report a value: each depends on its own value and on one random word of its own"
-        derivation = (f"{type(self).__name__}: {self._step_of_proof}", own_word)
-        return Guarantee(epsilon=self.epsilon, model="local", arithmetic="exact", derivation=derivation)
+        return replace(pure(self.epsilon, f"{type(self).__name__}: {self._step_of_proof}", own_word), model="local")
 
     @property
     def n_outputs(self) -> int:
@@ -321,12 +320,10 @@ def closeness(epsilon: float) -> Decimal:
 
     Computed in a fixed decimal context, as differences cancel to eps^2 / 2.  ToPL Appendix E.1.
     """
-    eps = Decimal.from_float(epsilon)
-    power = CONTEXT.exp(eps)
-    above = CONTEXT.add(CONTEXT.subtract(CONTEXT.multiply(eps, power), power), Decimal(1))
-    rest = CONTEXT.subtract(CONTEXT.subtract(power, Decimal(1)), eps)
-    below = CONTEXT.multiply(CONTEXT.multiply(Decimal(2), power), rest)
-    return CONTEXT.divide(above, below)
+    with localcontext(CONTEXT):
+        eps = Decimal(epsilon)
+        power = eps.exp()
+        return (eps * power - power + 1) / (2 * power * (power - 1 - eps))
 
 
 @record

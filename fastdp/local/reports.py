@@ -336,7 +336,7 @@ class MixtureDistribution:
     """
 
     PROOF: ClassVar[str] = (
-        "a coin that does not look at the value picks one of two laws, each with ratios of at most e^epsilon"
+        "a coin that does not look at the value picks one of two distributions, each with ratios of at most e^epsilon"
     )
 
     window: WindowDistribution

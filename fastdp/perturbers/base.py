@@ -1,4 +1,4 @@
-"""The protocols of perturbers, and the public shape they share."""
+"""Protocols of perturbers, their public shape, and the noise of random ranges in closed form."""
 
 from __future__ import annotations
 
@@ -21,24 +21,18 @@ from fastdp.noise.words import RowWords, StreamId, distinct_of
 
 @dataclass(frozen=True)
 class HierarchyShape:
-    """The public shape of a hierarchy, chosen without looking at data.
+    """Public shape of a hierarchy, chosen without looking at data.
 
     Attributes
     ----------
-    fan_out : int
-        b.
-    height : int
-        h = ceil(log_b max_range): levels before pruning; the single root is not one of them.
-    pruned : int
-        s: the lowest levels that get no noise of their own.
-    levels : int
-        h - s released levels, each with epsilon / levels.
+    fan_out, height : int
+        b, and h = ceil(log_b max_range): levels before pruning, without the single root.
+    pruned, levels : int
+        s, the lowest levels without noise of their own, and h - s released ones, each with epsilon / levels.
     block : int
         g = b^s values under one released leaf.
-    tops : int
-        Nodes on the highest released level.
-    leaves : int
-        Released leaves of one tree, tops * b^(levels - 1).
+    tops, leaves : int
+        Nodes on the highest released level; released leaves of one tree, tops * b^(levels - 1).
     tree_blocks : int
         Blocks published from one tree before the next begins: max_range values, rounded up to whole blocks.
     """
@@ -54,7 +48,7 @@ class HierarchyShape:
 
     @property
     def widths(self) -> list[int]:
-        """Number of nodes on each released level, the leaves first."""
+        """Number of nodes on each released level, leaves first."""
         return [self.leaves // self.fan_out**level for level in range(self.levels)]
 
     @property
@@ -64,16 +58,21 @@ class HierarchyShape:
 
     @property
     def reach(self) -> int:
-        """With hats, bound on one tree's integer sums in leaf noise scales; 0 with boxes."""
+        """Bound on one tree's integer sums of hats, in leaf noise scales; 0 with boxes."""
         return 0
 
 
+def single_level(leaves: int, tree_blocks: int) -> HierarchyShape:
+    """Shape of noise without a hierarchy: one level, one value a block."""
+    return HierarchyShape(2, 1, 0, 1, 1, leaves, leaves, tree_blocks)
+
+
 class Perturber(Protocol):
-    """Gives block sums their noise, tree by tree."""
+    """Source of the noise of block sums, tree by tree."""
 
     @property
     def released_nodes(self) -> bool:
-        """True if inner nodes are released with their own noise, so that ranges are answered from them."""
+        """True if inner nodes have noise of their own and ranges are answered from them."""
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """Public shape for budget `epsilon` and queries of up to `max_range` values."""
@@ -94,7 +93,7 @@ class Perturber(Protocol):
         theta_steps : int
             Sensitivity of every node, in grid steps.
         epsilon : float
-            Total budget of the perturber; with Gaussian noise rho = epsilon^2 / 2.
+            Total budget; with Gaussian noise rho = epsilon^2 / 2.
         key : Key
             Secret of this threshold alone (:func:`theta_key`).
         tree : int
@@ -102,15 +101,12 @@ class Perturber(Protocol):
         """
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Independent noise of every node, before consistency: int64[nodes], the leaf level first.
-
-        The array is contiguous and owned by the caller, which writes to it.
-        """
+        """Independent noise of every node, before consistency: int64[nodes], leaves first; a fresh array."""
 
 
 @runtime_checkable
 class BoundPerturber(Protocol):
-    """A perturber of independent sums, each released once, whose noise can be bound to the prefix of sums."""
+    """Perturber of independent sums, each released once, whose noise can be bound to the prefix of sums."""
 
     def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None:
         """Distribution of each sum's noise; None if noise is not to be bound."""
@@ -118,14 +114,14 @@ class BoundPerturber(Protocol):
 
 @runtime_checkable
 class CorrelatedPerturber(BoundPerturber, Protocol):
-    """A perturber whose noise depends on earlier noise."""
+    """Perturber whose noise depends on earlier noise."""
 
     @property
     def memory(self) -> int:
         """Number of floats kept between two values; all 0 at first."""
 
     def correlate(self, noise: Integers, memory: Floats, position: int) -> Floats:
-        """Turn draws of values from `position` on into their noise, in place; returns the memory after them."""
+        """Turn draws of the values from `position` on into their noise, in place; returns the memory after them."""
 
 
 def correlation(perturber: Perturber) -> CorrelatedPerturber | None:
@@ -143,7 +139,7 @@ def bound_distribution(perturber: Perturber, key: Key, theta_steps: int, epsilon
 
 
 class BoundDistributions(dict[int, Distribution | None]):
-    """:func:`bound_distribution` by theta in grid steps, cached for speed of short calls."""
+    """:func:`bound_distribution` by theta in grid steps, cached because short calls are fast."""
 
     def __init__(self, perturber: Perturber, key: Key, epsilon: float) -> None:
         super().__init__()
@@ -151,8 +147,8 @@ class BoundDistributions(dict[int, Distribution | None]):
 
     def __missing__(self, theta_steps: int) -> Distribution | None:
         perturber, key, epsilon = self._asked
-        law = self[theta_steps] = bound_distribution(perturber, key, theta_steps, epsilon)
-        return law
+        found = self[theta_steps] = bound_distribution(perturber, key, theta_steps, epsilon)
+        return found
 
 
 @dataclass(frozen=True)
@@ -190,7 +186,7 @@ class TreeRows:
 
 @runtime_checkable
 class RowPerturber(Protocol):
-    """A perturber that draws the noise of many streams in one call; others are called once for each stream."""
+    """Perturber of many streams in one call; others are called once for each stream."""
 
     def noise_rows(self, rows: TreeRows) -> Integers:
         """Noise of each row, int64[n, w]: that of ``leaf_noise`` under ``theta_key(key, steps).of_stream(number)``.
@@ -200,7 +196,7 @@ class RowPerturber(Protocol):
 
 
 def noise_of_rows(perturber: Perturber, rows: TreeRows) -> Integers:
-    """:meth:`RowPerturber.noise_rows`, with a loop over rows for a perturber that has none."""
+    """Noise of each row, int64[n, w]: by :meth:`RowPerturber.noise_rows`, or row by row."""
     # By name: isinstance with a protocol costs more than a short row.
     if hasattr(perturber, "noise_rows"):
         return cast("RowPerturber", perturber).noise_rows(rows)
@@ -225,8 +221,7 @@ def theta_key(key: Key, theta_steps: int) -> Key:
 # Noise of a random range in closed form, for the choice of a threshold.
 #
 # A random range [a, b) is one of the r (r + 1) / 2 ranges within the first r published values, each as likely.
-# Every result is K: the variance is K theta^2 / epsilon^2.  Sums over nodes are exact integers; nothing is
-# sampled.
+# Every result is K: the variance is K theta^2 / epsilon^2.  Sums over nodes are exact integers; nothing is sampled.
 #
 # Source: ToPS Appendix C (consistency is least squares); (A^T A)^-1 = sum over j of (P_j - P_(j+1)) / lambda_j,
 # where P_j averages over blocks of b^j leaves, P_h = 0 because tops are not tied, and lambda_j = 1 + b + ... + b^j.
@@ -256,17 +251,12 @@ def independent_constant(max_range: int) -> float:
     return float(Fraction(2 * (max_range + 2), 3))
 
 
-def _ranges(max_range: int) -> int:
-    """Number of ranges within the first `max_range` values."""
-    return max_range * (max_range + 1) // 2
-
-
 def _mean_inside(width: int, max_range: int) -> Fraction:
     """Mean number of blocks of `width` values that lie within a random range."""
     # Block c begins at one of c width + 1 starts before it and ends at one of r - (c + 1) width + 1 stops after it.
-    blocks = max_range // width
+    blocks, ranges = max_range // width, max_range * (max_range + 1) // 2
     total = _sum_over(blocks, lambda c: (c * width + 1) * (max_range - (c + 1) * width + 1))
-    return Fraction(total, _ranges(max_range))
+    return Fraction(total, ranges)
 
 
 def _mean_square(block: int, width: int, max_range: int) -> Fraction:
@@ -279,7 +269,7 @@ def _mean_square(block: int, width: int, max_range: int) -> Fraction:
     whole, rest = divmod(leaves, width)
 
     def node(first: int, size: int) -> int:
-        """Ranges that close two leaves of a node, over all ordered pairs of its first ``size`` leaves."""
+        """Number of ranges that close both leaves, over all ordered pairs of a node's first `size` leaves."""
         u, v = (first + 1) * block, max_range + 1 - (first + 1) * block
         # Leaf i has weight (u + i block) as the left one and (v - i block) as the right one.
         ones, twos = size * (size - 1) // 2, (size - 1) * size * (2 * size - 1) // 6
@@ -289,7 +279,7 @@ def _mean_square(block: int, width: int, max_range: int) -> Fraction:
         return alone + 2 * ones * u * v + 2 * block * (v * lefts - u * twos) - block**2 * both
 
     total = _sum_over(whole, lambda c: node(c * width, width)) + node(whole * width, rest)
-    return Fraction(total, width * _ranges(max_range))
+    return Fraction(2 * total, width * max_range * (max_range + 1))
 
 
 def _sum_over(count: int, quadratic: Callable[[int], int]) -> int:
@@ -299,9 +289,9 @@ def _sum_over(count: int, quadratic: Callable[[int], int]) -> int:
     return count * zero + pairs * (one - zero) + triples * (two - 2 * one + zero)
 
 
-def fill(out: Integers, law: Distribution, key: Key, stream: StreamId) -> None:
-    """Overwrite `out` with draws of `law`, discrete Gaussian or Laplace."""
-    if isinstance(law, GaussianDistribution):
-        gaussian.fill(out, law, key, stream)
+def fill(out: Integers, distribution: Distribution, key: Key, stream: StreamId) -> None:
+    """Overwrite `out` with draws of `distribution`, discrete Gaussian or Laplace."""
+    if isinstance(distribution, GaussianDistribution):
+        gaussian.fill(out, distribution, key, stream)
     else:
-        sampler.fill(out, law, key, stream)
+        sampler.fill(out, distribution, key, stream)

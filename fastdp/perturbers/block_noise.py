@@ -16,12 +16,12 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee
+from fastdp.guarantee import Guarantee, pure
 from fastdp.kinds import Floats, Integers, Records
 from fastdp.noise.draws import Distribution, NoiseName, concentrated, noise_distribution
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.perturbers.base import HierarchyShape, fill, independent_constant
+from fastdp.perturbers.base import HierarchyShape, fill, independent_constant, single_level
 from fastdp.perturbers.hierarchy import Hierarchy
 from fastdp.record import Checked, Choice, Flag, parameter, record
 from fastdp.releases.intervals import SumNoise, tree_variances
@@ -53,29 +53,14 @@ class Flat:
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """One level, one value a block, noise in batches of DRAWN values."""
-        return HierarchyShape(
-            fan_out=2,
-            height=1,
-            pruned=0,
-            levels=1,
-            block=1,
-            tops=DRAWN,
-            leaves=DRAWN,
-            tree_blocks=DRAWN,
-        )
+        return single_level(DRAWN, DRAWN)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         """Pure epsilon, or rho: each value gets its own noise once."""
         if self.noise == "gaussian":
-            return concentrated(
-                epsilon,
-                f"each value gets discrete Gaussian noise of sigma theta / {epsilon:g} once: rho = {epsilon:g}^2 / 2",
-            )
-        return Guarantee(
-            epsilon=epsilon,
-            arithmetic="exact",
-            derivation=("each value gets discrete Laplace noise of scale theta / epsilon once: epsilon",),
-        )
+            drawn = f"each value gets discrete Gaussian noise of sigma theta / {epsilon:g} once"
+            return concentrated(epsilon, f"{drawn}: rho = {epsilon:g}^2 / 2")
+        return pure(epsilon, "each value gets discrete Laplace noise of scale theta / epsilon once: epsilon")
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K = 2 (r + 2) / 3, twice the mean length of a range; half of it with Gaussian noise."""
@@ -90,17 +75,17 @@ class Flat:
         return plan.levels * size
 
     def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None:
-        """Distribution of the noise of each released sum; None for a subclass that draws noise of its own."""
+        """Distribution of each released sum's noise; None for a subclass that draws noise of its own."""
         kind = type(self)
         own = kind.leaf_noise is not Flat.leaf_noise or kind.node_noise is not Flat.node_noise
         return None if own else noise_distribution(self.noise, theta_steps, 1, epsilon)
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Noise of one batch of values, int64[leaves], drawn before they are known: for audits of this class."""
+        """Noise of one batch of values, int64[leaves], before they are known: for audits of this class."""
         return self.node_noise(plan, theta_steps, epsilon, key, tree)
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """The same as :meth:`leaf_noise`: leaves are the only nodes."""
+        """Noise of the leaves, which are the only nodes."""
         noise: Integers = np.empty(plan.leaves, np.int64)
         fill(noise, noise_distribution(self.noise, theta_steps, 1, epsilon), key, StreamId(Purpose.TREE, 1, tree))
         return noise
@@ -136,22 +121,14 @@ PRIOR_EVENTS = 1.0
 
 @dataclass(frozen=True)
 class BlocksShape(HierarchyShape):
-    """Public shape, with the initial block length.
-
-    Attributes
-    ----------
-    first : int
-        The first block has 2^first values.
-    usual : int
-        The same without a focus.
-    """
+    """Public shape with the initial block length: 2^first values, and 2^usual without a focus."""
 
     first: int
     usual: int
 
 
 def _checked_focus(name: str, focus: object) -> Focus:
-    """`focus` with Python integers; ParameterError if it is no length and no pair of lengths."""
+    """`focus` in Python integers; ParameterError unless it is a length or a pair of lengths."""
     if not isinstance(focus, (tuple, list)):
         return validation.integer(name, focus, 1, 2**40)
     if len(focus) != 2:
@@ -199,14 +176,14 @@ class Blocks(Flat):
     rule: ClassVar[int] = 1
 
     def _focused(self, max_range: int) -> tuple[int, int]:
-        """The shortest and the longest range that matters."""
+        """Shortest and longest range that matters."""
         if isinstance(self.focus, tuple):
             return self.focus
         length = self.focus if isinstance(self.focus, int) else max_range
         return length, length
 
     def query_lengths(self, max_range: int, *, events: bool = False) -> Floats:
-        """Lengths of the queries that block lengths are chosen for: float64[4], or float64[5] for event counts."""
+        """Lengths of the queries that block lengths are chosen for: float64[4], or float64[5] of event counts."""
         count = b.EVENT_CLASSES if events else b.CLASSES
         lengths: Floats
         if self.focus is not None:
@@ -218,7 +195,7 @@ class Blocks(Flat):
         return lengths
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
-        """The square of `size`, because all the values may lie in one block."""
+        """Square of `size`, because all the values may lie in one block."""
         return size * size
 
     def plan(self, epsilon: float, max_range: int) -> BlocksShape:
@@ -247,7 +224,7 @@ class Blocks(Flat):
             drawn = f"each block's integer sum gets discrete Gaussian noise of sigma theta / {epsilon:g} once"
             return concentrated(epsilon, f"{drawn}: rho = {epsilon:g}^2 / 2", *rest)
         drawn = "each block's integer sum gets discrete Laplace noise of scale theta / epsilon once: epsilon"
-        return Guarantee(epsilon=epsilon, arithmetic="exact", derivation=(drawn, *rest))
+        return pure(epsilon, drawn, *rest)
 
     @property
     def _variance(self) -> float:
@@ -257,7 +234,7 @@ class Blocks(Flat):
     def warm_up(self, holdout: int) -> int:
         """Number of the hold-out's last values that are released as noisy sums and do not choose theta.
 
-        The greatest power of two up to an eighth of `holdout`; 0 below 16 values.
+        It is the greatest power of two up to an eighth of `holdout`, or 0 below 16 values.
         """
         return 0 if holdout < 2 * WARM_UP else 1 << ((holdout // WARM_UP).bit_length() - 1)
 
@@ -315,7 +292,7 @@ class WindowTree(NamedTuple):
 
 
 def tree_for_window(window: int) -> WindowTree:
-    """The tree under which sums over `window` values have the least noise, averaged over positions in a stream.
+    """Tree under which sums over `window` values have the least noise, averaged over positions in a stream.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Hat functions in place of boxes: the tables of a hierarchy of hats, and its noise made consistent.
+"""Hat functions in place of boxes: shape and tables of a hierarchy of hats, and its noise made consistent.
 
 Level j has knots b^j leaves apart; its hat at a knot is 1 there and falls linearly to 0 at the two knots next to it.
 The hats of a level sum to 1 at every leaf, so a value moves a level's sums by theta in total, as with boxes.
@@ -28,17 +28,12 @@ _STEPS = np.array([1.0 / 1.3247179572447460, 1.0 / 1.3247179572447460**2])
 
 @dataclass(frozen=True)
 class HatsShape(HierarchyShape):
-    """Public shape of a hierarchy of hats: each level above the leaves has one more sum than a level of boxes."""
+    """Public shape of a hierarchy of hats: one more sum than with boxes on each level above the leaves."""
 
     @property
     def widths(self) -> list[int]:
-        """Number of sums on each released level, the leaves first."""
+        """Number of sums on each released level, leaves first."""
         return [self.leaves, *(self.leaves // self.fan_out**level + 1 for level in range(1, self.levels))]
-
-    @property
-    def nodes(self) -> int:
-        """Number of noise draws for one tree."""
-        return sum(self.widths)
 
     @property
     def reach(self) -> int:
@@ -72,7 +67,7 @@ class HatTables(NamedTuple):
 
 @lru_cache(maxsize=8)
 def hat_tables(plan: HierarchyShape) -> HatTables:
-    """The tables of a shape with two or more levels; read-only and cached."""
+    """Tables of a shape with two or more levels; read-only and cached."""
     b, widths = plan.fan_out, plan.widths[1:]
     starts: Integers = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
     diagonal, beside = np.zeros(starts[-1]), np.zeros(starts[-1])

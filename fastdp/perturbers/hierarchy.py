@@ -1,4 +1,4 @@
-"""The hierarchy of ToPS: fan-out b, s lowest levels pruned, made consistent before data arrive.
+"""Hierarchy of ToPS: fan-out b, s lowest levels pruned, made consistent before data arrive.
 
 Source: ToPS section 3.4, section 3.5 (Eq. 7), Appendix C; readings in ``docs/tops.md``.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee
+from fastdp.guarantee import Guarantee, pure
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.draws import NoiseName, concentrated, noise_distribution
@@ -38,7 +38,7 @@ Basis = Literal["boxes", "hats"]
 
 @lru_cache(maxsize=256)
 def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int, noise: NoiseName = "laplace") -> int:
-    """The s in [0, `height`) with the least predicted error (ToPS Eq. 7, theta^2 divided out).
+    """Number s in [0, `height`) with the least predicted error (ToPS Eq. 7, theta^2 divided out).
 
     (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise (Gaussian noise: one power less, no 2), b^(2s) / 36 the squared
     smoothing bias.
@@ -95,7 +95,7 @@ class Hierarchy:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """ParameterError if basis, noise, consistency and pruning do not fit together."""
+        """Raise ParameterError if basis, noise, consistency and pruning do not fit together."""
         if self.basis == "hats" and not self.consistent:
             raise ParameterError("basis = 'hats': expected consistent = True, because hats do not tile a range")
         if self.basis == "hats" and self.noise != "laplace":
@@ -107,7 +107,7 @@ class Hierarchy:
 
     @property
     def released_nodes(self) -> bool:
-        """True if inner nodes are released with their own noise: the hierarchy is not made consistent."""
+        """True if inner nodes are released with noise of their own: without consistency."""
         return not self.consistent
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
@@ -147,34 +147,21 @@ class Hierarchy:
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         """Pure epsilon, or rho, composed over levels (sequential) and trees (parallel)."""
+        sums, scale, level = "one integer sum and gives it", f"theta * {plan.levels}", f"epsilon / {plan.levels}"
+        noise, loss, one = f"discrete Laplace noise of scale {scale} / epsilon", "epsilon", "epsilon"
         if self.noise == "gaussian":
-            return concentrated(
-                epsilon,
-                f"each of {plan.levels} released levels adds a value to one integer sum and gives it discrete "
-                f"Gaussian noise of sigma theta * sqrt({plan.levels}) / {epsilon:g}",
-                f"{plan.levels} levels of the same rho each: rho = {epsilon:g}^2 / 2 (sequential)",
-                "trees hold disjoint values: the same rho for the endless stream (parallel)",
-                "consistency, smoothing and range answers are functions of the noisy sums (post-processing)",
-            )
-        if self.basis == "hats":
-            sums = (
-                f"each of {plan.levels} released levels adds a value to two integer sums at most, with whole weights "
-                f"that sum to b^j, and gives them discrete Laplace noise of scale b^j theta * {plan.levels} / epsilon"
-            )
-        else:
-            sums = (
-                f"each of {plan.levels} released levels adds a value to one integer sum and gives it discrete "
-                f"Laplace noise of scale theta * {plan.levels} / epsilon"
-            )
-        return Guarantee(
-            epsilon=epsilon,
-            arithmetic="exact",
-            derivation=(
-                sums,
-                f"{plan.levels} levels of epsilon / {plan.levels} each: epsilon (sequential)",
-                "trees hold disjoint values: epsilon for the endless stream (parallel)",
-                "consistency, smoothing and range answers are functions of the noisy sums (post-processing)",
-            ),
+            noise = f"discrete Gaussian noise of sigma theta * sqrt({plan.levels}) / {epsilon:g}"
+            level, loss, one = "the same rho", f"rho = {epsilon:g}^2 / 2", "the same rho"
+        elif self.basis == "hats":
+            sums = "two integer sums at most, with whole weights that sum to b^j, and gives them"
+            noise = f"discrete Laplace noise of scale b^j {scale} / epsilon"
+        made = concentrated if self.noise == "gaussian" else pure
+        return made(
+            epsilon,
+            f"each of {plan.levels} released levels adds a value to {sums} {noise}",
+            f"{plan.levels} levels of {level} each: {loss} (sequential)",
+            f"trees hold disjoint values: {one} for the endless stream (parallel)",
+            "consistency, smoothing and range answers are functions of the noisy sums (post-processing)",
         )
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
@@ -189,7 +176,7 @@ class Hierarchy:
         return constant(plan, max_range) / (1.0 if self.noise == "laplace" else 2.0 * plan.levels)
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
-        """Upper bound on the squared L2 sensitivity of `size` consecutive values, in squared sensitivities of one.
+        """Upper bound on the squared L2 sensitivity of `size` consecutive values, in squares of that of one.
 
         On a level whose nodes hold W values they add at most min(size, W) thetas to each node, size in total.
         """
@@ -201,7 +188,7 @@ class Hierarchy:
         return plan.levels * size
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Noise of one tree's released leaves, int64[leaves] in grid steps; made consistent if configured."""
+        """Noise of one tree's released leaves, int64[leaves] in grid steps, consistent if so configured."""
         if not self.consistent:
             return self._draw(plan, theta_steps, epsilon, key, tree, levels=1)
         nodes = self.node_noise(plan, theta_steps, epsilon, key, tree)
@@ -229,8 +216,8 @@ class Hierarchy:
         start = 0
         for level, width in enumerate(widths):
             weight = plan.fan_out**level if self.basis == "hats" else 1
-            law = noise_distribution(self.noise, weight * theta_steps, plan.levels, epsilon)
-            fill(nodes[start : start + width], law, key, StreamId(Purpose.TREE, level + 1, tree))
+            distribution = noise_distribution(self.noise, weight * theta_steps, plan.levels, epsilon)
+            fill(nodes[start : start + width], distribution, key, StreamId(Purpose.TREE, level + 1, tree))
             start += width
         return nodes
 
@@ -238,8 +225,8 @@ class Hierarchy:
         """Noise of one tree for each row, int64[n, w]; w covers all nodes where leaves depend on them."""
         if self.noise == "gaussian" or self.basis == "hats":
             return noise_row_by_row(self, rows)
-        plan, whole = rows.plan, self.consistent or rows.nodes
-        words = rows.words(_pieces(plan, plan.levels) if whole else [(StreamId(Purpose.TREE, 1), rows.needed)])
+        plan, all_nodes = rows.plan, self.consistent or rows.nodes
+        words = rows.words(_pieces(plan, plan.levels) if all_nodes else [(StreamId(Purpose.TREE, 1), rows.needed)])
         noise = sampler.draw_rows(
             words, rows.theta_steps, lambda steps: _laplace(plan, steps, rows.epsilon), rows.streams, rows.trees
         )

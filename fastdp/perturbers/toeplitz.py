@@ -24,7 +24,7 @@ from fastdp.kinds import Floats, Integers
 from fastdp.noise.draws import NoiseName, concentrated
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
-from fastdp.perturbers.base import HierarchyShape
+from fastdp.perturbers.base import HierarchyShape, single_level
 from fastdp.record import Numbers, Real, Whole, parameter, record
 from fastdp.releases.intervals import SumNoise
 from fastdp_kernels.noise import correlated_noise
@@ -209,7 +209,7 @@ class Toeplitz:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """Fit the factor if none is given; ParameterError if the arguments conflict or noise would grow."""
+        """Fit the factor if none is given; raise ParameterError if the arguments conflict or noise would grow."""
         if self.length is not None and self.window is not None:
             raise ParameterError(f"window = {self.window}: expected None with a length")
         if (self.rates is None) != (self.shares is None):
@@ -229,7 +229,7 @@ class Toeplitz:
 
     @cached_property
     def _coefficients(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """c_1 and c_2; w_i; 1 - mu_i; mu_i: the kernel's arguments."""
+        """The kernel's arguments: c_1 and c_2; w_i; 1 - mu_i; mu_i."""
         theta, keeps = np.array(self.shares), 1.0 - np.array(self.rates)
         near = np.array([theta.sum(), (theta * keeps).sum()])
         return near, theta * keeps * keeps, keeps, 1.0 - keeps
@@ -241,9 +241,7 @@ class Toeplitz:
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """One level, one value a block; noise restarts with each epoch."""
-        return HierarchyShape(
-            fan_out=2, height=1, pruned=0, levels=1, block=1, tops=1, leaves=1, tree_blocks=self.epoch
-        )
+        return single_level(1, self.epoch)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         """Rho from the coefficients of C and from a bound on rounding."""
@@ -317,7 +315,7 @@ class Toeplitz:
         return correlated_noise.MEMORY
 
     def correlate(self, noise: Integers, memory: Floats, position: int) -> Floats:
-        """Turn the draws of values from `position` on into correlated noise, in place; returns the memory after."""
+        """Turn the draws of the values from `position` on into their noise, in place; returns the memory after."""
         near, weights, keeps, _ = self._coefficients
         memory, begin = memory.copy(), 0
         while begin < noise.size:
@@ -329,7 +327,7 @@ class Toeplitz:
         return memory
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Raises ParameterError: noise cannot be drawn before the values."""
+        """Raise ParameterError: noise cannot be drawn before the values."""
         raise ParameterError(
             "perturber = Toeplitz: expected a Hierarchy or Flat here (or one publisher for each stream), because "
             "each value's noise follows that of the values before"

@@ -1,4 +1,4 @@
-"""PHDStream with cells chosen from released counts: all of epsilon goes to the counts, which are rare.
+"""PHDStream with cells chosen from released counts, so that all of epsilon goes to the counts, which are rare.
 
 After the first batch only noisy counts of disjoint cells are released.  Cells and times of counts follow from
 earlier releases; an event is in one count only.  If past counts say too little about new points, PrivTree chooses the
@@ -73,8 +73,8 @@ class Growth:
     """Released and expected numbers of one count in each of l leaves.
 
     ``counts``, int64[l], are noisy counts of the events that waited ``elapsed`` steps.  ``even`` and ``own``,
-    float64[l], are predictions from the last count: its total growth divided by the estimates, and the leaf's own
-    growth.  ``estimate``, float64[l], are the points before; ``coarse`` is the share of new points in leaves that
+    float64[l], are predictions from the last count: its total growth in proportion to the estimates, and the leaf's
+    own growth.  ``estimate``, float64[l], are the points before; ``coarse`` is the share of new points in leaves that
     past counts should have cut.
     """
 
@@ -90,10 +90,9 @@ class Growth:
 class ReleaseSchedule:
     """Time of the next count, ``period`` steps after the last one, and weights of forecasts.
 
-    ``weight`` is the share of its own past growth that a cell is expected to repeat; the rest follows the total.  It
-    comes from the regression sums ``products`` and ``squares``.  ``costs`` are a cell's expected mean relative errors
-    for each candidate period, float64[k] or None.  Until step ``prompt`` every batch is counted in cells chosen by
-    PrivTree.
+    ``weight`` is the share of its own past growth that a cell is expected to repeat (the rest follows the total),
+    from the regression sums ``products`` and ``squares``.  ``costs``, float64[k] or None, are a cell's expected mean
+    relative errors for each candidate period.  Until step ``prompt`` PrivTree chooses the cells at every step.
     """
 
     period: int
@@ -116,9 +115,9 @@ class ReleaseSchedule:
             raise ValueError("costs out of range")
 
     def after_jump(self, jumped: bool, now: int) -> tuple[ReleaseSchedule, bool]:
-        """The schedule after a count that found a jump or not, and True if PrivTree chooses the next cells.
+        """Schedule after a count that found a jump or not, and True if PrivTree chooses the next cells.
 
-        A stream that jumped may jump again: for some steps every batch is counted as :class:`fastdp.PHDStream` would.
+        A stream that jumped may jump again, so every batch is counted as by :class:`fastdp.PHDStream` for a while.
         """
         schedule = replace(self, prompt=now + PROMPT_STEPS) if jumped else self
         return (schedule, False) if now >= schedule.prompt else (replace(schedule, period=1), True)
@@ -126,9 +125,9 @@ class ReleaseSchedule:
     def following(
         self, growth: Growth, total: float, n_steps: int, noise: float, most: int | None
     ) -> ReleaseSchedule:
-        """The schedule after a count, of ``total`` points before it.
+        """Schedule after a count with this `growth`, of `total` points before it.
 
-        ``noise`` is the variance of one count's noise; ``most`` the longest period, None for a fixed one.  A count's
+        `noise` is the variance of one count's noise, `most` the longest period, None for a fixed one.  A count's
         noise is fresh, so the products of this count and the previous one are unbiased.
         """
         moved, found = growth.own - growth.even, growth.counts - growth.even
@@ -154,7 +153,7 @@ class ReleaseSchedule:
 
 @cache
 def periods(most: int) -> Integers:
-    """The candidate periods, 1 to `most`, in steps of about a fifth: int64[k]."""
+    """Candidate periods from 1 to `most`, about a fifth apart: int64[k]."""
     return np.unique(np.rint(np.geomspace(1, most, 2 + int(6 * np.log(most)))).astype(np.int64))
 
 
@@ -170,8 +169,8 @@ def _dot(a: Floats, b: Floats) -> float:
 class CountParameters:
     """Public constants of counts, and the counting itself.
 
-    ``noise`` is the noise variance of one count in points^2; ``first`` the integer factor by which counts with half
-    of epsilon exceed it.  ``shrink`` says whether estimates are shrunken.
+    ``noise`` is the noise variance of one count in points^2; ``first`` the integer factor by which that of counts
+    with half of epsilon exceeds it.  ``shrink`` says whether estimates are shrunken.
     """
 
     cells: CellParameters
@@ -196,7 +195,7 @@ class CountParameters:
         return max(float(np.sqrt(self.noise)), MIN_DEVIATION)
 
     def initial_tree(self, tree: Tree) -> Tree:
-        """Counted tree after the first batch, which PrivTree released."""
+        """Counted tree after the first batch, from the tree that PrivTree released."""
         weight: Integers = np.zeros_like(tree.first)
         self._weigh(tree, weight)
         return self._estimated(tree, weight, np.zeros(weight.size))
@@ -209,28 +208,25 @@ class CountParameters:
     def count(
         self, counted: Tree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
     ) -> tuple[Tree, Growth]:
-        """Choose the cells again, and count the events that waited; changes nothing.
+        """Choose the cells from past counts, count the events that waited, and return the new tree and its growth.
 
-        ``counted`` is the tree after the last count, ``elapsed`` steps ago; ``added`` and ``removed`` are the codes
-        of all events since then, ascending.  Returns the tree after this count, and its results.
+        `counted`, unchanged, is the tree after the last count, `elapsed` steps ago; `added` and `removed` are the
+        codes of all events since then, ascending.
         """
         tree, net = decomposition.counted_leaves(self.cells, self._regrow(counted, added, removed))
         leaves = tree.leaves
         counts = net + sampler.draws(net.size, self.distribution, key, StreamId(Purpose.CELL, number=step))
-        gained, drawn = np.empty_like(tree.first), np.empty_like(tree.first)
-        sums = gained, drawn, tree.released, tree.weight
-        adaptive_tree.add_counts(leaves, counts, 1, self.cells.fan_out, tree.first, sums)
-        growth = self._growth(
-            counted, tree, leaves, gained, drawn, tree.projected[leaves], tree.rate[leaves], elapsed
-        )
+        gained, drawn = self._add(tree, counts, 1, tree.released, tree.weight)
+        before = tree.projected[leaves], tree.rate[leaves]
+        growth = self._growth(counted, tree, leaves, gained, drawn, *before, elapsed)
         return self._estimated(tree, tree.weight, gained / elapsed), growth
 
     def recount(
         self, counted: Tree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
     ) -> tuple[Tree, Growth]:
-        """Let PrivTree choose the cells by the events that waited, and count them: one step of PHDStream.
+        """Choose the cells by PrivTree and the events that waited, and count these: one step of PHDStream.
 
-        Parameters and results as :meth:`count`.  Growth is reported for the finest cells that both trees have.
+        Parameters and results as of :meth:`count`, with the growth of the finest cells that both trees have.
         """
         unsplit: Integers = np.full_like(counted.first, -1)
         none: Integers = np.zeros((unsplit.size, self.cells.counter.width), np.int64)
@@ -242,8 +238,8 @@ class CountParameters:
         gained = tree.released - np.where(known, counted.released[old], 0)
         drawn = self._weigh(tree, weight)
         both = np.flatnonzero(known & ((tree.first < 0) | (counted.first[old] < 0)) & (tree.measure > 0.0))
-        estimate, rate = counted.projected[old[both]], counted.rate[old[both]]
-        growth = self._growth(counted, tree, both, gained, drawn, estimate, rate, elapsed)
+        before = counted.projected[old[both]], counted.rate[old[both]]
+        growth = self._growth(counted, tree, both, gained, drawn, *before, elapsed)
         return self._estimated(tree, weight, gained / elapsed), growth
 
     def adjusted(self, counted: Tree, missing: float) -> Tree:
@@ -258,12 +254,17 @@ class CountParameters:
         return self._shrunken(counted, counted.released + elapsed * rate, missing)
 
     def _weigh(self, tree: Tree, weight: Integers) -> Integers:
-        """Add the variances of the new counts of PrivTree's leaves to `weight`; returns them alone, int64[v]."""
-        nothing: Integers = np.zeros_like(tree.leaves)
-        gained, drawn, released = np.empty_like(weight), np.empty_like(weight), np.zeros_like(weight)
+        """Add the noise variances of PrivTree's counts to `weight`; returns them alone, int64[v]."""
+        return self._add(tree, np.zeros_like(tree.leaves), self.first, np.zeros_like(weight), weight)[1]
+
+    def _add(
+        self, tree: Tree, counts: Integers, unit: int, released: Integers, weight: Integers
+    ) -> tuple[Integers, Integers]:
+        """Add leaves' counts, and their variance `unit`, to all nodes' `released` and `weight`; returns both sums."""
+        gained, drawn = np.empty_like(tree.first), np.empty_like(tree.first)
         sums = gained, drawn, released, weight
-        adaptive_tree.add_counts(tree.leaves, nothing, self.first, self.cells.fan_out, tree.first, sums)
-        return drawn
+        adaptive_tree.add_counts(tree.leaves, counts, unit, self.cells.fan_out, tree.first, sums)
+        return gained, drawn
 
     def _growth(
         self,
@@ -276,7 +277,7 @@ class CountParameters:
         rate: Floats,
         elapsed: int,
     ) -> Growth:
-        """Growth in the disjoint `nodes` of the tree.
+        """Growth in the disjoint `nodes` of the tree, of `estimate` points that grew by `rate` before.
 
         If all points are replaced, as many come as go except for chance, given the previous estimate: a node is
         coarse if more came than chance explains.
@@ -290,11 +291,12 @@ class CountParameters:
         return Growth(counts, even, elapsed * rate, estimate, elapsed, coarse)
 
     def _estimated(self, tree: Tree, weight: Integers, rate: Floats) -> Tree:
-        """The tree after a count, with `weight`, growth `rate`, and shrunken estimates."""
+        """Released form of the tree after a count, with `weight`, growth `rate`, and shrunken estimates."""
         tree = tree.shown._replace(weight=weight, rate=rate)
         return self._shrunken(tree, tree.released.astype(np.float64))
 
     def _shrunken(self, tree: Tree, counts: Floats, missing: float = 0.0) -> Tree:
+        """The tree with the estimates that follow from `counts` of its nodes and `missing` more points."""
         if missing:
             counts = counts + tree.weight * (missing / float(tree.weight[0]))
         held, variance, estimate = (np.empty(counts.size) for _ in range(3))
@@ -303,7 +305,7 @@ class CountParameters:
         return tree._replace(held=held, variance=variance, projected=estimate)
 
     def _regrow(self, counted: Tree, added: Integers, removed: Integers) -> Tree:
-        """The tree whose cells follow from the counts so far."""
+        """Tree whose cells follow from the counts so far, with the events of each cell."""
         cells = self.cells
         known = tuple(getattr(counted, name) for name in KNOWN)
         root = {name: column[0] for name, column in zip(KNOWN[1:], known[1:], strict=True)}
@@ -409,13 +411,14 @@ class AdaptiveMachine(PointMachine[AdaptiveState]):
     def _count_total(
         self, state: AdaptiveState, tree: Tree, come: Integers, gone: Integers, key: Key
     ) -> tuple[TotalCount, Tree]:
-        """The count of all points after this step, and the tree adjusted to it; unchanged without such a count."""
+        """Count of all points after this step, and the tree adjusted to it; both unchanged without such a count."""
         if self.total is None:
             return state.total, tree
         total = self.total.step(state.total, come.size - gone.size, state.n_steps, key)
         return total, self.counting.adjusted(tree, self._missing(total, tree))
 
     def _missing(self, total: TotalCount, tree: Tree) -> float:
+        """Correction of the cells' sum by the count of all points, in points."""
         if self.total is None:
             return 0.0
         return self.total.missing(total, int(tree.released[0]), self.counting.noise * float(tree.weight[0]))
@@ -436,7 +439,7 @@ class AdaptiveMachine(PointMachine[AdaptiveState]):
             check_codes(codes, self.plan)
 
     def unpack(self, packed: Json, key: Key) -> AdaptiveState:
-        """The state that was packed, with the release that follows from its last count."""
+        """State restored from JSON, with the release that follows from its last count."""
         state = super().unpack(packed, key)
         elapsed = state.n_steps - state.last_count
         if state.counted is None or not elapsed:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +31,72 @@ MAX_CORNERS = 256
 ROUNDING = 1e-9
 
 
-class Polygons:
+#: Chosen pieces and a generator in, one random point of each piece out.
+Draw: TypeAlias = Callable[[Integers, np.random.Generator], Floats]
+
+
+class Map(ABC):
+    """Domain of shapely geometries, measured and sampled by the pieces of it inside each cell."""
+
+    rule: ClassVar[int] = 1
+    dim = 2
+    lower: Floats
+    upper: Floats
+
+    @abstractmethod
+    def _sizes(self, low: Floats, high: Floats) -> tuple[Integers, Floats]:
+        """Cell and size of each piece of the domain inside the cells."""
+
+    @abstractmethod
+    def _samplers(self, low: Floats, high: Floats, counts: Integers) -> tuple[Integers, Floats, Draw]:
+        """Cell and size of each piece inside the cells with points to draw, ascending, and the draw of a point."""
+
+    def measure(self, lower: Values, upper: Values) -> Floats:
+        """Area or length of the domain inside each cell.
+
+        Parameters
+        ----------
+        lower, upper : array-like[n, 2]
+            The cells; half-open, except at the domain's upper border.
+
+        Returns
+        -------
+        float64[n]
+            In (squared) units of the coordinates, or (square) kilometres.
+        """
+        low, high = as_boxes(lower, upper, 2, finite=True)
+        cells, sizes = self._sizes(low, high)
+        # Of nothing, bincount makes integers.
+        return np.asarray(np.bincount(cells, weights=sizes, minlength=low.shape[0]), dtype=np.float64)
+
+    def sample(self, lower: Values, upper: Values, counts: Values, generator: np.random.Generator) -> Floats:
+        """Uniform points of the domain inside each cell, cell by cell: float64[sum of counts, 2].
+
+        Parameters
+        ----------
+        lower, upper : array-like[n, 2]
+            The cells.
+        counts : array-like[n]
+            Numbers of points, integers.
+        generator : numpy.random.Generator
+            Source of uniform numbers.
+
+        Raises
+        ------
+        ParameterError
+            If points are requested in a cell outside the domain.
+        """
+        low, high = as_boxes(lower, upper, 2, finite=True)
+        numbers = np.asarray(counts, dtype=np.int64)
+        cells, sizes, draw = self._samplers(low, high, numbers)
+        chosen = draw_pieces(cells, sizes, numbers, generator)
+        points, cells = draw(chosen, generator), cells[chosen]
+        # Rounding may move a point out of its half-open cell; cells at the domain's upper corner are closed.
+        ends = np.where(high == self.upper, high, np.nextafter(high, low))
+        return np.clip(points, low[cells], ends[cells])
+
+
+class Polygons(Map):
     """The area covered by polygons; cells have the area inside them as measure, and points are sampled uniformly.
 
     Parameters
@@ -53,9 +120,6 @@ class Polygons:
     ParameterError
         If the geometry is not a valid polygon, or not geographic though declared so; if shapely is not installed.
     """
-
-    rule: ClassVar[int] = 1
-    dim = 2
 
     @validation.plain
     def __init__(self, geometry: Geometries, *, geographic: bool = False) -> None:
@@ -110,56 +174,28 @@ class Polygons:
         area._set(small, *checked_corners(low, high), geographic is True, codec.restore(float, plane_area))
         return area
 
-    def measure(self, lower: Values, upper: Values) -> Floats:
-        """Area of the domain inside each cell.
-
-        Parameters
-        ----------
-        lower, upper : array-like[n, 2]
-            The cells.
-
-        Returns
-        -------
-        float64[n]
-            In squared units of the coordinates, or square kilometres.
-        """
-        low, high = as_boxes(lower, upper, 2, finite=True)
-        shapely = load("shapely")
+    def _sizes(self, low: Floats, high: Floats) -> tuple[Integers, Floats]:
         cells, pieces = self._pieces(low, high)
-        areas: Floats = shapely.area(pieces) * self._scale
-        # Of nothing, bincount makes integers.
-        return np.asarray(np.bincount(cells, weights=areas, minlength=low.shape[0]), dtype=np.float64)
+        return cells, load("shapely").area(pieces) * self._scale
 
-    def sample(self, lower: Values, upper: Values, counts: Values, generator: np.random.Generator) -> Floats:
-        """Uniform points of the domain inside each cell, cell by cell: float64[sum of counts, 2].
-
-        Parameters
-        ----------
-        lower, upper : array-like[n, 2]
-            The cells.
-        counts : array-like[n]
-            Numbers of points, integers.
-        generator : numpy.random.Generator
-            Source of uniform numbers.
-
-        Raises
-        ------
-        ParameterError
-            If points are requested in a cell outside the domain.
-        """
-        low, high = as_boxes(lower, upper, 2, finite=True)
-        numbers = np.asarray(counts, dtype=np.int64)
-        corners, cells = self._triangles(low, high, np.flatnonzero(numbers > 0))
+    def _samplers(self, low: Floats, high: Floats, counts: Integers) -> tuple[Integers, Floats, Draw]:
+        shapely, asked = load("shapely"), np.flatnonzero(counts > 0)
+        cells, pieces = self._pieces(low[asked], high[asked])
+        triangles, owner = shapely.get_parts(shapely.constrained_delaunay_triangles(pieces), return_index=True)
+        corners = shapely.get_coordinates(triangles).reshape(-1, 4, 2)[:, :3]
         sides = corners[:, 1:] - corners[:, :1]
         areas = 0.5 * np.abs(sides[:, 0, 0] * sides[:, 1, 1] - sides[:, 0, 1] * sides[:, 1, 0])
         real = areas > 0.0
-        corners, sides, cells = corners[real], sides[real], cells[real]
-        chosen = draw_pieces(cells, areas[real], numbers, generator)
-        along = generator.random((chosen.size, 2))
-        # The square's half beyond its diagonal is turned onto the other half.
-        along = np.where(along.sum(axis=1, keepdims=True) > 1.0, 1.0 - along, along)
-        points = corners[chosen, 0] + np.einsum("ij,ijk->ik", along, sides[chosen])
-        return keep_in_cells(points, low[cells[chosen]], high[cells[chosen]], self.upper)
+        corners, sides = corners[real], sides[real]
+
+        def draw(chosen: Integers, generator: np.random.Generator) -> Floats:
+            along = generator.random((chosen.size, 2))
+            # The square's half beyond its diagonal is turned onto the other half.
+            along = np.where(along.sum(axis=1, keepdims=True) > 1.0, 1.0 - along, along)
+            points: Floats = corners[chosen, 0] + np.einsum("ij,ijk->ik", along, sides[chosen])
+            return points
+
+        return asked[cells[owner]][real], areas[real], draw
 
     def contains(self, points: Values) -> NDArray[np.bool_]:
         """Flags of the points, array-like[n, 2], in the domain or on its border: bool[n]."""
@@ -181,25 +217,8 @@ class Polygons:
         areal = shapely.get_type_id(pieces) == shapely.GeometryType.POLYGON
         return cells[owner[areal]], pieces[areal]
 
-    def _triangles(self, low: Floats, high: Floats, asked: Integers) -> tuple[Floats, Integers]:
-        """Corners float64[t, 3, 2] of triangles that tile the domain in the cells `asked`, and their cells."""
-        shapely = load("shapely")
-        cells, pieces = self._pieces(low[asked], high[asked])
-        triangles, owner = shapely.get_parts(shapely.constrained_delaunay_triangles(pieces), return_index=True)
-        corners = shapely.get_coordinates(triangles).reshape(-1, 4, 2)[:, :3]
-        return corners, asked[cells[owner]]
 
-
-class _Pieces(NamedTuple):
-    """Pieces of segments inside cells, from ``enter`` to ``leave`` in [0, 1] along the segment; cells ascend."""
-
-    cells: Integers
-    segments: Integers
-    enter: Floats
-    leave: Floats
-
-
-class Network:
+class Network(Map):
     """The points on lines; cells have the length inside them as measure, and points are sampled uniformly along it.
 
     Parameters
@@ -226,9 +245,6 @@ class Network:
     ParameterError
         If no line has a length, or they are not geographic though declared so; if shapely is not installed.
     """
-
-    rule: ClassVar[int] = 1
-    dim = 2
 
     @validation.plain
     def __init__(self, lines: Geometries, *, geographic: bool = False, tolerance: float | None = None) -> None:
@@ -291,29 +307,19 @@ class Network:
         network._set(starts, steps, checked_corners(lower, upper), scales, *checked)
         return network
 
-    def measure(self, lower: Values, upper: Values) -> Floats:
-        """Length of the lines inside each cell, as :meth:`Polygons.measure`.
+    def _sizes(self, low: Floats, high: Floats) -> tuple[Integers, Floats]:
+        cells, segments, enter, leave = self._pieces(low, high)
+        return cells, (leave - enter) * self._lengths[segments]
 
-        Cells are half-open, except at the domain's upper border.
-        """
-        low, high = as_boxes(lower, upper, 2, finite=True)
-        pieces = self._pieces(low, high)
-        lengths = (pieces.leave - pieces.enter) * self._lengths[pieces.segments]
-        # Of nothing, bincount makes integers.
-        return np.asarray(np.bincount(pieces.cells, weights=lengths, minlength=low.shape[0]), dtype=np.float64)
+    def _samplers(self, low: Floats, high: Floats, counts: Integers) -> tuple[Integers, Floats, Draw]:
+        cells, segments, enter, leave = self._pieces(low, high)
 
-    def sample(self, lower: Values, upper: Values, counts: Values, generator: np.random.Generator) -> Floats:
-        """Uniform points along the lines inside each cell, as :meth:`Polygons.sample`."""
-        low, high = as_boxes(lower, upper, 2, finite=True)
-        numbers = np.asarray(counts, dtype=np.int64)
-        pieces = self._pieces(low, high)
-        weights = (pieces.leave - pieces.enter) * self._lengths[pieces.segments]
-        chosen = draw_pieces(pieces.cells, weights, numbers, generator)
-        enter, leave = pieces.enter[chosen], pieces.leave[chosen]
-        along = enter + (leave - enter) * generator.random(chosen.size)
-        segment, cell = pieces.segments[chosen], pieces.cells[chosen]
-        points = self._starts[segment] + along[:, None] * self._steps[segment]
-        return keep_in_cells(points, low[cell], high[cell], self.upper)
+        def draw(chosen: Integers, generator: np.random.Generator) -> Floats:
+            along = enter[chosen] + (leave[chosen] - enter[chosen]) * generator.random(chosen.size)
+            points: Floats = self._starts[segments[chosen]] + along[:, None] * self._steps[segments[chosen]]
+            return points
+
+        return cells, (leave - enter) * self._lengths[segments], draw
 
     def contains(self, points: Values) -> NDArray[np.bool_]:
         """Flags of the points, array-like[n, 2], within the tolerance of a line: bool[n]."""
@@ -347,8 +353,11 @@ class Network:
         )
         return places
 
-    def _pieces(self, low: Floats, high: Floats) -> _Pieces:
-        """Segments clipped to cells (Liang and Barsky, ACM TOG 3(1), 1984)."""
+    def _pieces(self, low: Floats, high: Floats) -> tuple[Integers, Integers, Floats, Floats]:
+        """Segments clipped to cells: cell (ascending), segment, and both ends in [0, 1] along it.
+
+        Source: Liang and Barsky, ACM TOG 3(1), 1984.
+        """
         shapely = load("shapely")
         boxes = shapely.box(*(low * self._scales).T, *(high * self._scales).T)
         cells, segments = self._tree.query(boxes)
@@ -365,7 +374,7 @@ class Network:
         leave = np.where(still, 1.0, np.maximum(first, second)).min(axis=1)
         enter, leave = np.maximum(enter, 0.0), np.minimum(leave, 1.0)
         inside = (leave > enter) & ~beside.any(axis=1)
-        return _Pieces(cells[inside], segments[inside], enter[inside], leave[inside])
+        return cells[inside], segments[inside], enter[inside], leave[inside]
 
 
 def _small_parts(shapely: ModuleType, union: Geometries) -> Geometries:
@@ -500,11 +509,3 @@ def draw_pieces(cells: Integers, weights: Floats, counts: Integers, generator: n
     targets = before[first] + generator.random(cell.size) * (before[last + 1] - before[first])
     chosen: Integers = np.clip(np.searchsorted(ends, targets, side="right"), first, last)
     return chosen
-
-
-def keep_in_cells(points: Floats, lower: Floats, upper: Floats, last: Floats) -> Floats:
-    """Points that rounding moved out of their half-open cell, moved back: float64[n, d].
-
-    ``last`` is the domain's upper corner: cells that end there are closed.
-    """
-    return np.clip(points, lower, np.where(upper == last, upper, np.nextafter(upper, lower)))

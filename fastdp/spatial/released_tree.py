@@ -37,7 +37,7 @@ LEAF = 16
 
 
 class ReleasedTree:
-    """A private decomposition: disjoint cells that cover the domain, each with a count.
+    """Private decomposition: disjoint cells that cover the domain, each with a count.
 
     All of it is released, so anything computed from it costs no privacy.
 
@@ -49,12 +49,13 @@ class ReleasedTree:
         Their counts, 0 or more; they sum to :attr:`total`.
     depths : int64[n]
         Number of cuts that made each cell.
-
-    ``variance`` is that of a cell's noise, for intervals.
+    domain : Domain
+        The region that the cells cover.
     """
 
     def __init__(self, plan: CellParameters, tree: Tree, variance: float | None = None) -> None:
-        self._fan_out, self._domain = plan.fan_out, plan.domain
+        self._fan_out, self.domain = plan.fan_out, plan.domain
+        #: `variance` is that of a cell's noise, for intervals.
         self._tree, self._counts, self._variance = tree, tree.projected, variance
         self._lower, self._upper = tree.bounds(plan)
         self.lower, self.upper = self._lower[tree.leaves], self._upper[tree.leaves]
@@ -62,11 +63,6 @@ class ReleasedTree:
         self.depths: Integers = tree.depth[tree.leaves]
         for array in (self.lower, self.upper, self.counts, self.depths):
             array.flags.writeable = False
-
-    @property
-    def domain(self) -> Domain:
-        """The region that the cells cover."""
-        return self._domain
 
     @property
     def n_leaves(self) -> int:
@@ -106,11 +102,11 @@ class ReleasedTree:
             counts: Integers = np.empty(self.counts.size, np.int64)
             cell_codes.round_counts(self.counts, source.random(self.counts.size), counts)
             with contextlib.suppress(MemoryError):
-                return self._domain.sample(self.lower, self.upper, counts, source)
+                return self.domain.sample(self.lower, self.upper, counts, source)
         raise StateError(f"{points:g} synthetic points do not fit in memory: expected count(), which draws none")
 
     def count(self, lower: Values, upper: Values) -> Counts:
-        """Counts of boxes from the tree: the expected number of sampled points in each.
+        """Return the number of points in each box: the expected number of sampled ones.
 
         Cells are half-open, so on a network a road along a box's upper side is not in the box.
 
@@ -130,14 +126,14 @@ class ReleasedTree:
         """
         low, high, one = self._boxes(lower, upper)
         out = np.empty(low.shape[0])
-        query, leaf = self._whole_cells(low, high, self._counts, out, by_volume=isinstance(self._domain, Box))
+        query, leaf = self._add_inside(low, high, self._counts, out, by_volume=isinstance(self.domain, Box))
         if query.size:
             inside = self._shares(low, high, query, leaf)
             out += np.bincount(query, self._counts[leaf] * inside, minlength=out.size)
         return float(out[0]) if one else out
 
     def std_error(self, lower: Values, upper: Values) -> Counts:
-        """Root mean square errors of :meth:`count` by a model: float, or float64[q].
+        """Return the root mean square error of :meth:`count`, by a model: float, or float64[q].
 
         Every cell in the box, or cut by it, has the noise of all its counts.  The points of a cut cell, and as many
         more as its noise may hide, may be anywhere in it.  The model ignores the gain from consistent counts and the
@@ -154,7 +150,7 @@ class ReleasedTree:
             raise StateError("this tree does not state the noise of its counts: expected that of a PHDStream")
         low, high, one = self._boxes(lower, upper)
         sums, out = self._noise_sums, np.empty(low.shape[0])
-        query, leaf = self._whole_cells(low, high, sums, out, by_volume=False)
+        query, leaf = self._add_inside(low, high, sums, out, by_volume=False)
         share = self._shares(low, high, query, leaf)
         # Points crowd at the same sides of neighbouring cells: the errors of cut cells add up.
         hidden = (self._counts[leaf] + np.sqrt(sums[leaf])) * np.sqrt(share * (1.0 - share))
@@ -164,7 +160,7 @@ class ReleasedTree:
         return float(errors[0]) if one else errors
 
     def interval(self, lower: Values, upper: Values, confidence: float = 0.95) -> tuple[Counts, Counts]:
-        """Intervals for true counts of boxes, by the model of :meth:`std_error`: (low, high).
+        """Return intervals for the true counts of boxes, by the model of :meth:`std_error`: (low, high).
 
         Two floats, or two float64[q]; not below 0, and the answer of :meth:`count` lies between them.
         """
@@ -174,7 +170,7 @@ class ReleasedTree:
 
     @cached_property
     def _noise_sums(self) -> Floats:
-        """Variance of the noise of all cells below each node: float64[v], in points^2."""
+        """Noise variance of each node's cells together: float64[v], in points^2."""
         sums: Floats = np.zeros(self._counts.size)
         sums[self._tree.leaves] = self._variance
         starts, first = self._tree.starts.tolist(), self._tree.first
@@ -185,9 +181,13 @@ class ReleasedTree:
 
     def _boxes(self, lower: Values, upper: Values) -> tuple[Floats, Floats, bool]:
         """Checked corners, float64[q, d] each, and True if a single box was given."""
-        dim = self._domain.dim
-        axes, _ = _axes_of(lower, "lower"), _axes_of(upper, "upper")
-        one = axes == 0 or (axes == 1 and dim > 1)
+        dim, axes = self.domain.dim, []
+        for name, corner in (("lower", lower), ("upper", upper)):
+            array = as_array(corner)
+            if array is None:
+                raise DataError(f"{name} is no array: expected numbers, or rows with as many numbers each")
+            axes.append(array.ndim)
+        one = axes[0] == 0 or (axes[0] == 1 and dim > 1)
         low = as_points(np.reshape(lower, (1, -1)) if one else lower, "lower", dim)
         high = as_points(np.reshape(upper, (1, -1)) if one else upper, "upper", dim)
         if low.shape != high.shape:
@@ -200,34 +200,25 @@ class ReleasedTree:
     def _shares(self, low: Floats, high: Floats, query: Integers, leaf: Integers) -> Floats:
         """Share of each cut leaf's measure inside its box: float64[n]."""
         corners = np.maximum(low[query], self._lower[leaf]), np.minimum(high[query], self._upper[leaf])
-        return self._domain.measure(*corners) / self._domain.measure(self._lower[leaf], self._upper[leaf])
+        return self.domain.measure(*corners) / self.domain.measure(self._lower[leaf], self._upper[leaf])
 
-    def _whole_cells(
+    def _add_inside(
         self, low: Floats, high: Floats, numbers: Floats, out: Floats, *, by_volume: bool
     ) -> tuple[Integers, Integers]:
         """Add `numbers` of the cells inside each box to `out`; returns box and leaf indices of the cells it cuts."""
         stack: Integers = np.empty(self._tree.first.size + 1, np.int64)
-        tree, room = (self._fan_out, self._tree.first, numbers, self._lower, self._upper), 0
+        tree, capacity = (self._fan_out, self._tree.first, numbers, self._lower, self._upper), 0
         while True:
-            query: Integers = np.empty(room, np.int64)
-            leaf: Integers = np.empty(room, np.int64)
+            query, leaf = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
             listed = box_queries.count_boxes(*tree, low, high, by_volume, stack, query, leaf, out)
-            if listed <= room:
+            if listed <= capacity:
                 return query, leaf
-            room = listed
-
-
-def _axes_of(values: Values, name: str) -> int:
-    """Number of axes of an array-like; DataError if its rows differ in length or it is none."""
-    array = as_array(values)
-    if array is None:
-        raise DataError(f"{name} is no array: expected numbers, or rows with as many numbers each")
-    return array.ndim
+            capacity = listed
 
 
 @record
 class PrivTreeParameters(PointParameters):
-    """Checked parameters of :class:`PrivTree`."""
+    """Parameters of :class:`PrivTree`."""
 
     threshold: float = parameter(Real(), default=0.0)
 
@@ -239,7 +230,7 @@ class PrivTreeParameters(PointParameters):
 
 
 class PrivTree:
-    """One private release of a set of points; half of epsilon for the cells, half for their counts.
+    """Releases one set of points, once; half of epsilon for the cells, half for their counts.
 
     Parameters
     ----------
@@ -286,17 +277,15 @@ class PrivTree:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Fingerprint of the noise key, as for a publisher; None in a simulation."""
+        """Fingerprint of the noise key, as of a publisher; None in a simulation."""
         return None if self._key.simulated else self._key.fingerprint()
 
     @property
     def guarantee(self) -> Guarantee:
         """Guarantee for one point, composed of the cells' and the counts' halves of epsilon."""
         half = self.epsilon / 2
-        cells = event_guarantee(
-            half, "PrivTree: (2 beta - 1) / (beta - 1) decisions' worth of loss, whatever the depth"
-        )
-        counts = counter_guarantee(Simple(), half)
+        decisions = "PrivTree: (2 beta - 1) / (beta - 1) decisions' worth of loss, whatever the depth"
+        cells, counts = event_guarantee(half, decisions), counter_guarantee(Simple(), half)
         both = sequential(cells.of("cells"), counts.of("counts"))
         return replace(both, unit="one point", adjacency="add or remove one point", simulated=self._key.simulated)
 
@@ -326,7 +315,7 @@ class PrivTree:
 
 
 class BoxTree:
-    """Items in the order of a k-d tree, with a bounding box for each node."""
+    """Boxes or points in the order of a k-d tree, with a bounding box for each node."""
 
     def __init__(self, lower: Floats, upper: Floats) -> None:
         n = lower.shape[0]
@@ -343,7 +332,7 @@ class BoxTree:
 
 
 class CellIndex:
-    """Cells with counts, indexed for counts in many boxes without sampling.
+    """Index of cells with counts, for counts in many boxes without sampling.
 
     Parameters
     ----------
@@ -375,7 +364,7 @@ class CellIndex:
         return float(self._sums[1])
 
     def count(self, lower: Values, upper: Values) -> Floats:
-        """Content of each box: the sum over the cells of count times the share of the cell's volume in the box.
+        """Return the content of each box: cells' counts times the shares of their volumes in it.
 
         Parameters
         ----------

@@ -128,12 +128,10 @@ class PAKParameters(Keyed):
 
     def _highest(self) -> float:
         """Largest r tau without a clip to the bound, except with probability 2^-54."""
-        assert isinstance(self.threshold, (PAKQuantile, SmoothQuantile))  # noqa: S101 - checked on construction
-        task = self._task_on(self.bound)
-        law, kappa, offset = self.threshold.law(task), 1.0, 0.0
-        if isinstance(self.threshold, PAKQuantile):
-            kappa, offset = self.threshold.kappa(task), law.upper(self.threshold.beta)
-        farthest = kappa / law.a * (law.magnitude(MIN_TAIL) + offset)
+        rule, task = self.threshold, self._task_on(self.bound)
+        assert isinstance(rule, (PAKQuantile, SmoothQuantile))  # noqa: S101 - checked on construction
+        noise = rule.smooth_noise(task)
+        farthest = rule.kappa(task) / noise.a * (noise.magnitude(MIN_TAIL) + rule.offset(task))
         return self.tail_factor * self.bound * (1.0 + farthest) * ABOVE_ROUNDING
 
     @cached_property

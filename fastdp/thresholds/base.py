@@ -1,4 +1,4 @@
-"""The protocols of threshold rules, and the public threshold."""
+"""Protocols of threshold rules, and the rule of a public threshold."""
 
 from __future__ import annotations
 
@@ -25,14 +25,12 @@ class ThresholdTask:
     ----------
     epsilon : float
         Budget for the hold-out.
-    bound : float
-        B, in units of the input.
+    bound, resolution : float
+        B, and the grid step that values are rounded to, in units of the input.
     holdout : int
         m, the number of values that choose theta.
     max_range : int
         r, the longest query.
-    resolution : float
-        Grid step that values are rounded to, in units of the input.
     publish_epsilon : float, optional
         Budget of the noise that theta is chosen for; by default `epsilon`.
     noise_constant : float, optional
@@ -57,16 +55,16 @@ class Chooser(Protocol):
     """Collects the hold-out and chooses theta; keeps only the data that the choice needs."""
 
     def copy(self) -> Chooser:
-        """An independent copy, so that a rejected chunk can be dropped."""
+        """Independent copy, so that a rejected chunk can be dropped."""
 
     def observe(self, values: Floats) -> None:
-        """Add finite `values`; copies whatever it keeps, because the caller owns their memory."""
+        """Add finite `values`, copied: the caller owns their memory."""
 
     def choose(self, key: Key) -> float:
         """Theta in units of the input, in (0, bound]."""
 
     def pack(self) -> Integers:
-        """The collected data, for a state file."""
+        """Collected data, for a state file."""
 
     def unpack(self, packed: Integers) -> None:
         """Restore data from :meth:`pack`; ValueError or IndexError if they do not fit."""
@@ -74,7 +72,7 @@ class Chooser(Protocol):
 
 @runtime_checkable
 class RowChooser(Protocol):
-    """A chooser that chooses for many streams in one call; others are called once for each stream."""
+    """Chooser for many streams in one call; others are called once for each stream."""
 
     @property
     def row_words(self) -> int:
@@ -90,29 +88,25 @@ class RowChooser(Protocol):
     def choose_rows(self, histograms: Integers, key: Key, streams: Integers) -> Floats:
         """Theta of each stream, float64[n]: ``choose`` under ``held_out(key, hold-out i).of_stream(streams[i])``.
 
-        `histograms` is int64[n, bins], or int64[1, bins] if all streams share one; `key` is the secret of all
-        streams.
+        `histograms` is int64[n, bins], or int64[1, bins] if all streams share one.
         """
 
 
 def held_out(key: Key, values: Array) -> Key:
-    """Key of a choice from this hold-out; different hold-outs get independent noise.
-
-    `values` is the contiguous hold-out, or the data that a chooser keeps of it (``Chooser.pack``).
-    """
+    """Key of a choice from this hold-out, contiguous or as ``Chooser.pack`` returns it; others get other noise."""
     # Not BLAKE2b: this is the one long message, and processors have instructions for SHA-256.
     return key.within("holdout", hashlib.sha256(values.data).digest())
 
 
 class Threshold(Protocol):
-    """A rule that chooses theta from a hold-out, or knows it."""
+    """Rule that chooses theta from a hold-out, or knows it."""
 
     @property
     def uses_holdout(self) -> bool:
         """True if the rule uses data."""
 
     def start(self, task: ThresholdTask) -> Chooser:
-        """An empty chooser for one publisher."""
+        """Empty chooser for one publisher."""
 
     def guarantee(self, task: ThresholdTask) -> Guarantee | None:
         """Privacy cost of choosing theta; None if no data are used."""
@@ -120,7 +114,7 @@ class Threshold(Protocol):
 
 @record
 class Fixed:
-    """Theta is public: no hold-out, no budget.
+    """Public theta: no hold-out, no budget.
 
     Parameters
     ----------
@@ -133,7 +127,7 @@ class Fixed:
     rule: ClassVar[int] = 1
 
     def start(self, task: ThresholdTask) -> _FixedChooser:
-        """A chooser that returns theta; ParameterError if theta exceeds the bound."""
+        """Chooser of theta; ParameterError if theta exceeds the bound."""
         if self.theta > task.bound:
             raise ParameterError(
                 f"theta = {self.theta!r} (the threshold): expected at most the bound, {task.bound!r}"
@@ -146,7 +140,7 @@ class Fixed:
 
 
 def as_rule(name: str, threshold: object) -> Threshold:
-    """`threshold`, if it is a rule; :class:`Fixed` for a number; ParameterError for anything else."""
+    """`threshold`, if it is a rule; a number as :class:`Fixed`; ParameterError for anything else."""
     if type(threshold) is not bool and isinstance(threshold, numbers.Real):
         return Fixed(validation.positive(name, threshold))
     validation.part(name, threshold, Threshold, "fastdp.thresholds")
@@ -155,7 +149,7 @@ def as_rule(name: str, threshold: object) -> Threshold:
 
 @dataclass(frozen=True)
 class _FixedChooser:
-    """A chooser that ignores the hold-out and returns the public theta."""
+    """Chooser that ignores the hold-out and returns the public theta."""
 
     theta: float
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fastdp.data.column import as_column, as_floats
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee
+from fastdp.guarantee import Guarantee, pure
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
@@ -60,27 +60,23 @@ def noise_distribution(kind: NoiseKind, sensitivity: int, epsilon: float) -> sam
     return sampler.laplace_distribution(scale) if kind == "laplace" else sampler.geometric_distribution(scale)
 
 
-def draw_noise(law: sampler.LaplaceDistribution, choices: int, candidates: int, key: Key, level: int = 0) -> Integers:
+def draw_noise(
+    distribution: sampler.LaplaceDistribution, choices: int, candidates: int, key: Key, level: int = 0
+) -> Integers:
     """Independent noise of all candidates for several choices: int64[choices, candidates]."""
     noise: Integers = np.empty((choices, candidates), np.int64)
-    sampler.fill_pieces(noise.reshape(-1), law, key, ((StreamId(Purpose.THRESHOLD, level), noise.size),), 0)
+    sampler.fill_pieces(noise.reshape(-1), distribution, key, ((StreamId(Purpose.THRESHOLD, level), noise.size),), 0)
     return noise
 
 
 def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guarantee:
     """Pure epsilon on the hold-out; `scored` describes the scores in the derivation."""
-    return Guarantee(
-        epsilon=task.epsilon,
-        arithmetic="exact",
-        derivation=(
-            f"noisy max over {scored.format(task.holdout)}: monotone, sensitivity 1, "
-            f"discrete {kind} noise of scale 1 / epsilon: epsilon",
-        ),
-    )
+    scores, noise = scored.format(task.holdout), f"discrete {kind} noise of scale 1 / epsilon: epsilon"
+    return pure(task.epsilon, f"noisy max over {scores}: monotone, sensitivity 1, {noise}")
 
 
 class CountedHoldout(ABC):
-    """A chooser that keeps a histogram of the hold-out, not the values."""
+    """Chooser that keeps a histogram of the hold-out, not the values."""
 
     def __init__(self, noise: NoiseKind, task: ThresholdTask, counts: Integers) -> None:
         self._noise, self._task, self._counts = noise, task, counts
@@ -91,7 +87,7 @@ class CountedHoldout(ABC):
         return self._counts
 
     @property
-    def law(self) -> sampler.LaplaceDistribution:
+    def distribution(self) -> sampler.LaplaceDistribution:
         """Distribution of one candidate's noise."""
         return noise_distribution(self._noise, self.sensitivity, self._task.epsilon)
 
@@ -113,7 +109,7 @@ class CountedHoldout(ABC):
         return float(self.choices(key, 1)[0])
 
     def copy(self) -> Self:
-        """An independent copy; everything but the counts is immutable and shared."""
+        """Independent copy; all but the counts is immutable and shared."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         twin._counts = self._counts.copy()
@@ -154,18 +150,18 @@ class NoisyMax:
     c : float
         Constant of Eq. 6, in units of a value: about the mean excess of the values above theta.
     noise : "laplace" or "exponential"
-        Two-sided or one-sided discrete noise; both are pure epsilon without a factor of 2, because the
-        score is monotone with sensitivity 1.
+        Two-sided or one-sided discrete noise; both are pure epsilon without a factor of 2, because the score is
+        monotone with sensitivity 1.
     step : float, optional
-        Candidates are step, 2 step, ... and the bound.  By default 1 (the paper's), or a power of two
-        that gives about 4,096 candidates where the bound is below 64 or above 2^20.
+        Candidates are step, 2 step, ... and the bound.  By default 1 (the paper's), or a power of two that gives
+        about 4,096 candidates where the bound is below 64 or above 2^20.
     fan_out : int
         b of Eq. 6: the hierarchy's, as :class:`fastdp.ToPS` passes it; the paper's 16 by default.
 
     Notes
     -----
-    Privacy: replacing a value moves all counts #{v <= theta} by at most 1 in one direction.  Scores are
-    K times integers, noise has scale K / epsilon; the proof is in :mod:`fastdp.thresholds.noisy_max`.
+    Privacy: replacing a value moves all counts #{v <= theta} by at most 1 in one direction.  Scores are K times
+    integers, noise has scale K / epsilon; the proof is in :mod:`fastdp.thresholds.noisy_max`.
     """
 
     c: float = parameter(Real(above=0.0), default=60.0)
@@ -182,13 +178,12 @@ class NoisyMax:
                 return 1.0
             return 2.0 ** (math.frexp(bound / DEFAULT_CANDIDATES)[1] - 1)
         if not self.step <= bound <= self.step * MAX_CANDIDATES:
-            raise ParameterError(
-                f"step = {self.step!r}: expected between bound / {MAX_CANDIDATES} and the bound, {bound!r}"
-            )
+            accepted = f"between bound / {MAX_CANDIDATES} and the bound, {bound!r}"
+            raise ParameterError(f"step = {self.step!r}: expected {accepted}")
         return self.step
 
     def start(self, task: ThresholdTask) -> _NoisyMaxChooser:
-        """A chooser with an empty histogram over the candidates."""
+        """Chooser with an empty histogram over the candidates."""
         step = self.candidate_step(task.bound)
         candidates = math.ceil(task.bound / step)
         chooser = _NoisyMaxChooser(self, task, step, np.zeros(candidates + 1, np.int64))
@@ -212,17 +207,15 @@ class _NoisyMaxChooser(CountedHoldout):
         self._bin(as_floats(as_column(values, "values")), self._counts)
 
     def observe_unchecked(self, values: Floats) -> bool:
-        """Count `values` and return True if all are finite; if not, discard this chooser."""
+        """Count `values` and return True if all are finite; else this chooser is to be discarded."""
         return not self._bin(values, self._counts)
 
     def _bin(self, values: Floats, counts: Integers) -> bool:
         """Count `values` into `counts`; returns True if one is not finite."""
         if values.size < counts.size * threshold_choice.PARTED:
             return threshold_choice.bin_values(values, self._step, counts)
-        lanes: Integers = np.zeros((3, counts.size), np.int64)
-        return threshold_choice.bin_pieces(
-            values, self._step, np.empty(threshold_choice.PIECE, np.uint32), lanes, counts
-        )
+        piece, lanes = np.empty(threshold_choice.PIECE, np.uint32), np.zeros((3, counts.size), np.int64)
+        return threshold_choice.bin_pieces(values, self._step, piece, lanes, counts)
 
     def unit(self) -> int:
         """Integer weight K of one count in a score."""
@@ -234,7 +227,7 @@ class _NoisyMaxChooser(CountedHoldout):
 
     @property
     def sensitivity(self) -> int:
-        """The weight of one count."""
+        """Weight of one count."""
         return self.unit()
 
     def scores(self) -> Integers:
@@ -243,7 +236,9 @@ class _NoisyMaxChooser(CountedHoldout):
 
     def choices(self, key: Key, count: int) -> Floats:
         """Thetas of `count` independent choices, float64[count]."""
-        return self._best(self._counts.reshape(1, -1), draw_noise(self.law, count, self._counts.size - 1, key))
+        return self._best(
+            self._counts.reshape(1, -1), draw_noise(self.distribution, count, self._counts.size - 1, key)
+        )
 
     def _best(self, histograms: Integers, noise: Integers) -> Floats:
         """Theta for each row of noise, in units of the input."""
@@ -274,8 +269,8 @@ class _NoisyMaxChooser(CountedHoldout):
         owners = np.arange(streams.size) if len(packed) > 1 else None
         words = RowWords(packed, [(StreamId(Purpose.THRESHOLD), self._counts.size - 1)], owners)
         none = np.zeros(streams.size, np.int64)
-        law = self.law
-        return self._best(histograms, sampler.draw_rows(words, none, lambda _: law, streams, none))
+        noise = self.distribution
+        return self._best(histograms, sampler.draw_rows(words, none, lambda _: noise, streams, none))
 
 
 @lru_cache(maxsize=4)

@@ -2,10 +2,8 @@
 
 Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS Appendix B.  Section 5.4 of ToPS compares both.
 
-Rank: of the m sorted values the quantile is the one of rank P = ceil(p m), clipped to [1, m], p taken as the
-decimal number that was written.  ToPS Appendix B only says "the rank"; PAK's sample definition (section IV) counts
-values strictly below, which is not a rank where values tie, while the formula for the smooth sensitivity is
-one for ranks.
+The quantile of m sorted values has rank P = ceil(p m), clipped to [1, m], p taken as the decimal number that was
+written: ToPS only says "the rank", and PAK counts values strictly below, which is not a rank where values tie.
 
 Privacy is stated for real arithmetic: the quantile is an integer on the grid and the noise's scale is rounded up, but
 the scale depends on the data and the noise is a double.
@@ -14,6 +12,7 @@ the scale depends on the data and the noise is a double.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,7 +23,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import as_column, as_floats
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee
+from fastdp.guarantee import Guarantee, pure
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Integers
 from fastdp.local.reports import exp_below
@@ -73,10 +72,10 @@ SCALE_SLACK = 1.0 + 2.0**-48
 
 
 def decay_table(b: float, holdout: int) -> Floats:
-    """Weights for e^(-b k), float64[holdout + 2], k = 0 .. holdout + 1, for the smooth-sensitivity kernels.
+    """Weights e^(-b k), rounded up, for k = 0, ..., holdout + 1: float64[holdout + 2].
 
-    Powers of one factor r, each rounded once: entry k + 1 is at least e^-b (1 + 2^-50) times entry k.  If that needs
-    r >= 1 (b below about 2^-49) all entries are 1, and the smooth sensitivity is the bound.
+    Entry k + 1 is at least e^-b (1 + 2^-50) times entry k.  Where that needs a factor of 1 or more (b below about
+    2^-49) all entries are 1, and the smooth sensitivity is the bound.
     """
     # e^-1000 is below MIN_DECAY already.
     exponent = -Fraction(min(b, 1000.0)) * (1 - B_SLACK)
@@ -92,16 +91,14 @@ def decay_table(b: float, holdout: int) -> Floats:
 
 @dataclass(frozen=True)
 class SmoothNoise:
-    """A symmetric distribution Z with constants that make f + S/a Z private; created by :func:`calibrate`.
+    """Symmetric distribution of Z with the constants that make f + S/a Z private; made by :func:`calibrate`.
 
     Attributes
     ----------
     name : str
         "laplace", "gaussian" or "cauchy".
-    a : float
-        Tolerated shift, in units of Z's scale: noise is S/a Z.
-    b : float
-        Smoothing: the smooth sensitivity S changes by at most e^b between neighbours.
+    a, b : float
+        Tolerated shift, in units of Z's scale; logarithm of the largest ratio of neighbours' smooth sensitivities S.
     gamma : float
         Exponent of the Cauchy-type density.
     """
@@ -117,7 +114,7 @@ class SmoothNoise:
         return kappa * sensitivity / self.a * SCALE_SLACK
 
     def magnitude(self, tail: float) -> float:
-        """The z >= 0 with P[|Z| >= z] = `tail`, for 0 < `tail` <= 1."""
+        """Number z >= 0 with P[|Z| >= z] = `tail`, for 0 < `tail` <= 1."""
         if self.name == "laplace":
             return -math.log(tail)
         # scipy takes longer to load than fastdp, and no other threshold needs it.
@@ -132,7 +129,7 @@ class SmoothNoise:
         return math.exp((math.log(y) - math.log(rest)) / self.gamma) if y > 0.0 else 0.0
 
     def upper(self, beta: float) -> float:
-        """The quantile G^-1(1 - beta) of Z, for 0 < `beta` < 1/2."""
+        """Quantile G^-1(1 - beta) of Z, for 0 < `beta` < 1/2."""
         return self.magnitude(2.0 * beta)
 
     @property
@@ -143,7 +140,7 @@ class SmoothNoise:
     def draw(self, key: Key) -> float:
         """One draw of Z by inverse CDF: a word's lowest bit is the sign, the others begin the tail probability.
 
-        Small tails take further words, so every tail has 53 significant bits; with fewer, distant values of theta
+        Small tails take further words, so that each has 53 significant bits; with fewer, distant values of theta
         would have gaps that differ between neighbours.
         """
         stream = StreamId(Purpose.THRESHOLD)
@@ -157,7 +154,7 @@ class SmoothNoise:
 
 
 def calibrate(name: str, epsilon: float, delta: float, gamma: float) -> SmoothNoise:
-    """The noise with the constants derived at the top of this module; `delta` in (0, 1/4], unused for "cauchy"."""
+    """Noise with the constants derived at the top of this module; `delta` in (0, 1/4], unused for "cauchy"."""
     if name == "cauchy":
         width = epsilon / (2.0 * (gamma + 1.0))
         return SmoothNoise(name, width, width, gamma)
@@ -174,36 +171,25 @@ def calibrate(name: str, epsilon: float, delta: float, gamma: float) -> SmoothNo
 
 def laplace_stretch_delta(epsilon: float, b: float) -> float:
     """delta_1 of stretching Laplace noise by e^b beyond eps/2: e^-q (1 - e^-b), q = (eps/2 + b)/(e^b - 1)."""
-    if b > 700.0:
-        return 1.0
-    return math.exp(-(0.5 * epsilon + b) / math.expm1(b)) * -math.expm1(-b)
+    return 1.0 if b > 700.0 else math.exp(-(0.5 * epsilon + b) / math.expm1(b)) * -math.expm1(-b)
 
 
-# The rules.
-
-# The hold-out of a quantile or of local reports: integers, sorted once if needed.
-
-FIRST_ROOM = 1024
-
-#: From the hold-out (sorted unless the rule says otherwise) and the bound, both in grid steps, and a key: theta in
-#: grid steps, not clipped.
+FIRST_CAPACITY = 1024
+#: Hold-out (sorted unless the rule says otherwise) and bound, both in grid steps, and a key, to theta in grid steps.
 ReleaseSorted = Callable[[Integers, int, Key], float]
 
 
 class QuantileChooser:
-    """Chooser that keeps the hold-out as int64 grid steps, from which `release` computes theta; sorted by default."""
+    """Chooser that keeps the hold-out as int64 grid steps, sorts it, and lets `release` compute theta from it."""
 
     def __init__(self, task: ThresholdTask, release: ReleaseSorted, clip: bool, *, sort: bool = True) -> None:
-        self._task = task
-        self._release = release
-        self._clip = clip
-        self._sort = sort
+        self._task, self._release, self._clip, self._sort = task, release, clip, sort
         self._top = Grid(task.bound, task.resolution).bound_steps
-        self._steps: Integers = np.empty(min(task.holdout, FIRST_ROOM), np.int64)
+        self._steps: Integers = np.empty(min(task.holdout, FIRST_CAPACITY), np.int64)
         self._count = 0
 
     def copy(self) -> QuantileChooser:
-        """An independent copy, with its own array of values."""
+        """Independent copy, with its own array of values."""
         twin = QuantileChooser(self._task, self._release, self._clip, sort=self._sort)
         twin._steps, twin._count = self._steps.copy(), self._count
         return twin
@@ -213,16 +199,15 @@ class QuantileChooser:
         floats = as_floats(as_column(values, "values"))
         count = self._count + floats.size
         if count > self._steps.size:
-            room: Integers = np.empty(max(count, min(2 * count, self._task.holdout)), np.int64)
-            room[: self._count] = self._steps[: self._count]
-            self._steps = room
-        online_pass.round_values(
-            floats, 1.0 / self._task.resolution, float(self._top), self._steps[self._count : count]
-        )
+            larger: Integers = np.empty(max(count, min(2 * count, self._task.holdout)), np.int64)
+            larger[: self._count] = self._steps[: self._count]
+            self._steps = larger
+        step = 1.0 / self._task.resolution
+        online_pass.round_values(floats, step, float(self._top), self._steps[self._count : count])
         self._count = count
 
     def choose(self, key: Key) -> float:
-        """Theta in units of the input, clipped to [resolution, bound], or only from below without `clip`."""
+        """Theta in units of the input, at least the resolution, and with `clip` at most the bound."""
         values = self._steps[: self._count]
         if self._sort:
             values.sort()
@@ -231,7 +216,7 @@ class QuantileChooser:
         return min(theta, self._task.bound) if self._clip else theta
 
     def pack(self) -> Integers:
-        """The kept values in grid steps, int64, in no particular order."""
+        """Kept values in grid steps, int64, in no particular order."""
         return self._steps[: self._count].copy()
 
     def unpack(self, packed: Integers) -> None:
@@ -255,19 +240,79 @@ FRACTION = Real(above=0.0, below=1.0)
 DELTA = Real(above=0.0, most=0.25)
 
 
+class SmoothRule(ABC):
+    """Base of S-P and S-PAK: theta = quantile + kappa SS/a (Z + offset)."""
+
+    uses_holdout: ClassVar[bool] = True
+    rule: ClassVar[int] = 1
+    p: float
+    delta: float | None
+    noise: str
+    clip: bool
+    #: Exponent of Cauchy-type noise.
+    gamma: float = 2.0
+
+    @abstractmethod
+    def kappa(self, task: ThresholdTask) -> float:
+        """Factor of the noise's scale."""
+
+    @abstractmethod
+    def offset(self, task: ThresholdTask) -> float:
+        """Number added to Z."""
+
+    def smooth_noise(self, task: ThresholdTask) -> SmoothNoise:
+        """Distribution of Z with its constants a and b."""
+        return calibrate(self.noise, task.epsilon, self._delta(task), self.gamma)
+
+    def start(self, task: ThresholdTask) -> QuantileChooser:
+        """Empty chooser that releases the noisy quantile; ParameterError if kappa is not positive."""
+        noise, kappa, offset = self.smooth_noise(task), self.kappa(task), self.offset(task)
+
+        def release(values: Integers, bound: int, key: Key) -> float:
+            rank = rank_of(self.p, values.size)
+            shift = noise.scale(values, bound, rank, kappa) * (noise.draw(key) + offset)
+            return _in_cells(int(values[rank - 1]), shift, bound)
+
+        return QuantileChooser(task, release, self.clip)
+
+    def guarantee(self, task: ThresholdTask) -> Guarantee:
+        """(epsilon, delta) on the hold-out, for real arithmetic; delta = 0 with Cauchy-type noise."""
+        noise, delta, kappa = self.smooth_noise(task), self._delta(task), self.kappa(task)
+        delta = 0.0 if noise.name == "cauchy" else delta
+        distance = noise.numeric_distance
+        if not self.clip:
+            # It grows with the noise's width in bounds; a Cauchy-type distribution is too wide for any bound.
+            wide = math.inf if noise.name == "cauchy" else kappa / noise.a * (1.0 + self.offset(task))
+            distance = min(1.0, distance * max(1.0, wide))
+        scaled = "smooth sensitivity"
+        if kappa != 1.0:
+            scaled = f"{kappa:.6g} times {scaled}, which hides the offset (PAK Eq. 11),"
+        loss = f"epsilon, delta = {delta:.6g}" if delta else "pure epsilon"
+        step = (
+            f"{self.p:g} quantile of {task.holdout} held-out values, {noise.name} noise of {scaled} / a, "
+            f"a = {noise.a:.6g}, b = {noise.b:.6g} (stretch by e^b and shift by a take epsilon / 2 each): {loss}, "
+            "for real arithmetic"
+        )
+        return Guarantee(task.epsilon, delta, arithmetic="real", numeric_distance=distance, derivation=(step,))
+
+    def _delta(self, task: ThresholdTask) -> float:
+        """The rule's delta, by default 1 / n^2 with n = holdout + max_range (ToPS Appendix B)."""
+        return 1.0 / float(task.holdout + task.max_range) ** 2 if self.delta is None else self.delta
+
+
 @record
-class SmoothQuantile:
+class SmoothQuantile(SmoothRule):
     """S-P: theta = quantile + SS/a Z (ToPS Appendix B; PAK section IV-C, "Warm").
 
     Parameters
     ----------
     p : float
-        Which quantile, a fraction in (0, 1); the paper's .995.
+        Quantile, a fraction in (0, 1); the paper's .995.
     delta : float, optional
         Probability that the privacy loss exceeds epsilon, in (0, 1/4]; by default 1 / n^2 with n = holdout +
         max_range.  With Cauchy-type noise there is none: expected None or 0.
     noise : "laplace", "gaussian" or "cauchy"
-        The law of Z; "cauchy" is pure epsilon, with heavy tails.
+        Distribution of Z; "cauchy" is pure epsilon, with heavy tails.
     gamma : float
         Cauchy-type noise only: density proportional to 1 / (1 + abs(z)^gamma), gamma from 1.125 to 16.
     clip : bool
@@ -287,11 +332,9 @@ class SmoothQuantile:
     )
     gamma: float = parameter(Real(least=MIN_GAMMA, most=MAX_GAMMA), default=2.0)
     clip: bool = parameter(Flag(), default=True)
-    uses_holdout: ClassVar[bool] = True
-    rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """ParameterError unless `delta` fits the noise."""
+        """Raise ParameterError unless `delta` fits the noise."""
         if self.delta is None:
             return
         if self.noise != "cauchy":
@@ -299,23 +342,17 @@ class SmoothQuantile:
         elif validation.real("delta", self.delta) != 0.0:
             raise ParameterError(f"delta = {self.delta!r}: expected None or 0, because noise = 'cauchy' has no delta")
 
-    def law(self, task: ThresholdTask) -> SmoothNoise:
-        """The noise with its constants a and b."""
-        return calibrate(self.noise, task.epsilon, _delta_of(self.delta, task), self.gamma)
+    def kappa(self, task: ThresholdTask) -> float:
+        """Factor of the noise's scale: 1."""
+        return 1.0
 
-    def start(self, task: ThresholdTask) -> QuantileChooser:
-        """An empty chooser that will release the noisy quantile."""
-        return QuantileChooser(task, _release(self.p, self.law(task)), self.clip)
-
-    def guarantee(self, task: ThresholdTask) -> Guarantee:
-        """(epsilon, delta) on the hold-out, for real arithmetic; delta = 0 with Cauchy-type noise."""
-        law = self.law(task)
-        delta = 0.0 if self.noise == "cauchy" else _delta_of(self.delta, task)
-        return _guarantee(self.p, task, law, delta, "smooth sensitivity", _distance(self.clip, 1.0, law))
+    def offset(self, task: ThresholdTask) -> float:
+        """Number added to Z: 0."""
+        return 0.0
 
 
 @record
-class PAKQuantile:
+class PAKQuantile(SmoothRule):
     """S-PAK: theta = quantile + kappa SS/a (Z + G^-1(1 - beta)), rarely below the quantile (PAK Eq. 12).
 
     G is the CDF of Z; kappa = (1 - (e^b - 1) G^-1(1 - beta)/a)^-1 (PAK Eq. 11) hides that the offset depends on the
@@ -324,8 +361,8 @@ class PAKQuantile:
     Parameters
     ----------
     p : float
-        Which quantile, a fraction in (0, 1).  PAK's .99575 aims at the .995 quantile of the distribution, with
-        lambda = .85; its published code in fact ran .995.
+        Quantile, a fraction in (0, 1).  PAK's .99575 aims at the .995 quantile of the distribution, with lambda =
+        .85; its published code in fact ran .995.
     beta : float
         Probability that theta is below the quantile, in (0, 1/2).
     delta, noise, clip
@@ -341,36 +378,22 @@ class PAKQuantile:
     delta: float | None = parameter(DELTA, default=None)
     noise: Literal["laplace", "gaussian"] = parameter(Choice(("laplace", "gaussian")), default="laplace")
     clip: bool = parameter(Flag(), default=True)
-    uses_holdout: ClassVar[bool] = True
-    rule: ClassVar[int] = 1
 
-    def law(self, task: ThresholdTask) -> SmoothNoise:
-        """The noise with its constants a and b."""
-        return calibrate(self.noise, task.epsilon, _delta_of(self.delta, task), 2.0)
+    def offset(self, task: ThresholdTask) -> float:
+        """Number added to Z: its quantile G^-1(1 - beta)."""
+        return self.smooth_noise(task).upper(self.beta)
 
     def kappa(self, task: ThresholdTask) -> float:
-        """The factor of PAK Eq. 11; ParameterError if it is not positive: the offset could not be hidden."""
-        law = self.law(task)
+        """Factor of PAK Eq. 11; ParameterError if it is not positive, because the offset could not be hidden."""
+        noise = self.smooth_noise(task)
         # Cut off where e^b ends: the rest is 0 or below in any case.
-        rest = 1.0 - math.expm1(min(law.b, 700.0)) * law.upper(self.beta) / law.a
+        rest = 1.0 - math.expm1(min(noise.b, 700.0)) * noise.upper(self.beta) / noise.a
         if rest <= 0.0:
             raise ParameterError(
                 f"beta = {self.beta!r}: kappa = 1 / {rest:.3g} is not positive; expected a larger beta, or a smaller "
-                f"epsilon or delta (epsilon = {task.epsilon!r}, delta = {_delta_of(self.delta, task):.3g})"
+                f"epsilon or delta (epsilon = {task.epsilon!r}, delta = {self._delta(task):.3g})"
             )
         return 1.0 / rest
-
-    def start(self, task: ThresholdTask) -> QuantileChooser:
-        """An empty chooser; ParameterError if kappa is not positive."""
-        law = self.law(task)
-        return QuantileChooser(task, _release(self.p, law, self.kappa(task), law.upper(self.beta)), self.clip)
-
-    def guarantee(self, task: ThresholdTask) -> Guarantee:
-        """(epsilon, delta) on the hold-out, for real arithmetic."""
-        law, kappa = self.law(task), self.kappa(task)
-        scaled = f"{kappa:.6g} times smooth sensitivity, which hides the offset (PAK Eq. 11),"
-        distance = _distance(self.clip, kappa, law, law.upper(self.beta))
-        return _guarantee(self.p, task, law, _delta_of(self.delta, task), scaled, distance)
 
 
 @record
@@ -380,7 +403,7 @@ class TruePercentile:
     Parameters
     ----------
     p : float
-        Which quantile, a fraction in (0, 1); the paper's are .85, .90, .95, .995 and .999.
+        Quantile, a fraction in (0, 1); the paper's are .85, .90, .95, .995 and .999.
 
     Notes
     -----
@@ -393,23 +416,13 @@ class TruePercentile:
     rule: ClassVar[int] = 1
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
-        """An empty chooser that will return the quantile without noise."""
-
-        def release(values: Integers, bound: int, key: Key) -> float:
-            return float(values[rank_of(self.p, values.size) - 1])
-
-        return QuantileChooser(task, release, clip=True)
+        """Empty chooser that returns the quantile without noise."""
+        return QuantileChooser(task, lambda values, *_: float(values[rank_of(self.p, values.size) - 1]), clip=True)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         """Epsilon = inf: no privacy."""
-        return Guarantee(
-            epsilon=math.inf,
-            arithmetic="exact",
-            derivation=(
-                f"NOT PRIVATE: the true {self.p:g} quantile of {task.holdout} held-out values without noise: "
-                "epsilon = inf",
-            ),
-        )
+        held = f"the true {self.p:g} quantile of {task.holdout} held-out values without noise"
+        return pure(math.inf, f"NOT PRIVATE: {held}: epsilon = inf")
 
 
 def _in_cells(quantile: int, shift: float, bound: int) -> float:
@@ -421,40 +434,3 @@ def _in_cells(quantile: int, shift: float, bound: int) -> float:
         return shift
     cell = max(1, bound // CELLS)
     return float(math.floor((quantile + Fraction(shift) + Fraction(1, 2)) / cell) * cell + cell // 2)
-
-
-def _release(p: float, law: SmoothNoise, kappa: float = 1.0, offset: float = 0.0) -> ReleaseSorted:
-    """A function that releases the quantile with noise `kappa` S / a (Z + `offset`)."""
-
-    def release(values: Integers, bound: int, key: Key) -> float:
-        rank = rank_of(p, values.size)
-        shift = law.scale(values, bound, rank, kappa) * (law.draw(key) + offset)
-        return _in_cells(int(values[rank - 1]), shift, bound)
-
-    return release
-
-
-def _guarantee(
-    p: float, task: ThresholdTask, law: SmoothNoise, delta: float, scaled: str, distance: float
-) -> Guarantee:
-    """Guarantee of both rules; `scaled` describes the noise scale in the derivation."""
-    loss = f"epsilon, delta = {delta:.6g}" if delta else "pure epsilon"
-    step = (
-        f"{p:g} quantile of {task.holdout} held-out values, {law.name} noise of {scaled} / a, a = {law.a:.6g}, "
-        f"b = {law.b:.6g} (stretch by e^b and shift by a take epsilon / 2 each): {loss}, for real arithmetic"
-    )
-    return Guarantee(task.epsilon, delta, arithmetic="real", numeric_distance=distance, derivation=(step,))
-
-
-def _distance(clip: bool, kappa: float, law: SmoothNoise, offset: float = 0.0) -> float:
-    """Numeric distance of the noise; without the clip it grows with kappa / a, the noise's width in bounds."""
-    if clip:
-        return law.numeric_distance
-    # A Cauchy-type distribution is too wide for any bound.
-    wide = math.inf if law.name == "cauchy" else kappa / law.a * (1.0 + offset)
-    return min(1.0, law.numeric_distance * max(1.0, wide))
-
-
-def _delta_of(delta: float | None, task: ThresholdTask) -> float:
-    """`delta`, by default 1 / n^2 with n = holdout + max_range (ToPS Appendix B)."""
-    return 1.0 / float(task.holdout + task.max_range) ** 2 if delta is None else delta

@@ -1,4 +1,4 @@
-"""A threshold rule without units: the noise of the hierarchy in use determines how many values may exceed theta.
+"""Threshold rule without units: the noise in use determines how many values may exceed theta.
 
 Source: ours, in place of ToPS Eq. 6, whose constant c has the unit of a value; derivation in ``docs/tops.md``.
 """
@@ -14,14 +14,12 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import local, validation
+from fastdp import validation
 from fastdp.data.column import as_column, as_floats
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee, remainder, sequential
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Integers
-from fastdp.local.distribution import TOLERANCE, Distribution, in_cells
-from fastdp.local.reports import WindowDistribution
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution, laplace_distribution
 from fastdp.record import Choice, parameter, record
@@ -66,7 +64,7 @@ Lengths = Literal["longest", "all"]
 
 @record
 class ScaleFree:
-    """Theta exceeded by about m p* values, p* the share that balances clipping and the noise in use; by noisy max.
+    """Theta that about m p* values exceed, p* the share that balances clipping and the noise in use; by noisy max.
 
     With k = m p*, p* = sqrt(6 K) / (r epsilon), candidate theta has the score
 
@@ -94,10 +92,10 @@ class ScaleFree:
 
     Notes
     -----
-    Privacy: pure epsilon.  A larger value raises both counts of every candidate by 0 or 1, hence lowers every score
-    by 0 to 1 (k is public, and max(0, x - k) grows no faster than x); a smaller one raises them.  So the score is
-    monotone with sensitivity 1 and the proof of :mod:`fastdp.thresholds.noisy_max` holds without a factor 2.  The
-    number of values above the lowest candidate has sensitivity 1 and is released first: sequential composition.
+    Privacy: pure epsilon.  A larger value lowers the score of every candidate by 0 to 1, a smaller one raises it (k
+    is public, and max(0, x - k) grows no faster than x), so the score is monotone with sensitivity 1, and
+    :mod:`fastdp.thresholds.noisy_max` proves epsilon without a factor 2.  The number of values above the lowest
+    candidate has sensitivity 1 and is released first: sequential composition.
 
     Accuracy: the expected squared error of a random range, K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2, is
     least where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count distinguishes
@@ -126,7 +124,7 @@ class ScaleFree:
     rule: ClassVar[int] = 1
 
     def start(self, task: ThresholdTask) -> _ScaleFreeChooser:
-        """An empty chooser; warns if the hold-out is too short."""
+        """Empty chooser; warns if the hold-out is too short."""
         chooser = self.chooser(task)
         if chooser.resolved < MIN_COUNT:
             shorter = f"a max_range below {task.max_range:,}, " if task.max_range > task.holdout else ""
@@ -139,7 +137,7 @@ class ScaleFree:
         return chooser
 
     def chooser(self, task: ThresholdTask, above: float | None = None) -> _ScaleFreeChooser:
-        """An empty chooser, no warning; `above`: released number of values above the lowest candidate, if any."""
+        """Empty chooser, without a warning; `above`: released number of values above the lowest candidate, if any."""
         return _ScaleFreeChooser(self, task, above)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
@@ -198,7 +196,7 @@ def _nearest(candidates: Integers) -> NDArray[np.intp]:
 
 
 def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:
-    """True if one count is used, its target in k, the slope in noise scales; `resolved` is k epsilon."""
+    """True if one count is used, its target in k, and the slope in noise scales; `resolved` is k epsilon."""
     if lengths == "all" and resolved < ENOUGH:
         return True, ALL_TARGET, ALL_NOISE_SLOPE
     few = resolved < MIN_COUNT
@@ -274,67 +272,19 @@ class _ScaleFreeChooser(CountedHoldout):
 
     @property
     def sensitivity(self) -> int:
-        """The weight of two counts."""
+        """Weight of two counts."""
         return 2 * self.unit
 
     @property
-    def law(self) -> LaplaceDistribution:
+    def distribution(self) -> LaplaceDistribution:
         """Distribution of one candidate's noise, under the budget of the choice."""
         return noise_distribution(self._noise, self.sensitivity, self._epsilon)
 
     def choices(self, key: Key, count: int) -> Floats:
         """Thetas of `count` independent choices, in units of the input; ties go to the lowest."""
         # From the bound down: a finer grid adds candidates at the lower end and leaves the others their noise.
-        noise = draw_noise(self.law, count, self.candidates.size, key)[:, ::-1]
+        noise = draw_noise(self.distribution, count, self.candidates.size, key)[:, ::-1]
         scores = np.stack([self.scores(released) for released in self.released_above(key, count).tolist()])
         best = np.argmax(scores + noise, axis=1)
         thetas: Floats = np.minimum(self.candidates[best] * self._task.resolution, self._task.bound)
         return thetas
-
-
-# The distribution behind square waves on a logarithmic scale: mean of resampled estimates, cut where noise begins.
-#
-# Post-processing of private reports.  Source: ours; bootstrap averaging
-# is Breiman's bagging (1996).
-
-#: The values that an estimate distinguishes: from bound / 2^OCTAVES to the bound.
-OCTAVES = 14
-BINS_PER_OCTAVE = 4
-#: Estimates from resampled counts; their seed is public and fixed, so equal counts give equal estimates.
-RESAMPLES = 16
-SEED = 1
-#: A tail share below so many standard errors counts as noise.
-STANDARD_ERRORS = 1.5
-
-
-def mean_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
-    """Mean of converged estimates of the distribution, each from Poisson-resampled `counts`.
-
-    A likelihood maximum has a few peaks at random positions; the mean over resamples spreads them.  `counts` is
-    int64[outputs] or int64[cells] of reports of `client`, `bins` the number of bins of the estimate.
-    """
-    counts = in_cells(client.distribution, counts, bins)
-    found = client.estimate_counts(counts, bins, tolerance=TOLERANCE)
-    generator, total = np.random.default_rng(SEED), found.frequencies.copy()
-    for _ in range(RESAMPLES):
-        again = generator.poisson(counts)
-        if again.any():
-            total += client.estimate_counts(again, bins, tolerance=TOLERANCE).frequencies
-    total /= total.sum()
-    total.flags.writeable = False
-    return replace(found, frequencies=total, method=f"em, mean of {RESAMPLES} resamples")
-
-
-def cut_tail(distribution: Distribution, law: WindowDistribution) -> Distribution:
-    """`distribution` without the bins whose upper tail share is below 1.5 standard errors, renormalised.
-
-    The standard error is that of one window's share, from how often distant values report the window.
-    """
-    far, near = law.far_weight * law.near / law.total, law.near_weight * law.near / law.total
-    error = math.sqrt(far * (1.0 - far) / distribution.n_reports) / (near - far)
-    frequencies = distribution.frequencies
-    tails = np.cumsum(frequencies[::-1])[::-1]
-    kept = np.where(tails >= min(STANDARD_ERRORS * error, float(tails[0])), frequencies, 0.0)
-    kept /= kept.sum()
-    kept.flags.writeable = False
-    return replace(distribution, frequencies=kept, method=f"{distribution.method}, tail cut")

@@ -1,10 +1,11 @@
 """Theta from square-wave reports of the hold-out: ToPL's threshold optimiser.
 
-Source: ToPS section 4.1, Eq. 8.
+Source: ToPS section 4.1 and Eq. 8; the variance is Eq. 14, the largest of the hybrid mechanism on [-1, 1].
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar, Literal, get_args
@@ -13,22 +14,17 @@ import numpy as np
 
 from fastdp import local, validation
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee
+from fastdp.guarantee import Guarantee, pure
 from fastdp.kinds import Floats, Integers
 from fastdp.local import Hybrid
-from fastdp.local.distribution import Distribution, in_cells, transition
+from fastdp.local.distribution import TOLERANCE, Distribution, in_cells, transition
 from fastdp.local.mechanisms import LOCAL_EPSILON, MIN_WIDTH
 from fastdp.local.reports import WindowDistribution
 from fastdp.noise.key import Key
 from fastdp.record import Choice, Flag, Kind, Real, parameter, record
-from fastdp.thresholds import scale_free
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.quantile import QuantileChooser
 from fastdp_kernels.local import band_matrix
-
-# Theta from an estimated distribution: the objective of ToPL, and the pruning of the estimate's tail.
-#
-# Source: ToPS section 4.1 and Eq. 8; the variance is Eq. 14, the largest of the hybrid mechanism on [-1, 1].
 
 #: Candidates in a bin of a logarithmic scale, whose bins are wide.
 LOG_PARTS = 8
@@ -41,12 +37,13 @@ PAPER_BINS = 1024
 def range_errors(
     distribution: Distribution, max_range: int, publish_epsilon: float, objective: str, doubt: float = 1.0
 ) -> tuple[Floats, Floats]:
-    """Expected squared error of a random range sum, for every candidate theta.
+    """Candidates for theta, and the expected squared error of a random range sum under each: two float64[k].
 
     Parameters
     ----------
     distribution : Distribution
-        Of the values, on [0, bound].
+        Of the values, on [0, bound].  Candidates are the upper edges of its bins, or of eighths of bins on a
+        logarithmic scale.
     max_range : int
         r.
     publish_epsilon : float
@@ -56,11 +53,6 @@ def range_errors(
         (r / 3) Var theta^2 + (r^2 / 24) bias^2, which weighs the bias a sixteenth as much.
     doubt : float
         Factor on the squared bias, because the estimate's tail is uncertain.
-
-    Returns
-    -------
-    tuple of float64[candidates]
-        Candidates, the upper edges of the bins (of eighths of bins on a logarithmic scale), and their errors.
     """
     parts = 1 if distribution.scale == "linear" else LOG_PARTS
     candidates = distribution.divide(parts * distribution.frequencies.size)[1:]
@@ -70,18 +62,10 @@ def range_errors(
     return candidates, noise + doubt * r**2 / share * distribution.excess(candidates) ** 2
 
 
-def best_threshold(
-    distribution: Distribution, max_range: int, publish_epsilon: float, objective: str, doubt: float = 1.0
-) -> float:
-    """The candidate of least error, the smallest if several; parameters as for :func:`range_errors`."""
-    candidates, errors = range_errors(distribution, max_range, publish_epsilon, objective, doubt)
-    return float(candidates[int(errors.argmin())])
-
-
 def prune_tail(distribution: Distribution) -> Distribution:
     """SW-W: `distribution` cut where, after its mode, five estimates in a row are below 0.01 %, and renormalised.
 
-    With more than 1,024 bins the run is longer and the share smaller, in proportion.  Unchanged without such a run.
+    With more than 1,024 bins the run is longer and the share smaller, in proportion.
     """
     frequencies = distribution.frequencies
     after = int(frequencies.argmax()) + 1
@@ -97,18 +81,22 @@ def prune_tail(distribution: Distribution) -> Distribution:
     kept = frequencies.copy()
     kept[after + int(runs.argmax()) :] = 0.0
     kept /= kept.sum()
-    kept.flags.writeable = False
     return replace(distribution, frequencies=kept, method=f"{distribution.method}, tail pruned")
 
 
-# The distribution behind square waves on a logarithmic scale, with a log-concave estimate.
+# Estimates on a logarithmic scale: the mean over resampled reports (bagging, Breiman 1996), at no cost of privacy.
 #
-# A free estimate breaks up into peaks, and its tail is noise from where a window's share is within a standard
-# error.  A log-concave one has a single peak, and its tail goes on falling at least as it was seen to, so that the
-# threshold may lie where no report could show a tail.  All of this comes after the reports were made private, so it
-# costs no privacy. Source: ours; the shape is that of log-concave maximum likelihood (Walther 2009), the mean over
-# resamples Breiman's bagging (1996).
+# A free estimate has a few peaks at random positions, which the mean spreads, and its tail is noise from where a
+# window's share is within a standard error.  A log-concave one has a single peak, and its tail goes on falling at
+# least as fast as observed, so that the threshold may lie where no report could show a tail.  Source: ours; the shape
+# is that of log-concave maximum likelihood (Walther 2009).
 
+#: The values that an estimate distinguishes: from bound / 2^OCTAVES to the bound.
+OCTAVES, BINS_PER_OCTAVE = 14, 4
+#: Estimates from resampled counts, free and log-concave; their seed is fixed, so equal counts give equal estimates.
+RESAMPLES, CONCAVE_RESAMPLES, SEED = 16, 8, 1
+#: A tail share below so many standard errors counts as noise.
+STANDARD_ERRORS = 1.5
 #: Fewest and most bins: curvature needs three behind the first, and a step solves so many equations.
 LEAST_BINS, MOST_BINS = 4, 512
 #: Prior of each curvature (decrease of slope from bin to bin): density proportional to this power of it.
@@ -118,9 +106,6 @@ PRECISION = 3e-4
 #: Factor on the estimate's squared bias: an unobserved tail may be longer than the extrapolated one
 #: (``docs/topl.md``).
 DOUBT = 5.0
-#: Estimates from resampled counts; their seed is public and fixed, so equal counts give equal estimates.
-RESAMPLES = 8
-SEED = 1
 MAX_STEPS = 200
 #: Added to the diagonal of a numerically singular system, relative to its largest entry.
 RIDGES = (0.0, 1e-15, 1e-12, 1e-9)
@@ -128,37 +113,54 @@ RIDGES = (0.0, 1e-15, 1e-12, 1e-9)
 GAIN, STRIDE = 1e-6, 10.0
 
 
-def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
-    """Mean of log-concave estimates of the distribution, from the counts and from Poisson resamples of them.
+def mean_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
+    """Mean of converged free estimates of the distribution from counts of the `client`'s reports.
 
-    `counts` is int64[outputs] or int64[cells] of reports of `client`, `bins` the number of bins; the first bin, which
-    holds zeros and all smaller values, may have any share.
+    `counts` are those of outputs or of cells, `bins` the number of bins of the estimate.
+    """
+    counts = in_cells(client.distribution, counts, bins)
+    found = client.estimate_counts(counts, bins, tolerance=TOLERANCE)
+    generator, total = np.random.default_rng(SEED), found.frequencies.copy()
+    for _ in range(RESAMPLES):
+        again = generator.poisson(counts)
+        if again.any():
+            total += client.estimate_counts(again, bins, tolerance=TOLERANCE).frequencies
+    return replace(found, frequencies=total / total.sum(), method=f"em, mean of {RESAMPLES} resamples")
+
+
+def cut_tail(distribution: Distribution, reports: WindowDistribution) -> Distribution:
+    """`distribution` without the bins whose upper tail share is below 1.5 standard errors, renormalised.
+
+    The standard error is that of one window's share, from how often distant values report the window.
+    """
+    far, near = (weight * reports.near / reports.total for weight in (reports.far_weight, reports.near_weight))
+    error = math.sqrt(far * (1.0 - far) / distribution.n_reports) / (near - far)
+    frequencies = distribution.frequencies
+    tails = np.cumsum(frequencies[::-1])[::-1]
+    kept = np.where(tails >= min(STANDARD_ERRORS * error, float(tails[0])), frequencies, 0.0)
+    kept /= kept.sum()
+    return replace(distribution, frequencies=kept, method=f"{distribution.method}, tail cut")
+
+
+def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
+    """Mean of log-concave estimates of the distribution; arguments as of :func:`mean_estimate`.
+
+    The first bin, which holds zeros and all smaller values, may have any share.
     """
     counts = in_cells(client.distribution, counts, bins)
     matrix = _matrix(client.distribution, bins, counts.size)
     shares, likelihood, steps, converged = fit(matrix, counts.astype(np.float64))
     generator, total = np.random.default_rng(SEED), shares.copy()
-    for _ in range(RESAMPLES):
+    for _ in range(CONCAVE_RESAMPLES):
         total += fit(matrix, generator.poisson(counts).astype(np.float64))[0]
-    total /= total.sum()
-    total.flags.writeable = False
-    return Distribution(
-        total,
-        client.low,
-        client.high,
-        f"log-concave, mean of {RESAMPLES} resamples",
-        steps,
-        converged,
-        likelihood,
-        int(counts.sum()),
-        "logarithmic",
-    )
+    total, n, method = total / total.sum(), int(counts.sum()), f"log-concave, mean of {CONCAVE_RESAMPLES} resamples"
+    return Distribution(total, client.low, client.high, method, steps, converged, likelihood, n, "logarithmic")
 
 
 @lru_cache(maxsize=8)
-def _matrix(law: WindowDistribution, bins: int, cells: int) -> Floats:
+def _matrix(window: WindowDistribution, bins: int, cells: int) -> Floats:
     """Probability of each report cell by bin, float64[cells, bins]."""
-    reports = transition(law, bins, np.zeros(cells, np.int64))
+    reports = transition(window, bins, np.zeros(cells, np.int64))
     column, matrix = np.empty(cells), np.empty((cells, bins))
     for i, unit in enumerate(np.eye(bins)):
         band_matrix.multiply_band(reports.forward, unit, column)
@@ -168,10 +170,10 @@ def _matrix(law: WindowDistribution, bins: int, cells: int) -> Floats:
 
 
 def fit(matrix: Floats, counts: Floats) -> tuple[Floats, float, int, bool]:
-    """The most likely log-concave shares under the priors, by Fisher scoring.
+    """Most likely log-concave shares under the priors, float64[bins], by Fisher scoring.
 
     `matrix` (float64[cells, bins]) has the probability of each cell by bin, `counts` (float64[cells]) the reports.
-    Returns shares (float64[bins]), log-likelihood, number of steps, and True if the search converged.
+    Returns also log-likelihood, number of steps, and True if the search converged.
     """
     bins, n = matrix.shape[1], float(counts.sum())
     # The first bin is free.
@@ -278,12 +280,11 @@ class SquareWave:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """ParameterError if method, scale and bins do not fit together."""
-        accepted = ("sw-w", "concave") if self.logarithmic else ("sw-w", "sw", "percentile")
-        if self.method not in accepted:
-            raise ParameterError(
-                f"method = {self.method!r}: expected {' or '.join(map(repr, accepted))} with scale = {self.scale!r}"
-            )
+        """Raise ParameterError if method, scale and bins do not fit together."""
+        methods = ("sw-w", "concave") if self.logarithmic else ("sw-w", "sw", "percentile")
+        if self.method not in methods:
+            accepted = f"{' or '.join(map(repr, methods))} with scale = {self.scale!r}"
+            raise ParameterError(f"method = {self.method!r}: expected {accepted}")
         if self.bins is not None:
             concave = self.method == "concave"
             least, most = (LEAST_BINS, MOST_BINS) if concave else (1, MAX_BINS)
@@ -299,10 +300,10 @@ class SquareWave:
         """Number of bins of the estimate."""
         if self.bins is not None:
             return self.bins
-        return scale_free.OCTAVES * scale_free.BINS_PER_OCTAVE if self.logarithmic else DEFAULT_BINS
+        return OCTAVES * BINS_PER_OCTAVE if self.logarithmic else DEFAULT_BINS
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
-        """An empty chooser; when theta is chosen, every kept value becomes one report."""
+        """Empty chooser; when theta is chosen, every kept value becomes one report."""
         client = self.client(task)
 
         def release(values: Integers, bound: int, key: Key) -> float:
@@ -313,21 +314,21 @@ class SquareWave:
         return QuantileChooser(task, release, clip=True, sort=False)
 
     def client(self, task: ThresholdTask) -> local.SquareWave:
-        """The users' side, on [0, bound]; ParameterError if theta could not be chosen later."""
+        """Mechanism of the users' reports, on [0, bound]; ParameterError if theta could not be chosen later."""
         LOCAL_EPSILON.check("publish_epsilon", self._noise_epsilon(task))
         if task.bound < 2.0 * MIN_WIDTH * local.SquareWave.STEPS:
             raise ParameterError(f"bound = {task.bound!r}: expected at least {2 * MIN_WIDTH * 2**20:.2g}")
         if self.logarithmic:
-            low = task.bound / 2.0**scale_free.OCTAVES
+            low = task.bound / 2.0**OCTAVES
             return local.LogSquareWave(self._report_epsilon(task), low=low, high=task.bound)
         return local.SquareWave(self._report_epsilon(task), low=0.0, high=task.bound)
 
     def estimate(self, client: local.SquareWave, counts: Integers) -> local.Distribution:
-        """The server's side: estimated distribution of values from counts of reports (int64[outputs] or of cells)."""
+        """Estimated distribution of the values from counts of the reports, by output or by cell."""
         if isinstance(client, local.LogSquareWave):
             if self.method == "concave":
                 return concave_estimate(client, counts, self.n_bins)
-            return scale_free.cut_tail(scale_free.mean_estimate(client, counts, self.n_bins), client.distribution)
+            return cut_tail(mean_estimate(client, counts, self.n_bins), client.distribution)
         if self.method == "sw-w":
             return prune_tail(client.estimate_counts(counts, self.n_bins, "em", accelerate=self.accelerate))
         return client.estimate_counts(counts, self.n_bins, "ems", accelerate=self.accelerate)
@@ -338,19 +339,16 @@ class SquareWave:
             theta = distribution.quantile(self.percentile)
         else:
             doubt = DOUBT if self.method == "concave" else 1.0
-            theta = best_threshold(distribution, task.max_range, self._noise_epsilon(task), self.objective, doubt)
+            facts = task.max_range, self._noise_epsilon(task), self.objective
+            candidates, errors = range_errors(distribution, *facts, doubt)
+            theta = float(candidates[int(errors.argmin())])
         return min(max(theta, task.bound / local.SquareWave.STEPS), task.bound)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         """Pure epsilon, exact, of the reports."""
-        return Guarantee(
-            epsilon=self._report_epsilon(task),
-            arithmetic="exact",
-            derivation=(
-                f"one exact square-wave report of each of {task.holdout} held-out values, by itself epsilon-DP "
-                "(local model); theta is computed from the reports: epsilon",
-            ),
-        )
+        reports = f"one exact square-wave report of each of {task.holdout} held-out values, by itself epsilon-DP"
+        step = f"{reports} (local model); theta is computed from the reports: epsilon"
+        return pure(self._report_epsilon(task), step)
 
     def _noise_epsilon(self, task: ThresholdTask) -> float:
         """Budget of the reports that theta clips."""

@@ -14,31 +14,15 @@ import numpy as np
 import fastdp
 import fastdp_lab
 
-#: Names of the package that have changed since the table was written: first name -> present name.
-RENAMED = {
-    "renewals.Withheld": "thresholds.renewals.RenewFromHoldout",
-    "renewals.Refined": "thresholds.renewals.RenewFromPublished",
-    "Base": "baselines.Zeros",
-}
-
 
 def public(name: str) -> Any:
-    """A public part of fastdp or its laboratory, by the name that it had when the table was written."""
-    now = RENAMED.get(name, name)
-    return attrgetter(now)(fastdp if hasattr(fastdp, now.partition(".")[0]) else fastdp_lab)
+    """A public part of fastdp or its laboratory."""
+    return attrgetter(name)(fastdp if hasattr(fastdp, name.partition(".")[0]) else fastdp_lab)
 
 
 @dataclass(frozen=True)
 class Golden:
-    """One case.
-
-    Attributes
-    ----------
-    outputs : callable
-        Empty folder -> numbers, arrays or bytes that the case gives.
-    portable : bool
-        Whether the outputs are the same on another processor and with other versions of the libraries below.
-    """
+    """Numbers, arrays or bytes given in an empty folder; if portable, the same on every processor."""
 
     outputs: Callable[[Path], Iterable[Any]]
     portable: bool = True

@@ -112,7 +112,7 @@ FURTHER: dict[str, Make] = {
     "pak all": _pak(average="all", tail_factor=1.5, share=0.8),
     "pak lag_sums": _pak(lag_sums=True, threshold=threshold("SmoothQuantile")(delta=1e-6)),
     "pak unclipped": _pak(clip=False),
-    "base": lambda **secret: public("Base")(30),
+    "base": lambda **secret: public("baselines.Zeros")(30),
 }
 #: Where the logarithms and sums of an estimate by expectation maximisation choose theta.
 ESTIMATED: dict[str, Make] = {
@@ -122,7 +122,7 @@ ESTIMATED: dict[str, Make] = {
     "square wave logarithmic": _composed(wave(scale="logarithmic"), TREE, recent()),
 }
 #: Thresholds that follow the stream.
-withheld, refined = public("renewals.Withheld"), public("renewals.Refined")
+withheld, refined = public("thresholds.renewals.RenewFromHoldout"), public("thresholds.renewals.RenewFromPublished")
 RENEWALS: dict[str, Make] = {
     "withheld tops": _composed(noisy(fan_out=4), TREE, recent(), renewal=withheld()),
     "withheld quantile": _composed(

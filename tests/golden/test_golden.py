@@ -1,11 +1,8 @@
 """The bytes that every public mechanism gives are those of ``digests.json``.
 
-README.  These tests are for changes that must not change an output: moves, renames, faster code.  Each case of the
-table (``cases.py``) runs a mechanism, reached by its public name, on a small input and compares the SHA-256 of its
-outputs.  A rename needs one entry in ``parts.RENAMED``.  A digest may change only together with a line in
-CHANGELOG.md that says which outputs change and why; ``python -m tests.golden`` then writes the file again and lists
-the changed cases.  Cases that depend on the processor or on libraries are compared where ``digests.json`` was
-written, and skipped elsewhere.
+For changes that must not change an output: moves, renames, faster code.  A digest may change only together with a
+line in CHANGELOG.md that says which outputs change and why; ``python -m tests.golden`` then writes the file again and
+lists the changed cases.  Cases that depend on the processor or on libraries are skipped where those are others.
 """
 
 from __future__ import annotations

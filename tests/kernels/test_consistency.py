@@ -100,23 +100,3 @@ def test_is_least_squares_but_for_rounding(shape: tuple[int, int, int]) -> None:
     assert np.abs(ours - exact).max() <= 2.0 * form.levels
     unfinished = noise[: form.leaves]
     assert form.levels == 1 or np.abs(unfinished - exact).max() > 1e4, "the comparison must be able to fail"
-
-
-def test_range_variance_of_integer_and_real_consistency() -> None:
-    """At small scales too the rounding costs next to nothing (noise design, section 4)."""
-    form = plan(16, 16, 2)
-    covariance = tops.leaf_covariance(form.leaves, 16, form.levels)
-    generator = np.random.default_rng(35)
-    scale, trees = 5.0, 20_000
-    q = np.exp(-1 / scale)
-    unit = 2 * q / (1 - q) ** 2
-    starts, stops = np.array([0, 3, 16, 40, 100]), np.array([256, 20, 32, 41, 203])
-    noise = generator.geometric(1 - q, (trees, form.nodes)) - generator.geometric(1 - q, (trees, form.nodes))
-    prefix = np.zeros(form.leaves + 1)
-    answers = np.empty((trees, starts.size))
-    for t in range(trees):
-        np.cumsum(run(noise[t].astype(np.int64), form)[: form.leaves], out=prefix[1:])
-        answers[t] = prefix[stops] - prefix[starts]
-    for k, (a, b) in enumerate(zip(starts, stops, strict=True)):
-        exact = unit * covariance[a:b, a:b].sum()
-        assert abs(answers[:, k].var() / exact - 1) < 0.08

@@ -162,17 +162,6 @@ def test_everything_public_is_a_function_of_released_sums(seed: int) -> None:
     assert np.array_equal(one.published, two.published)
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
-def test_lengths_and_the_plain_level_are_those_without_a_season(epsilon: float) -> None:
-    p, n = public(epsilon=epsilon, max_range=2**11), 6000
-    steps, noise = daily(n, 4), laplace(n, THETA_STEPS / epsilon, 4)
-    found, never = run(p, steps, noise, 3), run(p, steps, noise, 3, period=2.0**30)
-    assert np.array_equal(found.blocks[["exponent", "released"]], never.blocks[["exponent", "released"]])
-    assert found.memory["plain"]["level"] == never.memory["plain"]["level"]
-    assert never.memory["begun"][0] == 0.0
-    assert not np.array_equal(found.published, never.published)
-
-
 def test_a_block_is_bent_about_the_mean_that_it_accounts_for() -> None:
     """So sums of whole blocks, and what is made up for, are as without bends."""
     p, n = public(epsilon=1.0, max_range=2**11), 6000
@@ -188,16 +177,6 @@ def test_a_block_is_bent_about_the_mean_that_it_accounts_for() -> None:
         bent += values.max() - values.min() > 0.05
         at += length
     assert bent > 20
-
-
-def test_blocks_of_more_than_two_periods_are_not_bent() -> None:
-    p = public(epsilon=1.0, max_range=2**11)
-    memory = run(p, daily(6000, 5), laplace(6000, THETA_STEPS, 5), 3).memory
-    assert memory["gained"][0] > seasons.CERTAIN
-    for exponent in range(12):
-        memory["plain"]["exponent"], bends = exponent, np.empty(1 << exponent)
-        seasons.bend(memory[0], shape_for(p)[0], 0, bends)
-        assert bends.any() == (bends.size <= 2.0 * PERIOD)
 
 
 @given(
@@ -225,14 +204,3 @@ def test_numbers_stay_finite_whatever_is_released(
         assert events or 0.0 <= plain["prediction"] <= 1.0
         entries = np.arange(seasons.STATES)
         assert memory["covariance"][0, entries * (entries + 3) // 2].min() >= 0.0
-
-
-@pytest.mark.parametrize("period", [20.0, 96.0, 700.0])
-def test_a_season_that_is_not_there_changes_next_to_nothing(period: float) -> None:
-    p, n = public(epsilon=1.0, max_range=2**11), 20_000
-    steps = np.rint(np.random.default_rng(6).gamma(2.0, 80.0, n)).astype(np.int64).clip(0, THETA_STEPS)
-    noise = laplace(n, THETA_STEPS, 6)
-    found, never = run(p, steps, noise, 3, period), run(p, steps, noise, 3, 2.0**30)
-    errors = [np.square(each.published - steps.mean() / THETA_STEPS).sum() for each in (found, never)]
-    assert found.memory["gained"][0] < seasons.CERTAIN
-    assert errors[0] < 1.02 * errors[1]

@@ -58,14 +58,6 @@ def test_matrix_is_the_exact_integral() -> None:
         np.testing.assert_allclose(dense.sum(axis=0), 1.0, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("epsilon", [0.2, 1.0, 8.0])
-def test_matrix_of_the_usual_size(epsilon: float) -> None:
-    law = oracle.square_wave_law(epsilon)
-    dense = dense_of(reports_for(law, 1024, np.ones(1024)), 1024)
-    np.testing.assert_allclose(dense, oracle.matrix(law, 1024, 1024), rtol=4e-15, atol=0)
-    np.testing.assert_allclose(dense.sum(axis=0), 1.0, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("near", [1, 5, 64, 200, *exhaustive(2, 3, 40, 63, 65)])
 def test_any_window_on_a_small_grid_in_fractions(near: int) -> None:
     """Bands narrower than a bin, wider than the domain, and cells of one output."""
@@ -146,15 +138,6 @@ def test_the_distribution_is_that_of_the_dense_iteration(
     assert np.abs(theta - further).max() > 1e-9 or smooth
 
 
-def test_a_band_narrower_than_a_bin() -> None:
-    law = oracle.square_wave_law(12.0)
-    bins = 64
-    assert law.near < law.steps // bins
-    counts = counts_of(law, bins)
-    *_, expected = oracle.estimates(oracle.matrix(law, bins, bins), counts, 100)
-    assert np.abs(run(reports_for(law, bins, counts), bins, 100)[0] - expected).max() < 1e-9
-
-
 @pytest.mark.parametrize("smooth", [False, True])
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 2.0])
 def test_the_stopping_rule_is_the_published_one(smooth: bool, epsilon: float) -> None:
@@ -187,17 +170,6 @@ def test_a_step_without_logarithms_gains_the_tolerance(smooth: bool, cells: int)
         _, taken, converged, likelihood = run(reports, bins, 59, smooth=smooth, tolerance=tolerance)
         assert (taken, converged) == ((stops[0], True) if stops else (59, False))
         assert likelihood == likelihoods[taken - 1]
-
-
-def test_empty_cells_and_a_single_report() -> None:
-    law, bins = oracle.square_wave_law(1.0), 32
-    counts = np.zeros(bins, np.int64)
-    counts[11] = 1
-    dense = oracle.matrix(law, bins, bins)
-    *_, expected = oracle.estimates(dense, counts, 500)
-    theta, *_, likelihood = run(reports_for(law, bins, counts), bins, 500)
-    assert np.abs(theta - expected).max() < 1e-9
-    assert likelihood == pytest.approx(float(np.log(dense[11].max())), abs=1e-3)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 8.0])
@@ -233,16 +205,6 @@ def test_acceleration_gets_as_far_in_fewer_steps(epsilon: float) -> None:
     assert quick < steps / 5
     # Both stop on the slope, not at the top: a factor of e or less in the likelihood of all 65,536 reports.
     assert reached > likelihood - 1.0
-
-
-def test_both_iterations_have_the_same_maximum() -> None:
-    """Few bins and many reports: a single maximum, which both reach."""
-    law, bins = oracle.square_wave_law(3.0), 8
-    reports = reports_for(law, bins, counts_of(law, bins, n=2**20))
-    plain = run(reports, bins, 100_000, tolerance=1e-9)
-    quick = run_accelerated(reports, bins, 100_000, 1e-9)
-    assert np.abs(plain[0] - quick[0]).max() < 1e-4
-    assert quick[1] < plain[1]
 
 
 def test_vanishing_shares_become_zero() -> None:

@@ -18,7 +18,7 @@ from fastdp.local.distribution import Distribution
 from fastdp.local.mechanisms import octave, octaves, ratios_at
 from fastdp.noise.key import Key
 from fastdp.thresholds import SquareWave as Rule
-from fastdp.thresholds import ThresholdTask, scale_free, square_wave
+from fastdp.thresholds import ThresholdTask, square_wave
 from fastdp.thresholds.square_wave import range_errors
 from tests.thresholds.test_square_wave import theta_of
 
@@ -134,12 +134,12 @@ def test_the_mean_of_resamples_is_deterministic_and_has_fewer_gaps() -> None:
     wave = LogSquareWave(1.0, 1657.0 / 2**14, 1657.0)
     counts = np.bincount(wave.perturb(drawn(), seed=2), minlength=wave.n_outputs)
     single = wave.estimate_counts(counts, 56, tolerance=1e-3)
-    found = scale_free.mean_estimate(wave, counts, 56)
-    assert (found.frequencies == scale_free.mean_estimate(wave, counts, 56).frequencies).all()
+    found = square_wave.mean_estimate(wave, counts, 56)
+    assert (found.frequencies == square_wave.mean_estimate(wave, counts, 56).frequencies).all()
     assert found.frequencies.sum() == pytest.approx(1.0)
     assert (found.frequencies < 1e-6).sum() < (single.frequencies < 1e-6).sum()
     cells = np.bincount(np.arange(wave.n_outputs) * 56 // wave.n_outputs, weights=counts).astype(np.int64)
-    assert (found.frequencies == scale_free.mean_estimate(wave, cells, 56).frequencies).all()
+    assert (found.frequencies == square_wave.mean_estimate(wave, cells, 56).frequencies).all()
 
 
 def test_the_tail_is_cut_at_standard_errors_of_its_share() -> None:
@@ -150,13 +150,13 @@ def test_the_tail_is_cut_at_standard_errors_of_its_share() -> None:
     q, p = law.far_weight * law.near / law.total, law.near_weight * law.near / law.total
     limit = 1.5 * math.sqrt(q * (1 - q) / 65_536) / (p - q)
     assert 0.002 < limit < 0.01
-    kept = scale_free.cut_tail(found, law)
+    kept = square_wave.cut_tail(found, law)
     tails = np.cumsum(shares[::-1])[::-1]
     expected = np.where(tails >= limit, shares, 0.0)
     np.testing.assert_allclose(kept.frequencies, expected / expected.sum())
     assert kept.frequencies[-1] == 0.0 < kept.frequencies[-3]
     # Never everything, however few reports.
-    few = scale_free.cut_tail(Distribution(shares, 1.0, 32.0, "em", 1, True, 0.0, 1, "logarithmic"), law)
+    few = square_wave.cut_tail(Distribution(shares, 1.0, 32.0, "em", 1, True, 0.0, 1, "logarithmic"), law)
     assert few.frequencies.sum() == pytest.approx(1.0)
 
 

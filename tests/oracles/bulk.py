@@ -46,21 +46,7 @@ def word_of(secret: bytes, p: int, number: int) -> int:
 
 @dataclass
 class PrefixNoise:
-    """Noise of sums as they come, each drawn from all sums up to its own.
-
-    Parameters
-    ----------
-    secret : bytes
-        Of the composition.
-    p : int
-        Before the first sum.
-    draw : callable
-        The law.
-    index : int
-        Of the next sum.
-    member : int
-        Number of the stream in the key.
-    """
+    """Noise of sums as they come, each drawn from all sums up to its own."""
 
     secret: bytes
     p: int

@@ -160,13 +160,6 @@ def variance_hybrid(v: float, epsilon: float) -> float:
     return alpha * variance_piecewise(v, epsilon) + (1 - alpha) * variance_rounding(v, epsilon)
 
 
-def worst_variance_hybrid(epsilon: float) -> float:
-    """ToPL Eq. 14 in its derived form, on [-1, 1]."""
-    power, root = mpmath.exp(epsilon), mpmath.exp(mpmath.mpf(epsilon) / 2)
-    rounding = ((power + 1) / (power - 1)) ** 2
-    return float(rounding if epsilon <= 0.61 else (rounding + (root + 3) / (3 * (root - 1))) / root)
-
-
 def read_messages(data: bytes, beginning: bytes, most: float) -> tuple[list[int], int]:
     """Reports of the messages that begin like this, one message after the other, and how many are refused."""
     reports: list[int] = []

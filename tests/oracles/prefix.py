@@ -41,17 +41,7 @@ def outputs(chain: bytes, index: int, total: int, output: int) -> tuple[bytes, t
 
 @dataclass
 class BoundNoise:
-    """Discrete Laplace noise of sums as they come, each drawn from all sums up to its own.
-
-    Parameters
-    ----------
-    chain : bytes
-        The chain key before the first sum.
-    scale : Fraction
-        Of the noise.
-    index : int
-        Of the next sum.
-    """
+    """Discrete Laplace noise of sums as they come, each drawn from all sums up to its own."""
 
     chain: bytes
     scale: Fraction

@@ -1,48 +1,136 @@
-"""Pages that make promises: the tests they name exist, their links lead somewhere, and their Python runs."""
+"""Pages that make promises: links lead somewhere, Python runs, options and tests exist, tables are the results'."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import inspect
+import json
 import re
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
 
+import fastdp
+import fastdp_lab
+from benchmarks.accuracy import tables
 from fastdp.cli import main
 from tests.grid import exhaustive
 from tests.shared import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("*.md")], key=str)
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)])
+GUIDES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("howto/*.md")])
+#: Each takes a second and more of computing.
+LONG = {"many_meters", "auditing", "choosing"}
+#: Pages beside the guides whose Python runs from top to bottom, and what they print.
+RUNS = {"adaptive": "", "intervals": "", "w_event": "", "tables": "", "ledger": "has 0.0 of 1.0 epsilon left"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
-        # The gallery's pages are made when the site is built, whose own test follows their links.
-        if "://" not in target and not target.startswith("gallery/"):
-            assert (page.parent / target).exists(), target
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """A folder of its own, pictures without a window, warnings as errors."""
+    monkeypatch.chdir(tmp_path)
+    with contextlib.suppress(ImportError):
+        import matplotlib as mpl
+
+        mpl.use("agg")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def blocks(page: Path) -> list[str]:
+    return [part.split("```")[0] for part in page.read_text().split("```python\n")[1:]]
+
+
+def test_links_lead_to_files() -> None:
+    assert len(PAGES) > 50
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+            made = "gallery/" in target  # by the site's build, from examples/gallery
+            if made and "images" in target:
+                script = re.fullmatch(r".*/sphx_glr_(plot_\w+)_\d{3}\.png", target)
+                assert script, f"{page}: {target}"
+                assert (ROOT / "examples" / "gallery" / f"{script[1]}.py").exists(), f"{page}: {target}"
+            elif "://" not in target and not made:
+                assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def run_page(page: Path) -> dict[str, object]:
+    for needed in ("narwhals", "pandas", "pyarrow", "matplotlib"):
+        pytest.importorskip(needed, reason="the guides need fastdp-streams[tables,plot] and pandas")
+    names: dict[str, object] = {"__name__": page.stem}
+    for block in blocks(page):
+        exec(compile(block, str(page), "exec", dont_inherit=True), names)  # noqa: S102 - the page's own examples
+    return names
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] * (page.stem in LONG), id=page.stem)
+        for page in GUIDES
+        if blocks(page)
+    ],
+)
+@pytest.mark.usefixtures("quiet")
+def test_a_guide_runs_from_top_to_bottom(page: Path) -> None:
+    used = {str(getattr(each, "__name__", "")) for each in run_page(page).values()}
+    assert any(name.partition(".")[0] == "fastdp" for name in used), "the page shows nothing of fastdp"
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.usefixtures("quiet")
+def test_the_python_of_a_page_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(run_page(DOCS / f"{name}.md")) > 1
+    assert RUNS[name] in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", sorted((ROOT / "examples" / "gallery").glob("plot_*.py")), ids=lambda p: p.stem)
+@pytest.mark.usefixtures("quiet")
+def test_an_example_of_the_gallery_draws(script: Path) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="the gallery needs fastdp-streams[plot]")
+    pytest.importorskip("pandas", reason="the gallery needs pandas")
+    names: dict[str, object] = {"__name__": "__main__"}
+    drawn = 0
+    # As on the site and in a notebook, a figure is shown where its cell ends: a later cell cannot draw into it.
+    for cell in script.read_text().split("\n# %%\n"):
+        pyplot.close("all")
+        exec(compile(cell, str(script), "exec", dont_inherit=True), names)  # noqa: S102 - the gallery's own scripts
+        for figure in map(pyplot.figure, pyplot.get_fignums()):
+            figure.canvas.draw()
+            assert all(axes.has_data() for axes in figure.axes), "an empty panel"
+            drawn += 1
+    assert drawn
+    pyplot.close("all")
 
 
 def commands() -> dict[str, set[str]]:
     """Every command and its options."""
     found: dict[str, set[str]] = {}
 
-    def visit(command: click.Command, name: str) -> None:
+    def collect(command: click.Command, name: str) -> None:
         own = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
         found[name] = own | {"--help", "-h"}
         if isinstance(command, click.Group):
             context = click.Context(command)
             for inner in command.list_commands(context):
-                visit(command.get_command(context, inner), f"{name} {inner}")
+                collect(command.get_command(context, inner), f"{name} {inner}")
 
-    visit(main, "fastdp")
+    collect(main, "fastdp")
     return found
 
 
 def test_commands_of_the_pages_have_the_options_that_they_are_given() -> None:
     known, seen = commands(), 0
-    for page in [*PAGES, *ROOT.glob("docs/*/*.md")]:
+    for page in PAGES:
         text = page.read_text().replace("\\\n", " ")
         for words, rest in re.findall(r"(?<![\w./-])(fastdp(?: [a-z]+(?![\w./-])){1,2})((?: [^\n`|#]*)?)", text):
             name = words if words in known else words.rpartition(" ")[0]
@@ -54,7 +142,7 @@ def test_commands_of_the_pages_have_the_options_that_they_are_given() -> None:
 
 
 def test_the_tests_that_proofs_lean_on_exist() -> None:
-    text = (ROOT / "docs" / "privacy.md").read_text()
+    text = (DOCS / "privacy.md").read_text()
     files = re.findall(r"tests/[\w/]+\.py|\btest_\w+\.py", text)
     names = set(re.findall(r"\btest_\w+\b(?!\.py)", text))
     assert len(files) > 10
@@ -63,27 +151,6 @@ def test_the_tests_that_proofs_lean_on_exist() -> None:
     assert all((ROOT / file).exists() for file in files if "/" in file)
     defined = set(re.findall(r"^def (test_\w+)", "".join(p.read_text() for p in ROOT.glob("tests/**/*.py")), re.M))
     assert names <= defined, names - defined
-
-
-def test_the_ledgers_example_runs() -> None:
-    blocks = [part.split("```")[0] for part in (ROOT / "docs" / "ledger.md").read_text().split("```python\n")[1:]]
-    # The second one resumes what the first one's ledger holds.
-    assert len(blocks) == 2
-    done = run_python("-c", "".join(blocks))
-    assert done.returncode == 0, done.stderr
-    assert "has 0.0 of 1.0 epsilon left" in done.stdout
-
-
-@pytest.mark.parametrize("name", ["adaptive", "intervals", "w_event"])
-def test_the_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib", reason="release.plot needs fastdp-streams[plot]").use("agg")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for block in (
-        part.split("```")[0] for part in (ROOT / "docs" / f"{name}.md").read_text().split("```python\n")[1:]
-    ):
-        exec(compile(block, name, "exec", dont_inherit=True), names)  # noqa: S102 - the page's own examples
-    assert names
 
 
 #: What makes an output follow the run, or the partition: the program on the page must notice.
@@ -98,9 +165,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", ["as printed", *exhaustive(*list(MISTAKES)[1:])])
 def test_the_scale_out_example_runs_and_notices_mistakes(mistake: str, tmp_path: Path) -> None:
-    (block,) = [
-        part.split("```")[0] for part in (ROOT / "docs" / "scale_out.md").read_text().split("```python\n")[1:]
-    ]
+    (block,) = blocks(DOCS / "scale_out.md")
     right, wrong, count = MISTAKES[mistake]
     assert not right or block.count(right) == count
     # The promise is made of the same parameters, but needs all of them.
@@ -112,9 +177,52 @@ def test_the_scale_out_example_runs_and_notices_mistakes(mistake: str, tmp_path:
     done = run_python(script, TMPDIR=str(tmp_path))
     if right:
         assert done.returncode == 1
-        assert re.search("AssertionError: (a retry differs|the output follows the partition)", done.stderr), (
-            done.stderr
-        )
+        assert re.search("AssertionError: (a retry differs|the output follows the partition)", done.stderr)
     else:
         assert done.returncode == 0, done.stderr
         assert done.stdout == "60 streams, spent: epsilon = 1.0\n"
+
+
+def listed() -> dict[str, list[str]]:
+    """Module to the names that its page of the reference lists."""
+    out: dict[str, list[str]] = {}
+    for page in (DOCS / "reference" / "api").glob("*.md"):
+        for block in re.findall(r"```\{eval-rst\}\n(.*?)```", page.read_text(), re.S):
+            module = re.search(r"currentmodule:: (\S+)", block)
+            assert module, page
+            names = re.findall(r"^   ([A-Za-z]\S*)$", block, re.M) + re.findall(r"autodata:: (\S+)", block)
+            out.setdefault(module[1], []).extend(names)
+    return out
+
+
+def test_the_reference_lists_every_public_name_once() -> None:
+    found: list[int] = []
+    for module, names in listed().items():
+        for name in names:
+            value = importlib.import_module(module)
+            for part in name.split("."):
+                if isinstance(value, ModuleType) and not hasattr(value, part):
+                    value = importlib.import_module(f"{value.__name__}.{part}")
+                else:
+                    value = getattr(value, part)
+            found.append(id(value))
+    assert len(found) == len(set(found)), "listed twice"
+    packages = (fastdp, fastdp_lab)
+    public = {f"{p.__name__}.{n}": getattr(p, n) for p in packages for n in p.__all__ if n != "__version__"}
+    for name, module in list(public.items()):
+        if inspect.ismodule(module):
+            public |= {f"{name}.{inner}": getattr(module, inner) for inner in getattr(module, "__all__", ())}
+    missing = {n for n, v in public.items() if not inspect.ismodule(v) and callable(v) and id(v) not in found}
+    assert missing <= {"fastdp.smoothers.SmootherState"}, missing  # a type of NumPy's
+
+
+def test_tables_of_the_page_are_those_of_results_that_reach_the_targets() -> None:
+    """As the page and the design state them; the benchmark makes the results."""
+    page, results = (DOCS / "tables.md").read_text(), json.loads(tables.RESULTS.read_text())
+    assert tables.filled(page, tables.pages(results)) == page
+    assert max(row["ratio"] for row in results["revised"]) <= 1.05
+    assert max(row["ratio"] for row in results["revised"] if row["noise"] > row["spread"]) <= 0.5
+    assert min(row["covered"] for row in results["revised"]) >= 0.94
+    one = next(row for row in results["reference"] if row["epsilon"] == 1.0 and not row["chosen"])
+    assert abs(one["estimate"] / one["textbook"] - 1.0) <= 0.03
+    assert one["revised"] <= 6.7

@@ -23,7 +23,7 @@ import pytest
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.record import Checked, Choice, Flag, Keyed, Kind, PartOf, Real, Whole, meanings, parameters
-from tests.privacy import canary_arguments, public_names
+from tests.privacy import canary_arguments
 
 COLUMN = [17.25, 18.5]
 HUGE = 10**5000  # which Python refuses to print
@@ -119,7 +119,7 @@ def records() -> dict[str, type]:
 def arguments() -> Iterator[tuple[str, str, list[Any]]]:
     """Names of calls, of their arguments, and wrong values of each."""
     for name in canary_arguments.names():
-        thing = public_names.found(name)
+        thing = canary_arguments.look_up(name)
         if name in WITHOUT or not (isinstance(thing, type) or "." not in name):
             continue
         function = inspect.unwrap(thing.__init__ if isinstance(thing, type) else thing)

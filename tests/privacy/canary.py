@@ -159,7 +159,6 @@ def columns() -> dict[str, Any]:
         "text array": np.array(texts),
         "long text": np.array(["1", LONG]),
         "long text in a list": [1.0, LONG],
-        "bytes array": np.array([TEXT.encode()]),
         "long bytes": np.array([LONG.encode()]),
         "masked texts": np.ma.array([LONG]),
         "records": np.array([(CANARY,)], [("a", "f8")]),
@@ -198,18 +197,14 @@ def columns() -> dict[str, Any]:
         "pandas index": pd.Index([TEXT]),
         "polars texts": pl.Series(texts),
         "polars enum": pl.Series([TEXT], dtype=pl.Enum([TEXT, LONG])),
-        "polars categories": pl.Series([TEXT], dtype=pl.Categorical),
         "polars decimals": pl.Series(decimals),
         "polars lists": pl.Series([[CANARY]]),
         "polars structs": pl.Series([{"a": CANARY, "b": TEXT}]),
         "polars objects": pl.Series([Quoting()], dtype=pl.Object),
-        "polars frame": pl.DataFrame(frame),
         "polars lazy": pl.LazyFrame(frame),
         "Arrow texts": pa.array(texts),
-        "Arrow decimals": pa.array(decimals),
         "Arrow dictionary": pa.array([TEXT, LONG]).dictionary_encode(),
         "Arrow fixed bytes": pa.array([LONG.encode()], pa.binary(LENGTH)),
-        "Arrow lists": pa.array([[CANARY]]),
         "Arrow fixed lists": pa.array([[CANARY] * LENGTH], pa.list_(pa.float64(), LENGTH)),
         "Arrow structs": pa.array([{"a": CANARY, "b": TEXT}]),
         "Arrow table": pa.table(frame),
@@ -218,11 +213,10 @@ def columns() -> dict[str, Any]:
 
 def points() -> dict[str, Any]:
     """Points that no publisher of a unit square takes."""
-    inner = [0.5, 0.5]
     return {
-        "outside": [inner, [0.25, CANARY]],
+        "outside": [[0.5, 0.5], [0.25, CANARY]],
         "outside, negative": [[-CANARY, 0.5]],
-        "NaN beside it": [inner, [np.nan, CANARY]],
+        "NaN beside it": [[0.5, 0.5], [np.nan, CANARY]],
         "infinity beside it": [[np.inf, CANARY]],
         "missing beside it": [[None, CANARY]],
         "beyond float64": [[WHOLE * 10**400, 0.5]],
@@ -240,7 +234,6 @@ def points() -> dict[str, Any]:
         "ragged": [[CANARY, 0.5], [CANARY]],
         "too deep": [[[CANARY, 0.5]]],
         "number": CANARY,
-        "text": TEXT,
         "records": np.array([(CANARY, 0.5)], [("x", "f8"), ("y", "f8")]),
         "masked": np.ma.masked_greater(np.array([[CANARY, 8e6]]), 7.9e6),
         "frame outside": pd.DataFrame({"x": [0.5, CANARY], "y": [0.5, 0.5]}),
@@ -252,25 +245,114 @@ def points() -> dict[str, Any]:
 
 
 def increments() -> dict[str, Any]:
-    """Increments of two sums that no counter takes."""
+    """Increments of two sums that no counter takes, whole numbers that no report is, and choices of a selector."""
     return {
         "no whole number": [0, CANARY],
+        "negative": [1, -WHOLE],
         "too large": [HUGE * 10**3, 1],
         "too small": [-HUGE * 10**3, 1],
         "beyond int64": [WHOLE * 10**300, 1],
         "NaN beside it": [CANARY, np.nan],
         "too many": [WHOLE, 1, 1],
-        "too few": [WHOLE],
+        "twice": [WHOLE, WHOLE],
         "one number": WHOLE,
         "one wrong number": CANARY,
-        "one text": TEXT,
-        "one long text": LONG,
-        "texts": [1, TEXT],
-        "objects": objects(WHOLE, TEXT),
-        "decimals": [Decimal(WHOLE), Decimal(1)],
-        "complex": [complex(CANARY), 1],
-        "nested": [[WHOLE, 1]],
-        "ragged": [[WHOLE], [1, 2]],
-        "mapping": {TEXT: CANARY},
+        **{f"a choice of kind {k}": [WHOLE, k] for k in range(4)},
+    }
+
+
+def singles() -> dict[str, Any]:
+    """Single values, keys and messages of a client."""
+    return {
+        "number": CANARY,
+        "beyond float64": WHOLE * 10**400,
+        "decimal": Decimal(str(CANARY)),
+        "complex": CANARY + 1j,
+        "raw text": TEXT.encode() * 8,
+        "long": LONG.encode(),
+        "array": np.array([CANARY]),
+    }
+
+
+def tables() -> dict[str, Any]:
+    """Frames whose columns are no times, values, keys or persons."""
+    at = pd.to_datetime(["2024-01-01", "2024-01-02"])
+    good = pd.DataFrame({"at": at, "kwh": [1.0, CANARY], "key": ["a", TEXT], "who": [1, WHOLE]})
+    changed = {
+        "values": {"kwh": [TEXT, TEXT]},
+        "objects": {"kwh": objects(CANARY, TEXT)},
+        "not finite": {"kwh": [np.nan, CANARY]},
+        "decimals": {"kwh": [Decimal(str(CANARY)), None]},
+        "times": {"at": [TEXT, TEXT]},
+        "numbers as times": {"at": [CANARY, 1.0]},
+        "mixed times": {"at": objects(at[0], TEXT)},
+        "a missing time": {"at": [None, at[0]]},
+        "keys": {"key": [CANARY, 1.0]},
+        "a missing person": {"who": [TEXT, None]},
+    }
+    frames = {name: good.assign(**columns) for name, columns in changed.items()}
+    return {
+        **frames,
+        "values, polars": pl.from_pandas(frames["values"]),
+        "times, lazy": pl.from_pandas(frames["times"]).lazy(),
+        "a missing person, Arrow": pa.Table.from_pandas(frames["a missing person"]),
+        "keys, reader": pa.Table.from_pandas(frames["keys"]).to_reader(),
+        "far times": pa.table({"at": pa.array([WHOLE * 10**9] * 2, pa.timestamp("s")), "kwh": [1.0, 2.0]}),
+    }
+
+
+def mistaken() -> dict[str, Any]:
+    """What a user has in hand in place of a name or a number: texts and numbers of persons."""
+    texts, numbers = [TEXT, f"{TEXT} too", TEXT], [CANARY, 1.0, CANARY]
+    return {
+        "list of texts": texts,
+        "list of two": texts[:2],
+        "list of one number": numbers[:1],
+        "list of numbers": numbers,
+        "tuple of texts": tuple(texts),
+        "pandas texts": pd.Series(texts),
+        "pandas numbers": pd.Series(numbers),
+        "polars texts": pl.Series(texts),
+        "polars numbers": pl.Series(numbers),
+        "array of texts": np.array(texts),
+        "array of numbers": np.array(numbers),
+        "polars lazy": pl.LazyFrame({"kwh": numbers, "who": texts}),
+        "Arrow table": pa.table({"kwh": numbers, "who": texts}),
+        "data frame": pd.DataFrame({"at": numbers, "who": texts}),
+        "mapping": {TEXT: CANARY, "a": texts},
+        "set": {*texts},
         "foreign": Quoting(),
     }
+
+
+Inputs = Callable[[], dict[str, Any]]
+
+
+def _named(names: str, *inputs: Any) -> dict[str, tuple[Any, ...]]:
+    return dict.fromkeys(names.split(), inputs)
+
+
+#: What is tried in the place of data, by the names of arguments.
+DATA: dict[str, tuple[Inputs, ...]] = {
+    **_named("chunk truth answers lengths streams keys persons times ids errors released", columns),
+    **_named("points added removed lower rows", points),
+    **_named("values reports counts batch batches", columns, increments),
+    **_named("value data announcement text key secret", singles),
+    "frame": (tables, columns),
+}
+#: What is shown by intention: texts that are paths or choices, how long a key is, how many entries a column has.
+SHOWN = {**_named("frame keys persons", "text", "long text alone"), **_named("key secret", "long")}
+#: Names of columns and of streams, and numbers, are public: arguments by the beginnings of calls.
+PUBLIC = (
+    *((call, ("value", "ids")) for call in ("means", "totals", "release", "plan", "Plan")),
+    *(("Person", ("rows",)), ("Release", ("streams",)), ("thresholds", ("lengths",)), ("datasets", ("batch",))),
+)
+
+
+def inputs(call: str, argument: str) -> Iterator[tuple[str, Any]]:
+    """Wrong inputs of an argument that takes data; none of another one.  Pictures have them by name."""
+    if not any(call.startswith(begin) and argument in names for begin, names in PUBLIC):
+        named = call.startswith("plots.") and argument in ("counts", "errors", "released", "rows")
+        for kind, bad in ((kind, bad) for several in DATA.get(argument, ()) for kind, bad in several().items()):
+            if kind not in SHOWN.get(argument, ()):
+                yield kind, {"a": bad} if named else bad

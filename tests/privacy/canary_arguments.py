@@ -1,80 +1,83 @@
-"""Every argument of every public call, found by signature, given a column: the other arguments are valid."""
+"""Every public call, found by ``__all__``, with valid arguments, any of which a wrong input can replace."""
 
 from __future__ import annotations
 
 import inspect
 import itertools
+import operator
+import types
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import shapely
 
 import fastdp
 import fastdp_lab
-from fastdp import counters, local, spatial
+from fastdp import counters, local, spatial, thresholds
 from fastdp.noise.draws import concentrated
-from tests.privacy import public_names
-from tests.privacy.canary import CANARY, TEXT, Quoting
-from tests.privacy.canary_calls import BOUND, COLLECTORS, LOCAL, PUBLISHERS, SPATIAL, SQUARE, _maps, _Telling
+from fastdp.streams import METHODS
+from fastdp_lab import baselines
+from tests.shared import usual_arguments
+
+BOUND = 1e7
+SQUARE = spatial.Box([0.0, 0.0], [1.0, 1.0])
+COMMON = {"epsilon": 1.0, "bound": BOUND, "holdout": 1, "seed": 1}
+PUBLISHERS: dict[str, Callable[[], Any]] = {
+    **{kind: partial(getattr(fastdp, kind), **COMMON, **usual_arguments(name)) for name, kind in METHODS.items()},
+    "ToPS": lambda: fastdp.ToPS(**COMMON, max_range=4, fan_out=4, prune=0),
+    "StreamPublisher": lambda: fastdp.StreamPublisher(
+        threshold=thresholds.Fixed(BOUND), perturber=fastdp.perturbers.Flat(), max_range=4, **COMMON
+    ),
+    "baselines.WEvent": lambda: baselines.WEvent("absorption", 1.0, BOUND, 3, seed=1),
+}
+LOCAL = {
+    name: getattr(local, name)(1.0, 1.0 if name == "LogSquareWave" else 0.0, BOUND)
+    for name in ("Hybrid", "Piecewise", "StochasticRounding", "SquareWave", "LogSquareWave")
+}
+COLLECTORS = {
+    "HistogramCollector": lambda: local.HistogramCollector(LOCAL["SquareWave"], 8),
+    "SumCollector": lambda: local.SumCollector(LOCAL["Hybrid"], 2),
+}
+SPATIAL = {
+    name: partial(operator.attrgetter(name)(fastdp if name.endswith("PHDStream") else fastdp_lab), SQUARE, 1.0,
+                  max_depth=4, seed=1)
+    for name in ("PHDStream", "AdaptivePHDStream", "baselines.OfflineOnStream", "baselines.OfflineOnBatch",
+                 "baselines.FixedTree")
+}  # fmt: skip
+
+
+class _Telling:
+    """A selector that gives the secret input back as its choice."""
+
+    guarantee = counters.event_guarantee(1.0, "none")
+
+    def select(self, values: Any, step: int, last: Any) -> Any:
+        return {0: int(values[0]), 1: float(values[0]), 2: values}.get(int(values[1]), str(values))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
 
 #: Called by the package alone, with objects that it made; or by whoever writes a part of their own.
-INNER = (
-    *("perturbers.Perturber", "smoothers.Smoother", "counters.Counter", "counters.Selector", "spatial.Domain"),
-    *("thresholds.Chooser", "thresholds.Threshold", "thresholds.renewals.Renewal", "auditing.TrialMechanism"),
-    *("audit.Case", "auditing.AuditResult", "auditing.Publishing", "errors.warn", "sweeps"),
-    *("ledger.", "planning.LightTail", "planning.Optimum", "planning.TailSearch", "datasets.Entry"),
-    *(
-        "datasets.SpatialStream",
-        "datasets.parse",
-        "datasets.fetch",
-        "Ledger.resume",
-        "spatial.Box.",
-        "perturbers.WindowTree",
-    ),
+INNER = _words(
+    "perturbers.Perturber smoothers.Smoother counters.Counter counters.Selector spatial.Domain thresholds.Chooser"
+    " thresholds.Threshold thresholds.renewals.Renewal auditing.TrialMechanism audit.Case auditing.AuditResult"
+    " auditing.Publishing errors.warn sweeps ledger. planning.LightTail planning.Optimum planning.TailSearch"
+    " datasets.Entry datasets.SpatialStream datasets.parse datasets.fetch Ledger.resume spatial.Box."
+    " perturbers.WindowTree"
 )
 #: The same of methods: of parts, and of what the package made.
-INNER_METHODS = (
-    "perturbers.",
-    "smoothers.",
-    "thresholds.",
-    "counters.Simple",
-    "counters.Block",
-    "counters.BinaryTree",
+INNER_METHODS = _words("perturbers. smoothers. thresholds. counters.Simple counters.Block counters.BinaryTree")
+MADE = _words("Release Plan Key spatial.ReleasedTree repetitions.Repetitions")
+INNER_NAMES = _words(
+    "from_description sample check_reports steps_of weight take check_room check_plain bind bound composition within"
+    " identity"
 )
-MADE = ("Release", "Plan", "Key", "spatial.ReleasedTree", "repetitions.Repetitions")
-INNER_NAMES = (
-    *("from_description", "sample", "check_reports", "steps_of", "weight", "take", "check_room", "check_plain"),
-    *("bind", "bound", "composition", "within", "identity"),
-)
-
-
-def columns() -> dict[str, Any]:
-    """What a user has in hand in place of a name or a number: texts and numbers of persons."""
-    texts, numbers = [TEXT, f"{TEXT} too", TEXT], [CANARY, 1.0, CANARY]
-    return {
-        "list of texts": texts,
-        "list of two": texts[:2],
-        "list of one number": numbers[:1],
-        "list of numbers": numbers,
-        "tuple of texts": tuple(texts),
-        "pandas texts": pd.Series(texts),
-        "pandas numbers": pd.Series(numbers),
-        "polars texts": pl.Series(texts),
-        "polars numbers": pl.Series(numbers),
-        "array of texts": np.array(texts),
-        "array of numbers": np.array(numbers),
-        "polars lazy": pl.LazyFrame({"kwh": numbers, "who": texts}),
-        "Arrow table": pa.table({"kwh": numbers, "who": texts}),
-        "data frame": pd.DataFrame({"at": numbers, "who": texts}),
-        "mapping": {TEXT: CANARY, "a": texts},
-        "set": {*texts},
-        "foreign": Quoting(),
-    }
 
 
 def _frame() -> Any:
@@ -118,7 +121,7 @@ def _quantile(p: float) -> float:
 MAKERS: dict[str, Callable[[], Any]] = {
     **PUBLISHERS,
     **{name: lambda make=make: _stepped(make()) for name, make in SPATIAL.items()},
-    "baselines.Zeros": lambda: fastdp_lab.baselines.Zeros(1),
+    "baselines.Zeros": lambda: baselines.Zeros(1),
     **{f"local.{name}": make for name, make in COLLECTORS.items()},
     **{f"local.{name}": lambda made=made: made for name, made in LOCAL.items()},
     **{f"AdaptivePHDStream.{name}": lambda: MAKERS["PHDStream"]() for name in ("interval", "std_error")},
@@ -146,99 +149,46 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "local.Announcement": lambda: local.Announcement(LOCAL["Hybrid"]),
     "spatial.Box": lambda: SQUARE,
     "spatial.CellIndex": lambda: spatial.CellIndex([[0.0, 0.0]], [[1.0, 1.0]], [3.0]),
-    "spatial.Network": lambda: _maps()[0],
-    "spatial.Polygons": lambda: _maps()[1],
+    "spatial.Network": lambda: spatial.Network(shapely.LineString([[0, 0], [1, 1]])),
+    "spatial.Polygons": lambda: spatial.Polygons(shapely.box(0, 0, 1, 1)),
     "boxes.PointIndex": lambda: fastdp_lab.boxes.PointIndex([[0.5, 0.5]]),
     "spatial.PrivTree": lambda: spatial.PrivTree(SQUARE, 1.0, seed=1, max_depth=4),
     "spatial.ReleasedTree": lambda: _stepped(SPATIAL["PHDStream"]()).tree,
 }
 POINTS, THREE = [[0.5, 0.5]], [1.0, 2.0, 3.0]
+ADAPTIVE = fastdp.Adaptive(1.0, BOUND, threshold=BOUND, seed=1)
+
+
+def _named(names: str, value: Any) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), value)
+
+
 #: Arguments by their names; a call's own ones stand in VALID.
 USUAL: dict[str, Any] = {
-    "epsilon": 1.0,
-    "bound": BOUND,
-    "delta": 1e-6,
-    "length": 64,
-    "domain": SQUARE,
-    "values": THREE,
-    "chunk": THREE,
-    "frame": _frame(),
-    "time": "at",
-    "value": "kwh",
-    "every": "4h",
-    "stream": "meters",
-    "streams": [THREE],
-    "starts": 0,
-    "stops": 2,
-    "truth": THREE,
-    "answers": THREE,
-    "lengths": [1, 1, 1],
-    "points": POINTS,
-    "lower": [0.0, 0.0],
-    "upper": [1.0, 1.0],
-    "counts": [1],
-    "added": POINTS,
-    "ids": [1, 2, 3],
-    "n": 64,
-    "m": 64,
-    "p": 0.01,
-    "beta": 0.05,
-    "quantile": 10.0,
-    "r": 9.0,
-    "beta_out": 0.05,
-    "beta_lap": 0.05,
-    "beta_lt": 0.05,
-    "beta_rt": 0.05,
-    "tau": 9.0,
-    "lambda_": 0.5,
-    "spread": 2.0,
-    "q": 9.0,
-    "smooth": 0.1,
-    "smooth_sensitivity": 1.0,
-    "mechanism": LOCAL["Hybrid"],
-    "reports": [1, 2, 3],
-    "seed": 1,
-    "key": None,
-    "scale": 2.0,
-    "sigma": 2.0,
-    "perturber": fastdp.perturbers.Flat(),
-    "threshold": 9.0,
-    "counter": counters.Simple(),
-    "title": "t",
-    "max_range": 4,
-    "count": 3,
-    "low": 0.1,
-    "high": 0.2,
-    "total": 9.0,
-    "window": 8,
-    "bins": 2,
-    "size": 1,
-    "parameters": fastdp.Adaptive(1.0, BOUND, threshold=BOUND, seed=1),
-    "name": "job",
-    "secret": _secret,
-    "sensitivity": 1.0,
-    "holdout": 1,
-    "published": 5,
-    "scheme": "absorption",
-    "contributions": 3,
-    "theta": 9.0,
-    "state": None,
-    "labels": "a",
-    "part": "sums",
-    "guarantee": concentrated(1.0, "noise"),
-    "windows": 3,
-    "half_width": 99.0,
-    "noise": "laplace",
-    "period": 8.0,
-    "publisher": fastdp.ToPS(1.0, 10.0, 1, 4, seed=1),
-    "repetitions": 2,
+    **_named("epsilon sensitivity smooth_sensitivity", 1.0),
+    **_named("beta beta_out beta_lap beta_lt beta_rt", 0.05),
+    **_named("length n m", 64),
+    **_named("values chunk truth answers batch times", THREE),
+    **_named("streams batches", [THREE]),
+    **_named("r q tau theta total threshold", 9.0),
+    **_named("scale sigma spread", 2.0),
+    **_named("count windows contributions", 3),
+    **_named("points added", POINTS),
+    **_named("ids reports", [1, 2, 3]),
+    **_named("errors released", {"a": THREE}),
+    **_named("guarantee", concentrated(1.0, "noise")),
+    **_named("seed size holdout", 1),
+    **_named("stops bins repetitions", 2),
+    **_named("low smooth", 0.1),
+    **_named("key state", None),
+    "bound": BOUND, "delta": 1e-6, "domain": SQUARE, "frame": _frame(), "time": "at", "value": "kwh", "every": "4h",
+    "stream": "meters", "starts": 0, "lengths": [1, 1, 1], "lower": [0.0, 0.0], "upper": [1.0, 1.0], "counts": [1],
+    "p": 0.01, "quantile": 10.0, "lambda_": 0.5, "mechanism": LOCAL["Hybrid"], "perturber": fastdp.perturbers.Flat(),
+    "counter": counters.Simple(), "title": "t", "max_range": 4, "high": 0.2, "window": 8, "parameters": ADAPTIVE,
+    "name": "job", "secret": _secret, "published": 5, "scheme": "absorption", "labels": "a", "part": "sums",
+    "half_width": 99.0, "noise": "laplace", "period": 8.0, "publisher": fastdp.ToPS(1.0, 10.0, 1, 4, seed=1),
     "fields": concentrated(1.0, "n").to_dict(),
-    "batch": THREE,
-    "batches": [THREE],
-    "times": THREE,
-    "errors": {"a": THREE},
-    "released": {"a": THREE},
-}
+}  # fmt: skip
 BOXES = {"lower": [[0.0, 0.0]], "upper": [[1.0, 1.0]]}
 KEYED = {"by": "key", "keys": ["a"], "unit": fastdp.Person("who", rows=2, per="1d"), "every": "4h"}
 BOUNDED = {"bound": BOUND}
@@ -310,15 +260,44 @@ VALID: dict[str, dict[str, Any]] = {
 NUMBERS = itertools.count()
 
 
+def look_up(name: str) -> Any:
+    """A public part of fastdp or its laboratory."""
+    try:
+        return operator.attrgetter(name)(fastdp)
+    except AttributeError:
+        return operator.attrgetter(name)(fastdp_lab)
+
+
+def all_names() -> Iterator[str]:
+    """Functions, classes and their methods, by the first public path."""
+    modules = [name for name in fastdp.__all__ if isinstance(getattr(fastdp, name), types.ModuleType)]
+    seen: set[int] = set()
+    inner = [(path, look_up(path)) for path in (*modules, "thresholds.renewals")]
+    for path, module in [("", fastdp), *inner, *((path, getattr(fastdp_lab, path)) for path in fastdp_lab.__all__)]:
+        own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
+        for name in getattr(module, "__all__", own):
+            thing = getattr(module, name)
+            if name.startswith("_") or not callable(thing) or id(thing) in seen:
+                continue
+            seen.add(id(thing))
+            shown = f"{path}.{name}" if path else name
+            if not inspect.isclass(thing):
+                yield shown
+            elif not issubclass(thing, BaseException):
+                yield shown
+                methods = (each for each in dir(thing) if not each.startswith("_") and callable(getattr(thing, each)))
+                yield from (f"{shown}.{m}" for m in methods if not (issubclass(thing, tuple) and hasattr(tuple, m)))
+
+
 def names() -> Iterator[str]:
     """Public calls that a user makes, each function once."""
     extra = [f"tables.table.Table.{name}" for name in ("sum", "mean", "std_error", "interval", "plot", "write")]
     seen = set()
-    for name in (*public_names.all_names(), *extra):
+    for name in (*all_names(), *extra):
         owner, _, last = name.rpartition(".")
-        thing = public_names.found(name)
+        thing = look_up(name)
         function = getattr(thing, "__func__", thing)
-        method = owner in MAKERS or inspect.isclass(public_names.found(owner) if owner else None)
+        method = owner in MAKERS or inspect.isclass(look_up(owner) if owner else None)
         inner = (
             name.startswith(INNER)
             or name in MADE
@@ -338,7 +317,7 @@ class Call:
         self.method = self.owner in MAKERS or self.owner == "Ledger"
         self.parameters = [
             each
-            for each in inspect.signature(public_names.found(name)).parameters.values()
+            for each in inspect.signature(look_up(name)).parameters.values()
             if each.name != "self" and each.kind != each.VAR_KEYWORD and each.name[0] != "_"
         ]
 
@@ -399,6 +378,6 @@ class Call:
             ]
             found = given.pop(several)
             positional += found if isinstance(found, tuple) and argument is None else [found]
-        call = getattr(on, self.last) if self.method else public_names.found(self.name)
-        found = call(*positional, **given)
-        return list(found) if inspect.isgenerator(found) else found
+        call = getattr(on, self.last) if self.method else look_up(self.name)
+        made = call(*positional, **given)
+        return list(made) if inspect.isgenerator(made) else made

@@ -127,13 +127,6 @@ def test_callables_get_a_generator_or_a_seed() -> None:
     assert not unclaimed.violated
 
 
-def test_a_publisher_is_audited_under_its_own_guarantee() -> None:
-    mechanism = fastdp.auditing.Publishing(lambda seed: fastdp.PAK(2.0, 1e-3, 4.0, 8, holdout=4, seed=seed))
-    result = fastdp.audit(mechanism, [0, 0, 4, 4, 0, 0], [0, 0, 0, 4, 0, 0], trials=100, seed=2)
-    assert (result.epsilon, result.delta) == (2.0, mechanism.guarantee.delta)
-    assert result.delta > 0.0
-
-
 def test_delta_is_taken_off() -> None:
     """Everything is revealed with probability 0.1: unbounded at delta = 0, and no more than nothing at 0.2."""
 
@@ -144,12 +137,6 @@ def test_delta_is_taken_off() -> None:
         result = fastdp.audit(mostly_nothing, 0, 1, trials=8_000, epsilon=1.0, delta=delta, seed=3)
         assert result.violated == found
     assert result.epsilon_lower == 0.0
-
-
-def test_equal_inputs_and_constant_outputs_tell_nothing() -> None:
-    assert fastdp.audit(Count(), 0, 0, trials=20_000, seed=4).epsilon_lower < 0.2
-    assert fastdp.audit(lambda data, generator: 5, 0, 1, trials=500, seed=4).epsilon_lower == 0.0
-    assert fastdp.audit(lambda data, generator: data, 0, 1, trials=500, epsilon=1.0, seed=4).violated
 
 
 def test_events_of_ones_own() -> None:
@@ -167,53 +154,25 @@ def test_events_of_ones_own() -> None:
     assert not fastdp.audit(hidden, 0, 1, trials=2_000, epsilon=1.0, seed=5).violated
 
 
-def test_grain_and_fingerprint() -> None:
-    numbers = np.array([1.0, 0.75, 3 * 2.0**-1074, -6.0, 0.0, 2.0**-1000, 2.0**60 + 2.0**8])
-    assert grain(numbers).tolist() == [0, -2, -1074, 1, 1024, -1000, 8]
-    rows = np.random.default_rng(1).integers(0, 3, (1000, 4)).astype(float)
-    assert np.unique(fingerprint(rows)).size == np.unique(rows, axis=0).shape[0]
-    assert fingerprint(np.array([[0.0, 1.0]])) == fingerprint(np.array([[-0.0, 1.0]]))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"mechanism": Guarantee}, "mechanism = .*: expected a callable"),
         ({"trials": 99}, "trials = 99: expected a whole number of at least 100"),
-        ({"epsilon": -1.0}, "epsilon = -1.0: expected a number of at least 0"),
-        ({"delta": 1.0}, "delta = 1.0: expected a number of at least 0 and below 1"),
-        ({"confidence": 1.0}, "confidence = 1.0: expected a number of at least 0.5 and below 1"),
-        ({"events": "all"}, "events = 'all': expected one of 'auto'"),
         ({"events": []}, r"events = <list>: expected 'auto' or callables"),
         ({"events": lambda outputs: outputs}, "events: a callable gave shape .* expected one number for each"),
-        ({"mechanism": lambda data, generator: [0] * (1 + data)}, "x_adjacent: the mechanism gives 2 numbers on it"),
+        ({"mechanism": lambda data, _: [0] * (1 + data)}, "x_adjacent: the mechanism gives 2 numbers on it"),
+        ({"mechanism": lambda _, g: [0] * int(g.integers(1, 9))}, "expected as many in every run"),
+        ({"mechanism": lambda *_: None}, "mechanism gave a NoneType: expected a number"),
+        ({"mechanism": lambda *_: [[1], [1, 2]]}, "mechanism gave"),
+        ({"mechanism": lambda *_: math.nan}, "mechanism gave NaN or infinity"),
+        ({"mechanism": lambda *_: [0] * 1025}, "mechanism gave 1025 numbers: expected at most 1024"),
     ],
 )
-def test_bad_parameters(change: dict, message: str) -> None:
+def test_what_cannot_be_audited_is_refused(change: dict, message: str) -> None:
     arguments = {"mechanism": lambda data, generator: 0, "trials": 200, **change}
-    with pytest.raises(ParameterError, match=message):
+    with pytest.raises((ParameterError, DataError), match=message):
         fastdp.audit(arguments.pop("mechanism"), 0, 1, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [
-        (None, "mechanism gave a NoneType: expected a number"),
-        ("a", "mechanism gave a str"),
-        ([], "mechanism gave a list"),
-        ([[1], [1, 2]], "mechanism gave"),
-        (math.nan, "mechanism gave NaN or infinity"),
-        ([0] * 1025, "mechanism gave 1025 numbers: expected at most 1024"),
-    ],
-)
-def test_bad_outputs(output, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        fastdp.audit(lambda data, generator: output, 0, 1, trials=200)
-
-
-def test_outputs_of_changing_length() -> None:
-    with pytest.raises(DataError, match="expected as many in every run"):
-        fastdp.audit(lambda data, generator: [0] * int(generator.integers(1, 9)), 0, 1, trials=200)
 
 
 @pytest.mark.parametrize(("hits", "runs"), [(0, 50), (1, 50), (17, 1000), (999, 1000), (1000, 1000)])
@@ -257,19 +216,6 @@ def test_a_rare_leak_is_found_by_what_it_promises() -> None:
     assert result.violated
     assert "100" in result.event
     assert not fastdp.audit(Leaking(0.0), 0, 1, trials=2_000_000, seed=stat.seed(310)).violated
-
-
-def test_an_event_of_ones_own_is_counted_whatever_else_is_found() -> None:
-    def leaked(outputs: np.ndarray) -> np.ndarray:
-        return (outputs[:, 0] >= 1000).astype(float) * (outputs[:, 0] - 998)
-
-    found = fastdp.audit(Leaking(1e-2), 0, 1, trials=40_000, events=leaked, seed=stat.seed(311))
-    assert found.violated
-    # What was found can be counted again, in outputs of one's own.
-    fresh = Leaking(1e-2).draw_trials(1 if found.swapped else 0, 40_000, Key.from_seed(7))
-    assert found.chosen is not None
-    assert 300 < found.chosen.count(fresh.reshape(-1, 1).astype(float)) < 500
-    assert "chosen" not in found.as_dict()
 
 
 def test_runs_that_change_their_data_change_a_copy() -> None:
@@ -318,14 +264,29 @@ FLAT = {
 }
 
 
-def test_wide_outputs_are_drawn_a_few_at_a_time() -> None:
-    rows: list[int] = []
+def test_a_publisher_is_audited_under_its_own_guarantee() -> None:
+    mechanism = fastdp.auditing.Publishing(lambda seed: fastdp.PAK(2.0, 1e-3, 4.0, 8, holdout=4, seed=seed))
+    result = fastdp.audit(mechanism, [0, 0, 4, 4, 0, 0], [0, 0, 0, 4, 0, 0], trials=100, seed=2)
+    assert (result.epsilon, result.delta) == (2.0, mechanism.guarantee.delta)
+    assert result.delta > 0.0
 
-    class Wide:
-        def draw_trials(self, data, trials, key):
-            rows.append(trials)
-            generator = np.random.default_rng(int.from_bytes(key.reveal(), "big"))
-            return np.broadcast_to(data + generator.random((trials, 1)), (trials, 1024))
 
-    fastdp.audit(Wide(), 0, 0, trials=20_000, epsilon=1.0, seed=1)
-    assert max(rows) * 1024 <= 2**23
+def test_grain_and_fingerprint() -> None:
+    numbers = np.array([1.0, 0.75, 3 * 2.0**-1074, -6.0, 0.0, 2.0**-1000, 2.0**60 + 2.0**8])
+    assert grain(numbers).tolist() == [0, -2, -1074, 1, 1024, -1000, 8]
+    rows = np.random.default_rng(1).integers(0, 3, (1000, 4)).astype(float)
+    assert np.unique(fingerprint(rows)).size == np.unique(rows, axis=0).shape[0]
+    assert fingerprint(np.array([[0.0, 1.0]])) == fingerprint(np.array([[-0.0, 1.0]]))
+
+
+def test_an_event_of_ones_own_is_counted_whatever_else_is_found() -> None:
+    def leaked(outputs: np.ndarray) -> np.ndarray:
+        return (outputs[:, 0] >= 1000).astype(float) * (outputs[:, 0] - 998)
+
+    found = fastdp.audit(Leaking(1e-2), 0, 1, trials=40_000, events=leaked, seed=stat.seed(311))
+    assert found.violated
+    # What was found can be counted again, in outputs of one's own.
+    fresh = Leaking(1e-2).draw_trials(1 if found.swapped else 0, 40_000, Key.from_seed(7))
+    assert found.chosen is not None
+    assert 300 < found.chosen.count(fresh.reshape(-1, 1).astype(float)) < 500
+    assert "chosen" not in found.as_dict()

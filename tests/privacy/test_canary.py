@@ -1,11 +1,10 @@
-"""No message shows a private value: a canary goes into every public call and command, in every way that can fail.
-
-Discovery is by ``__all__``: a public name has calls in ``canary_calls``, or a reason in ``public_names``.
-"""
+"""No message shows a private value: a canary goes into every argument of every public call and into every command."""
 
 from __future__ import annotations
 
-import itertools
+import logging
+import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -17,88 +16,131 @@ import pytest
 import tqdm
 
 import fastdp
+from fastdp import thresholds
 from fastdp.errors import FastDPError
-from tests.privacy import canary, canary_arguments, canary_calls, public_names
+from fastdp_lab.repetitions import repeat
+from tests.privacy import canary, canary_arguments, canary_commands
 from tests.privacy.canary import CANARY, LENGTH, TEXT, WHOLE
+from tests.privacy.canary_arguments import BOUND, PUBLISHERS, SPATIAL
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+RULES = (
+    *(thresholds.NoisyMax(), thresholds.ScaleFree(), thresholds.PAKQuantile(delta=1e-6), thresholds.SquareWave()),
+    *(thresholds.SmoothQuantile(noise="cauchy"), thresholds.TruePercentile(0.9)),
+)
+
+Case = tuple[str, Callable[[], Any]]
 
 
-def test_every_public_name_has_calls_or_a_reason() -> None:
-    called, names = {calls.name for calls in canary_calls.all_calls()}, set(public_names.all_names())
-    missing = names - called - public_names.taking_no_data(names)
-    assert not missing, f"neither a row in canary_calls.py nor a reason in public_names.py: {sorted(missing)}"
-    gone = (called | public_names.split(public_names.WITHOUT_DATA)) - names
-    assert not gone, f"rows for what is not public: {sorted(gone)}"
-
-
-def judge(cases: Iterable[tuple[str, Callable[[], Any]]], kinds: tuple[type[BaseException], ...]) -> Counter[str]:
-    """All cases fail, and nothing that comes out shows the canary; how many, by the name before the colon."""
-    counted: Counter[str] = Counter()
+def judge(cases: Iterable[Case], kinds: tuple[type[BaseException], ...], least: int, taken: bool = False) -> None:
+    """Nothing that comes out of a case shows the canary; at least so many fail, and all of them if none is taken."""
+    failed: Counter[str] = Counter()
     passed, odd, shown = [], [], []
     for name, call in cases:
         error, lines = canary.witness(call)
-        counted[name.partition(":")[0]] += 1
+        shown += [f"{name}: {line[-400:]}" for line in canary.leaks(lines)[:1]]
         if error is None:
             passed.append(name)
-        elif not isinstance(error, kinds) or (isinstance(error, SystemExit) and error.code != 1):
-            odd.append(f"{name}: {error!r}")
-        shown += [f"{name}: {line[-400:]}" for line in canary.leaks(lines)[:1]]
-    assert not shown, f"{len(shown)} of {counted.total()} show the canary:\n" + "\n".join(shown[:20])
-    assert not passed, f"{len(passed)} of {counted.total()} did not fail:\n" + "\n".join(passed[:20])
-    assert not odd, f"{len(odd)} of {counted.total()} failed otherwise:\n" + "\n".join(odd[:20])
-    return counted
+        else:
+            failed[name.partition(":")[0]] += 1
+            if not isinstance(error, kinds) or (isinstance(error, SystemExit) and error.code != 1):
+                odd.append(f"{name}: {error!r}"[:400])
+    assert not shown, f"{len(shown)} show the canary:\n" + "\n".join(shown[:20])
+    assert not odd, f"{len(odd)} failed otherwise:\n" + "\n".join(odd[:20])
+    assert taken or not passed, f"{len(passed)} did not fail:\n" + "\n".join(passed[:20])
+    assert failed.total() >= least
+    print(f"\n{len(failed)} entry points, {failed.total():,} failing inputs, 0 leaks")
 
 
-def test_no_call_shows_the_canary() -> None:
+def argument_cases(folder: Path, inputs: Callable[[str, str], Iterable[tuple[str, Any]]]) -> Iterator[Case]:
+    """Every public call with a wrong input in the place of each of its arguments."""
+    for name in canary_arguments.names():
+        call = canary_arguments.Call(name, folder)
+        call.make()
+        for argument in call.parameters:
+            for kind, bad in inputs(name, argument.name):
+                make = lambda call=call, name=argument.name, bad=bad: call.make(name, bad)  # noqa: E731
+                yield f"{name}({argument.name}=): {kind}", make
+
+
+#: Of loaders of files that are not there.
+ERRORS = (FastDPError, FileNotFoundError)
+
+
+def test_no_call_shows_the_canary(tmp_path: Path) -> None:
     # Foreign errors of calls without a check of their own, such as a text in place of bytes, show nothing either.
-    kinds = (FastDPError, TypeError, AttributeError, ValueError, OverflowError)
-    cases = [case for calls in canary_calls.all_calls() for case in calls.cases()]
-    counted = judge(cases, kinds)
-    assert len(counted) >= 90
-    print(f"\n{len(counted)} entry points, {counted.total():,} failing inputs, 0 leaks")
+    judge(argument_cases(tmp_path, canary.inputs), (*ERRORS, TypeError, ValueError), 4000, taken=True)
 
 
 @pytest.mark.slow
 def test_no_argument_shows_a_column(tmp_path: Path) -> None:
-    """A column in place of each argument of each public call: an error of fastdp, or taken as data, and no entry."""
+    """A column in place of each argument: an error of fastdp, or taken as data, and no entry."""
     matplotlib.use("Agg")
-    counted: Counter[str] = Counter()
-    raw, shown = [], []
-    for name in canary_arguments.names():
-        call = canary_arguments.Call(name, tmp_path)
-        call.make()
-        for argument, (kind, bad) in itertools.product(call.parameters, canary_arguments.columns().items()):
-            error, lines = canary.witness(lambda call=call, name=argument.name, bad=bad: call.make(name, bad))
-            said = f"{name}({argument.name}=): {kind}"
-            counted[name] += 1
-            # Of the loaders of files that are not there.
-            if not isinstance(error, (FastDPError, FileNotFoundError, type(None))):
-                raw.append(f"{said}: {error!r}"[:300])
-            shown += [f"{said}: {line[-300:]}" for line in canary.leaks(lines)[:1]]
-    assert not shown, f"{len(shown)} of {counted.total()} show an entry:\n" + "\n".join(shown[:20])
-    assert not raw, f"{len(raw)} of {counted.total()} are foreign errors:\n" + "\n".join(raw[:20])
-    assert len(counted) >= 215
-    print(f"\n{len(counted)} public calls, {counted.total():,} columns for an argument, none shown or foreign")
+    judge(argument_cases(tmp_path, lambda *_: canary.mistaken().items()), ERRORS, 5000, taken=True)
+
+
+def test_no_publisher_shows_the_canary_behind_its_first_values() -> None:
+    """Nor in a stream of single values and chunks, in a release, repeated ones, and what a rule looks at."""
+
+    def cases() -> Iterator[Case]:
+        task = thresholds.ThresholdTask(1.0, BOUND, 8, 64, 1.0)
+
+        def publish(make: Callable[[], Any], bad: Any) -> None:
+            publisher = make()
+            publisher.publish([1.0, 2.0, 3.0])
+            try:
+                publisher.publish(bad)
+            finally:
+                print(repr(publisher), publisher)
+
+        for kind in canary.columns():
+            one = lambda kind=kind: canary.columns()[kind]  # noqa: E731
+            for name, make in PUBLISHERS.items():
+                yield f"{name}.publish: {kind}", lambda make=make, one=one: publish(make, one())
+                yield f"{name}.release: {kind}", lambda make=make, one=one: make().release(one())
+                if kind != "scalar array":
+                    yield f"{name}.stream: {kind}", lambda make=make, one=one: [*make().stream([1.0, [2.0], one()])]
+                if isinstance(make(), fastdp.StreamPublisher):
+                    yield f"repeat: {kind}", lambda make=make, one=one: repeat(make(), one(), 2, progress=True)
+            many = lambda one=one: fastdp.release_many([[1.0, 2.0, 3.0], one()], 1.0, BOUND, holdout=1)  # noqa: E731
+            yield f"release_many: {kind}", many
+
+        def observed() -> Iterator[Case]:
+            for kind, bad in canary.columns().items():
+                for rule in RULES:
+                    yield f"{rule!r}: {kind}", lambda rule=rule, bad=bad: rule.start(task).observe(bad)
+
+        # Rules take what publishers have checked.
+        kinds = (FastDPError, TypeError, AttributeError, ValueError, OverflowError)
+        judge(observed(), kinds, 200, taken=True)
+
+    judge(cases(), (FastDPError,), 1000)
+
+
+def test_not_a_number_and_infinity_look_the_same(tmp_path: Path) -> None:
+    def beside(_: str, argument: str) -> list[tuple[str, Any]]:
+        taken = argument in ("values", "chunk", "truth", "answers", "streams", "reports")
+        return [(f"{bad}", canary.not_finite(bad)) for bad in (np.nan, np.inf) if taken]
+
+    said = [str(canary.witness(call)[0]) for _, call in argument_cases(tmp_path, beside)]
+    assert said[::2] == said[1::2]
+    assert len(said) > 60
 
 
 def test_no_log_shows_the_canary(tmp_path: Path) -> None:
     """What every publisher logs of a stream of canaries, with a threshold below them: counts, theta, paths."""
     plain, said = [3.0] * 40, []
-    for number, (name, make) in enumerate(canary_calls.PUBLISHERS.items()):
+    for number, (name, make) in enumerate(PUBLISHERS.items()):
         with canary.logged() as lines:
             publisher = make()
             publisher.keep(tmp_path / str(number))
             for chunk in (plain, [CANARY] * 5, [float(WHOLE)] * 30, plain):
-                if isinstance(publisher, fastdp.PAK):
-                    chunk = chunk[: publisher.length // 8]
-                publisher.publish(chunk)
-            twin = make()
-            list(twin.stream([CANARY, 1.0]))
+                publisher.publish(chunk[: publisher.length // 8] if isinstance(publisher, fastdp.PAK) else chunk)
+            list(make().stream([CANARY, 1.0]))
         assert any("state kept in" in line for line in lines), name
         said += lines
     with canary.logged() as lines:
-        fastdp.release([CANARY, 1.0, 2.0] * 100, 1.0, canary_calls.BOUND, seed=1)
+        fastdp.release([CANARY, 1.0, 2.0] * 100, 1.0, BOUND, seed=1)
     said += lines
     assert not canary.leaks(said)
     for message in ("threshold chosen: ", "from all 300 values", "blocks closed", "values seen"):
@@ -106,78 +148,46 @@ def test_no_log_shows_the_canary(tmp_path: Path) -> None:
 
 
 def test_no_command_shows_the_canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.privacy import canary_commands
-
     # The bars that a person at a terminal sees.
     shown = lambda **options: tqdm.tqdm(**{**options, "disable": False})  # noqa: E731
     monkeypatch.setattr("fastdp.cli.terminal.tqdm", shown)
-    counted = judge(canary_commands.all_cases(tmp_path), (SystemExit,))
-    assert len(counted) >= 15
-    print(f"\n{len(counted)} commands and methods, {counted.total():,} failing inputs, 0 leaks")
+    judge(canary_commands.all_cases(tmp_path), (SystemExit, FastDPError), 500)
 
 
-def test_not_a_number_and_infinity_look_the_same() -> None:
-    compared = 0
-    for calls in canary_calls.all_calls():
-        found = calls.inputs()
-        pair = [found.get(name) for name in ("NaN beside it", "infinity beside it")]
-        if any(bad is None for bad in pair) or "NaN beside it" in calls.takes:
-            continue
-        errors = [canary.witness(lambda bad=bad, calls=calls: calls.call(bad))[0] for bad in pair]
-        if calls.inputs is canary.columns:
-            assert str(errors[0]) == str(errors[1]), calls.name
-            compared += 1
-    assert compared >= 30
+def test_no_state_file_shows_the_canary(tmp_path: Path) -> None:
+    """Files hold private values: what is no state file, wrong keys, and a replay of other values."""
 
-
-def test_damaged_state_files(tmp_path: Path) -> None:
-    """State files hold private values: what is no state file, wrong keys, and files of other values."""
-
-    def cases() -> Iterator[tuple[str, Callable[[], Any]]]:
-        for name, make in {**canary_calls.PUBLISHERS, **canary_calls.SPATIAL}.items():
+    def cases() -> Iterator[Case]:
+        for name, make in {**PUBLISHERS, **SPATIAL}.items():
             kind, kept = type(make()), tmp_path / name
             make().save(kept, key=TEXT)
             raw = kept.read_bytes()
-            contents = {"text": TEXT.encode() * 99, "cut short": raw[:-9], "altered": raw[:-9] + TEXT.encode()[:9]}
-            for fault, content in contents.items():
+            for fault, content in {
+                "text": TEXT.encode() * 99, "cut short": raw[:-9], "altered": raw[:-9] + TEXT.encode()[:9]
+            }.items():  # fmt: skip
                 path = tmp_path / f"{name} {fault}"
                 path.write_bytes(content)
                 yield f"{name}.load: {fault}", lambda kind=kind, path=path: kind.load(path, TEXT)
-            yield f"{name}.load: another key", lambda kind=kind, kept=kept: kind.load(kept, TEXT + "y")
-            yield f"{name}.load: bytes for a key", lambda kind=kind, kept=kept: kind.load(kept, TEXT.encode())
+            for key in (TEXT + "y", TEXT.encode()):
+                yield f"{name}.load: another key", lambda kind=kind, kept=kept, key=key: kind.load(kept, key)
+        publisher = PUBLISHERS["Adaptive"]()
+        publisher.keep(tmp_path / "kept")
+        publisher.publish([1.0, CANARY, 3.0])
+        del publisher
+        for values in ([1.0, 2.0, CANARY], [CANARY]):
+            load = lambda: fastdp.Adaptive.load(tmp_path / "kept", replay=True, moved=True)  # noqa: E731
+            yield "replay: other values", lambda values=values, load=load: load().publish(values)
 
-    counted = judge(cases(), (FastDPError,))
-    assert counted.total() >= 5 * len(canary_calls.PUBLISHERS)
-    print(f"\n{len(counted)} classes, {counted.total()} files that are refused, 0 leaks")
-
-
-def test_an_altered_replay_shows_nothing(tmp_path: Path) -> None:
-    publisher = canary_calls.PUBLISHERS["Adaptive"]()
-    publisher.keep(tmp_path / "kept")
-    publisher.publish([1.0, CANARY, 3.0])
-    del publisher
-
-    def replay(values: list[float]) -> Callable[[], Any]:
-        return lambda: fastdp.Adaptive.load(tmp_path / "kept", replay=True, moved=True).publish(values)
-
-    counted = judge(
-        [("replay: other values", replay([1.0, 2.0, CANARY])), ("replay: fewer", replay([CANARY]))], (FastDPError,)
-    )
-    assert counted.total() == 2
+    judge(cases(), (FastDPError,), 5 * len(PUBLISHERS))
 
 
 @pytest.mark.parametrize(
     "said",
     [
         *(f"values[3] = {CANARY}", f"{np.float32(CANARY)}", f"{CANARY!r}", f"{-CANARY}", f"{WHOLE:,} steps"),
-        *(
-            f"{CANARY:g}",
-            f"{CANARY:.3e}",
-            str(round(CANARY * 2**20)),
-            f"of <U{LENGTH} entries",
-            repr(TEXT.encode()[:4]),
-        ),
+        *(f"{CANARY:g}", f"{CANARY:.3e}", str(round(CANARY * 2**20)), f"of <U{LENGTH} entries"),
         *(f"{np.array([CANARY])}", f"{np.array([CANARY, 1.0])!r}", f"dtype S{LENGTH}", f"could not convert '{TEXT}'"),
+        repr(TEXT.encode()[:4]),
     ],
 )
 def test_the_search_finds_every_spelling(said: str) -> None:
@@ -185,15 +195,11 @@ def test_the_search_finds_every_spelling(said: str) -> None:
 
 
 def test_the_witness_sees_every_way_out(capsys: pytest.CaptureFixture[str]) -> None:
-    import logging
-    import sys
-    import warnings
-
-    def chained() -> None:
+    def chained(hidden: bool = False) -> None:
         try:
             raise ValueError(f"cannot convert {CANARY}")
         except ValueError as error:
-            raise RuntimeError("not shown") from error
+            raise RuntimeError("not shown") from (None if hidden else error)
 
     def noted() -> None:
         error = RuntimeError("not shown")
@@ -212,11 +218,4 @@ def test_the_witness_sees_every_way_out(capsys: pytest.CaptureFixture[str]) -> N
     for way in ways:
         assert canary.leaks(canary.witness(way)[1])
     assert capsys.readouterr() == ("", "")
-
-    def hidden() -> None:
-        try:
-            raise ValueError(f"cannot convert {CANARY}")
-        except ValueError:
-            raise RuntimeError("not shown") from None
-
-    assert not canary.leaks(canary.witness(hidden)[1]), "only what Python shows counts"
+    assert not canary.leaks(canary.witness(lambda: chained(hidden=True))[1]), "only what Python shows counts"

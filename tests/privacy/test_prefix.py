@@ -21,7 +21,6 @@ from fastdp.thresholds import Fixed, NoisyMax
 from tests import stat
 from tests.noise_values import unbound_key
 from tests.oracles import laws
-from tests.shared import release_many
 
 THETA, SCALE = 10, 10.0
 #: Noises that are compared, behind the values that are equal.
@@ -123,25 +122,6 @@ def adaptive(key: Key, **options) -> fastdp.Adaptive:
     return fastdp.Adaptive(**{**usual, **options}, key=key)
 
 
-MAKERS = {
-    "adaptive": adaptive,
-    "flat": lambda key: publisher(key, Flat(), threshold=NoisyMax(step=8.0), holdout=64),
-}
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_the_same_input_has_the_same_output_whatever_its_chunks(name: str) -> None:
-    key, generator = Key.from_bytes(secret(404)), np.random.default_rng(2)
-    values = generator.gamma(2.0, 8.0, 2000)
-    whole = MAKERS[name](key).publish(values)
-    for _ in range(5):
-        cuts = np.sort(generator.integers(0, values.size + 1, int(generator.integers(1, 60))))
-        again = MAKERS[name](key)
-        assert np.array_equal(np.concatenate([again.publish(chunk) for chunk in np.split(values, cuts)]), whole)
-    ones = MAKERS[name](key)
-    assert np.array_equal(np.concatenate([ones.publish([value]) for value in values[:300]]), whole[: 300 - 64])
-
-
 @pytest.mark.parametrize("counter", [Simple(), Block(3), BinaryTree(4)])
 def test_counters_repeat_their_noise_up_to_the_altered_step_and_not_after_it(counter) -> None:
     key, increments = Key.from_bytes(secret(405)), np.random.default_rng(3).integers(-2, 3, (40, 8))
@@ -209,18 +189,6 @@ def test_points_have_other_noise_from_the_altered_batch_on() -> None:
     equal = [here == there for here, there in zip(counts[0], counts[2], strict=True)]
     assert equal[:3] == [True] * 3
     assert sum(equal[3:]) <= 1
-
-
-def test_rows_repeat_their_noise_up_to_the_altered_value() -> None:
-    values = np.random.default_rng(7).integers(0, 9, (5, 40)).astype(np.float64)
-    altered = values.copy()
-    altered[2, 11] += 1.0
-    options = {"threshold": Fixed(8.0), "perturber": Flat(), "smoother": None, "resolution": 1.0}
-    here, there = (release_many(rows, 0.1, 8.0, **options, key=secret(409)).matrix for rows in (values, altered))
-    rest = [0, 1, 3, 4]
-    assert np.array_equal(here[rest], there[rest])
-    assert np.array_equal(here[2, :11], there[2, :11])
-    assert (here[2, 11:] - values[2, 11:] == there[2, 11:] - altered[2, 11:]).sum() <= 5
 
 
 @pytest.mark.parametrize("closing", ["spread", "spike", "none"])

@@ -162,7 +162,7 @@ def test_kappa_in_doubles_hides_the_offset() -> None:
         low, high = (low, middle) if rest_of(middle) > 0.0 else (middle, high)
     for beta in (0.3, 0.006, *(float(high * (1 + 2.0**-k)) for k in (1, 8, 20, 40, 50)), high):
         rule = PAKQuantile(beta=beta, delta=1e-6)
-        law, kappa = rule.law(task), rule.kappa(task)
+        law, kappa = rule.smooth_noise(task), rule.kappa(task)
         smoothing = exact(law.b) * (1 - mpmath.mpf(2) ** -40)
         rest = 1 - mpmath.expm1(smoothing) * exact(law.upper(beta)) / exact(law.a)
         assert exact(kappa) * rest * exact(1 + 8 * UNIT) >= 1

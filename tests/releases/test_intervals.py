@@ -108,61 +108,43 @@ def test_an_interval_holds_its_answer_and_grows_with_the_confidence(releases, ki
         assert (high <= np.maximum(answers, (stops - starts) * THETA)).all()
 
 
-def half(release: fastdp.Release, scale: Fraction | float, draws: np.ndarray) -> np.ndarray:
-    noise = release.noise
-    assert noise is not None
-    return laplace_sum_quantiles(scale, draws, 0.95) * noise.resolution
-
-
 def steps(release: fastdp.Release) -> int:
-    assert release.noise is not None
     return round(release.threshold / release.noise.resolution)
 
 
-def test_independent_values_have_one_draw_each(releases) -> None:
-    release = releases["flat"]
-    starts, stops = pairs(release)
-    scale = Fraction(steps(release)) / Fraction(EPSILON)
-    low, high = release.interval(starts, stops)
-    wanted, answers = half(release, scale, stops - starts), release.sum(starts, stops)
-    assert np.array_equal(high, answers + wanted)
-    assert np.array_equal(low, answers - wanted)
-    assert release.noise is not None
-    spread = np.sqrt((stops - starts) * laplace_variance(scale)) * release.noise.resolution
-    np.testing.assert_allclose(release.std_error(starts, stops), spread, rtol=1e-12)
-
-
-def test_nodes_have_one_draw_each_of_their_levels_scale(releases) -> None:
-    release = releases["nodes"]
-    starts, stops = pairs(release)
-    ones = np.ones_like(release.nodes.sums)
-    tiling = replace(release.nodes, sums=ones).sum(starts, stops)
-    wanted = half(release, Fraction(steps(release) * release.nodes.levels) / Fraction(EPSILON), tiling.astype(int))
-    low, high = release.interval(starts, stops)
-    np.testing.assert_allclose(high - low, 2.0 * wanted, rtol=1e-12)
-
-
-def test_whole_blocks_that_follow_the_stream_have_one_draw_each(releases) -> None:
-    release = releases["spike"]
-    edges = release.revision.edges
-    first, last = np.triu_indices(edges.size, 1)
-    scale = Fraction(steps(release)) / Fraction(EPSILON)
-    low, high = release.interval(edges[first], edges[last])
-    totals = np.concatenate([[0.0], np.cumsum(release.revision.totals * release.threshold)])
-    centre, wanted = totals[last] - totals[first], half(release, scale, last - first)
-    np.testing.assert_allclose(low, centre - wanted, rtol=1e-9, atol=1e-6)
-    np.testing.assert_allclose(high, centre + wanted, rtol=1e-9, atol=1e-6)
-
-
-def test_running_sums_differ_by_their_nodes(releases) -> None:
-    release = releases["pak"]
-    starts, stops = pairs(release)
-    levels = (6000 - 500).bit_length()
+def draws_of(kind: str, release: fastdp.Release, starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, int]:
+    """How many draws are in each range's answer, and how many levels share epsilon."""
+    if kind == "flat":
+        return stops - starts, 1
+    if kind == "nodes":
+        tiling = replace(release.nodes, sums=np.ones_like(release.nodes.sums))
+        return tiling.sum(starts, stops).astype(int), release.nodes.levels
+    if kind == "spike":
+        edges = release.revision.edges
+        return np.searchsorted(edges, stops) - np.searchsorted(edges, starts), 1
+    assert kind == "pak"
     draws = [len(counter_nodes(a) ^ counter_nodes(b)) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
     assert counter_draws(starts, stops).tolist() == draws
+    return np.array(draws), (6000 - 500).bit_length()
+
+
+@pytest.mark.parametrize("kind", ["flat", "nodes", "spike", "pak"])
+def test_answers_have_the_interval_of_their_number_of_draws(releases, kind: str) -> None:
+    """Values, nodes, whole blocks and differences of running sums: sums of so many draws of one scale."""
+    release = releases[kind]
+    starts, stops = pairs(release)
+    if kind == "spike":
+        first, last = np.triu_indices(release.revision.edges.size, 1)
+        starts, stops = release.revision.edges[first], release.revision.edges[last]
+    draws, levels = draws_of(kind, release, starts, stops)
+    scale = Fraction(steps(release) * levels) / Fraction(EPSILON)
+    half = laplace_sum_quantiles(scale, draws, 0.95) * release.noise.resolution
     low, high = release.interval(starts, stops)
-    wanted = half(release, Fraction(steps(release) * levels) / Fraction(EPSILON), np.array(draws))
-    np.testing.assert_allclose(high - low, 2.0 * wanted, rtol=1e-12)
+    np.testing.assert_allclose(high - low, 2.0 * half, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose((low + high) / 2.0, release.sum(starts, stops), rtol=1e-9, atol=1e-6)
+    if kind == "flat":
+        spread = np.sqrt(draws * laplace_variance(scale)) * release.noise.resolution
+        np.testing.assert_allclose(release.std_error(starts, stops), spread, rtol=1e-12)
 
 
 @given(st.integers(0, 2**62), st.integers(0, 2**62))

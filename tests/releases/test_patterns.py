@@ -96,14 +96,6 @@ def test_a_given_period_helps_where_blocks_are_too_long_to_find_it() -> None:
     assert seen.values is release.values, "published values stay as they are"
 
 
-def test_a_week_is_added_where_sums_show_it() -> None:
-    values = days(2**16, 96.0, 3, week=0.7)
-    release = fastdp.release(values, 0.2, sensitivity=1, seed=1).with_season(96)
-    assert release.revision._smoothed.waves.periods == (96.0, 672.0)
-    other = fastdp.release(days(2**16, 96.0, 3), 0.2, sensitivity=1, seed=1).with_season(96)
-    assert other.revision._smoothed.waves.periods == (96.0,)
-
-
 @pytest.mark.parametrize("epsilon", [0.05, 1.0])
 def test_a_stream_without_a_pattern_has_none(epsilon: float) -> None:
     for seed in range(4):
@@ -166,21 +158,6 @@ def test_with_season_says_what_it_expects() -> None:
         other.with_season(100)
 
 
-def test_intervals_with_a_season_are_about_the_same_released_sums() -> None:
-    release = fastdp.release(days(30_000, 480.0, 5), 0.05, sensitivity=1, seed=1)
-    seen = release.with_season(480)
-    edges = release.revision.edges
-    for mine in (seen, release):
-        assert mine._error_bars(edges[:-1], edges[1:]).centre == pytest.approx(release.revision.totals, abs=1e-6)
-
-
-def test_large_values_have_a_pattern_too() -> None:
-    values = 1e9 * days(20_000, 480.0, 6)
-    seen = fastdp.release(values, 1.0, 4e10, threshold=1.6e10, seed=1).with_season(480)
-    assert seen.revision._smoothed.waves is not None
-    assert np.isfinite(seen.revised).all()
-
-
 def test_a_pattern_has_no_more_points_than_values(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(3)
     edges = np.concatenate([[0], np.cumsum(2 ** generator.integers(0, 3, 50))])
@@ -203,22 +180,6 @@ def test_what_a_pattern_hides_within_blocks() -> None:
         off = [sums[k - a] - sums[0] - s * (sums[-1] - sums[0]) for k, s in zip(parts, share, strict=True)]
         rates = [(x**2) / ((b - a) * s * (1.0 - s)) for x, s in zip(off, share, strict=True)]
         assert found == pytest.approx(max(rates, default=0.0))
-
-
-def test_intervals_of_a_stream_whose_days_grow_and_shrink() -> None:
-    n, period, hits = 60_000, 480.0, []
-    for seed in range(4):
-        generator = np.random.default_rng(seed)
-        wandering = np.exp(np.cumsum(generator.normal(0.0, 0.004, n))).clip(0.1, 8.0)
-        values = generator.poisson(rate_of(n, period) * wandering).clip(0, 40).astype(float)
-        release = fastdp.release(values, 0.5, 64.0, threshold=40.0, seed=seed).with_season(period)
-        assert release.revision._smoothed.waves is not None
-        starts = generator.integers(0, n - 300, 500)
-        true = np.concatenate([[0.0], np.cumsum(values)])
-        truth = true[starts + 300] - true[starts]
-        low, high = release.interval(starts, starts + 300, revised=True)
-        hits.append(np.mean((low <= truth) & (truth <= high)))
-    assert np.mean(hits) > 0.9, "blocks of several days hide them, and the pattern may be off"
 
 
 def test_clear_sums_of_a_stream_that_stands_still_keep_their_digits() -> None:

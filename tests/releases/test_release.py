@@ -93,32 +93,6 @@ def test_any_block_length_and_any_prediction() -> None:
             )
 
 
-@pytest.mark.parametrize("revised", [False, True])
-def test_empty_ranges_are_0(releases, revised: bool) -> None:
-    for release in releases.values():
-        places = np.arange(len(release) + 1)
-        assert (release.sum(places, places, revised) == 0.0).all()
-
-
-def test_no_ranges_and_one_start(releases) -> None:
-    """As NumPy broadcasts one entry against none."""
-    for starts, stops in ((3, []), ([3], []), ([], 3)):
-        assert releases[2, 17].sum(starts, stops).shape == (0,)
-
-
-def test_broadcasting(releases) -> None:
-    for revised in (False, True):
-        release = releases[2, 255]
-        several = [20, 33, 255]
-        for starts, stops in ((3, several), ([3], several), (np.int8(3), tuple(several)), ([3, 3, 3], several)):
-            assert np.array_equal(
-                release.sum(starts, stops, revised), [release.sum(3, stop, revised)[0] for stop in several]
-            )
-        assert np.array_equal(
-            release.sum([1, 2, 3], 200, revised), [release.sum(start, 200, revised)[0] for start in (1, 2, 3)]
-        )
-
-
 def test_scalars_and_every_integer_type(releases) -> None:
     for kind in ("i1", "u1", "i2", ">i4", "u4", "i8", "u8"):
         release = releases[2, 255]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastdp
-from fastdp.errors import AccuracyWarning, DataError, ParameterError
+from fastdp.errors import AccuracyWarning
 from fastdp.perturbers import Blocks
 from fastdp.streams import adaptive_blocks
 from fastdp.streams.methods import Adaptive
@@ -22,7 +22,6 @@ from fastdp_kernels.streams import block_lengths as b
 from tests.grid import exhaustive
 from tests.noise_values import bound_key, chain_draws, chain_noise
 from tests.oracles import adaptive
-from tests.shared import release_many
 from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream
 
 
@@ -101,21 +100,6 @@ def test_release_equals_the_oracle(closing: str, epsilon: float, holdout: int, r
     assert len(release) == values.size - holdout
 
 
-def test_revised_sums_of_many_blocks_stay_near_released_ones() -> None:
-    """What smoothing takes from each block of a stream that bends one way adds up; its noise does not."""
-    n = 2**20
-    values = np.sort(np.random.default_rng(2).exponential(10.0, n)).clip(0.0, 100.0)
-    release = Adaptive(1.0, 100.0, threshold=Fixed(100.0), max_range=n, seed=2).release(values)
-    starts = np.random.default_rng(3).integers(0, n - n // 8, 300)
-    true = np.diff(np.concatenate([[0.0], np.cumsum(values)])[[starts, starts + n // 8]], axis=0)[0]
-    answers = (
-        release.sum(starts, starts + n // 8, revised=True),
-        release._error_bars(starts, starts + n // 8).centre,
-    )
-    revised, plain = (np.sqrt(np.mean(np.square(answer - true))) for answer in answers)
-    assert revised < 4.0 * plain
-
-
 def same_place(one: Adaptive, two: Adaptive) -> bool:
     return one._machine.pack(one._state) == two._machine.pack(two._state)
 
@@ -134,22 +118,6 @@ def test_any_chunking_gives_the_same_output_and_place(closing: str, cuts: list[i
     assert np.array_equal(make(**options).release(values).values, out)
     assert same_place(whole, online)
     assert whole.n_published == out.size == 3000 - holdout
-
-
-def test_values_one_by_one_and_as_other_types() -> None:
-    values = np.floor(stream(1500))
-    whole = make().publish(values)
-    online = make()
-    assert np.array_equal(np.concatenate([online.publish([v]) for v in values]), whole)
-    assert np.array_equal(make().publish(values.astype(np.int32)), whole)
-    assert np.array_equal(make().publish(values.astype(np.float32)), whole)
-
-
-def test_long_chunks_of_other_types_pass_the_warm_up_in_pieces() -> None:
-    values = np.floor(stream(40_000) * 2.0)
-    options = {"holdout": 300_000, "epsilon": 0.5, "max_range": 2**14}
-    long = np.tile(values, 9)
-    assert np.array_equal(make(**options).publish(long.astype(np.float32)), make(**options).publish(long))
 
 
 def test_noise_goes_on_from_pass_to_pass() -> None:
@@ -261,58 +229,6 @@ def test_theta_rises_no_further_than_the_bound() -> None:
         )
 
 
-def test_a_release_states_the_highest_theta_where_a_jump_was_taken_back() -> None:
-    """The scale of the noise of all blocks, for intervals, is at most that of the highest one."""
-    values = np.random.default_rng(1).exponential(np.repeat([1.0, 20_000.0], [4096, 60_000]))
-    publisher = make(epsilon=4.0, bound=1e6, threshold=ScaleFree(), holdout=4096, max_range=65_536)
-    release = publisher.release(values)
-    thetas = release.revision.thetas
-    assert publisher.threshold < release.threshold, "or the test shows nothing"
-    assert release.threshold == pytest.approx(thetas.max(), rel=1e-6)
-    assert publisher.threshold == pytest.approx(thetas[-1], rel=1e-6)
-    # No interval knows a block's sum better than its noise lets.
-    edges = release.revision.edges
-    noises = np.sqrt(2.0) / 4.0 * thetas[:-1]
-    assert (release.std_error(edges[:-1], edges[1:], revised=True) > 0.99 * noises).all()
-    # Among many streams it is the same release.
-    options = {"threshold": ScaleFree(), "holdout": 4096, "max_range": 65_536}
-    many = release_many([values], 4.0, 1e6, perturber=Blocks(), smoother=None, **options, seed=1)[0]
-    key = fastdp.Key.from_seed(1).of_stream(0)
-    own = make(epsilon=4.0, bound=1e6, **options, seed=None, key=key).release(values)
-    assert many.threshold == own.threshold > own.revision.thetas[-1] * 1.01, "or the test shows nothing"
-    # A copy goes on from the same thresholds.
-    copy = Adaptive.from_bytes(publisher.to_bytes(bytes(32)), bytes(32))
-    more = np.full(5000, 30_000.0)
-    assert np.array_equal(copy.publish(more), publisher.publish(more))
-
-
-def test_theta_stays_where_it_may_not_rise() -> None:
-    values = growing()
-    kept = {"perturber": Blocks(rising=False)}
-    for options in ({"threshold": Fixed(20.0)}, {"threshold": Fixed(20.0), "holdout": 0}, kept):
-        publisher = make(epsilon=8.0, bound=1000.0, **options)
-        publisher.publish(values)
-        assert publisher.threshold == publisher._progress.theta_steps * publisher.resolution
-        assert not any("theta rises" in step for step in publisher.guarantee.derivation)
-    rising = make(epsilon=8.0, bound=1000.0).guarantee
-    assert any("theta rises" in step for step in rising.derivation)
-    assert rising.epsilon == 8.0
-
-
-def test_intervals_hold_where_theta_rose() -> None:
-    values = growing()
-    release = make(epsilon=8.0, bound=1000.0).release(values)
-    assert release.threshold > release.revision.threshold
-    body = np.minimum(values[600:], release.threshold)
-    prefix = np.concatenate([[0.0], np.cumsum(body)])
-    generator = np.random.default_rng(1)
-    starts = generator.integers(0, 3000, 300)
-    stops = starts + generator.integers(500, 4000, 300)
-    low, high = release.interval(starts, stops, revised=True)
-    truth = prefix[stops] - prefix[starts]
-    assert np.mean((low <= truth) & (truth <= high)) > 0.9
-
-
 def test_intervals_are_for_values_clipped_to_the_theta_of_their_blocks() -> None:
     """After a jump the last theta is not what values before it were clipped to."""
     generator = np.random.default_rng(2)
@@ -369,151 +285,6 @@ def test_a_focus_begins_with_short_blocks(r: int, first: int) -> None:
     assert Blocks(focus=2).plan(0.01, 2**20).usual == Blocks().plan(0.01, 2**20).first, (
         "theta is that without a focus"
     )
-
-
-def test_a_focus_sets_the_pace() -> None:
-    values = stream(20_000)
-    short, long = (make(threshold=Fixed(20.0), focus=focus, epsilon=0.5).release(values) for focus in (2, 1024))
-    assert short.revision.exponents.mean() < long.revision.exponents.mean() - 0.2
-    assert Blocks(focus="longest").query_lengths(1024) == pytest.approx([1024.0] * 4)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"focus": 0}, "focus = 0"),
-        ({"focus": 2000}, r"focus = 2000: expected at most max_range = 1024"),
-        ({"focus": (5, 2)}, "the shortest length first"),
-        ({"focus": (5, 2, 1)}, "focus has 3 entries"),
-        ({"focus": "short"}, "focus"),
-    ],
-)
-def test_what_a_focus_may_be(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ParameterError, match=message):
-        make(**options)
-
-
-@pytest.mark.parametrize("holdout", [0, 600])
-@pytest.mark.parametrize("epsilon", [0.05, 2.0])
-def test_accounts(holdout: int, epsilon: float) -> None:
-    values = stream()
-    released = {}
-    for closing in CLOSINGS:
-        publisher = (make if holdout else fixed)(closing=closing, epsilon=epsilon, seed=None, key=bound_key(4))
-        released[closing] = publisher.release(values), publisher
-    revisions = [release.revision for release, _ in released.values()]
-    assert all(np.array_equal(r.totals, revisions[0].totals) for r in revisions), "only what is published differs"
-    assert all(np.array_equal(r.exponents, revisions[0].exponents) for r in revisions)
-    edges, totals = revisions[0].edges, revisions[0].totals * revisions[0].threshold
-    theta = revisions[0].threshold
-    tolerance = {"rel": 1e-9, "abs": 1e-9 * theta * values.size}
-    sums = {name: np.add.reduceat(r.values[: edges[-1]], edges[:-1]) for name, (r, _) in released.items()}
-    # A spike: sums over whole blocks are the released sums, and all other values the prediction.
-    assert sums["spike"] == pytest.approx(totals, **tolerance)
-    last = 1 << int(revisions[0].memory["last"][0])
-    for begin, end in itertools.pairwise(edges):
-        quiet = released["none"][0].values[begin:end]
-        assert np.ptp(quiet) == 0.0
-        assert 0.0 <= quiet[0] <= theta
-        assert np.array_equal(released["spike"][0].values[begin : end - 1], quiet[:-1])
-        # Spread: the same behind a quarter of the longer of two blocks.
-        quarter = min(end - begin, max(max(int(end - begin), last) >> int(b.CATCH_UP), 1))
-        last = int(end - begin)
-        assert np.array_equal(released["spread"][0].values[begin + quarter : end], quiet[quarter:])
-        assert np.ptp(released["spread"][0].values[begin : begin + quarter]) == 0.0
-    # What is published up to a block's end lacks what the next block will make up for.
-    online = (make if holdout else fixed)(epsilon=epsilon, seed=None, key=bound_key(4))
-    online.publish(values[:holdout])
-    out = []
-    for j, (begin, end) in enumerate(itertools.pairwise(edges)):
-        out.append(online.publish(values[holdout + begin : holdout + end]))
-        carry = float(online._progress.smoother["carry"][0]) * theta
-        assert np.concatenate(out).sum() + carry == pytest.approx(totals[: j + 1].sum(), **tolerance)
-    assert released["none"][1]._progress.smoother["carry"][0] == 0.0
-
-
-@pytest.mark.parametrize("closing", CLOSINGS)
-def test_the_hold_out_and_its_warm_up_are_never_published(closing: str) -> None:
-    """Nothing leaves before its end, and its values show in what follows only as a level."""
-    values = stream(2000)
-    publisher = make(closing=closing)
-    assert publisher.holdout == 600
-    assert publisher.composition.warm_up == 64
-    for begin in range(0, 600, 50):
-        assert publisher.publish(values[begin : begin + 50]).size == 0
-        assert publisher.n_published == 0
-    assert publisher.publish(values[600:601]).size == 1
-    assert make(closing=closing).publish(values[:1200]).size == 600
-    assert make(closing=closing).release(values[:601]).values.size == 1
-    with pytest.raises(DataError):
-        make(closing=closing).release(values[:600])
-
-
-def test_the_warm_up_is_not_looked_at_by_the_threshold_and_begins_the_level() -> None:
-    first, second = stream(700), stream(700)
-    second[536:600] = 0.0
-    one, two = make(epsilon=50.0), make(epsilon=50.0)
-    outputs = [p.publish(values) for p, values in ((one, first), (two, second))]
-    # The first one: it may rise from there.
-    assert one._progress.theta_steps == two._progress.theta_steps
-    assert outputs[0][0] > 5.0 * max(outputs[1][0], 0.1)
-    # Nor does the warm-up leave an account open.
-    online = make(epsilon=50.0)
-    online.publish(first[:600])
-    assert online._progress.smoother["carry"][0] == online._progress.smoother["extra"][0] == 0.0
-    assert outputs[0][0] == online._progress.smoother["level"][0] * online.threshold
-
-
-@pytest.mark.parametrize("holdout", [0, 600])
-@pytest.mark.parametrize("n", [700, 1111, 6000])
-def test_the_stream_seen_again(holdout: int, n: int) -> None:
-    release = (make if holdout else fixed)().release(stream(n))
-    count, revised, edges = n - holdout, release.revised, release.revision.edges
-    assert revised.size == count
-    lengths = np.diff(edges)
-    assert np.add.reduceat(revised[: edges[-1]], edges[:-1]) == pytest.approx(lengths * release.revision.means)
-    levels = release.revision._smoothed.levels
-    rest = np.full(count - edges[-1], levels[-1])
-    assert revised[edges[-1] :] == pytest.approx(rest, rel=1e-9, abs=1e-7), "the open block is at the last level"
-    generator = np.random.default_rng(n)
-    starts = generator.integers(0, count + 1, 300)
-    stops = generator.integers(starts, count + 1)
-    sums = np.concatenate([[0.0], np.cumsum(revised)])
-    answers = release.sum(starts, stops, revised=True)
-    assert answers == pytest.approx(sums[stops] - sums[starts], rel=1e-9, abs=1e-7)
-    flat = np.concatenate([[0.0], np.cumsum(release.values)])
-    assert release.sum(starts, stops) == pytest.approx(flat[stops] - flat[starts], rel=1e-9, abs=1e-7)
-    assert release.sum(0, 0, revised=True) == 0.0
-
-
-def test_looking_back_is_nearer_to_the_truth() -> None:
-    """Seed after seed."""
-    better = 0
-    for seed in range(8):
-        values = stream(20_600, seed)
-        release = make(epsilon=0.5, max_range=2**13, seed=seed, closing="spike").release(values)
-        truth = np.concatenate([[0.0], np.cumsum(np.minimum(values[600:], release.threshold))])
-        starts = np.arange(0, 19_000, 83)
-        true = truth[starts + 1000] - truth[starts]
-        now, later = (release.sum(starts, starts + 1000, revised=r) for r in (False, True))
-        better += np.mean((later - true) ** 2) < np.mean((now - true) ** 2)
-    assert better == 8
-
-
-def test_blocks_find_the_pace_of_the_stream() -> None:
-    """Long where nothing happens, short where much does, and again long."""
-    n = 60_000
-    calm, wild = np.full(n, 10.0), 10.0 + 9.0 * np.sign(np.sin(np.arange(n) / 200.0))
-    publisher = fixed(epsilon=2.0, max_range=2**16)
-
-    def length_after(values: np.ndarray) -> float:
-        publisher.publish(values)
-        return 2.0 ** publisher._progress.smoother["exponent"][0]
-
-    lengths = [length_after(values) for values in (calm, wild, np.tile(calm, 8))]
-    assert lengths[0] >= 1024
-    assert lengths[1] <= 128
-    assert lengths[2] >= 1024
 
 
 def test_the_guarantee_and_the_parts() -> None:

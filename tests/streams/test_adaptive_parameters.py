@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,15 @@ import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks
-from fastdp.smoothers import Mean, Recent
+from fastdp.smoothers import Recent
 from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
+from fastdp_kernels.streams import block_lengths as b
+from fastdp_kernels.streams import seasons
 from tests.grid import exhaustive
+
+RENEWALS = (RenewFromHoldout(), RenewFromPublished(0.2))
 
 
 def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndarray:
@@ -28,50 +33,6 @@ def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndar
     assert np.isfinite(release.sum(0, len(release), revised=True)).all()
     assert np.isfinite(publisher._progress.smoother.view(np.float64)).all()
     return release.values
-
-
-@pytest.mark.parametrize("renewal", [RenewFromHoldout(), RenewFromPublished(0.2)])
-def test_renewals_do_not_go_with_blocks(renewal: Any) -> None:
-    with pytest.raises(ParameterError, match=r"renewal = .*expected None.*one threshold"):
-        fastdp.StreamPublisher(threshold=NoisyMax(), perturber=Blocks(), epsilon=1.0, bound=9.0, renewal=renewal)
-
-
-@pytest.mark.parametrize("smoother", [Recent(), Mean()])
-def test_smoothers_do_not_go_with_blocks(smoother: Any) -> None:
-    with pytest.raises(ParameterError, match=r"smoother = .*expected None.*predict it themselves"):
-        fastdp.StreamPublisher(threshold=NoisyMax(), perturber=Blocks(), smoother=smoother, epsilon=1.0, bound=9.0)
-
-
-def test_what_is_refused_is_named() -> None:
-    for name, value in (
-        *(("epsilon", v) for v in (1e-200, 5e-324, 1e200, 1.7e308, 2.0**41)),
-        *(("bound", v) for v in (None, 1e-300, 1e300)),
-        ("holdout", 0),
-        ("resolution", 11.0),
-    ):
-        with pytest.raises(ParameterError, match=rf"{name}.*expected"):
-            Adaptive(**{"epsilon": 1.0, "bound": 10.0, name: value})
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"epsilon": 1e6, "delta": 1e-9}, r"^epsilon = 1000000.0, delta = 1e-09: .* expected a smaller epsilon$"),
-        (
-            {"epsilon": 1e3, "sensitivity": 2.0**-10, "bound": None, "delta": 1e-9, "resolution": 2.0**-60},
-            r"^epsilon = .* expected a larger epsilon, or a coarser resolution= than 8.67",
-        ),
-        ({"epsilon": 1.0, "perturber": Blocks(focus=50), "max_range": 9}, "^focus = 50: expected at most"),
-    ],
-)
-def test_errors_speak_of_what_was_given(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(ParameterError, match=told):
-        fastdp.Adaptive(**{"bound": 100.0, "max_range": 100, **options})
-
-
-def test_a_fixed_threshold_above_the_bound_is_refused() -> None:
-    with pytest.raises(ParameterError, match=r"theta = 11\.0 \(the threshold\): expected at most the bound"):
-        Adaptive(1.0, 10.0, threshold=Fixed(11.0))
 
 
 @pytest.mark.parametrize(
@@ -89,31 +50,11 @@ def test_a_share_of_the_hold_out_is_a_warm_up(holdout: int, warm_up: int) -> Non
     assert sum(online.publish(values[i : i + 1]).size for i in range(min(holdout, 40))) == 0
 
 
-def test_the_threshold_has_seven_to_seven_and_a_half_eighths() -> None:
-    shares = [Adaptive(1.0, 10.0, m, threshold=NoisyMax()).composition.task.holdout / m for m in range(1, 1100)]
-    assert set(shares[:15]) == {1.0}
-    assert min(shares[15:]) == 7 / 8
-    assert 0.9374 < max(shares[15:]) < 15 / 16
-
-
 def test_the_end_of_the_hold_out_is_released() -> None:
     """Its noisy sums enter the first published value."""
     values = np.repeat([2.0, 8.0, 0.0], [700, 64, 1])  # 64 is the greatest power of two up to 764 / 8
     first = Adaptive(1e4, 10.0, 764, threshold=Fixed(10.0), seed=1).publish(values)
     assert first == pytest.approx([8.0], abs=0.01)
-
-
-def test_the_usual_hold_out() -> None:
-    assert Adaptive(1.0, 10.0).holdout == 65_536
-    assert Adaptive(1.0, 10.0, threshold=Fixed(5.0)).holdout == 0
-    assert Adaptive(1.0, 10.0).max_range == 2**20
-
-
-@pytest.mark.parametrize("holdout", [0, 1, 16, 100])
-def test_a_fixed_threshold_with_and_without_a_hold_out(holdout: int) -> None:
-    publisher = Adaptive(1.0, 10.0, holdout, threshold=Fixed(5.0), seed=1)
-    assert published_and_seen_again(publisher, np.full(holdout + 300, 3.0)).size == 300
-    assert publisher.guarantee.epsilon == 1.0
 
 
 @pytest.mark.filterwarnings("ignore:threshold:fastdp.errors.AccuracyWarning")
@@ -157,13 +98,6 @@ def test_small_and_large_bounds() -> None:
             assert np.array_equal(publisher.publish(unit * scale), expected * scale)
 
 
-def test_values_outside_are_clipped() -> None:
-    wild = np.tile([-1e300, 1e300, 5.0, -0.0], 500)
-    options: dict[str, Any] = {"threshold": Fixed(8.0), "max_range": 2**10, "seed": 1}
-    tame = np.tile([0.0, 8.0, 5.0, 0.0], 500)
-    assert np.array_equal(Adaptive(1.0, 10.0, **options).publish(wild), Adaptive(1.0, 10.0, **options).publish(tame))
-
-
 def test_streams_of_nothing_and_of_one_value() -> None:
     publisher = Adaptive(1.0, 10.0, threshold=Fixed(8.0), seed=1)
     assert publisher.publish([]).size == 0
@@ -186,24 +120,6 @@ def test_streams_of_nothing_and_of_one_value() -> None:
     assert held.publish([]).size == held.publish([1.0]).size == 0
 
 
-def test_ranges_are_checked_looking_back_too() -> None:
-    release = Adaptive(1.0, 10.0, 16, seed=1, threshold=NoisyMax()).release(np.ones(116))
-    for start, stop in ((-1, 5), (5, 4), (0, 101)):
-        with pytest.raises(ParameterError, match="expected 0 <= start <= stop <= 100"):
-            release.sum(start, stop, revised=True)
-
-
-def test_out_is_checked_before_anything_happens() -> None:
-    publisher = Adaptive(1.0, 10.0, 16, seed=1, threshold=NoisyMax())
-    for out in (np.empty(3), np.empty(100, np.float32), np.empty((100, 1))):
-        with pytest.raises(ParameterError, match="out: expected"):
-            publisher.publish(np.ones(100), out=out)
-        assert publisher.n_seen == 0
-    out = np.full(100, 7.0)
-    assert publisher.publish(np.ones(100), out=out).size == 84
-    assert (out[84:] == 7.0).all()
-
-
 @pytest.mark.parametrize(("max_range", "expected"), [(1, 2.0), (2, 2.0), (3, 2.0), (4, 3.0), (5, 4.0), (6, 5.0)])
 def test_the_noise_of_short_ranges_is_that_of_one_block(max_range: int, expected: float) -> None:
     """K = 3 (max(1, r / 3) / length - 1 / 3): the first blocks hold one value, and no range holds less."""
@@ -223,3 +139,88 @@ def test_the_kernels_public_numbers() -> None:
         if epsilon < 1e-3:
             assert 2.0 * longest > max_range / 64.0, "as long as it may be where noise is all that counts"
         assert 2.0 ** shape["most"][0] <= max(1.0, max_range / 4.0) < 2.0 ** (shape["most"][0] + 1) + 1.0
+
+
+RENEWED = {"threshold": NoisyMax(), "perturber": Blocks()}
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    *(({"epsilon": epsilon}, "epsilon.*expected") for epsilon in (1e-200, 5e-324, 1e200, 1.7e308, 2.0**41)),
+    *(({"bound": bound}, "bound.*expected") for bound in (None, 1e-300, 1e300)),
+    ({"holdout": 0}, "holdout.*expected"),
+    ({"resolution": 101.0}, "resolution.*expected"),
+    *(({**RENEWED, "renewal": each}, r"renewal = .*expected None.*one threshold") for each in RENEWALS),
+    ({**RENEWED, "smoother": Recent()}, r"smoother = .*expected None.*predict it themselves"),
+    ({"epsilon": 1e6, "delta": 1e-9}, r"^epsilon = 1000000.0, delta = 1e-09: .* expected a smaller epsilon$"),
+    (
+        {"epsilon": 1e3, "sensitivity": 2.0**-10, "bound": None, "delta": 1e-9, "resolution": 2.0**-60},
+        r"^epsilon = .* expected a larger epsilon, or a coarser resolution= than 8.67",
+    ),
+    ({"perturber": Blocks(focus=200)}, "^focus = 200: expected at most max_range = 100"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), REFUSED)
+def test_arguments_that_do_not_fit_each_other_are_refused(options: dict[str, Any], told: str) -> None:
+    kind = fastdp.StreamPublisher if "threshold" in options else Adaptive
+    with pytest.raises(ParameterError, match=told):
+        kind(**{"epsilon": 1.0, "bound": 100.0, "max_range": 100, **options})
+
+
+@pytest.mark.parametrize("focus", [(5, 2), (5, 2, 1)])
+def test_a_focus_is_one_length_or_two_in_order(focus: Any) -> None:
+    with pytest.raises(ParameterError, match=r"the shortest length first|focus has 3 entries"):
+        Blocks(focus=focus)
+
+
+KEY = bytes(range(32))
+DAY = 96
+KINDS = [{"bound": 200.0, "threshold": 40.0}, {"sensitivity": 1}, {"bound": 200.0, "holdout": 600}]
+
+
+def counts(n: int = 8000) -> np.ndarray:
+    rate = 8.0 + 6.0 * np.sin(np.arange(n) * 2 * np.pi / DAY)
+    return np.random.default_rng(1).poisson(rate).astype(np.float64)
+
+
+def with_season(**options: Any) -> Adaptive:
+    usual = {"epsilon": 0.8, "max_range": 4096, "seed": 4}
+    blocks = Blocks(options.pop("closing", "spread"), season=options.pop("season", DAY))
+    return Adaptive(**{**usual, "perturber": blocks, **options})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("closing", ["spread", "spike", "none"])
+def test_with_a_season_chunks_do_not_matter(kind: dict[str, Any], closing: str) -> None:
+    values = counts(4000)
+    whole = with_season(**kind, closing=closing).publish(values)
+    publisher = with_season(**kind, closing=closing)
+    assert np.array_equal(np.concatenate([publisher.publish([value]) for value in values]), whole)
+    assert publisher._progress.smoother["gained"][0] > 0.0, "predictions are bent"
+    other = with_season(**kind, closing=closing)
+    cuts = np.random.default_rng(2).integers(0, values.size, 20)
+    assert np.array_equal(np.concatenate([other.publish(part) for part in np.split(values, np.sort(cuts))]), whole)
+
+
+@pytest.mark.parametrize("place", [300, 600, 7777])
+def test_a_loaded_publisher_with_a_season_continues_exactly(tmp_path: Path, place: int) -> None:
+    values, publisher = counts(), with_season(**KINDS[2])
+    whole = with_season(**KINDS[2]).publish(values)
+    first = publisher.publish(values[:place])
+    publisher.save(tmp_path / "s", KEY)
+    loaded = Adaptive.load(tmp_path / "s", KEY)
+    assert loaded.composition == publisher.composition
+    assert np.array_equal(np.concatenate([first, loaded.publish(values[place:])]), whole)
+
+
+def test_states_of_another_size_or_season_are_refused() -> None:
+    values, daily, plain = counts(), with_season(**KINDS[0]), with_season(**KINDS[0], season=None)
+    for each in (daily, plain):
+        each.publish(values[:3000])
+    assert plain._progress.smoother.dtype == b.MEMORY
+    assert daily._progress.smoother.dtype == seasons.SEASON
+    other = daily._progress.smoother.copy()
+    other["period"] = 97.0
+    assert daily._pipeline.fits(daily._progress)
+    assert not daily._pipeline.fits(daily._progress._replace(smoother=other))
+    for one, memory in ((daily, plain._progress.smoother), (plain, daily._progress.smoother)):
+        with pytest.raises(ValueError, match="out of range"):
+            one._pipeline.remembered(memory.view(np.float64))

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.local import Distribution, Hybrid, StochasticRounding
+from fastdp.local import Distribution, Hybrid
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.square_wave import range_errors
-from fastdp_lab import metrics
 
 
 def mean_over_ranges(r: int, power: int) -> Fraction:
@@ -20,16 +19,6 @@ def mean_over_ranges(r: int, power: int) -> Fraction:
     ranges = [stop - start for start in range(r) for stop in range(start + 1, r + 1)]
     assert len(ranges) == r * (r + 1) // 2
     return Fraction(sum(length**power for length in ranges), len(ranges))
-
-
-@pytest.mark.parametrize("r", [1, 2, 7, 60])
-def test_squared_bias_of_a_random_range(r: int) -> None:
-    """ToPS Eq. 4 squares the mean length; the error is squared first.  Eq. 8 divides by four times the ranges."""
-    assert mean_over_ranges(r, 1) == Fraction(r + 2, 3)
-    assert mean_over_ranges(r, 2) == Fraction((r + 1) * (r + 2), 6)
-    # (r / 3)^2, r^2 / 6 and r^2 / 24 are what is left of these for a large r.
-    assert Fraction(1, 9) / Fraction(1, 6) == Fraction(2, 3)
-    assert sum(Fraction((r - j + 1) * j**2, 2 * r * (r + 1)) for j in range(1, r + 1)) == mean_over_ranges(r, 2) / 4
 
 
 def test_the_objective_has_the_mean_square() -> None:
@@ -41,37 +30,6 @@ def test_the_objective_has_the_mean_square() -> None:
     bias = errors - r / 3 * Hybrid(1.0).worst_variance * (candidates / 2) ** 2
     expected = float(mean_over_ranges(r, 2)) * (99.5 - candidates) ** 2
     assert bias[:90] == pytest.approx(expected[:90], rel=0.011)
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
-@pytest.mark.parametrize("v", [-1.0, -0.25, 0.5, 1.0])
-def test_stochastic_rounding_needs_its_factor(v: float, epsilon: float) -> None:
-    """ToPS Appendix E.2 reports 1 or -1: biased.  Its variance is that of the report times the factor."""
-    power = math.exp(epsilon)
-    factor, rounded = (power + 1) / (power - 1), 0.5 + v / 2
-    one = rounded * power / (power + 1) + (1 - rounded) / (power + 1)
-    assert one - (1 - one) == pytest.approx(v / factor)
-    mechanism = StochasticRounding(epsilon)
-    assert mechanism.estimate(np.array([0, 1])) == pytest.approx([-factor, factor])
-    x = mechanism.steps_of(v)
-    law = [Fraction(mechanism.weight(x, y), mechanism.total_weight) for y in (0, 1)]
-    assert float(law[1]) == pytest.approx(one)
-    assert float(law[1] - law[0]) * factor == pytest.approx(v)
-    assert factor**2 - v**2 == pytest.approx(mechanism.variance(v))
-    assert 1 - (v / factor) ** 2 != pytest.approx(mechanism.variance(v))
-
-
-def test_budgets_of_the_infinite_hierarchy() -> None:
-    """ToPS section 3.4: layers with .9, .9^2, ... of epsilon have 1.71 epsilon after two, and 9 in the end."""
-    budgets = [Fraction(9, 10) ** (layer + 1) for layer in range(200)]
-    assert sum(budgets[:2]) > 1
-    assert float(sum(budgets)) == pytest.approx(9.0, abs=1e-8)
-
-
-def test_the_mean_of_a_range_of_one_value() -> None:
-    """ToPS Appendix F divides by j - i, which is 0 for i = j; V(i, j) has j - i + 1 values."""
-    assert metrics.mmse([5.0], [7.0], [1]) == 4.0
-    assert metrics.mmae([5.0, 5.0], [7.0, 8.0], [1, 3]) == 1.5
 
 
 def test_the_sum_of_the_hold_out_must_be_clipped() -> None:

@@ -105,13 +105,6 @@ def test_a_ledger_takes_the_noise_of_a_fleet_and_of_its_streams_once(
     assert Fleet(adaptive(), seed=1).noise_fingerprint is None
 
 
-def test_a_loaded_stream_has_its_fingerprint(tmp_path: Path) -> None:
-    for number, stream in enumerate((3, "meter 17")):
-        publisher = adaptive(key=fastdp.Key.from_bytes(bytes(32)).of_stream(stream))
-        publisher.save(tmp_path / str(number))
-        assert fastdp.Adaptive.load(tmp_path / str(number)).noise_fingerprint == publisher.noise_fingerprint
-
-
 KINDS = ["spread", "season", "spike", "events", "windows", "holdout", "tops", "flat", "counts"]
 
 
@@ -208,20 +201,6 @@ def following(publisher: Any, value: float) -> float:
     return float(publisher.publish([value])[0])
 
 
-def test_what_is_shown_of_a_fleet_is_its_guarantee() -> None:
-    shown = repr(fastdp.Fleet(fastdp.Adaptive(epsilon=0.5, bound=100.0, threshold=20.0)))
-    assert shown.startswith("Fleet of 0 streams: epsilon = 0.5 for one value of the stream (replace one value)")
-    assert "\n" not in shown
-
-
-def test_threads_give_the_same_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastdp.streams.adaptive_rows.MIN_PER_THREAD", 10)
-    ids = np.random.default_rng(1).integers(0, 50, 3000)
-    values = values_for("spread", 3000)
-    single, several = Fleet(adaptive(), key=SECRET), Fleet(adaptive(), key=SECRET, threads=3)
-    np.testing.assert_array_equal(single.publish(ids, values)[1], several.publish(ids, values)[1])
-
-
 def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     values = values_for("spread", 300)
     expected = alone("spread", 3, values)
@@ -259,16 +238,6 @@ def test_parts_refuse_each_others_ids() -> None:
         with pytest.raises(ParameterError, match="one mechanism and one secret"):
             Fleet.merge([parts[0], other.split(2)[1]])
     assert len(Fleet.merge(parts)) == 4
-
-
-def test_a_stream_that_comes_again_has_noise_of_its_own() -> None:
-    fleet = Fleet(adaptive(), key=SECRET)
-    values = np.full(200, 5.0)
-    first = fleet.publish(np.full(200, 3), values)[1]
-    fleet.forget([3])
-    assert len(fleet) == 0
-    second = Fleet.from_bytes(fleet.to_bytes()).publish(np.full(200, 3), values)[1]
-    assert not np.array_equal(first, second)
 
 
 def test_ids_are_in_the_order_in_which_they_began() -> None:

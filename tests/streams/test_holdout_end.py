@@ -189,12 +189,3 @@ def test_what_stands_for_withheld_values_is_no_value_that_theta_forbids() -> Non
     assert min(imputed) == 0.0
     assert max(imputed) <= 1.0
     assert len(set(imputed)) > 3
-
-
-def test_an_open_block_has_fewer_values_than_a_block() -> None:
-    publisher = blocks()
-    publisher.publish(np.full(17, 3.0))
-    pipeline, progress = publisher._pipeline, publisher._progress
-    assert progress.filled == 1
-    assert pipeline.fits(progress)
-    assert not pipeline.fits(progress._replace(filled=2))

@@ -14,9 +14,7 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.perturbers.base import RowPerturber
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
-from fastdp.smoothers.smoothers import RowSmoother
 from fastdp.streams import release_many as module
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile
 from tests.grid import exhaustive
@@ -116,29 +114,6 @@ def test_a_publisher_releases_many_streams_once() -> None:
     for spent in (publisher, copy.copy(publisher), fastdp.ToPS.from_bytes(publisher.to_bytes())):
         with pytest.raises(StateError, match=r"^release_many.. of a publisher that has released many streams"):
             spent.release_many(streams)
-
-
-def test_the_built_in_parts_work_on_rows() -> None:
-    assert isinstance(Hierarchy(), RowPerturber)
-    assert all(isinstance(part, RowSmoother) for part in (Recent(), Mean(), Median(), MovingAverage(), Exponential()))
-    assert not isinstance(OwnSmoother(), RowSmoother)
-    assert not isinstance(OwnPerturber(Hierarchy()), RowPerturber)
-
-
-@pytest.mark.parametrize("threshold", [SmoothQuantile(), PAKQuantile()], ids=["smooth", "pak"])
-def test_thresholds_that_are_asked_stream_by_stream(threshold) -> None:
-    streams, key = ragged(6), Key.from_seed(2)
-    parts = {"perturber": Hierarchy(4, prune=1), "smoother": Recent()}
-    parts |= {"threshold": threshold, "holdout": 40, "max_range": 64}
-    assert_same(release_many(streams, EPSILON, BOUND, key=key, **parts), streams, key, **parts)
-
-
-@pytest.mark.parametrize("resolution", [BOUND / 2**45, None], ids=["two words a draw", "usual"])
-def test_any_scale_of_noise(resolution) -> None:
-    streams, key = ragged(5), Key.from_seed(3)
-    parts = {"perturber": Hierarchy(4, prune=1), "smoother": Recent(), "resolution": resolution, "max_range": 64}
-    parts["threshold"] = Fixed(BOUND)
-    assert_same(release_many(streams, EPSILON, BOUND, key=key, **parts), streams, key, **parts)
 
 
 @pytest.mark.parametrize("chunk", [sampler.CHUNK, 300])
@@ -293,44 +268,31 @@ def test_nothing_is_as_many_as_can_be() -> None:
     assert one.matrix.shape == (1, 1)
 
 
+ROWS = np.zeros((3, 50))
+
+
 def test_what_is_not_accepted() -> None:
-    for streams, options, error, told in (
-        (np.zeros(5), {}, DataError, r"^streams is a ndarray of shape \(5,\): expected a two-dimensional array"),
-        (np.zeros((2, 3, 4)), {}, DataError, r"^streams is a ndarray of shape \(2, 3, 4\)"),
-        (np.zeros((2, 30), complex), {}, DataError, "^streams holds complex128 entries"),
-        ([np.zeros(9), "abc"], {}, DataError, r"^streams\[1\]"),
-        ({1: 2}, {}, DataError, r"^streams\[0\] is a single int"),
-        (np.zeros(9), {"offsets": [0, 4]}, DataError, "^offsets has 2 entries: expected borders that ascend"),
-        (np.zeros(9), {"offsets": [0, 5, 4, 9]}, DataError, "^offsets has 4 entries"),
-        (np.zeros(9), {"offsets": [0.0, 9.0]}, DataError, "^offsets holds float64 entries"),
-        ([np.zeros(99), np.zeros(9)], {"holdout": 9}, DataError, r"^streams\[1\] has 9 entries: expected more"),
-        (
-            np.zeros((3, 50)),
-            {"ids": [1, 2]},
-            ParameterError,
-            "^ids has 2 entries of int64: expected 3 texts or whole",
-        ),
-        (np.zeros((3, 50)), {"ids": [1.0, 2, 3]}, ParameterError, "^ids has 3 entries of float64"),
-        (np.zeros((3, 50)), {"ids": [1, 2, 1]}, ParameterError, "^ids has 1 more than once"),
-        (
-            np.zeros((3, 50)),
-            {"ids": ["a", "", "b"]},
-            ParameterError,
-            "^ids.* = '': expected a text that is not empty",
-        ),
-        (np.zeros((3, 50)), {"ids": [1, -2, 3]}, ParameterError, r"^ids\[1\] = -2: expected a whole number"),
-        (np.zeros((3, 50)), {"ids": [1, 2**32 - 1, 3]}, ParameterError, r"^ids\[1\] = 4294967295"),
-        (np.zeros((3, 50)), {"threads": 0}, ParameterError, "^threads = 0: expected a whole number of at least 1"),
-        (np.zeros((3, 50)), {"smoother": "none"}, ParameterError, "^smoother = 'none'"),
-        (np.zeros((3, 50)), {"smoother": None}, ParameterError, "^smoother = None: expected a smoother"),
-        (np.zeros((3, 50)), {"threshold": "5.0"}, ParameterError, "^threshold = '5.0'"),
-        (np.zeros((3, 50)), {"holdout": 0}, ParameterError, "^holdout = 0"),
-        (np.zeros((3, 50)), {"holdout": "x"}, ParameterError, "^holdout = 'x'"),
-        (np.zeros((3, 50)), {"max_range": 0}, ParameterError, "^max_range = 0"),
-        (np.zeros((3, 50)), {"key": Key.from_seed(1).of_stream(0)}, ParameterError, "^key = .*without a stream"),
+    for streams, options, told in (
+        (np.zeros(5), {}, r"^streams is a ndarray of shape \(5,\): expected a two-dimensional array"),
+        (np.zeros((2, 3, 4)), {}, r"^streams is a ndarray of shape \(2, 3, 4\)"),
+        (np.zeros((2, 30), complex), {}, "^streams holds complex128 entries"),
+        ([np.zeros(9), "abc"], {}, r"^streams\[1\]"),
+        ({1: 2}, {}, r"^streams\[0\] is a single int"),
+        (np.zeros(9), {"offsets": [0, 4]}, "^offsets has 2 entries: expected borders that ascend"),
+        (np.zeros(9), {"offsets": [0, 5, 4, 9]}, "^offsets has 4 entries"),
+        (np.zeros(9), {"offsets": [0.0, 9.0]}, "^offsets holds float64 entries"),
+        ([np.zeros(99), np.zeros(9)], {"holdout": 9}, r"^streams\[1\] has 9 entries: expected more"),
+        (ROWS, {"ids": [1, 2]}, "^ids has 2 entries of int64: expected 3 texts or whole"),
+        (ROWS, {"ids": [1.0, 2, 3]}, "^ids has 3 entries of float64"),
+        (ROWS, {"ids": [1, 2, 1]}, "^ids has 1 more than once"),
+        (ROWS, {"ids": ["a", "", "b"]}, "^ids.* = '': expected a text that is not empty"),
+        (ROWS, {"ids": [1, -2, 3]}, r"^ids\[1\] = -2: expected a whole number"),
+        (ROWS, {"ids": [1, 2**32 - 1, 3]}, r"^ids\[1\] = 4294967295"),
+        (ROWS, {"smoother": None}, "^smoother = None: expected a smoother"),
+        (ROWS, {"key": Key.from_seed(1).of_stream(0)}, "^key = .*without a stream"),
     ):
-        with pytest.raises(error, match=told):
-            release_many(streams, 0.01 if options.get("smoother", 1) is None else EPSILON, BOUND, **options)
+        with pytest.raises((DataError, ParameterError), match=told):
+            release_many(streams, 0.01 if "smoother" in options else EPSILON, BOUND, **options)
 
 
 @pytest.mark.parametrize("streams", [[], np.empty((0, 10)), np.empty((3, 0)), np.ones((3, 4))])
@@ -370,3 +332,17 @@ def test_queries_that_are_not_accepted() -> None:
         many[3]
     assert np.array_equal(many[-1].values, many[2].values)
     assert len(list(many)) == len(many) == 3
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"threshold": SmoothQuantile(), "holdout": 40},
+        {"threshold": PAKQuantile(), "holdout": 40},
+        {"threshold": Fixed(BOUND), "resolution": BOUND / 2**45},  # two words a draw
+    ],
+)
+def test_thresholds_asked_one_by_one_and_any_scale_of_noise(parts: dict[str, Any]) -> None:
+    streams, key = ragged(6), Key.from_seed(2)
+    parts = {"perturber": Hierarchy(4, prune=1), "smoother": Recent(), "max_range": 64, **parts}
+    assert_same(release_many(streams, EPSILON, BOUND, key=key, **parts), streams, key, **parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Mean, Median, MovingAverage, Recent
-from fastdp.state import codec
 from fastdp.streams.methods import as_smoother
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
 from fastdp.thresholds.renewals import Renewal, RenewFromHoldout, RenewFromPublished
@@ -192,63 +192,6 @@ def test_the_guarantee_follows_from_the_parts() -> None:
     assert fastdp.StreamPublisher(**parts, max_range=TREE, renewal=RenewFromHoldout()).guarantee.delta == 1e-6
 
 
-def test_the_threshold_follows_the_stream() -> None:
-    values = shifting_stream(20_000)
-    for renewal in (RenewFromHoldout(), RenewFromPublished(0.2)):
-        publisher = make(renewal, max_range=1024, holdout=500)
-        publisher.publish(values[:8000])
-        before = publisher.threshold
-        publisher.publish(values[8000:])
-        assert publisher.threshold > 5 * before
-
-
-def test_noisy_max_weighs_the_noise_of_the_perturber() -> None:
-    """The penalty of Eq. 6 is the perturber's noise, whatever the budget of the choice."""
-    task = ThresholdTask(0.1, 500.0, 1000, TREE, 2.0**-20)
-    thrifty = ThresholdTask(0.1, 500.0, 1000, TREE, 2.0**-20, publish_epsilon=1.0)
-    ratio = NoisyMax().start(task).penalties()[-1] / NoisyMax().start(thrifty).penalties()[-1]
-    assert ratio == pytest.approx(10.0, rel=1e-5)
-
-
-def test_combinations_that_make_no_sense() -> None:
-    parts = {"epsilon": 1.0, "bound": 9.0, "holdout": 10, "max_range": TREE, "smoother": Recent()}
-    with pytest.raises(ParameterError, match=r"renewal = .*Fixed looks at no values"):
-        fastdp.StreamPublisher(threshold=Fixed(3.0), perturber=Hierarchy(4), renewal=RenewFromPublished(), **parts)
-    with pytest.raises(ParameterError, match=r"renewal = .*inconsistent"):
-        fastdp.StreamPublisher(
-            threshold=NoisyMax(),
-            perturber=Hierarchy(2, consistent=False, prune=0),
-            renewal=RenewFromHoldout(),
-            **{**parts, "smoother": None},
-        )
-    with pytest.raises(ParameterError, match=r"renewal = .*fastdp\.thresholds\.renewals"):
-        make(renewal=0.1)
-    for wrong in (0.0, 1.0, -0.5, float("nan"), "half"):
-        with pytest.raises(ParameterError, match="share"):
-            RenewFromPublished(wrong)
-    for wrong in (0, -1, 1.5, True):
-        with pytest.raises(ParameterError, match="trees"):
-            RenewFromHoldout(trees=wrong)
-        with pytest.raises(ParameterError, match="holdout"):
-            RenewFromHoldout(holdout=wrong)
-
-
-def test_an_unclipped_threshold_reproduces_published_noise() -> None:
-    """Values stay within the bound; only the noise follows theta above it."""
-    values = np.full(3000, 9.0)
-    rule = PAKQuantile(delta=1e-9, clip=False)
-    parts = {"perturber": Hierarchy(4, prune=0), "epsilon": 0.05, "bound": 10.0, "holdout": 500, "max_range": 1024}
-    free = fastdp.StreamPublisher(threshold=rule, **parts, resolution=1.0, seed=3)
-    out = free.publish(values)
-    clipped = fastdp.StreamPublisher(threshold=PAKQuantile(delta=1e-9), **parts, resolution=1.0, seed=3)
-    assert free.threshold > 100 * 10.0
-    assert clipped.publish(values).std() * 50 < out.std()
-    # At a budget without noise to speak of the values show: 9 each, not more.
-    parts |= {"epsilon": 2.0**20}
-    quiet = fastdp.StreamPublisher(threshold=Fixed(10.0), **parts, resolution=1.0, seed=3)
-    assert np.abs(quiet.publish(values) - 9.0).max() < 1.0
-
-
 def test_noise_behind_a_renewal_follows_from_all_sums_before_it() -> None:
     """The next chain starts from the last one, so that the same theta again does not begin it anew."""
     values, chains = np.arange(5.0), []
@@ -292,16 +235,6 @@ def test_the_imputed_mean_is_a_function_of_what_was_released() -> None:
     assert publish(body, 1)[-1] == pytest.approx(whole[-1], abs=1e-9)
 
 
-def test_what_a_later_hold_out_could_not_choose_with_is_refused_now() -> None:
-    parts = {"epsilon": 1.0, "bound": 10.0, "holdout": 1000, "max_range": 8}
-    with pytest.raises(ParameterError, match="kappa"):
-        fastdp.StreamPublisher(
-            threshold=PAKQuantile(), perturber=Hierarchy(2, prune=0), renewal=RenewFromHoldout(holdout=1), **parts
-        )
-    with pytest.raises(ParameterError, match=r"2\^-44"):
-        make(RenewFromPublished(1e-13), epsilon=0.01)
-
-
 def test_what_a_renewal_cannot_guarantee_is_refused_on_construction() -> None:
     """By a threshold that could choose, but would promise nothing for the shorter hold-out of a renewal."""
 
@@ -327,33 +260,22 @@ def test_what_a_renewal_cannot_guarantee_is_refused_on_construction() -> None:
         composed(RenewFromHoldout(holdout=49))
 
 
-def test_a_smaller_theta_bounds_the_last_prediction() -> None:
-    values = shifting_stream(6000)[::-1].copy()
-    publisher = make(RenewFromHoldout(holdout=400), epsilon=50.0)
-    out = publisher.publish(values)
-    assert publisher.threshold < 60
-    assert out[-1] <= publisher.threshold
+SHORT = {"perturber": Hierarchy(2, prune=0), "smoother": None, "bound": 10.0, "holdout": 1000, "max_range": 8}
 
 
-@pytest.mark.parametrize("renewal", [None, *RENEWALS], ids=repr)
-def test_files_with_places_that_no_stream_reaches_are_damaged(renewal, tmp_path: Path) -> None:
-    publisher = make(renewal)
-    publisher.publish(shifting_stream(1500))
-    good = publisher._machine.pack(publisher._state)
-    assert publisher._machine.pack(publisher._machine.unpack(good, publisher._key)) == good
-    changes = {
-        "n_seen": [150.5, -1, "7"],
-        "cycle": [1.0, -1],
-        "held": [0.0, -1],
-        "blocks": [-1, 3.0],
-        "filled": [4, 2.0, -1],
-        "theta_steps": [0, 1.5, 2**62],
-        "open_sum": [1.0],
-        "released": [None, 0.5],
-        "prediction": ["x", 3],
-        "smoother": [codec.pack(np.zeros(3), "<f8")],
-    }
-    for name, wrong in changes.items():
-        for value in wrong:
-            with pytest.raises(ValueError, match=r"out of range|in place of"):
-                publisher._machine.unpack({**good, name: value}, publisher._key)
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"threshold": Fixed(3.0), "renewal": RenewFromPublished()}, r"renewal = .*Fixed looks at no values"),
+        (
+            {"perturber": Hierarchy(2, consistent=False, prune=0), "renewal": RenewFromHoldout(), "smoother": None},
+            r"renewal = .*inconsistent",
+        ),
+        ({**SHORT, "threshold": PAKQuantile(), "renewal": RenewFromHoldout(holdout=1)}, "kappa"),
+        ({"epsilon": 0.01, "renewal": RenewFromPublished(1e-13), "bound": 500, "holdout": 100}, r"2\^-44"),
+    ],
+)
+def test_renewals_that_could_not_choose_are_refused_at_once(options: dict[str, Any], told: str) -> None:
+    usual = {"threshold": NoisyMax(), "perturber": Hierarchy(4), "smoother": Recent(), "epsilon": 1.0, "bound": 9.0}
+    with pytest.raises(ParameterError, match=told):
+        fastdp.StreamPublisher(**{**usual, "holdout": 10, "max_range": TREE, **options})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import warnings
 from collections import OrderedDict
 from typing import Any
 
@@ -11,14 +10,13 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.noise.canonical import encode
-from fastdp.noise.key import Key
-from fastdp.perturbers import Blocks, Hierarchy
+from fastdp.noise.key import Binding, Key
+from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.record import shared
-from fastdp.smoothers import Exponential, Recent
-from fastdp.streams.parameters import composed
-from fastdp.thresholds import Fixed, NoisyMax, renewals
+from fastdp.smoothers import MovingAverage, Recent
+from fastdp.streams.parameters import StreamParameters, composed
+from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 
 SECRET = Key.from_bytes(bytes(range(32)))
 SIZES: dict[str, Any] = {"epsilon": 0.5, "bound": 64.0, "holdout": 50}
@@ -92,34 +90,6 @@ def test_parts_that_may_change_are_encoded_each_time() -> None:
     assert epsilons[0].epsilon == 0.5
 
 
-def test_a_part_given_in_place_of_a_name_is_told_apart() -> None:
-    one, other, named = (
-        fastdp.ToPS(**SIZES, max_range=64, prune=1, smoother=smoother, key=SECRET)
-        for smoother in (Exponential(0.25), Exponential(0.5), "exponential")
-    )
-    assert len({one._key, other._key}) == 2
-    assert named.composition.smoother == Exponential()
-
-
-def test_what_warns_warns_each_time() -> None:
-    for _ in range(2):
-        with pytest.warns(AccuracyWarning, match="last"):
-            fastdp.ToPS(0.5, 64.0, every="30min", holdout=100)
-    renewal = renewals.RenewFromHoldout(trees=6, holdout=100)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        parts = {"perturber": Hierarchy(), "smoother": Recent(), "renewal": renewal}
-        made = [fastdp.StreamPublisher(**SIZES, max_range=64, **parts) for _ in range(2)]
-    assert made[0].composition is not made[1].composition
-
-
-@pytest.mark.parametrize("wrong", [[1], {}, np.zeros(2), None, "half", NoisyMax()])
-def test_wrong_kinds_have_their_error_each_time(wrong: Any) -> None:
-    for _ in range(2):
-        with pytest.raises(ParameterError, match="epsilon"):
-            fastdp.ToPS(wrong, 64.0)
-
-
 class Number(enum.IntEnum):
     TWO = 2
 
@@ -141,3 +111,33 @@ def test_derived_types_are_encoded_as_what_they_derive_from() -> None:
     for derived, plain in pairs:
         assert encode(derived) == encode(plain)
     assert len({encode(value) for value in (1, 1.0, True, "1", b"1", None, [1], {"1": 1}, False, 0)}) == 10
+
+
+SECRETS = {
+    "seed": Key.from_seed(1),
+    "secret": Key.from_bytes(bytes(range(32))),
+    "stream": Key.from_seed(1).of_stream(7),
+    "bound": Key(bytes(32), simulated=False, binding=Binding.COMPOSITION),
+}
+PARTS: dict[str, tuple[Any, Any, Any]] = {
+    "tops": (NoisyMax(c=60.0), Hierarchy(prune=1), Recent()),
+    "whole c": (NoisyMax(c=60), Hierarchy(prune=1), Recent()),
+    "moving": (Fixed(20.0), Hierarchy(prune=1), MovingAverage(3)),
+    "flat": (Fixed(20.0), Flat(), None),
+    "blocks": (ScaleFree(), Blocks(), None),
+}
+
+
+def fields(parts: tuple[Any, Any, Any], epsilon: float = 0.5, delta: float = 0.0) -> tuple[Any, ...]:
+    return (*parts, epsilon, 100.0, 200, 4096, None, "raise", None, 1, None, delta)
+
+
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+def test_a_shared_composition_has_the_keys_of_one_alone(secret: Key) -> None:
+    """In any order, and again."""
+    for parts in [*PARTS.values(), *reversed(PARTS.values())]:
+        for epsilon in (0.5, 1, 1.0):
+            shared, alone = composed(*fields(parts, epsilon)), StreamParameters(*fields(parts, epsilon))
+            assert shared is composed(*fields(parts, epsilon))
+            assert shared.noise_key(secret) == secret.bind(alone) == alone.noise_key(secret)
+            assert shared.noise_keys([secret, secret]) == [alone.noise_key(secret)] * 2

@@ -1,4 +1,4 @@
-"""Short chunks go through one kernel and give what longer ones do, bit for bit."""
+"""Short chunks go through one kernel, long ones in one pass: both give what kernels give array by array."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError
+from fastdp.perturbers import Hierarchy
+from fastdp.smoothers import Recent
 from fastdp.streams import adaptive_blocks, fixed_blocks
+from fastdp.streams.stream_machine import LONG
+from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels.streams import adaptive_pass, online_pass
 
 HOLDOUT, SIZE = 300, 1500
@@ -18,20 +22,34 @@ OPTIONS: dict[str, Any] = {"epsilon": 1.0, "holdout": HOLDOUT, "max_range": 256,
 
 
 def tops(prune: int, **more: Any) -> fastdp.ToPS:
-    return fastdp.ToPS(bound=40.0, prune=prune, fan_out=4, **OPTIONS, **more)
+    return fastdp.ToPS(bound=200.0, prune=prune, fan_out=4, **OPTIONS, **more)
+
+
+def renewed(renewal: Any, max_range: int) -> fastdp.StreamPublisher:
+    options = {**OPTIONS, "max_range": max_range, "bound": 200.0, "renewal": renewal}
+    return fastdp.StreamPublisher(perturber=Hierarchy(prune=1), smoother=Recent(), **options)
 
 
 PUBLISHERS = {
     **{f"tops {s}": partial(tops, s) for s in range(3)},
     "mean": partial(tops, 1, smoother="mean"),
-    "adaptive": lambda **more: fastdp.Adaptive(bound=40.0, **OPTIONS, **more),
+    "adaptive": lambda **more: fastdp.Adaptive(bound=200.0, **OPTIONS, **more),
     "events": lambda **more: fastdp.Adaptive(sensitivity=1.0, **{**OPTIONS, "holdout": 0}, **more),
-    "fixed": lambda **more: fastdp.Adaptive(bound=40.0, threshold=9.0, **{**OPTIONS, "holdout": 0}, **more),
+    "fixed": lambda **more: fastdp.Adaptive(bound=200.0, threshold=9.0, **{**OPTIONS, "holdout": 0}, **more),
 }
+LONG_ONES = {
+    "tops 0": PUBLISHERS["tops 0"],
+    "tops of 16": lambda: fastdp.ToPS(bound=200.0, prune=1, **OPTIONS),
+    "median": partial(tops, 1, smoother="median"),
+    "adaptive": PUBLISHERS["adaptive"],
+    "renewed from what is published": lambda: renewed(RenewFromPublished(share=0.25, trees=2), LONG),
+    "renewed": lambda: renewed(RenewFromHoldout(trees=6, holdout=100), 256),
+}
+SOME = ["tops 0", "tops 2", "adaptive"]
 
 
-def stream() -> np.ndarray:
-    return np.floor(np.random.default_rng(5).gamma(2.0, 3.0, SIZE))
+def stream(size: int = SIZE) -> np.ndarray:
+    return np.floor(np.random.default_rng(5).gamma(2.0, 8.0, size))
 
 
 def whole(name: str) -> np.ndarray:
@@ -50,7 +68,23 @@ def test_short_chunks_give_what_long_ones_do(name: str, size: int) -> None:
     assert np.array_equal(values, stream())
 
 
-@pytest.mark.parametrize("name", ["tops 0", "tops 2", "adaptive"])
+@pytest.mark.parametrize("kind", LONG_ONES)
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float32"])
+def test_long_chunks_of_other_types_are_published_as_floats_are(kind: str, dtype: str) -> None:
+    values = np.minimum(stream(HOLDOUT + 3 * LONG + 5), 200.0).astype(dtype)
+    given = values.copy()
+    ours, floats = LONG_ONES[kind](), LONG_ONES[kind]()
+    expected = np.empty(values.size - HOLDOUT)
+    # Small chunks into memory at hand: kernels that work array by array.
+    for begin in range(0, values.size, 100):
+        part = values[begin : begin + 100].astype(np.float64)
+        floats.publish(part, out=expected[max(begin - HOLDOUT, 0) : max(begin - HOLDOUT + 100, 0)])
+    assert ours.publish(values).tobytes() == expected.tobytes()
+    assert str(ours._progress) == str(floats._progress)
+    assert (values == given).all()
+
+
+@pytest.mark.parametrize("name", SOME)
 def test_a_short_chunk_needs_nothing_else(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One kernel a call, as long as the tree goes on, or the block stays open."""
     publisher = PUBLISHERS[name]()
@@ -60,20 +94,14 @@ def test_a_short_chunk_needs_nothing_else(name: str, monkeypatch: pytest.MonkeyP
     assert publisher.publish(np.array([3.0])).shape == (1,)
 
 
-@pytest.mark.parametrize("name", ["tops 0", "tops 2", "adaptive"])
+@pytest.mark.parametrize("name", SOME)
 def test_any_memory_of_floats(name: str) -> None:
     """Read-only, with gaps, of a subclass: copied, and never written to."""
-    publisher, values, parts = PUBLISHERS[name](), stream(), []
-    parts.append(publisher.publish(values[:HOLDOUT]))
+    publisher, values = PUBLISHERS[name](), stream()
+    parts = [publisher.publish(values[:HOLDOUT])]
     for i, part in enumerate(np.split(values[HOLDOUT:], range(5, SIZE - HOLDOUT, 5))):
-        given: np.ndarray = part
-        if i % 4 == 1:
-            given.setflags(write=False)
-        elif i % 4 == 2:
-            given = np.repeat(part, 2)[::2]
-        elif i % 4 == 3:
-            given = part.view(np.memmap)
-        parts.append(publisher.publish(given))
+        part.setflags(write=False)
+        parts.append(publisher.publish([part, np.repeat(part, 2)[::2], part.view(np.memmap)][i % 3]))
     assert np.array_equal(np.concatenate(parts), whole(name))
     # Each further layout would be compiled for seconds.
     for kernel, most in ((online_pass.publish, 3), (adaptive_pass.publish_open, 1)):
@@ -81,9 +109,9 @@ def test_any_memory_of_floats(name: str) -> None:
         assert len({values for values, *_ in kernel.signatures}) <= most
 
 
-@pytest.mark.parametrize("name", ["tops 0", "tops 2", "adaptive"])
+@pytest.mark.parametrize("name", SOME)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_value_that_is_not_finite(name: str, bad: float) -> None:
+def test_a_value_that_is_not_finite_is_refused_or_counts_as_0(name: str, bad: float) -> None:
     values = stream()
     refusing, counting, zeros = PUBLISHERS[name](), *(PUBLISHERS[name](nonfinite="zero") for _ in range(2))
     for publisher in (refusing, counting, zeros):
@@ -101,11 +129,22 @@ def test_a_value_that_is_not_finite(name: str, bad: float) -> None:
         assert np.array_equal(counting.publish(chunk), zeros.publish(np.where(np.isfinite(chunk), chunk, 0.0)))
 
 
+@pytest.mark.parametrize("place", [HOLDOUT, HOLDOUT + 16, HOLDOUT + LONG, HOLDOUT + 3 * LONG + 4])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_refused_long_chunk_changes_nothing(place: int, dtype: str) -> None:
+    values = stream(HOLDOUT + 3 * LONG + 5).astype(dtype)
+    publisher, right = LONG_ONES["tops of 16"](), values.copy()
+    values[place] = np.nan
+    with pytest.raises(DataError, match=rf"chunk\[{place}\]: not a finite number"):
+        publisher.publish(values)
+    assert publisher.n_seen == 0
+    assert publisher.publish(right).tobytes() == LONG_ONES["tops of 16"]().publish(right).tobytes()
+
+
 @pytest.mark.parametrize("name", ["tops 2", "adaptive"])
 def test_longer_chunks_go_through_the_arrays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = whole(name)
+    expected, publisher = whole(name), PUBLISHERS[name]()
     monkeypatch.setattr("fastdp.streams.stream_machine.MAX_SHORT", 4)
-    publisher = PUBLISHERS[name]()
     cut = np.split(stream(), range(5, SIZE, 5))
     assert np.array_equal(np.concatenate([publisher.publish(part) for part in cut]), expected)
 

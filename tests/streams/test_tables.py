@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
 import fastdp
-from benchmarks.accuracy import local, reference
-from benchmarks.accuracy.local import BOUNDS, STREAM_EPSILON, WIDE_DNS
-from benchmarks.accuracy.reference import TOLERANCE
-from benchmarks.accuracy.scenes import STREAMS, Scene
+from benchmarks.accuracy import local, scenes
+from benchmarks.accuracy.local import STREAM_EPSILON
+from benchmarks.accuracy.scenes import TOLERANCE, Scene
+from benchmarks.accuracy.streams import STREAMS
 from benchmarks.shared import DATA, REFERENCE
-from fastdp.local import SquareWave, StochasticRounding
 from fastdp.thresholds import SquareWave as Rule
 
 RUNS = 20
@@ -30,8 +28,8 @@ def real(name: str) -> Scene:
     return local.load(DATA, name)
 
 
-def published(scene: Scene, method: str, epsilon: float) -> reference.Published:
-    table = local.tidy(reference.read(REFERENCE / "dp-cont-accuracy.csv"))
+def published(scene: Scene, method: str, epsilon: float) -> scenes.Published:
+    table = local.tidy(scenes.read(REFERENCE / "dp-cont-accuracy.csv"))
     if not table:
         pytest.skip("the reference figures are not beside the project (../shared/reference)")
     return table[local.key_of(scene, method, epsilon, fixed=True)]
@@ -64,12 +62,6 @@ def test_smoothing_costs_ten_times_the_error(epsilon: float) -> None:
     assert medians("POS", Rule(method="sw"), epsilon)[1] > 10.0 * medians("POS", Rule(accelerate=False), epsilon)[1]
 
 
-def test_the_reference_is_used_with_its_own_bound_only() -> None:
-    values = np.arange(10.0)
-    assert local.known(Scene("DNS", BOUNDS["DNS"], values)) == "google_1k"
-    assert local.known(Scene("DNS", BOUNDS[WIDE_DNS], values)) == ""
-
-
 def test_a_simulation_of_the_tables_is_the_library() -> None:
     values = np.floor(np.random.default_rng(7).gamma(2.0, 6.0, 9_000))
     scene = Scene("POS", 400.0, values, holdout=4_000, max_range=5_000)
@@ -81,24 +73,3 @@ def test_a_simulation_of_the_tables_is_the_library() -> None:
     zeros = local.run_once(scene, None, 2.0, 1.0, 3)
     assert zeros.theta == 0.0
     assert zeros.mse > 1e6
-
-
-@pytest.mark.parametrize("mechanism", local.MECHANISMS)
-def test_the_extremes_are_where_the_table_looks(mechanism) -> None:
-    for epsilon in (0.01, 0.7, 2.0, 8.0):
-        tiny = local.small(mechanism)(epsilon)
-        everywhere = local.largest_ratio(tiny.distribution, range(tiny.STEPS + 1), range(tiny.n_outputs))
-        extremes = local.largest_ratio(tiny.distribution, (0, tiny.STEPS), local.extreme_outputs(tiny))
-        assert extremes == everywhere
-        assert 0 <= local.below(everywhere, epsilon) < 1e-13
-
-
-def test_a_broken_law_shows() -> None:
-    window, bit = SquareWave(1.0).distribution, StochasticRounding(1.0).distribution
-    little = 2**24
-    for law in (
-        replace(window, near_weight=window.near_weight + 1, total=window.total + window.near),
-        replace(bit, high_weight=bit.high_weight + little, low_weight=bit.low_weight - little),
-    ):
-        outputs = (law.outputs - 2, law.outputs - 1)
-        assert local.below(local.largest_ratio(law, (0, 2**20), outputs), 1.0) < 0

@@ -9,11 +9,10 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.local import Client, HistogramCollector, Hybrid, LogSquareWave, SquareWave, encode
+from fastdp.local import Client, Hybrid, LogSquareWave, SquareWave, encode
 from fastdp.noise.key import Key
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds import SquareWave as Rule
-from tests import stat
 from tests.noise_values import bound_key
 
 
@@ -50,47 +49,6 @@ def test_clients_and_server_apart_give_the_same_numbers() -> None:
         server.collect([1])
 
 
-def test_shards_collect_for_one_server() -> None:
-    values = stream(2000)
-    client = SquareWave(1.0, 0.0, 200.0)
-    reports = client.perturb(values, seed=1)
-    alone, spread = (fastdp.ToPLServer(1.0, 200, 2000, 4096) for _ in range(2))
-    alone.collect(reports)
-    shards = [spread.shard() for _ in range(3)]
-    for shard, part in zip(shards, np.array_split(reports, 3), strict=True):
-        shard.add(part)
-    with pytest.raises(ParameterError, match="collectors holds a HistogramCollector: expected collectors of shard"):
-        spread.merge(HistogramCollector(client, 7))
-    spread.merge(*shards[:2])
-    assert spread.threshold is None
-    spread.merge(shards[2])
-    assert spread.threshold == alone.threshold
-    for late in (spread, fastdp.ToPLServer(1.0, 200, threshold=5.0)):
-        with pytest.raises(StateError, match=r"merge\(\) after the threshold was chosen"):
-            late.merge(shards[0])
-
-
-def test_range_sums_come_with_their_standard_error() -> None:
-    values = np.full(60_000, 20.0)
-    release = make(threshold=Fixed(40.0), holdout=0).release(values)
-    assert release.offset == 0
-    starts = np.arange(0, 60_000, 100)
-    errors = release.sum(starts, starts + 100) - 2000.0
-    spread = release.std_error(starts, starts + 100)
-    assert spread == pytest.approx(10.0 * np.sqrt(Hybrid(1.0, 0.0, 40.0).worst_variance))
-    # The hybrid's variance is the same for every value at this epsilon.
-    scaled = errors / spread
-    chi = float((scaled**2).sum())
-    from scipy import stats
-
-    stat.accept(float(2 * min(stats.chi2.sf(chi, scaled.size), stats.chi2.cdf(chi, scaled.size))))
-    wrong = chi * 1.3**2
-    stat.reject(float(2 * min(stats.chi2.sf(wrong, scaled.size), stats.chi2.cdf(wrong, scaled.size))))
-    assert release.std_error(5, 5).tolist() == [0.0]
-    with pytest.raises(ParameterError, match="starts"):
-        release.std_error(5, 4)
-
-
 def test_separate_budgets_and_the_guarantee() -> None:
     both = make(threshold_epsilon=0.5, publish_epsilon=2.0)
     assert both.guarantee.epsilon == 2.0
@@ -105,15 +63,6 @@ def test_separate_budgets_and_the_guarantee() -> None:
     assert make().server.announcement.mechanism == LogSquareWave(1.0, 200.0 / 2**14, 200.0)
     assert not make(seed=None).guarantee.simulated
     assert make(threshold=Fixed(9.0)).threshold == 9.0
-
-
-def test_the_objective_weighs_the_budget_of_the_values() -> None:
-    thetas = []
-    for epsilon in (0.5, 4.0):
-        simulation = make(publish_epsilon=epsilon, holdout=20_000, max_range=256)
-        simulation.publish(stream(20_000))
-        thetas.append(simulation.threshold)
-    assert thetas[0] < thetas[1]
 
 
 def test_bad_input_changes_nothing() -> None:

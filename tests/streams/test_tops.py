@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
+import math
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -12,14 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastdp
+from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.integer_grid import make_grid
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.perturbers.hierarchy import optimal_prune
-from fastdp.thresholds import NoisyMax
+from fastdp.perturbers import Hierarchy
+from fastdp.smoothers import Recent
+from fastdp.streams.stream_state import Step
+from fastdp.thresholds import NoisyMax, noisy_max
 from tests.grid import exhaustive
 from tests.noise_values import threshold_key, tree_key
 from tests.oracles import tops
-from tests.shared import real_stream, run_python
+from tests.shared import real_stream
 
 
 def stream(n: int, seed: int = 0) -> np.ndarray:
@@ -101,31 +106,6 @@ def test_any_chunking_gives_the_same_output(cuts: list[int], prune: int, fan_out
     assert publisher.n_published == 3000 - holdout
 
 
-@pytest.mark.parametrize("options", [{}, {"smoother": "median"}, {"nonfinite": "zero"}, {"contributions": 3}])
-def test_memory_at_hand_and_new_memory_receive_the_same(options: dict[str, object]) -> None:
-    """One pass or three: chunks that begin within a block or with one, and cross trees."""
-    values = stream(3000)
-    new, given = make(**options), make(**options)
-    for begin, end in itertools.pairwise([0, 310, 316, 900, 902, 1500, 3000]):
-        chunk, out = values[begin:end], np.full(end - begin, np.nan)
-        assert new.publish(chunk).tobytes() == given.publish(chunk, out=out).tobytes()
-    assert str(new._progress) == str(given._progress)
-    assert new._progress.open_sum == given._progress.open_sum
-
-
-def test_a_restarted_process_with_the_same_key_publishes_the_same() -> None:
-    program = (
-        "import sys, hashlib, numpy as np, fastdp\n"
-        "v = np.random.default_rng(5).gamma(2.0, 8.0, 9000)\n"
-        "p = fastdp.ToPS(epsilon=.5, bound=200, holdout=1000, max_range=4096, key=bytes(range(32)))\n"
-        "print(hashlib.sha256(p.publish(v).tobytes()).hexdigest())\n"
-    )
-    values = np.random.default_rng(5).gamma(2.0, 8.0, 9000)
-    publisher = fastdp.ToPS(epsilon=0.5, bound=200, holdout=1000, max_range=4096, key=bytes(range(32)))
-    here = hashlib.sha256(publisher.publish(values).tobytes()).hexdigest()
-    assert run_python("-c", program, check=True, PATH="").stdout.strip() == here
-
-
 def test_default_keys_differ_and_seeds_agree() -> None:
     values = stream(2000)
     assert not np.array_equal(make(seed=None).publish(values), make(seed=None).publish(values))
@@ -134,38 +114,6 @@ def test_default_keys_differ_and_seeds_agree() -> None:
     assert make(seed=1).guarantee.simulated
     assert not make(seed=None).guarantee.simulated
     assert not make(seed=None, key=bytes(32)).guarantee.simulated
-
-
-def test_each_tree_has_noise_of_its_own() -> None:
-    publisher = make(prune=0, max_range=64, holdout=1)
-    out = publisher.publish(np.zeros(1 + 64 * 3))
-    trees = out.reshape(3, 64)
-    assert not np.array_equal(trees[0], trees[1])
-    assert not np.array_equal(trees[1], trees[2])
-
-
-def test_published_blocks_sum_to_the_noisy_totals() -> None:
-    """What is published of a block closes its account: sums over whole blocks are the noisy sums."""
-    values = np.full(300 + 4096, 10.0)
-    publisher = make(epsilon=1e6, max_range=4096, prune=2)
-    out = publisher.publish(values)
-    theta = publisher.threshold
-    assert theta is not None
-    assert out.reshape(-1, 16).sum(axis=1) == pytest.approx(np.full(256, 16 * min(theta, 10.0)), abs=0.01)
-    # The first block predicts theta / 2, later ones the block before.
-    assert out[:15] == pytest.approx(np.full(15, theta / 2))
-    assert out[16:31] == pytest.approx(np.full(15, min(theta, 10.0)), abs=0.001)
-
-
-def test_optimal_prune_is_the_integer_minimiser() -> None:
-    def error(s: int, epsilon: float) -> float:
-        return 15 * (5 - s) ** 3 * 2 / epsilon**2 + 16 ** (2 * s) / 36
-
-    for epsilon in (0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0):
-        best = min(range(5), key=lambda s, e=epsilon: error(s, e))
-        assert optimal_prune(epsilon, 2**20, 16, 5) == best
-    assert optimal_prune(0.05, 2**20, 16, 5) == 2
-    assert optimal_prune(0.5, 1, 16, 1) == 0
 
 
 def test_the_guarantee_follows_from_the_parts() -> None:
@@ -177,46 +125,12 @@ def test_the_guarantee_follows_from_the_parts() -> None:
     assert "perturber (epsilon = 0.5): " in text
     assert "disjoint values" in text
     fixed = fastdp.StreamPublisher(
-        threshold=fastdp.thresholds.Fixed(20.0),
-        perturber=fastdp.perturbers.Hierarchy(prune=0),
-        epsilon=0.3,
-        bound=100,
+        threshold=fastdp.thresholds.Fixed(20.0), perturber=Hierarchy(prune=0), epsilon=0.3, bound=100
     )
     assert fixed.guarantee.epsilon == 0.3
     assert "threshold" not in "\n".join(fixed.guarantee.derivation)
     assert fixed.threshold == 20.0
     assert fixed.publish([1.0, 2.0]).size == 2
-
-
-def test_composition_adds_or_takes_the_largest() -> None:
-    from fastdp.guarantee import Guarantee, parallel, sequential
-
-    a, b = Guarantee(0.1, derivation=("a",)), Guarantee(0.2, 1e-9, arithmetic="real", simulated=True)
-    both = sequential(a, b)
-    assert Fraction(both.epsilon) >= Fraction(0.1) + Fraction(0.2)
-    assert both.epsilon == pytest.approx(0.3)
-    assert (both.delta, both.arithmetic, both.simulated) == (1e-9, "real", True)
-    side = parallel(a, b)
-    assert (side.epsilon, side.delta) == (0.2, 1e-9)
-    assert parallel(a) == sequential(a) == a
-    assert sequential(a, Guarantee(float("inf"))).epsilon == float("inf")
-    with pytest.raises(ValueError, match="compose"):
-        sequential(a, Guarantee(0.1, model="local"))
-
-
-def test_a_fork_cannot_use_its_parents_publisher() -> None:
-    import os
-
-    publisher = make()
-    child = os.fork()
-    if child == 0:
-        try:
-            publisher.publish([1.0])
-        except fastdp.errors.StateError:
-            os._exit(3)
-        os._exit(4)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
-    publisher.publish([1.0])
 
 
 class Interrupted(BaseException):
@@ -229,9 +143,6 @@ def test_an_interrupt_shows_nothing_that_could_be_used_again(
     monkeypatch: pytest.MonkeyPatch, prune: int, where: str
 ) -> None:
     """Before the position is recorded nothing is in ``out``; after it, the place in the stream is taken."""
-    from fastdp.perturbers import Hierarchy
-    from fastdp.streams.stream_state import Step
-
     values, whole = stream(1300), make(prune=prune).publish(stream(1300))
     publisher = make(prune=prune)
     publisher.publish(values[:300])
@@ -255,8 +166,6 @@ def test_an_interrupt_shows_nothing_that_could_be_used_again(
 
 
 def test_an_interrupt_never_counts_a_held_out_value_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastdp.thresholds import noisy_max
-
     publisher = make()
     observe = noisy_max._NoisyMaxChooser.observe
 
@@ -269,26 +178,9 @@ def test_an_interrupt_never_counts_a_held_out_value_twice(monkeypatch: pytest.Mo
         with pytest.raises(Interrupted):
             publisher.publish(np.full(100, 5.0))
     # What it has counted cannot be known, so it goes on with nothing.
-    with pytest.raises(fastdp.errors.StateError, match="interrupted while it read the hold-out"):
+    with pytest.raises(StateError, match="interrupted while it read the hold-out"):
         publisher.publish(np.full(200, 5.0))
     assert publisher._state.chooser.counts.sum() == publisher.n_seen == 100
-
-
-def test_a_smoother_sees_nothing_of_a_rejected_chunk() -> None:
-    from fastdp.smoothers import Recent
-
-    seen = []
-
-    class Watching(Recent):
-        def step(self, state, means):
-            seen.append(means.copy())
-            return super().step(state, means)
-
-    publisher = make(smoother=Watching())
-    publisher.publish(stream(300))
-    with pytest.raises(fastdp.errors.DataError):
-        publisher.publish([1.0, 2.0, 3.0, 4.0, 5.0, np.nan])
-    assert not seen
 
 
 def test_shape_of_the_hierarchy() -> None:
@@ -296,10 +188,6 @@ def test_shape_of_the_hierarchy() -> None:
     for fan_out, max_range in itertools.product(
         (2, 3, 10, 16), (1, 2, 15, 16, 17, 100, 256, 257, 1000, 100_000, 2**20)
     ):
-        import math
-
-        from fastdp.perturbers import Hierarchy
-
         height = max(1, next(h for h in range(64) if fan_out**h >= max_range))
         for prune in range(height):
             plan = Hierarchy(fan_out, prune=prune).plan(1.0, max_range)
@@ -313,10 +201,6 @@ def test_shape_of_the_hierarchy() -> None:
 
 def test_eq_7_uses_the_real_logarithm() -> None:
     for fan_out, max_range in itertools.product((2, 3, 16), (17, 100, 257, 100_000, 2**20)):
-        import math
-
-        from fastdp.perturbers import Hierarchy
-
         depth = math.log(max_range, fan_out)
         height = next(h for h in range(64) if fan_out**h >= max_range)
         for epsilon in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0):
@@ -356,9 +240,6 @@ def test_both_noises_of_the_threshold(noise: str) -> None:
 
 
 def test_grid_and_its_proof() -> None:
-    from fastdp.errors import ParameterError
-    from fastdp.integer_grid import make_grid
-
     assert make_grid(1657, None, 0.05, 2**20, 5, 16).resolution == 2.0**-22
     assert make_grid(1.0, None, 0.5, 2**20, 5, 16).resolution == 2.0**-32
     # Where noise would exceed 2^40 steps the grid is coarser.
@@ -384,8 +265,6 @@ def test_grid_and_its_proof() -> None:
 
 
 def test_memory_of_an_endless_stream_is_one_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    import tracemalloc
-
     # The suite's check that no word is drawn twice remembers all draws.
     monkeypatch.setattr("fastdp.noise.key.ENABLED", False)
     publisher = make(max_range=2**12, fan_out=16, prune=1, holdout=100)
@@ -401,3 +280,31 @@ def test_memory_of_an_endless_stream_is_one_tree(monkeypatch: pytest.MonkeyPatch
     tracemalloc.stop()
     assert publisher.n_published > 2_000_000
     assert grown < 100_000
+
+
+def test_published_blocks_sum_to_the_noisy_totals() -> None:
+    """What is published of a block closes its account: sums over whole blocks are the noisy sums."""
+    values = np.full(300 + 4096, 10.0)
+    publisher = make(epsilon=1e6, max_range=4096, prune=2)
+    out = publisher.publish(values)
+    theta = publisher.threshold
+    assert theta is not None
+    assert out.reshape(-1, 16).sum(axis=1) == pytest.approx(np.full(256, 16 * min(theta, 10.0)), abs=0.01)
+    # The first block predicts theta / 2, later ones the block before.
+    assert out[:15] == pytest.approx(np.full(15, theta / 2))
+    assert out[16:31] == pytest.approx(np.full(15, min(theta, 10.0)), abs=0.001)
+
+
+def test_a_smoother_sees_nothing_of_a_rejected_chunk() -> None:
+    seen = []
+
+    class Watching(Recent):
+        def step(self, state, means):
+            seen.append(means.copy())
+            return super().step(state, means)
+
+    publisher = make(smoother=Watching())
+    publisher.publish(stream(300))
+    with pytest.raises(DataError):
+        publisher.publish([1.0, 2.0, 3.0, 4.0, 5.0, np.nan])
+    assert not seen

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.accuracy import plans, report, streams
+from benchmarks.accuracy import adaptive, plans, streams
 from benchmarks.accuracy.adaptive import mechanisms
 from benchmarks.peers import online
 from benchmarks.speed import __main__ as speed
@@ -44,14 +44,10 @@ def test_shrinking_keeps_sums_and_pulls_children_together() -> None:
 
 @pytest.mark.parametrize(
     ("plan", "parameters", "whole"),
-    [
-        (plans.FlatBlocks(), {"length": 64}, True),
-        (plans.ShrunkenTree(), {}, True),
-        (plans.HoldoutMean(), {}, False),
-    ],
+    [("flat_blocks", {"length": 64}, True), ("shrunken_tree", {}, True), ("holdout_mean", {}, False)],
 )
 def test_without_noise_whole_blocks_are_exact(plan, parameters, whole) -> None:
-    outcome = plan.prepare(parameters, SETTING, VALUES)(Key.from_seed(1))
+    outcome = plans.PLANS[plan].prepare(parameters, SETTING, VALUES)(Key.from_seed(1))
     starts, stops = np.array([0, 512, 1024]), np.array([512, 4096, 1024 + 64])
     clipped = np.clip(VALUES, 0.0, outcome.theta)
     prefix = np.concatenate([[0.0], np.cumsum(clipped[SETTING.holdout :])])
@@ -81,7 +77,7 @@ def test_no_w_values_choose_theta_and_enter_a_plan() -> None:
     def theta(changed: int) -> float:
         values = np.full(VALUES.size, 5.0)
         values[SETTING.holdout - changed :] = 99.0
-        return plans.WEventScheme().prepare(parameters, setting, values)(Key.from_seed(1)).theta
+        return plans.PLANS["w_event"].prepare(parameters, setting, values)(Key.from_seed(1)).theta
 
     assert theta(0) == theta(39)
     assert theta(0) != theta(1000)
@@ -91,7 +87,9 @@ def test_windows_of_values_get_noise_of_their_own() -> None:
     setting, edges = replace(SETTING, epsilon=100.0), np.arange(0, 4097, 64)
     spreads = []
     for w in (1, 40):
-        outcome = plans.FlatBlocks().prepare({"length": 64, "contributions": w}, setting, VALUES)(Key.from_seed(1))
+        outcome = plans.PLANS["flat_blocks"].prepare({"length": 64, "contributions": w}, setting, VALUES)(
+            Key.from_seed(1)
+        )
         prefix = np.concatenate([[0.0], np.cumsum(np.clip(VALUES, 0.0, outcome.theta)[SETTING.holdout :])])
         errors = outcome.answer(edges[:-1], edges[1:]) - (prefix[edges[1:]] - prefix[edges[:-1]])
         spreads.append(np.abs(errors).mean() * setting.epsilon / outcome.theta / w)
@@ -101,11 +99,11 @@ def test_windows_of_values_get_noise_of_their_own() -> None:
 def test_ratios_are_under_one_unit_of_privacy() -> None:
     keys = [("a", 0.1, "1e3"), ("b", 0.1, "1e3")]
     index = pd.MultiIndex.from_tuples(keys, names=["dataset", "epsilon", "workload"])
-    names = [report.ADAPTIVE, "flat 256", report.ADAPTIVE + report.WINDOW, "BD" + report.WINDOW]
+    names = [adaptive.ADAPTIVE, "flat 256", adaptive.ADAPTIVE + adaptive.WINDOW, "BD" + adaptive.WINDOW]
     mse = pd.DataFrame([[2.0, 6.0, 10.0, 40.0], [1.0, 0.5, 4.0, 4.0]], index, names)
     expected = [[1.0, 3.0, 1.0, 4.0], [1.0, 0.5, 1.0, 1.0]]
-    assert report.beside(mse).to_numpy() == pytest.approx(np.array(expected))
-    assert [report.unit(name) for name in names] == ["one value"] * 2 + ["any 40 consecutive values"] * 2
+    assert adaptive.beside(mse).to_numpy() == pytest.approx(np.array(expected))
+    assert [adaptive.unit(name) for name in names] == ["one value"] * 2 + ["any 40 consecutive values"] * 2
 
 
 def test_halves_follow_from_names_alone() -> None:
@@ -123,7 +121,7 @@ def test_growing_streams_outgrow_their_holdout(growth: str) -> None:
 
 
 def test_all_mechanisms_of_the_benchmark_run(tmp_path, monkeypatch) -> None:
-    for name in ("flat_blocks", "shrunken_tree", "holdout_mean", "pegasus", "w_event", "dpcrpy"):
+    for name in plans.PLANS:
         monkeypatch.setitem(sweeps.SYSTEMS, name, None)  # taken out again afterwards
     plans.register()
     size = {"epsilons": [100.0], "metrics": ["mse", "parts"], "holdout": 2000, "max_range": 4096}
@@ -220,18 +218,18 @@ def test_pages_are_renewed_between_their_markers(tmp_path: Path, capsys: pytest.
     written(numbers)
     command = ["summary", "--numbers", str(numbers)]
     page.write_text("before\n<!-- speed: short -->\nold\n<!-- /speed -->\nafter\n")
-    assert speed.main([*command, "--check", str(page)]) == 1
+    assert speed.main([*command, "--check", "--pages", str(page)]) == 1
     assert "page.md" in capsys.readouterr().out
     assert "old" in page.read_text()
-    assert speed.main([*command, "--write", str(page)]) == 0
+    assert speed.main([*command, "--write", "--pages", str(page)]) == 0
     text = page.read_text()
     assert text.startswith("before\n<!-- speed: short -->\n\n| work |")
     assert text.endswith("|\n\n<!-- /speed -->\nafter\n")
     assert "old" not in text
-    assert speed.main([*command, "--check", str(page)]) == 0
+    assert speed.main([*command, "--check", "--pages", str(page)]) == 0
     page.write_text("no marker")
     with pytest.raises(SystemExit):
-        speed.main([*command, "--write", str(page)])
+        speed.main([*command, "--write", "--pages", str(page)])
     assert page.read_text() == "no marker"
 
 

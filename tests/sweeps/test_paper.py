@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import shared
-from benchmarks.accuracy.scenes import STREAMS
+from benchmarks.accuracy.streams import STREAMS
 from benchmarks.paper import __main__ as paper
 from benchmarks.paper import pak_figures, pak_laws, pak_runs, pak_tables, phd_streams, tops
 from benchmarks.paper.tops import STAND_INS, with_real_streams
@@ -55,8 +55,8 @@ def test_a_sweep_is_run_once_and_drawn_by_group(tmp_path, monkeypatch, capsys) -
     items["real"] = paper.Item("real", "tiny", needs_data=True)
     items["script"] = paper.Item("script", script=lambda options: [options.output / "x"])
     monkeypatch.setattr(paper, "ITEMS", items)
-    monkeypatch.setattr(shared, "DATA", tmp_path / "absent")
-    assert paper.main(["all", "-o", str(tmp_path / "out"), "--quick"]) == 0
+    monkeypatch.setattr(paper, "DATA", tmp_path / "absent")
+    assert shared.call("paper", paper.main, ["all", "-o", str(tmp_path / "out"), "--quick"]) == 0
     said = capsys.readouterr().out
     folder = tmp_path / "out" / "tiny"
     names = ("relative_error_over_time_small", "total_over_time", "relative_error_over_time_large")
@@ -65,7 +65,7 @@ def test_a_sweep_is_run_once_and_drawn_by_group(tmp_path, monkeypatch, capsys) -
     assert len(read_manifest(folder)["sessions"]) == 1, "the second figure found the first one's results"
     assert "real: skipped" in said
     assert str(tmp_path / "out" / "script" / "x") in said
-    assert paper.main(["list"]) == 0
+    assert shared.call("paper", paper.main, ["list"]) == 0
     assert "small" in capsys.readouterr().out
 
 
@@ -278,7 +278,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", [f"phd_figure_{k}" for k in (3, 4, 5, 6, 7, 8, 9)])
 def test_synthetic_panels_of_points_say_so(name, few, titles, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(phd_streams, "land", lambda *_: _land(tmp_path))
-    assert paper.main([name, "-o", str(tmp_path / "out")]) == 0
+    assert shared.call("paper", paper.main, [name, "-o", str(tmp_path / "out")]) == 0
     said = ["synthetic" in title.partition(" | ")[2] for title in titles]
     # Figure 4 shows domains: land and a public box are no data.
     assert said == ([False, False, True] if name == "phd_figure_4" else [True] * len(said))
@@ -290,7 +290,7 @@ def test_synthetic_panels_of_points_say_so(name, few, titles, tmp_path, monkeypa
     ("name", "words"), [("phd_figure_5", ("Gowalla", "Gowalla", "Uber")), ("phd_figure_6", ("Gowalla, on land",) * 4)]
 )
 def test_real_points_take_their_place(name, words, few, places, titles, tmp_path) -> None:
-    assert paper.main([name, "-o", str(tmp_path / "out"), "--data", str(places)]) == 0
+    assert shared.call("paper", paper.main, [name, "-o", str(tmp_path / "out"), "--data", str(places)]) == 0
     said = [title.partition(" | ")[2] for title in titles]
     assert all(title.startswith(word) for title, word in zip(said, words, strict=True))
     assert (tmp_path / "out" / f"{name}_real").is_dir()

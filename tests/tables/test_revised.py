@@ -4,14 +4,32 @@ import numpy as np
 import pytest
 from scipy import fft
 
-from fastdp.tables import answers
-from fastdp.tables.answers import local_patterns, revise
+from fastdp.tables import revised
+from fastdp.tables.consistent import Level, consistent
+from fastdp.tables.revised import local_patterns
+from tests.tables.test_consistent import TREES
 
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 #: 2015-01-01 00:00 in Melbourne.
 BEGIN = 1_420_030_800_000_000
 HOURS = np.arange(24 * 7 * 8)
 EDGES = BEGIN + HOUR * np.arange(HOURS.size + 1)
+
+
+class Alone:
+    """Columns that are smoothed separately, as roots of trees of their own."""
+
+    def __init__(self, estimates, noise, patterns=()):
+        self.of = revised.revise(consistent([(Level(0, True), estimates, noise)], []), [], patterns)
+        self.values, self.smoothed = self.of.values[0], self.of.smoothed[0]
+        windows = np.arange(len(estimates))
+        self.variances = self.of.variances(0, windows, windows + 1)
+
+    def sum_variance(self, start, stop):
+        return self.of.variances(0, np.array([start]), np.array([stop]))[0]
+
+
+revise = Alone
 
 
 def test_estimates_come_back_where_noise_is_negligible():
@@ -78,11 +96,11 @@ def test_blocks_have_the_noise_that_patterns_left():
     smooth = revise(estimates, noise, [phases])
     rest = estimates - np.array([estimates[phases == phase].mean(axis=0) for phase in phases])
     waves, left = fft.dct(rest, axis=0, norm="ortho"), 1.0 - 23.0 / (HOURS.size - 1)
-    for b in range(1, int(smooth.block.max()) + 1):
-        inside = smooth.block == b
+    for b in range(1, int(smooth.smoothed.block.max()) + 1):
+        inside = smooth.smoothed.block == b
         size, energy = inside.sum() * left, (waves[inside] ** 2).sum(axis=0) / noise
         lost = (size - 2.0) / np.maximum(energy, size - 2.0)
-        np.testing.assert_allclose(smooth.kept[b], left * np.minimum(1.0, 1.0 - lost + 2.0 * lost / size))
+        np.testing.assert_allclose(smooth.smoothed.kept[b], left * np.minimum(1.0, 1.0 - lost + 2.0 * lost / size))
 
 
 def test_patterns_follow_the_local_clock():
@@ -140,7 +158,7 @@ def test_variances_without_patterns_are_exact():
     kept[0] = 0.0
     transform = fft.dct(np.eye(windows), axis=0, norm="ortho")
     expected = np.diag(transform.T @ np.diag(kept) @ transform)
-    np.testing.assert_allclose(answers._at_windows(kept[:, None])[:, 0], expected)
+    np.testing.assert_allclose(revised._at_windows(kept[:, None])[:, 0], expected)
 
 
 def test_keys_are_smoothed_each_by_itself(monkeypatch):
@@ -150,7 +168,7 @@ def test_keys_are_smoothed_each_by_itself(monkeypatch):
     whole = revise(estimates, 200.0, phases)
     for k in range(7):
         np.testing.assert_allclose(revise(estimates[:, [k]], 200.0, phases).values[:, 0], whole.values[:, k])
-    monkeypatch.setattr(answers, "CELLS", 600)
+    monkeypatch.setattr(revised, "CELLS", 600)
     parts = revise(estimates, 200.0, phases)
     np.testing.assert_allclose(parts.values, whole.values)
     np.testing.assert_allclose(parts.variances, whole.variances)
@@ -160,7 +178,7 @@ def test_keys_are_smoothed_each_by_itself(monkeypatch):
 def test_shares_are_those_of_james_and_stein():
     rng = np.random.default_rng(8)
     part = rng.normal(0.0, 4.0, (12, 6)) * np.array([0.1, 0.5, 1.0, 2.0, 5.0, 50.0])
-    share, kept = answers._shares(part, 12.0, 9.0)
+    share, kept = revised._shares(part, 12.0, np.full(6, 9.0))
     lost = np.array([min(1.0, 10.0 * 9.0 / sum(part[:, k] ** 2)) for k in range(6)])
     np.testing.assert_allclose(share, 1.0 - lost)
     # Morris: the noise that stays, and what shrinking by an estimated factor may cost.
@@ -174,3 +192,64 @@ def test_model_variances_cover_the_errors(strength):
     smooth = revise(true + rng.normal(0.0, 3.0, true.shape), 9.0, local_patterns(EDGES, None))
     # Where nearly everything is noise the model is on the safe side.
     assert 1.0 < np.mean(smooth.variances) / np.mean((smooth.values - true) ** 2) < 5.0
+
+
+@pytest.mark.parametrize("name", ["one", "two", "three"])
+def test_revised_children_add_up_to_their_parents(name):
+    parents, rng = TREES[name], np.random.default_rng(10)
+    cells = rng.gamma(2.0, 5.0, (HOURS.size, parents[-1].size)) + rng.laplace(
+        0.0, 20.0, (HOURS.size, parents[-1].size)
+    )
+    whole = Level(0, False), np.array([[cells.sum() + 90.0]]), 1e4
+    exact = consistent([(Level(len(parents), True), cells, 800.0), whole], parents)
+    found = revised.revise(exact, parents, local_patterns(EDGES, None))
+    for depth, up in enumerate(parents):
+        total = np.zeros(found.values[depth].shape)
+        np.add.at(total.T, up, found.values[depth + 1].T)
+        np.testing.assert_allclose(total, found.values[depth], atol=1e-8)
+        # Over all windows the sums and their errors are those of least squares.
+        np.testing.assert_allclose(found.values[depth].sum(axis=0), exact.values[depth].sum(axis=0))
+    windows = np.array([0]), np.array([HOURS.size])
+    np.testing.assert_allclose(found.variances(1, *windows)[0], exact.total[1])
+
+
+@pytest.mark.parametrize("noise", [3.0, 30.0, 300.0])
+def test_revised_keys_share_the_pattern_of_all(noise):
+    """Keys that are shares of one series: errors far below those of keys alone, and covered; totals no worse."""
+    rng, parents = np.random.default_rng(11), [np.zeros(30, np.int64)]
+    series = 40.0 + 30.0 * np.sin(2.0 * np.pi * HOURS / 24) + 10.0 * (HOURS // 24 % 7 == 5)
+    shares = 1.0 / np.arange(1.0, 31.0)
+    true = series[:, None] * shares
+    estimates = true + rng.laplace(0.0, noise / np.sqrt(2.0), true.shape)
+    exact = consistent([(Level(1, True), estimates, noise**2)], parents)
+    patterns = local_patterns(EDGES, None)
+    found, alone = revised.revise(exact, parents, patterns), revise(estimates, noise**2, patterns)
+    errors = [np.mean((each - true) ** 2) for each in (found.values[1], alone.values, estimates)]
+    assert errors[0] < 1.02 * errors[1]
+    assert errors[0] < 0.3 * errors[2]
+    totals = [
+        np.mean((each.sum(axis=1) - true.sum(axis=1)) ** 2) for each in (found.values[1], alone.values, estimates)
+    ]
+    assert totals[0] < 1.2 * totals[1]
+    assert totals[0] < totals[2]
+    windows = np.arange(HOURS.size)
+    for depth, wanted in ((0, true.sum(axis=1, keepdims=True)), (1, true)):
+        for starts, stops in ((windows, windows + 1), (windows[:-24], windows[:-24] + 24)):
+            sums = np.array([wanted[a:b].sum(axis=0) for a, b in zip(starts, stops, strict=True)])
+            error = np.sqrt(found.variances(depth, starts, stops))
+            assert np.mean(np.abs(found.sums(depth, starts, stops) - sums) <= 2.12 * error) > 0.93
+
+
+def test_the_variance_of_a_range_is_that_of_its_patterns_and_frequencies():
+    windows, noise = 96, 4.0
+    day, both = np.arange(windows) % 24, np.arange(windows) % 48
+    estimates = 9.0 * np.sin(day / 4.0)[:, None] + np.random.default_rng(12).normal(0.0, 2.0, (windows, 2))
+    found = revised.smooth(estimates, np.full(2, noise), [day, both])
+    rest, wanted = np.zeros(windows), 0.0
+    rest[7:40] = 1.0
+    rest -= rest.mean()
+    for phases, (_, kept) in zip((day, both), found.patterns, strict=True):
+        pattern = np.array([rest[phases == phase].mean() for phase in phases])
+        wanted, rest = wanted + kept * (pattern @ pattern), rest - pattern
+    wanted += fft.dct(rest, norm="ortho") ** 2 @ found.kept[found.block]
+    np.testing.assert_allclose(found.sum_variances(np.array([7]), np.array([40]))[0], noise * wanted)

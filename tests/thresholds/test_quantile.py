@@ -61,16 +61,16 @@ def thetas(rule: Any, values: np.ndarray, facts: ThresholdTask, count: int) -> n
 
 def test_constants_by_hand() -> None:
     delta, epsilon = 1.0 / N**2, 0.05
-    laplace = SmoothQuantile().law(task())
+    laplace = SmoothQuantile().smooth_noise(task())
     assert laplace.a == 0.025
     assert laplace.b == pytest.approx(epsilon / (2 * math.log(1 / delta)), rel=1e-14)
     assert laplace.upper(0.006) == pytest.approx(stats.laplace.ppf(1 - 0.006), rel=1e-12)
-    gaussian = SmoothQuantile(noise="gaussian").law(task())
+    gaussian = SmoothQuantile(noise="gaussian").smooth_noise(task())
     half = math.log(2 / delta) + epsilon / 2
     assert gaussian.a == pytest.approx(math.sqrt(2 * half + epsilon) - math.sqrt(2 * half), rel=1e-10)
     assert gaussian.b == pytest.approx(math.log(1 + epsilon / (2 * half)) / 2, rel=1e-12)
     assert gaussian.upper(0.006) == pytest.approx(stats.norm.ppf(1 - 0.006), rel=1e-12)
-    cauchy = SmoothQuantile(noise="cauchy", gamma=3.0).law(task())
+    cauchy = SmoothQuantile(noise="cauchy", gamma=3.0).smooth_noise(task())
     assert (cauchy.a, cauchy.b) == (epsilon / 8, epsilon / 8)
     assert calibrate("cauchy", 1.0, 0.1, 2.0).upper(0.006) == pytest.approx(stats.cauchy.ppf(1 - 0.006), rel=1e-10)
 
@@ -79,7 +79,7 @@ def test_kappa_by_hand() -> None:
     b, offset = 0.05 / (4 * math.log(N)), -math.log(2 * 0.006)
     assert PAKQuantile().kappa(task()) == pytest.approx(1 / (1 - (math.exp(b) - 1) * offset / 0.025), rel=1e-12)
     rule = PAKQuantile(noise="gaussian", beta=0.01, delta=1e-6)
-    law = rule.law(task())
+    law = rule.smooth_noise(task())
     expected = 1 / (1 - math.expm1(law.b) * stats.norm.ppf(0.99) / law.a)
     assert rule.kappa(task()) == pytest.approx(expected, rel=1e-12)
 
@@ -102,7 +102,7 @@ def test_theta_is_quantile_plus_scaled_noise() -> None:
     x = sorted(values.tolist())[rank - 1]
     plain, pak = SmoothQuantile(0.9, clip=False), PAKQuantile(0.9, beta=0.2, clip=False)
     for rule, kappa, offset in ((plain, 1.0, 0.0), (pak, pak.kappa(facts), -math.log(0.4))):
-        law = rule.law(facts)
+        law = rule.smooth_noise(facts)
         width = oracle.smooth_sensitivity(sorted(values.tolist()), 100, rank, decay_table(law.b, 50).tolist())
         chooser = rule.start(facts)
         chooser.observe(values.astype(np.float64))
@@ -287,7 +287,7 @@ def test_two_neighbouring_holdouts() -> None:
     generator = np.random.default_rng(4)
     facts = task(1.0, 40, bound=1000.0, max_range=100)
     for rule in (SmoothQuantile(0.9), PAKQuantile(0.9, beta=0.1), SmoothQuantile(0.9, noise="gaussian")):
-        law, delta = rule.law(facts), rule.guarantee(facts).delta
+        law, delta = rule.smooth_noise(facts), rule.guarantee(facts).delta
         kappa, offset = (rule.kappa(facts), law.upper(0.1)) if isinstance(rule, PAKQuantile) else (1.0, 0.0)
         decay = decay_table(law.b, 40).tolist()
         for _ in range(20):

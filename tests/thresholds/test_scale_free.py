@@ -134,7 +134,7 @@ def test_no_ratio_exceeds_epsilon_and_some_comes_near(
         chooser = chooser_of(facts, holdout, rule)
         # Units of 2^-18 of the real one keep the sums over the noise short; the scores round as they would there.
         scores = np.rint(chooser.scores(released) / (unit / scale)).astype(int)
-        wide = factor * float(chooser.law.scale) / (unit / scale)
+        wide = factor * float(chooser.distribution.scale) / (unit / scale)
         return oracle.winner_probabilities(scores, noise, wide, int(60 * wide))
 
     def worst(factor: float) -> float:
@@ -162,7 +162,7 @@ def test_the_number_above_the_lowest_candidate_has_the_noise_of_its_share(epsilo
     chooser = chooser_of(facts, [0] * 300 + [1] * 100 + [9] * 100)
     assert (chooser.candidates[0], chooser.above_lowest) == (1, 100)
     assert chooser.count_epsilon == spent
-    assert Fraction(chooser.count_epsilon) + 2 * chooser.unit / chooser.law.scale <= Fraction(epsilon)
+    assert Fraction(chooser.count_epsilon) + 2 * chooser.unit / chooser.distribution.scale <= Fraction(epsilon)
     scale = 1 / chooser.count_epsilon
     found = chooser.released_above(Key.from_seed(3), 4000)
     noise = draw_noise(laplace_distribution(1 / Fraction(chooser.count_epsilon)), 4000, 1, Key.from_seed(3), 1)
@@ -171,7 +171,7 @@ def test_the_number_above_the_lowest_candidate_has_the_noise_of_its_share(epsilo
     assert np.mean(np.abs(noise)) == pytest.approx(scale, rel=0.1)
     # A shorter hold-out would have too few noise scales.
     short = chooser_of(task(epsilon, int(19.9 / (0.05 * epsilon)), 64.0), [0] * 5)
-    assert (short.count_epsilon, float(short.law.scale)) == (0.0, 2 * short.unit / epsilon)
+    assert (short.count_epsilon, float(short.distribution.scale)) == (0.0, 2 * short.unit / epsilon)
     assert short.choose(Key.from_seed(1)) > 0.0
 
 

@@ -16,10 +16,15 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.local.distribution import Distribution, estimate
 from fastdp.noise.key import Key
 from fastdp.thresholds import SquareWave, ThresholdTask
-from fastdp.thresholds.square_wave import best_threshold, prune_tail, range_errors
+from fastdp.thresholds.square_wave import prune_tail, range_errors
 from tests.oracles import square_wave_em as oracle
 from tests.shared import real_stream
 from tests.thresholds.publishers import check_resumed, publisher_of
+
+
+def best_threshold(*arguments) -> float:
+    candidates, errors = range_errors(*arguments)
+    return float(candidates[int(errors.argmin())])
 
 
 def distribution(frequencies: Any, low: float = 0.0, high: float = 1.0) -> Distribution:

@@ -145,8 +145,8 @@ def noisy_max_loss(rule: NoisyMax | ScaleFree, task: ThresholdTask, *, noise_fac
         coarser = UNIT / chooser.sensitivity
         scores = [chooser.scores() if number is None else chooser.scores(number) for number in released]
         rounded = (np.rint(each * coarser).astype(np.int64) for each in scores)
-        scale = noise_factor * float(chooser.law.scale) * coarser
-        laws = [winner_probabilities(each, scale, one_sided=chooser.law.one_sided) for each in rounded]
+        scale = noise_factor * float(chooser.distribution.scale) * coarser
+        laws = [winner_probabilities(each, scale, one_sided=chooser.distribution.one_sided) for each in rounded]
         counted = chooser.count_epsilon * chooser.above_lowest / noise_factor if isinstance(rule, ScaleFree) else 0.0
         return counted, np.stack(laws)
 
@@ -224,7 +224,7 @@ def split_plan(epsilon: float, max_depth: int, *, repaired: bool = True) -> Cell
 def pak_noise_loss(noise: str, kappa: float | None = None) -> ExactLoss:
     """The loss of PAK's quantile with its offset, by the rule's own kappa or another one."""
     rule = PAKQuantile(delta=DELTA, noise=noise)  # type: ignore[arg-type]
-    law = rule.law(WIDE)
+    law = rule.smooth_noise(WIDE)
     factor = rule.kappa(WIDE) if kappa is None else kappa
     return smooth_noise_loss(law, WIDE.epsilon, DELTA, kappa=factor, offset=law.upper(rule.beta))
 
@@ -240,7 +240,7 @@ def exact_losses(seed: int | str | None) -> dict[str, Callable[[], ExactLoss]]:
         **{f"local-{name.lower()}": partial(local_report_loss, getattr(local, name)(1.0)) for name in LOCAL},
         **{name: partial(noisy_max_loss, rule, small_task(1.0)) for name, rule in RULES.items()},
         **{
-            f"smooth-{name}": partial(smooth_noise_loss, rule.law(WIDE), 1.0, rule.delta or 0.0)
+            f"smooth-{name}": partial(smooth_noise_loss, rule.smooth_noise(WIDE), 1.0, rule.delta or 0.0)
             for name, rule in smooth.items()
         },
         **{f"pak-{name}": partial(pak_noise_loss, name) for name in ("laplace", "gaussian")},

@@ -114,11 +114,7 @@ def load_pickups(
 
 @validation.plain
 def load_circles(
-    path: str | Path,
-    *,
-    batch: int | None = 500,
-    initial: float = 0.1,
-    box: tuple[ArrayLike, ArrayLike] = CIRCLES,
+    path: str | Path, *, batch: int | None = 500, initial: float = 0.1, box: tuple[ArrayLike, ArrayLike] = CIRCLES
 ) -> SpatialStream:
     """Concentric circles from a file, as the paper's authors published them.
 

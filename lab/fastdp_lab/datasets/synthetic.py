@@ -158,12 +158,7 @@ _REGIONS = (
 
 @validation.plain
 def concentric_circles(
-    n_points: int = 50_000,
-    *,
-    deletion: bool = True,
-    batch: int = 500,
-    initial: float = 0.1,
-    seed: int | None = None,
+    n_points: int = 50_000, *, deletion: bool = True, batch: int = 500, initial: float = 0.1, seed: int | None = None
 ) -> SpatialStream:
     """Points on two circles around (0, 0) with radii 1 and 0.667, in the square from -1.25 to 1.25.
 
@@ -207,12 +202,7 @@ def _ring(radius: float, count: int, generator: np.random.Generator) -> Floats:
 
 
 def made_up_pickups(
-    n_points: int = 100_000,
-    *,
-    days: int = 31,
-    period: float = DAY / 4,
-    initial: float = 0.0,
-    seed: int | None = None,
+    n_points: int = 100_000, *, days: int = 31, period: float = DAY / 4, initial: float = 0.0, seed: int | None = None
 ) -> SpatialStream:
     """Pickups at places of a city, as New York's taxis have them: many in a long island, few around it.
 

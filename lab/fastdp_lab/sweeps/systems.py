@@ -164,12 +164,7 @@ def _published(setting: Setting, release: Release) -> RunResult:
     return RunResult(release.sum, release.threshold)
 
 
-def _whole(
-    make: Make,
-    result: Callable[[Setting, Any], RunResult],
-    setting: Setting,
-    **parameters: Any,
-) -> Prepare:
+def _whole(make: Make, result: Callable[[Setting, Any], RunResult], setting: Setting, **parameters: Any) -> Prepare:
     """A system that releases the whole stream at once, hold-out included."""
     publisher = partial(make, setting, **build_parts(parameters))
     publisher(key=Key.from_seed(0))

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchmarks.audit.catalogue import negative_controls
-from benchmarks.audit.coupling_controls import CONTROLS
+from benchmarks.audit.couplings import CONTROLS
 from fastdp.cli import main
 from fastdp_lab.audit import lines
 

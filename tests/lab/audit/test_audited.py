@@ -15,6 +15,7 @@ import fastdp
 from benchmarks.audit import __main__ as long_audit
 from benchmarks.audit import catalogue
 from benchmarks.audit.parts import thetas
+from benchmarks.shared import call
 from fastdp.auditing.run import draws_trials
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, word_at
@@ -119,13 +120,13 @@ def test_rows_are_put_into_the_page() -> None:
 
 
 def test_the_long_audit_fails_where_a_control_is_missed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert long_audit.main(["count", "control-half-count", "--trials", "3000", "--seed", "1"]) == 0
-    assert long_audit.main(["control-half-noisy-max-laplace", "--trials", "200", "--seed", "1"]) == 1
+    assert call("audit", long_audit.main, ["count", "control-half-count", "--trials", "3000", "--seed", "1"]) == 0
+    assert call("audit", long_audit.main, ["control-half-noisy-max-laplace", "--trials", "200", "--seed", "1"]) == 1
     out, err = capsys.readouterr()
     assert out.count("consistent |") == out.count("| caught |") == out.count("| NOT CAUGHT |") == 1
     assert "not as expected: control-half-noisy-max-laplace" in err
     with pytest.raises(SystemExit):
-        long_audit.main(["nope"])
+        call("audit", long_audit.main, ["nope"])
 
 
 def test_two_looks_share_no_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import fastdp
-from benchmarks.audit.coupling_cases import SHIPPED, planted, turning
-from benchmarks.audit.coupling_controls import CONTROLS
+from benchmarks.audit.couplings import CONTROLS, SHIPPED, planted, turning
 from fastdp.errors import ParameterError
 from fastdp.noise import binding, sampler
 from fastdp.noise.binding import PrefixNoise

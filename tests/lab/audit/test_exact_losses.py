@@ -44,7 +44,7 @@ def test_the_sum_of_a_choice_and_its_kernel_is_the_same() -> None:
         law = exact.winner_probabilities(
             np.rint(chooser.scores() * (64 / chooser.sensitivity)).astype(np.int64),
             64.0,
-            one_sided=chooser.law.one_sided,
+            one_sided=chooser.distribution.one_sided,
         )
         thetas = chooser.choices(Key.from_seed(stat.seed(309)), 100_000)
         assert chooser.choose(Key.from_seed(5)) == chooser.choices(Key.from_seed(5), 1)[0]
@@ -67,7 +67,7 @@ def test_exact_loss_of_smooth_noise(name: str) -> None:
 def test_kappa_hides_the_offset_and_costs_nothing(noise: str, beta: float) -> None:
     """PAK Eq. 11: with it the loss is the plain quantile's; without it more, at the paper's beta than is claimed."""
     rule = PAKQuantile(beta=beta, delta=1e-3, noise=noise)
-    law, offset = rule.law(WIDE), rule.law(WIDE).upper(beta)
+    law, offset = rule.smooth_noise(WIDE), rule.smooth_noise(WIDE).upper(beta)
     plain = exact.smooth_noise_loss(law, 1.0, 1e-3)
     hidden = exact.smooth_noise_loss(law, 1.0, 1e-3, kappa=rule.kappa(WIDE), offset=offset)
     open_ = exact.smooth_noise_loss(law, 1.0, 1e-3, offset=offset)

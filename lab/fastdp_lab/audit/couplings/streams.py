@@ -86,7 +86,7 @@ def choice_shift(
             moved = choosers[0].above_lowest - choosers[1].above_lowest
             shifts.add(own, StreamId(Purpose.THRESHOLD, COUNT_LEVEL), 0, moved)
     before, after = (each() for each in scores)
-    noise = draw_noise(choosers[0].law, 1, before.size, own)[0]
+    noise = draw_noise(choosers[0].distribution, 1, before.size, own)[0]
     # ScaleFree gives its draws from the largest candidate down.
     places = np.arange(before.size)[:: -1 if free else 1]
     winner = int(np.argmax(before + noise[places]))

@@ -1,26 +1,33 @@
-"""Negative controls that couplings must catch.  FOR AUDITS ONLY: each loses more privacy than it claims."""
+"""Further couplings of the package, and negative controls that couplings must catch.
+
+FOR AUDITS ONLY: each control loses more privacy than it claims.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from benchmarks.audit.controls import RecountingPHDStream, SharedNoise
-from benchmarks.audit.coupling_cases import turning
 from benchmarks.audit.parts import attack
-from benchmarks.audit.table_controls import TABLE_CONTROLS
+from fastdp import Time, record
 from fastdp.counters import BinaryTree, Block
 from fastdp.data.column import as_floats
 from fastdp.kinds import Floats, Integers
 from fastdp.noise.binding import GivenKey
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
-from fastdp.record import values_of
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
+from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
 from fastdp.spatial.phdstream import PHDStream
 from fastdp.state.machine import Column, Transition
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
@@ -28,11 +35,272 @@ from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule, fill_in
 from fastdp.streams.stream_state import Progress, Step, StreamState, TreeNoise
+from fastdp.tables import choices as table_choices
+from fastdp.tables.plan import TablePlan
+from fastdp.tables.sums import Quantity
 from fastdp.thresholds import Fixed, ScaleFree
+from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
-from fastdp_lab.audit.couplings.check import Draw, Generator, Instance, pick
-from fastdp_lab.audit.couplings.points import Event, of_points, running_counts, selective_counting
-from fastdp_lab.audit.couplings.streams import Make, events, of_pair, of_stream, publisher, whole, windows
+from fastdp_lab.audit.couplings import COUPLINGS
+from fastdp_lab.audit.couplings.check import KEY, Draw, Generator, Instance, Outputs, Shift, pick
+from fastdp_lab.audit.couplings.points import (
+    COORDINATES,
+    Batch,
+    Event,
+    event_of,
+    of_points,
+    running_counts,
+    selective_counting,
+    shape_of,
+)
+from fastdp_lab.audit.couplings.streams import (
+    BOUND,
+    Make,
+    altered,
+    choice_shift,
+    events,
+    noisy_choice,
+    of_pair,
+    of_stream,
+    publisher,
+    values_of,
+    whole,
+    windows,
+)
+from fastdp_lab.audit.couplings.tables import (
+    Release,
+    Rows,
+    TableInstance,
+    at,
+    batch_release,
+    draw,
+    draw_online,
+    see_release,
+)
+
+#: Values of a stream on which blocks have changed their length.
+LONG = 1200
+
+
+def turning(generator: Generator) -> tuple[Make, Floats, Floats, int]:
+    """A publisher whose blocks change their length, and streams that differ where true sums would change it.
+
+    On the way from a calm stream to a wild one, value by value, lengths change somewhere.
+    """
+    perturber = Blocks(pick(generator, "spread", "spike", "none"))
+    make = publisher(generator, perturber=perturber, threshold=Fixed(8.0), resolution=1.0, max_range=256)
+    wild = np.where(np.arange(LONG) // int(pick(generator, 1, 8, 32)) % 2, 8.0, 0.0)
+    calm = np.full(LONG, float(pick(generator, 0.0, 3.0, 8.0)))
+
+    def lengths(changed: int) -> bytes:
+        # The noise of KEY is 0.
+        revision = make(key=KEY).release(np.concatenate([wild[:changed], calm[changed:]])).revision
+        assert revision is not None
+        return revision.exponents.tobytes()
+
+    low, high, first = 0, LONG, lengths(0)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if lengths(middle) == first else (low, middle)
+    streams = [np.concatenate([wild[:changed], calm[changed:]]) for changed in (low, high)]
+    return make, streams[0], streams[1], low
+
+
+def adaptive_lengths(generator: Generator) -> Instance:
+    """Where true sums would change the length of blocks."""
+    make, x, there, place = turning(generator)
+    return of_pair(generator, make, x, there, [place])
+
+
+def adaptive_batches(generator: Generator) -> Instance:
+    """Blocks of one value past the border of a batch of noise."""
+    make = publisher(generator, perturber=Blocks(), max_range=4, epsilon=2.0)
+    return of_stream(generator, make, 2100, pick(generator, 1023, 1024, 1025, 2047, 2048))
+
+
+def flat_batches(generator: Generator) -> Instance:
+    """Past the border of a batch of noise."""
+    make = publisher(generator, perturber=Flat())
+    return of_stream(generator, make, 65_600, pick(generator, 65_535, 65_536, 65_599))
+
+
+def choices(generator: Generator) -> Instance:
+    """Noisy max alone, on hold-outs of few values, where ties are frequent."""
+    rule = noisy_choice(generator)
+    task = ThresholdTask(
+        epsilon=float(pick(generator, 0.5, 1.0, 6.0)),
+        bound=BOUND,
+        holdout=int(pick(generator, 2, 5, 30)),
+        max_range=4,
+        resolution=1.0,
+        publish_epsilon=1.0,
+        noise_constant=1.0,
+    )
+    x = values_of(generator, task.holdout)
+    there = altered(generator, x, int(generator.integers(task.holdout)))
+
+    def publish(key: Key, values: Floats) -> Outputs:
+        chooser = rule.start(task)
+        chooser.observe(values)
+        yield "theta", chooser.choose(held_out(key, chooser.pack()))
+
+    shift: Shift = lambda table, shifts: choice_shift(rule, task, table.key, x, there, shifts)  # noqa: E731
+    return Instance(rule.guarantee(task).epsilon, publish, x, there, shift)
+
+
+def planted(generator: Generator) -> Instance:
+    """Next to nothing at first, then much at one place: PrivTree chooses the cells of a later count."""
+    options = {**shape_of(generator), "epsilon": 6.0, "max_depth": 6, "period": int(pick(generator, 1, 2))}
+    dim, count = options["domain"].dim, 6
+    batches: list[Batch] = [(np.zeros((0, dim)), np.zeros((0, dim)), 0)]
+    batches += [(np.full((30, dim), generator.choice(COORDINATES)), np.zeros((0, dim)), 0) for _ in range(count - 1)]
+    event = event_of(generator, dim, count)
+    return of_points(generator, partial(AdaptivePHDStream, **options), count, event=event, batches=batches)
+
+
+#: The couplings of the package, and these.
+SHIPPED: dict[str, Draw] = {
+    **COUPLINGS,
+    "adaptive-lengths": adaptive_lengths,
+    "adaptive-batches": adaptive_batches,
+    "flat-batches": flat_batches,
+    "choices": choices,
+    "phdstream-planted": planted,
+}
+
+#: Of the public windows.
+START, STOP = 60, 240
+
+
+def with_release(instance: TableInstance, other: Release) -> TableInstance:
+    """The same tables, released otherwise."""
+    return replace(instance, release=other, publish=partial(see_release, other))
+
+
+def patched(instance: TableInstance, target: Any, name: str, other: Any) -> TableInstance:
+    """The same tables, with something in place of an attribute."""
+
+    def released(key: Key, rows: Any) -> list[Any]:
+        with mock.patch.object(target, name, other):
+            return instance.release(key, rows)
+
+    return with_release(instance, released)
+
+
+def half_sensitivity(generator: Generator) -> TableInstance:
+    """Noise for half of what a row moves a sum by."""
+    right = Quantity.sensitivity.fget
+    half = property(lambda quantity: max(1, right(quantity) // 2))
+    return patched(draw(generator, "totals", "none", chooses=False), Quantity, "sensitivity", half)
+
+
+def high_less_low(generator: Generator) -> TableInstance:
+    """Noise for the width of a clip both of whose ends lie above 0."""
+    instance = draw(generator, "totals", "given", chooses=False, bound=(-10.0, 10.0), clip=(5.0, 10.0))
+    return patched(instance, Quantity, "sensitivity", property(lambda quantity: quantity.high - quantity.low))
+
+
+def keys_that_count(generator: Generator) -> TableInstance:
+    """Public keys of the rows that count, in place of all rows."""
+    right = draw(generator, "totals", "public", chooses=False, time=Time("at", "1h", start=at(START), stop=at(STOP)))
+
+    def released(key: Key, rows: Rows) -> list[Any]:
+        return right.release(key, [row for row in rows if START <= row.minute < STOP])
+
+    return with_release(right, released)
+
+
+def delta_and_a_half(generator: Generator) -> TableInstance:
+    """Gaussian noise for all of delta, beside private keys that have half of it."""
+    instance = draw(
+        generator, "totals", "private", unit="row", noise="gaussian", chooses=False, bound=10.0, clip=10.0
+    )
+    return patched(instance, TablePlan, "noise_delta", property(lambda plan: plan.delta))
+
+
+def key_delta_and_a_half(generator: Generator) -> TableInstance:
+    """Keys pass with one and a half times the probability that delta allows."""
+    right = table_choices.key_threshold
+    instance = draw(generator, "counts", "private", unit="row", noise="laplace")
+    other = lambda contributions, epsilon, delta: right(contributions, epsilon, 1.5 * delta)  # noqa: E731
+    return patched(instance, table_choices, "key_threshold", other)
+
+
+def clip_of_the_largest(generator: Generator) -> TableInstance:
+    """A known clip, but not above the largest value."""
+    right = draw(generator, "totals", "none", chooses=False, bound=10.0, clip=10.0)
+    kind, options = right.release.args  # type: ignore[attr-defined]
+
+    def released(key: Key, rows: Rows) -> list[Any]:
+        largest = max(0.5, min(10.0, *(row.value for row in rows)))
+        return batch_release(kind, {**options, "clip": largest}, key, rows)
+
+    return with_release(right, released)
+
+
+def persons_of_k(generator: Generator) -> TableInstance:
+    """The report on persons has noise for as many reports as a person has rows."""
+    right = table_choices.noisy_counts
+    instance = draw(generator, "totals", "none", unit="person", noise="laplace", chooses=False, bound=10.0, clip=4.0)
+
+    def counted(counts: Sequence[int], contributions: int, epsilon: float, key: Key, purpose: str) -> Any:
+        return right(counts, contributions, (4.0 if purpose == "persons" else 1.0) * epsilon, key, purpose)
+
+    return patched(instance, table_choices, "noisy_counts", counted)
+
+
+def persons_by_batch(generator: Generator) -> TableInstance:
+    """A person of one batch is another one in the next."""
+    right = draw_online(generator, "counts", "none", unit="person in a period")
+
+    def released(key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
+        named = [
+            (clock, [row._replace(person=f"{row.person} {number}") for row in rows])
+            for number, (clock, rows) in enumerate(batches)
+        ]
+        return right.release(key, named)
+
+    return with_release(right, released)
+
+
+def warns_of_rows(generator: Generator) -> TableInstance:
+    """A warning where a table has few rows."""
+    right = draw(generator, "counts", "none")
+
+    def released(key: Key, rows: Rows) -> list[Any]:
+        if len(rows) < 6:
+            warnings.warn("few rows", stacklevel=1)
+        return right.release(key, rows)
+
+    return with_release(right, released)
+
+
+def logs_late_rows(generator: Generator) -> TableInstance:
+    """A log line where a row comes late."""
+    right = draw_online(generator, "totals", "none")
+
+    def released(key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
+        for before, (_, rows) in itertools.pairwise(batches):
+            if any(row.minute < before[0] - 60 for row in rows):
+                logging.getLogger("fastdp").info("late rows")
+        return right.release(key, batches)
+
+    return with_release(right, released)
+
+
+#: Each must fail in some instance.
+TABLE_CONTROLS: dict[str, Draw] = {
+    "control-table-half-sensitivity": half_sensitivity,
+    "control-table-high-less-low": high_less_low,
+    "control-table-keys-that-count": keys_that_count,
+    "control-table-delta-and-a-half": delta_and_a_half,
+    "control-table-key-delta": key_delta_and_a_half,
+    "control-table-clip-of-largest": clip_of_the_largest,
+    "control-table-persons-of-k": persons_of_k,
+    "control-windows-persons-by-batch": persons_by_batch,
+    "control-table-warns-of-rows": warns_of_rows,
+    "control-windows-logs-late-rows": logs_late_rows,
+}
 
 
 class PeekingSchedule(Schedule):
@@ -69,7 +337,7 @@ class TrueLengths(AdaptiveBlocks):
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
         """Value by value, so that each length is overruled when its block begins."""
-        quiet = AdaptiveBlocks(**{**values_of(self), "perturber": SilentBlocks(self.perturber.closing)})
+        quiet = AdaptiveBlocks(**{**record.values_of(self), "perturber": SilentBlocks(self.perturber.closing)})
         true, begun = self._silent.get(progress.n_seen, progress), progress.filled
         step = super().prepare(progress, noise, values[:0])
         assert step is not None
@@ -97,7 +365,7 @@ class TrueLengthsSchedule(Schedule):
         """With true lengths."""
         right = super().pipeline_of(key)
         assert isinstance(right, AdaptiveBlocks)
-        return TrueLengths(**values_of(right))
+        return TrueLengths(**record.values_of(right))
 
 
 class ShortFlat(Flat):
@@ -196,7 +464,7 @@ def refined_free(generator: Generator) -> Instance:
     epsilon, renewal = float(pick(generator, 0.5, 1.0, 6.0)), RenewFromPublished(1 / 3, 1)
     options = {"threshold": ScaleFree(), "max_range": 4, "epsilon": 1.5 * epsilon}
     make = publisher(generator, perturber=Hierarchy(2, prune=0), renewal=renewal, **options)
-    return dataclasses.replace(of_stream(generator, make, 30, saves=False), claim=epsilon)
+    return replace(of_stream(generator, make, 30, saves=False), claim=epsilon)
 
 
 class FreeChoice(WholeStream):
@@ -204,7 +472,7 @@ class FreeChoice(WholeStream):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.composition = dataclasses.replace(self.composition, epsilon=self.epsilon)
+        self.composition = replace(self.composition, epsilon=self.epsilon)
 
 
 def choice_free(generator: Generator) -> Instance:
@@ -269,7 +537,7 @@ def papers_score(generator: Generator) -> Instance:
     kind = {"max_depth": 20, "score": "paper", "threshold": -1.0, "total_share": 0.0}
     make = partial(PHDStream, Box(0, 1), 2.0, **kind)
     right = of_points(generator, make, 1, saves=False, event=event, batches=[(added, removed, 0)])
-    return dataclasses.replace(right, claim=2.0)
+    return replace(right, claim=2.0)
 
 
 def one_counter_key(generator: Generator) -> Instance:

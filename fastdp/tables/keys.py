@@ -1,0 +1,241 @@
+"""Private keys: which of a table's keys are released, from their counts or from weights of persons.
+
+Rows: a key's noisy count is published if it reaches a threshold that delta gives.  Persons: each gives its distinct
+keys weights whose squares add up to at most 1, and keys are chosen by their noisy sums of weights.  Proofs:
+``docs/privacy.md``, "Tables".  Source of the weights: Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020,
+"Differentially Private Set Union"; the division of delta is ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from fastdp.errors import ParameterError
+from fastdp.guarantee import gaussian_delta, gaussian_loss, zcdp_delta
+from fastdp.kinds import Flags, Floats, Integers
+from fastdp.noise.binding import draw_cells
+from fastdp.noise.draws import Distribution, sigma_above
+from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
+from fastdp.noise.key import Key
+from fastdp.noise.sampler import LaplaceDistribution
+from fastdp.noise.words import Words
+from fastdp_kernels.tables import person_rows
+
+#: Grid steps of the weight 1: a person's weights are rounded down to it.
+WEIGHT = 2**30
+#: Distinct keys of a person that have a weight.
+MOST_KEYS = 1024
+#: Digits of a threshold's tail, and by how much it is rounded up.
+_TAIL = Context(prec=60)
+_SLACK = Decimal(1) + Decimal(10) ** -40
+#: Steps of the shares of new keys that are looked at, per factor of 2; slack of tails computed in doubles.
+_PER_OCTAVE, _ROUNDING = 16, 1e-6
+#: Intervals are those without a choice for numbers so many deviations above the threshold.
+_FAR = 40.0
+
+
+class KeyRule(NamedTuple):
+    """Noise of the numbers that choose keys, and the least noisy number of a released key."""
+
+    law: Distribution
+    threshold: int
+
+
+# Rows: counts, of which a unit has k.
+
+
+def count_rule(law: Distribution, contributions: int, delta: float) -> KeyRule:
+    """The least T such that a unit's own keys pass it with total probability at most delta.
+
+    A key with c rows passes if c + noise >= T, with probability S(c).  A unit whose k rows have their own keys
+    reaches at most the sum of c S(c) / c over them, so at most k max S(c) / c, however its rows are distributed.
+    """
+    reached = _laplace_reached if isinstance(law, LaplaceDistribution) else _gaussian_reached
+    low, high = contributions, contributions + 1
+    while not reached(law, contributions, delta, high):
+        low, high = high, contributions + 2 * (high - contributions)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(law, contributions, delta, middle) else (middle, high)
+    return KeyRule(law, high)
+
+
+def _laplace_reached(law: Distribution, k: int, delta: float, threshold: int) -> bool:
+    """True if tails q^(T - c) / (1 + q), q = exp(-1 / scale), stay within delta, computed rounded up.
+
+    S(c) / c falls and then rises in c, so it is greatest at c = 1 or c = k.
+    """
+    assert isinstance(law, LaplaceDistribution)  # noqa: S101 - the caller's choice
+    exponent = _TAIL.divide(Decimal(law.scale.denominator), Decimal(law.scale.numerator))
+    one_plus_q = _TAIL.add(Decimal(1), _TAIL.exp(-exponent))
+
+    def tail(count: int) -> Decimal:
+        power = _TAIL.exp(_TAIL.multiply(-exponent, Decimal(threshold - count)))
+        return _TAIL.multiply(_TAIL.divide(power, one_plus_q), _SLACK)
+
+    return max(_TAIL.multiply(Decimal(k), tail(1)), tail(k)) <= Decimal(delta)
+
+
+def _gaussian_reached(law: Distribution, k: int, delta: float, threshold: int) -> bool:
+    """The same for discrete Gaussian noise: P[Z >= m] is at most that of normal noise at m - 1.
+
+    (Canonne, Kamath and Steinke 2020, Proposition 25.)
+    """
+    assert isinstance(law, GaussianDistribution)  # noqa: S101 - the caller's choice
+    # All c up to 256; beyond them S of the greatest over the least c between two neighbours.
+    counts = np.unique([*range(1, min(k, 256) + 1), *np.geomspace(1, k, 2 + 64 * k.bit_length()).astype(np.int64)])
+    least = np.minimum(np.append(0, counts[:-1]) + 1, counts)
+    tails = special.ndtr((counts + 1.0 - threshold) / float(law.sigma))
+    return bool(k * (tails / least).max() * (1.0 + _ROUNDING) <= delta)
+
+
+# Persons: weights of distinct keys.
+
+
+def key_weights(most: int) -> Integers:
+    """Weight of each of a person's m keys, 1 / sqrt(m) rounded down to the grid, for m = 0 (0), 1, ... `most`."""
+    return np.array([0, *(math.isqrt(WEIGHT**2 // m) for m in range(1, most + 1))], np.int64)
+
+
+def weigh(
+    groups: Integers, codes: Integers, persons: Integers, periods: Integers, words: Integers, most: int, secret: Words
+) -> Integers:
+    """Sum of the weights of each key, int64[keys]: of a person (and period) `most` distinct keys have one.
+
+    They are those of the least keyed hash of person, period and key, whatever rows they have.
+
+    Parameters
+    ----------
+    groups, codes : int64[n]
+        Number of each row's person (and period), and of its key.
+    persons, periods : int64[g, 2], int64[g]
+        Of each group the person's digest, and the number of the period.
+    words : int64[keys]
+        64 bits that follow from each key's entries.
+    secret : uint64[2]
+        Key of the hash, for this purpose alone.
+    """
+    # Distinct pairs: a group's keys.
+    pairs = np.unique(groups * np.int64(words.size) + codes)
+    own, keys = np.divmod(pairs, np.int64(words.size))
+    hashes = person_rows.hash_rows(secret, persons[own], periods[own], words[keys], np.empty(0))
+    kept, _ = person_rows.least_rows(secret, own, hashes, np.zeros_like(own), 0, 0, most, 0, len(persons))
+    own, keys = own[kept], keys[kept]
+    sums: Integers = np.zeros(words.size, np.int64)
+    np.add.at(sums, keys, key_weights(most)[np.bincount(own, minlength=len(persons))[own]])
+    return sums
+
+
+def weight_rule(epsilon: float, delta: float, most: int) -> KeyRule:
+    """Noise and threshold of sums of weights for (`epsilon`, `delta`), beside pure losses that add up."""
+    # A discrete Gaussian of sigma >= 16 steps is within 1 / (20 sigma^2) of rounded normal noise (docs/gaussian.md).
+    loss = gaussian_loss(epsilon, delta)
+    distance = most * loss**2 / (20.0 * float(WEIGHT) ** 2) + 2.0**-90
+    loss = gaussian_loss(epsilon, delta, distance)
+    if not 0.0 < loss < WEIGHT / 16.0:
+        raise ParameterError(f"delta = {delta!r}: expected a larger delta for private keys at epsilon = {epsilon:g}")
+
+    def spent(new: float) -> float:
+        return gaussian_delta(math.sqrt(1.0 - new) * loss, epsilon, distance) if new < 1.0 else 0.0
+
+    return _weight_rule(loss, spent, delta, most)
+
+
+def shared_weight_rule(loss: float, share: float, epsilon: float, delta: float, most: int) -> KeyRule:
+    """The same where the total loss, of rho = `loss`^2 / 2, gives (`epsilon`, `delta`), and keys have x = `share`."""
+    return _weight_rule(share, lambda new: zcdp_delta(0.5 * (loss**2 - new * share**2), epsilon), delta, most)
+
+
+def _weight_rule(loss: float, spent: Callable[[float], float], delta: float, most: int) -> KeyRule:
+    """Noise of sigma 1 / `loss` weights, and its threshold.
+
+    If t of a person's m keys are new, the others' weights move by sqrt(1 - t / m) at most, so that the loss has a
+    delta of ``spent(t / m)`` only, and the new keys may pass with the rest of delta.  One of m keys may pass with
+    probability p if t p <= delta - spent(t / m), so if p <= R / m, R the least of (delta - spent(f)) / f.
+    """
+    law = gaussian_distribution(sigma_above(WEIGHT**2, loss))
+    new = np.geomspace(1.0 / most, 1.0, 1 + _PER_OCTAVE * (most - 1).bit_length())
+    left = delta - np.array([spent(min(share, 1.0)) for share in new.tolist()])
+    least = float((left / np.append(new[1:], 1.0)).min()) * (1.0 - _ROUNDING)
+    if least <= 0.0:
+        raise ParameterError(
+            f"delta = {delta!r}: expected a larger delta, or fewer rows of a person, for private keys"
+        )
+    # As in the rule for counts, noise is at most normal noise a step further out.
+    number = np.arange(1, most + 1)
+    highest = key_weights(most)[1:] + 1.0 - float(law.sigma) * special.ndtri(least / number)
+    return KeyRule(law, math.ceil(float(highest.max()) * (1.0 + 2.0**-50)))
+
+
+# The choice, and intervals that know of it.
+
+
+def choose_keys(sums: Integers, digests: Words, rule: KeyRule, key: Key) -> Flags:
+    """Flags of the keys whose noisy sums, int64[keys], reach the threshold; never of one without any.
+
+    A key without rows that count may be in the table for rows that do not: its name is secret.
+    """
+    own = key.within("keys", rule.threshold, float(_deviation(rule.law)))
+    noise = draw_cells(np.ascontiguousarray(sums.reshape(1, 1, -1)), [rule.law], own, 0, digests)
+    passed: Flags = (sums + noise[0, 0] >= rule.threshold) & (sums > 0)
+    return passed
+
+
+def _deviation(law: Distribution) -> Fraction:
+    """Sigma, or the scale of Laplace noise."""
+    return law.sigma if isinstance(law, GaussianDistribution) else law.scale
+
+
+def selected_interval(noisy: Integers, rule: KeyRule, confidence: float) -> tuple[Floats, Floats]:
+    """Lower and upper limits of counts whose noisy numbers were published because they reach the threshold.
+
+    Equal tails of the noise's distribution given that it passed; the limits contain the noisy number, and the lower
+    one is at least 1.
+    """
+    error, width = 0.5 * (1.0 - confidence), float(_deviation(rule.law))
+    above = np.minimum(noisy - rule.threshold, math.ceil(_FAR * width))
+    beyond, index = np.unique(above, return_inverse=True)
+    far = 2.0 * _FAR * width + 2.0
+
+    def low_error(down: Floats) -> Floats:
+        """P[noisy number as large or larger | passed] for a count `down` below it."""
+        return np.exp(_log_tail(rule.law, down) - _log_tail(rule.law, down - beyond))
+
+    def high_error(up: Floats) -> Floats:
+        """P[noisy number as small or smaller | passed] for a count `up` above it."""
+        return -np.expm1(_log_tail(rule.law, 1.0 - up) - _log_tail(rule.law, -beyond - up))
+
+    down, up = (_least(error, each, beyond.size, far) for each in (low_error, high_error))
+    # Close to the threshold the noisy number tells nothing of smaller counts.
+    down[low_error(down) > error] = np.inf
+    return np.maximum(np.floor(noisy - down[index]), 1.0), np.ceil(noisy + up[index])
+
+
+def _least(error: float, tail: Callable[[Floats], Floats], count: int, far: float) -> Floats:
+    """Least distances in [0, far] at which a falling `tail` is at most `error`, by bisection: float64[count]."""
+    low, high = np.zeros(count), np.full(count, far)
+    low_enough = tail(low) <= error
+    for _ in range(64):
+        middle = 0.5 * (low + high)
+        reached = tail(middle) <= error
+        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+    return np.where(low_enough, 0.0, high)
+
+
+def _log_tail(law: Distribution, least: Floats) -> Floats:
+    """ln P[Z >= least]; between whole numbers by the same formula."""
+    if isinstance(law, GaussianDistribution):
+        found: Floats = special.log_ndtr((0.5 - least) / float(law.sigma))
+        return found
+    slope = 1.0 / float(law.scale)
+    both = math.log1p(math.exp(-slope))
+    inner = np.log1p(-np.exp(np.minimum(slope * (least - 1.0), 0.0) - both))
+    outer: Floats = np.where(least >= 0.0, -slope * least - both, inner)
+    return outer

@@ -1,0 +1,278 @@
+"""Windows of every node of the key tree smoothed together along time ("revised"), adding up over the tree.
+
+Source: blockwise James-Stein estimation (Efromovich and Pinsker 1984; Cavalier and Tsybakov 2001) in an orthogonal
+decomposition of a node's windows: their mean, the pattern of the local day, of weekdays and weekends, of the week,
+and cosines (DCT-II) of the rest, in blocks of neighbouring frequencies.  A part of n coefficients with energy E in
+units of their noise variance is multiplied by 1 - B, B = min(1, (n - 2) / E): a part that is noise goes, a part that
+stands out of the noise stays, and in no part is the expected square error above that of the estimates.  The mean
+stays.
+
+A node is shrunk towards its share of its parent's windows.  Then the sums of children and their parents are made
+equal by the variances of the model (Morris 1983), which counts the possible cost of shrinking as far as the released
+values show it; errors of a parent and of its children are taken to be as dependent as they can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+from scipy import fft
+
+from fastdp.kinds import Floats, Integers
+from fastdp.tables.calendar import zone_of
+from fastdp.tables.consistent import Consistent, grouped, range_sums
+
+#: Blocks of frequencies: at least so many, and this share of the frequencies below them.
+LEAST, GROWTH = 8, 0.5
+DAY = 86_400_000_000
+#: Cells that are smoothed at a time, which bounds the memory.
+CELLS = 2**21
+#: A total is known if it is so many standard deviations: a node's share of it is then a prior.
+KNOWN = 10.0
+#: The square of this is finite.
+HUGE = 1e150
+
+
+@dataclass(frozen=True, eq=False)
+class Smoothed:
+    """Smoothed windows of some nodes: values and the model's variances without the mean's, float64[W, K].
+
+    ``noise``, float64[K], is the variance R of one estimate's deviation; ``kept``, float64[B, K], the share of R that
+    stays in each block of frequencies, ``block``, int64[W], each frequency's block.  ``patterns`` are pairs of
+    phases, int64[W], and the share of R that stays, float64[K].
+    """
+
+    values: Floats
+    variances: Floats
+    noise: Floats
+    kept: Floats
+    block: Integers
+    patterns: tuple[tuple[Integers, Floats], ...]
+
+    def sum_variances(self, starts: Integers, stops: Integers) -> Floats:
+        """The model's variances of deviations over windows [start, stop): float64[q, K]."""
+        if np.array_equal(stops, starts + 1):
+            return self.variances[starts]
+        found = [self._variance(start, stop) for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
+        return np.array(found).reshape(starts.size, self.noise.size)
+
+    def _variance(self, start: int, stop: int) -> Floats:
+        rest = np.full(self.block.size, -(stop - start) / self.block.size)
+        rest[start:stop] += 1.0
+        total = np.zeros(self.noise.size)
+        for phases, kept in self.patterns:
+            part = _project(phases, rest)
+            total += kept * float(part @ part)
+            rest = rest - part
+        weights = np.bincount(self.block, fft.dct(rest, norm="ortho") ** 2, self.kept.shape[0])
+        out: Floats = self.noise * (total + weights @ self.kept)
+        return out
+
+
+def smooth(estimates: Floats, noise: Floats, patterns: Sequence[Integers] = ()) -> Smoothed:
+    """Smooth the released windows of each node separately.
+
+    Parameters
+    ----------
+    estimates : float64[W, K]
+        Consecutive windows of K nodes, any W >= 1.
+    noise : float64[K]
+        Variance R of the noise of each coefficient of a node's deviations.
+    patterns : sequence of int64[W]
+        Phases of each window (hour of the day, hour of the week), each a refinement of the one before it.
+    """
+    windows, keys = estimates.shape
+    step = max(1, CELLS // windows)
+    if keys > step:
+        parts = [smooth(estimates[:, k : k + step], noise[k : k + step], patterns) for k in range(0, keys, step)]
+        return _joined(parts)
+    mean = estimates.mean(axis=0)
+    values, variances = np.tile(mean, (windows, 1)), np.zeros(estimates.shape)
+    # Of the coefficients the mean is the first, and each window has an equal share of it.
+    rest, spent, seen = estimates - mean, 1, np.full(windows, 1.0 / windows)
+    listed = []
+    for phases in patterns:
+        sizes = np.bincount(phases).astype(np.float64)
+        part = _project(phases, rest)
+        size = int(np.count_nonzero(sizes)) - spent
+        share, kept = _shares(part, size, noise)
+        leverage = 1.0 / sizes[phases]
+        values += share * part
+        variances += kept * (leverage - seen)[:, None]
+        listed.append((phases, kept))
+        rest, spent, seen = rest - part, spent + size, leverage
+    waves = fft.dct(rest, axis=0, norm="ortho")
+    block = _blocks(windows)
+    count, left = int(block.max()) + 1, 1.0 - (spent - 1) / max(1, windows - 1)
+    kept, shares = np.zeros((count, keys)), np.zeros((count, keys))
+    order = np.argsort(block, kind="stable")
+    borders = np.searchsorted(block[order], np.arange(count + 1))
+    for b in range(1, count):
+        inside = order[borders[b] : borders[b + 1]]
+        # Patterns have taken their share of the noise out of each block.
+        shares[b], kept[b] = _shares(waves[inside], inside.size * left, noise)
+    values += fft.idct(waves * shares[block], axis=0, norm="ortho")
+    # Few blocks, many nodes: a block's contribution to a window's variance is computed once.
+    members = (block[:, None] == np.arange(count)).astype(np.float64)
+    variances += left * (_at_windows(members) @ kept)
+    return Smoothed(values, noise * variances, noise, left * kept, block, tuple(listed))
+
+
+def _joined(parts: list[Smoothed]) -> Smoothed:
+    values, variances, noise, kept = (
+        np.concatenate([getattr(part, name) for part in parts], axis=-1)
+        for name in ("values", "variances", "noise", "kept")
+    )
+    patterns = tuple(
+        (phases, np.concatenate([part.patterns[i][1] for part in parts]))
+        for i, (phases, _) in enumerate(parts[0].patterns)
+    )
+    return Smoothed(values, variances, noise, kept, parts[0].block, patterns)
+
+
+def _project(phases: Integers, values: Floats) -> Floats:
+    """Mean of `values` over the windows of the same phase: float64[W] or float64[W, K]."""
+    sizes = np.maximum(np.bincount(phases), 1)
+    order = np.argsort(phases, kind="stable")
+    starts = np.searchsorted(phases[order], np.arange(sizes.size))
+    present = np.unique(phases)
+    sums = np.zeros((sizes.size, *values.shape[1:]))
+    sums[present] = np.add.reduceat(values[order], starts[present], axis=0)
+    out: Floats = (sums / sizes.reshape(-1, *([1] * (values.ndim - 1))))[phases]
+    return out
+
+
+def _shares(part: Floats, size: float, noise: Floats) -> tuple[Floats, Floats]:
+    """Factor that shrinks `size` coefficients, and the share of R left in their errors: float64[K] each."""
+    if size <= 2.0:
+        return np.ones(noise.size), np.ones(noise.size)
+    # Divided before they are squared: the estimates may be huge.
+    scaled = np.divide(part, np.sqrt(noise), out=np.full(part.shape, HUGE), where=noise > 0.0)
+    energy = np.sum(np.clip(scaled, -HUGE, HUGE) ** 2, axis=0)
+    lost = (size - 2.0) / np.maximum(energy, size - 2.0)
+    return 1.0 - lost, np.minimum(1.0, 1.0 - lost + 2.0 * lost / size)
+
+
+def _blocks(windows: int) -> Integers:
+    """Block of each cosine frequency, int64[W]: frequency 0 alone, then blocks that grow with the frequency."""
+    block = np.zeros(windows, np.int64)
+    label, at = 1, 1
+    while at < windows:
+        size = max(LEAST, int(GROWTH * at))
+        block[at : at + size] = label
+        label, at = label + 1, at + size
+    return block
+
+
+def _at_windows(kept: Floats) -> Floats:
+    """Diagonal of C' diag(kept) C for the cosine transform C without frequency 0: float64[W, K]."""
+    windows = kept.shape[0]
+    weights = kept / windows
+    weights[0] = 0.0
+    turned = weights * np.exp(1j * np.pi * np.arange(windows) / windows)[:, None]
+    out: Floats = weights.sum(axis=0) + windows * fft.ifft(turned, axis=0).real
+    return np.maximum(out, 0.0)
+
+
+def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
+    """Phases of windows by the local clock, int64[W] each: of the day, of weekday or weekend, and of the week.
+
+    Each refines the one before it; daylight saving shifts none.  A pattern needs at least two of its periods and
+    windows that divide a day; daily windows have a pattern of the week only, longer ones none.
+    """
+    lengths = np.diff(edges)
+    usual = int(np.median(lengths))
+    if usual > DAY * 1.05 or (DAY % usual and usual < DAY * 0.95):
+        return []
+    local = edges[:-1] + _offsets(edges[:-1], time_zone)
+    days = np.floor_divide(local, DAY)
+    # 1970 began on a Thursday.
+    weekday = (days + 3) % 7
+    a_day = max(1, round(DAY / usual))
+    phase = (local - days * DAY) // usual % a_day if a_day > 1 else np.zeros(local.size, np.int64)
+    patterns = [(a_day, phase), (7 * a_day, phase + a_day * (weekday >= 5)), (7 * a_day, phase + a_day * weekday)]
+    return [phases.astype(np.int64) for length, phases in patterns if length > 1 and local.size >= 2 * length]
+
+
+def _offsets(instants: Integers, time_zone: str | None) -> Integers:
+    """Offset of the local clock from UTC at each instant, int64[n], in microseconds."""
+    if time_zone is None:
+        return np.zeros(instants.size, np.int64)
+    zone, epoch = zone_of(time_zone), datetime(1970, 1, 1, tzinfo=UTC)
+    microsecond = timedelta(microseconds=1)
+    moments = ((epoch + timedelta(microseconds=instant)).astimezone(zone) for instant in instants.tolist())
+    return np.array([(moment.utcoffset() or timedelta()) // microsecond for moment in moments], np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Revised:
+    """Revised sums of every node and window, float64[W, K] of each depth, and what their variances follow from.
+
+    ``own`` is the weight of a node's own windows beside the sum of its children's, ``drawn`` the share of the
+    difference between a parent and its children that goes to a child.
+    """
+
+    values: tuple[Floats, ...]
+    exact: Consistent
+    smoothed: tuple[Smoothed, ...]
+    parents: Sequence[Integers]
+    own: tuple[Floats, ...]
+    drawn: tuple[Floats, ...]
+
+    def sums(self, depth: int, starts: Integers, stops: Integers) -> Floats:
+        """Sums over windows [start, stop) of every node of a depth: float64[q, K]."""
+        return range_sums(self.values[depth], starts, stops)
+
+    def variances(self, depth: int, starts: Integers, stops: Integers) -> Floats:
+        """The model's variances of these sums: float64[q, K]."""
+        found = [each.sum_variances(starts, stops) for each in self.smoothed]
+        below: list[Floats] = []
+        for at in range(len(self.parents) - 1, -1, -1):
+            below.insert(0, grouped(found[at + 1], self.parents[at], found[at].shape[1]))
+            found[at] = _dependent(self.own[at], found[at], below[0])
+        error = found[0]
+        for up, gain, variances, added in zip(self.parents[:depth], self.drawn, found[1:], below, strict=False):
+            error = np.maximum(variances * (1.0 - 2.0 * gain) + gain**2 * (error + added)[:, up], 0.0)
+        share = (stops - starts)[:, None] / self.exact.windows
+        out: Floats = error + share**2 * self.exact.total[depth]
+        return out
+
+
+def _dependent(weight: Floats, first: Floats, second: Floats) -> Floats:
+    """Largest variance of a weighted mean of two errors of these variances."""
+    out: Floats = (weight * np.sqrt(first) + (1.0 - weight) * np.sqrt(second)) ** 2
+    return out
+
+
+def revise(exact: Consistent, parents: Sequence[Integers], patterns: Sequence[Integers] = ()) -> Revised:
+    """Smooth the windows of every node, the root first; then make children add up to their parents."""
+    smoothed: list[Smoothed] = []
+    for depth, (values, spread) in enumerate(zip(exact.values, exact.spread, strict=True)):
+        prior = np.zeros(values.shape)
+        if depth:
+            up, above = parents[depth - 1], smoothed[-1].values
+            total = above.sum(axis=0)
+            known = total > KNOWN * np.sqrt(exact.total[depth - 1])
+            share = np.clip(values.sum(axis=0) / np.where(known, total, np.inf)[up], 0.0, 1.0)
+            prior = share * (above - above.mean(axis=0))[:, up]
+        found = smooth(values - prior, spread, patterns)
+        smoothed.append(replace(found, values=found.values + prior))
+    series, errors = [each.values for each in smoothed], [each.variances.mean(axis=0) for each in smoothed]
+    added: list[Floats] = []
+    own: list[Floats] = []
+    drawn: list[Floats] = []
+    tiny = np.finfo(float).tiny
+    for depth in range(len(parents) - 1, -1, -1):
+        up, count = parents[depth], errors[depth].size
+        below, variance = grouped(series[depth + 1], up, count), grouped(errors[depth + 1], up, count)
+        own.insert(0, variance / np.maximum(variance + errors[depth], tiny))
+        drawn.insert(0, errors[depth + 1] / np.maximum(variance, tiny)[up])
+        added.insert(0, below)
+        series[depth] = below + own[0] * (series[depth] - below)
+        errors[depth] = _dependent(own[0], errors[depth], variance)
+    for depth, (up, gain, below) in enumerate(zip(parents, drawn, added, strict=True)):
+        series[depth + 1] = series[depth + 1] + gain * (series[depth] - below)[:, up]
+    return Revised(tuple(series), exact, tuple(smoothed), parents, tuple(own), tuple(drawn))

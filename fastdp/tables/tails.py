@@ -1,0 +1,392 @@
+"""Private choices and numbers from the rows before the sums: clip, excess beyond it, rows counted and dropped.
+
+Choices are noisy max over monotone counts of rows above candidates.  Proofs: ``docs/privacy.md``, "Tables".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from fastdp.errors import AccuracyWarning, warn
+from fastdp.kinds import Floats, Integers
+from fastdp.noise.binding import PrefixNoise, start_chain
+from fastdp.noise.draws import NoiseName, noise_distribution
+from fastdp.noise.gaussian import GaussianDistribution
+from fastdp.noise.key import Key
+from fastdp.noise.sampler import geometric_distribution, laplace_distribution
+from fastdp.releases.intervals import DrawnNoise
+from fastdp.thresholds.base import ThresholdTask, held_out
+from fastdp.thresholds.noisy_max import draw_noise
+from fastdp.thresholds.scale_free import MIN_COUNT, PER_REACH, ScaleFree
+from fastdp_kernels.tables import window_sums
+
+#: Counts of a choice stay below this, so that its scores fit; more rows count as so many.
+MAX_ROWS = 2**39
+#: A clip among so many candidates, the lowest ones, is warned of.
+LOWEST = 10
+#: ln of the number of grid steps in the bound, for the choice.
+SPAN = 33.0 * math.log(2.0)
+#: So many noise scales of the clip's choice are its target number of rows, and a step of its slope.
+RESOLVED, RESOLVED_SLOPE = 16.0, 4.0
+#: The same for the end of the excess and for the rows of a person.
+CLEAR_TARGET, CLEAR_SLOPE = 1.5, 4.0
+#: Integer weight of one count in a score, and the most that a candidate's size takes off.
+UNIT, MAX_PENALTY = 2**10, 2.0**61
+#: A share is known if the rows are so many deviations of their noise, and above a limit if it is so many.
+KNOWN, CLEAR = 8.0, 3.0
+#: Shares of rows beyond the clip, and of rows that were dropped, that are warned of.
+MANY_BEYOND, MANY_DROPPED = 0.5, 0.1
+#: Rows dropped of a person count up to so many times those that are kept.
+MOST_DROPPED = 4
+
+
+class Number(NamedTuple):
+    """A released number and the variance of its noise."""
+
+    value: float
+    variance: float
+
+
+def noisy_counts(counts: Sequence[int], contributions: int, epsilon: float, key: Key, purpose: str) -> Integers:
+    """`counts` with noise bound to them, int64[n]; one unit changes at most `contributions` in total."""
+    law = laplace_distribution(Fraction(contributions) / Fraction(epsilon))
+    exact = np.array(counts, np.int64)
+    own = key.within(purpose)
+    return exact + PrefixNoise(own).draw(exact, law, start_chain(own), 0)
+
+
+def noisy_number(
+    exact: int, sensitivity: int, budget: float, noise: NoiseName, key: Key, step: float = 1.0
+) -> Number:
+    """`exact` steps, which a unit moves by at most `sensitivity`, with noise bound to them, in units of `step`."""
+    law, own = noise_distribution(noise, sensitivity, 1, budget), key.within(sensitivity, budget)
+    noisy = exact + int(PrefixNoise(own).draw(np.array([exact]), law, start_chain(own), 0)[0])
+    drawn = DrawnNoise(law.sigma, True) if isinstance(law, GaussianDistribution) else DrawnNoise(law.scale)
+    return Number(noisy * step, drawn.variance * step**2)
+
+
+def best_candidate(
+    above: Integers, sizes: Floats, moved: int, epsilon: float, target: float, key: Key, label: str
+) -> int:
+    """Index of the candidate that trades the rows above it, beyond `target` of them, against its size; noisy max.
+
+    Scores are -max(0, above - target) - slope ln(size).  `above` falls; a unit raises or lowers all of it by 0 to
+    `moved`.  So scores move in one direction by at most `moved`, and the choice costs `epsilon`.
+    """
+    scale = moved / epsilon
+    target = max(target, CLEAR_TARGET * scale)
+    slope = max(target, CLEAR_SLOPE * scale)
+    counted = np.minimum(above, MAX_ROWS)
+    beyond = np.maximum(UNIT * counted - round(min(UNIT * target, MAX_PENALTY)), 0)
+    penalties = np.rint(np.minimum(UNIT * slope * np.log(sizes / sizes[0]), MAX_PENALTY)).astype(np.int64)
+    law = geometric_distribution(Fraction(UNIT * moved) / Fraction(epsilon))
+    # Candidates and scale too: choices under other ones share no word.
+    own = held_out(key.within(label, moved, epsilon, target, *sizes.tolist()), np.ascontiguousarray(counted))
+    return int(np.argmax(draw_noise(law, 1, sizes.size, own)[0] - beyond - penalties))
+
+
+# The clip and the excess beyond it.
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """Budgets of one column's choices and numbers: epsilons, or each x of rho = x^2 / 2 where noise is Gaussian.
+
+    Attributes
+    ----------
+    counting, clip : float
+        For the numbers of rows above the lowest candidates, and at most for the choice of the clip.
+    end, excess : float
+        For the end of the excess beyond the clip, and for its sum.
+    beyond : float
+        For the number of rows beyond the clip.
+    """
+
+    counting: float
+    clip: float
+    end: float
+    excess: float
+    beyond: float
+
+
+@dataclass(frozen=True)
+class ColumnTask:
+    """Public numbers on which the choices about one column depend.
+
+    Attributes
+    ----------
+    bound : (float, float)
+        The widest clip.
+    contributions : int
+        Rows of a unit that count.
+    wanted : float
+        Rows that should lie beyond the clip, so that noise and clipping err alike.
+    budgets : Budgets
+    noise : "laplace" or "gaussian"
+        Of released numbers; choices are pure.
+    alike : bool
+        True if noise follows the greater end of the clip, so that the other end may be as far from 0.
+    column, cells, epsilon
+        For messages.
+    """
+
+    bound: tuple[float, float]
+    contributions: int
+    wanted: float
+    budgets: Budgets
+    noise: NoiseName
+    alike: bool
+    column: str
+    cells: int
+    epsilon: float
+
+
+class Clip(NamedTuple):
+    """Ends of a clip, and the loss of their choice."""
+
+    low: float
+    high: float
+    epsilon: float
+
+
+def _threshold_task(top: float, each: Fraction, wanted: float, rows: int) -> ThresholdTask:
+    """ScaleFree's task, whose target m sqrt(6 K) / (r eps) is `wanted`, for a loss of `each` by one row."""
+    epsilon = float(each)
+    while Fraction(epsilon) > each:
+        epsilon = math.nextafter(epsilon, 0.0)
+    return ThresholdTask(
+        epsilon=epsilon,
+        bound=top,
+        holdout=rows,
+        max_range=rows,
+        # The candidates must not depend on facts that only the rows reveal.
+        resolution=2.0 ** (math.frexp(top)[1] - 33),
+        publish_epsilon=1.0,
+        noise_constant=wanted**2 / 6.0,
+    )
+
+
+class ValueCounts:
+    """Histograms of values over candidates for both ends of a clip, which depend on the bound alone.
+
+    `sides` are -1 for values below 0 and 1 for those above: those that the bound leaves, but at least one.
+    """
+
+    def __init__(self, bound: tuple[float, float]) -> None:
+        low, high = bound
+        self.bound = bound
+        self.sides = [side for side, end in ((-1, -low), (1, high)) if end > 0.0]
+        tasks = {side: _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS) for side in self.sides}
+        self._choosers = {side: ScaleFree().chooser(task) for side, task in tasks.items()}
+
+    def top(self, side: int) -> float:
+        """Distance of the bound's end from 0."""
+        return abs(self.bound[side > 0])
+
+    def observe(self, values: Floats) -> None:
+        """Add finite values; one of 0 or of the other sign counts as 0."""
+        for side, chooser in self._choosers.items():
+            chooser.observe(values if side > 0 else -values)
+
+    def candidates(self, side: int) -> Floats:
+        """Rising candidates for an end, in units of the input."""
+        chooser = self._choosers[side]
+        step = _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS).resolution
+        units: Floats = np.minimum(chooser.candidates * step, self.top(side))
+        return units
+
+    def counts(self, side: int) -> Integers:
+        """Rows in each bin: up to the first candidate, and from one to the next."""
+        own = self._choosers[side].counts
+        return np.ascontiguousarray(np.minimum(own, MAX_ROWS // own.size))
+
+
+def choose_clip(task: ColumnTask, found: ValueCounts, key: Key) -> Clip:
+    """Ends of the clip by ScaleFree's noisy max on either side of 0.
+
+    Of a unit's k rows each is on one side, so that both sides together cost as much as the dearer one.  In
+    ScaleFree's rule the released number of rows above the lowest candidate replaces the hold-out's length and its
+    count.
+    """
+    k, budgets, sides = task.contributions, task.budgets, found.sides
+    noisy = noisy_counts([int(found.counts(side)[1:].sum()) for side in sides], k, budgets.counting, key, "rows")
+    rows = [min(max(each, 2), MAX_ROWS) for each in noisy.tolist()]
+    ends, spent, resolved, low_ones = dict.fromkeys((-1, 1), 0.0), 0.0, 0.0, True
+    for side, filled in zip(sides, rows, strict=True):
+        epsilon = _choice_epsilon(task, filled)
+        each = _threshold_task(found.top(side), Fraction(epsilon) / k, task.wanted, filled)
+        chooser, counts = ScaleFree().chooser(each, above=filled), found.counts(side)
+        chooser.counts[:] = counts
+        # The same rows in other windows (stop=) give other scales: their noise shares no word.
+        own = key.within("clip", side, each.epsilon, chooser.target, chooser.slope)
+        ends[side] = chooser.choose(held_out(own, counts))
+        spent, resolved = max(spent, epsilon), max(resolved, chooser.resolved)
+        low_ones = low_ones and ends[side] <= found.candidates(side)[:LOWEST][-1]
+    if resolved < MIN_COUNT and task.cells:
+        warn(
+            f"{task.column}: an estimated {max(rows):,} rows other than 0 in {task.cells:,} windows and keys are too "
+            f"few to choose a clip well at epsilon = {task.epsilon:g}; expected longer windows, a larger epsilon, or "
+            "a clip that is known publicly (clip=)",
+            AccuracyWarning,
+        )
+    if low_ones:
+        warn(
+            f"{task.column}: the clip {max(ends.values()):.3g} was chosen, next to nothing beside the bound, "
+            f"{max(map(abs, task.bound)):g}, so that sums are about 0; expected, unless nearly all values are 0, "
+            "longer windows, a larger epsilon, or a clip that is known publicly (clip=)",
+            AccuracyWarning,
+        )
+    return Clip(*_clip_of(task, ends), spent)
+
+
+def _choice_epsilon(task: ColumnTask, rows: int) -> float:
+    """Budget of a choice among so many released rows: enough for target and slope, at most ``budgets.clip``."""
+    # As ScaleFree has it: the target is at most half of the rows, and slopes fit below the rest.
+    target = min(task.wanted, rows / 2.0)
+    slope = 0.5 * (rows - target) / SPAN
+    return min(task.budgets.clip, task.contributions * max(RESOLVED / target, RESOLVED_SLOPE / slope))
+
+
+def _clip_of(task: ColumnTask, ends: dict[int, float]) -> tuple[float, float]:
+    """The clip with these distances of its ends from 0; a bound that leaves one side of 0 keeps its nearer end."""
+    low, high = task.bound
+    if low >= 0.0:
+        return low, max(ends[1], min(high, 1.5 * low))
+    if high <= 0.0:
+        return min(-ends[-1], max(low, 1.5 * high)), high
+    most = max(ends.values())
+    below, above = (most, most) if task.alike else (ends[-1], ends[1])
+    return max(low, -below), min(high, above)
+
+
+def choose_ends(task: ColumnTask, found: ValueCounts, clip: tuple[float, float], key: Key) -> tuple[float, float]:
+    """Ends beyond the clip up to which values enter the excess, by noisy max; the clip's where nothing is beyond.
+
+    The target is the number of rows with which noise of the excess and what lies beyond its end err alike.
+    """
+    ends, k = list(clip), task.contributions
+    for side in found.sides:
+        end, candidates = abs(clip[side > 0]), found.candidates(side)
+        # From the bound down by factors of 1.5.
+        further = candidates[::-1][::PER_REACH][::-1]
+        further = further[further > end]
+        if end == 0.0 or not further.size:
+            continue
+        sizes = np.array([end, *further.tolist()])
+        # Rows above a candidate; above the clip, those above the nearest candidate below it.
+        counts = found.counts(side)
+        above = counts.sum() - np.cumsum(counts)
+        places = np.searchsorted(candidates, sizes, "right") - 1
+        over = np.where(places >= 0, above[places], counts.sum())
+        target = math.sqrt(2.0 if task.noise == "laplace" else 1.0) * k / task.budgets.excess
+        best = best_candidate(over, sizes, k, task.budgets.end, target, key, f"end {side}")
+        ends[side > 0] = side * float(sizes[best])
+    return ends[0], ends[1]
+
+
+def tail_sums(values: Floats, step: float, clip: tuple[int, int], ends: tuple[int, int]) -> tuple[int, int, int]:
+    """Sums of the values of rows that count beyond the clip, below and above it, up to `ends`; and their number.
+
+    `clip` and `ends` are in steps; so are the sums, of which the first is at most 0.
+    """
+    cells: Integers = np.zeros(values.size, np.int64)
+    found: Integers = np.zeros((2, 1, 1), np.int64)
+    for side, into in enumerate(found):
+        near, far = sorted((float(clip[side]), float(ends[side])))
+        window_sums.add_values(cells, cells, values, 0, 1.0 / step, near, far, clip[side], into)
+    beyond = np.count_nonzero((values < clip[0] * step) | (values > clip[1] * step))
+    return int(found[0, 0, 0]), int(found[1, 0, 0]), int(beyond)
+
+
+def release_excess(
+    task: ColumnTask, sums: tuple[int, int], clip: tuple[int, int], ends: tuple[int, int], step: float, key: Key
+) -> tuple[Number, Number]:
+    """Released sums beyond the clip, below and above it, in units of the input; 0 where its end is the clip's.
+
+    Of a unit's k rows each is beyond one end at most, and moves that sum by at most the distance of the two ends.
+    """
+    found = []
+    for side, exact in enumerate(sums):
+        width, own = abs(ends[side] - clip[side]), key.within("excess", side, clip[side], ends[side])
+        budget = task.budgets.excess
+        moved = task.contributions * width
+        found.append(noisy_number(exact, moved, budget, task.noise, own, step) if width else Number(0.0, 0.0))
+    return found[0], found[1]
+
+
+def release_beyond(task: ColumnTask, beyond: int, counted: Number, key: Key) -> Number:
+    """Released number of rows beyond the clip, with a warning if most of the rows are."""
+    found = noisy_number(beyond, task.contributions, task.budgets.beyond, task.noise, key.within("beyond"))
+    share = _share(found, counted, MANY_BEYOND)
+    if share is not None:
+        warn(
+            f"{task.column}: an estimated {share:.0%} of the rows lie beyond the clip, so that sums are far off; "
+            "expected longer windows, a larger epsilon, or a wider clip that is known publicly (clip=)",
+            AccuracyWarning,
+        )
+    return found
+
+
+def _share(part: Number, whole: Number, limit: float) -> float | None:
+    """Share of a released number in another one, if it is clearly above the limit."""
+    deviation = math.sqrt(part.variance + limit**2 * whole.variance)
+    known = whole.value > KNOWN * math.sqrt(whole.variance)
+    if not known or part.value - limit * whole.value <= CLEAR * deviation:
+        return None
+    return min(1.0, max(0.0, part.value / whole.value))
+
+
+# Rows of persons.
+
+
+def release_counted(rows: int, contributions: int, budget: float, noise: NoiseName, key: Key) -> Number:
+    """Released number of all rows that count."""
+    return noisy_number(rows, contributions, budget, noise, key.within("counted"))
+
+
+def release_dropped(
+    rows: int, counted: Number, contributions: int, budget: float, noise: NoiseName, key: Key, where: str
+) -> Number:
+    """Released number of rows dropped, at most 4 k of a person (and period), with a warning if they are many.
+
+    `where` names the arguments with which fewer are dropped.
+    """
+    found = noisy_number(rows, MOST_DROPPED * contributions, budget, noise, key.within("dropped"))
+    both = Number(found.value + counted.value, found.variance + counted.variance)
+    share = _share(found, both, MANY_DROPPED)
+    if share is not None:
+        warn(
+            f"rows = {contributions}: an estimated {share:.0%} of the persons' rows are dropped; counts and sums are "
+            f"scaled up for them, as if they lay where the others do; expected {where}",
+            AccuracyWarning,
+        )
+    return found
+
+
+def dropped_rows(groups: Integers, kept: Integers, size: int, contributions: int) -> int:
+    """Sum over persons (and periods) of their rows that were dropped, at most 4 k of each; `kept` are flags."""
+    dropped = np.bincount(groups, ~kept, minlength=size)
+    return int(np.minimum(dropped, MOST_DROPPED * contributions).sum())
+
+
+def row_candidates(most: int) -> Integers:
+    """Candidates for the rows of a person that count: 1, 2, 5, 10, ... and `most`, a public number."""
+    found = [digit * 10**power for power in range(len(str(most))) for digit in (1, 2, 5)]
+    return np.array([*(each for each in found if each < most), most], np.int64)
+
+
+def choose_rows(totals: Integers, wanted: float, epsilon: float, most: int, key: Key) -> int:
+    """Rows of a person (and period) that count, such that about `wanted` persons have more; by noisy max.
+
+    `totals` are the rows of each person (and period), of which a unit is one.
+    """
+    candidates = row_candidates(most)
+    falling = np.searchsorted(np.sort(totals), candidates, "right")
+    above = totals.size - falling
+    return int(candidates[best_candidate(above, candidates.astype(float), 1, epsilon, wanted, key, "auto rows")])

@@ -1,0 +1,220 @@
+"""Private keys: thresholds against exact tails, weights of persons, the choice, and intervals that know of it."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import combinations_with_replacement
+
+import mpmath
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.errors import ParameterError
+from fastdp.guarantee import zcdp_loss
+from fastdp.noise.gaussian import gaussian_distribution
+from fastdp.noise.sampler import laplace_distribution
+from fastdp.tables import keys
+from tests.oracles import bulk, table_choices, words
+
+
+def partitions(k):
+    return [way for parts in range(1, k + 1) for way in combinations_with_replacement(range(1, k + 1), parts)]
+
+
+@pytest.mark.parametrize(("k", "epsilon", "delta"), [(1, 1.0, 1e-6), (1, 0.1, 1e-12), (3, 0.7, 1e-3), (6, 8.0, 1e-5)])
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_all_ways_in_which_rows_have_keys_of_their_own_stay_within_delta(noise, k, epsilon, delta):
+    """The least threshold, or for Gaussian noise at most two above it (a step more, and a rounding up)."""
+    scale = Fraction(k) / Fraction(epsilon) * (1 if noise == "laplace" else 3)
+    law = laplace_distribution(scale) if noise == "laplace" else gaussian_distribution(scale)
+    rule = keys.count_rule(law, k, delta)
+
+    def passes(count, least):
+        if noise == "laplace":
+            return table_choices.laplace_tail(scale, count, least)
+        return table_choices.gaussian_tail(float(scale), least - count)
+
+    def together(least):
+        ways = [way for way in partitions(k) if sum(way) <= k]
+        return max(1 - mpmath.fprod(1 - passes(c, least) for c in way) for way in ways)
+
+    def bound(least):
+        return max(k * passes(c, least) / c for c in range(1, k + 1))
+
+    assert together(rule.threshold) <= delta
+    assert bound(rule.threshold) <= delta * (1 + 1e-12)
+    assert bound(rule.threshold - (1 if noise == "laplace" else 3)) > delta
+
+
+def test_a_large_k_has_a_threshold_at_once():
+    law = gaussian_distribution(Fraction(10**6))
+    exact = keys.count_rule(law, 4096, 1e-6).threshold
+    assert exact <= keys.count_rule(law, 4097, 1e-6).threshold <= exact * 1.001
+    assert keys.count_rule(law, 2**40, 1e-6).threshold > 2**40
+
+
+# Weights.
+
+
+def test_weights_have_norm_one_at_most():
+    table = keys.key_weights(300).tolist()
+    assert table[:2] == [0, keys.WEIGHT]
+    for m, weight in enumerate(table[1:], 1):
+        assert m * weight**2 <= keys.WEIGHT**2 < m * (weight + 1) ** 2
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_weights_of_the_oracle(most):
+    generator = np.random.default_rng(most)
+    groups, codes = generator.integers(0, 7, 60), generator.integers(0, 9, 60)
+    digests, periods = generator.integers(-(2**62), 2**62, (7, 2)), generator.integers(-5, 5, 7)
+    named, secret = generator.integers(-(2**62), 2**62, 12), generator.integers(0, 2**63, 2).astype(np.uint64)
+    found = keys.weigh(groups, codes, digests, periods, named, most, secret)
+    pairs = list(zip(groups.tolist(), codes.tolist(), strict=True))
+    rest = digests.tolist(), periods.tolist(), named.tolist()
+    assert found.tolist() == table_choices.weighed(pairs, *rest, most, secret.tolist())
+    assert found[9:].tolist() == [0, 0, 0], "keys without rows"
+    order = generator.permutation(60)
+    assert np.array_equal(found, keys.weigh(groups[order], codes[order], digests, periods, named, most, secret))
+
+
+def test_a_person_moves_the_weights_by_one_at_most():
+    """All sets of keys of one person beside two others, and rows of its keys repeated: squares of changes."""
+    digests, periods = np.array([[1, 2], [3, 4], [5, 6]]), np.zeros(3, np.int64)
+    named, secret = np.arange(6) * 77, np.array([5, 9], np.uint64)
+    others = [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3)]
+
+    def sums(pairs, most):
+        groups, codes = np.array(pairs).T
+        return keys.weigh(groups, codes, digests, periods, named, most, secret)
+
+    for most in (1, 2, 4):
+        before, moved = sums(others, most), []
+        for chosen in range(1, 2**6):
+            own = [(2, code) for code in range(6) if chosen >> code & 1]
+            change = (sums(others + own + own[:1], most) - before).tolist()
+            assert sum(map(bool, change)) == min(most, len(own)), "distinct keys"
+            moved.append(sum(each**2 for each in change))
+        assert keys.WEIGHT**2 * 0.999 < max(moved) <= keys.WEIGHT**2
+
+
+def spent_of(epsilon, delta, arm):
+    """Rule and delta that the others' weights leave, by the share of new keys, in 60 digits or by a sum of rho."""
+    if arm == "alone":
+        return keys.weight_rule, lambda rule, new: table_choices.gaussian_delta(
+            math.sqrt(1 - new) * keys.WEIGHT / float(rule.law.sigma), epsilon
+        )
+    loss = zcdp_loss(epsilon, delta)
+
+    def rule_of(epsilon, delta, most):
+        return keys.shared_weight_rule(loss, loss * 0.6, epsilon, delta, most)
+
+    def spent(_, new):
+        from fastdp.guarantee import zcdp_delta
+
+        return zcdp_delta((loss**2 - (0.6 * loss) ** 2 * new) / 2, epsilon)
+
+    return rule_of, spent
+
+
+@pytest.mark.parametrize("arm", ["alone", "shared"])
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "most"), [(1.0, 1e-6, 1), (1.0, 1e-6, 6), (0.1, 1e-9, 30), (4.0, 1e-4, 9)]
+)
+def test_new_keys_and_moved_weights_share_delta(arm, epsilon, delta, most):
+    """Any t of a person's m keys are new: they pass, or the others' noise fails, with at most delta."""
+    rule_of, spent = spent_of(epsilon, delta, arm)
+    rule, weights = rule_of(epsilon, delta, most), keys.key_weights(most).tolist()
+    worst = 0.0
+    for m in range(1, most + 1):
+        passes = table_choices.gaussian_tail(float(rule.law.sigma), rule.threshold - weights[m])
+        worst = max(worst, *(float(t * passes + spent(rule, t / m)) for t in range(m + 1)))
+    assert 0.9 * delta < worst <= delta
+    # The least threshold but for the grid of shares: a hundredth of a deviation less is too low.
+    lower = rule.threshold - int(rule.law.sigma) // 50
+    less = [table_choices.gaussian_tail(float(rule.law.sigma), lower - w) for w in weights[1:]]
+    assert max(float(t * p + spent(rule, t / m)) for m, p in enumerate(less, 1) for t in range(1, m + 1)) > delta
+
+
+def test_exact_losses_of_small_choices(monkeypatch):
+    """Probabilities of all sets of keys, with and without a person, for weights of few steps."""
+    monkeypatch.setattr(keys, "WEIGHT", 2**7)
+    epsilon, delta, most = 1.0, 1e-2, 3
+    rule, weights = keys.weight_rule(epsilon, delta, most), keys.key_weights(most).tolist()
+    sigma = float(rule.law.sigma)
+    worst = 0.0
+    for base in (0, 60, 200, rule.threshold):
+        for m in range(1, most + 1):
+            for new in range(m + 1):
+                old = [base] * (m - new)
+
+                def chances(sums):
+                    return [float(table_choices.gaussian_tail(sigma, rule.threshold - s)) for s in sums]
+
+                without = [*(chances(old) if base else [0.0] * len(old)), *[0.0] * new]
+                beside = chances([*(b + weights[m] for b in old), *[weights[m]] * new])
+                for one, other in ((without, beside), (beside, without)):
+                    total = 0.0
+                    for outcome in range(2**m):
+                        p, q = (
+                            math.prod(x if outcome >> i & 1 else 1 - x for i, x in enumerate(each))
+                            for each in (one, other)
+                        )
+                        total += max(p - math.exp(epsilon) * q, 0.0)
+                    worst = max(worst, total)
+    assert 0.8 * delta < worst <= delta
+
+
+def test_a_delta_that_rounding_eats_is_refused():
+    with pytest.raises(ParameterError, match="delta = 1e-40"):
+        keys.weight_rule(1.0, 1e-40, 3)
+
+
+# The choice.
+
+
+def test_the_choice_has_the_noise_of_cells():
+    key = fastdp.Key.from_seed(3)
+    rows = [("a",), ("b",), (7,), (None,)]
+    digests = np.array([[d % 2**64, d // 2**64] for d in map(bulk.row_digest, rows)], np.uint64)
+    sums = np.array([30, 4, 0, 3])
+    law = laplace_distribution(40)
+    for threshold in (-1000, 5, 30):
+        rule = keys.KeyRule(law, threshold)
+        own = words.within(key.reveal(), "keys", threshold, 40.0)
+        expected = []
+        for row, total in zip(rows, sums.tolist(), strict=True):
+            (noise,) = bulk.cell(own, 0, row, [total], [bulk.laplace(Fraction(40))])
+            expected.append(total + noise >= threshold and total > 0)
+        assert keys.choose_keys(sums, digests, rule, key).tolist() == expected
+        # Which other keys there are, and their order, has no effect.
+        assert keys.choose_keys(sums[::-1][:3], digests[::-1][:3].copy(), rule, key).tolist() == expected[::-1][:3]
+    assert expected[2] is False
+    assert keys.choose_keys(sums, digests, keys.KeyRule(law, -1000), key).tolist() == [True, True, False, True]
+
+
+@pytest.mark.parametrize("law", [laplace_distribution(Fraction(7, 2)), gaussian_distribution(Fraction(9))])
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+def test_intervals_hold_counts_of_keys_that_passed(law, confidence):
+    """Coverage by the noise's distribution given that it passed, summed exactly, on either side."""
+    rule = keys.count_rule(law, 1, 1e-4)
+    numbers = np.arange(rule.threshold, rule.threshold + 1500)
+    low, high = keys.selected_interval(numbers, rule, confidence)
+    assert (low >= 1).all()
+    assert ((low <= numbers) & (numbers <= high)).all()
+    assert (np.diff(low) >= 0).all()
+    assert (np.diff(high) >= 0).all()
+    for count in [1, 5, *range(rule.threshold - 8, rule.threshold + 60, 4), rule.threshold + 700]:
+        z = (numbers - count).astype(float)
+        mass = np.exp(-abs(z) / 3.5) if rule.law == laplace_distribution(Fraction(7, 2)) else np.exp(-(z**2) / 162)
+        mass /= mass.sum()
+        too_high, too_low = float(mass[low > count].sum()), float(mass[high < count].sum())
+        assert max(too_high, too_low) <= (1 - confidence) / 2 + 1e-9
+        if count > rule.threshold + 50:
+            assert 1 - too_high - too_low <= confidence + (1 - confidence) * 0.6, "and not much more"
+    # A number at the threshold tells nothing of smaller counts, and one far above it all.
+    assert low[0] == 1 if confidence > 0.9 else True
+    far = law.scale if hasattr(law, "scale") else law.sigma
+    assert high[-1] - numbers[-1] == numbers[-1] - low[-1] <= 9 * far
