@@ -19,8 +19,8 @@ from scipy import fft
 from scipy.stats import norm
 
 from fastdp.kinds import Floats, Integers
-from fastdp.tables.calendar import zone_of
 from fastdp.tables.sums import NoisySums, WindowSums
+from fastdp.units import zone_of
 
 # Released windows smoothed together along time, with a pattern of the day and of the week ("revised").
 #

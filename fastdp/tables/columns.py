@@ -19,7 +19,8 @@ from fastdp.data.column import as_floats
 from fastdp.data.source import import_tables
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Flags, Floats, Integers
-from fastdp.tables.calendar import FIRST, LAST, localised
+from fastdp.tables.calendar import localised
+from fastdp.units import FIRST, LAST
 from fastdp.validation import DAY
 from fastdp_kernels.noise import blake2b
 

@@ -1,9 +1,9 @@
 """Private keys: which of a table's keys are released, from their counts or from weights of persons.
 
 Rows: a key's noisy count is published if it reaches a threshold that delta gives.  Persons: each gives its distinct
-keys weights whose squares add up to at most 1, and keys are chosen by their noisy sums of weights.  Proofs:
-``docs/privacy.md``, "Tables".  Source of the weights: Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020,
-"Differentially Private Set Union"; the division of delta is ours.
+keys weights of norm 1, and keys are chosen by their noisy sums of weights.  Proofs: ``docs/privacy.md``, "Tables".
+Source of the weights: Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020, "Differentially Private Set Union";
+that delta is not divided between noise and threshold is ours.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fastdp.noise.binding import draw_cells
 from fastdp.noise.draws import Distribution, sigma_above
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import LaplaceDistribution
+from fastdp.noise.sampler import LaplaceDistribution, laplace_distribution
 from fastdp.noise.words import Words
 from fastdp_kernels.tables import person_rows
 
@@ -42,35 +42,36 @@ _FAR = 40.0
 
 
 class KeyRule(NamedTuple):
-    """Noise of the numbers that choose keys, and the least noisy number of a released key."""
+    """Noise of the numbers that choose keys, the least noisy number of a released key, and keys of one person."""
 
     law: Distribution
     threshold: int
+    most: int = 1
 
 
 # Rows: counts, of which a unit has k.
 
 
-def count_rule(law: Distribution, contributions: int, delta: float) -> KeyRule:
+def count_rule(law: Distribution, contributions: int, delta: float, least: int = 1) -> KeyRule:
     """The least T such that a unit's own keys pass it with total probability at most delta.
 
-    A key with c rows passes if c + noise >= T, with probability S(c).  A unit whose k rows have their own keys
-    reaches at most the sum of c S(c) / c over them, so at most k max S(c) / c, however its rows are distributed.
+    A key with c rows passes if c + noise >= T, with probability S(c).  A unit whose k rows have their own keys, each
+    at least `least` rows, reaches at most k max S(c) / c, however its rows are distributed.
     """
     reached = _laplace_reached if isinstance(law, LaplaceDistribution) else _gaussian_reached
     low, high = contributions, contributions + 1
-    while not reached(law, contributions, delta, high):
+    while not reached(law, (least, contributions), delta, high):
         low, high = high, contributions + 2 * (high - contributions)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if reached(law, contributions, delta, middle) else (middle, high)
+        low, high = (low, middle) if reached(law, (least, contributions), delta, middle) else (middle, high)
     return KeyRule(law, high)
 
 
-def _laplace_reached(law: Distribution, k: int, delta: float, threshold: int) -> bool:
+def _laplace_reached(law: Distribution, counts: tuple[int, int], delta: float, threshold: int) -> bool:
     """True if tails q^(T - c) / (1 + q), q = exp(-1 / scale), stay within delta, computed rounded up.
 
-    S(c) / c falls and then rises in c, so it is greatest at c = 1 or c = k.
+    S(c) / c falls and then rises in c, so it is greatest at one of both ends of `counts`.
     """
     assert isinstance(law, LaplaceDistribution)  # noqa: S101 - the caller's choice
     exponent = _TAIL.divide(Decimal(law.scale.denominator), Decimal(law.scale.numerator))
@@ -80,34 +81,48 @@ def _laplace_reached(law: Distribution, k: int, delta: float, threshold: int) ->
         power = _TAIL.exp(_TAIL.multiply(-exponent, Decimal(threshold - count)))
         return _TAIL.multiply(_TAIL.divide(power, one_plus_q), _SLACK)
 
-    return max(_TAIL.multiply(Decimal(k), tail(1)), tail(k)) <= Decimal(delta)
+    least, k = counts
+    most = _TAIL.multiply(_TAIL.divide(Decimal(k), Decimal(least)), _SLACK)
+    return max(_TAIL.multiply(most, tail(least)), tail(k)) <= Decimal(delta)
 
 
-def _gaussian_reached(law: Distribution, k: int, delta: float, threshold: int) -> bool:
+def _gaussian_reached(law: Distribution, counts: tuple[int, int], delta: float, threshold: int) -> bool:
     """The same for discrete Gaussian noise: P[Z >= m] is at most that of normal noise at m - 1.
 
     (Canonne, Kamath and Steinke 2020, Proposition 25.)
     """
     assert isinstance(law, GaussianDistribution)  # noqa: S101 - the caller's choice
     # All c up to 256; beyond them S of the greatest over the least c between two neighbours.
-    counts = np.unique([*range(1, min(k, 256) + 1), *np.geomspace(1, k, 2 + 64 * k.bit_length()).astype(np.int64)])
-    least = np.minimum(np.append(0, counts[:-1]) + 1, counts)
-    tails = special.ndtr((counts + 1.0 - threshold) / float(law.sigma))
+    _, k = counts
+    listed = np.unique([*range(1, min(k, 256) + 1), *np.geomspace(1, k, 2 + 64 * k.bit_length()).astype(np.int64)])
+    least = np.minimum(np.append(0, listed[:-1]) + 1, listed)
+    tails = special.ndtr((listed + 1.0 - threshold) / float(law.sigma))
     return bool(k * (tails / least).max() * (1.0 + _ROUNDING) <= delta)
 
 
 # Persons: weights of distinct keys.
 
 
-def key_weights(most: int) -> Integers:
-    """Weight of each of a person's m keys, 1 / sqrt(m) rounded down to the grid, for m = 0 (0), 1, ... `most`."""
-    return np.array([0, *(math.isqrt(WEIGHT**2 // m) for m in range(1, most + 1))], np.int64)
+def key_weights(law: Distribution, most: int) -> Integers:
+    """Weight of each of a person's m keys, rounded down to the grid, for m = 0 (0), 1, ... `most`.
+
+    With Gaussian noise 1 / sqrt(m), whose squares add up to 1; with Laplace noise 1 / m.
+    """
+    if isinstance(law, GaussianDistribution):
+        return np.array([0, *(math.isqrt(WEIGHT**2 // m) for m in range(1, most + 1))], np.int64)
+    return np.append(0, WEIGHT // np.arange(1, most + 1))
 
 
 def weigh(
-    groups: Integers, codes: Integers, persons: Integers, periods: Integers, words: Integers, most: int, secret: Words
+    groups: Integers,
+    codes: Integers,
+    persons: Integers,
+    periods: Integers,
+    words: Integers,
+    rule: KeyRule,
+    secret: Words,
 ) -> Integers:
-    """Sum of the weights of each key, int64[keys]: of a person (and period) `most` distinct keys have one.
+    """Sum of the weights of each key, int64[keys]: of a person (and period) ``rule.most`` distinct keys have one.
 
     They are those of the least keyed hash of person, period and key, whatever rows they have.
 
@@ -122,14 +137,14 @@ def weigh(
     secret : uint64[2]
         Key of the hash, for this purpose alone.
     """
-    # Distinct pairs: a group's keys.
-    pairs = np.unique(groups * np.int64(words.size) + codes)
-    own, keys = np.divmod(pairs, np.int64(words.size))
+    pairs = np.sort(groups * np.int64(words.size) + codes)
+    # Distinct ones: a group's keys.
+    own, keys = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], np.int64(words.size))
     hashes = person_rows.hash_rows(secret, persons[own], periods[own], words[keys], np.empty(0))
-    kept, _ = person_rows.least_rows(secret, own, hashes, np.zeros_like(own), 0, 0, most, 0, len(persons))
+    kept, _ = person_rows.least_rows(secret, own, hashes, np.zeros_like(own), 0, 0, rule.most, 0, len(persons))
     own, keys = own[kept], keys[kept]
     sums: Integers = np.zeros(words.size, np.int64)
-    np.add.at(sums, keys, key_weights(most)[np.bincount(own, minlength=len(persons))[own]])
+    np.add.at(sums, keys, key_weights(rule.law, rule.most)[np.bincount(own, minlength=len(persons))[own]])
     return sums
 
 
@@ -145,22 +160,23 @@ def weight_rule(epsilon: float, delta: float, most: int) -> KeyRule:
     def spent(new: float) -> float:
         return gaussian_delta(math.sqrt(1.0 - new) * loss, epsilon, distance) if new < 1.0 else 0.0
 
-    return _weight_rule(loss, spent, delta, most)
+    # Laplace noise has no delta of its own.
+    return _better(_gaussian_rule(loss, _delta_of_new(spent, delta, most), most), _laplace_rule(epsilon, delta, most))
 
 
 def shared_weight_rule(loss: float, share: float, epsilon: float, delta: float, most: int) -> KeyRule:
     """The same where the total loss, of rho = `loss`^2 / 2, gives (`epsilon`, `delta`), and keys have x = `share`."""
-    return _weight_rule(share, lambda new: zcdp_delta(0.5 * (loss**2 - new * share**2), epsilon), delta, most)
+    left = _delta_of_new(lambda new: zcdp_delta(0.5 * (loss**2 - new * share**2), epsilon), delta, most)
+    return _better(_gaussian_rule(share, left, most), _laplace_rule(share, left, most))
 
 
-def _weight_rule(loss: float, spent: Callable[[float], float], delta: float, most: int) -> KeyRule:
-    """Noise of sigma 1 / `loss` weights, and its threshold.
+def _delta_of_new(spent: Callable[[float], float], delta: float, most: int) -> float:
+    """R such that m new keys of a person may pass with probability R / m each.
 
-    If t of a person's m keys are new, the others' weights move by sqrt(1 - t / m) at most, so that the loss has a
-    delta of ``spent(t / m)`` only, and the new keys may pass with the rest of delta.  One of m keys may pass with
-    probability p if t p <= delta - spent(t / m), so if p <= R / m, R the least of (delta - spent(f)) / f.
+    If t of a person's m keys are new, the others' weights move by sqrt(1 - t / m) at most in their norm, so that the
+    loss has a delta of ``spent(t / m)`` only.  The new keys may pass with the rest of delta: with probability p if
+    t p <= delta - spent(t / m), so if p <= R / m, R the least of (delta - spent(f)) / f.
     """
-    law = gaussian_distribution(sigma_above(WEIGHT**2, loss))
     new = np.geomspace(1.0 / most, 1.0, 1 + _PER_OCTAVE * (most - 1).bit_length())
     left = delta - np.array([spent(min(share, 1.0)) for share in new.tolist()])
     least = float((left / np.append(new[1:], 1.0)).min()) * (1.0 - _ROUNDING)
@@ -168,10 +184,28 @@ def _weight_rule(loss: float, spent: Callable[[float], float], delta: float, mos
         raise ParameterError(
             f"delta = {delta!r}: expected a larger delta, or fewer rows of a person, for private keys"
         )
+    return least
+
+
+def _gaussian_rule(loss: float, delta: float, most: int) -> KeyRule:
+    """Sigma of 1 / `loss` weights; one of m new keys passes with probability `delta` / m at most."""
+    law = gaussian_distribution(sigma_above(WEIGHT**2, loss))
     # As in the rule for counts, noise is at most normal noise a step further out.
-    number = np.arange(1, most + 1)
-    highest = key_weights(most)[1:] + 1.0 - float(law.sigma) * special.ndtri(least / number)
-    return KeyRule(law, math.ceil(float(highest.max()) * (1.0 + 2.0**-50)))
+    each = special.ndtri(delta / np.arange(1, most + 1))
+    highest = float((key_weights(law, most)[1:] + 1.0 - float(law.sigma) * each).max())
+    return KeyRule(law, math.ceil(highest * (1.0 + 2.0**-50)), most)
+
+
+def _laplace_rule(loss: float, delta: float, most: int) -> KeyRule:
+    """Scale of 1 / `loss` weights, which add up to at most 1; a person's new keys pass as rows of a unit do."""
+    law = laplace_distribution(WEIGHT / Fraction(loss))
+    return count_rule(law, WEIGHT, delta, WEIGHT // most)._replace(most=most)
+
+
+def _better(first: KeyRule, second: KeyRule) -> KeyRule:
+    """The rule by which fewer persons of so many keys each bring a key to the threshold."""
+    persons = (each.threshold / int(key_weights(each.law, each.most)[-1]) for each in (first, second))
+    return min(zip(persons, (0, 1), (first, second), strict=True))[2]
 
 
 # The choice, and intervals that know of it.

@@ -20,8 +20,8 @@ from fastdp.releases.pictures import band, check_axes, new_axes, save
 from fastdp.state.atomic_files import atomic_file
 from fastdp.tables import choices
 from fastdp.tables.answers import DAY, Answer, Answers
-from fastdp.tables.calendar import OFFSET, zone_of
 from fastdp.tables.sums import WindowSums
+from fastdp.units import OFFSET, zone_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

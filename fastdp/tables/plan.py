@@ -25,7 +25,7 @@ from fastdp.tables import sums
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.sums import Kind, NoisySums, Quantity, WindowSums
-from fastdp.units import ONE_ROW, Column, Person, Rows, Unit
+from fastdp.units import ONE_ROW, Column, Person, Rows, Times, Unit, UnitRows
 from fastdp.validation import DAY
 
 KINDS = ("totals", "counts", "means")
@@ -344,6 +344,15 @@ class TablePlan:
         if self.bound is None:
             return None
         return quantities[0].low * self.step, quantities[0].high * self.step
+
+    def times_of(self, unit: UnitRows) -> Times | None:
+        """The times from `start` to `stop` where both are given and cut no unit; rows at others change nothing."""
+        if self.start is None or self.stop is None or self.taken:
+            return None
+        calendar = self.calendar
+        ends = calendar.edge(self.start), calendar.edge(self.stop)
+        times = Times(self.time.column, calendar.time_zone, *ends)
+        return times if unit.keeps(times) else None
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
         """Guarantee of everything that is released."""

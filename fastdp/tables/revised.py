@@ -22,8 +22,8 @@ import numpy as np
 from scipy import fft
 
 from fastdp.kinds import Floats, Integers
-from fastdp.tables.calendar import zone_of
 from fastdp.tables.consistent import Consistent, grouped, range_sums
+from fastdp.units import zone_of
 
 #: Blocks of frequencies: at least so many, and this share of the frequencies below them.
 LEAST, GROWTH = 8, 0.5

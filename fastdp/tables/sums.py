@@ -184,7 +184,7 @@ def in_units(plan: TablePlan, guarantee: Guarantee) -> Guarantee:
             f"{k} rows of the table{period}",
             f"add or remove up to {k} rows{period.replace('any', 'one')}",
         )
-    return replace(guarantee, unit=unit, adjacency=adjacency, rows=rows)
+    return replace(guarantee, unit=unit, adjacency=adjacency, rows=rows, times=plan.times_of(rows))
 
 
 def _part(plan: TablePlan, epsilon: float, *derivation: str, delta: float = 0.0) -> Guarantee:
@@ -220,8 +220,9 @@ def of_everything(plan: TablePlan, simulated: bool) -> Guarantee:
     return Guarantee(
         *(plan.epsilon, whole.delta, whole.unit, whole.adjacency, whole.model, whole.arithmetic),
         simulated=simulated,
-        derivation=(*whole.derivation, *_public_knowledge(plan)),
+        derivation=(*whole.derivation, *_public_knowledge(plan, whole)),
         rows=whole.rows,
+        times=whole.times,
     )
 
 
@@ -249,13 +250,13 @@ def _approximate(plan: TablePlan, whole: Guarantee, simulated: bool) -> Guarante
         # All but an event of this probability is concentrated (Bun and Steinke 2016, section 8).
         step = f"keys: released beyond that with probability {plan.key_delta:g}: delta = {plan.delta:g} in all"
         stated = replace(stated, delta=plan.delta, rho=math.inf, derivation=(*stated.derivation, step))
-    derivation = (*stated.derivation, *_public_knowledge(plan))
+    derivation = (*stated.derivation, *_public_knowledge(plan, whole))
     return replace(stated, simulated=simulated, derivation=derivation)
 
 
-def _public_knowledge(plan: TablePlan) -> list[str]:
+def _public_knowledge(plan: TablePlan, whole: Guarantee) -> list[str]:
     """Public facts that the guarantee assumes on the caller's word, as texts."""
-    said = []
+    said = [] if whole.times is None else [f"rows at other times than {whole.times} change nothing that is released"]
     ends = plan.taken or [name for name, end in (("first", plan.start), ("last", plan.stop)) if end is None]
     if plan.online:
         said.append("the clock that closes windows is public")

@@ -21,9 +21,9 @@ from fastdp.releases.intervals import checked_confidence
 from fastdp.releases.release import as_indices, preview
 from fastdp.tables import choices, output
 from fastdp.tables.answers import Answer, Answers
-from fastdp.tables.calendar import zone_of
 from fastdp.tables.output import METADATA, readable
 from fastdp.tables.sums import WindowSums
+from fastdp.units import zone_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

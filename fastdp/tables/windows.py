@@ -22,13 +22,13 @@ from fastdp.state import codec
 from fastdp.state.codec import Packed, expect
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
-from fastdp.tables.calendar import LAST, Time, as_instant
+from fastdp.tables.calendar import Time, as_instant
 from fastdp.tables.columns import KeyNumbers, KeyTable, as_arrow, digests_of, times_of
 from fastdp.tables.persons import NOT_FINITE, PersonRows
 from fastdp.tables.plan import KINDS, TablePlan, Value, check_online, make_plan, names_of
 from fastdp.tables.sums import Kind, NoisySums, Quantity, WindowSums, release
 from fastdp.tables.table import Table
-from fastdp.units import ONE_ROW, Person, Rows, Unit, parse_length
+from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
 from fastdp_kernels.tables import person_rows
 
 #: Columns of a row that waits: two halves of the person's digest, instant, key, bits of the value.

@@ -16,6 +16,7 @@ from fastdp import Guarantee
 from fastdp.cli import main
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger
+from fastdp.units import Period, Times, UnitRows
 
 
 @pytest.fixture
@@ -63,6 +64,23 @@ def test_a_stream_is_released_until_its_limit(run, account, complaint, write_inp
     head = account("verify").output.split("head ")[1].strip()
     assert account("verify", "--head", head).exit_code == 0
     assert f"{budget}: 6 lines, all seals valid" in account("verify").output
+
+
+def test_a_limit_that_renews_and_what_a_person_loses(account, complaint, budget) -> None:
+    said = account("limit", "--epsilon", 2, "--per", "1mo", "--stream", "visits").output
+    assert said == f"{budget}: limit for stream 'visits' in each period of 1mo: epsilon = 2.0\n"
+    assert complaint(account("limit", "--epsilon", 2, "--per", "1 fortnight")).startswith(
+        "per = '1 fortnight': expected"
+    )
+    unit, day = UnitRows("who", 1, Period.of("1d", "UTC")), 86_400_000_000
+    for night in range(31):
+        made = Guarantee(0.0625, rows=unit, times=Times("at", "UTC", night * day, night * day + day))
+        Ledger(budget).spend(made, stream="visits")
+    assert account("spent").output.splitlines()[1:] == [
+        "  a person, in the period from 1970-01-01 on (1y): epsilon = 1.9375",
+        "  a person, in the period from 1970-01-01 on (1mo): epsilon = 1.9375; limit epsilon = 2.0 in each",
+    ]
+    assert "'visits'  'at' from 1970-01-31 to 1970-02-01  epsilon = 0.0625" in account("show").output
 
 
 def test_running_sums_are_recorded_as_such(run, account, write_input, values, budget, tmp_path) -> None:

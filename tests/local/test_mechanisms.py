@@ -78,17 +78,17 @@ def test_variances_are_the_papers() -> None:
         )
 
 
-def test_moments_of_small_laws_by_enumeration() -> None:
+def test_moments_of_small_distributions_by_enumeration() -> None:
     """All outputs with their exact weights: the estimate's mean is x, its variance the polynomial's."""
     for epsilon, near in itertools.product((0.01, 1.0, 3.0), (1, 2, 9, 17)):
         steps = 16
         window = window_distribution(epsilon, near, steps, 2**40 + 7)
         bit = bit_distribution(epsilon, steps, 2**64 - window.total)
-        for law in (window, bit, MixtureDistribution(window, bit)):
-            estimates = reports.Estimator.of(law.terms(), 0, 1)(np.arange(law.outputs))
+        for made in (window, bit, MixtureDistribution(window, bit)):
+            estimates = reports.Estimator.of(made.terms(), 0, 1)(np.arange(made.outputs))
             for x in (0, 5, 8, 16):
-                weights = np.array([float(Fraction(law.weight(x, j), law.total)) for j in range(law.outputs)])
-                variance = float(law.variance_at(Fraction(x)))
+                weights = np.array([float(Fraction(made.weight(x, j), made.total)) for j in range(made.outputs)])
+                variance = float(made.variance_at(Fraction(x)))
                 assert weights @ estimates == pytest.approx(x, abs=1e-11 * np.sqrt(variance) + 1e-12)
                 assert weights @ (estimates - x) ** 2 == pytest.approx(variance, rel=1e-9)
 
@@ -125,19 +125,19 @@ def test_estimates_scale_with_the_domain(make) -> None:
 def test_square_wave_reports_follow_the_weights(value: float) -> None:
     """A million reports in 64 coarse cells against exact integer weights."""
     mechanism = SquareWave(1.0)
-    law = mechanism.distribution
-    assert isinstance(law, WindowDistribution)
+    window = mechanism.distribution
+    assert isinstance(window, WindowDistribution)
 
-    def probabilities(law: WindowDistribution) -> np.ndarray:
-        near = np.arange(law.outputs) - mechanism.steps_of(value)
-        weights = np.where((near >= 0) & (near < law.near), float(law.near_weight), float(law.far_weight))
-        cells = np.bincount(np.arange(law.outputs) * 64 // mechanism.n_outputs, weights, minlength=64)
+    def probabilities(window: WindowDistribution) -> np.ndarray:
+        near = np.arange(window.outputs) - mechanism.steps_of(value)
+        weights = np.where((near >= 0) & (near < window.near), float(window.near_weight), float(window.far_weight))
+        cells = np.bincount(np.arange(window.outputs) * 64 // mechanism.n_outputs, weights, minlength=64)
         return cells / cells.sum()
 
     reports = mechanism.perturb(np.full(10**6, value), seed=stat.seed(103)).astype(np.int64)
     observed = np.bincount(reports * 64 // mechanism.n_outputs, minlength=64)
-    stat.accept(stat.chi_square_p(observed, probabilities(law)))
-    stat.reject(stat.chi_square_p(observed, probabilities(window_distribution(1.1, law.near, law.steps))))
+    stat.accept(stat.chi_square_p(observed, probabilities(window)))
+    stat.reject(stat.chi_square_p(observed, probabilities(window_distribution(1.1, window.near, window.steps))))
 
 
 @pytest.mark.parametrize("make", ALL)
@@ -246,8 +246,8 @@ print([name for name in heavy if name in sys.modules])
     assert "cryptography" in many
 
 
-def test_laws_do_not_depend_on_the_callers_decimals() -> None:
-    """A law that changed with the caller's context would part clients from their server."""
+def test_distributions_do_not_depend_on_the_callers_decimals() -> None:
+    """A distribution that changed with the caller's context would part clients from their server."""
     window_distribution.cache_clear()
     expected = [make(1.25).distribution for make in (SquareWave, Piecewise, Hybrid)]
     with decimal.localcontext() as context:

@@ -63,8 +63,8 @@ def excess(values, step, clip, ends):
     return below, above, beyond
 
 
-def weighed(pairs, digests, periods, key_words, most, secret):
-    """Sums of weights, in steps: of each group's distinct keys those of least hash have floor(2^30 / sqrt(m))."""
+def weighed(pairs, digests, periods, key_words, most, secret, power):
+    """Sums of weights, in steps: of each group's distinct keys those of least hash have floor(2^30 / m^(1/power))."""
     keys_of, sums = defaultdict(set), [0] * len(key_words)
     for group, code in pairs:
         keys_of[group].add(code)
@@ -73,7 +73,7 @@ def weighed(pairs, digests, periods, key_words, most, secret):
         kept = sorted(codes, key=lambda code: persons.sip(secret, said[code]))[:most]
         for code in kept:
             with mpmath.workdps(60):
-                sums[code] += int(mpmath.floor(2**30 / mpmath.sqrt(len(kept))))
+                sums[code] += int(mpmath.floor(2**30 / mpmath.root(len(kept), power)))
     return sums
 
 

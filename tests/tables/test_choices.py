@@ -154,7 +154,8 @@ def test_more_rows_than_scores_hold_count_as_so_many():
 
 
 def test_each_end_is_scale_frees_choice_of_its_side(monkeypatch):
-    values = refunds()
+    # Zeros are on neither side; the first side has fewer rows, so the dearer choice.
+    values, task = np.append(refunds(), np.zeros(5000)), replace(TASK, wanted=3000.0)
     drawn, real = [], scale_free.draw_noise
 
     def draw_noise(law, count, candidates, key):
@@ -162,25 +163,25 @@ def test_each_end_is_scale_frees_choice_of_its_side(monkeypatch):
         return real(law, count, candidates, key)
 
     monkeypatch.setattr(scale_free, "draw_noise", draw_noise)
-    clip = quietly(tails.choose_clip, TASK, counted(values), KEY)
+    clip = quietly(tails.choose_clip, task, counted(values), KEY)
     assert -40.0 < clip.low < 0.0 < clip.high < 100.0
     assert clip.low > -8.0 < 8.0 < clip.high, "the sides differ as their values do"
     # The noisy count of rows above 0 replaces the length, and each choice has its side's loss by one row.
     noisy = tails.noisy_counts([int((values < 0).sum()), int((values > 0).sum())], 1, 0.01, KEY, "rows")
     losses = []
     for filled in noisy.tolist():
-        target = min(300.0, filled / 2)
+        target = min(3000.0, filled / 2)
         losses.append(min(0.2, max(16 / target, 4 / (0.5 * (filled - target) / (33 * math.log(2))))))
-    assert clip.epsilon == max(losses)
+    assert clip.epsilon == losses[0] > losses[1]
     (one, first), (two, second) = drawn
     units = [float(law.scale * Fraction(epsilon)) for law, epsilon in zip((one, two), losses, strict=True)]
     assert all(math.log2(unit) == pytest.approx(round(math.log2(unit))) for unit in units), "scale 2 units / epsilon"
     assert first != second
     # Of k rows each has a k-th.
     drawn.clear()
-    three = quietly(tails.choose_clip, replace(TASK, contributions=3), counted(values), KEY)
-    assert three.epsilon == pytest.approx(3 * 16 / 300)
-    assert float(drawn[1][0].scale) * three.epsilon / 3 == pytest.approx(units[1], rel=1e-3)
+    three = quietly(tails.choose_clip, replace(task, contributions=3), counted(values), KEY)
+    assert three.epsilon == pytest.approx(3 * losses[0], rel=0.05)
+    assert float(drawn[0][0].scale) * three.epsilon / 3 == pytest.approx(units[0], rel=1e-3)
 
 
 def test_other_rows_and_scales_share_no_noise(monkeypatch):
@@ -364,16 +365,19 @@ def test_candidates_for_the_rows_of_a_person():
     assert tails.row_candidates(10**6).tolist()[-4:] == [100_000, 200_000, 500_000, 1_000_000]
 
 
-def test_rows_are_chosen_by_how_many_persons_have_more(monkeypatch):
-    totals = np.array([1, 1, 2, 3, 5, 6, 50])
+def test_rows_are_chosen_by_how_many_persons_have_more_than_are_counted(monkeypatch):
+    totals = np.array([1, 5, 6, 10, 11, 25, 26, 50, 500])
     asked = []
     monkeypatch.setattr(tails, "best_candidate", lambda *given: asked.append(given) or 3)
-    assert tails.choose_rows(totals, 30.0, 0.02, 20, KEY) == 10
+    assert tails.choose_rows(totals, 20, 0.03, "laplace", 0.02, KEY) == 10
     above, sizes, moved, epsilon, target, *_ = asked[0]
-    assert above.tolist() == [sum(t > c for t in totals) for c in (1, 2, 5, 10, 20)]
+    assert above.tolist() == [sum(t > 5 * c for t in totals) for c in (1, 2, 5, 10, 20)]
     assert sizes.tolist() == [1, 2, 5, 10, 20]
-    assert (moved, epsilon, target) == (1, 0.02, 30.0)
+    assert (moved, epsilon) == (1, 0.02)
+    assert target == pytest.approx(4 * math.sqrt(2 / 0.6) / 0.03 / 5)
+    tails.choose_rows(totals, 20, 0.03, "gaussian", 0.02, KEY)
+    assert asked[1][4] == pytest.approx(target / math.sqrt(2))
     monkeypatch.undo()
-    many = np.random.default_rng(1).geometric(0.1, 50_000)
-    found = [tails.choose_rows(many, 500.0, 0.02, 1000, fastdp.Key.from_seed(i)) for i in range(20)]
-    assert set(found) <= {20, 50, 100}
+    many = np.random.default_rng(1).geometric(0.02, 50_000)
+    found = [tails.choose_rows(many, 1000, 0.03, "laplace", 0.02, fastdp.Key.from_seed(i)) for i in range(20)]
+    assert found.count(50) + found.count(100) >= 15, "1 of 150 persons has more than 250 rows, and none 500"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 from itertools import combinations_with_replacement
@@ -12,7 +13,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.guarantee import zcdp_loss
+from fastdp.guarantee import zcdp_delta, zcdp_loss
 from fastdp.noise.gaussian import gaussian_distribution
 from fastdp.noise.sampler import laplace_distribution
 from fastdp.tables import keys
@@ -58,26 +59,32 @@ def test_a_large_k_has_a_threshold_at_once():
 # Weights.
 
 
+GAUSSIAN, LAPLACE = gaussian_distribution(Fraction(99)), laplace_distribution(Fraction(7, 2))
+
+
 def test_weights_have_norm_one_at_most():
-    table = keys.key_weights(300).tolist()
-    assert table[:2] == [0, keys.WEIGHT]
-    for m, weight in enumerate(table[1:], 1):
-        assert m * weight**2 <= keys.WEIGHT**2 < m * (weight + 1) ** 2
+    for law, power in ((GAUSSIAN, 2), (LAPLACE, 1)):
+        table = keys.key_weights(law, 300).tolist()
+        assert table[:2] == [0, keys.WEIGHT]
+        for m, weight in enumerate(table[1:], 1):
+            assert m * weight**power <= keys.WEIGHT**power < m * (weight + 1) ** power
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])
-def test_weights_of_the_oracle(most):
+@pytest.mark.parametrize("law", [GAUSSIAN, LAPLACE])
+def test_weights_of_the_oracle(law, most):
+    rule = keys.KeyRule(law, 1, most)
     generator = np.random.default_rng(most)
     groups, codes = generator.integers(0, 7, 60), generator.integers(0, 9, 60)
     digests, periods = generator.integers(-(2**62), 2**62, (7, 2)), generator.integers(-5, 5, 7)
     named, secret = generator.integers(-(2**62), 2**62, 12), generator.integers(0, 2**63, 2).astype(np.uint64)
-    found = keys.weigh(groups, codes, digests, periods, named, most, secret)
+    found = keys.weigh(groups, codes, digests, periods, named, rule, secret)
     pairs = list(zip(groups.tolist(), codes.tolist(), strict=True))
     rest = digests.tolist(), periods.tolist(), named.tolist()
-    assert found.tolist() == table_choices.weighed(pairs, *rest, most, secret.tolist())
+    assert found.tolist() == table_choices.weighed(pairs, *rest, most, secret.tolist(), 2 if law is GAUSSIAN else 1)
     assert found[9:].tolist() == [0, 0, 0], "keys without rows"
     order = generator.permutation(60)
-    assert np.array_equal(found, keys.weigh(groups[order], codes[order], digests, periods, named, most, secret))
+    assert np.array_equal(found, keys.weigh(groups[order], codes[order], digests, periods, named, rule, secret))
 
 
 def test_a_person_moves_the_weights_by_one_at_most():
@@ -86,75 +93,83 @@ def test_a_person_moves_the_weights_by_one_at_most():
     named, secret = np.arange(6) * 77, np.array([5, 9], np.uint64)
     others = [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3)]
 
-    def sums(pairs, most):
+    def sums(pairs, rule):
         groups, codes = np.array(pairs).T
-        return keys.weigh(groups, codes, digests, periods, named, most, secret)
+        return keys.weigh(groups, codes, digests, periods, named, rule, secret)
 
-    for most in (1, 2, 4):
-        before, moved = sums(others, most), []
+    for (law, power), most in itertools.product(((GAUSSIAN, 2), (LAPLACE, 1)), (1, 2, 4)):
+        rule = keys.KeyRule(law, 1, most)
+        before, moved = sums(others, rule), []
         for chosen in range(1, 2**6):
             own = [(2, code) for code in range(6) if chosen >> code & 1]
-            change = (sums(others + own + own[:1], most) - before).tolist()
+            change = (sums(others + own + own[:1], rule) - before).tolist()
             assert sum(map(bool, change)) == min(most, len(own)), "distinct keys"
-            moved.append(sum(each**2 for each in change))
-        assert keys.WEIGHT**2 * 0.999 < max(moved) <= keys.WEIGHT**2
+            moved.append(sum(each**power for each in change))
+        assert keys.WEIGHT**power * 0.999 < max(moved) <= keys.WEIGHT**power
+
+
+def passes(rule, weight):
+    """Probability that a key of this weight passes."""
+    if hasattr(rule.law, "scale"):
+        return table_choices.laplace_tail(
+            mpmath.mpf(rule.law.scale.numerator) / rule.law.scale.denominator, weight, rule.threshold
+        )
+    return table_choices.gaussian_tail(float(rule.law.sigma), rule.threshold - weight)
 
 
 def spent_of(epsilon, delta, arm):
-    """Rule and delta that the others' weights leave, by the share of new keys, in 60 digits or by a sum of rho."""
-    if arm == "alone":
-        return keys.weight_rule, lambda rule, new: table_choices.gaussian_delta(
-            math.sqrt(1 - new) * keys.WEIGHT / float(rule.law.sigma), epsilon
-        )
+    """Rule, and delta that the others' weights leave, by the share of new keys."""
     loss = zcdp_loss(epsilon, delta)
 
-    def rule_of(epsilon, delta, most):
-        return keys.shared_weight_rule(loss, loss * 0.6, epsilon, delta, most)
+    def spent(rule, new):
+        if arm == "shared":
+            return zcdp_delta((loss**2 - (0.6 * loss) ** 2 * new) / 2, epsilon)
+        if hasattr(rule.law, "scale"):
+            return 0.0
+        return table_choices.gaussian_delta(math.sqrt(1 - new) * keys.WEIGHT / float(rule.law.sigma), epsilon)
 
-    def spent(_, new):
-        from fastdp.guarantee import zcdp_delta
-
-        return zcdp_delta((loss**2 - (0.6 * loss) ** 2 * new) / 2, epsilon)
-
-    return rule_of, spent
+    if arm == "alone":
+        return keys.weight_rule, spent
+    return lambda *given: keys.shared_weight_rule(loss, loss * 0.6, *given), spent
 
 
 @pytest.mark.parametrize("arm", ["alone", "shared"])
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "most"), [(1.0, 1e-6, 1), (1.0, 1e-6, 6), (0.1, 1e-9, 30), (4.0, 1e-4, 9)]
+    ("epsilon", "delta", "most"), [(1.0, 1e-6, 1), (1.0, 1e-6, 2), (1.0, 1e-6, 6), (0.1, 1e-9, 30), (4.0, 1e-4, 9)]
 )
 def test_new_keys_and_moved_weights_share_delta(arm, epsilon, delta, most):
     """Any t of a person's m keys are new: they pass, or the others' noise fails, with at most delta."""
     rule_of, spent = spent_of(epsilon, delta, arm)
-    rule, weights = rule_of(epsilon, delta, most), keys.key_weights(most).tolist()
-    worst = 0.0
-    for m in range(1, most + 1):
-        passes = table_choices.gaussian_tail(float(rule.law.sigma), rule.threshold - weights[m])
-        worst = max(worst, *(float(t * passes + spent(rule, t / m)) for t in range(m + 1)))
-    assert 0.9 * delta < worst <= delta
-    # The least threshold but for the grid of shares: a hundredth of a deviation less is too low.
-    lower = rule.threshold - int(rule.law.sigma) // 50
-    less = [table_choices.gaussian_tail(float(rule.law.sigma), lower - w) for w in weights[1:]]
-    assert max(float(t * p + spent(rule, t / m)) for m, p in enumerate(less, 1) for t in range(1, m + 1)) > delta
+    rule = rule_of(epsilon, delta, most)
+    weights = keys.key_weights(rule.law, most).tolist()
+    assert rule.most == most
+    few = arm == "alone" and most <= 2
+    assert hasattr(rule.law, "scale") is few, "Laplace noise where a person has few keys, unless rho is shared"
+
+    def worst(rule):
+        chances = [passes(rule, weight) for weight in weights]
+        ways = ((m, t) for m in range(1, most + 1) for t in range(m + 1))
+        return max(float(t * chances[m] + spent(rule, t / m)) for m, t in ways)
+
+    assert 0.9 * delta < worst(rule) <= delta
+    # A hundredth of a deviation less is too low.
+    assert worst(rule._replace(threshold=rule.threshold - keys.WEIGHT // 20)) > delta
 
 
-def test_exact_losses_of_small_choices(monkeypatch):
+@pytest.mark.parametrize("most", [1, 3])
+def test_exact_losses_of_small_choices(most, monkeypatch):
     """Probabilities of all sets of keys, with and without a person, for weights of few steps."""
     monkeypatch.setattr(keys, "WEIGHT", 2**7)
-    epsilon, delta, most = 1.0, 1e-2, 3
-    rule, weights = keys.weight_rule(epsilon, delta, most), keys.key_weights(most).tolist()
-    sigma = float(rule.law.sigma)
+    epsilon, delta = 1.0, 1e-2
+    rule = keys.weight_rule(epsilon, delta, most)
+    weights = keys.key_weights(rule.law, most).tolist()
     worst = 0.0
     for base in (0, 60, 200, rule.threshold):
         for m in range(1, most + 1):
             for new in range(m + 1):
                 old = [base] * (m - new)
-
-                def chances(sums):
-                    return [float(table_choices.gaussian_tail(sigma, rule.threshold - s)) for s in sums]
-
-                without = [*(chances(old) if base else [0.0] * len(old)), *[0.0] * new]
-                beside = chances([*(b + weights[m] for b in old), *[weights[m]] * new])
+                without = [*(float(passes(rule, b)) if b else 0.0 for b in old), *[0.0] * new]
+                beside = [float(passes(rule, b + weights[m])) for b in [*old, *[0] * new]]
                 for one, other in ((without, beside), (beside, without)):
                     total = 0.0
                     for outcome in range(2**m):
@@ -216,5 +231,6 @@ def test_intervals_hold_counts_of_keys_that_passed(law, confidence):
             assert 1 - too_high - too_low <= confidence + (1 - confidence) * 0.6, "and not much more"
     # A number at the threshold tells nothing of smaller counts, and one far above it all.
     assert low[0] == 1 if confidence > 0.9 else True
+    assert high[0] - numbers[0] < high[-1] - numbers[-1]
     far = law.scale if hasattr(law, "scale") else law.sigma
     assert high[-1] - numbers[-1] == numbers[-1] - low[-1] <= 9 * far
