@@ -295,16 +295,6 @@ def test_what_is_not_accepted() -> None:
             release_many(streams, 0.01 if "smoother" in options else EPSILON, BOUND, **options)
 
 
-@pytest.mark.parametrize("streams", [[], np.empty((0, 10)), np.empty((3, 0)), np.ones((3, 4))])
-def test_what_is_wrong_with_streams_comes_before_what_their_lengths_ask_of_parts(streams) -> None:
-    pruned = fastdp.perturbers.Hierarchy(fan_out=4, prune=1)
-    if len(streams):
-        with pytest.raises(DataError, match=r"^streams\[0\] has . entries: expected more than the hold-out of 4"):
-            release_many(streams, EPSILON, BOUND, holdout=4, perturber=pruned)
-    else:
-        assert len(release_many(streams, EPSILON, BOUND, holdout=4, perturber=pruned)) == 0
-
-
 def test_queries_that_are_not_accepted() -> None:
     many = release_many(ragged(3), EPSILON, BOUND, seed=1)
     size = many[1].values.size
