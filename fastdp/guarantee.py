@@ -17,7 +17,7 @@ from typing import Any
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.units import UnitRows
+from fastdp.units import Times, UnitRows
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class Guarantee:
         claimed.
     rows : UnitRows or None
         Unit and adjacency of a table as a value, by which a ledger compares guarantees.
+    times : Times or None
+        Public times outside which no row changes a table's release; a ledger adds up releases of the same times only.
 
     Examples
     --------
@@ -72,6 +74,7 @@ class Guarantee:
     derivation: tuple[str, ...] = ()
     rho: float = math.inf
     rows: UnitRows | None = None
+    times: Times | None = None
 
     def __str__(self) -> str:
         """The guarantee in one line, for reports and the command line."""
@@ -123,6 +126,10 @@ class Guarantee:
         step = f"rho = {self.rho:g} gives epsilon = {epsilon:g} at delta = {delta:g} (conversion of zCDP)"
         return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
 
+    def identity(self) -> dict[str, Any]:
+        """The fields that are in the noise key of a component with this guarantee, which has no times."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "times"}
+
     def to_dict(self) -> dict[str, Any]:
         """The fields by name as strict JSON allows them; an infinite number is the text ``"inf"``."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -160,10 +167,11 @@ class Guarantee:
         if not isinstance(steps, (list, tuple)) or not all(isinstance(step, str) for step in steps):
             raise ParameterError(f"derivation = {validation.shown(steps)}: expected a list of texts")
         try:
-            read["rows"] = UnitRows.read(read["rows"])
+            read["rows"], read["times"] = UnitRows.read(read["rows"]), Times.read(read["times"])
         except (TypeError, ValueError):
-            shown = validation.shown(read["rows"])
-            raise ParameterError(f"rows = {shown}: expected None, or column, number and period of rows") from None
+            shown = f"rows = {validation.shown(read['rows'])}, times = {validation.shown(read['times'])}"
+            wanted = "expected None, or column, number and period of rows; column, zone and two instants"
+            raise ParameterError(f"{shown}: {wanted}") from None
         return cls(**{**read, "derivation": tuple(steps)})
 
 
@@ -194,6 +202,7 @@ def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) ->
         simulated=first.simulated or second.simulated,
         derivation=first.derivation + second.derivation,
         rows=first.rows,
+        times=first.times if first.times == second.times else None,
     )
 
 
@@ -355,6 +364,7 @@ def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency:
         unit=unit,
         adjacency=adjacency,
         rows=None,
+        times=None,
         derivation=(*member.derivation, step),
     )
 

@@ -5,9 +5,12 @@ Proofs: ``docs/privacy.md``, section 11.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Self
+from zoneinfo import ZoneInfo
 
 from fastdp import validation
 from fastdp.errors import ParameterError
@@ -98,9 +101,10 @@ class Person:
     ----------
     column : str
         The column of persons; equal values of other types are one person (``docs/tables.md``).
-    rows : int
+    rows : int or "auto"
         Rows of a person that count, those of least keyed hash, spread evenly over a period; others are dropped,
-        independently of the order of rows and of other persons.
+        independently of the order of rows and of other persons.  "auto": chosen privately, with a fiftieth of the
+        budget, so that noise and dropped rows err alike.
     per : str or timedelta, optional
         The unit is the rows of a person in any one period of this length, such as "1d", aligned as windows are; by
         default all rows.
@@ -115,7 +119,7 @@ class Person:
     """
 
     column: str = parameter(Column())
-    rows: int = parameter(Whole(1, MAX_ROWS), default=1)
+    rows: int | Literal["auto"] = parameter(Whole(1, MAX_ROWS, words=("auto",)), default=1)
     per: Duration | None = parameter(Length(optional=True), default=None)
     per_window: int | None = parameter(Whole(1, MAX_ROWS, optional=True), default=None)
 
@@ -123,6 +127,62 @@ class Person:
 #: The unit of privacy of a table.
 Unit = Rows | Person
 ONE_ROW = Rows()
+
+
+# Times as instants: int64 microseconds since 1970-01-01, in UTC if there is a zone, else by the local clock.
+
+EPOCH = datetime(1970, 1, 1)
+AWARE_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: A Monday, so that windows of a week begin on one.
+MONDAY = datetime(1970, 1, 5)
+#: The first and last microsecond that a datetime can hold in every zone.
+FIRST, LAST = -62_135_510_400_000_000, 253_402_214_400_000_000
+#: Zones without a name; those with GMT are Java's.
+OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)")
+
+
+def zone_name(name: str | None) -> str | None:
+    """Arrow's name of a zone: pandas' "UTC+02:00" becomes "+02:00", and every zone that always equals UTC "UTC"."""
+    zone, fixed = zone_of(name), OFFSET.fullmatch(str(name))
+    if zone is not None and zone.utcoffset(None) == timedelta():
+        return "UTC"
+    return "{}{}:{}".format(*fixed.groups()) if fixed else name
+
+
+@lru_cache(maxsize=64)
+def zone_of(name: str | None) -> tzinfo | None:
+    """The zone with this name ("Europe/Paris", "+02:00"), None for None; ParameterError for an unknown one."""
+    if name is None:
+        return None
+    fixed = OFFSET.fullmatch(str(name))
+    try:
+        if fixed:
+            offset = timedelta(hours=int(fixed[2]), minutes=int(fixed[3]))
+            return timezone(-offset if fixed[1] == "-" else offset)
+        return ZoneInfo(name)
+    except Exception:  # a wrong name, or no database of zones
+        raise ParameterError(
+            f"zone = {validation.shown(name)}: expected the name of a time zone, such as 'Europe/Paris' or 'UTC'"
+            " (on Windows the package tzdata has them)"
+        ) from None
+
+
+def origin_of(length: str) -> datetime:
+    """Where a span of this length begins by default: midnight of 1970-01-01, or for weeks of the Monday after it."""
+    return MONDAY if length.endswith("w") else EPOCH
+
+
+def instant(local: datetime, zone: tzinfo | None) -> int:
+    """Microseconds of a clock time: the first of two, and moved forward if the clock skips it."""
+    if zone is None:
+        return (local - EPOCH) // MICROSECOND
+    return (local.replace(tzinfo=zone, fold=0) - AWARE_EPOCH) // MICROSECOND
+
+
+def local_time(moment: int, zone: tzinfo | None) -> datetime:
+    """Clock time in `zone` at the instant `moment`, in microseconds."""
+    shown = AWARE_EPOCH + timedelta(microseconds=moment)
+    return shown.replace(tzinfo=None) if zone is None else shown.astimezone(zone).replace(tzinfo=None)
 
 
 class Period(NamedTuple):
@@ -152,6 +212,94 @@ class Period(NamedTuple):
         if self.measure == longer.measure:
             return longer.length % self.length == 0 and (longer.begin - self.begin) % self.length == 0
         return longer.measure == "months" and self.measure == "days" and self.length == 1
+
+    @classmethod
+    def of(cls, length: str, time_zone: str | None) -> Self:
+        """Spans of this length, one of which begins at midnight of :func:`origin_of`."""
+        _, fixed, months, days = parse_length("per", length)
+        origin = origin_of(length)
+        if fixed:
+            return cls("microseconds", fixed, instant(origin, zone_of(time_zone)) % fixed, time_zone)
+        if days:
+            return cls("days", days, origin.toordinal() % days, time_zone)
+        return cls("months", months, (origin.year * 12 + origin.month - 1) % months, time_zone)
+
+    def edge(self, number: int) -> int:
+        """Beginning of span ``number`` in microseconds; after LAST, or FIRST, where no date exists."""
+        place, zone = self.begin + number * self.length, zone_of(self.time_zone)
+        if self.measure == "microseconds":
+            return place
+        try:
+            year, month = divmod(place, 12)
+            local = datetime.fromordinal(place) if self.measure == "days" else datetime(year, month + 1, 1)
+            return instant(local, zone)
+        except (OverflowError, ValueError):
+            return LAST + 1 if place > 0 else FIRST
+
+    def number(self, moment: int) -> int:
+        """Number of the span that contains the instant `moment`."""
+        if self.measure == "microseconds":
+            return (moment - self.begin) // self.length
+        shown = local_time(moment, zone_of(self.time_zone))
+        place = shown.toordinal() if self.measure == "days" else shown.year * 12 + shown.month - 1
+        number = (place - self.begin) // self.length
+        # A clock that is put back over midnight shows the day before again.
+        while self.edge(number) > moment:
+            number -= 1
+        while self.edge(number + 1) <= moment:
+            number += 1
+        return number
+
+    @property
+    def size(self) -> int:
+        """About the length of one span, in microseconds."""
+        return self.length * {"months": 30 * DAY, "days": DAY, "microseconds": 1}[self.measure]
+
+    def between(self, start: int, stop: int) -> int | None:
+        """Number of spans that the instants [start, stop) consist of; None if they cut one."""
+        first, last = self.number(start), self.number(stop)
+        return last - first if (self.edge(first), self.edge(last)) == (start, stop) else None
+
+
+class Times(NamedTuple):
+    """Public instants [start, stop) of a column of times: rows at other instants change nothing of a release.
+
+    Attributes
+    ----------
+    column : str
+        The column of times.
+    time_zone : str or None
+        Zone of the windows; None if times have none.
+    start, stop : int
+        Microseconds since 1970-01-01, in UTC, or of the local clock without a zone.
+    """
+
+    column: str
+    time_zone: str | None
+    start: int
+    stop: int
+
+    def __str__(self) -> str:
+        first, last = (shown_time(each, self.time_zone) for each in self[2:])
+        return f"{self.column!r} from {first} to {last}"
+
+    @classmethod
+    def read(cls, said: Any) -> Self | None:
+        """The times that JSON list `said` describes, or None for None; TypeError or ValueError if it is malformed."""
+        if said is None:
+            return None
+        column, zone, start, stop = said
+        if not (isinstance(column, str) and _is_text(zone) and type(start) is type(stop) is int):
+            raise ValueError("no times")
+        if not FIRST <= start < stop <= LAST + 1:
+            raise ValueError("no times")
+        return cls(column, zone, start, stop)
+
+
+def shown_time(moment: int, time_zone: str | None) -> str:
+    """The instant `moment` as ISO text of the zone's clock, a date at midnight."""
+    local = local_time(moment, zone_of(time_zone))
+    return local.isoformat().removesuffix("T00:00:00")
 
 
 class UnitRows(NamedTuple):
@@ -186,6 +334,12 @@ class UnitRows(NamedTuple):
         if self.who is not None:
             return 2 if one_row or weaker.who == self.who else None
         return 1 if weaker.who is None and weaker.most <= self.most else None
+
+    def keeps(self, times: Times) -> bool:
+        """True if each unit lies inside these times or outside: one row, or periods that they do not cut."""
+        if self.period is None:
+            return self.who is None and self.most == 1
+        return self.period.between(times.start, times.stop) is not None
 
     def __str__(self) -> str:
         """Column of persons and periods, which the guarantee's text leaves out."""

@@ -30,7 +30,7 @@ from fastdp.guarantee import (
     zcdp_loss,
     zcdp_rho,
 )
-from fastdp.units import Period, UnitRows
+from fastdp.units import Period, Times, UnitRows
 
 NUMBER = st.floats(0.0, math.inf, allow_nan=False)
 GUARANTEES = st.builds(
@@ -52,6 +52,7 @@ GUARANTEES = st.builds(
         st.integers(1),
         st.none() | st.builds(Period, st.just("days"), st.just(7), st.integers(0, 6), st.none() | st.text()),
     ),
+    times=st.none() | st.builds(Times, st.text(), st.none() | st.text(), st.integers(-9, 9), st.integers(10, 99)),
 )
 
 
@@ -65,16 +66,8 @@ def test_what_is_written_reads_back(guarantee: Guarantee) -> None:
     assert "\n" not in text
     read = Guarantee.from_dict(json.loads(text, parse_constant=refuse_constant))
     assert read == guarantee
-    assert [type(value) for value in dataclasses.astuple(read)] == [
-        float,
-        float,
-        *[str] * 4,
-        float,
-        bool,
-        tuple,
-        float,
-        type(guarantee.rows),
-    ]
+    kinds = [float, float, *[str] * 4, float, bool, tuple, float, type(guarantee.rows), type(guarantee.times)]
+    assert [type(getattr(read, field.name)) for field in dataclasses.fields(read)] == kinds
 
 
 def test_it_has_every_field_under_its_own_name() -> None:
@@ -84,6 +77,7 @@ def test_it_has_every_field_under_its_own_name() -> None:
         "derivation": list(guarantee.derivation),
         "rho": "inf",
         "rows": None,
+        "times": None,
     }
     assert Guarantee(math.inf).to_dict()["epsilon"] == "inf"
     # NumPy's numbers are written as JSON's.

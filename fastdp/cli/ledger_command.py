@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from fastdp.cli.options import fields_of, with_options
 from fastdp.cli.terminal import plain_errors
 from fastdp.errors import ParameterError, StateError
 from fastdp.kinds import Json
-from fastdp.ledger import Budget, Entry, Ledger, Reservation
+from fastdp.ledger import Entry, Ledger, Reservation
+from fastdp.ledger.ledger import in_words
 from fastdp.noise.key import read_ledger_key
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ EPILOG = """
 Examples
   fastdp ledger limit budget --epsilon 2
   fastdp ledger limit budget --stream meter --epsilon 1
+  fastdp ledger limit budget --stream visits --epsilon 10 --per 1mo
   fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000 --ledger budget --stream meter
   fastdp ledger spent budget
 """
@@ -65,17 +66,9 @@ def show(path: Path, stream: str | None, ledger_key_file: Path | None) -> None:
 @_file
 @_of_stream
 def spent(path: Path, stream: str | None, ledger_key_file: Path | None) -> None:
-    """Print what each stream has cost, and what its limit leaves."""
+    """Print what each stream has cost, what its limits leave, and what a person loses in a year."""
     with plain_errors():
-        account = _opened(path, ledger_key_file)
-        names = account.streams if stream is None else [stream]
-        if not names:
-            click.echo("No releases yet.")
-        for name in names:
-            cost, limit, rest = account.spent(name), account.limit(name), account.remaining(name)
-            bounded = min(limit) < math.inf
-            left = f"; left {_within(rest)} of {_within(limit)}" if bounded else "; no limit"
-            click.echo(f"{name!r}: {in_words(cost)} for {cost.unit} ({cost.adjacency}){left}")
+        click.echo(_opened(path, ledger_key_file).report(stream))
 
 
 @ledger.command()
@@ -103,11 +96,18 @@ def verify(path: Path, head: str | None, ledger_key_file: Path | None) -> None:
 --stream NAME  For this stream only.  [default: each stream without a limit of its own]
 --epsilon E|none  Most that one stream may cost, or none for no limit.  [default: as it was]
 --delta D|none  The same for delta.  [default: as it was]
+--per LENGTH  The limit renews: it holds for a person in each calendar period of the data's time, such as 1d, 1mo or
+    1y, whenever the releases are made.  [default: once and for all]
 --note TEXT  Such as who decided it.
 --ledger-key-file
 """)
 def limit(
-    path: Path, ledger_key_file: Path | None, stream: str | None, note: str | None, **amounts: str | None
+    path: Path,
+    ledger_key_file: Path | None,
+    stream: str | None,
+    per: str | None,
+    note: str | None,
+    **amounts: str | None,
 ) -> None:
     """Record a limit; the last one recorded holds. The ledger is made if it is not there.
 
@@ -115,9 +115,11 @@ def limit(
     """
     with plain_errors():
         account = _opened(path, ledger_key_file, create=True)
-        account.set_limit(_amount(amounts["epsilon"]), _amount(amounts["delta"]), stream=stream, note=note or "")
+        given = _amount(amounts["epsilon"]), _amount(amounts["delta"])
+        account.set_limit(*given, stream=stream, per=per, note=note or "")
         whose = "each stream without a limit of its own" if stream is None else f"stream {stream!r}"
-        click.echo(f"{path}: limit for {whose}: {_within(account.limits()[stream])}")
+        when = "" if per is None else f" in each period of {per}"
+        click.echo(f"{path}: limit for {whose}{when}: {in_words(account.limits(per)[stream])}")
 
 
 def _amount(text: str | None) -> float | EllipsisType | None:
@@ -134,18 +136,6 @@ def _amount(text: str | None) -> float | EllipsisType | None:
 
 def _opened(path: Path, key_file: Path | None, *, create: bool = False) -> Ledger:
     return Ledger(path, key=read_ledger_key(key_file), create=create)
-
-
-def _within(budget: Budget) -> str:
-    """The limits in `budget`, as text."""
-    named = (("epsilon", budget.epsilon), ("delta", budget.delta))
-    return ", ".join(f"{name} = {amount!r}" for name, amount in named if amount < math.inf) or "none"
-
-
-def in_words(loss: Any) -> str:
-    """Epsilon with all its digits, and delta and rho if they are not 0, as text."""
-    said = f"epsilon = {loss.epsilon!r}" + (f", delta = {loss.delta!r}" if loss.delta else "")
-    return said + (f", rho = {loss.rho!r}" if getattr(loss, "rho", math.inf) < math.inf else "")
 
 
 #: Longest note that a command writes.
@@ -180,9 +170,7 @@ class Account:
         """Reserve the publisher's epsilon before the data are read; the block's end commits it.
 
         A resumed release uses its earlier reservation, or a new one if that was cancelled.  An error in the block
-        refunds
-        nothing, because it may depend on the data.  Yields the ledger entry's identity for a state file; None without
-        a ledger.
+        refunds nothing, because it may depend on the data.  Yields the entry's identity; None without a ledger.
         """
         if self.ledger is None:
             yield None

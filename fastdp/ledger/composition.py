@@ -22,8 +22,8 @@ UNIT = 10**324
 #: Above it, e^epsilon times any positive float exceeds 1, the largest delta.
 MAX_EXPONENT = 1000
 #: Kind of cost in a sum: epsilon, delta, the delta of a release whose unit counts twice, or rho, of all releases or
-#: of those that are not pure.
-EPSILON, DELTA, DOUBLE_DELTA, RHO, OWN_RHO = range(5)
+#: of those that are not pure; delta and rho of a change of every period in a release's times, for each period.
+EPSILON, DELTA, DOUBLE_DELTA, RHO, OWN_RHO, SPAN_DELTA, SPAN_RHO = range(7)
 #: Stands for a missing rho.
 NO_RHO = UNIT << 1000
 
@@ -95,6 +95,14 @@ def cost(epsilon: float, delta: float, distance: float) -> tuple[int, int, int]:
     return math.ceil(written(epsilon) * UNIT), math.ceil(one * UNIT), math.ceil(two * UNIT)
 
 
+def of_changes(changes: int, epsilon: int, delta: int) -> int:
+    """Delta of so many changes, one after the other, each with this loss; in units of 1 / UNIT."""
+    # delta (1 + e^eps + ... + e^((m - 1) eps)), of which the last term is the largest.
+    if changes == 1 or not delta:
+        return delta
+    return math.ceil(changes * delta * exp_above(Fraction((changes - 1) * epsilon, UNIT)))
+
+
 def alone(guarantee: Guarantee) -> Loss:
     """Privacy loss of one release by itself, exactly."""
     if math.isinf(guarantee.epsilon):
@@ -115,10 +123,10 @@ def rho_of(guarantee: Guarantee) -> int:
 
 def _on_both_sides(amount: Fraction, epsilon: float) -> Fraction:
     """Return at least (1 + e^`epsilon`) times `amount`."""
-    return amount * (1 + _exp_above(Fraction(epsilon))) if amount else amount
+    return amount * (1 + exp_above(Fraction(epsilon))) if amount else amount
 
 
-def _exp_above(exponent: Fraction) -> Fraction:
+def exp_above(exponent: Fraction) -> Fraction:
     """Rational number above e^`exponent`."""
     context = Context(prec=50, Emax=10**6, Emin=-(10**6))
     ratio = context.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
@@ -130,20 +138,21 @@ def rounded(loss: Loss) -> Budget:
     return Budget(float_above(loss.epsilon), min(1.0, float_above(loss.delta)))
 
 
-def left(limit: Budget, spent: Loss, met: Loss) -> Budget:
+def left(limit: Budget, spent: Loss, met: Loss, changes: int = 1) -> Budget:
     """Cost allowed to a further release, rounded down; 0 if the limit is passed already.
 
-    `spent`: cost of the stream's worst element; `met`: of the new release's worst element.
+    `spent`: cost of the stream's worst element; `met`: of the new release's worst element; `changes`: how often the
+    release counts.
     """
     if not spent.within(limit):
         return Budget(0.0, 0.0)
-    return Budget(_rest(limit.epsilon, met.epsilon), _rest(limit.delta, met.delta))
+    return Budget(_rest(limit.epsilon, met.epsilon, changes), _rest(limit.delta, met.delta, changes))
 
 
-def _rest(limit: float, met: Fraction | float) -> float:
+def _rest(limit: float, met: Fraction | float, changes: int) -> float:
     if math.isinf(limit) or met >= limit:
         return limit if math.isinf(limit) else 0.0
-    exact = written(limit) - Fraction(met)
+    exact = (written(limit) - Fraction(met)) / changes
     nearest = float(exact)
     return nearest if written(nearest) <= exact else math.nextafter(nearest, 0.0)
 

@@ -19,7 +19,7 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Json
 from fastdp.record import parameter, record, values_of
-from fastdp.units import UnitRows
+from fastdp.units import Times, UnitRows
 
 LONGEST_NAME, LONGEST_NOTE = 200, 2000
 #: Bytes of an entry, and how deeply its mechanism may be nested.
@@ -137,6 +137,8 @@ class Entry:
         where = [] if self.part is None else [f"part {self.part!r}"]
         if self.start is not None:
             where.append(f"[{self.start}, {'...' if self.stop is None else self.stop})")
+        if self.guarantee.times is not None:
+            where.append(str(self.guarantee.times))
         return " ".join(where) or "whole stream"
 
     def to_line(self) -> Json:
@@ -148,6 +150,7 @@ class Entry:
         """Entry of a line; LookupError, TypeError or ValueError if it is none."""
         said = dict(line["guarantee"])
         said["derivation"], said["rows"] = tuple(said["derivation"]), UnitRows.read(said["rows"])
+        said["times"] = Times.read(said["times"])
         fields = {name: line[name] for name in _IN_LINE}
         return cls(**fields | {"guarantee": _recorded_guarantee(**said)}, state=state)
 
@@ -217,13 +220,14 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
     if not isinstance(steps, (tuple, list)) or not all(isinstance(step, str) for step in steps):
         raise ParameterError(f"derivation = {validation.shown(steps)}: expected a tuple of texts")
     try:
-        rows = UnitRows.read(guarantee.rows)
+        rows, times = UnitRows.read(guarantee.rows), Times.read(guarantee.times)
     except (TypeError, ValueError):
-        raise ParameterError(f"rows = {validation.shown(guarantee.rows)}: expected None or Rows") from None
+        shown = f"rows = {validation.shown(guarantee.rows)}, times = {validation.shown(guarantee.times)}"
+        raise ParameterError(f"{shown}: expected None, or UnitRows and Times of fastdp.units") from None
     named = ("unit", "adjacency", "model", "arithmetic")
     texts: Json = {field: NAME.check(field, getattr(guarantee, field)) for field in named}
     simulated = validation.flag("simulated", guarantee.simulated)
-    return Guarantee(**amounts, **texts, simulated=simulated, derivation=tuple(steps), rows=rows)
+    return Guarantee(**amounts, **texts, simulated=simulated, derivation=tuple(steps), rows=rows, times=times)
 
 
 @lru_cache(maxsize=256, typed=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from fractions import Fraction
@@ -14,13 +15,14 @@ from typing import Any, Protocol, Self
 from fastdp import validation
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Json
+from fastdp.kinds import Duration, Json
 from fastdp.ledger import composition
 from fastdp.ledger.composition import Budget, Loss, rounded
 from fastdp.ledger.entry import NOTE, Entry, Text, described, normal_name
 from fastdp.ledger.odometer import Region, compose
 from fastdp.ledger.store import ENDS, ENTERS, LedgerState, Store, Verification, budget, ending
 from fastdp.noise.key import Key
+from fastdp.units import Period, Times, parse_length, shown_time
 
 __all__ = ["Ledger", "Reservation", "Verification"]
 
@@ -97,9 +99,15 @@ class Ledger:
         return compose(self.entries(stream), stream)
 
     def remaining(
-        self, stream: str, *, start: int | None = None, stop: int | None = None, part: str | None = None
+        self,
+        stream: str,
+        *,
+        start: int | None = None,
+        stop: int | None = None,
+        part: str | None = None,
+        times: Times | None = None,
     ) -> Budget:
-        """Cost allowed to one more release of a stream, on these positions or this share.
+        """Cost allowed to one more release of a stream: on these positions, this share or these times of a table.
 
         Never overstated where epsilons add up.  Where rhos do, it is the limit less the cost so far, and a pure
         release, whose rho is epsilon^2 / 2, may be refused below.  In the stream's present unit: less is left for a
@@ -107,19 +115,74 @@ class Ledger:
         sampled noise (:func:`fastdp.ledger.compose`).
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
+        region = Region(asked.part, asked.start, asked.stop) if times is None else Region.at(times)
         with self._store.transaction(write=False) as state:
-            return self._left(state, asked)
+            return self._left(state, asked.stream, region)
 
-    def limit(self, stream: str) -> Budget:
-        """Limit of a stream: the lower of the ledger's and this object's."""
+    def limit(self, stream: str, per: Duration | None = None) -> Budget:
+        """Limit of a stream: the lower of the ledger's and this object's; with ``per`` the ledger's for a period."""
+        asked, length = normal_name("stream", stream), _length(per)
+        with self._store.transaction(write=False) as state:
+            found = state.limit(asked, length)
+        return found if length else _least(found, self._limit)
+
+    def limits(self, per: Duration | None = None) -> dict[str | None, Budget]:
+        """Limits of streams with one of their own, by stream; under None that of all others."""
+        length = _length(per)
+        with self._store.transaction(write=False) as state:
+            return state.limits(length)
+
+    def by_period(self, stream: str, per: Duration = "1y") -> dict[str | None, Budget]:
+        """Loss of a person, with all their rows, in each calendar period of the data's time.
+
+        A person counts once for each period of their unit; a unit that stands for k rows assumes that no person has
+        more.  Releases for one row know no person, and are left out.
+
+        Parameters
+        ----------
+        stream : str
+            Name of the stream.
+        per : str or timedelta
+            Length of the periods: "1mo", "1y" and others, from midnight of the unit's zone.
+
+        Returns
+        -------
+        dict of str to Budget
+            By beginning of the period; under None each period without a release of its own, if those without public
+            times cost anything.  Empty without a unit that has periods, of this length or shorter.
+
+        Raises
+        ------
+        ParameterError
+            If periods of a unit cross the ends of these, as weeks do those of months.
+        """
         asked = normal_name("stream", stream)
         with self._store.transaction(write=False) as state:
-            return self._lowest(state, asked)
+            return _by_period(state, asked, str(_length(per)))
 
-    def limits(self) -> dict[str | None, Budget]:
-        """Limits of streams with one of their own, by stream; under None that of all others."""
+    def report(self, stream: str | None = None) -> str:
+        """What each stream has cost, what its limits leave, and what a person loses in a year, as text."""
+        names = self.streams if stream is None else [normal_name("stream", stream)]
+        return "\n".join(line for name in names for line in self._lines(name)) or "No releases yet."
+
+    def _lines(self, stream: str) -> Iterator[str]:
+        """Lines of the report on one stream."""
+        cost, limit = self.spent(stream), self.limit(stream)
+        left = (
+            f"left {in_words(self.remaining(stream))} of {in_words(limit)}" if min(limit) < math.inf else "no limit"
+        )
+        yield f"{stream!r}: {in_words(cost)} for {cost.unit} ({cost.adjacency}); {left}"
         with self._store.transaction(write=False) as state:
-            return state.limits()
+            lengths = {length: state.limit(stream, length) for length in state.lengths()}
+            for length in dict.fromkeys(("1y", *lengths)):
+                bound = lengths.get(length, Budget(math.inf, math.inf))
+                said = f"; limit {in_words(bound)} in each" if min(bound) < math.inf else ""
+                if found := _by_period(state, stream, length):
+                    begin, worst = max(found.items(), key=lambda item: (item[1], item[0] or ""))
+                    where = "any period" if begin is None else f"the period from {begin} on"
+                    yield f"  a person, in {where} ({length}): {in_words(Guarantee(*worst))}{said}"
+                elif said:
+                    yield f"  per {length}{said}, which does not renew: no unit has periods so short"
 
     def entries(self, stream: str | None = None) -> list[Entry]:
         """Releases of a stream, or all, in the order of recording."""
@@ -282,6 +345,7 @@ class Ledger:
         delta: float | EllipsisType | None = ...,
         *,
         stream: str | None = None,
+        per: Duration | None = None,
         note: str = "",
     ) -> None:
         """Record a limit for one stream, or for all without their own; the last one recorded holds.
@@ -293,6 +357,11 @@ class Ledger:
             the spent amount refuses all further releases.
         stream : str, optional
             Name of the stream; None for all.
+        per : str or timedelta, optional
+            The limit renews: it holds in each calendar period of this length, such as "1mo", of the data's time,
+            whenever the releases are made, for a person with all their rows there.  It renews for units with periods
+            of this length or shorter; any other unit has it once and for all.  A release without public start and
+            stop counts in every period.  Limits for several lengths, and one without, all hold.
         note : str
             Anything, such as who decided it.
         """
@@ -301,7 +370,7 @@ class Ledger:
         limit = budget(epsilon=named.get("epsilon"), delta=named.get("delta"))._asdict()
         own = None if stream is None else normal_name("stream", stream)
         amounts = {field: None if math.isinf(limit[field]) else limit[field] for field in named}
-        body = {"kind": "limit", "stream": own, **amounts, "note": NOTE.check("note", note)}
+        body = {"kind": "limit", "stream": own, "per": _length(per), **amounts, "note": NOTE.check("note", note)}
         with self._store.transaction(write=True) as state:
             state.append(body)
 
@@ -329,28 +398,41 @@ class Ledger:
 
     def _refuse(self, state: LedgerState, wanted: Entry) -> None:
         """BudgetError if the release just added passes a limit; the error undoes the transaction."""
-        limit = self._lowest(state, wanted.stream)
-        after = state.odometer.total(wanted.stream, limit=limit)
-        if after.within(limit):
-            return
-        state.odometer.add(wanted, -1)
-        before = state.odometer.total(wanted.stream, limit=limit)
-        rest, needs = self._left(state, wanted), composition.alone(wanted.guarantee)
-        over = before if not before.within(limit) else after
-        part = 1 if Loss(over.epsilon, Fraction(0)).within(limit) else 0
-        name = Budget._fields[part]
-        own = limit[part] < state.limit(wanted.stream)[part]
-        whose = f" (given as limit_{name}= or --limit{'-delta' if part else ''})" if own else ""
-        if over is before:
-            said = f"has spent {rounded(before)[part]!r} of {limit[part]!r} {name} already{whose}"
-        else:
-            said = f"has {rest[part]!r} of {limit[part]!r} {name} left{whose}, "
-            said += f"this release needs {rounded(needs)[part]!r}"
-            if after.epsilon > before.epsilon + needs.epsilon:
-                twice, by_rho = "beside a weaker unit a release counts twice", "not epsilons add up here but rhos"
-                why = twice if math.isinf(before.rho) else by_rho
-                said += f" (in total {rounded(after)[part]!r}: {why})"
-        raise BudgetError(f"Refused: stream {wanted.stream!r} {said}. Nothing was recorded")
+        stream, odometer = wanted.stream, state.odometer
+        limit = self._lowest(state, stream)
+        after = odometer.total(stream, limit=limit)
+        if not after.within(limit):
+            odometer.add(wanted, -1)
+            before = odometer.total(stream, limit=limit)
+            over = before if not before.within(limit) else after
+            part = 1 if Loss(over.epsilon, Fraction(0)).within(limit) else 0
+            name = Budget._fields[part]
+            own = self._limit[part] == limit[part] < _recorded(state, stream)[part]
+            whose = f" (given as limit_{name}= or --limit{'-delta' if part else ''})" if own else ""
+            if over is before:
+                said = f"has spent {rounded(before)[part]!r} of {limit[part]!r} {name} already{whose}"
+            else:
+                needs = composition.alone(wanted.guarantee)
+                left = self._left(state, stream, Region.of(wanted))[part]
+                said = f"has {left!r} of {limit[part]!r} {name} left{whose}, "
+                said += f"this release needs {rounded(needs)[part]!r}"
+                if after.epsilon > before.epsilon + needs.epsilon:
+                    twice, by_rho = "beside a weaker unit a release counts twice", "not epsilons add up here but rhos"
+                    why = twice if math.isinf(before.rho) else by_rho
+                    said += f" (in total {rounded(after)[part]!r}: {why})"
+            raise BudgetError(f"Refused: stream {stream!r} {said}. Nothing was recorded")
+        for length, bound, per, number in _renewing(state, stream, Region.of(wanted)):
+            after = odometer.of_person(stream, per, number)
+            if not after.within(bound):
+                odometer.add(wanted, -1)
+                before = odometer.of_person(stream, per, number)
+                part = 1 if Loss(after.epsilon, Fraction(0)).within(bound) else 0
+                first, last = (shown_time(per.edge(each), per.time_zone) for each in (number, number + 1))
+                raise BudgetError(
+                    f"Refused: stream {stream!r} has cost a person {rounded(before)[part]!r} of {bound[part]!r} "
+                    f"{Budget._fields[part]} from {first} to {last} (limit per {length}); with this release it would "
+                    f"be {rounded(after)[part]!r}. Nothing was recorded"
+                )
 
     def _end(self, reserved: Entry, kind: str, stop: int | None = None) -> Entry:
         """Append a line that commits or cancels a reservation, and return the ended entry."""
@@ -364,15 +446,67 @@ class Ledger:
             return replace(reserved, state=ENDS[kind], stop=where)
 
     def _lowest(self, state: LedgerState, stream: str) -> Budget:
-        """Lower one of the file's and this object's limit, for each amount."""
-        own, recorded = self._limit, state.limit(stream)
-        return Budget(min(recorded.epsilon, own.epsilon), min(recorded.delta, own.delta))
+        """Lowest of the file's and this object's limits, for each amount."""
+        return _least(_recorded(state, stream), self._limit)
 
-    def _left(self, state: LedgerState, wanted: Entry) -> Budget:
-        """Cost allowed to a release on the region of `wanted`."""
-        total, region = state.odometer.total, Region(wanted.part, wanted.start, wanted.stop)
-        limit = self._lowest(state, wanted.stream)
-        return composition.left(limit, total(wanted.stream, limit=limit), total(wanted.stream, region, limit))
+    def _left(self, state: LedgerState, stream: str, region: Region) -> Budget:
+        """Cost allowed to a release on a region."""
+        odometer, limit = state.odometer, self._lowest(state, stream)
+        total = odometer.total
+        found = composition.left(limit, total(stream, limit=limit), total(stream, region, limit))
+        for _, bound, per, number in _renewing(state, stream, region):
+            loss = odometer.of_person(stream, per, number)
+            changes = odometer.changes(stream, per, number, region)
+            found = _least(found, composition.left(bound, loss, loss, changes))
+        return found
+
+
+def _least(*limits: Budget) -> Budget:
+    """The least of each amount."""
+    return Budget(*map(min, zip(*limits, strict=True)))
+
+
+def _length(per: Duration | None) -> str | None:
+    """Text of a period's length."""
+    return None if per is None else parse_length("per", per)[0]
+
+
+def _recorded(state: LedgerState, stream: str) -> Budget:
+    """Lowest of the file's limits for a stream; one for each period also holds for one unit."""
+    return _least(*(state.limit(stream, per) for per in (None, *state.lengths())))
+
+
+def _renewing(state: LedgerState, stream: str, region: Region) -> Iterator[tuple[str, Budget, Period, int]]:
+    """Limits that renew, with the periods that a region meets: length, limit, periods and number of the period."""
+    for length in state.lengths():
+        bound, per = state.limit(stream, length), state.odometer.renewal(stream, length)
+        if per is not None and min(bound) < math.inf:
+            for number in sorted(state.odometer.met(stream, per, region)):
+                yield length, bound, per, number
+
+
+def _by_period(state: LedgerState, stream: str, length: str) -> dict[str | None, Budget]:
+    """Loss of a person by period; see :meth:`Ledger.by_period`."""
+    odometer = state.odometer
+    if (per := odometer.renewal(stream, length)) is None:
+        return {}
+    numbers = odometer.released(stream, per)
+    found: dict[str | None, Budget] = {
+        shown_time(per.edge(number), per.time_zone): rounded(odometer.of_person(stream, per, number))
+        for number in sorted(numbers)
+    }
+    others = [rounded(odometer.of_person(stream, per, n)) for n in odometer.fullest(stream, per) - numbers]
+    return found | {None: max(others)} if max(others, default=Budget(0.0, 0.0)) > (0.0, 0.0) else found
+
+
+def in_words(loss: Guarantee | Budget) -> str:
+    """Amounts with all their digits, as text: the finite ones of a limit; of a guarantee epsilon and any others."""
+    if isinstance(loss, Budget):
+        named = loss._asdict()
+        return ", ".join(f"{name} = {amount!r}" for name, amount in named.items() if amount < math.inf) or "none"
+    others = {"delta": loss.delta or math.inf, "rho": loss.rho}
+    said = [f"{name} = {amount!r}" for name, amount in others.items() if amount < math.inf]
+    return ", ".join([f"epsilon = {loss.epsilon!r}", *said])
 
 
 def _depend_on_no_data(kinds: object) -> bool:

@@ -15,9 +15,13 @@ import math
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
+from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, zcdp_epsilon
 from fastdp.ledger import composition
 from fastdp.ledger.composition import (
@@ -28,6 +32,8 @@ from fastdp.ledger.composition import (
     ORDERS,
     OWN_RHO,
     RHO,
+    SPAN_DELTA,
+    SPAN_RHO,
     UNIT,
     Budget,
     Loss,
@@ -40,18 +46,18 @@ from fastdp.ledger.composition import (
     written,
 )
 from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
-from fastdp.units import UnitRows
+from fastdp.units import FIRST, LAST, Period, Times, UnitRows, instant, shown_time
 
 #: The sum of the pure epsilons of a class is measure PURE and the class, which lies above all others.
 PURE = 10**5
-#: Scope of a sum: all of the stream, positions of the stream, or (positions of) a labelled share.
+#: Scope of a sum: all of the stream, positions of the stream (or instants), or (positions of) a labelled share.
 WHOLE, RANGES, PARTS = range(3)
 
 SCHEMA = """
 CREATE TABLE stream_account (
-  id INTEGER PRIMARY KEY, stream TEXT NOT NULL, kind TEXT NOT NULL,
+  id INTEGER PRIMARY KEY, stream TEXT NOT NULL, kind TEXT NOT NULL, axis TEXT NOT NULL,
   releases INTEGER NOT NULL, without_epsilon INTEGER NOT NULL, their_delta BLOB NOT NULL,
-  UNIQUE (stream, kind));
+  UNIQUE (stream, kind, axis));
 CREATE TABLE level (
   account INTEGER NOT NULL, measure INTEGER NOT NULL, scope INTEGER NOT NULL, part TEXT NOT NULL,
   start INTEGER NOT NULL, sum BLOB NOT NULL,
@@ -61,19 +67,32 @@ CREATE INDEX highest ON level (account, measure, scope, sum);
 _LEVELS = "account = ? AND measure = ? AND scope = ?"
 
 
+#: So many periods of the calendar are looked at for the one with the most shorter periods.
+_LOOKED_AT = 400
+
+
 class Region(NamedTuple):
-    """The elements that a release reads, as in an entry."""
+    """The elements that a release reads: positions, or instants of the axis (column and zone of times)."""
 
     part: str | None = None
     start: int | None = None
     stop: int | None = None
+    axis: str = ""
 
     @classmethod
     def of(cls, entry: Entry) -> Region:
         """Region of an entry, reduced to the bounds proved disjoint for its unit (``docs/privacy.md``)."""
         if entry.kind == VALUE:
             return cls(entry.part, entry.start, entry.stop)
+        rows, times = entry.kind.rows, entry.guarantee.times
+        if rows is not None and times is not None and rows.keeps(times):
+            return cls.at(times)
         return cls(entry.part if entry.kind in ELEMENTS else None)
+
+    @classmethod
+    def at(cls, times: Times) -> Region:
+        """The rows at these times."""
+        return cls(None, times.start, times.stop, json.dumps(times[:2]))
 
     @property
     def scope(self) -> int:
@@ -82,6 +101,20 @@ class Region(NamedTuple):
 
 
 EVERYWHERE = Region()
+
+
+#: Sums by instant, each from its instant on.
+Levels = list[tuple[int, int]]
+
+
+class Account(NamedTuple):
+    """Sums of the releases for one unit, without public times or by those of one column and zone."""
+
+    id: int
+    kind: Kind
+    axis: str
+    without_epsilon: int
+    their_delta: int
 
 
 def _pack(number: int) -> bytes:
@@ -101,9 +134,10 @@ class Odometer:
     """The largest cost of each stream's releases to any one of its elements, or of a region's.
 
     Releases on the full stream add up; of ranges, the largest sum at one position counts; of labelled shares, the
-    largest sum.  A range without a label may meet any share.  A replaced value is one element less and one more,
-    perhaps in other shares, so releases for one element have a largest share of their own.  Other units and shares
-    add up; several units add up in the weakest, each as often as :func:`composition.times` says.
+    largest sum; of times, the largest sum at one instant.  A range without a label may meet any share.  A replaced
+    value is one element less and one more, perhaps in other shares, so releases for one element have a largest share
+    of their own.  Other units and shares, and times of several columns or zones, add up; several units add up in the
+    weakest, each as often as :func:`composition.times` says.
     """
 
     def __init__(self, db: sqlite3.Connection | None = None) -> None:
@@ -114,15 +148,16 @@ class Odometer:
 
     def add(self, entry: Entry, times: int = 1) -> None:
         """Add a release to the sums, or with `times` = -1 remove it; an entry that does not count changes nothing."""
-        said, kind = entry.guarantee, (entry.stream, json.dumps(entry.kind))
+        said, region = entry.guarantee, Region.of(entry)
+        kind = entry.stream, json.dumps(entry.kind), region.axis
         self._db.execute(
-            "INSERT INTO stream_account (stream, kind, releases, without_epsilon, their_delta) "
-            "VALUES (?, ?, 0, 0, ?) ON CONFLICT DO NOTHING",
+            "INSERT INTO stream_account (stream, kind, axis, releases, without_epsilon, their_delta) "
+            "VALUES (?, ?, ?, 0, 0, ?) ON CONFLICT DO NOTHING",
             (*kind, ZERO),
         )
         if not entry.counts:
             return
-        found = "SELECT id, their_delta FROM stream_account WHERE stream = ? AND kind = ?"
+        found = "SELECT id, their_delta FROM stream_account WHERE stream = ? AND kind = ? AND axis = ?"
         account, their_delta = self._db.execute(found, kind).fetchone()
         endless = math.isinf(said.epsilon)
         stated = _unpack(their_delta) + (times * int(written(said.delta) * UNIT) if endless else 0)
@@ -142,9 +177,13 @@ class Odometer:
             amounts[OWN_RHO] = amounts[RHO]
         elif said.epsilon and amounts[RHO] < NO_RHO:
             amounts[PURE + size_class(said.epsilon)] = amounts[EPSILON]
+        if region.axis and said.rows is not None and said.rows.period is not None:
+            spans = said.rows.period.between(region.start or 0, region.stop or 0) or 1
+            each = -(-composition.of_changes(spans, amounts[EPSILON], amounts[DELTA]) // spans)
+            amounts |= {SPAN_DELTA: min(UNIT, each), SPAN_RHO: spans * amounts[RHO]}
         for measure, amount in amounts.items():
             if amount:
-                self._raise(account, measure, Region.of(entry), times * amount)
+                self._raise(account, measure, region, times * amount)
 
     def _raise(self, account: int, measure: int, region: Region, amount: int) -> None:
         """Change the sums of a region's positions; a row's sum holds from its start to the next row's."""
@@ -174,46 +213,152 @@ class Odometer:
 
         A limit fixes the orders of divergences: the best order of a history could depend on outputs.
         """
-        asked = "SELECT id, kind, without_epsilon, their_delta FROM stream_account WHERE stream = ? AND releases > 0"
-        rows = self._db.execute(asked, (stream,)).fetchall()
-        kinds = [_kind(text) for _, text, _, _ in rows]
+        accounts = self._accounts(stream)
+        kinds = {account.kind for account in accounts}
         common = common_kind(kinds, stream)
         epsilon = delta = endless = 0
-        for kind, (account, _, without, their_delta) in zip(kinds, rows, strict=True):
-            endless += without
-            delta += _unpack(their_delta)
-            if composition.times(kind, common) == 1:
+        for account in accounts:
+            endless += account.without_epsilon
+            delta += account.their_delta
+            if composition.times(account.kind, common) == 1:
                 epsilon += self._most(account, EPSILON, region)
                 delta += self._most(account, DELTA, region)
             else:
-                epsilon += 2 * self._most(account, EPSILON, EVERYWHERE)
-                delta += self._most(account, DOUBLE_DELTA, EVERYWHERE)
+                # Two shares may meet in one element, but not two times.
+                among = region if account.axis else EVERYWHERE
+                epsilon += 2 * self._most(account, EPSILON, among)
+                delta += self._most(account, DOUBLE_DELTA, among)
         # No delta makes up for a release without an epsilon.
         if endless:
             return Loss(math.inf, Fraction(delta, UNIT))
         loss = Loss(Fraction(epsilon, UNIT), Fraction(delta, UNIT))
-        return self._concentrated(rows[0][0], region, loss, limit) if len(rows) == 1 and delta else loss
+        return self._concentrated(accounts, region, loss, limit) if len(kinds) == 1 and delta else loss
 
-    def _concentrated(self, account: int, region: Region, loss: Loss, limit: Budget | None) -> Loss:
+    def _concentrated(self, accounts: list[Account], region: Region, loss: Loss, limit: Budget | None) -> Loss:
         """Loss with the least epsilon by rho and divergences, if all releases have a rho."""
-        rho = self._most(account, RHO, region)
-        if not 0 < rho < NO_RHO:
+
+        def most(measure: int) -> int:
+            return sum(self._most(account, measure, region) for account in accounts)
+
+        loss, delta = _by_rho(loss, most(RHO))
+        classes = sorted({measure for account in accounts for measure in self._classes(account.id)})
+        if not (classes and 0.0 < delta < 1.0 and math.isfinite(loss.rho)):
             return loss
-        exact, delta = Fraction(rho, UNIT), math.nextafter(float(loss.delta), 0.0)
-        if not 0.0 < delta < 1.0:
-            return replace(loss, epsilon=Fraction(0) if delta else loss.epsilon, rho=exact)
-        found = [zcdp_epsilon(float_above(exact), delta)]
-        pure = []
-        for measure in self._classes(account):
-            pure.append((largest(measure - PURE), float_above(Fraction(self._most(account, measure, region), UNIT))))
-        if pure:
-            own = float_above(Fraction(self._most(account, OWN_RHO, region), UNIT))
-            orders: Sequence[float] = ORDERS
-            if limit is not None and 0.0 < limit.delta < 1.0:
-                # Any public orders are valid: beyond the range of floats, those of the nearest limit.
-                orders = composition.orders_of(min(max(limit.epsilon, 2.0**-60), 2.0**60), limit.delta)
-            found.append(min(epsilon_at(order, pure, own, delta) for order in orders))
-        return replace(loss, epsilon=min(loss.epsilon, *map(written, found)), rho=exact)
+        pure = [(largest(each - PURE), float_above(Fraction(most(each), UNIT))) for each in classes]
+        own = float_above(Fraction(most(OWN_RHO), UNIT))
+        orders: Sequence[float] = ORDERS
+        if limit is not None and 0.0 < limit.delta < 1.0:
+            # Any public orders are valid: beyond the range of floats, those of the nearest limit.
+            orders = composition.orders_of(min(max(limit.epsilon, 2.0**-60), 2.0**60), limit.delta)
+        found = min(epsilon_at(order, pure, own, delta) for order in orders)
+        return replace(loss, epsilon=min(loss.epsilon, written(found)))
+
+    # Calendar periods of the data's time, and the whole person.
+
+    def renewal(self, stream: str, length: str) -> Period | None:
+        """The calendar periods of this length, if some unit of the stream has shorter ones or the same; else None."""
+        for account in self._accounts(stream):
+            unit = _unit(account)
+            if unit is not None and unit.size <= (per := Period.of(length, unit.time_zone)).size:
+                return per
+        return None
+
+    def released(self, stream: str, per: Period) -> set[int]:
+        """Numbers of the periods that a release with public times meets."""
+        found = set()
+        for account in self._renewed(stream, per):
+            for measure in (EPSILON, DELTA):
+                for (start, level), (stop, _) in pairwise(self._levels(account, measure)):
+                    if level:
+                        found |= _numbers(per, start, stop)
+        return found
+
+    def met(self, stream: str, per: Period, region: Region) -> set[int]:
+        """Numbers of the periods that a region meets: without times all, of which these cost most."""
+        if region.axis:
+            return _numbers(per, region.start or 0, region.stop or 0)
+        return self.released(stream, per) | self.fullest(stream, per)
+
+    def fullest(self, stream: str, per: Period) -> set[int]:
+        """Numbers of periods in which releases without public times cost most."""
+        return {_fullest(unit, per) for account in self._renewed(stream, per) if (unit := _unit(account))}
+
+    def changes(self, stream: str, per: Period, number: int, region: Region) -> int:
+        """Number of a unit's periods that a region has in the period with this number."""
+        start, stop = per.edge(number), per.edge(number + 1)
+        if region.axis:
+            start, stop = max(start, region.start or 0), min(stop, region.stop or 0)
+        units = (_unit(account) for account in self._renewed(stream, per))
+        return max((unit.between(start, stop) or 1 for unit in units if unit is not None), default=1)
+
+    def _renewed(self, stream: str, per: Period) -> list[Account]:
+        """Accounts of units with periods as long as these, or shorter."""
+        return [account for account in self._accounts(stream) if (unit := _unit(account)) and unit.size <= per.size]
+
+    def of_person(self, stream: str, per: Period, number: int) -> Loss:
+        """Cost of a stream's releases to a person, all of whose rows in one calendar period change.
+
+        One row has no person: its releases are left out.  ParameterError for a unit whose periods cross this one's
+        ends.
+        """
+        start, stop = per.edge(number), per.edge(number + 1)
+        epsilon = delta = rho = endless = 0
+        for account in self._accounts(stream):
+            rows, unit = account.kind.rows, _unit(account)
+            if rows is None or rows == UnitRows():
+                continue
+            endless += account.without_epsilon
+            delta += account.their_delta
+            if unit is not None and unit.size <= per.size:
+                inside = unit.between(start, stop)
+                if inside is None:
+                    ends = " to ".join(shown_time(each, per.time_zone) for each in (start, stop))
+                    raise ParameterError(
+                        f"stream {stream!r} has the unit {account.kind}, whose periods cross the ends of the limit's "
+                        f"({ends}): expected periods that consist of the unit's, as months do of days"
+                    )
+                if account.axis:
+                    sums = [self._over(account, unit, each, start, stop) for each in (EPSILON, SPAN_DELTA, SPAN_RHO)]
+                    epsilon, delta, rho = epsilon + sums[0], delta + sums[1], rho + sums[2]
+                    continue
+                changes = inside
+            else:
+                # A person's rows go, and those of other periods come back.
+                overlapped = 1 if unit is None else unit.number(stop - 1) - unit.number(start) + 1
+                changes = overlapped * (1 if rows.who is None else 2)
+            most = [self._most(account, each, EVERYWHERE) for each in (EPSILON, DELTA, RHO)]
+            epsilon += changes * most[0]
+            delta += composition.of_changes(changes, most[0], most[1])
+            rho += changes**2 * most[2]
+        if endless:
+            return Loss(math.inf, Fraction(delta, UNIT))
+        loss = Loss(Fraction(epsilon, UNIT), Fraction(delta, UNIT))
+        return _by_rho(loss, rho)[0] if delta else loss
+
+    def _over(self, account: Account, unit: Period, measure: int, start: int, stop: int) -> int:
+        """Sum of a measure over the unit's periods in [start, stop)."""
+        rows = [*self._levels(account, measure, start, stop), (stop, 0)]
+        spans = ((unit.between(max(begin, start), end) or 0, level) for (begin, level), (end, _) in pairwise(rows))
+        return sum(count * level for count, level in spans)
+
+    def _levels(self, account: Account, measure: int, start: int = FIRST, stop: int = 2 * LAST) -> Levels:
+        """Sums of a measure in [start, stop), each from its instant on."""
+        key = f"{_LEVELS} AND part = ''"
+        asked = (
+            f"SELECT start, sum FROM level WHERE {key} AND start < ? AND start >= "
+            f"coalesce((SELECT max(start) FROM level WHERE {key} AND start <= ?), ?) ORDER BY start"
+        )
+        place = account.id, measure, RANGES
+        rows = self._db.execute(asked, (*place, stop, *place, start, start)).fetchall()
+        return [(begin, _unpack(level)) for begin, level in rows]
+
+    def _accounts(self, stream: str) -> list[Account]:
+        """Accounts of a stream with releases that count."""
+        asked = "SELECT id, kind, axis, without_epsilon, their_delta FROM stream_account"
+        rows = self._db.execute(f"{asked} WHERE stream = ? AND releases > 0", (stream,)).fetchall()
+        return [
+            Account(number, _kind(text), axis, count, _unpack(delta)) for number, text, axis, count, delta in rows
+        ]
 
     def _classes(self, account: int) -> Iterator[int]:
         """Yield the measures of the classes of pure releases, one index step each."""
@@ -222,14 +367,14 @@ class Odometer:
         while (measure := self._db.execute(asked, (account, measure)).fetchone()[0]) is not None:
             yield measure
 
-    def _most(self, account: int, measure: int, region: Region) -> int:
+    def _most(self, account: Account, measure: int, region: Region) -> int:
         """Largest sum of one measure at an element of a region."""
         most = 0
-        # Positions in a labelled share are not positions in the stream.
+        # Positions in a labelled share are not positions in the stream, nor instants of another column.
         asked = RANGES if region.part is None else PARTS
         for scope in (WHOLE, RANGES, PARTS):
-            values = account, measure, scope
-            if scope == asked and region != EVERYWHERE:
+            values = account.id, measure, scope
+            if scope == asked and region != EVERYWHERE and region.axis == account.axis:
                 most += self._highest_in(region, values)
             else:
                 most += self._highest(_LEVELS, values)
@@ -240,7 +385,7 @@ class Odometer:
         among, values = f"{_LEVELS} AND part = ?", (*values, region.part or "")
         before = f"SELECT max(start) FROM level WHERE {among} AND start <= ?"
         start = self._db.execute(before, (*values, region.start or 0)).fetchone()[0]
-        among, values = f"{among} AND start >= ?", (*values, start or 0)
+        among, values = f"{among} AND start >= ?", (*values, region.start or 0 if start is None else start)
         if region.stop is not None:
             among, values = f"{among} AND start < ?", (*values, region.stop)
         # By position: the plus keeps SQLite from walking down the index of sums until a row lies in the region.
@@ -250,6 +395,36 @@ class Odometer:
         """Largest sum among the rows of a condition; 0 without rows."""
         found = self._db.execute(f"SELECT max({of}) FROM level WHERE {among}", values).fetchone()[0]
         return 0 if found is None else _unpack(found)
+
+
+def _unit(account: Account) -> Period | None:
+    """Periods of an account's unit."""
+    return None if account.kind.rows is None else account.kind.rows.period
+
+
+def _numbers(per: Period, start: int, stop: int) -> set[int]:
+    """Numbers of the periods that the instants [start, stop) meet."""
+    return set(range(per.number(start), per.number(stop - 1) + 1))
+
+
+@lru_cache(maxsize=256)
+def _fullest(unit: Period, per: Period) -> int:
+    """Number of a period with the most periods of the unit."""
+    first = per.number(instant(datetime(2000, 1, 1), None))
+    return max(range(first, first + _LOOKED_AT), key=lambda n: unit.between(per.edge(n), per.edge(n + 1)) or 0)
+
+
+def _by_rho(loss: Loss, rho: int) -> tuple[Loss, float]:
+    """The loss with the epsilon of the total rho, if that is less, and the delta at which it was converted."""
+    delta = math.nextafter(float(loss.delta), 0.0)
+    if not 0 < rho < NO_RHO:
+        return loss, 0.0
+    exact = Fraction(rho, UNIT)
+    if not 0.0 < delta < 1.0:
+        return replace(loss, epsilon=Fraction(0) if delta else loss.epsilon, rho=exact), delta
+    return replace(
+        loss, epsilon=min(loss.epsilon, written(zcdp_epsilon(float_above(exact), delta))), rho=exact
+    ), delta
 
 
 def _kind(text: str) -> Kind:

@@ -35,7 +35,7 @@ from fastdp.ledger.entry import Entry
 from fastdp.noise.key import Key
 from fastdp.state.atomic_files import sync_folder
 
-FORMAT = 1
+FORMAT = 2
 #: "fdpL" marks the file as a ledger.
 APPLICATION = 0x6664704C
 SCHEMA = (
@@ -46,7 +46,8 @@ CREATE TABLE release (
 CREATE INDEX releases ON release (stream, id);
 CREATE INDEX reserved ON release (id) WHERE state = 'reserved';
 CREATE UNIQUE INDEX noise ON release (fingerprint) WHERE fingerprint IS NOT NULL AND state <> 'cancelled';
-CREATE TABLE limits (stream TEXT PRIMARY KEY, epsilon REAL, delta REAL) WITHOUT ROWID;
+CREATE TABLE limits (
+  stream TEXT NOT NULL, per TEXT NOT NULL, epsilon REAL, delta REAL, PRIMARY KEY (stream, per)) WITHOUT ROWID;
 """
     + odometer.SCHEMA
 )
@@ -114,9 +115,9 @@ class LedgerState:
             # Amounts that a line does not name stay unchanged; null is "no limit".
             amounts = [getattr(named, name) if name in line else None for name in Budget._fields]
             self.db.execute(
-                "INSERT INTO limits VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET "
+                "INSERT INTO limits VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
                 "epsilon = coalesce(excluded.epsilon, epsilon), delta = coalesce(excluded.delta, delta)",
-                (line["stream"] or "", *amounts),
+                (line["stream"] or "", line["per"] or "", *amounts),
             )
         else:
             raise ValueError(f"a line of kind {kind!r}")
@@ -172,17 +173,23 @@ class LedgerState:
         found = self.db.execute("SELECT DISTINCT stream FROM stream_account").fetchall()
         return sorted(stream for (stream,) in found)
 
-    def limit(self, stream: str | None) -> Budget:
-        """Limit of a stream: its own amounts, else the general ones."""
-        rows = self.db.execute("SELECT * FROM limits WHERE stream IN (?, '')", (stream or "",)).fetchall()
+    def limit(self, stream: str | None, per: str | None = None) -> Budget:
+        """Limit of a stream, in all or for each period of a length: its own amounts, else the general ones."""
+        asked = "SELECT stream, epsilon, delta FROM limits WHERE stream IN (?, '') AND per = ?"
+        rows = self.db.execute(asked, (stream or "", per or "")).fetchall()
         found = {name: amounts for name, *amounts in rows}
         said = [found[name] for name in (stream or "", "") if name in found]
         return Budget(*(next((each[i] for each in said if each[i] is not None), math.inf) for i in range(2)))
 
-    def limits(self) -> dict[str | None, Budget]:
+    def limits(self, per: str | None = None) -> dict[str | None, Budget]:
         """Limits of streams with their own; under None the general one."""
-        named = [name or None for (name,) in self.db.execute("SELECT stream FROM limits").fetchall()]
-        return {name: self.limit(name) for name in named}
+        named = self.db.execute("SELECT stream FROM limits WHERE per = ?", (per or "",)).fetchall()
+        return {name or None: self.limit(name, per) for (name,) in named}
+
+    def lengths(self) -> list[str]:
+        """Lengths of the periods that have limits."""
+        found = self.db.execute("SELECT DISTINCT per FROM limits WHERE per <> '' ORDER BY per").fetchall()
+        return [per for (per,) in found]
 
 
 def _now() -> str:

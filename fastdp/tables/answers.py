@@ -21,9 +21,9 @@ from scipy.stats import norm
 
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
-from fastdp.tables.calendar import zone_of
 from fastdp.tables.quantiles import Bins, Histogram
 from fastdp.tables.sums import ROWS, Quantity, Released, Statistic
+from fastdp.units import zone_of
 
 # Released windows smoothed together along time, with a pattern of the day and of the week ("revised").
 #

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from functools import cached_property, lru_cache
 from typing import Literal
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -20,15 +18,24 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Duration, Instant, Integers
 from fastdp.record import Choice, Kind, Text, parameter, record
-from fastdp.units import MICROSECOND, Column, Length, Period, parse_length
+from fastdp.units import (
+    AWARE_EPOCH,
+    EPOCH,
+    FIRST,
+    LAST,
+    MICROSECOND,
+    Column,
+    Length,
+    Period,
+    instant,
+    local_time,
+    origin_of,
+    parse_length,
+    zone_name,
+    zone_of,
+)
 from fastdp.validation import DAY
 
-EPOCH = datetime(1970, 1, 1)
-_AWARE_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: A Monday, so that windows of a week begin on one.
-MONDAY = date(1970, 1, 5)
-#: The first and last microsecond that a datetime can hold in every zone.
-FIRST, LAST = -62_135_510_400_000_000, 253_402_214_400_000_000
 #: The years in which a zone is compared with another, unless windows begin later; no zone changed its clock before.
 COMPARED = 1800, 2100
 #: So many days are compared at least: weekdays and dates fall together in every way.
@@ -37,10 +44,6 @@ LONG_DAYS = 28 * 366
 Missing = Literal["raise", "drop"]
 #: Units of Unix times.
 TimeUnit = Literal["s", "ms", "us", "ns"]
-#: Zones without a name; those with GMT are Java's.
-OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)")
-
-
 MOMENT = "a datetime, a date or ISO text such as '2024-03-31T01:00'"
 
 
@@ -101,45 +104,6 @@ class Time:
     def _check(self) -> None:
         if self.unit is not None and self.format is not None:
             raise ParameterError(f"format = {self.format!r}: expected None, because unit = {self.unit!r} is given")
-
-
-def zone_name(name: str | None) -> str | None:
-    """Arrow's name of a zone: pandas' "UTC+02:00" becomes "+02:00", and every zone that always equals UTC "UTC"."""
-    zone, fixed = zone_of(name), OFFSET.fullmatch(str(name))
-    if zone is not None and zone.utcoffset(None) == timedelta():
-        return "UTC"
-    return "{}{}:{}".format(*fixed.groups()) if fixed else name
-
-
-@lru_cache(maxsize=64)
-def zone_of(name: str | None) -> tzinfo | None:
-    """The zone with this name ("Europe/Paris", "+02:00"), None for None; ParameterError for an unknown one."""
-    if name is None:
-        return None
-    fixed = OFFSET.fullmatch(str(name))
-    try:
-        if fixed:
-            offset = timedelta(hours=int(fixed[2]), minutes=int(fixed[3]))
-            return timezone(-offset if fixed[1] == "-" else offset)
-        return ZoneInfo(name)
-    except Exception:  # a wrong name, or no database of zones
-        raise ParameterError(
-            f"zone = {validation.shown(name)}: expected the name of a time zone, such as 'Europe/Paris' or 'UTC'"
-            " (on Windows the package tzdata has them)"
-        ) from None
-
-
-def instant(local: datetime, zone: tzinfo | None) -> int:
-    """Microseconds of a clock time: the first of two, and moved forward if the clock skips it."""
-    if zone is None:
-        return (local - EPOCH) // MICROSECOND
-    return (local.replace(tzinfo=zone, fold=0) - _AWARE_EPOCH) // MICROSECOND
-
-
-def local_time(moment: int, zone: tzinfo | None) -> datetime:
-    """Clock time in `zone` at the instant `moment`, in microseconds."""
-    shown = _AWARE_EPOCH + timedelta(microseconds=moment)
-    return shown.replace(tzinfo=None) if zone is None else shown.astimezone(zone).replace(tzinfo=None)
 
 
 def localised(clock: Integers, zone: tzinfo) -> Integers:
@@ -217,7 +181,7 @@ def as_instant(name: str, value: object, zone: tzinfo | None) -> int:
             f"{name} = {validation.shown(value)}: expected a time without a zone, because the table's times have none"
             " (or zone=)"
         )
-    return (found - _AWARE_EPOCH) // MICROSECOND
+    return (found - AWARE_EPOCH) // MICROSECOND
 
 
 #: Days that :func:`most_spans` examines: a full cycle of the calendar.
@@ -249,31 +213,25 @@ class Calendar:
     def __init__(
         self, every: Duration, time_zone: str | None = None, origin: Instant | None = None, name: str = "every"
     ) -> None:
-        self.every, self.fixed, self._months, self._days = parse_length(name, every)
-        self.time_zone = zone_name(time_zone)
-        self._zone = zone_of(time_zone)
+        self.every, self.fixed, months, self._days = parse_length(name, every)
+        self.time_zone, self._zone = zone_name(time_zone), zone_of(time_zone)
         self.origin = origin
-        if self.fixed:
-            self._begin = instant(EPOCH, self._zone) if origin is None else as_instant("origin", origin, self._zone)
-        elif origin is None:
-            self._date = MONDAY if self.every.endswith("w") else EPOCH.date()
-        else:
-            begin = local_time(as_instant("origin", origin, self._zone), self._zone)
-            self._date = begin.date()
-            if begin != datetime(begin.year, begin.month, begin.day) or (self._months and begin.day != 1):
-                what = "the first day of a month" if self._months else "a date"
+        self.period = Period.of(self.every, self.time_zone)
+        begin = instant(origin_of(self.every), self._zone)
+        if origin is not None:
+            begin = as_instant("origin", origin, self._zone)
+            shown = local_time(begin, self._zone)
+            if self.fixed:
+                self.period = self.period._replace(begin=begin % self.fixed)
+            elif shown != datetime(shown.year, shown.month, shown.day) or (months and shown.day != 1):
+                what = "the first day of a month" if months else "a date"
                 raise ParameterError(f"origin = {validation.shown(origin)}: expected {what} for {name} = {every!r}")
+            else:
+                place = shown.year * 12 + shown.month - 1 if months else shown.toordinal()
+                self.period = self.period._replace(begin=place % self.period.length)
+        #: Number of the period's span that is span 0 here.
+        self._zero = self.period.number(begin)
         self._cache: tuple[int, Integers] = 0, np.empty(0, np.int64)
-
-    @property
-    def period(self) -> Period:
-        """The spans as a comparable value."""
-        if self.fixed:
-            return Period("microseconds", self.fixed, self._begin % self.fixed, self.time_zone)
-        if self._days:
-            return Period("days", self._days, self._date.toordinal() % self._days, self.time_zone)
-        month = self._date.year * 12 + self._date.month - 1
-        return Period("months", self._months, month % self._months, self.time_zone)
 
     @cached_property
     def zone(self) -> tzinfo | None:
@@ -282,47 +240,27 @@ class Calendar:
 
     def edge(self, number: int) -> int:
         """Beginning of span ``number`` in microseconds; after LAST, or FIRST, where no date exists."""
-        if self.fixed:
-            return self._begin + number * self.fixed
-        try:
-            if self._days:
-                begin = datetime(self._date.year, self._date.month, self._date.day)
-                return instant(begin + timedelta(days=number * self._days), self._zone)
-            years, month = divmod(self._date.year * 12 + self._date.month - 1 + number * self._months, 12)
-            return instant(datetime(years, month + 1, 1), self._zone)
-        except (OverflowError, ValueError):
-            return LAST + 1 if number > 0 else FIRST
+        return self.period.edge(self._zero + number)
 
     def number(self, moment: int) -> int:
         """Number of the span that contains the instant `moment`."""
-        if self.fixed:
-            return (moment - self._begin) // self.fixed
-        shown = local_time(moment, self._zone).date()
-        if self._days:
-            number = (shown - self._date).days // self._days
-        else:
-            number = ((shown.year - self._date.year) * 12 + shown.month - self._date.month) // self._months
-        # A clock that is put back over midnight shows the day before again.
-        while self.edge(number) > moment:
-            number -= 1
-        while self.edge(number + 1) <= moment:
-            number += 1
-        return number
+        return self.period.number(moment) - self._zero
 
     def edges(self, first: int, last: int) -> Integers:
         """Borders of spans `first` to `last` - 1: int64[last - first + 1], in microseconds."""
+        numbers = np.arange(first, last + 1, dtype=np.int64)
         if self.fixed:
-            return self._begin + np.arange(first, last + 1, dtype=np.int64) * self.fixed
+            return self.edge(0) + numbers * self.fixed
         if self._days:
-            days = (self._date - EPOCH.date()).days + np.arange(first, last + 1, dtype=np.int64) * self._days
+            days = self.period.begin - EPOCH.toordinal() + (self._zero + numbers) * self._days
             if days[0] * DAY > FIRST and days[-1] * DAY < LAST:
                 return days * DAY if self._zone is None else localised(days * DAY, self._zone)
-        return np.array([self.edge(number) for number in range(first, last + 1)], np.int64)
+        return np.array([self.edge(number) for number in numbers.tolist()], np.int64)
 
     def numbers(self, times: Integers) -> Integers:
         """Number of the span that contains each instant: int64[n]."""
         if self.fixed:
-            return (times - self._begin) // self.fixed
+            return (times - self.edge(0)) // self.fixed
         if not times.size:
             return np.empty(0, np.int64)
         low, high = self.number(int(times.min())), self.number(int(times.max()))

@@ -19,7 +19,8 @@ from fastdp.data.column import as_floats
 from fastdp.data.source import import_tables
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Flags, Floats, Integers
-from fastdp.tables.calendar import FIRST, LAST, Time, localised
+from fastdp.tables.calendar import Time, localised
+from fastdp.units import FIRST, LAST
 from fastdp.validation import DAY
 from fastdp_kernels.noise import blake2b
 from fastdp_kernels.tables import person_rows
@@ -310,15 +311,15 @@ class Keys:
     def __init__(self, names: Sequence[str], rows: Sequence[KeyRow] | None = None) -> None:
         self.names, self._learns = tuple(names), True
         #: Of each column its given entries, which columns of other types are matched with.
-        self._given = None if rows is None else [list(dict.fromkeys(each)) for each in zip(*rows, strict=True)]
+        listed = [[row[i] for row in rows or ()] for i in range(len(self.names))]
+        self._given = None if rows is None else [list(dict.fromkeys(entries)) for entries in listed]
         #: Of each column: its entries by number, and the same for a column of another type.
         self._entries, self._typed = [Numbers() for _ in names], [dict[object, Numbers]() for _ in names]
         self._values: list[list[pa.Array]] = [[] for _ in names]
         self._nodes = [Numbers() for _ in names]
         self._words: Integers = np.empty(0, np.int64)
         if rows is not None:
-            columns = zip(*rows, strict=True) if self.names else ()
-            self.codes([_listed(name, list(column)) for name, column in zip(names, columns, strict=True)])
+            self.codes([_listed(name, entries) for name, entries in zip(names, listed, strict=True)])
             self._learns = False
 
     @property

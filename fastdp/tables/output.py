@@ -20,8 +20,8 @@ from fastdp.releases.pictures import ESTIMATE, band, check_axes, new_axes, save
 from fastdp.state.atomic_files import atomic_file
 from fastdp.tables import choices
 from fastdp.tables.answers import DAY, Answers
-from fastdp.tables.calendar import OFFSET, zone_of
 from fastdp.tables.sums import Released, Statistic
+from fastdp.units import OFFSET, zone_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +101,7 @@ def metadata(released: Released, confidence: float) -> Json:
             for q, noise in zip(released.quantities, measured.noise, strict=True)
         ],
         "clipped_rows": {column: tail.share for column, tail in released.tails.items()},
-        "cut_persons": None if rows is None else rows.cut_persons,
+        "dropped_rows": None if rows is None else rows.share,
         "guarantee": released.guarantee.to_dict(),
     }
 

@@ -22,12 +22,13 @@ from fastdp.kinds import Bounds, Flags, Integers, Json, Keys
 from fastdp.noise.draws import NoiseName
 from fastdp.record import Choice, Flag, Kind, Real, parameter, record
 from fastdp.tables import quantiles
+from fastdp.tables.beyond import Tail
 from fastdp.tables.budget import Budget
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.sums import ROWS, CellCounts, Measured, Quantity, Released, Statistic, Tail
-from fastdp.units import ONE_ROW, Column, Person, Rows, Unit
+from fastdp.tables.sums import ROWS, CellCounts, Measured, Quantity, Released, Statistic
+from fastdp.units import ONE_ROW, Column, Person, Rows, Times, Unit, UnitRows
 
 #: Statistics of a column of values.
 STATISTICS = ("sum", "mean", "var", "std", "median", "nunique")
@@ -37,6 +38,8 @@ OF_SUMS = {"sum", "mean", "var", "std"}
 PERCENTILE = re.compile(r"p(\d{1,2}(\.\d{1,6})?|100)")
 #: Windows times keys of one release: 8 bytes each, and as much again for the noise.
 MAX_CELLS = 2 * 10**8
+#: The noise of a release whose persons' rows are chosen ("auto") is that of less variance for so many.
+NOMINAL_ROWS = 20
 #: Bits of the largest square of a deviation, in steps of a square's resolution.
 SQUARE_BITS = 32
 #: Ends of the clip by column.
@@ -55,7 +58,7 @@ class Value:
         beyond it count as the bound.
     clip : float or (float, float), optional
         What values are clipped to, if that is known publicly; then ``bound`` may be left out.  By default it is
-        chosen from the rows with a share of the column's budget; a ``bound`` of two ends is the clip itself.
+        chosen from the rows with a share of the column's budget, at both ends where the bound has two.
     weight : float
         The column's budget beside other columns', whose weight is 1 by default.
     nonfinite : "raise" or "zero"
@@ -97,8 +100,8 @@ class Value:
 
     @property
     def chooses(self) -> bool:
-        """True if the clip's upper end is chosen from the rows."""
-        return self.clip is None and not isinstance(self.bound, (tuple, list))
+        """True if the clip is chosen from the rows."""
+        return self.clip is None
 
 
 def _ends(name: str, given: object) -> tuple[float, float]:
@@ -118,7 +121,8 @@ class PrivateKeys:
     Parameters
     ----------
     share : float
-        Of the budget, for the choice.
+        Of the budget, for the choice.  Not used where counts without windows are released for units of rows: keys are
+        then chosen by these counts.
 
     Examples
     --------
@@ -127,12 +131,12 @@ class PrivateKeys:
     0.3
     """
 
-    share: float = parameter(Real(above=0.0, below=1.0), default=0.1)
+    share: float = parameter(Real(above=0.0, below=1.0), default=0.25)
 
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """One column of values: its widest clip, which ``chooses`` narrows from the rows, and :class:`Value`'s fields.
+    """One column of values: its widest clip, which ``chooses`` narrows from the rows, its bound, and other fields.
 
     ``entries``: whether the column holds entries of any type, of which distinct ones are counted.
     """
@@ -144,13 +148,15 @@ class ColumnPlan:
     weight: float
     nonfinite: Nonfinite
     resolution: float | None
+    bound: tuple[float, float] | None = None
     entries: bool = False
 
     @classmethod
     def of(cls, name: str, value: Value, *, sums: bool) -> ColumnPlan:
         """The column `name` with the bounds of `value`; a clip is chosen for `sums` alone."""
+        bound = None if value.bound is None else _ends("bound", value.bound)
         chooses = value.chooses and sums
-        return cls(name, *value.ends, chooses, value.weight, value.nonfinite, value.resolution)
+        return cls(name, *value.ends, chooses, value.weight, value.nonfinite, value.resolution, bound)
 
 
 @dataclass(frozen=True)
@@ -171,8 +177,10 @@ class TablePlan:
         Whether rows arrive over time and a public clock closes windows.
     cells : int or None
         Windows times keys.
-    rows : dict of str to int
-        Released number of rows above the lowest candidate of each column's clip.
+    chosen_rows : int
+        With ``Person(rows="auto")``: a person's rows that count, once they are chosen.
+    spent : dict of str to float
+        Loss of the choice of each column's clip, once it is made.
     taken : tuple of str
         Ends of the time taken from the table: "first", "last".
     """
@@ -195,7 +203,8 @@ class TablePlan:
     stop: int | None = None
     online: bool = False
     cells: int | None = None
-    rows: Mapping[str, int] = field(default_factory=dict)
+    chosen_rows: int = NOMINAL_ROWS
+    spent: Mapping[str, float] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
 
     rule: ClassVar[int] = 2
@@ -217,19 +226,27 @@ class TablePlan:
         return ends and self.key_rule in ("none", "given") and not self.chooses
 
     @property
+    def chooses_rows(self) -> bool:
+        """True if the number of a person's rows that count is chosen from the rows, or was."""
+        return isinstance(self.unit, Person) and self.unit.rows == "auto"
+
+    @property
+    def selects_cells(self) -> bool:
+        """True if keys are chosen privately by counts of rows that are released as they are."""
+        whole = self.calendar is None and self.counts_rows and not self.levels
+        return self.key_rule == "private" and self.who is None and whole
+
+    @property
     def contributions(self) -> int:
         """Most rows of one unit that count in a period."""
-        return self.unit.rows if isinstance(self.unit, Person) else self.unit.k
+        if not isinstance(self.unit, Person):
+            return self.unit.k
+        return self.unit.rows if isinstance(self.unit.rows, int) else self.chosen_rows
 
     @property
     def per_window(self) -> int | None:
         """Most rows of one unit in a window; None without such a bound."""
         return self.unit.per_window if isinstance(self.unit, Person) else None
-
-    @property
-    def beyond_sensitivity(self) -> int:
-        """Change by one unit of the counts of rows beyond and within the clip; a replaced value changes both by 1."""
-        return max(2, self.contributions)
 
     @cached_property
     def budget(self) -> Budget:
@@ -337,6 +354,14 @@ class TablePlan:
             taken=() if calendar is None else self.taken,
         )
 
+    def times_of(self, unit: UnitRows) -> Times | None:
+        """The times from `start` to `stop` where both are given and cut no unit; rows at others change nothing."""
+        if self.time is None or self.calendar is None or self.start is None or self.stop is None or self.taken:
+            return None
+        ends = self.calendar.edge(self.start), self.calendar.edge(self.stop)
+        times = Times(self.time.column, self.calendar.time_zone, *ends)
+        return times if unit.keeps(times) else None
+
     # Noise.
 
     def identity(self) -> Json:
@@ -355,7 +380,7 @@ class TablePlan:
             "keys": key_digest(self.keys),
             "share": None if self.private is None else self.private.share,
             "levels": self.levels,
-            "contributions": self.contributions,
+            "contributions": self.contributions if not self.chooses_rows else "auto",
             "per_window": self.per_window,
             "who": self.who is not None,
             "start": self.start,
@@ -599,7 +624,7 @@ def make_plan(
 def _columns(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:
     summed = {each.column for each in statistics if each.kind in OF_SUMS}
     values = [ColumnPlan.of(name, value, sums=name in summed) for name, value in values_of(statistics, bounds)]
-    entries = [ColumnPlan(name, 0.0, 0.0, False, 1.0, "zero", None, True) for name in entries_of(statistics)]
+    entries = [ColumnPlan(name, 0.0, 0.0, False, 1.0, "zero", None, entries=True) for name in entries_of(statistics)]
     return (*values, *entries)
 
 
@@ -616,7 +641,7 @@ def with_noise(plan: TablePlan) -> TablePlan:
 
 def _check_per_window(plan: TablePlan, windows: int) -> None:
     """Raise ParameterError for more rows of a person than windows allow, which would enlarge the noise needlessly."""
-    if plan.per_window is None or plan.periods is not None:
+    if plan.per_window is None or plan.periods is not None or plan.chooses_rows:
         return
     most = plan.per_window * windows
     if plan.contributions > most:
@@ -630,6 +655,8 @@ def check_online(plan: TablePlan) -> None:
     """Raise ParameterError unless a person's rows that count are known as each window closes."""
     if plan.who is None:
         return
+    if plan.chooses_rows:
+        raise ParameterError("rows = 'auto': expected a number, because rows that count are known as windows close")
     if plan.periods is None:
         raise ParameterError(
             "per = None: expected the period in which a person's rows are bounded, such as '1d', because windows "

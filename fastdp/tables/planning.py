@@ -8,23 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
-
-import numpy as np
+from dataclasses import dataclass
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.kinds import Bounds, Duration, Integers
+from fastdp.kinds import Bounds, Duration
 from fastdp.noise.draws import NoiseName
 from fastdp.releases.intervals import checked_confidence
 from fastdp.tables.calendar import Time
-from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.plan import MAX_CELLS, PrivateKeys, TablePlan, Value, make_plan, statistics_of
-from fastdp.tables.quantiles import prefix_variances
-from fastdp.tables.sums import Level, Measured, Quantity, Tail, drawn
-from fastdp.tables.table import Table
-from fastdp.units import ONE_ROW, Unit, parse_length
+from fastdp.tables.plan import MAX_CELLS, PrivateKeys, Value, make_plan, statistics_of
+from fastdp.units import ONE_ROW, Unit
 from fastdp.validation import DAY
 
 #: Longer spans that are shown, in microseconds.
@@ -185,7 +178,10 @@ def plan(
     if rows is not None:
         rows = validation.positive("rows", rows)
     given = {"unit": unit, "bounds": bounds, "delta": delta, "levels": levels}
-    given |= {"by": None if private is None and width == 1 else "key", "keys": private or list(range(min(width, MAX_KEYS)))}
+    given |= {
+        "by": None if private is None and width == 1 else "key",
+        "keys": private or list(range(min(width, MAX_KEYS))),
+    }
     if given["by"] is None:
         given["keys"] = None
     time = None if every is None else Time("time", every, start="2000-01-01")

@@ -16,6 +16,7 @@ from fastdp import Guarantee
 from fastdp.cli import main
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger
+from fastdp.units import Period, Times, UnitRows
 
 
 @pytest.fixture
@@ -63,6 +64,23 @@ def test_a_stream_is_released_until_its_limit(run, account, complaint, write_inp
     head = account("verify").output.split("head ")[1].strip()
     assert account("verify", "--head", head).exit_code == 0
     assert f"{budget}: 6 lines, all seals valid" in account("verify").output
+
+
+def test_a_limit_that_renews_and_what_a_person_loses(account, complaint, budget) -> None:
+    said = account("limit", "--epsilon", 2, "--per", "1mo", "--stream", "visits").output
+    assert said == f"{budget}: limit for stream 'visits' in each period of 1mo: epsilon = 2.0\n"
+    assert complaint(account("limit", "--epsilon", 2, "--per", "1 fortnight")).startswith(
+        "per = '1 fortnight': expected"
+    )
+    unit, day = UnitRows("who", 1, Period.of("1d", "UTC")), 86_400_000_000
+    for night in range(31):
+        made = Guarantee(0.0625, rows=unit, times=Times("at", "UTC", night * day, night * day + day))
+        Ledger(budget).spend(made, stream="visits")
+    assert account("spent").output.splitlines()[1:] == [
+        "  a person, in the period from 1970-01-01 on (1y): epsilon = 1.9375",
+        "  a person, in the period from 1970-01-01 on (1mo): epsilon = 1.9375; limit epsilon = 2.0 in each",
+    ]
+    assert "'visits'  'at' from 1970-01-31 to 1970-02-01  epsilon = 0.0625" in account("show").output
 
 
 def test_running_sums_are_recorded_as_such(run, account, write_input, values, budget, tmp_path) -> None:
@@ -207,32 +225,6 @@ def test_options_that_need_each_other(run, arguments: tuple[str, ...], words: st
     done = run("in.npy", "-o", tmp_path / "out.npy", *arguments)
     assert done.exit_code == 2
     assert words in done.stderr
-
-
-def test_a_process_of_its_own(command, write_input, values, budget: Path, tmp_path: Path) -> None:
-    source = write_input(".csv", values)
-    options = ["--epsilon", "0.5", "--bound", "200", "--holdout", "1000", "--max-range", "4096", "--quiet"]
-    out = tmp_path / "out.csv"
-    done = command("release", source, "-o", out, *options, "--ledger", budget, "--stream", "meter", "--limit", 0.5)
-    assert done.returncode == 0, done.stderr
-    assert budget.stat().st_mode & 0o077 == 0
-    again = command(
-        "release", source, "-o", tmp_path / "o.csv", *options, "--ledger", budget, "--stream", "meter", "--limit", 0.5
-    )
-    assert again.returncode == 1
-    assert again.stderr.startswith(b"Error: Refused: stream 'meter' has 0.0 of 0.5 epsilon left")
-
-
-def test_a_release_that_goes_on_is_paid_once(run, account, complaint, write_input, values, budget, tmp_path) -> None:
-    source, told = write_input(".npy", values), ("--ledger", budget, "--stream", "meter", "--limit", 0.5)
-    again = (source, "-o", tmp_path / "out.npy", "--state", tmp_path / "state", "--force", *told)
-    assert run(*again, seed=None).exit_code == 0
-    first = (tmp_path / "out.npy").read_bytes()
-    assert run(*again, seed=None).exit_code == 0
-    assert (tmp_path / "out.npy").read_bytes() == first
-    assert "'meter': epsilon = 0.5 for" in account("spent").output
-    other = [*again[:-6], "--ledger", budget, "--stream", "other", "--limit", 0.5]
-    assert "stream = 'meter', now 'other'" in complaint(run(*other, seed=None))
 
 
 def test_what_does_not_depend_on_the_values_costs_nothing(run, complaint, write_input, values, budget, tmp_path):

@@ -1,4 +1,4 @@
-"""Counters: equal to the paper's on the same noise, their laws, and selective counting over them."""
+"""Counters: equal to the paper's on the same noise, their errors, and selective counting over them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_settling_is_within_epsilon_too(counter) -> None:
     ("counter", "steps", "draws"),
     [(Simple(), 9, 9), (Block(4), 9, 3), (Block(4), 12, 3), (BinaryTree(16), 11, 3), (BinaryTree(4), 11, 4)],
 )
-def test_the_law_of_the_error(counter, steps: int, draws: int) -> None:
+def test_the_distribution_of_the_error(counter, steps: int, draws: int) -> None:
     """After these steps the error is a sum of so many draws of scale draws / epsilon."""
     size, epsilon = 40_000, 0.8
     counts = RunningCounts(counter, epsilon, size, seed=stat.seed(71))
@@ -114,10 +114,8 @@ def test_the_law_of_the_error(counter, steps: int, draws: int) -> None:
 
 @given(order=st.permutations(range(6)), steps=st.integers(1, 12))
 def test_sums_are_independent_of_each_other(order: list[int], steps: int) -> None:
-    """Rows in another order, or split over calls on the same noise, give the same errors."""
-    generator = np.random.default_rng(steps)
+    noise = np.random.default_rng(steps).integers(-9, 9, (steps, 6))
     for counter in (Block(3), BinaryTree(5)):
-        noise = generator.integers(-9, 9, (steps, 6))
         one, other = np.zeros((6, counter.width), np.int64), np.zeros((6, counter.width), np.int64)
         for row in noise:
             assert np.array_equal(counter.step(one, row)[order], counter.step(other, row[order]))
@@ -142,16 +140,10 @@ def test_bad_values_are_refused() -> None:
         assert np.array_equal(counts.step([1, 2, 3]), reference.step([1, 2, 3]))
 
 
-def test_parameters_are_named() -> None:
-    for build, name in (
-        (lambda: Block(0), "size"),
-        (lambda: BinaryTree(0), "horizon"),
-        (lambda: RunningCounts(Simple, 1.0), "counter"),
-        (lambda: SelectiveCounting([], Parity(Key.random()), 1.0), "counters"),
-        (lambda: SelectiveCounting([Simple()], None, 1.0), "selector"),
-    ):
+def test_selectors_and_counters_are_needed() -> None:
+    for counters, selector, name in (([], Parity(Key.random()), "counters"), ([Simple()], None, "selector")):
         with pytest.raises(ParameterError, match=name):
-            build()
+            SelectiveCounting(counters, selector, 1.0)
 
 
 class Parity:
@@ -173,22 +165,18 @@ class Parity:
 
 
 def test_selective_counting_is_algorithm_4() -> None:
-    counting = SelectiveCounting([Simple(), Block(3)], Parity(Key.from_seed(2)), 1.0, dimension=2, seed=3)
-    alone = [
-        RunningCounts(counter, 1.0, 2, key=counting._key.again().derive("counter", i))
-        for i, counter in enumerate((Simple(), Block(3)))
-    ]
+    counters = Simple(), Block(3)
+    counting = SelectiveCounting(counters, Parity(Key.from_seed(2)), 1.0, dimension=2, seed=3)
+    keys = [counting._key.again().derive("counter", i) for i in range(2)]
+    alone = [RunningCounts(counter, 1.0, 2, key=key) for counter, key in zip(counters, keys, strict=True)]
     releases = [counting.step([value, 10 * value]) for value in range(40)]
     assert {release.counter for release in releases} == {0, 1}
     for value, release in enumerate(releases):
         assert np.array_equal(alone[release.counter].step([value, 10 * value]), release.counts)
-    assert counting.selector.seen == [None, *releases[:-1]]
-    assert counting.n_steps == 40
-    assert counting.guarantee.epsilon == 1.5
-    assert counting.guarantee.simulated
-    lines = [line for line in counting.guarantee.derivation if "randomised response" in line]
-    assert lines
-    assert lines[0].startswith("selector (epsilon = ")
+    assert (counting.selector.seen, counting.n_steps) == ([None, *releases[:-1]], 40)
+    assert (counting.guarantee.epsilon, counting.guarantee.simulated) == (1.5, True)
+    [line] = [line for line in counting.guarantee.derivation if "randomised response" in line]
+    assert line.startswith("selector (epsilon = ")
 
 
 def test_an_event_moves_the_sums_of_one_counter() -> None:

@@ -178,7 +178,7 @@ def test_e_to_the_epsilon_is_rounded_up_very_little(exponent: Fraction) -> None:
     """Deltas are multiplied by it: below the true value it would understate them."""
     with mpmath.workdps(200):
         true = mpmath.exp(mpmath.mpf(exponent.numerator) / exponent.denominator)
-        above = composition._exp_above(exponent)
+        above = composition.exp_above(exponent)
         error = mpmath.mpf(above.numerator) / above.denominator / true - 1
     assert 0 < error < mpmath.mpf(10) ** -45
 

@@ -122,7 +122,7 @@ def test_the_journal_of_a_killed_call_is_needed(path: Path, filled: Ledger) -> N
         db.execute("BEGIN IMMEDIATE")
         state = LedgerState(db, filled._store._mac)
         for _ in range(60):
-            state.append({"kind": "limit", "stream": "s" * 150, "epsilon": 1.0, "note": "n" * 500})
+            state.append({"kind": "limit", "stream": "s" * 150, "per": None, "epsilon": 1.0, "note": "n" * 500})
         os._exit(0)
     os.waitpid(real, 0)
     journal, raw = path.with_name("budget-journal"), path.read_bytes()
@@ -353,8 +353,8 @@ def test_files_that_are_no_ledger(tmp_path: Path, path: Path, ledger) -> None:
         ledger()
     path.unlink()
     ledger().close()
-    edit(path, "UPDATE line SET body = replace(body, '\"fastdp_ledger\": 1', '\"fastdp_ledger\": 3')")
-    with pytest.raises(StateError, match="has lines of format 3: this fastdp reads format 1"):
+    edit(path, "UPDATE line SET body = replace(body, '\"fastdp_ledger\": 2', '\"fastdp_ledger\": 3')")
+    with pytest.raises(StateError, match="has lines of format 3: this fastdp reads format 2"):
         ledger()
     path.unlink()
     ledger().close()

@@ -31,22 +31,22 @@ class Follower:
         self.b, self.t, self.since = first.fan_out, 0, 0
         self.waiting = [], []
         self.costs, self.products, self.squares, self.w = None, 0.0, 0.0, 0.0
-        self.anew, self.kinds, self.prompt = False, [], 0
-        #: What counts the whole (``whole_count.Whole``), and what it was found to lack.
-        self.whole_counter, self.missing = None, 0.0
+        self.recounts, self.kinds, self.prompt = False, [], 0
+        #: Counter of all points (``total_count.Total``), and what it was found to lack.
+        self.total_counter, self.missing = None, 0.0
 
     def adjust(self):
-        """Count the whole too, and take its estimates."""
-        if self.whole_counter is None:
+        """Count all points too, and take its estimates."""
+        if self.total_counter is None:
             return
-        self.whole_counter.count(self.t, len(self.waiting[0]) - len(self.waiting[1]))
-        variance = self.noise * self.whole(self.own_weight, ())
-        self.missing = self.whole_counter.missing(self.whole(self.own, ()), variance)
+        self.total_counter.count(self.t, len(self.waiting[0]) - len(self.waiting[1]))
+        variance = self.noise * self.summed(self.own_weight, ())
+        self.missing = self.total_counter.missing(self.summed(self.own, ()), variance)
         self.estimate, self.variance = self.estimates(self.adjusted(self.own))
 
     def adjusted(self, own):
         """Least squares: every noisy number takes its part of what is missing, by its variance."""
-        weight = self.whole(self.own_weight, ())
+        weight = self.summed(self.own_weight, ())
         return {path: x + self.missing * self.own_weight[path] / weight for path, x in own.items()}
 
     def begin(self, added, removed, split_noise, cell_noise):
@@ -62,20 +62,20 @@ class Follower:
         self.adjust()
         self.waiting = [], []
         least = SPLIT * math.sqrt(max(self.noise, MIN_DEVIATION**2) * self.variance[()])
-        self.anew = self.first.max_depth > 0 and self.estimate[()] <= least
+        self.recounts = self.first.max_depth > 0 and self.estimate[()] <= least
         return {path: self.estimate[path] for path in leaves}
 
     def children(self, path):
         return [(*path, digit) for digit in range(self.b)]
 
-    def whole(self, numbers, path):
+    def summed(self, numbers, path):
         """A node's own number and all below it."""
         return sum(x for other, x in numbers.items() if other[: len(path)] == path)
 
     def estimates(self, own):
         """Estimates of all nodes, and variances of their noise in units of one count's."""
-        counts = {path: self.whole(own, path) for path in self.own}
-        weights = {path: self.whole(self.own_weight, path) for path in self.own}
+        counts = {path: self.summed(own, path) for path in self.own}
+        weights = {path: self.summed(self.own_weight, path) for path in self.own}
         estimate, variance = {(): max(counts[()], 0.0)}, {(): float(weights[()])}
         for path in sorted(self.inner, key=len):
             family, b = self.children(path), self.b
@@ -117,9 +117,9 @@ class Follower:
         return forecast(path) - sum(forecast(p) for p in self.children(path) if path in self.inner)
 
     def count(self, elapsed, cell_noise):
-        self.kinds.append(self.anew)
+        self.kinds.append(self.recounts)
         total = self.estimate[()]
-        gained, drawn, nodes, before, rate = self.recount() if self.anew else self.count_alone(cell_noise)
+        gained, drawn, nodes, before, rate = self.recount() if self.recounts else self.count_alone(cell_noise)
         counts = np.array([gained[p] for p in nodes], float)
         even = before * elapsed * self.rate[()] / total if total > 0 else np.zeros(len(nodes))
         self.new_pace(counts, even, rate * elapsed, before, total, elapsed)
@@ -128,11 +128,11 @@ class Follower:
         beyond = [
             max(x - y, 0) for p, x, y in zip(nodes, counts, least, strict=True) if len(p) < self.first.max_depth
         ]
-        self.anew = sum(beyond) / max(np.maximum(counts, 0).sum(), 1) > MAX_COARSE
-        if self.anew:
+        self.recounts = sum(beyond) / max(np.maximum(counts, 0).sum(), 1) > MAX_COARSE
+        if self.recounts:
             self.prompt = self.t + 1 + PROMPT_STEPS
         if self.t + 1 < self.prompt and not self.fixed:
-            self.anew, self.period = True, 1
+            self.recounts, self.period = True, 1
         self.rate = {path: gained[path] / elapsed for path in self.own}
         self.estimate, self.variance = self.estimates(self.own)
         self.adjust()
@@ -149,7 +149,7 @@ class Follower:
             self.own_weight[path] += 1
         before, rate = (np.array([numbers[p] for p in leaves]) for numbers in (self.estimate, self.rate))
         drawn = dict.fromkeys(leaves, 1)
-        return {path: self.whole(found, path) for path in self.own}, drawn, leaves, before, rate
+        return {path: self.summed(found, path) for path in self.own}, drawn, leaves, before, rate
 
     def recount(self):
         """A step of PHDStream on what waited; known are the finest cells that the trees before and after have."""
@@ -160,14 +160,14 @@ class Follower:
         leaves, old = set(step.leaves), self.own
         inner = {path[:k] for path in leaves for k in range(len(path))}
         kept = leaves | inner
-        gained = {p: float(self.whole(step.own, p) - self.whole(old, p)) for p in kept}
+        gained = {p: float(self.summed(step.own, p) - self.summed(old, p)) for p in kept}
         drawn = {p: self.first_weight * sum(leaf[: len(p)] == p for leaf in leaves) for p in kept}
         nodes = sorted(
             (p for p in kept if p in old and (p in leaves or p not in self.inner)), key=lambda p: (len(p), p)
         )
         before, rate = (np.array([numbers[p] for p in nodes]) for numbers in (self.estimate, self.rate))
-        weights = {p: self.whole(self.own_weight, p) if p in leaves else self.own_weight.get(p, 0) for p in kept}
-        self.own = {p: float(self.whole(step.own, p) if p in leaves else step.own.get(p, 0)) for p in kept}
+        weights = {p: self.summed(self.own_weight, p) if p in leaves else self.own_weight.get(p, 0) for p in kept}
+        self.own = {p: float(self.summed(step.own, p) if p in leaves else step.own.get(p, 0)) for p in kept}
         self.own_weight = {p: weights[p] + self.first_weight * (p in leaves) for p in kept}
         self.inner = inner
         return gained, drawn, nodes, before, rate
@@ -192,7 +192,7 @@ class Follower:
             level = below
         kept = {(), *(p for path in inner for p in self.children(path))}
         for path in kept - inner:
-            self.own[path], self.own_weight[path] = (self.whole(x, path) for x in (self.own, self.own_weight))
+            self.own[path], self.own_weight[path] = (self.summed(x, path) for x in (self.own, self.own_weight))
         for numbers in (self.own, self.own_weight, self.estimate, self.variance, self.rate):
             for path in set(numbers) - kept:
                 del numbers[path]

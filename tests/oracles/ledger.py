@@ -75,3 +75,32 @@ def in_weakest(
         epsilons += times * written(epsilon)
         deltas += (written(delta) + (1 + grown) * written(distance)) * (1 if times == 1 else 1 + grown)
     return weakest, epsilons, deltas
+
+
+#: epsilon, first and last day (None: no public times), days of the unit's periods, and how often it counts.
+Dated = tuple[Fraction, tuple[int, int] | None, int, int]
+
+
+def worst_day(releases: list[Dated], days: range, among: range | None = None) -> Fraction:
+    """The largest sum of epsilons that meet in the rows of one day, of those in `among`.
+
+    Releases of one group (the days of their units' periods) meet in their worst day, and the groups' sums add up.
+    """
+    groups = {(length, times, span is None) for _, span, length, times in releases}
+    total = Fraction(0)
+    for length, times, everywhere in groups:
+        mine = [r for r in releases if (r[2], r[3], r[1] is None) == (length, times, everywhere)]
+        total += times * max(
+            sum((r[0] for r in mine if r[1] is None or r[1][0] <= day < r[1][1]), Fraction(0))
+            for day in (among or days)
+        )
+    return total
+
+
+def person(releases: list[Dated], month: range) -> Fraction:
+    """What a person loses by the rows of one month: one change for each period of each release's unit."""
+    total = Fraction(0)
+    for epsilon, span, length, _ in releases:
+        for first in range(month.start, month.stop, length):
+            total += epsilon if span is None or span[0] <= first < span[1] else 0
+    return total

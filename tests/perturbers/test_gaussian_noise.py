@@ -23,7 +23,6 @@ from fastdp.smoothers import Recent
 from fastdp.streams import release as whole_release
 from fastdp.streams.release import WholeStream
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile
-from tests import stat
 from tests.oracles import prefix as oracle
 
 SECRET = Key.from_seed(1)
@@ -137,29 +136,15 @@ def test_parameters(options: dict, message: str) -> None:
         publisher(Flat(noise="gaussian"), **options)
 
 
-@pytest.mark.parametrize("group", [1, 2, 3])
-def test_a_threshold_with_a_delta_has_no_rho(group: int) -> None:
-    """For several values together, too: their sums' rho says nothing of the threshold."""
-    rule = SmoothQuantile(p=0.5, delta=0.2)
-    with pytest.raises(ParameterError, match=r"threshold = .*: expected one with pure epsilon"):
-        publisher(Flat(noise="gaussian"), threshold=rule, holdout=100, contributions=group)
-
-
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 def test_chunks_states_and_fleets_give_the_same(part) -> None:
-    values = np.random.default_rng(5).random(300) * 9.0
-    key = Key.from_seed("fleet")
-    options = {"max_range": 64, "seed": None}
-    at_once = publisher(part, **options, key=key.of_stream(7)).publish(values)
-    one = publisher(part, **options, key=key.of_stream(7))
-    parts = [one.publish(values[:130])]
-    parts += [one.publish(values[130:131]), one.publish(values[131:])]
+    values, key = np.random.default_rng(5).random(300) * 9.0, Key.from_seed("fleet")
+    one, again = (publisher(part, max_range=64, seed=None, key=key.of_stream(7)) for _ in range(2))
+    at_once = one.publish(values)
+    parts = [again.publish(values[:130])]
+    again = fastdp.StreamPublisher.from_bytes(again.to_bytes())
+    parts += [again.publish(values[130:131]), again.publish(values[131:])]
     np.testing.assert_array_equal(np.concatenate(parts), at_once)
-    state = publisher(part, max_range=64)
-    begun = state.publish(values[:77])
-    again = fastdp.StreamPublisher.from_bytes(state.to_bytes())
-    np.testing.assert_array_equal(again.publish(values[77:]), state.publish(values[77:]))
-    assert begun.size == 77
     _, fleet = fastdp.Fleet(publisher(part, max_range=64), key=key).publish(np.full(300, 7), values)
     np.testing.assert_array_equal(fleet, at_once)
 
@@ -176,18 +161,6 @@ def test_settled_draws_of_a_chain_equal_those_of_the_oracle(scale: Fraction) -> 
         assert binding.resolve(law, SECRET, chain, index, total) == gaussian.resolve(law, word)
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("name", ["flat", "nodes"])
-def test_each_sum_has_its_sigma(name: str) -> None:
-    part = PARTS[name]
-    made = publisher(part, seed=stat.seed(17))
-    c = made.composition
-    noise = (made.publish(np.full(20_000, 4.0)) - 4.0) / c.grid.resolution
-    sigma = float(noise_distribution("gaussian", c.grid.snap(8.0), c.plan.levels, c.publish_epsilon).sigma)
-    stat.accept(stats.kstest(noise / sigma, "norm").pvalue)
-    stat.reject(stats.kstest(noise / sigma * 1.1, "norm").pvalue)
-
-
 def test_trees_draw_from_the_words_of_their_levels() -> None:
     part = Hierarchy(2, prune=0, consistent=False, noise="gaussian")
     plan, key = part.plan(0.2, 16), Key.from_seed(4)
@@ -201,8 +174,11 @@ def test_trees_draw_from_the_words_of_their_levels() -> None:
 
 
 @pytest.mark.parametrize("group", [1, 2])
-def test_a_whole_stream_refuses_a_threshold_with_a_delta(group: int) -> None:
-    rule = SmoothQuantile(p=0.5, delta=0.01)
+def test_a_threshold_with_a_delta_has_no_rho(group: int) -> None:
+    """For several values together, too: their sums' rho says nothing of the threshold."""
+    rule = SmoothQuantile(p=0.5, delta=0.2)
+    with pytest.raises(ParameterError, match=r"threshold = .*: expected one with pure epsilon"):
+        publisher(Flat(noise="gaussian"), threshold=rule, holdout=100, contributions=group)
     with pytest.raises(ParameterError, match=r"threshold = SmoothQuantile.*: expected one with pure epsilon"):
         fastdp.release(np.ones(500), 1.0, 8.0, seed=1, delta=1e-6, threshold=rule, contributions=group)
 

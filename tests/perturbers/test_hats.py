@@ -110,22 +110,6 @@ def test_the_constant_at_the_papers_size() -> None:
     assert perturber.noise_constant(plan, 2**20) == pytest.approx(935, rel=0.02)
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize(("fan_out", "max_range"), [(16, 256), (2, 128)])
-def test_released_noise_has_that_variance(fan_out: int, max_range: int) -> None:
-    perturber, plan = made(fan_out, max_range)
-    key, epsilon, steps = Key.from_seed(62), 0.5, 2**10
-    ranges = ((0, plan.leaves), (3, 40), (60, 61))
-    found = np.zeros((3000, len(ranges)))
-    for tree in range(3000):
-        sums = np.concatenate([[0], np.cumsum(perturber.leaf_noise(plan, steps, epsilon, key, tree))])
-        found[tree] = [(sums[stop] - sums[start]) / steps for start, stop in ranges]
-    for column, (start, stop) in zip(found.T, ranges, strict=True):
-        expected = 2.0 * plan.levels**2 / epsilon**2 * hats.hats_variance(plan, start, stop)
-        assert np.mean(column**2) == pytest.approx(expected, rel=0.2)
-        assert abs(column.mean()) < 5.0 * math.sqrt(expected / 3000)
-
-
 def test_noise_is_that_of_the_key_tree_and_place() -> None:
     """Scale b^j theta levels / epsilon on level j, each level with words of its own."""
     perturber, plan = made(4, 60)
@@ -162,20 +146,15 @@ def test_a_stream_is_published_value_by_value_as_at_once() -> None:
 
 def test_many_streams_have_the_noise_of_each_alone() -> None:
     values = np.random.default_rng(2).gamma(2.0, 2.0, (3, 150))
-    together = repeat(publisher(), values[0], 4)
-    assert together.releases is not None
-    again = repeat(publisher(), values[0], 4)
-    assert again.releases is not None
-    assert np.array_equal(together.releases.values, again.releases.values)
-    assert len({row.tobytes() for row in together.releases.values.reshape(4, -1)}) == 4
+    together, again = (repeat(publisher(), values[0], 4).releases.values for _ in range(2))
+    assert np.array_equal(together, again)
+    assert len({row.tobytes() for row in together.reshape(4, -1)}) == 4
 
 
 def test_its_guarantee_and_what_is_refused() -> None:
     guarantee = publisher().guarantee
     assert (guarantee.epsilon, guarantee.arithmetic) == (1.0, "exact")
     assert any("whole weights" in step for step in guarantee.derivation)
-    with pytest.raises(ParameterError, match=r"^basis = 'tents': expected"):
-        Hierarchy(basis="tents")  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="expected consistent = True"):
         Hierarchy(consistent=False, prune=0, basis="hats")
     with pytest.raises(StateError):

@@ -18,7 +18,6 @@ from fastdp.releases.intervals import correlated_variances
 from fastdp.smoothers import Recent
 from fastdp_kernels.noise import correlated_noise
 from fastdp_lab.repetitions import repeat
-from tests import stat
 from tests.oracles import toeplitz as oracle
 
 THETA = 50.0
@@ -293,24 +292,6 @@ def test_output_does_not_depend_on_chunks_nor_on_a_restart() -> None:
     assert not np.array_equal(publisher(Toeplitz(length=999)).publish(values), whole)
 
 
-@pytest.mark.statistical
-def test_prefix_sums_err_as_they_should() -> None:
-    part = Toeplitz(length=64)
-    published = publisher(part, seed=stat.seed(71)).publish(np.full(64 * 4000, 20.0)).reshape(4000, 64)
-    last = np.cumsum(published - 20.0, axis=1)[:, -1] / THETA
-    composition = publisher(part).composition
-    mu, theta = numbers(part)
-    factor = oracle.coefficients(mu.tolist(), theta.tolist(), 64).astype(float)
-    variance = oracle.sum_variances(factor)[-1] * part._square / composition.loss**2
-    p_value = lambda scale: 2.0 * min(f(np.sum(last**2) / (scale * variance), 4000) for f in LAWS)  # noqa: E731
-    stat.accept(p_value(1.0))
-    stat.reject(p_value(1.3))
-    stat.reject(p_value(0.77))
-
-
-LAWS = (stats.chi2.cdf, stats.chi2.sf)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -325,15 +306,24 @@ def test_parameters(arguments: dict, message: str) -> None:
         Toeplitz(**arguments)
 
 
-def test_what_it_does_not_go_with() -> None:
-    with pytest.raises(ParameterError, match=r"smoother = .*: expected None, because Toeplitz"):
-        publisher(Toeplitz(), smoother=Recent())
-    with pytest.raises(ParameterError, match=r"delta = 0\.0: expected above 0"):
-        publisher(Toeplitz(), delta=0.0)
-    with pytest.raises(ParameterError, match=r"expected a Hierarchy or Flat \(or one publisher"):
-        repeat(publisher(Toeplitz()), np.zeros(9), 2)
-    with pytest.raises(ParameterError, match=r"delta = 1e-06: expected 0, or a perturber with noise='gaussian'"):
-        publisher(Flat())
+def test_repetitions_are_single_releases() -> None:
+    values, key = np.full(50, 3.0), fastdp.Key.from_seed(1)
+    releases = repeat(publisher(Toeplitz(), seed=None, key=key), values, 3).releases
+    alone = publisher(Toeplitz(), seed=None, key=key.of_stream(2)).release(values)
+    assert np.array_equal(releases[2].values, alone.values)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: publisher(Toeplitz(), smoother=Recent()), r"smoother = .*: expected None, because Toeplitz"),
+        (lambda: publisher(Toeplitz(), delta=0.0), r"delta = 0\.0: expected above 0"),
+        (lambda: publisher(Flat()), r"delta = 1e-06: expected 0, or a perturber with noise='gaussian'"),
+    ],
+)
+def test_what_it_does_not_go_with(call, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        call()
 
 
 def test_the_kernel_has_as_many_buffers_as_the_fit() -> None:

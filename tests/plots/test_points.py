@@ -65,21 +65,22 @@ def test_counters_compared() -> None:
     assert lines[0].get_xdata().tolist() == [1.0, 2.0]
 
 
-def test_what_does_not_fit_is_named(tmp_path) -> None:
-    cloud = np.zeros((3, 2))
-    with pytest.raises(ParameterError, match="rows"):
-        points_and_cells({})
-    with pytest.raises(ParameterError, match="rows"):
-        points_and_cells({"true": [cloud, cloud], "synthetic": [cloud]})
-    with pytest.raises(ParameterError, match="cells"):
-        points_and_cells({"true": [cloud]}, cells={"other": [(LOW, LOW)]})
-    with pytest.raises(ParameterError, match="columns"):
-        points_and_cells({"true": [cloud]}, columns=["a", "b"])
-    with pytest.raises(ParameterError, match="suffix"):
-        points_and_cells({"true": [cloud]}, tmp_path / "p.nothing")
-    with pytest.raises(ParameterError, match="errors"):
-        errors_over_time([1, 2], {})
-    with pytest.raises(ParameterError, match=r"errors\[0\]"):
-        errors_over_time([1, 2], {"a": [1.0]})
-    with pytest.raises(ParameterError, match=r"counts\[0\]"):
-        counters_compared([1, 2], {"a": [1.0]})
+CLOUD = np.zeros((3, 2))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: points_and_cells({}), "rows"),
+        (lambda: points_and_cells({"true": [CLOUD, CLOUD], "synthetic": [CLOUD]}), "rows"),
+        (lambda: points_and_cells({"true": [CLOUD]}, cells={"other": [(LOW, LOW)]}), "cells"),
+        (lambda: points_and_cells({"true": [CLOUD]}, columns=["a", "b"]), "columns"),
+        (lambda: points_and_cells({"true": [CLOUD]}, "p.nothing"), "suffix"),
+        (lambda: errors_over_time([1, 2], {}), "errors"),
+        (lambda: errors_over_time([1, 2], {"a": [1.0]}), r"errors\[0\]"),
+        (lambda: counters_compared([1, 2], {"a": [1.0]}), r"counts\[0\]"),
+    ],
+)
+def test_what_does_not_fit_is_named(call, words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        call()

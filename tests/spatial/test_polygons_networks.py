@@ -39,11 +39,8 @@ def star(corners: int = 2001):
 
 def test_area_of_a_triangle_by_hand() -> None:
     domain = Polygons(shapely.Polygon([(0, 0), (4, 0), (0, 2)]))
-    assert domain.lower.tolist() == [0, 0]
-    assert domain.upper.tolist() == [4, 2]
-    assert domain.area == 4.0
-    lower, upper = grid(domain, 2, 1)
-    assert domain.measure(lower, upper).tolist() == [3.0, 1.0]
+    assert (domain.lower.tolist(), domain.upper.tolist(), domain.area) == ([0, 0], [4, 2], 4.0)
+    assert domain.measure(*grid(domain, 2, 1)).tolist() == [3.0, 1.0]
     assert domain.measure([[3.0, 1.0]], [[4.0, 2.0]]).tolist() == [0.0]
     assert domain.contains([[0, 0], [1, 1], [2, 1], [2.1, 1], [5, 5]]).tolist() == [True, True, True, False, False]
 
@@ -65,6 +62,11 @@ def test_overlaps_and_islands_count_once() -> None:
         domain = Polygons(geometry)
         assert domain.area == pytest.approx(7.0)
         assert domain.contains([[2.5, 1], [5, 0.5], [10.5, 0.5]]).tolist() == [True, False, True]
+    # Features of GeoJSON are collections, and each may be a multi-part geometry.
+    nested = shapely.GeometryCollection([shapely.GeometryCollection([shapely.MultiPolygon(squares[1:])]), squares[0]])
+    assert Polygons(nested).area == pytest.approx(7.0)
+    road = shapely.LineString([(0, 0), (1, 0), (1, 1)])
+    assert Network([road, road.reverse()]).length == 2.0
 
 
 @pytest.mark.statistical
@@ -107,12 +109,9 @@ def test_nothing_to_sample() -> None:
 
 
 def test_pieces_are_drawn_within_their_cells() -> None:
-    cells = np.array([1, 1, 3])
-    chosen = draw_pieces(
-        cells, np.array([1e-300, 3e-300, 1e300]), np.array([0, 4000, 0, 2]), np.random.default_rng(4)
-    )
-    assert chosen[-2:].tolist() == [2, 2]
-    assert set(chosen[:-2].tolist()) == {0, 1}
+    weights, counts = np.array([1e-300, 3e-300, 1e300]), np.array([0, 4000, 0, 2])
+    chosen = draw_pieces(np.array([1, 1, 3]), weights, counts, np.random.default_rng(4))
+    assert (chosen[-2:].tolist(), set(chosen[:-2].tolist())) == ([2, 2], {0, 1})
     assert 900 < np.sum(chosen == 0) < 1100
 
 
@@ -121,23 +120,21 @@ def test_lengths_by_hand_and_on_borders() -> None:
     roads = [[(0, 0), (4, 0)], [(2, 0), (2, 2)], [(4, 0), (4, 2)], [(0, 2), (4, 2)]]
     domain = Network([shapely.LineString(road) for road in roads])
     assert domain.length == 12.0
-    lower, upper = grid(domain, 2, 1)
-    assert domain.measure(lower, upper).tolist() == [4.0, 8.0]
-    lower, upper = grid(domain, 2, 2)
-    assert domain.measure(lower, upper).tolist() == [2.0, 4.0, 2.0, 4.0]
+    assert domain.measure(*grid(domain, 2, 1)).tolist() == [4.0, 8.0]
+    assert domain.measure(*grid(domain, 2, 2)).tolist() == [2.0, 4.0, 2.0, 4.0]
+    flat = Network(shapely.LineString([(0, 5), (2, 5)]))
+    assert (flat.lower.tolist(), flat.upper.tolist()) == ([0.0, 4.0], [2.0, 6.0])
+    assert flat.measure([flat.lower], [flat.upper]).tolist() == [2.0]
 
 
 def test_lengths_equal_shapelys() -> None:
-    generator = np.random.default_rng(5)
-    roads = [shapely.LineString(generator.random((7, 2))) for _ in range(60)]
+    roads = [shapely.LineString(each) for each in np.random.default_rng(5).random((60, 7, 2))]
     domain = Network(roads)
     lower, upper = grid(domain, 13, 17)
     lengths = domain.measure(lower, upper)
     assert lengths.sum() == pytest.approx(sum(road.length for road in roads))
-    union = shapely.union_all(roads)
-    np.testing.assert_allclose(
-        lengths, shapely.length(shapely.intersection(shapely.box(*lower.T, *upper.T), union)), atol=1e-9
-    )
+    cut = shapely.intersection(shapely.box(*lower.T, *upper.T), shapely.union_all(roads))
+    np.testing.assert_allclose(lengths, shapely.length(cut), atol=1e-9)
 
 
 def test_a_street_graph() -> None:
@@ -147,12 +144,6 @@ def test_a_street_graph() -> None:
 
     graph = SimpleNamespace(edges=edges, nodes={1: {"x": 0.0, "y": 0.0}, 2: {"x": 3.0, "y": 4.0}})
     assert Network(graph).length == 12.0
-
-
-def test_a_straight_street_gets_a_box() -> None:
-    domain = Network(shapely.LineString([(0, 5), (2, 5)]))
-    assert (domain.lower.tolist(), domain.upper.tolist()) == ([0.0, 4.0], [2.0, 6.0])
-    assert domain.measure([domain.lower], [domain.upper]).tolist() == [2.0]
 
 
 def test_snapping() -> None:
@@ -190,13 +181,6 @@ def test_degrees() -> None:
             )
 
 
-def test_collections_in_collections() -> None:
-    """GeoJSON of features: each may be a multi-part geometry."""
-    squares = shapely.MultiPolygon([shapely.box(0, 0, 1, 1), shapely.box(5, 0, 6, 1)])
-    nested = shapely.GeometryCollection([shapely.GeometryCollection([squares]), shapely.box(8, 0, 9, 1)])
-    assert Polygons(nested).area == pytest.approx(3.0)
-
-
 def test_a_hair_beyond_the_earth_is_accepted() -> None:
     """Natural Earth's land ends at 180.00000000000006 degrees; a thousandth of a degree is a mistake."""
     land = Polygons(shapely.box(170, -90 - 1e-9, 180.00000000000006, 0), geographic=True)
@@ -208,22 +192,19 @@ def test_a_hair_beyond_the_earth_is_accepted() -> None:
             Polygons(wrong, geographic=True)
 
 
-def test_bad_geometry_is_named() -> None:
-    for bad in (
-        None,
-        3,
-        "POINT (1 2)",
-        [],
-        [None],
-        shapely.Point(1, 2),
-        shapely.Polygon(),
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *(None, 3, "POINT (1 2)", [], [None], shapely.Point(1, 2), shapely.Polygon()),
         shapely.Polygon([(0, 0), (1, 1), (1, 0), (0, 1)]),
         shapely.LineString([(0, 0), (0, 0)]),
-    ):
-        with pytest.raises(ParameterError, match="geometry"):
-            Polygons(bad)
-        with pytest.raises(ParameterError, match="lines"):
-            Network(bad)
+    ],
+)
+def test_bad_geometry_is_named(bad) -> None:
+    with pytest.raises(ParameterError, match="geometry"):
+        Polygons(bad)
+    with pytest.raises(ParameterError, match="lines"):
+        Network(bad)
 
 
 def test_without_shapely(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdp.errors import ParameterError
-from fastdp.tables.calendar import FIRST, LAST, Calendar, as_instant, local_time, localised, parse_length, zone_of
+from fastdp.tables.calendar import Calendar, as_instant, localised
+from fastdp.units import FIRST, LAST, local_time, parse_length, zone_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ZONES = [

@@ -102,7 +102,7 @@ def test_tables_with_persons(
         **clip,
     )
     first, last = (tables.window(tables.instant(datetime(2024, *day), None), "1h", None) for day in ((3, 30), (4, 1)))
-    # A hundredth tells how many persons had rows dropped, of totals one of the rest how many rows lie beyond the clip.
+    # A hundredth tells how many persons had rows dropped; of totals one of the rest, how many rows were clipped.
     rest = Fraction(99, 100)
     epsilon = below(rest if kind == "counts" else rest - Fraction(below(rest / 100)))
     lengths = {"1d": ("1d", 0, 24 * HOUR), "12h": ("12h", 0, 12 * HOUR), None: None}

@@ -13,7 +13,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from fastdp.tables import calendar
-from fastdp.tables.calendar import Calendar, zone_of, zone_rules
+from fastdp.tables.calendar import Calendar, zone_rules
+from fastdp.units import zone_of
 from tests.oracles import tables
 from tests.tables import flat
 from tests.tables.rows import FAMILIES, as_family

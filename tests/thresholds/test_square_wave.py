@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from fastdp.thresholds import SquareWave, ThresholdTask
 from fastdp.thresholds.square_wave import prune_tail, range_errors
 from tests.oracles import square_wave_em as oracle
 from tests.shared import real_stream
-from tests.thresholds.publishers import check_resumed, publisher_of
 
 
 def best_threshold(*arguments) -> float:
@@ -143,21 +141,15 @@ def test_counts_that_are_none_are_refused(counts: Any) -> None:
     [
         {"bins": 0},
         {"bins": 2**20 + 1},
-        {"bins": 3.5},
         {"method": "sw"},
         {"max_iterations": 0},
-        {"tolerance": 0.0},
         {"tolerance": math.nan},
-        {"low": math.inf},
         {"high": 0.0},
-        {"high": "1"},
     ],
 )
 def test_bad_options_are_named(options: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=f"^{next(iter(options))} = .*: expected"):
         estimate(oracle.square_wave_law(1.0), 1.0, [1, 2, 3], **options)
-    with pytest.raises(ParameterError, match=r"^epsilon = "):
-        estimate(oracle.square_wave_law(1.0), 0.0, [1, 2, 3])
 
 
 # Pruning.
@@ -230,11 +222,6 @@ def test_objective_by_brute_force(objective: str, epsilon: float) -> None:
     assert best_threshold(found, r, epsilon, objective) == pytest.approx((best + 1) * bound / bins)
 
 
-def test_the_corrected_objective_weighs_the_bias_more() -> None:
-    found = distribution(np.exp(-np.arange(1024) / 20.0), high=1657.0)
-    assert best_threshold(found, 2**20, 1.0, "corrected") > best_threshold(found, 2**20, 1.0, "paper")
-
-
 def test_doubt_multiplies_the_squared_bias() -> None:
     found = distribution(np.exp(-np.arange(256) / 20.0), high=100.0)
     candidates, once = range_errors(found, 2**20, 1.0, "corrected")
@@ -269,19 +256,12 @@ def test_theta_is_that_of_the_parts(method: Any) -> None:
     rule = SquareWave(report_epsilon=2.0, method=method, percentile=0.9, publish_epsilon=0.5, bins=256)
     client = local.SquareWave(2.0, low=0.0, high=100.0)
     reports = client.perturb(np.clip(values, 0.0, 100.0), key=Key.from_seed(1), start=0)
-    found = estimate(
-        client.distribution,
-        2.0,
-        np.bincount(reports, minlength=client.distribution.outputs),
-        bins=256,
-        method="em" if method == "sw-w" else "ems",
-        high=100.0,
-    )
+    counts, kind = np.bincount(reports, minlength=client.distribution.outputs), "em" if method == "sw-w" else "ems"
+    found = estimate(client.distribution, 2.0, counts, bins=256, method=kind, high=100.0)
     if method == "percentile":
         expected = found.quantile(0.9)
     else:
-        found = prune_tail(found) if method == "sw-w" else found
-        expected = best_threshold(found, 2**20, 0.5, "corrected")
+        expected = best_threshold(prune_tail(found) if method == "sw-w" else found, 2**20, 0.5, "corrected")
     assert theta_of(rule, values, task()) == pytest.approx(expected, rel=1e-12)
     assert theta_of(rule, values, task(), seed=2) != theta_of(rule, values, task(), seed=3) or method == "sw-w"
 
@@ -300,17 +280,13 @@ def test_theta_scales_with_values_and_bound(method: Any, factor: float, monkeypa
 
 def test_budgets_default_to_the_tasks() -> None:
     values = np.round(np.random.default_rng(10).gamma(2.0, 5.0, 20_000))
-    whole = theta_of(SquareWave(), values, task(2.0))
-    assert whole == theta_of(SquareWave(2.0, publish_epsilon=2.0), values, task(0.3))
-    assert theta_of(SquareWave(publish_epsilon=1e-3), values, task(2.0)) < whole
+    theta = theta_of(SquareWave(), values, task(2.0))
+    assert theta == theta_of(SquareWave(2.0, publish_epsilon=2.0), values, task(0.3))
+    assert theta_of(SquareWave(publish_epsilon=1e-3), values, task(2.0)) < theta
     assert SquareWave().guarantee(task(0.7)).epsilon == 0.7
     guarantee = SquareWave(2.0).guarantee(task(0.7))
-    assert (guarantee.epsilon, guarantee.delta, guarantee.model, guarantee.arithmetic) == (
-        2.0,
-        0.0,
-        "central",
-        "exact",
-    )
+    stated = guarantee.epsilon, guarantee.delta, guarantee.model, guarantee.arithmetic
+    assert stated == (2.0, 0.0, "central", "exact")
     assert "one exact square-wave report" in guarantee.derivation[0]
 
 
@@ -330,20 +306,6 @@ def test_chunks_copies_and_packing_do_not_matter() -> None:
     # Choosing changes nothing: the order in which reports were sent stays.
     assert chooser.choose(Key.from_seed(1)) == expected
     assert (chooser.pack() == np.maximum(values, 0.0) * 1024).all()
-
-
-@pytest.mark.parametrize(("method", "bins"), [("sw-w", 0), ("sw-w", 2**17), ("concave", 3), ("concave", 513)])
-def test_bins_that_do_not_go_with_the_method_are_refused(method: Any, bins: int) -> None:
-    with pytest.raises(ParameterError, match=f"^bins = {bins}: expected"):
-        SquareWave(method=method, bins=bins, scale="logarithmic")
-
-
-def test_publishers_take_the_rule(tmp_path: Path) -> None:
-    values = np.random.default_rng(12).gamma(2.0, 5.0, 900)
-    release = publisher_of(SquareWave(bins=64), 500).release(values)
-    assert 0.0 < release.threshold <= 100.0
-    assert (release.guarantee.epsilon, release.guarantee.arithmetic) == (1.0, "exact")
-    check_resumed(publisher_of(SquareWave(bins=64), 500), values, release, tmp_path)
 
 
 # The published figures.

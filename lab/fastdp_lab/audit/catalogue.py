@@ -21,8 +21,8 @@ from fastdp.perturbers import Blocks, Flat, Hierarchy, Perturber, Toeplitz
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
 from fastdp.tables.columns import Keys
-from fastdp.tables.plan import make_plan
-from fastdp.tables.sums import Statistic, release
+from fastdp.tables.plan import make_plan, statistics_of
+from fastdp.tables.sums import release
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SquareWave
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_lab import repetitions
@@ -111,7 +111,7 @@ def person_of_two_days(epsilon: float) -> ManyRuns:
     """Totals with a delta: one long row of windows, two of them a run."""
     time, value = fastdp.Time("at", "1d"), fastdp.Value(clip=4.0, resolution=1.0)
     unit = fastdp.Person("who", rows=2, per="1w", per_window=1)
-    asked = (Statistic("sum", "value"),)
+    asked = statistics_of({"value": "sum"})
     plan = make_plan(asked, time, unit=unit, epsilon=epsilon, bounds=value, delta=DELTA)
     plan = replace(plan, noise="gaussian", delta=DELTA)
 
@@ -182,10 +182,10 @@ def lagging(epsilon: float, length: int, *, lag_sums: bool) -> partial[fastdp.PA
 
 def many_rows(epsilon: float) -> OneRun:
     """Two short streams through ``release_many``: what both publish."""
-    options: Json = {"threshold": Fixed(4.0), "perturber": Hierarchy(2, prune=0), "smoother": None}
-    make: Callable[..., Any] = partial(fastdp.release_many, epsilon=epsilon, bound=4.0, resolution=1.0, **options)
-    see: See = lambda fresh, data: fresh(np.asarray(data, np.float64)).values  # noqa: E731
-    return OneRun(make(np.zeros((2, 4)), seed=0).guarantee, make, see)
+    options: Json = {"threshold": Fixed(4.0), "perturber": Hierarchy(2, prune=0), "max_range": 4}
+    make = partial(fastdp.StreamPublisher, epsilon=epsilon, bound=4.0, resolution=1.0, **options)
+    see: See = lambda fresh, data: fresh().release_many(np.asarray(data, np.float64)).values  # noqa: E731
+    return OneRun(make(seed=0).release_many(np.zeros((2, 4))).guarantee, make, see)
 
 
 @dataclass(frozen=True)

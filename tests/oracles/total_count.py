@@ -1,7 +1,7 @@
-"""A count of the whole beside those of the cells, as docs/phdstream.md tells it; slow and readable.
+"""A count of all points beside those of the cells, as docs/phdstream.md tells it; slow and readable.
 
-Block counter of the whole (Algorithm 9) and least squares, on top of the naive versions of both PHDStreams.  Noise is
-handed in: ``noise(t, 0)`` for step t.
+Block counter of all points (Algorithm 9) and least squares, on top of the naive versions of both PHDStreams.  Noise
+is handed in: ``noise(t, 0)`` for step t.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def laplace_variance(scale):
     return 2 * q / (1 - q) ** 2
 
 
-class Whole:
+class Total:
     """The counter, and the variance of its error: one draw a finished block, and one a step of the open one."""
 
     def __init__(self, noise, scale):
@@ -38,16 +38,16 @@ class Whole:
 
 
 class Stream(phdstream.Stream):
-    """PHDStream whose leaves share what is missing to the whole alike."""
+    """PHDStream whose leaves share what is missing of all points alike."""
 
-    def follow(self, whole, variance):
-        self.whole, self.variance, self.drawn = whole, variance, 0
+    def follow(self, total, variance):
+        self.total, self.variance, self.drawn = total, variance, 0
 
     def step(self, added, removed, *noises):
         super().step(added, removed, *noises)
-        self.whole.count(self.t, len(added) - len(removed))
+        self.total.count(self.t, len(added) - len(removed))
         self.drawn += len(self.leaves)
-        missing = self.whole.missing(float(self.held(())), self.drawn * self.variance)
+        missing = self.total.missing(float(self.held(())), self.drawn * self.variance)
         kept = dict(self.own)
         for path in self.leaves:
             self.own[path] = float(self.own[path]) + missing / len(self.leaves)
