@@ -269,8 +269,8 @@ class Budget:
     def _component(self, name: str, loss: float, step: str, delta: float = 0.0) -> Guarantee:
         return self.in_units(Guarantee(loss, delta, arithmetic="exact", derivation=(step,))).of(name)
 
-    def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Guarantee of everything that is released, with its derivation."""
+    def components(self) -> list[Guarantee]:
+        """Guarantee of each thing that is released."""
         plan, k = self.plan, self.plan.contributions
         parts = [self._sums(q, level) for level in self.levels for q in plan.quantities()]
         parts += [self._counts(name, each.name) for each in plan.columns for name in plan.counts_of(each.name)]
@@ -288,6 +288,11 @@ class Budget:
         if plan.chooses_rows:
             step = "a person's rows: noisy max over numbers of persons with more, monotone, sensitivity 1"
             parts.append(self._component("rows = 'auto'", self.helper("auto"), step))
+        return parts
+
+    def guarantee(self, *, simulated: bool) -> Guarantee:
+        """Guarantee of everything that is released, with its derivation."""
+        plan, parts = self.plan, self.components()
         whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
         if self.gaussian:
             return self._approximate(whole, simulated)

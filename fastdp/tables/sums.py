@@ -294,7 +294,7 @@ def release(
         if published is not None:
             noisy[[q.name for q in quantities].index("count")] = published
         noisy.flags.writeable = False
-        found.append(Measured(*level, noisy, tuple(map(_drawn, laws))))
+        found.append(Measured(*level, noisy, tuple(map(drawn, laws))))
     return tuple(found)
 
 
@@ -310,10 +310,10 @@ def release_counts(
         noisy = binding.draw_cells(exact, [law] * len(exact), own, first, keys.digests())
         noisy += exact
         noisy.flags.writeable = False
-        found.append(CellCounts(tally.column, tally.ends, noisy, _drawn(law)))
+        found.append(CellCounts(tally.column, tally.ends, noisy, drawn(law)))
     return tuple(found)
 
 
-def _drawn(noise: Distribution) -> DrawnNoise:
+def drawn(noise: Distribution) -> DrawnNoise:
     """Scale or sigma of a distribution."""
     return DrawnNoise(noise.sigma, True) if isinstance(noise, GaussianDistribution) else DrawnNoise(noise.scale)
