@@ -78,14 +78,14 @@ OPTIONS = """
 --keys-file FILE:file  The keys that are released: a CSV or Parquet file with the columns of --by.
 --public-keys  Release all keys of the table: it is no secret which keys it has.
 --key-share X:float  Share of the budget for choosing keys privately, with --delta.
---levels/--no-levels  Measure totals of all keys, of each prefix of --by and over all windows too, consistent with the
+--levels/--no-levels as levels  Measure totals of all keys, of each prefix of --by and over all windows too, consistent with the
     rest.  [default: where they cost next to nothing]
 --delta D:float  Above 0 the keys are private, unless they are given: those whose noisy number of rows passes a
     threshold are released. In any other release noise may be Gaussian, and the release (epsilon, delta)-DP.{values}
 --epsilon  Privacy loss of one unit.
 --person COL  Column of persons, who are then the unit.
---rows K:int = 1  Rows of one unit. Without --person you vouch for it; with --person further rows are dropped, and the
-    choice depends neither on the order of rows nor on other persons.
+--rows K = 1  Rows of one unit. Without --person you vouch for it; with --person further rows are dropped, and the
+    choice depends neither on the order of rows nor on other persons; auto: the number is chosen privately.
 --per LENGTH  The unit is what a person adds in any such period, such as 1d, aligned as windows are.  [default: in
     all]
 --per-window J:int
@@ -117,6 +117,8 @@ OF_COLUMNS = """
     from all rows with a share of the column's budget]
 --weight COL=X multiple  A column's share of the budget beside other columns', whose weight is 1.
 --nonfinite"""
+#: An option of three values: yes, no, not given.
+SWITCH: Json = {"is_flag": True, "type": bool, "default": None}
 #: The end of a file's name, or a folder, for each engine.
 READABLE = {"spark": (".parquet", ".pq", ".csv"), "dask": (".parquet", ".pq", ".csv", ".arrow", ".feather")}
 
@@ -131,18 +133,31 @@ def _command(function: Callable[..., None]) -> click.Command:
         listed = re.sub(r"--levels.*?\n(?=--)", "", listed, flags=re.DOTALL)
     # Of several columns a bound is read with its column.
     ends: Json = {"callback": _ends, "metavar": "HIGH | LOW,HIGH"} if not several else {}
-    more = {"bound": {"type": str, **ends}, "clip": {"type": str, **ends}, "every": {"required": False}}
+    more: Json = {
+        "rows": {"callback": rows_of},
+        "bound": {"type": str, **ends},
+        "clip": {"type": str, **ends},
+        "every": {"required": False},
+    }
     decorate = with_options(
         listed,
         {"": getattr(fastdp, name)},
         (fastdp.Time, fastdp.Person, fastdp.Value),
         **more,
         weight={"type": str, "default": (), "show_default": False},
+        levels=SWITCH,
         master={"envvar": "FASTDP_SPARK_MASTER", "show_envvar": True},
         scheduler={"envvar": "FASTDP_DASK_SCHEDULER", "show_envvar": True},
     )
     source = click.argument("source", metavar="IN", type=click.Path(exists=True, allow_dash=True))
     return click.command(epilog=EPILOG)(source(decorate(function)))
+
+
+def rows_of(ctx: click.Context, param: click.Parameter, text: str) -> int | str:
+    """A number of rows, or "auto"; click.BadParameter for anything else."""
+    if text != "auto" and not text.isdecimal():
+        raise click.BadParameter(f"{text!r} is neither a number nor auto.", ctx, param)
+    return text if text == "auto" else int(text)
 
 
 def _ends(ctx: click.Context, param: click.Parameter, text: str | None) -> float | tuple[float, ...] | None:
@@ -201,9 +216,9 @@ def _run(kind: str, options: Json) -> None:
         frame, key = _frame(options["source"]), secret_of(options["seed"], options["key_file"])
         given = fields_of(getattr(fastdp, kind), options)
         given |= {"by": list(options["by"]) or None, "keys": _keys(frame, options), "key": key}
-        given |= {"time": _time(options), "every": None, "unit": _unit(options)}
+        given |= {"time": _time(options), "every": None, "unit": unit_of(options)}
         if kind == "aggregate":
-            given |= {"statistics": _listed("stat", options["stat"]), "bounds": _bounds(options)}
+            given |= {"statistics": columns_of("stat", options["stat"]), "bounds": bounds_of(options)}
         elif kind != "counts":
             given |= {"bound": fastdp.Value(**fields_of(fastdp.Value, options)), "clip": None}
         confidence = checked_confidence(options["confidence"])
@@ -239,7 +254,7 @@ def _time(options: Json) -> fastdp.Time | None:
     return fastdp.Time(options["time"], **given, unit=options["time_unit"], format=options["time_format"])
 
 
-def _listed(name: str, texts: Sequence[str]) -> dict[str, list[str]]:
+def columns_of(name: str, texts: Sequence[str]) -> dict[str, list[str]]:
     """Column to the entries of ``COL=A,B``; click.UsageError for another form, or a column given twice."""
     found: dict[str, list[str]] = {}
     for text in texts:
@@ -250,9 +265,9 @@ def _listed(name: str, texts: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _bounds(options: Json) -> dict[str, fastdp.Value]:
+def bounds_of(options: Json) -> dict[str, fastdp.Value]:
     """A :class:`fastdp.Value` of each column with a bound or a clip."""
-    listed = {name: _listed(name, options[name]) for name in ("bound", "clip", "weight")}
+    listed = {name: columns_of(name, options[name]) for name in ("bound", "clip", "weight")}
     try:
         numbers = {
             name: {column: tuple(map(float, texts)) for column, texts in columns.items()}
@@ -268,13 +283,15 @@ def _bounds(options: Json) -> dict[str, fastdp.Value]:
     return {column: fastdp.Value(**each) for column, each in given.items()}
 
 
-def _unit(options: Json) -> fastdp.Rows | fastdp.Person:
+def unit_of(options: Json) -> fastdp.Rows | fastdp.Person:
     if options["person"] is not None:
         return fastdp.Person(options["person"], **fields_of(fastdp.Person, options))
     if options["per_window"] is not None:
         raise ParameterError("--per-window: expected --person, the column of persons whose rows it bounds")
     if options["per"] is not None and options["rows"] == 1:
         raise ParameterError("--per: expected --rows above 1, or --person; one row lies in one period")
+    if options["rows"] == "auto":
+        raise ParameterError("--rows auto: expected --person, the column of persons whose rows are bounded")
     return fastdp.Rows(options["rows"], options["per"])
 
 
