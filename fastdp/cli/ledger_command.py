@@ -170,9 +170,7 @@ class Account:
         """Reserve the publisher's epsilon before the data are read; the block's end commits it.
 
         A resumed release uses its earlier reservation, or a new one if that was cancelled.  An error in the block
-        refunds
-        nothing, because it may depend on the data.  Yields the ledger entry's identity for a state file; None without
-        a ledger.
+        refunds nothing, because it may depend on the data.  Yields the entry's identity; None without a ledger.
         """
         if self.ledger is None:
             yield None

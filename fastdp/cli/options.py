@@ -72,11 +72,9 @@ def with_options(
     """A decorator that adds the listed options; each begins a line with its flags, then two spaces and its help.
 
     Between flags and help come ``METAVAR:type`` or ``(a|b)``, ``as`` with the argument's name, ``required`` or
-    ``multiple``, and ``=`` with the default.  A line of flags alone has options that are declared elsewhere: as
-    fields of
-    ``records``, else as parameters of ``methods``; an option with only help is a switch.  ``more`` are further
-    arguments of
-    :func:`click.option`, by the argument's name.
+    ``multiple``, and ``=`` with the default; an option with only help is a switch.  A line of flags alone has options
+    that are declared elsewhere: as fields of ``records``, else as parameters of ``methods``.  ``more`` are further
+    arguments of :func:`click.option`, by the argument's name.
     """
     entries = list(_entries(listed))
     shared = {name: given for _, name, given in _entries(SHARED)} if listed is not SHARED else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from fastdp.cli.ledger_command import Account
 from fastdp.cli.options import fields_of, options_of, parameters_of, with_options
 from fastdp.cli.resume import Resume, noise_of
 from fastdp.cli.terminal import STANDARD, as_table, check_separate, printable, progress, rate, running, seconds
-from fastdp.cli.writers import Write, check_suffix, description_of, open_target
+from fastdp.cli.writers import check_suffix, description_of, open_target
 from fastdp.data.readers import Source, open_source
 from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
@@ -34,7 +34,9 @@ from fastdp.streams.release import WholeStream
 from fastdp.streams.topl import ToPL
 
 Publisher = StreamPublisher | ToPL | PAK
-METHODS: dict[str, Any] = {name: getattr(fastdp, public) for name, public in streams.METHODS.items()}
+METHODS: dict[str, Callable[..., Publisher]] = {
+    name: getattr(fastdp, public) for name, public in streams.METHODS.items()
+}
 
 #: Columns of the output for each choice of ``--values``.
 VALUES = {"published": ("value",), "revised": ("revised",), "both": ("value", "revised")}
@@ -132,10 +134,9 @@ def release(ctx: click.Context, /, **given: Any) -> None:
     pass of their own. Values are read and written in chunks, in constant memory.
     """
     options, account = options_of(ctx, METHODS), Account.of(given)
-    if given["season"] is not None:
-        if given["method"] != "adaptive":
-            raise click.UsageError(f"--season does not apply to --method {given['method']}.")
-        options["season"] = given["season"]
+    options |= {} if given["season"] is None else {"season": given["season"]}
+    if "season" in options and given["method"] != "adaptive":
+        raise click.UsageError(f"--season does not apply to --method {given['method']}.")
     run = Run(**fields_of(Run, given))
     if ("bound" in options) == (given["sensitivity"] is not None):
         raise click.UsageError("Expected either --bound, or for counts of events --sensitivity.")
@@ -182,7 +183,7 @@ class Run:
             raise click.UsageError("--follow publishes values as they come: expected --values published.")
 
     def opened(self) -> AbstractContextManager[Source]:
-        """The input, open within a ``with`` block."""
+        """The open input."""
         return open_source(self.source, self.column, self.chunk_size, live=self.follow)
 
     def size(self, options: Json) -> int | None:
@@ -197,9 +198,8 @@ class Run:
 
     def system(self, options: Json, size: int | None, key: Key) -> Publisher | WholeStream:
         """The publisher, or a :class:`WholeStream` release if the input's size is known."""
-        if "season" in options:
-            options = {**options, "perturber": Blocks(season=options["season"])}
-            del options["season"]
+        if (season := options.pop("season", None)) is not None:
+            options["perturber"] = Blocks(season=season)
         if size is not None:
             given = {"max_range": min(DEFAULT_RANGE, size), **options, "key": key}
             return WholeStream(size, **fields_of(WholeStream, given))
@@ -207,8 +207,7 @@ class Run:
             if "length" not in options:
                 raise click.UsageError("--method pak needs --length, the number of values of the whole stream.")
             options = {"delta": 1.0 / max(2, options["length"]) ** 2, **options}
-        publisher: Publisher = METHODS[self.method](key=key, **options)
-        return publisher
+        return METHODS[self.method](key=key, **options)
 
     def publish(self, system: Publisher | WholeStream, resume: Resume, account: Account) -> Publisher:
         """Read, publish and write; returns the publisher in its final state."""
@@ -237,14 +236,12 @@ class Run:
                     made.append(system.publisher(self._finite(system, first)))
             else:
                 made.append(system)
-            publisher, sink = made[0], _Sink(write, self.index, system.holdout)
-            chunks = self._read(opened, resume)
-            if self.values == "published":
-                for chunk in chunks:
-                    with self._named(opened, publisher, publisher.n_seen, chunk):
-                        sink.take(_publish_values(publisher, chunk))
-            else:
-                self._publish_array(opened, publisher, chunks, sink)
+            publisher, position = made[0], system.holdout
+            for columns in self._columns(opened, publisher, self._read(opened, resume)):
+                if size := columns[0].size:
+                    indices = [np.arange(position, position + size)] if self.index else []
+                    write(*indices, *columns)
+                    position += size
             _check_count(opened.name, publisher.n_seen, system)
             return publisher
 
@@ -261,15 +258,23 @@ class Run:
                 yield system.finite(chunk, before)
             before += chunk.size
 
-    def _publish_array(self, opened: Source, publisher: Publisher, chunks: Iterator[Floats], sink: _Sink) -> None:
-        """Publish with revised values, which need the full input: all of it is kept in memory."""
+    def _columns(
+        self, opened: Source, publisher: Publisher, chunks: Iterator[Floats]
+    ) -> Iterator[tuple[Floats, ...]]:
+        """Columns of the output, piece by piece; revised values need the full input, which is kept in memory."""
+        if self.values == "published":
+            for chunk in chunks:
+                with self._named(opened, publisher, publisher.n_seen, chunk):
+                    published = _publish_values(publisher, chunk)
+                yield (published,)
+            return
         values = np.concatenate([np.empty(0), *chunks])
         _check_count(opened.name, values.size, publisher)
         with self._named(opened, publisher, 0, values):
             release = publisher.release(values)
         columns = {"value": release.values, "revised": release.revised}
         for begin in range(0, len(release), self.chunk_size):
-            sink.take(*(columns[name][begin : begin + self.chunk_size] for name in VALUES[self.values]))
+            yield tuple(columns[name][begin : begin + self.chunk_size] for name in VALUES[self.values])
 
     @contextmanager
     def _named(self, opened: Source, system: Publisher | WholeStream, before: int, chunk: Floats) -> Iterator[None]:
@@ -287,13 +292,8 @@ class Run:
 
     def _facts(self, system: Publisher | WholeStream, publisher: Publisher) -> Json:
         """Metadata of the output: public, strict JSON, the same at each run."""
-        return {
-            "fastdp": __version__,
-            "method": self.method,
-            "offset": system.holdout,
-            "threshold": publisher.threshold,
-            "guarantee": system.guarantee.to_dict(),
-        }
+        facts: Json = {"fastdp": __version__, "method": self.method, "offset": system.holdout}
+        return {**facts, "threshold": publisher.threshold, "guarantee": system.guarantee.to_dict()}
 
 
 def with_progress(source: Source, *, quiet: bool) -> Iterator[Floats]:
@@ -303,24 +303,6 @@ def with_progress(source: Source, *, quiet: bool) -> Iterator[Floats]:
         for chunk in source.chunks:
             yield chunk
             bar.update(chunk.size if source.position is None else source.position() - bar.n)
-
-
-@dataclass
-class _Sink:
-    """Writes published values, with their indices in the input if requested."""
-
-    write: Write
-    index: bool
-    position: int
-
-    def take(self, *columns: Floats) -> None:
-        """Write the next values of each column; nothing for empty ones."""
-        size = columns[0].size
-        if not size:
-            return
-        indices = [np.arange(self.position, self.position + size)] if self.index else []
-        self.write(*indices, *columns)
-        self.position += size
 
 
 def _publish_values(publisher: Publisher, chunk: Floats) -> Floats:

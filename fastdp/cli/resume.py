@@ -74,9 +74,8 @@ class Resume:
     """One release, over all runs of its command; a single run without a state file (``kept`` false).
 
     A user's key encrypts the file; without one the file holds a fresh key in the clear.  StateError if the file is
-    damaged, a copy, of another release, or of another key.  ``count`` values, or batches, were recorded by an earlier
-    run
-    with the ledger entry ``reservation``; ``token`` is the release's random name in a ledger's note.
+    damaged, a copy, of another release, or of another key.  An earlier run recorded ``count`` values or batches, with
+    the ledger entry ``reservation``; ``token`` is the release's random name in a ledger's note.
     """
 
     def __init__(self, command: str, path: Path | None, settings: Json, key: Key | None) -> None:

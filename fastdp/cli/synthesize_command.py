@@ -185,10 +185,8 @@ def _region(box: tuple[float, float, float, float] | None, path: Path | None) ->
 
 def in_order(source: str, events: Events, *, sort: bool) -> Events:
     """Events sorted by time, if they have times; DataError if they are unsorted and `sort` is false."""
-    if events.times is None:
-        return events
-    back = np.flatnonzero(np.diff(events.times) < 0)
-    if not back.size:
+    back = np.flatnonzero(np.diff(events.times) < 0) if events.times is not None else np.empty(0, int)
+    if events.times is None or not back.size:
         return events
     if not sort:
         raise DataError(
@@ -236,8 +234,7 @@ class Cuts:
 
         Periods are counted from the origin, or from the first event; at most 2^24.
         """
-        n = times.size
-        first = int(self.initial * n)
+        n, first = times.size, int(self.initial * times.size)
         if n == 0:
             return np.array([0])
         if self.period is None:

@@ -60,8 +60,7 @@ def open_target(
 
     The file appears, after its description, when the block ends without an exception; ``force`` allows replacing one.
     ``record`` is called after the last value, before any is visible: standard output is held back until then, or
-    shown
-    at once with ``live``.  ``describe`` returns the metadata after the first value; empty for none.
+    shown at once with ``live``.  ``describe`` returns the metadata after the first value; empty for none.
     """
     if path == STANDARD:
         with _standard_output(record) as stream, _csv_file(stream, columns, describe) as write:
@@ -226,19 +225,19 @@ def _npz_file(file: IO[bytes], names: tuple[str, ...], describe: Describe) -> It
     # An archive's member cannot be rewritten, so each array is finished first, in a nameless file that
     # vanishes with the process.
     with ExitStack() as stack:
-        spools = [stack.enter_context(tempfile.TemporaryFile(dir=Path(file.name).parent)) for _ in names]
+        content: dict[str, IO[bytes]] = {
+            COLUMNS[name][0]: stack.enter_context(tempfile.TemporaryFile(dir=Path(file.name).parent))
+            for name in names
+        }
         with ExitStack() as arrays:
-            members = [
-                arrays.enter_context(_npy_file(spool, (name,), describe))
-                for spool, name in zip(spools, names, strict=True)
-            ]
+            spools = zip(content.values(), names, strict=True)
+            members = [arrays.enter_context(_npy_file(spool, (name,), describe)) for spool, name in spools]
 
             def write(*columns: Array) -> None:
                 for member, column in zip(members, columns, strict=True):
                     member(column)
 
             yield write
-        content: dict[str, IO[bytes]] = dict(zip((COLUMNS[name][0] for name in names), spools, strict=True))
         if facts := describe():
             # A text of NumPy's own, which is read without pickle.
             content[METADATA] = io.BytesIO()
@@ -303,10 +302,9 @@ def _write_points(kind: str, out: IO[bytes], points: Floats, names: tuple[str, s
             write_points(draft, points)
             out.write(draft.read_bytes())
     else:
-        heading = io.StringIO()
-        csv.writer(heading, lineterminator="\n").writerow(names)
-        rows = (f"{x!r},{y!r}\n" for x, y in points.tolist())
-        out.write("".join([heading.getvalue(), *rows]).encode())
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([names, *points.tolist()])
+        out.write(text.getvalue().encode())
 
 
 _BATCH = re.compile(r"batch_\d+\.(csv|npy|parquet|geojson)")
@@ -316,8 +314,7 @@ class PointFolder:
     """A folder of files ``batch_000.csv``, ``batch_001.csv``, ...; numbers from 1,000 on have more digits.
 
     ``force`` allows replacing an earlier run's files; leftover ones are removed.  The first ``written`` files may be
-    from
-    earlier runs of the same release and are written again.
+    from earlier runs of the same release and are written again.
     """
 
     def __init__(self, path: Path, kind: str, names: tuple[str, str], *, force: bool, written: int = 0) -> None:
@@ -371,7 +368,7 @@ class PointFolder:
 
 
 def is_batch(name: str) -> bool:
-    """True if `name` is that of a batch file."""
+    """True for the name of a batch file."""
     return _BATCH.fullmatch(name) is not None
 
 

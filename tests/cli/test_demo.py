@@ -77,14 +77,10 @@ def test_noise_is_fresh_by_default(run_demo):
 def test_default_picture(run_demo, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    assert "Picture: fastdp-demo.png" in run_demo().stdout
-    assert (tmp_path / "fastdp-demo.png").exists()
-
-
-def test_no_picture(run_demo, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     assert "icture" not in run_demo("--no-picture").stdout
     assert list(tmp_path.iterdir()) == []
+    assert "Picture: fastdp-demo.png" in run_demo().stdout
+    assert (tmp_path / "fastdp-demo.png").exists()
 
 
 def test_without_matplotlib(run_demo, tmp_path, monkeypatch):

@@ -227,32 +227,6 @@ def test_options_that_need_each_other(run, arguments: tuple[str, ...], words: st
     assert words in done.stderr
 
 
-def test_a_process_of_its_own(command, write_input, values, budget: Path, tmp_path: Path) -> None:
-    source = write_input(".csv", values)
-    options = ["--epsilon", "0.5", "--bound", "200", "--holdout", "1000", "--max-range", "4096", "--quiet"]
-    out = tmp_path / "out.csv"
-    done = command("release", source, "-o", out, *options, "--ledger", budget, "--stream", "meter", "--limit", 0.5)
-    assert done.returncode == 0, done.stderr
-    assert budget.stat().st_mode & 0o077 == 0
-    again = command(
-        "release", source, "-o", tmp_path / "o.csv", *options, "--ledger", budget, "--stream", "meter", "--limit", 0.5
-    )
-    assert again.returncode == 1
-    assert again.stderr.startswith(b"Error: Refused: stream 'meter' has 0.0 of 0.5 epsilon left")
-
-
-def test_a_release_that_goes_on_is_paid_once(run, account, complaint, write_input, values, budget, tmp_path) -> None:
-    source, told = write_input(".npy", values), ("--ledger", budget, "--stream", "meter", "--limit", 0.5)
-    again = (source, "-o", tmp_path / "out.npy", "--state", tmp_path / "state", "--force", *told)
-    assert run(*again, seed=None).exit_code == 0
-    first = (tmp_path / "out.npy").read_bytes()
-    assert run(*again, seed=None).exit_code == 0
-    assert (tmp_path / "out.npy").read_bytes() == first
-    assert "'meter': epsilon = 0.5 for" in account("spent").output
-    other = [*again[:-6], "--ledger", budget, "--stream", "other", "--limit", 0.5]
-    assert "stream = 'meter', now 'other'" in complaint(run(*other, seed=None))
-
-
 def test_what_does_not_depend_on_the_values_costs_nothing(run, complaint, write_input, values, budget, tmp_path):
     told = ("-o", tmp_path / "out.npy", "--ledger", budget, "--stream", "meter")
     account, words = Ledger(budget), write_input(".csv", values)

@@ -78,26 +78,12 @@ def test_counts_of_events_need_no_bound(write_input, command, read_output, value
         assert b"Expected either --bound, or for counts of events --sensitivity" in done.stderr
 
 
-def test_standard_input_and_output(run, values, expected, lines):
-    result = run("-", "-o", "-", stdin=lines(values))
-    assert result.exit_code == 0
-    assert result.stdout == "value\n" + lines(expected)
-
-
 def test_a_real_pipe(command, small_arguments, values, expected, lines):
     done = command("release", "-", "-o", "-", *small_arguments, input=lines(values).encode())
     assert done.returncode == 0, done.stderr
     assert done.stdout.decode() == "value\n" + lines(expected)
     assert b"published" in done.stderr
     assert b"\r" not in done.stderr, "no progress bar where nobody watches"
-
-
-def test_without_seed_or_key_the_noise_is_fresh(write_input, run, read_output, values, tmp_path):
-    source = write_input(".npy", values)
-    for name in ("a.npy", "b.npy"):
-        result = run(source, "-o", tmp_path / name, seed=None)
-        assert "SIMULATED" not in result.stderr
-    assert not np.array_equal(read_output(tmp_path / "a.npy"), read_output(tmp_path / "b.npy"))
 
 
 @pytest.mark.parametrize("method", ["adaptive", "tops"])
@@ -255,20 +241,23 @@ def refused(run, complaint, tmp_path):
     return refused
 
 
-def test_inputs_that_are_none(refused, tmp_path):
-    assert refused(tmp_path / "no.csv") == f"{tmp_path / 'no.csv'}: no such file"
-
-
-@pytest.mark.parametrize(
-    ("name", "said"), [(".", "is a folder; expected a file"), ("in.xlsx", "unknown kind of file")]
-)
-def test_inputs_of_another_kind(name, said, refused, tmp_path):
+def test_inputs_and_outputs_of_another_kind(refused, run, complaint, write_input, values, tmp_path):
+    source, folder = write_input(".npy", values), tmp_path / "folder.npy"
     (tmp_path / "in.xlsx").touch()
-    assert said in refused(tmp_path / name)
-
-
-def test_unknown_suffix_of_output(refused, write_input, values):
-    assert "out.xlsx: unknown kind of file; expected .csv" in refused(write_input(".npy", values), output="out.xlsx")
+    folder.mkdir()
+    for name, said in (
+        ("no.csv", "no such file"),
+        (".", "is a folder; expected a file"),
+        ("in.xlsx", "unknown kind"),
+    ):
+        assert said in complaint(run(tmp_path / name, "-o", tmp_path / "out.csv"))
+    for out, said in (
+        (folder, "is a folder"),
+        (tmp_path / "out.xlsx", "out.xlsx: unknown kind of file; expected .csv"),
+        (tmp_path / "no" / "out.npy", f"out.npy: there is no folder {tmp_path / 'no'}"),
+    ):
+        assert said in complaint(run(source, "-o", out, "--force"))
+    assert "epsilon = -1.0: expected a number above 0" in refused(source, "--epsilon", "-1")
 
 
 @pytest.mark.parametrize("output", ["out.csv", "out.csv.gz", "out.npy", "out.npz", "out.parquet"])
@@ -288,28 +277,11 @@ def test_nonfinite_values(output, refused, write_input, values):
     assert "--nonfinite zero" in said
 
 
-def test_nonfinite_values_within_the_holdout(refused, write_input, values):
-    stream = values.copy()
-    stream[3] = np.nan
-    assert "value 4 is missing" in refused(write_input(".csv", stream))
-
-
 def test_nonfinite_zero(write_input, run, read_output, values, publish, tmp_path):
     stream, zeros = values.copy(), values.copy()
     stream[[3, 4000]], zeros[[3, 4000]] = np.nan, 0.0
     assert run(write_input(".npy", stream), "-o", tmp_path / "o.npy", "--nonfinite", "zero").exit_code == 0
     np.testing.assert_array_equal(read_output(tmp_path / "o.npy"), publish(zeros, nonfinite="zero"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--epsilon", "-1"], "epsilon = -1.0: expected a number above 0"),
-        (["--method", "tops", "--fan-out", "1"], "fan_out = 1"),
-    ],
-)
-def test_parameters_are_refused(arguments, said, refused, write_input, values):
-    assert said in refused(write_input(".npy", values), *arguments)
 
 
 def test_existing_output_needs_force(write_input, run, read_output, complaint, values, expected, tmp_path):
@@ -341,16 +313,6 @@ def test_output_is_never_the_input(write_input, run, complaint, values, tmp_path
     os.link(source, out)
     assert "is the input; expected another file" in complaint(run(source, "-o", out, "--force"))
     assert source.read_bytes() == before
-
-
-def test_output_folder_that_is_missing(write_input, run, complaint, values, tmp_path):
-    said = complaint(run(write_input(".npy", values), "-o", tmp_path / "no" / "out.npy"))
-    assert said == f"output {tmp_path / 'no' / 'out.npy'}: there is no folder {tmp_path / 'no'}"
-
-
-def test_output_is_a_folder(write_input, run, complaint, values, tmp_path):
-    (tmp_path / "out.npy").mkdir()
-    assert "is a folder" in complaint(run(write_input(".npy", values), "-o", tmp_path / "out.npy", "--force"))
 
 
 def test_output_folder_that_cannot_be_written(write_input, run, complaint, values, monkeypatch, tmp_path):

@@ -91,7 +91,7 @@ def test_sweep_without_msgspec(specification, tmp_path, complaint, monkeypatch) 
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "msgspec", None)
     said = complaint(type_in("sweep", specification, "-o", tmp_path / "out"))
-    assert said == "this command needs msgspec, which is not installed: pip install 'fastdp-streams[lab]'"
+    assert said == "fastdp sweep needs msgspec, which is not installed: pip install 'fastdp-streams[lab]'"
 
 
 def test_scheduler_without_dask(specification, tmp_path, complaint, monkeypatch) -> None:

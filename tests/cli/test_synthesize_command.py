@@ -100,12 +100,6 @@ def test_columns_by_name_and_number(write_events, synthesize, events, tmp_path):
     np.testing.assert_array_equal(read(tmp_path / "out" / "batch_000.npy"), library(events, [0, N])[0])
 
 
-def test_without_a_column_of_events_all_points_come(write_events, synthesize, events, tmp_path):
-    assert synthesize(write_events(names="time,lon,lat,other"), "--format", "npy", batch=N).exit_code == 0
-    everything = np.column_stack([events[:, :3], np.ones(N)])
-    np.testing.assert_array_equal(read(tmp_path / "out" / "batch_000.npy"), library(everything, [0, N])[0])
-
-
 def test_moments_between_tabs_and_by_number(synthesize, tmp_path):
     source = tmp_path / "in.txt"
     rows = ["2014-04-01T00:11:00\t1\t2", "", "2014-04-01 00:12:00\t2\t2", "2014-04-01T02:12:00\t2\t2"]
@@ -165,17 +159,6 @@ def test_quiet_says_nothing(write_events, synthesize):
     assert (result.exit_code, result.output) == (0, "")
 
 
-def test_a_key_of_its_own(write_events, synthesize, events, tmp_path):
-    key = tmp_path / "key"
-    key.write_bytes(b"k" * 32)
-    key.chmod(0o600)
-    result = synthesize(write_events(), "--key-file", key, "--format", "npy", batch=N)
-    assert result.exit_code == 0, result.output
-    assert "SIMULATED" not in result.output
-    (wanted,) = library(events, [0, N], seed=None, key=b"k" * 32)
-    np.testing.assert_array_equal(read(tmp_path / "out" / "batch_000.npy"), wanted)
-
-
 def test_earlier_files_need_force_and_none_is_left_over(write_events, synthesize, complaint, tmp_path):
     source = write_events()
     assert synthesize(source, batch=100).exit_code == 0
@@ -212,8 +195,8 @@ def test_an_interrupt_leaves_whole_files(write_events, synthesize, events, monke
         (["--every", "60"], "exactly one of --batch and --every"),
         (["--key-file", "k", "--seed", "1"], "exclude each other"),
         (["--box", "0", "0", "1"], "Invalid value for '--box'"),
-        (["--counter", "hybrid"], "Invalid value for '--counter'"),
-        (["--format", "xlsx"], "Invalid value for '--format'"),
+        (["--method", "adaptive", "--counter", "block"], "--counter does not apply to --method adaptive."),
+        (["--period", "3"], "--period does not apply to --method phdstream."),
     ],
 )
 def test_usage_errors(arguments, said, write_events, synthesize):

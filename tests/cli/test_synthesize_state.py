@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fastdp.cli.ledger_command import Account
-from fastdp.cli.resume import Resume, fingerprint
+from fastdp.cli.resume import fingerprint
 from fastdp.cli.writers import PointFolder
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import Reservation
@@ -144,30 +144,6 @@ def test_a_point_that_goes_is_no_point_that_comes() -> None:
     points = np.arange(6.0).reshape(3, 2)
     kinds = [fingerprint(points[:k], points[k:]).tobytes() for k in range(4)]
     assert len({*kinds}) == 4
-
-
-def test_a_file_that_appears_meanwhile_stays(go, complaint, monkeypatch) -> None:
-    advance = PHDStream.advance
-
-    def appear(self: PHDStream, *batch: np.ndarray) -> None:
-        Path("out/batch_000.csv").write_bytes(b"precious")
-        advance(self, *batch)
-
-    monkeypatch.setattr(PHDStream, "advance", appear)
-    assert "exists already" in complaint(go())
-    assert contents() == {"batch_000.csv": b"precious"}
-
-
-def test_batches_that_come_later_are_released_later(go, synthesize, source, events, write_events) -> None:
-    key = write_key()
-    write_events(table=events[:900])
-    assert go(*key).exit_code == 0
-    before = contents()
-    write_events()
-    assert synthesize(source, *key, folder="whole").exit_code == 0
-    assert go(*key).exit_code == 0
-    assert contents() == contents("whole")
-    assert {name: contents()[name] for name in before} == before
 
 
 def test_other_settings_and_keys_are_refused(go, synthesize, source, complaint, run, write_input, values) -> None:
@@ -314,13 +290,6 @@ def test_what_was_released_is_not_given_back(go, cut_short, monkeypatch) -> None
     assert states() == ["cancelled", "reserved"]
 
 
-def test_a_refusal_by_the_ledger_binds_nobody(go, complaint) -> None:
-    assert "--limit), this release needs" in complaint(go(*PAID, "--limit", 1))
-    assert not Path("out").exists()
-    assert go(*PAID, "--limit", 1, "--epsilon", 1).exit_code == 0
-    assert Ledger("budget").spent("places").epsilon == 1.0
-
-
 def test_a_refusal_by_the_ledger_leaves_no_state_file(go, run, write_input, values, complaint) -> None:
     key = write_key()
     assert "--limit), this release needs" in complaint(go(*PAID, *key, "--limit", 1))
@@ -353,30 +322,3 @@ def test_a_reservation_is_for_the_settings_that_it_was_made_for(go, monkeypatch)
         (0.125, "reserved"),
         (2.0, "spent"),
     ]
-
-
-def test_errors_before_the_first_file_give_nothing_back(go, monkeypatch) -> None:
-    """Another run of the command may have gone on under the reservation."""
-    from fastdp.errors import StateError
-
-    def fail(*_: object) -> NoReturn:
-        raise StateError("no room")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Resume, "record", fail)
-        assert go(*PAID).exit_code == 1
-    assert states() == ["reserved"]
-    assert go(*PAID).exit_code == 0
-    assert states() == ["spent"]
-
-
-def test_options_of_the_other_method_are_refused(synthesize, source) -> None:
-    for arguments, said in (
-        (("--method", "adaptive", "--counter", "block"), "--counter does not apply to --method adaptive."),
-        (("--period", 3), "--period does not apply to --method phdstream."),
-        (("--max-period", 3), "--max-period does not apply to --method phdstream."),
-    ):
-        result = synthesize(source, *arguments)
-        assert result.exit_code == 2
-        assert said in result.stderr
-    assert not Path("out").exists()

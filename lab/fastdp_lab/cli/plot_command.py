@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from fastdp.cli.terminal import plain_errors
-from fastdp_lab.cli.sweep_command import lab_libraries
 
 FOLDER = click.Path(path_type=Path)
 PICTURES = "The folder of pictures; they replace those of the same name.  [default: DIR/figures]"
@@ -24,7 +23,7 @@ def plot(folder: Path, output: Path | None, metrics: tuple[str, ...], group: str
 
     Lines are medians over repetitions, bands the middle half.  A running sweep can be drawn too.
     """
-    with plain_errors(), lab_libraries():
+    with plain_errors():
         from fastdp_lab.sweeps import draw
 
         for path in draw(folder, output or folder / "figures", metrics=metrics or None, group=group, formats=formats):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,21 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastdp.cli.terminal import as_table, plain_errors, seconds
-from fastdp.errors import StateError
 
 if TYPE_CHECKING:
     from fastdp_lab.sweeps import Specification
-
-
-@contextmanager
-def lab_libraries() -> Iterator[None]:
-    """StateError, with the extra, where a library is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise StateError(
-            f"this command needs {error.name}, which is not installed: pip install 'fastdp-streams[lab]'"
-        ) from None
 
 
 FOLDER = click.Path(path_type=Path)
@@ -60,7 +47,7 @@ def sweep(
     """
     if output is None and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output' (or --dry-run).")
-    with plain_errors(), lab_libraries():
+    with plain_errors():
         from fastdp_lab.sweeps import cluster, read_specification, run
 
         found, folder = read_specification(specification), specification.parent if data is None else data
