@@ -43,7 +43,9 @@ def main() -> None:
     )
     print(table)
     shown = table.frame.sort_values("count", ascending=False).head(5)
-    print(shown[["film", "count", "stars_mean", "stars_median", "minutes_median", "minutes_p90"]].to_string(index=False))
+    print(
+        shown[["film", "count", "stars_mean", "stars_median", "minutes_median", "minutes_p90"]].to_string(index=False)
+    )
     table.write(options.output / "films.parquet", overwrite=True)
 
 

@@ -49,8 +49,10 @@ def main() -> None:
     )
     print(hits)
     paths = hits.keys["path"]
-    print(f"{len(paths)} of {frame['path'].nunique():,} paths; orders among them: "
-          f"{sum(path.startswith('/order') for path in paths)}")
+    print(
+        f"{len(paths)} of {frame['path'].nunique():,} paths; orders among them: "
+        f"{sum(path.startswith('/order') for path in paths)}"
+    )
     hits.write(options.output / "hits.parquet", overwrite=True)
 
     # All paths together, by hour.

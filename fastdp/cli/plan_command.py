@@ -20,13 +20,13 @@ Examples
 """
 OPTIONS = f"""{OF_COLUMNS.removesuffix("--nonfinite").rstrip()}
 --epsilon E:float  Privacy loss of one unit.
---half-width X:float  The wanted half-width of the first statistic's interval, in place of --epsilon, which is computed.
+--half-width X:float  The wanted half-width of the first statistic's interval, in place of --epsilon, which follows.
 --every LENGTH  Length of the windows, such as 1h.  [default: one number for all rows]
 --windows N:int = 1  Number of windows.
 --keys N:int = 1  Number of keys.
 --key-share X:float  The keys are chosen privately, with --delta and this share of the budget.
---levels/--no-levels as levels  Totals of all keys, of each key prefix and over all windows are measured too.  [default: where
-    they cost next to nothing]
+--levels/--no-levels as levels  Totals of all keys, of each key prefix and over all windows are measured too.
+    [default: where they cost next to nothing]
 --delta D:float = 0  As for fastdp aggregate.
 --person COL  Column of persons, who are then the unit.
 --rows K = 1  Rows of one unit, or auto with --person.

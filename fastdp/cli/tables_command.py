@@ -78,8 +78,8 @@ OPTIONS = """
 --keys-file FILE:file  The keys that are released: a CSV or Parquet file with the columns of --by.
 --public-keys  Release all keys of the table: it is no secret which keys it has.
 --key-share X:float  Share of the budget for choosing keys privately, with --delta.
---levels/--no-levels as levels  Measure totals of all keys, of each prefix of --by and over all windows too, consistent with the
-    rest.  [default: where they cost next to nothing]
+--levels/--no-levels as levels  Measure totals of all keys, of each prefix of --by and over all windows too,
+    consistent with the rest.  [default: where they cost next to nothing]
 --delta D:float  Above 0 the keys are private, unless they are given: those whose noisy number of rows passes a
     threshold are released. In any other release noise may be Gaussian, and the release (epsilon, delta)-DP.{values}
 --epsilon  Privacy loss of one unit.
@@ -284,6 +284,7 @@ def bounds_of(options: Json) -> dict[str, fastdp.Value]:
 
 
 def unit_of(options: Json) -> fastdp.Rows | fastdp.Person:
+    """The unit of privacy that the options say."""
     if options["person"] is not None:
         return fastdp.Person(options["person"], **fields_of(fastdp.Person, options))
     if options["per_window"] is not None:

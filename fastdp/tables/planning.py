@@ -101,7 +101,8 @@ class Plan:
 
     def __str__(self) -> str:
         lines = [
-            f"epsilon = {self.epsilon:.4g} for {self.unit}, {self.noise} noise, {100 * self.confidence:g} % intervals",
+            f"epsilon = {self.epsilon:.4g} for {self.unit}, {self.noise} noise, "
+            f"{100 * self.confidence:g} % intervals",
             "All rows" if self.every is None else f"One window of {self.every} and key",
         ]
         for name, each in self.errors.items():
