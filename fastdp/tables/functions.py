@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
@@ -17,10 +18,12 @@ from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise.key import Key
 from fastdp.tables import choices, columns
+from fastdp.tables.beyond import tail_edges
 from fastdp.tables.calendar import Time
+from fastdp.tables.keys import choose_keys
 from fastdp.tables.persons import Kept, PersonRows, check_finite, read_rows
 from fastdp.tables.plan import Clips, PrivateKeys, TablePlan, Value, make_plan, names_of, statistics_of
-from fastdp.tables.sums import ROWS, CellRows, Released, exact_sums, release
+from fastdp.tables.sums import ROWS, CellRows, Quantity, Released, RowNumbers, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Column, Person, Unit
 
@@ -309,6 +312,8 @@ def _value(bound: Bounds | Value | None, clip: Bounds | None) -> Value:
 
 #: Reads the rows that count once more.
 Reads = Callable[[], Iterator[CellRows]]
+#: Most rows of a person that are chosen ("auto").
+MOST_ROWS = 10**6
 #: Sums of values, one of each column.
 FIRST_SUMS = ("total", "deviation")
 
@@ -354,30 +359,38 @@ class TableRelease:
         """The released sums; reads the table once, or twice if windows, keys or a clip depend on it."""
         plan, keys = self.plan, columns.Keys(self.plan.by, self.plan.keys if self.plan.key_rule == "given" else None)
         if self.source.add is not None:
-            return self._release(plan, keys, None, {}, None)
+            return self._release(plan, keys, None, None, {})
         ends = _Ends(plan)
         if plan.who is not None:
-            kept = self._kept(keys, ends)
-            return self._choose(keys, ends, lambda: iter((kept.rows,)), kept)
+            return self._of_persons(keys, ends)
         source = self.source if plan.is_public else self.source.twice()
         return self._choose(keys, ends, lambda: (each.rows for each in read_rows(source, plan, keys, ends.see)), None)
 
-    def _kept(self, keys: columns.Keys, ends: _Ends) -> Kept:
-        """Rows that count after each person's rows are bounded."""
-        found = PersonRows(self.plan, self.key)
-        for batch in read_rows(self.source, self.plan, keys, ends.see):
+    def _of_persons(self, keys: columns.Keys, ends: _Ends) -> Released:
+        """Released sums after each person's rows are bounded, by a number that may be chosen from them."""
+        plan, key, found = self.plan, self.key, PersonRows(self.plan, self.key)
+        for batch in read_rows(self.source, plan, keys, ends.see):
             found.add(batch, keys.words()[batch.rows.codes])
         first, last = ends.found()
-        self.plan.check_cells(last - first, 1)
-        return found.kept()
+        plan.check_cells(last - first, 1)
+        if plan.chooses_rows:
+            budget = plan.budget.helper("dropped"), plan.noise, plan.budget.helper("auto")
+            rows = choices.choose_rows(found.totals(), MOST_ROWS, *budget, key)
+            # Noise for other numbers of rows shares no word.
+            plan, key = replace(plan, chosen_rows=rows), key.within("auto rows", rows)
+        weights = None
+        if plan.key_rule == "private":
+            weights = found.weights(keys.words(), plan.budget.key_rule(), self.key)
+        kept = found.kept(plan, weights)
+        return replace(self, plan=plan, key=key)._choose(keys, ends, lambda: iter((kept.rows,)), kept)
 
     def _choose(self, keys: columns.Keys, ends: _Ends, read: Reads, kept: Kept | None) -> Released:
         """Released sums, with windows, keys and clips from a first reading unless they are public."""
         plan, counts = self.plan, np.zeros(0, np.int64)
         if plan.is_public:
             settled = plan.settled(plan.start or 0, plan.stop or 0, keys.size)
-            return self._release(settled, keys, read(), {}, kept)
-        counters = {column.name: choices.clip_counter(column) for column in plan.chooses}
+            return self._release(settled, keys, read(), kept, {})
+        counters = {column.name: choices.ValueCounts((column.low, column.high)) for column in plan.chooses}
         for rows in read():
             counted = (rows.codes >= 0) & plan.has(rows.windows)
             seen = np.bincount(rows.codes[counted], minlength=keys.size)
@@ -388,42 +401,76 @@ class TableRelease:
                     check_finite(values)
                     counters[column.name].observe(values)
         numbers: Integers | None = None
+        published = None
         if plan.key_rule in ("public", "private"):
             counts = np.pad(counts, (0, keys.size - counts.size))
-            public = plan.key_rule == "public"
-            chosen = np.ones(keys.size, np.bool_) if public else choices.choose_keys(plan, keys, counts, self.key)
+            noisy, chosen = counts, np.ones(keys.size, np.bool_)
+            if plan.key_rule == "private":
+                exact = counts if kept is None or kept.weights is None else kept.weights
+                noisy, chosen = choose_keys(exact, keys.digests(), plan.budget.key_rule(), self.key)
             keys, numbers = keys.chosen(chosen)
+            if plan.selects_cells:
+                published = np.empty(keys.size, np.int64)
+                published[numbers[chosen]] = noisy[chosen]
         plan = plan.settled(*ends.found(), keys.size)
-        released = {
-            column.name: choices.count_rows(plan, column.name, counters[column.name].counts, self.key)
-            for column in plan.chooses
-        }
-        plan = replace(plan, rows=released)
-        clips = {
-            column.name: (column.low, choices.choose_clip(plan, column, counters[column.name].counts, self.key))
-            for column in plan.chooses
-        }
+        clips: dict[str, tuple[float, float]] = {}
+        for column in plan.chooses:
+            task, own = plan.budget.task(column.name), self._key_of(plan, column.name)
+            *clip, spent = choices.choose_clip(task, counters[column.name], own)
+            plan = replace(plan, spent={**plan.spent, column.name: spent})
+            clips[column.name] = clip[0], clip[1]
         again = read() if numbers is None else (rows._replace(codes=numbers[rows.codes]) for rows in read())
-        return self._release(plan, keys, again, clips, kept)
+        return self._release(plan, keys, again, kept, clips, published)
+
+    def _key_of(self, plan: TablePlan, column: str) -> Key:
+        """Key of the choices and numbers about one column."""
+        return self.key.within("column", plan.place(column))
 
     def _release(
-        self, plan: TablePlan, keys: columns.Keys, rows: Iterator[CellRows] | None, clips: Clips, kept: Kept | None
+        self,
+        plan: TablePlan,
+        keys: columns.Keys,
+        rows: Iterator[CellRows] | None,
+        kept: Kept | None,
+        clips: Clips,
+        published: Integers | None = None,
     ) -> Released:
-        """Exact sums of the plan's windows and these keys, and the noisy ones."""
-        span = plan.start or 0, plan.stop or 0
+        """Exact sums of the plan's windows and these keys, and the noisy ones; `published` counts have noise."""
+        span, budget = (plan.start or 0, plan.stop or 0), plan.budget
         quantities = plan.quantities(clips)
-        every = [*quantities, *choices.reported(quantities)]
+        firsts = [q for q in quantities if q.name in FIRST_SUMS]
+        edges = [tail_edges(q.ends, plan.column(q.column).outer, q.grid) for q in firsts]
+        tails = [choices.helper_sums(q, own) for q, own in zip(firsts, edges, strict=True)]
+        helpers = [*itertools.chain(*tails), *([Quantity("count")] if tails else [])]
         if rows is None:
             assert self.source.add is not None  # noqa: S101 - an engine adds
-            sums = self.source.add(plan, every)
+            sums = self.source.add(plan, [*quantities, *helpers])
+            wholes = [int(each.sum()) for each in sums[len(quantities) :]]
         else:
-            sums = exact_sums(rows, every, plan, keys.size)
-        exact = {(q.name, q.column): int(each.sum()) for q, each in zip(every, sums, strict=True)}
-        tails = {q.column: choices.tail(plan, q, exact, self.key) for q in quantities if q.name in FIRST_SUMS}
-        measured = release(plan.budget, quantities, sums[: len(quantities)], self.key, span, keys)
-        found = plan.released(span, quantities, keys, measured, tails, simulated=self.key.simulated)
-        persons = None if kept is None else choices.row_numbers(plan, kept.whole, kept.cut, self.key)
-        return replace(found, family=self.source.family, rows=persons)
+            sums, wholes = exact_sums(rows, quantities, plan, keys.size, helpers)
+        counted, row_numbers = None, None
+        if budget.helper("counted"):
+            total = wholes[-1] if kept is None else int(kept.rows.codes.size)
+            counted = choices.release_counted(
+                total, plan.contributions, budget.helper("counted"), plan.noise, self.key
+            )
+        if kept is not None and counted is not None:
+            where = "a larger rows=, or a per=" + (
+                "" if plan.periods is None else f" shorter than {plan.periods.every}"
+            )
+            given = plan.contributions, budget.helper("dropped"), plan.noise, self.key, where
+            dropped = choices.release_dropped(kept.dropped, counted, *given)
+            most = choices.MOST_DROPPED * plan.contributions
+            row_numbers = RowNumbers(counted.value, dropped.value, counted.variance, dropped.variance, most)
+        found, above = {}, iter(wholes)
+        for q, own, sums_of in zip(firsts, edges, tails, strict=True):
+            assert counted is not None  # noqa: S101 - there are columns
+            numbers = list(itertools.islice(above, len(sums_of)))
+            task = budget.task(q.column), q, own, numbers, counted, self._key_of(plan, q.column)
+            found[q.column] = choices.release_tail(*task)
+        measured = release(budget, quantities, sums[: len(quantities)], self.key, span, keys, published)
+        released = plan.released(span, quantities, keys, measured, found, simulated=self.key.simulated)
+        return replace(released, family=self.source.family, rows=row_numbers)
 
 
 class _Ends:

@@ -140,7 +140,7 @@ def weigh(
     pairs = np.sort(groups * np.int64(words.size) + codes)
     # Distinct ones: a group's keys.
     own, keys = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], np.int64(words.size))
-    hashes = person_rows.hash_rows(secret, persons[own], periods[own], words[keys], np.empty(0))
+    hashes = person_rows.hash_rows(secret, persons[own], periods[own], words[keys], np.empty((0, own.size)))
     kept, _ = person_rows.least_rows(secret, own, hashes, np.zeros_like(own), 0, 0, rule.most, 0, len(persons))
     own, keys = own[kept], keys[kept]
     sums: Integers = np.zeros(words.size, np.int64)
@@ -211,15 +211,15 @@ def _better(first: KeyRule, second: KeyRule) -> KeyRule:
 # The choice, and intervals that know of it.
 
 
-def choose_keys(sums: Integers, digests: Words, rule: KeyRule, key: Key) -> Flags:
-    """Flags of the keys whose noisy sums, int64[keys], reach the threshold; never of one without any.
+def choose_keys(sums: Integers, digests: Words, rule: KeyRule, key: Key) -> tuple[Integers, Flags]:
+    """Noisy sums of keys, int64[keys], and flags of those that reach the threshold; never of a key without a sum.
 
-    A key without rows that count may be in the table for rows that do not: its name is secret.
+    Such a key may be in the table for rows that do not count: its name is secret.
     """
     own = key.within("keys", rule.threshold, float(_deviation(rule.law)))
     noise = draw_cells(np.ascontiguousarray(sums.reshape(1, 1, -1)), [rule.law], own, 0, digests)
-    passed: Flags = (sums + noise[0, 0] >= rule.threshold) & (sums > 0)
-    return passed
+    noisy: Integers = sums + noise[0, 0]
+    return noisy, (noisy >= rule.threshold) & (sums > 0)
 
 
 def _deviation(law: Distribution) -> Fraction:

@@ -17,6 +17,7 @@ from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import DrawnNoise
+from fastdp.tables.beyond import Tail
 from fastdp_kernels.tables import window_sums
 
 if TYPE_CHECKING:
@@ -90,13 +91,17 @@ class Quantity:
             return True
         low, high = float(self.low), float(self.high)
         if self.name == "beyond":
-            outside = np.flatnonzero((values > high * self.grid) | (values < low * self.grid))
+            outside = self.outside(values)
             window_sums.add_ones(windows[outside], keys[outside], first, sums)
             return True
         given = windows, keys, values, first, 1.0 / self.grid, low, high, self.centre
         if self._squares:
             return window_sums.add_squares(*given, self.factor, sums) < 0
         return window_sums.add_values(*given, sums) < 0
+
+    def outside(self, values: Floats) -> Integers:
+        """Numbers of the values beyond the ends."""
+        return np.flatnonzero((values > self.high * self.grid) | (values < self.low * self.grid))
 
     @property
     def labels(self) -> tuple[str | float, ...]:
@@ -112,17 +117,40 @@ class CellRows(NamedTuple):
     values: Floats
 
 
-def exact_sums(parts: Iterable[CellRows], quantities: Sequence[Quantity], plan: TablePlan, keys: int) -> Integers:
-    """Exact sums of rows in the plan's windows, int64[n, W, keys], modulo 2^64; DataError for NaN or infinity."""
+def exact_sums(
+    parts: Iterable[CellRows],
+    quantities: Sequence[Quantity],
+    plan: TablePlan,
+    keys: int,
+    helpers: Sequence[Quantity] = (),
+) -> tuple[Integers, list[int]]:
+    """Exact sums of rows in the plan's windows, int64[n, W, keys], modulo 2^64, and those of helpers over all cells.
+
+    DataError for NaN or infinity.
+    """
     first = plan.start or 0
     sums: Integers = np.zeros((len(quantities), (plan.stop or 0) - first, keys), np.int64)
+    wholes: Integers = np.zeros((len(helpers), (plan.stop or 0) - first, 1), np.int64)
     place = {column.name: i for i, column in enumerate(plan.columns)}
     for rows in parts:
+        # Keys that are not released stay -1.
+        together = rows._replace(codes=np.minimum(rows.codes, 0)) if helpers else rows
         for quantity, into in zip(quantities, sums, strict=True):
             values = rows.values[place[quantity.column]] if quantity.column != ROWS else np.empty(0)
             if not quantity.add(rows, values, first, into):
                 raise DataError(NOT_FINITE)
-    return sums
+        # Of a column the first has all rows beyond the clip, among which the others' are.
+        outside: dict[str, tuple[CellRows, Floats]] = {}
+        for helper, into in zip(helpers, wholes, strict=True):
+            own, values = together, np.empty(0)
+            if helper.name == "beyond" and helper.column not in outside:
+                values = rows.values[place[helper.column]]
+                which = helper.outside(values)
+                outside[helper.column] = CellRows(own.windows[which], own.codes[which], values[:0]), values[which]
+            if helper.column in outside:
+                own, values = outside[helper.column]
+            helper.add(own, values, first, into)
+    return sums, [int(each.sum()) for each in wholes]
 
 
 # Everything that a release of a table gives out, before it becomes a frame.
@@ -155,50 +183,28 @@ class Measured:
     noise: tuple[DrawnNoise, ...]
 
 
-@dataclass(frozen=True)
-class Tail:
-    """Released facts about the values of one column beyond its clip.
+class Number(NamedTuple):
+    """A released number and the variance of its noise."""
 
-    Attributes
-    ----------
-    clip, ends : (float, float)
-        Ends that values were clipped to, and those up to which ``excess`` adds up the rest, in units of the input;
-        equal without an excess number.
-    excess, variance : (float, float)
-        Sums beyond the clip at the low and at the high end, over all released cells, and variances of their noise.
-    beyond, beyond_variance
-        Number of rows beyond the clip, None if unknown, and the variance of its noise.
-    rows : float or None
-        Number of rows that ``beyond`` is a part of.
-    """
-
-    clip: tuple[float, float]
-    ends: tuple[float, float]
-    excess: tuple[float, float] = (0.0, 0.0)
-    variance: tuple[float, float] = (0.0, 0.0)
-    beyond: float | None = None
-    beyond_variance: float = 0.0
-    rows: float | None = None
-
-    @property
-    def share(self) -> float | None:
-        """Estimated share of rows beyond the clip; None if it is unknown."""
-        return None if self.beyond is None or not self.rows else self.beyond / self.rows
+    value: float
+    variance: float
 
 
 @dataclass(frozen=True)
 class RowNumbers:
-    """Released numbers of persons' rows that count and that were dropped, ``capped`` of a person and period at most.
+    """Released numbers of persons' rows that count and that were dropped, at most ``capped`` of each person."""
 
-    ``cut_persons`` is the share of persons (in each period) with dropped rows, None if unknown.
-    """
+    counted: float
+    dropped: float
+    counted_variance: float
+    dropped_variance: float
+    capped: int
 
-    counted: float = 0.0
-    dropped: float = 0.0
-    counted_variance: float = 0.0
-    dropped_variance: float = 0.0
-    capped: int = 0
-    cut_persons: float | None = None
+    @property
+    def share(self) -> float:
+        """Estimated share of rows that were dropped."""
+        dropped = max(0.0, self.dropped)
+        return dropped / max(1.0, self.counted + dropped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,12 +267,19 @@ class Released:
 
 
 def release(
-    budget: Budget, quantities: Sequence[Quantity], sums: Integers, key: Key, span: tuple[int, int], keys: Keys
+    budget: Budget,
+    quantities: Sequence[Quantity],
+    sums: Integers,
+    key: Key,
+    span: tuple[int, int],
+    keys: Keys,
+    published: Integers | None = None,
 ) -> tuple[Measured, ...]:
     """Noisy sums of every level, from exact sums of the cells, int64[n, W, K], in windows [first, last).
 
     Noise of a node is bound to all its sums.  Sums and noise are taken modulo 2^64, which is post-processing of the
-    exact noisy sum: privacy does not depend on the number of rows.
+    exact noisy sum: privacy does not depend on the number of rows.  ``published`` counts, by which keys were chosen,
+    int64[K], replace those of the cells.
     """
     found = []
     for level in budget.levels:
@@ -278,6 +291,8 @@ def release(
         own = key.within("sums", *level, *(() if level.each else span), *itertools.chain(*labels))
         noisy = binding.draw_cells(np.ascontiguousarray(exact), laws, own, span[0], keys.digests(level.depth))
         noisy += exact
+        if published is not None:
+            noisy[[q.name for q in quantities].index("count")] = published
         noisy.flags.writeable = False
         found.append(Measured(*level, noisy, tuple(map(_drawn, laws))))
     return tuple(found)
