@@ -196,14 +196,14 @@ class Answers:
 
     def _true(self, part: _Part, name: str, column: str, ask: _Ask) -> _Part | None:
         """True counts and sums: with the share beyond the clip, scaled up for dropped rows; None if unknown."""
-        if not part.value.size:
-            return part
         found = self._beyond(part, column, ask) if name == "total" else part
         rows = self._released.rows
         if found is None or rows is None:
             return found
         if rows.counted <= KNOWN * np.sqrt(rows.counted_variance):
             return None
+        if not part.value.size:
+            return found
         ratio = max(rows.dropped, 0.0) / rows.counted
         if ratio > DROPPED:
             return None
@@ -216,6 +216,8 @@ class Answers:
 
     def _beyond(self, part: _Part, column: str, ask: _Ask) -> _Part | None:
         """Sums with their share of what lies beyond the clip; None if that is unknown."""
+        if not part.value.size:
+            return part
         low, high = self._released.tails[column].ends
         if not (low.known and high.known and self._seen(column, low, high)):
             return None
