@@ -30,14 +30,11 @@ if TYPE_CHECKING:
 #: Shares of the total: rows that count, persons' rows that are dropped, and the choice of a person's rows ("auto").
 #: That of private keys is ``PrivateKeys.share``.
 OF_ALL = {"counted": Fraction(1, 100), "dropped": Fraction(3, 100), "auto": Fraction(1, 50)}
-#: Shares of a column's budget: rows above the lowest candidates of the clip, its choice, rows in bins beyond it where
-#: it is chosen, or else in all.  All helpers together take at most a quarter.
-OF_COLUMN = {
-    "rows": Fraction(1, 200),
-    "clip": Fraction(15, 200),
-    "tail": Fraction(8, 100),
-    "beyond": Fraction(1, 100),
-}
+#: Shares of a column's budget: rows above the lowest candidates of the clip, its choice, rows in bins beyond it.  All
+#: helpers together take at most a quarter.
+OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fraction(8, 100)}
+#: The last where values beyond the clip have no bound, so that they are counted only.
+UNBOUNDED = Fraction(1, 100)
 #: Weights of a column's sums.
 WEIGHTS = {"total": 1, "deviation": 1, "square": 1, "count": 1}
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
@@ -124,17 +121,18 @@ class Budget:
             return self._loss(self._amount(self.loss) * self.of_all[purpose]) if purpose in self.of_all else 0.0
         if not self._uses(purpose, column):
             return 0.0
-        most = self._loss(self._amount(self.loss) * self.of_columns[column] * OF_COLUMN[purpose])
+        share = UNBOUNDED if purpose == "tail" and self.plan.column(column).bound is None else OF_COLUMN[purpose]
+        most = self._loss(self._amount(self.loss) * self.of_columns[column] * share)
         return min(most, self.plan.spent.get(column, most)) if purpose == "clip" else most
 
     def _uses(self, purpose: str, column: str) -> bool:
-        """True if a column has this helper: where its clip is chosen all but the last, else this."""
-        return self.plan.column(column).chooses == (purpose != "beyond")
+        """True if a column has this helper: choices where its clip is chosen."""
+        return purpose == "tail" or self.plan.column(column).chooses
 
     def task(self, column: str) -> ColumnTask:
         """Public numbers of the choices about a column."""
         plan, own = self.plan, self.plan.column(column)
-        losses = [self.helper(purpose, column) for purpose in ("rows", "clip", "tail" if own.chooses else "beyond")]
+        losses = [self.helper(purpose, column) for purpose in OF_COLUMN]
         return ColumnTask(
             (own.low, own.high),
             plan.contributions,
@@ -172,9 +170,8 @@ class Budget:
         plan, share = self.plan, self.of_columns[column] * self.level_shares[self.levels[0]]
         clips = 0.5 if plan.quantity_of(column) == "deviation" else 1.0
         deviation = clips * (math.sqrt(self.square(True)) if self.gaussian else math.sqrt(2.0) * plan.contributions)
-        loss = self._loss(self._amount(self.loss) * share) * (
-            1.0 - float(sum(each for name, each in OF_COLUMN.items() if self._uses(name, column)))
-        )
+        helpers = sum(share for name, share in OF_COLUMN.items() if self._uses(name, column))
+        loss = self._loss(self._amount(self.loss) * share) * (1.0 - float(helpers))
         return max(1, plan.cells or 1) * deviation / loss / math.sqrt(math.sqrt(self.together))
 
     @property
@@ -300,10 +297,8 @@ class Budget:
             found.append(self._component(f"rows{of}", self.helper("rows", column.name), counted))
             found.append(self._component(f"clip{of}", self.helper("clip", column.name), chosen))
         if not self.plan.online:
-            purpose = "tail" if column.chooses else "beyond"
-            found.append(
-                self._number(purpose, column.name, f"rows beyond the clip in disjoint bins: sensitivity {k}")
-            )
+            step = f"rows in bins beyond the clip: {k} rows change them by {k} in all"
+            found.append(self._number("tail", column.name, step))
         return found
 
     def _of_keys(self) -> list[Guarantee]:
@@ -391,11 +386,9 @@ class Budget:
             if plan.per_window is not None:
                 said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
         # Of deviations from the middle of the clip a replaced value moves two sensitivities.
-        alone = plan.who is None and k == 1
-        if (
-            alone
-            and plan.columns
-            and all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in plan.quantities())
-        ):
-            said.append("replacing the values of one row, in its window and key, is covered too")
+        totals = all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in plan.quantities())
+        if plan.who is None and k == 1 and plan.columns and totals and not self.gaussian:
+            # Two bins beyond a clip, one sum otherwise.
+            most = plan.epsilon + sum(self.helper("tail", column.name) for column in plan.columns) * (not plan.online)
+            said.append(f"replacing the values of one row, in its window and key, costs at most {most:g}")
         return said

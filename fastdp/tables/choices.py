@@ -1,4 +1,4 @@
-"""Private choices and numbers from the rows before the sums: clip, excess beyond it, rows counted and dropped.
+"""Private choices and numbers from the rows before the sums: clip, rows beyond it, rows counted and dropped.
 
 Choices are noisy max over monotone counts of rows above candidates.  Proofs: ``docs/privacy.md``, "Tables".
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.sampler import geometric_distribution, laplace_distribution
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.beyond import Tail
-from fastdp.tables.sums import Number, Quantity, Released
+from fastdp.tables.sums import Number, Released
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.noisy_max import draw_noise
 from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
@@ -36,7 +36,7 @@ LOWEST = 10
 SPAN = 33.0 * math.log(2.0)
 #: So many noise scales of the clip's choice are its target number of rows, and a step of its slope.
 RESOLVED, RESOLVED_SLOPE = 16.0, 4.0
-#: The same for the end of the excess and for the rows of a person.
+#: The same for the rows of a person.
 CLEAR_TARGET, CLEAR_SLOPE = 1.5, 4.0
 #: Integer weight of one count in a score, and the most that a candidate's size takes off.
 UNIT, MAX_PENALTY = 2**10, 2.0**61
@@ -44,8 +44,6 @@ UNIT, MAX_PENALTY = 2**10, 2.0**61
 KNOWN, CLEAR = 8.0, 3.0
 #: Shares of rows beyond the clip, and of rows that were dropped, that are warned of.
 MANY_BEYOND, MANY_DROPPED = 0.5, 0.1
-#: Sums beyond the clip below and above it.
-FAR = 2**62
 #: Rows dropped of a person count up to so many times those that are kept.
 MOST_DROPPED = 4
 
@@ -261,44 +259,34 @@ def _clip_of(task: ColumnTask, ends: dict[int, float]) -> tuple[float, float]:
     return max(low, -below), min(high, above)
 
 
-def helper_sums(first: Quantity, edges: tuple[Floats, Floats]) -> list[Quantity]:
-    """Numbers of rows beyond the clip of `first`, then beyond each edge but the last of either end."""
-    low, high = ([round(edge / first.grid) for edge in each[:-1].tolist()] for each in edges)
-    ends = [(first.low, first.high), *((-edge, FAR) for edge in low), *((-FAR, edge) for edge in high)]
-    return [replace(first, name="beyond", low=below, high=above) for below, above in ends]
-
-
 def release_tail(
     task: ColumnTask,
-    first: Quantity,
+    clip: tuple[float, float],
     edges: tuple[Floats, Floats],
-    above: Sequence[int],
-    counted: Number,
+    counts: Integers,
+    whole: Number,
     key: Key,
 ) -> Tail:
-    """Released numbers of rows in the bins beyond the clip of `first`, with a warning if most of the rows lie there.
+    """Released numbers of rows in the bins beyond the clip, with a warning if most rows lie there.
 
-    Of a unit's k rows each is in one bin at most.  `above` has the numbers of :func:`helper_sums`.
+    Of a unit's k rows each is in one bin at most.  `whole` is the released number of rows.
     """
     k, budget = task.contributions, task.budgets.tail
-    sides = np.split(np.array(above[1:], np.int64), [edges[0].size - 1])
-    exact = np.concatenate([side - np.append(side[1:], 0)[: side.size] for side in sides])
-    own = key.within("tail", k, budget, *itertools.chain(*(each.tolist() for each in edges)))
     law = noise_distribution(task.noise, k, 1, budget)
-    noisy = exact + PrefixNoise(own).draw(exact, law, start_chain(own), 0) if exact.size else exact
+    own = key.within("tail", k, budget, *itertools.chain(*(each.tolist() for each in edges)))
+    noisy = counts + PrefixNoise(own).draw(counts, law, start_chain(own), 0) if counts.size else counts
     variance = _drawn(law).variance
-    beyond = Number(float(noisy.sum()), exact.size * variance)
-    share = _share(beyond, counted, MANY_BEYOND)
-    if share is not None:
+    beyond = Number(float(noisy.sum()), counts.size * variance)
+    if _share(beyond, whole, MANY_BEYOND) is not None:
         warn(
-            f"{task.column}: an estimated {share:.0%} of the rows lie beyond the clip; expected longer windows, a "
-            "larger epsilon, or a wider clip that is known publicly (clip=)",
+            f"{task.column}: an estimated {beyond.value / whole.value:.0%} of the rows lie beyond the clip, so that "
+            "sums are far off; expected longer windows, a larger epsilon, or a wider clip that is known publicly "
+            "(clip=)",
             AccuracyWarning,
         )
-    known = exact.size and counted.value > KNOWN * math.sqrt(counted.variance)
-    return Tail(
-        first.ends, edges, noisy, variance, min(1.0, max(0.0, beyond.value / counted.value)) if known else None
-    )
+    known = whole.value > KNOWN * math.sqrt(whole.variance)
+    share = min(1.0, max(0.0, beyond.value / whole.value)) if known else None
+    return Tail(clip, edges, noisy, variance, share)
 
 
 def _share(part: Number, whole: Number, limit: float) -> float | None:

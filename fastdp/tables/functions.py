@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
@@ -18,12 +17,12 @@ from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise.key import Key
 from fastdp.tables import choices, columns
-from fastdp.tables.beyond import tail_edges
+from fastdp.tables.beyond import count_tail, tail_edges
 from fastdp.tables.calendar import Time
 from fastdp.tables.keys import choose_keys
 from fastdp.tables.persons import Kept, PersonRows, check_finite, read_rows
 from fastdp.tables.plan import Clips, PrivateKeys, TablePlan, Value, make_plan, names_of, statistics_of
-from fastdp.tables.sums import ROWS, CellRows, Quantity, Released, RowNumbers, exact_sums, release
+from fastdp.tables.sums import ROWS, CellRows, Number, Quantity, Released, RowNumbers, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Column, Person, Unit
 
@@ -314,6 +313,8 @@ def _value(bound: Bounds | Value | None, clip: Bounds | None) -> Value:
 Reads = Callable[[], Iterator[CellRows]]
 #: Most rows of a person that are chosen ("auto").
 MOST_ROWS = 10**6
+#: An end of a range, in steps, beyond all values.
+FAR = 2**50
 #: Sums of values, one of each column.
 FIRST_SUMS = ("total", "deviation")
 
@@ -407,7 +408,7 @@ class TableRelease:
             noisy, chosen = counts, np.ones(keys.size, np.bool_)
             if plan.key_rule == "private":
                 exact = counts if kept is None or kept.weights is None else kept.weights
-                noisy, chosen = choose_keys(exact, keys.digests(), plan.budget.key_rule(), self.key)
+                noisy, chosen = choose_keys(exact, keys, plan.budget.key_rule(), self.key)
             keys, numbers = keys.chosen(chosen)
             if plan.selects_cells:
                 published = np.empty(keys.size, np.int64)
@@ -415,10 +416,10 @@ class TableRelease:
         plan = plan.settled(*ends.found(), keys.size)
         clips: dict[str, tuple[float, float]] = {}
         for column in plan.chooses:
-            task, own = plan.budget.task(column.name), self._key_of(plan, column.name)
-            *clip, spent = choices.choose_clip(task, counters[column.name], own)
-            plan = replace(plan, spent={**plan.spent, column.name: spent})
-            clips[column.name] = clip[0], clip[1]
+            task = plan.budget.task(column.name)
+            clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name))
+            plan = replace(plan, spent={**plan.spent, column.name: clip.epsilon})
+            clips[column.name] = clip.low, clip.high
         again = read() if numbers is None else (rows._replace(codes=numbers[rows.codes]) for rows in read())
         return self._release(plan, keys, again, kept, clips, published)
 
@@ -438,39 +439,75 @@ class TableRelease:
         """Exact sums of the plan's windows and these keys, and the noisy ones; `published` counts have noise."""
         span, budget = (plan.start or 0, plan.stop or 0), plan.budget
         quantities = plan.quantities(clips)
-        firsts = [q for q in quantities if q.name in FIRST_SUMS]
-        edges = [tail_edges(q.ends, plan.column(q.column).outer, q.grid) for q in firsts]
-        tails = [choices.helper_sums(q, own) for q, own in zip(firsts, edges, strict=True)]
-        helpers = [*itertools.chain(*tails), *([Quantity("count")] if tails else [])]
+        beyond = _Beyond(plan, [q for q in quantities if q.name in FIRST_SUMS], rows is None)
         if rows is None:
             assert self.source.add is not None  # noqa: S101 - an engine adds
-            sums = self.source.add(plan, [*quantities, *helpers])
-            wholes = [int(each.sum()) for each in sums[len(quantities) :]]
+            sums = self.source.add(plan, [*quantities, *beyond.quantities])
+            beyond.take([int(each.sum()) for each in sums[len(quantities) :]])
         else:
-            sums, wholes = exact_sums(rows, quantities, plan, keys.size, helpers)
-        counted, row_numbers = None, None
+            sums = exact_sums(beyond.watched(rows), quantities, plan, keys.size)
+        tails, row_numbers = {}, None
         if budget.helper("counted"):
-            total = wholes[-1] if kept is None else int(kept.rows.codes.size)
-            counted = choices.release_counted(
-                total, plan.contributions, budget.helper("counted"), plan.noise, self.key
-            )
-        if kept is not None and counted is not None:
-            where = "a larger rows=, or a per=" + (
-                "" if plan.periods is None else f" shorter than {plan.periods.every}"
-            )
-            given = plan.contributions, budget.helper("dropped"), plan.noise, self.key, where
-            dropped = choices.release_dropped(kept.dropped, counted, *given)
-            most = choices.MOST_DROPPED * plan.contributions
-            row_numbers = RowNumbers(counted.value, dropped.value, counted.variance, dropped.variance, most)
-        found, above = {}, iter(wholes)
-        for q, own, sums_of in zip(firsts, edges, tails, strict=True):
-            assert counted is not None  # noqa: S101 - there are columns
-            numbers = list(itertools.islice(above, len(sums_of)))
-            task = budget.task(q.column), q, own, numbers, counted, self._key_of(plan, q.column)
-            found[q.column] = choices.release_tail(*task)
+            total = beyond.rows if kept is None else int(kept.rows.codes.size)
+            given = plan.contributions, budget.helper("counted"), plan.noise, self.key
+            counted = choices.release_counted(total, *given)
+            tails = {
+                q.column: choices.release_tail(
+                    budget.task(q.column), q.ends, edges, counts, counted, self._key_of(plan, q.column)
+                )
+                for q, edges, counts in zip(beyond.firsts, beyond.edges, beyond.counts, strict=True)
+            }
+            row_numbers = None if kept is None else self._row_numbers(plan, kept.dropped, counted)
         measured = release(budget, quantities, sums[: len(quantities)], self.key, span, keys, published)
-        released = plan.released(span, quantities, keys, measured, found, simulated=self.key.simulated)
-        return replace(released, family=self.source.family, rows=row_numbers)
+        found = plan.released(span, quantities, keys, measured, tails, simulated=self.key.simulated)
+        return replace(found, family=self.source.family, rows=row_numbers)
+
+    def _row_numbers(self, plan: TablePlan, dropped: int, counted: Number) -> RowNumbers:
+        """Released numbers of persons' rows."""
+        where = "a larger rows=, or a per=" + ("" if plan.periods is None else f" shorter than {plan.periods.every}")
+        given = plan.contributions, plan.budget.helper("dropped"), plan.noise, self.key, where
+        found = choices.release_dropped(dropped, counted, *given)
+        most = choices.MOST_DROPPED * plan.contributions
+        return RowNumbers(counted.value, found.value, counted.variance, found.variance, most)
+
+
+class _Beyond:
+    """Exact numbers of rows in released cells: all of them, and of each column those in bins beyond its clip.
+
+    An engine adds up quantities: then there is one bin at each end.
+    """
+
+    def __init__(self, plan: TablePlan, firsts: list[Quantity], on_engine: bool) -> None:
+        self._plan, self.firsts, self.rows = plan, firsts, 0
+        bounds = [None if on_engine else plan.column(q.column).bound for q in firsts]
+        self.edges = [tail_edges(q.ends, bound) for q, bound in zip(firsts, bounds, strict=True)]
+        self.counts: list[Integers] = [np.zeros(low.size + high.size - 2, np.int64) for low, high in self.edges]
+
+    def watched(self, batches: Iterator[CellRows]) -> Iterator[CellRows]:
+        """The batches, counted."""
+        plan = self._plan
+        places = [plan.place(q.column) for q in self.firsts]
+        for rows in batches:
+            if places:
+                counted = (rows.codes >= 0) & plan.has(rows.windows)
+                self.rows += int(np.count_nonzero(counted))
+                for place, edges, counts in zip(places, self.edges, self.counts, strict=True):
+                    counts += count_tail(rows.values[place][counted], edges)
+            yield rows
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """Sums of an engine: rows below and above each clip, and all rows."""
+        found = []
+        for q in self.firsts:
+            found += [replace(q, name="beyond", high=FAR), replace(q, name="beyond", low=-FAR)]
+        return [*found, *([Quantity("count")] if found else [])]
+
+    def take(self, sums: list[int]) -> None:
+        """Take the sums of :attr:`quantities`."""
+        if sums:
+            *beyond, self.rows = sums
+            self.counts = [np.array(pair, np.int64) for pair in zip(beyond[::2], beyond[1::2], strict=True)]
 
 
 class _Ends:

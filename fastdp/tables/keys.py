@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -20,13 +20,16 @@ from scipy import special
 from fastdp.errors import ParameterError
 from fastdp.guarantee import gaussian_delta, gaussian_loss, zcdp_delta
 from fastdp.kinds import Flags, Floats, Integers
-from fastdp.noise.binding import draw_cells
+from fastdp.noise import binding
 from fastdp.noise.draws import Distribution, sigma_above
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution, laplace_distribution
 from fastdp.noise.words import Words
 from fastdp_kernels.tables import person_rows
+
+if TYPE_CHECKING:
+    from fastdp.tables.columns import Keys
 
 #: Grid steps of the weight 1: a person's weights are rounded down to it.
 WEIGHT = 2**30
@@ -211,13 +214,13 @@ def _better(first: KeyRule, second: KeyRule) -> KeyRule:
 # The choice, and intervals that know of it.
 
 
-def choose_keys(sums: Integers, digests: Words, rule: KeyRule, key: Key) -> tuple[Integers, Flags]:
+def choose_keys(sums: Integers, keys: Keys, rule: KeyRule, key: Key) -> tuple[Integers, Flags]:
     """Noisy sums of keys, int64[keys], and flags of those that reach the threshold; never of a key without a sum.
 
     Such a key may be in the table for rows that do not count: its name is secret.
     """
     own = key.within("keys", rule.threshold, float(_deviation(rule.law)))
-    noise = draw_cells(np.ascontiguousarray(sums.reshape(1, 1, -1)), [rule.law], own, 0, digests)
+    noise = binding.draw_cells(np.ascontiguousarray(sums.reshape(1, 1, -1)), [rule.law], own, 0, keys.digests())
     noisy: Integers = sums + noise[0, 0]
     return noisy, (noisy >= rule.threshold) & (sums > 0)
 

@@ -130,7 +130,7 @@ class PrivateKeys:
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """One column of values: its widest clip, which ``chooses`` narrows from the rows, and :class:`Value`'s fields."""
+    """One column of values: its widest clip, which ``chooses`` narrows from the rows, its bound, and other fields."""
 
     name: str
     low: float
@@ -139,6 +139,7 @@ class ColumnPlan:
     weight: float
     nonfinite: Nonfinite
     resolution: float | None
+    bound: tuple[float, float] | None = None
 
     @property
     def outer(self) -> tuple[float, float] | None:
@@ -148,7 +149,8 @@ class ColumnPlan:
     @classmethod
     def of(cls, name: str, value: Value) -> ColumnPlan:
         """The column `name` with the bounds of `value`."""
-        return cls(name, *value.ends, value.chooses, value.weight, value.nonfinite, value.resolution)
+        bound = None if value.bound is None else _ends("bound", value.bound)
+        return cls(name, *value.ends, value.chooses, value.weight, value.nonfinite, value.resolution, bound)
 
 
 @dataclass(frozen=True)
@@ -299,7 +301,7 @@ class TablePlan:
         found = []
         for column in self.columns:
             grid = self.grid(column)
-            low, high = (grid_steps(end, grid) for end in (clips or {}).get(column.name, (column.low, column.high)))
+            low, high = (_steps(end, grid) for end in (clips or {}).get(column.name, (column.low, column.high)))
             middle = (low + high) // 2
             # So that squares stay below 2^32 or so.
             shift = max(0, 2 * max(high - middle, middle - low).bit_length() - SQUARE_BITS)
@@ -397,7 +399,7 @@ class TablePlan:
             )
 
 
-def grid_steps(value: float, grid: float) -> int:
+def _steps(value: float, grid: float) -> int:
     """A bound as an integer number of steps, rounded towards 0, at least 1 in absolute value unless it is 0.
 
     10 is a thousand steps of 0.01, although the float 0.01 is slightly larger than a hundredth.

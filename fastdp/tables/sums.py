@@ -91,17 +91,13 @@ class Quantity:
             return True
         low, high = float(self.low), float(self.high)
         if self.name == "beyond":
-            outside = self.outside(values)
+            outside = np.flatnonzero((values > high * self.grid) | (values < low * self.grid))
             window_sums.add_ones(windows[outside], keys[outside], first, sums)
             return True
         given = windows, keys, values, first, 1.0 / self.grid, low, high, self.centre
         if self._squares:
             return window_sums.add_squares(*given, self.factor, sums) < 0
         return window_sums.add_values(*given, sums) < 0
-
-    def outside(self, values: Floats) -> Integers:
-        """Numbers of the values beyond the ends."""
-        return np.flatnonzero((values > self.high * self.grid) | (values < self.low * self.grid))
 
     @property
     def labels(self) -> tuple[str | float, ...]:
@@ -117,40 +113,17 @@ class CellRows(NamedTuple):
     values: Floats
 
 
-def exact_sums(
-    parts: Iterable[CellRows],
-    quantities: Sequence[Quantity],
-    plan: TablePlan,
-    keys: int,
-    helpers: Sequence[Quantity] = (),
-) -> tuple[Integers, list[int]]:
-    """Exact sums of rows in the plan's windows, int64[n, W, keys], modulo 2^64, and those of helpers over all cells.
-
-    DataError for NaN or infinity.
-    """
+def exact_sums(parts: Iterable[CellRows], quantities: Sequence[Quantity], plan: TablePlan, keys: int) -> Integers:
+    """Exact sums of rows in the plan's windows, int64[n, W, keys], modulo 2^64; DataError for NaN or infinity."""
     first = plan.start or 0
     sums: Integers = np.zeros((len(quantities), (plan.stop or 0) - first, keys), np.int64)
-    wholes: Integers = np.zeros((len(helpers), (plan.stop or 0) - first, 1), np.int64)
     place = {column.name: i for i, column in enumerate(plan.columns)}
     for rows in parts:
-        # Keys that are not released stay -1.
-        together = rows._replace(codes=np.minimum(rows.codes, 0)) if helpers else rows
         for quantity, into in zip(quantities, sums, strict=True):
             values = rows.values[place[quantity.column]] if quantity.column != ROWS else np.empty(0)
             if not quantity.add(rows, values, first, into):
                 raise DataError(NOT_FINITE)
-        # Of a column the first has all rows beyond the clip, among which the others' are.
-        outside: dict[str, tuple[CellRows, Floats]] = {}
-        for helper, into in zip(helpers, wholes, strict=True):
-            own, values = together, np.empty(0)
-            if helper.name == "beyond" and helper.column not in outside:
-                values = rows.values[place[helper.column]]
-                which = helper.outside(values)
-                outside[helper.column] = CellRows(own.windows[which], own.codes[which], values[:0]), values[which]
-            if helper.column in outside:
-                own, values = outside[helper.column]
-            helper.add(own, values, first, into)
-    return sums, [int(each.sum()) for each in wholes]
+    return sums
 
 
 # Everything that a release of a table gives out, before it becomes a frame.

@@ -22,7 +22,7 @@ from fastdp.state import codec
 from fastdp.state.codec import Packed, expect
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
-from fastdp.tables.beyond import Tail
+from fastdp.tables.beyond import Tail, tail_edges
 from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, digests_of, times_of
@@ -337,7 +337,7 @@ class WindowsMachine(Machine[WindowsState]):
     def _added(self, rows: CellRows, span: tuple[int, int]) -> Integers:
         """Exact sums of rows in windows [first, last)."""
         plan = replace(self.plan, start=span[0], stop=span[1])
-        return exact_sums([rows], self.quantities, plan, self.table.size)[0]
+        return exact_sums([rows], self.quantities, plan, self.table.size)
 
     def _check_far(self, windows: int) -> None:
         """Raise DataError for more open windows than fit in memory."""
@@ -353,7 +353,11 @@ class WindowsMachine(Machine[WindowsState]):
         """The release of the closed windows, with its guarantee."""
         if span[1] > span[0]:
             log.info("%d windows of %s closed", span[1] - span[0], self.calendar.every)
-        tails = {q.column: Tail.unknown(q.ends) for q in self.quantities if q.name in ("total", "deviation")}
+        none: Integers = np.empty(0, np.int64)
+        firsts = [q for q in self.quantities if q.name in ("total", "deviation")]
+        tails = {
+            q.column: Tail(q.ends, tail_edges(q.ends, self.plan.column(q.column).bound), none, 0.0) for q in firsts
+        }
         found = self.plan.released(span, self.quantities, self.table, measured, tails, simulated=key.simulated)
         return replace(found, guarantee=self.guarantee(key))
 

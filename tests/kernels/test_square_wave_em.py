@@ -85,21 +85,6 @@ def test_backward_is_the_transpose(epsilon: float, bins: int, cells: int) -> Non
     assert float(y @ forward) == pytest.approx(float(x @ backward), rel=1e-13)
 
 
-def test_core_sums_do_not_cancel() -> None:
-    """A core that holds 1e-25 of the mass, after bins that hold all of it."""
-    law = oracle.square_wave_law(8.0)
-    reports = reports_for(law, 1024, np.ones(1024))
-    shares = (dense_of(reports, 1024) - reports.flat[:, None]) / reports.peak[:, None]
-    x = np.where(np.arange(1024) < 500, 1.0 / 500.0, 1e-25 * (1.0 + np.arange(1024) % 7))
-    product = np.empty(1024)
-    multiply_band(reports.forward, x, product)
-    beyond = shares[:, :500].max(axis=1) < 1e-9
-    assert beyond.sum() > 300
-    expected = np.array([math.fsum(row) for row in np.where(shares < 1e-9, 0.0, shares) * x])
-    np.testing.assert_allclose(product[beyond], expected[beyond], rtol=1e-5)
-    assert (product[beyond] > 0.0).sum() > 300
-
-
 # The iteration.
 
 

@@ -111,13 +111,14 @@ def expected(
     per_window: int | None = None,
     contributions: int = 1,
     start: bool = True,
+    places: dict[str, int] | None = None,
     **composed: Any,
 ) -> dict[str, list[list[int]]]:
     """Noisy steps of each quantity by the oracle.
 
     ``borders`` are those of windows 0 and 1, ``span`` the numbers of the first window and the one behind the last;
-    ``sums`` names each quantity with low, high, centre, grid, resolution and epsilon, and then the number of its
-    column among the row's values.
+    ``sums`` names each quantity with low, high, centre, grid, resolution and epsilon; ``places`` says which of a
+    row's values it is of, where rows have several.
     """
     begin = borders[0] + span[0] * (borders[1] - borders[0])
     shown = tables.rules(zone, begin if start else None)
@@ -140,11 +141,12 @@ def expected(
         of_keys = tables.bounded(chosen, every, zone, contributions, length, per_window, own, valued)
     of_keys = [row[:3] for row in of_keys]
     found = []
-    for name, low, high, centre, grid, resolution, *_ in sums:
+    for name, low, high, centre, grid, resolution, _ in sums:
 
         def step_of(value: float, name=name, low=low, high=high, centre=centre, grid=grid, step=resolution) -> int:
             if name == "count":
                 return 1
+            value = value[(places or {})[name]] if isinstance(value, tuple) else value
             moved = tables.steps(value, grid, low, high) - centre
             return round(Fraction(moved) ** 2 * Fraction(grid) ** 2 / Fraction(step)) if name == "square" else moved
 

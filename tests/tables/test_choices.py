@@ -1,4 +1,4 @@
-"""Choices and numbers before the sums: the clip at both ends, excess beyond it, rows of persons."""
+"""Choices and numbers before the sums: the clip at both ends, rows beyond it, rows of persons."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fastdp.errors import AccuracyWarning
 from fastdp.noise.draws import noise_distribution
 from fastdp.noise.sampler import geometric_distribution
 from fastdp.tables import choices
-from fastdp.tables.beyond import tail_edges
+from fastdp.tables.beyond import count_tail, tail_edges
 from fastdp.tables.choices import Budgets, ColumnTask, ValueCounts
-from fastdp.tables.sums import CellRows, Number, Quantity
+from fastdp.tables.sums import Number
 from fastdp.thresholds import scale_free
 from tests.oracles import scale_free as naive
 from tests.oracles import table_choices, words
@@ -237,69 +237,48 @@ def test_a_clip_of_next_to_nothing_on_both_sides_is_warned_of(places, expected, 
 
 # Rows beyond the clip.
 
-FIRST = Quantity("total", "euro", -4, 36, 0, 0.25, 0.25)
-
-
-def numbers(values, edges):
-    """Exact numbers of the helpers about a column on a grid of quarters."""
-    rows = CellRows(np.zeros(len(values), np.int64), np.zeros(len(values), np.int64), values[None])
-    found = []
-    for q in choices.helper_sums(FIRST, edges):
-        into = np.zeros((1, 1), np.int64)
-        assert q.add(rows, values, 0, into)
-        assert q.sensitivity == 1
-        found.append(int(into[0, 0]))
-    return found
-
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_rows_beyond_the_clip_have_noise_of_a_units_rows(noise, monkeypatch):
-    task, values = replace(TASK, contributions=5, noise=noise), refunds()
-    edges, whole = tail_edges(FIRST.ends, TASK.bound, 0.25), Number(40_000.0, 1.0)
-    above = numbers(values, edges)
-    assert above[0] == np.count_nonzero((values < -1.0) | (values > 9.0)) == above[1] + above[edges[0].size]
-    wanted = table_choices.tail(values.tolist(), *(each.tolist() for each in edges))
-    tail = choices.release_tail(task, FIRST, edges, above, whole, KEY)
+def test_rows_beyond_the_clip_have_noise_of_a_units_rows(noise):
+    task, clip, values = replace(TASK, contributions=5, noise=noise), (-1.0, 9.0), refunds()
+    edges = tail_edges(clip, TASK.bound)
+    counts = count_tail(values, edges)
+    tail = choices.release_tail(task, clip, edges, counts, Number(40_000.0, 1.0), KEY)
+    law = noise_distribution(noise, 5, 1, 0.14)
     assert tail.variance == pytest.approx((5 / 0.14) ** 2 * (2 if noise == "laplace" else 1), rel=1e-3)
-    drawn = tail.counts - wanted
-    assert np.unique(drawn).size > len(wanted) / 2
-    assert np.std(drawn) < 4.0 * math.sqrt(tail.variance)
+    assert float(law.sigma if noise == "gaussian" else law.scale) == pytest.approx(5 / 0.14)
+    drawn = tail.counts - counts
+    assert np.unique(drawn).size > counts.size / 2
     assert tail.share == pytest.approx(tail.counts.sum() / 40_000)
     # Bound to the counts, the edges and the budget.
-    again = choices.release_tail(task, FIRST, edges, above, whole, KEY)
+    again = choices.release_tail(task, clip, edges, counts, Number(40_000.0, 1.0), KEY)
     np.testing.assert_array_equal(again.counts, tail.counts)
-    more = choices.release_tail(task, FIRST, edges, [above[0] + 1, above[1] + 1, *above[2:]], Number(1.0, 1.0), KEY)
-    first = replace(FIRST, high=37)
-    further = tail_edges(first.ends, TASK.bound, 0.25)
-    other = choices.release_tail(task, first, further, above, Number(1.0, 1.0), KEY)
+    more = choices.release_tail(
+        task, clip, edges, counts + np.eye(1, counts.size, 0, dtype=np.int64)[0], Number(1.0, 1.0), KEY
+    )
+    other = choices.release_tail(task, clip, tail_edges((-1.0, 9.5), TASK.bound), counts, Number(1.0, 1.0), KEY)
     for each in (more, other):
-        assert not np.array_equal(each.counts - wanted, drawn)
+        assert not np.array_equal(each.counts - counts, drawn)
         assert each.share is None
-
-
-def test_a_clip_that_is_the_bound_has_no_bins():
-    first = replace(FIRST, low=-160, high=400)
-    none = choices.release_tail(TASK, first, tail_edges(first.ends, TASK.bound, 0.25), [0], Number(1e6, 1.0), KEY)
+    none = choices.release_tail(
+        task, TASK.bound, tail_edges(TASK.bound, TASK.bound), counts[:0], Number(1e6, 1.0), KEY
+    )
     assert none.counts.size == 0
-    assert none.share is None
-    assert all(each.known and each.excess == 0.0 for each in none.ends)
+    assert none.share == 0.0
 
 
 def test_most_rows_beyond_the_clip_are_warned_of():
-    task, whole = replace(TASK, contributions=2), Number(30_000.0, 1e4)
-    edges = tail_edges((-40.0, 60.0), TASK.bound, 0.25)
-    assert [each.size for each in edges] == [1, 3]
+    task, whole, edges = replace(TASK, contributions=2), Number(30_000.0, 1e4), tail_edges((-40.0, 60.0), TASK.bound)
     deviation = math.sqrt(2 * choices.noisy_number(0, 2, 0.14, "laplace", KEY).variance + 0.25 * 1e4)
-
-    def release(rows, counted):
-        first = replace(FIRST, low=-160, high=240)
-        return choices.release_tail(task, first, edges, [rows, rows, 0], counted, KEY)
-
-    for more, expected in ((0.0, 0), (2.0, 0), (6.0, 1), (12_000.0 / deviation, 1)):
-        warned = said(release, 15_000 + int(more * deviation), whole)
+    for more, expected in ((0.0, 0), (2.0, 0), (5.0, 1), (12_000.0 / deviation, 1)):
+        counts = np.array([15_000 + int(more * deviation), 0])
+        warned = said(choices.release_tail, task, (-40.0, 60.0), edges, counts, whole, KEY)
         assert len(warned) == expected
         assert all(each.startswith("euro: an estimated ") for each in warned)
-    assert said(release, 5000, Number(5000.0, 1e6)) == [], "too few rows to know"
+    few = Number(5000.0, 1e6)
+    assert said(choices.release_tail, task, (-40.0, 60.0), edges, np.array([5000, 0]), few, KEY) == [], (
+        "too few to know"
+    )
 
 
 # Rows of persons.
