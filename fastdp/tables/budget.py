@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 OF_ALL = {"counted": Fraction(1, 100), "dropped": Fraction(3, 100), "auto": Fraction(1, 50)}
 #: Shares of a column's budget: rows above the lowest candidates of the clip, its choice, rows in bins beyond it.  All
 #: helpers together take at most a quarter.
-OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fraction(11, 100)}
+OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fraction(8, 100)}
+#: The last where values beyond the clip have no bound, so that they are counted only.
+UNBOUNDED = Fraction(1, 100)
 #: Weights of a column's sums.
 WEIGHTS = {"total": 1, "deviation": 1, "square": 1, "count": 1, "histogram": 1, "distinct": 1}
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
@@ -120,7 +122,8 @@ class Budget:
             return self._loss(self._amount(self.loss) * self.of_all[purpose]) if purpose in self.of_all else 0.0
         if not self._uses(purpose, column):
             return 0.0
-        most = self._loss(self._amount(self.loss) * self.of_columns[column] * OF_COLUMN[purpose])
+        share = UNBOUNDED if purpose == "tail" and self.plan.column(column).bound is None else OF_COLUMN[purpose]
+        most = self._loss(self._amount(self.loss) * self.of_columns[column] * share)
         return min(most, self.plan.spent.get(column, most)) if purpose == "clip" else most
 
     def _uses(self, purpose: str, column: str) -> bool:
@@ -170,7 +173,7 @@ class Budget:
         deviation = clips * (math.sqrt(self.square(True)) if self.gaussian else math.sqrt(2.0) * plan.contributions)
         helpers = sum(share for name, share in OF_COLUMN.items() if self._uses(name, column))
         loss = self._loss(self._amount(self.loss) * share) * (1.0 - float(helpers))
-        return max(1, plan.cells or 1) * deviation / loss / math.sqrt(self.together)
+        return max(1, plan.cells or 1) * deviation / loss / math.sqrt(math.sqrt(self.together))
 
     @property
     def together(self) -> float:

@@ -178,12 +178,12 @@ def tallied(rows: Iterator[CellRows], tallies: Sequence[Tally], first: int) -> I
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Noisy counts of nodes, int64[nodes, W, K], top level first, each with the noise of so many ``draws``."""
+    """Noisy counts of nodes, [nodes, W, K], top level first, each with the noise of so many ``draws``, int64[K]."""
 
     bins: Bins
-    steps: Integers
+    steps: Array
     noise: DrawnNoise
-    draws: int = 1
+    draws: Integers
 
     def quantiles(self, rank: float, starts: Integers, stops: Integers, confidence: float) -> tuple[Floats, ...]:
         """The quantile `rank`, in [0, 1], of the values in windows [start, stop) of each key, and its interval.
@@ -211,8 +211,8 @@ class Histogram:
         np.cumsum(leaves, axis=2, out=below[..., 1:])
         # Rows below each border less the share of all rows that the quantile has below it.
         excess = below - rank * below[..., -1:]
-        error = np.sqrt(self.draws * self.noise.variance * prefix_variances(rank))
-        error = width * error * np.sqrt(stops - starts)[:, None, None]
+        error = width * np.sqrt(self.noise.variance * prefix_variances(rank))
+        error = error * np.sqrt((stops - starts)[:, None] * self.draws)[..., None]
         # Cumulative counts rise: the middle of the two nearest rising functions.
         rising = np.maximum.accumulate(excess, axis=2)
         rising = 0.5 * (rising + np.minimum.accumulate(excess[..., ::-1], axis=2)[..., ::-1])

@@ -27,7 +27,7 @@ def histogram(values: np.ndarray, ends: tuple[float, float], epsilon: float, see
     bins.add((windows, np.zeros(values.size, np.int32), values.ravel()), 0, counts)
     nodes, rng = bins.nodes(counts), np.random.default_rng(seed)
     noise = np.rint(rng.laplace(0.0, LEVELS / epsilon, nodes.shape)).astype(np.int64)
-    return Histogram(bins, nodes + noise, DrawnNoise(Fraction(LEVELS) / Fraction(epsilon)))
+    return Histogram(bins, nodes + noise, DrawnNoise(Fraction(LEVELS) / Fraction(epsilon)), np.ones(1, np.int64))
 
 
 @pytest.mark.parametrize("ends", ENDS)
