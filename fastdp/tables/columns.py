@@ -327,6 +327,11 @@ class Keys:
         """Number of keys."""
         return self._nodes[-1].size if self.names else 1
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of nodes of each depth, from 1 for all keys together to the keys."""
+        return 1, *(each.size for each in self._nodes)
+
     def codes(self, columns: Sequence[pa.Array], rows: int = 0) -> Integers:
         """Number of each row's key, int64[n]; unknown keys are added, or have the number -1 if keys are given.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -20,6 +21,7 @@ from fastdp.releases.pictures import ESTIMATE, band, check_axes, new_axes, save
 from fastdp.state.atomic_files import atomic_file
 from fastdp.tables import choices
 from fastdp.tables.answers import Answers
+from fastdp.tables.consistent import grouped
 from fastdp.tables.revised import DAY
 from fastdp.tables.sums import Released, Statistic
 from fastdp.units import OFFSET, zone_of
@@ -42,15 +44,15 @@ ALONE = (
 OF_SEVERAL = ("", "_low", "_high", "_revised", "_revised_low", "_revised_high")
 
 
-def arrow_table(released: Released, answers: Answers) -> pa.Table:
-    """One row for each window and key, sorted by window, then key; columns as of :attr:`Table.frame`."""
-    _, arrow = import_tables()
-    windows, keys = released.measured[0].steps.shape[1:]
-    first = np.arange(windows)
+def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
+    """One row for each window and node of a depth, by window, then node; columns as of :attr:`Table.frame`."""
+    first = np.arange(released.edges.size - 1)
     numbers: dict[str, Floats] = {}
     texts: dict[str, str] = {}
     for statistic in released.statistics:
-        exact, revised = (answers.about(statistic, first, first + 1, revised=which) for which in (False, True))
+        exact, revised = (
+            answers.about(statistic, first, first + 1, revised=which, depth=depth) for which in (False, True)
+        )
         clipped = exact.clipped
         listed = [exact.estimate, exact.std_error, exact.low, exact.high, revised.estimate, revised.low, revised.high]
         listed += [clipped.estimate, clipped.low, clipped.high]
@@ -61,19 +63,62 @@ def arrow_table(released: Released, answers: Answers) -> pa.Table:
             names = [statistic.name + end for end in OF_SEVERAL]
             texts[f"{statistic.name}_about"] = texts.pop("about")
         numbers |= dict(zip(names, listed, strict=True))
+    columns = _places(released, depth, {*numbers, *texts})
+    columns |= {name: _arrow().array(array.ravel()) for name, array in numbers.items()}
+    rows = (released.edges.size - 1) * released.sizes[depth]
+    return _arrow().table(columns | {name: _arrow().repeat(text, rows) for name, text in texts.items()})
+
+
+def _arrow() -> ModuleType:
+    arrow: ModuleType = import_tables()[1]
+    return arrow
+
+
+def _places(released: Released, depth: int, taken: Set[str]) -> dict[str, pa.Array]:
+    """Columns of windows and keys of every window and node, with names besides those that are `taken`."""
+    arrow, windows, size = _arrow(), released.edges.size - 1, released.sizes[depth]
     columns = {}
     if released.every is not None:
         kind = arrow.timestamp("us", released.time_zone)
-        columns[WINDOW] = arrow.array(np.repeat(released.edges[:-1], keys), kind)
-    place = arrow.array(np.tile(np.arange(keys), windows))
-    for name, values in released.keys.items():
+        columns[WINDOW] = arrow.array(np.repeat(released.edges[:-1], size), kind)
+    place = arrow.array(np.tile(np.arange(size), windows))
+    listed = released.nodes[depth]
+    for name, values in listed.items():
         # A key column may have the name of one of ours.
         shown = name
-        while shown in (WINDOW, METADATA, *numbers, *texts) or (shown != name and shown in released.keys):
+        while shown in (WINDOW, METADATA, *taken) or (shown != name and shown in listed):
             shown += "_key"
         columns[shown] = arrow.array(values).take(place)
-    columns |= {name: arrow.array(array.ravel()) for name, array in numbers.items()}
-    return arrow.table(columns | {name: arrow.repeat(text, len(place)) for name, text in texts.items()})
+    return columns
+
+
+def whole_numbers(
+    released: Released, answers: Answers, statistic: Statistic, depth: int, *, revised: bool
+) -> pa.Table:
+    """Integers of at least 0 of every window and node of a depth, which add up: see :meth:`Table.whole_numbers`."""
+    first = np.arange(released.edges.size - 1)
+    found: Integers = np.zeros((first.size, 1), np.int64)
+    for level in range(depth + 1):
+        given = np.maximum(answers.about(statistic, first, first + 1, revised=revised, depth=level).estimate, 0.0)
+        found = divided(found, given, released.parents[level - 1]) if level else np.rint(given).astype(np.int64)
+    columns = _places(released, depth, {statistic.name})
+    return _arrow().table(columns | {statistic.name: _arrow().array(found.ravel())})
+
+
+def divided(totals: Integers, wanted: Floats, parents: Integers) -> Integers:
+    """Integers near `wanted`, float64[W, K], that add up to `totals` of their parents: largest remainders first."""
+    width = totals.shape[1]
+    sums, each = grouped(wanted, parents, width)[:, parents], np.bincount(parents, minlength=width)[parents]
+    equal = np.broadcast_to(1.0 / each, wanted.shape).copy()
+    exact = np.divide(wanted, sums, out=equal, where=sums > 0.0) * totals[:, parents]
+    found: Integers = np.floor(exact).astype(np.int64)
+    left = totals - np.rint(grouped(found.astype(np.float64), parents, width)).astype(np.int64)
+    # In each window the nodes of a parent by their remainders.
+    order = np.lexsort((found - exact, np.broadcast_to(parents, exact.shape)), axis=1)
+    rank = np.arange(parents.size) - np.searchsorted(np.sort(parents), np.sort(parents))
+    more = rank < np.take_along_axis(left[:, parents], order, 1)
+    np.put_along_axis(found, order, np.take_along_axis(found, order, 1) + more, 1)
+    return found
 
 
 def readable(table: pa.Table, family: str) -> pa.Table:
@@ -187,9 +232,9 @@ ADDED = ("sum", "count")
 PARTIAL = "#00000014"
 
 
-def draw(sums: Released, statistics: Sequence[Statistic], answers: Answers, path: str | Path | None, ax: Any) -> Any:
-    """Draw statistics of a table; see :meth:`fastdp.tables.table.Table.plot`."""
-    windows, keys = sums.measured[0].steps.shape[1:]
+def draw(sums: Released, answers: Answers, depth: int, path: str | Path | None, ax: Any) -> Any:
+    """Draw the statistics of a table; see :meth:`fastdp.tables.table.Table.plot`."""
+    statistics, windows, keys = sums.statistics, sums.edges.size - 1, sums.sizes[depth]
     if not windows:
         raise ParameterError("plot: the table holds no windows; expected at least one")
     given = None if ax is None else np.atleast_1d(np.asarray(ax, object)).ravel()
@@ -204,13 +249,13 @@ def draw(sums: Released, statistics: Sequence[Statistic], answers: Answers, path
     axes = np.atleast_1d(new_axes(len(panels), height=max(4.2, 1.2 + 1.9 * len(panels)))) if given is None else given
     if len(axes) < len(panels):
         raise ParameterError(f"ax: {len(axes)} axes: expected {len(panels)}, one a statistic or key")
-    names = [", ".join(map(str, row)) for row in zip(*sums.keys.values(), strict=True)]
-    of = ", ".join(sums.keys)
+    names = [", ".join(map(str, row)) for row in zip(*sums.nodes[depth].values(), strict=True)]
+    of = ", ".join(sums.nodes[depth])
     for each, (statistic, k) in zip(axes, panels, strict=False):
         # An entry may be in several keys and windows: distinct ones are drawn of the first key, window by window.
         adds_up = statistic.kind != "nunique"
         group = _group(sums.edges) if adds_up else 1
-        _panel(each, sums, answers, statistic, (k, group, pooled and adds_up))
+        _panel(each, sums, answers, statistic, (k, group, 0 if pooled and adds_up else depth))
         which = [] if one else [statistic.name]
         if keys > 1 or names:
             which.append(f"all {keys:,} keys of {of}" if pooled and adds_up else f"{of} = {names[k]}")
@@ -225,18 +270,16 @@ def draw(sums: Released, statistics: Sequence[Statistic], answers: Answers, path
     return axes[0] if len(panels) == 1 else axes
 
 
-def _panel(ax: Axes, sums: Released, answers: Answers, statistic: Statistic, shown: tuple[int, int, bool]) -> None:
-    """Draw one statistic of key number k, or of all keys, each point a group of windows."""
-    k, group, pooled = shown
+def _panel(ax: Axes, sums: Released, answers: Answers, statistic: Statistic, shown: tuple[int, int, int]) -> None:
+    """Draw one statistic of node number k of a depth, each point a group of windows."""
+    k, group, depth = shown
     windows = sums.edges.size - 1
     starts = np.arange(0, windows, group)
     stops = np.minimum(starts + group, windows)
     # A mean over windows is one already; sums are drawn as means of the windows that they cover.
     adds = statistic.kind in ADDED
     size = (stops - starts).astype(np.float64)[:, None] if adds else 1.0
-    exact, revised = (
-        answers.about(statistic, starts, stops, revised=which, depth=0 if pooled else None) for which in (False, True)
-    )
+    exact, revised = (answers.about(statistic, starts, stops, revised=which, depth=depth) for which in (False, True))
     lines = ((line / size)[:, k] for line in (exact.estimate, exact.low, exact.high, revised.estimate))
     estimate, low, high, smooth = lines
     x = (sums.edges[starts] + (sums.edges[stops] - sums.edges[starts]) // 2).astype("datetime64[us]")

@@ -174,14 +174,14 @@ class TablePlan:
         None: no windows.
     periods : Calendar or None
         The periods in which a unit's rows are bounded; None: one period.
-    levels : bool
-        Whether totals of key prefixes and over all windows are measured too.
+    levels : bool or None
+        Whether totals of key prefixes and over all windows are measured too; None: where they cost next to nothing.
     start, stop : int or None
         Numbers of the first window, and of the one after the last.
     online : bool
         Whether rows arrive over time and a public clock closes windows.
-    cells : int or None
-        Windows times keys.
+    cells, nodes : int or None, tuple of int or None
+        Windows times keys; number of key prefixes of each depth, from 1 for all keys together to the keys.
     chosen_rows : int
         With ``Person(rows="auto")``: a person's rows that count, once they are chosen.
     spent : dict of str to float
@@ -202,12 +202,13 @@ class TablePlan:
     key_rule: KeyRule = "none"
     keys: tuple[KeyRow, ...] = ()
     private: PrivateKeys | None = None
-    levels: bool = False
+    levels: bool | None = None
     noise: NoiseName = "laplace"
     start: int | None = None
     stop: int | None = None
     online: bool = False
     cells: int | None = None
+    nodes: tuple[int, ...] | None = None
     chosen_rows: int = NOMINAL_ROWS
     spent: Mapping[str, float] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
@@ -258,11 +259,11 @@ class TablePlan:
         """Shares of the budget, and the noise that each buys."""
         return Budget(self)
 
-    def settled(self, first: int, last: int, keys: int) -> TablePlan:
-        """The plan with the windows [first, last) and the number of keys; ParameterError if they are too many."""
+    def settled(self, first: int, last: int, nodes: tuple[int, ...]) -> TablePlan:
+        """The plan with the windows [first, last) and key prefixes of each depth; ParameterError if too many."""
         taken = tuple(end for end, given in (("first", self.start), ("last", self.stop)) if given is None)
-        self.check_cells(last - first, keys)
-        return replace(self, start=first, stop=last, cells=(last - first) * keys, taken=taken)
+        self.check_cells(last - first, nodes[-1])
+        return replace(self, start=first, stop=last, cells=(last - first) * nodes[-1], nodes=nodes, taken=taken)
 
     def has(self, windows: Integers) -> Flags:
         """Flags of windows that are released, as far as their ends are public: bool[n]."""
@@ -609,7 +610,7 @@ def make_plan(
             epsilon,
             delta,
         ),
-        *(named, rule, rows, private, False if levels is None else Flag().check("levels", levels)),
+        *(named, rule, rows, private, None if levels is None else Flag().check("levels", levels)),
         start=first,
         stop=last,
     )

@@ -255,6 +255,11 @@ class Released:
         """Key column's name to its entry in each released key; empty without ``by``."""
         return self.nodes[-1]
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of nodes of each depth."""
+        return 1, *(parents.size for parents in self.parents)
+
     def index(self, name: str, column: str = ROWS) -> int | None:
         """Number of a quantity; None if it was not released."""
         return next((i for i, q in enumerate(self.quantities) if (q.name, q.column) == (name, column)), None)
