@@ -129,7 +129,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "Fleet": _fleet_of_one,
     "Guarantee": lambda: concentrated(1.0, "noise"),
     "Key": lambda: fastdp.Key.from_seed(1),
-    "Plan": lambda: fastdp.plan(epsilon=1.0, bound=10.0, every="1h", rows_per_window=100.0, mean=1.0),
+    "Plan": lambda: fastdp.plan({"*": "count"}, epsilon=1.0, every="1h", rows=100.0),
     "Release": lambda: fastdp.release([1.0, 2.0] * 50, 1.0, BOUND, threshold=9.0, seed=1),
     "ToPLServer": lambda: fastdp.ToPLServer(1.0, BOUND),
     "Windows": lambda: fastdp.Windows(
