@@ -24,9 +24,7 @@ FLAT = {"perturber": perturbers.Flat(), "epsilon": 1.0, "bound": 50, "holdout": 
 RELEASES: dict[str, Callable[[Any], fastdp.Release]] = {
     "release": lambda rule: fastdp.release(np.arange(40.0), 1.0, 50, seed=1, threshold=rule),
     "release_many": lambda rule: fastdp.release_many(np.ones((3, 40)), 1.0, 50, seed=1, threshold=rule)[1],
-    "StreamPublisher": lambda rule: fastdp.StreamPublisher(**FLAT, threshold=rule, bound=50, seed=1).release(
-        [1.0, 2.0]
-    ),
+    "StreamPublisher": lambda rule: fastdp.StreamPublisher(**FLAT, threshold=rule).release([1.0, 2.0]),
     "Adaptive": lambda rule: fastdp.Adaptive(1.0, 50, 0, threshold=rule, seed=1).release([1.0, 2.0]),
     "PAK": lambda rule: fastdp.PAK(1.0, 1e-6, 50, 2, threshold=rule, seed=1).release([1.0, 2.0]),
     "ToPL": lambda rule: fastdp.ToPL(1.0, 50, threshold=rule, seed=1).release([1.0, 2.0]),
