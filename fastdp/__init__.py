@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fastdp.noise.draws import discrete_gaussian, discrete_laplace
     from fastdp.noise.key import Key
     from fastdp.releases.plan import Plan, plan
-    from fastdp.releases.release import Release, ReleasedMany
+    from fastdp.releases.release import Release
     from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
     from fastdp.spatial.phdstream import PHDStream
     from fastdp.streams.add_noise import add_noise
@@ -58,7 +58,7 @@ _HOMES = {
     "fastdp.noise.key": ("Key",),
     "fastdp.noise.draws": ("discrete_gaussian", "discrete_laplace"),
     "fastdp.releases.plan": ("Plan", "plan"),
-    "fastdp.releases.release": ("Release", "ReleasedMany"),
+    "fastdp.releases.release": ("Release",),
     "fastdp.streams.add_noise": ("add_noise",),
     "fastdp.streams.pak": ("PAK",),
     "fastdp.spatial.adaptive_phdstream": ("AdaptivePHDStream",),
@@ -87,7 +87,6 @@ __all__ = [
     "Person",
     "Plan",
     "Release",
-    "ReleasedMany",
     "Rows",
     "StreamPublisher",
     "Time",

@@ -23,7 +23,7 @@ from fastdp.streams.adaptive_rows import AdaptiveRows
 from fastdp.streams.fleet_streams import MACHINES, Streams
 from fastdp.streams.ids import as_ids, parts_of
 from fastdp.streams.publisher import StreamPublisher
-from fastdp.streams.row_pipeline import guarantee_of_many
+from fastdp.streams.release_many import guarantee_of_many
 
 #: Ids or values, one a row.
 Column: TypeAlias = Values | Sequence[object]

@@ -370,7 +370,7 @@ def known_classes() -> Iterator[type]:
 #: Public classes without noise of their own, and why no key knows them.
 WITHOUT_NOISE = {
     "draws nothing": ("Announcement", "HistogramCollector", "SumCollector", "ToPLServer", "Zeros", "Client"),
-    "a key, a promise, an account, or an answer": ("Key", "Guarantee", "Ledger", "Plan", "Release", "ReleasedMany"),
+    "a key, a promise, an account, or an answer": ("Key", "Guarantee", "Ledger", "Plan", "Release"),
     "a release, or an index of one": ("CellIndex", "ReleasedTree", "WindowTree"),
     "parameters of tables, whose plan is a mechanism": ("Person", "Rows", "Time", "Value"),
     "many streams of another mechanism": ("Fleet",),

@@ -345,7 +345,7 @@ SHOWN = {**_named("frame keys persons", "text", "long text alone"), **_named("ke
 #: Names of columns and of streams, and numbers, are public: arguments by the beginnings of calls.
 PUBLIC = (
     *((call, ("value", "ids")) for call in ("means", "totals", "release", "plan", "Plan")),
-    *(("Person", ("rows",)), ("ReleasedMany", ("streams",)), ("thresholds", ("lengths",)), ("datasets", ("batch",))),
+    *(("Person", ("rows",)), ("Release", ("streams",)), ("thresholds", ("lengths",)), ("datasets", ("batch",))),
 )
 
 

@@ -181,10 +181,10 @@ def lagging(epsilon: float, length: int, *, lag_sums: bool) -> partial[fastdp.PA
 
 def many_rows(epsilon: float) -> OneRun:
     """Two short streams through ``release_many``: what both publish."""
-    options: Json = {"threshold": Fixed(4.0), "perturber": Hierarchy(2, prune=0), "smoother": None}
-    make: Callable[..., Any] = partial(fastdp.release_many, epsilon=epsilon, bound=4.0, resolution=1.0, **options)
-    see: See = lambda fresh, data: fresh(np.asarray(data, np.float64)).values  # noqa: E731
-    return OneRun(make(np.zeros((2, 4)), seed=0).guarantee, make, see)
+    options: Json = {"threshold": Fixed(4.0), "perturber": Hierarchy(2, prune=0), "max_range": 4}
+    make = partial(fastdp.StreamPublisher, epsilon=epsilon, bound=4.0, resolution=1.0, **options)
+    see: See = lambda fresh, data: fresh().release_many(np.asarray(data, np.float64)).values  # noqa: E731
+    return OneRun(make(seed=0).release_many(np.zeros((2, 4))).guarantee, make, see)
 
 
 @dataclass(frozen=True)
