@@ -251,6 +251,7 @@ class Release:
         ranges.sum_ranges(self.values, self.borders, prefix, at, PREFIX_BLOCK, whose, first, last, out)
         return out
 
+    @validation.plain
     def interval(
         self,
         starts: Values,
@@ -298,6 +299,7 @@ class Release:
             low, high = np.maximum(low, 0.0), np.minimum(high, (last - first) * self.threshold)
         return np.minimum(low, answers), np.maximum(high, answers)
 
+    @validation.plain
     def std_error(
         self, starts: Values, stops: Values, revised: bool = False, *, streams: Values | str | None = None
     ) -> Floats:
