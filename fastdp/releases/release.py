@@ -311,7 +311,8 @@ class Release:
         if self.ids is not None:
             return self._each(whose, lambda one, own: one.std_error(first[own], last[own], revised))[0]
         if shift := self._shift:
-            return np.ldexp(self._scaled(-shift).std_error(first, last, revised), shift)
+            errors: Floats = np.ldexp(self._scaled(-shift).std_error(first, last, revised), shift)
+            return errors
         bars = self._error_bars(first, last)
         return np.hypot(np.sqrt(bars.variances), self._sums(whose, first, last, revised) - bars.centre)
 
