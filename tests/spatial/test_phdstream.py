@@ -320,14 +320,20 @@ def test_a_state_is_a_value(counter: str) -> None:
     generator = np.random.default_rng(2)
     machine, key, state = stream._machine, stream._key, stream._state
     kept = []
-    for _ in range(12):
-        batch = machine.read(generator.random((60, 2)), None)
-        kept.append((state, machine.pack(state), batch))
-        state = machine.step(state, batch, key).state
+    # Few points after many: trees of one size, which share their arrays.
+    for size in (400, *[5] * 14):
+        batch = machine.read(generator.random((size, 2)), None)
+        before, state = state, machine.step(state, batch, key).state
+        kept.append((before, machine.pack(before), batch, state))
     last = machine.pack(state)
-    for before, described, batch in reversed(kept):
+    for before, described, batch, after in reversed(kept):
         with repeating():
+            machine.step(before, machine.read(generator.random((5, 2)), None), key)
+            assert machine.pack(after) == last
             again = machine.step(before, batch, key).state
         assert machine.pack(again) == last
         assert machine.pack(before) == described
         last = described
+    # Counters that settle pack every tree.
+    shared = any(one[3].kept.nodes is two[3].kept.nodes for one, two in itertools.pairwise(kept))
+    assert shared == (counter != "binary")
