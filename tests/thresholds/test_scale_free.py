@@ -262,6 +262,8 @@ def test_extremes_stay_within_the_grid() -> None:
         chooser = chooser_of(facts, np.full(1000, top))
         assert 1.0 <= chooser.choose(Key.from_seed(1)) <= top
         assert np.abs(chooser.scores()).max() < 2**62
+    for holdout in (2**40, 2**50):
+        assert 2 * chooser_of(task(1.0, holdout), []).unit * holdout <= 2**61
 
 
 def test_guarantee() -> None:
