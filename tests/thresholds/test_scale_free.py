@@ -248,12 +248,14 @@ def test_the_warning_is_at_the_line_of_the_caller(call) -> None:
 
 
 def test_what_it_needs_is_named() -> None:
-    with pytest.raises(ParameterError, match=r"^noise_constant = None: expected"):
-        ScaleFree().start(task(noise_constant=None))
-    with pytest.raises(ParameterError, match=r"^noise_constant = 0"):
-        ScaleFree().start(task(noise_constant=0.0))
-    with pytest.raises(ParameterError, match=r"epsilon = .*2\^-43"):
-        ScaleFree().start(task(2.0**-44))
+    for facts, words in (
+        ({"noise_constant": None}, r"^noise_constant = None: expected"),
+        ({"noise_constant": 0.0}, r"^noise_constant = 0"),
+        ({"epsilon": 2.0**-44}, r"epsilon = .*2\^-43"),
+        ({"epsilon": 2.0**41}, r"epsilon = .*at most 2\^40"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            ScaleFree().start(task(**facts))
 
 
 def test_extremes_stay_within_the_grid() -> None:
