@@ -304,7 +304,7 @@ class Odometer:
         start, stop = per.edge(number), per.edge(number + 1)
         epsilon = delta = rho = endless = 0
         for account in self._accounts(stream):
-            rows, unit = account.kind.rows, _unit(account)
+            rows, unit, region = account.kind.rows, _unit(account), EVERYWHERE
             if rows is None or rows == UnitRows():
                 continue
             endless += account.without_epsilon
@@ -324,9 +324,12 @@ class Odometer:
                 changes = inside
             else:
                 # A person's rows go, and those of other periods come back.
-                overlapped = 1 if unit is None else unit.number(stop - 1) - unit.number(start) + 1
+                overlapped = 1
+                if unit is not None:
+                    first, last = unit.number(start), unit.number(stop - 1) + 1
+                    overlapped, region = last - first, Region(None, unit.edge(first), unit.edge(last), account.axis)
                 changes = overlapped * (1 if rows.who is None else 2)
-            most = [self._most(account, each, EVERYWHERE) for each in (EPSILON, DELTA, RHO)]
+            most = [self._most(account, each, region) for each in (EPSILON, DELTA, RHO)]
             epsilon += changes * most[0]
             delta += composition.of_changes(changes, most[0], most[1])
             rho += changes**2 * most[2]
