@@ -171,9 +171,8 @@ def totals() -> None:
     ----------
     frame : dask.dataframe.DataFrame or path
         A path of a Parquet or CSV file or of a folder of Parquet files, which all workers reach: one task for each
-        file,
-        or for each row group of a single Parquet file.  Tasks run on this process's ``distributed.Client``, or on its
-        threads.
+        file, or for each row group of a single Parquet file.  Tasks run on this process's ``distributed.Client``, or
+        on its threads.
     time : Time
         With ``start`` and ``stop``.
     keys (with ``by``), clip (not for counts)
