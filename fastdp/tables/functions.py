@@ -198,7 +198,10 @@ def like(
 
         @wraps(function)
         def release(*args: P.args, **kwargs: P.kwargs) -> Table:
-            given = parameters.bind(*args, **kwargs)
+            try:
+                given = parameters.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{kind}() {error}") from None
             given.apply_defaults()
             return _release(kind, given.arguments, opens)
 
