@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from fastdp.streams.release_many import release_many
     from fastdp.streams.topl import ToPL, ToPLServer
     from fastdp.tables.calendar import Time
-    from fastdp.tables.functions import counts, means, totals
-    from fastdp.tables.plan import Value
+    from fastdp.tables.functions import aggregate, counts, means, totals
+    from fastdp.tables.plan import PrivateKeys, Value
     from fastdp.tables.windows import Windows
     from fastdp.units import Person, Rows
 
@@ -69,8 +69,8 @@ _HOMES = {
     "fastdp.streams.publisher": ("StreamPublisher",),
     "fastdp.streams.topl": ("ToPL", "ToPLServer"),
     "fastdp.tables.calendar": ("Time",),
-    "fastdp.tables.functions": ("counts", "means", "totals"),
-    "fastdp.tables.plan": ("Value",),
+    "fastdp.tables.functions": ("aggregate", "counts", "means", "totals"),
+    "fastdp.tables.plan": ("PrivateKeys", "Value"),
     "fastdp.tables.windows": ("Windows",),
     "fastdp.units": ("Person", "Rows"),
 }
@@ -86,6 +86,7 @@ __all__ = [
     "PHDStream",
     "Person",
     "Plan",
+    "PrivateKeys",
     "Release",
     "Rows",
     "StreamPublisher",
@@ -97,6 +98,7 @@ __all__ = [
     "Windows",
     "__version__",
     "add_noise",
+    "aggregate",
     "audit",
     "auditing",
     "counters",

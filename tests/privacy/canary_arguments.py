@@ -118,6 +118,7 @@ def _quantile(p: float) -> float:
     return 10.0 + p
 
 
+HOURS = fastdp.Time("at", "1h", start="2024-01-01")
 MAKERS: dict[str, Callable[[], Any]] = {
     **PUBLISHERS,
     **{name: lambda make=make: _stepped(make()) for name, make in SPATIAL.items()},
@@ -132,7 +133,13 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "Release": lambda: fastdp.release([1.0, 2.0] * 50, 1.0, BOUND, threshold=9.0, seed=1),
     "ToPLServer": lambda: fastdp.ToPLServer(1.0, BOUND),
     "Windows": lambda: fastdp.Windows(
-        *("1h", 1.0, "2024-01-01"), bound=BOUND, by="key", keys=["a"], unit=fastdp.Person("who", per="1h"), seed=1
+        *({"kwh": "sum"}, HOURS),
+        epsilon=1.0,
+        bounds=BOUND,
+        by="key",
+        keys=["a"],
+        unit=fastdp.Person("who", per="1h"),
+        seed=1,
     ),
     "tables.table.Table": _table,
     "tables.table.Table.mean": lambda: fastdp.means(_frame(), "kwh", "at", "4h", epsilon=1.0, bound=BOUND, seed=1),
@@ -190,7 +197,7 @@ USUAL: dict[str, Any] = {
     "fields": concentrated(1.0, "n").to_dict(),
 }  # fmt: skip
 BOXES = {"lower": [[0.0, 0.0]], "upper": [[1.0, 1.0]]}
-KEYED = {"by": "key", "keys": ["a"], "unit": fastdp.Person("who", rows=2, per="1d"), "every": "4h"}
+KEYED = {"by": "key", "keys": ["a"], "unit": fastdp.Person("who", rows=2, per="1d"), "time": "at", "every": "4h"}
 BOUNDED = {"bound": BOUND}
 AT = np.array(["2024-01-01"] * 3, "M8[s]")
 VALID: dict[str, dict[str, Any]] = {
@@ -202,7 +209,8 @@ VALID: dict[str, dict[str, Any]] = {
     **{name: {"m": 32} for name in ("planning.light_tail_error", "planning.worst_case_error")},
     **{f"spatial.{name}": BOXES for name in ("Box.measure", "CellIndex", "CellIndex.count", "Network.measure")},
     **dict.fromkeys(("boxes.PointIndex.count", "spatial.Polygons.measure", "spatial.write_cells"), BOXES),
-    "Windows": {"start": "2024-01-01", "bound": BOUND},
+    "Windows": {"statistics": {"kwh": "sum"}, "time": HOURS, "bounds": BOUND},
+    "aggregate": KEYED | {"statistics": {"kwh": "sum"}, "bounds": BOUND},
     "PAK": {"holdout": 1},
     **{name: {"batch": 1} for name in ("datasets.load_gowalla", "datasets.load_pickups")},
     "Fleet.forget": {"ids": [7]},
@@ -249,7 +257,8 @@ VALID: dict[str, dict[str, Any]] = {
     "plots.counters_compared": {"counts": {"a": THREE}},
     "plots.points_and_cells": {"rows": {"a": [POINTS]}},
     "plan": {"bound": 10.0, "epsilon": 1.0},
-    **{name: {"column": "kwh"} for name in ("Person", "Time", "Value")},
+    **{name: {"column": "kwh"} for name in ("Person", "Time")},
+    "Value": {"bound": BOUND},
     "Plan": {"bound": 10.0},
     "spatial.Network": {"lines": shapely.LineString([[0, 0], [1, 1]])},
     "spatial.Polygons": {"geometry": shapely.box(0, 0, 1, 1)},
