@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import warnings
 from fractions import Fraction
@@ -315,3 +316,11 @@ def test_counts_are_copied_packed_and_drawn_for_under_the_holdouts_epsilon(rule:
         with pytest.raises(ValueError, match="negative"):
             again.unpack(np.array(packed, np.int64))
     assert chooser.distribution.scale == chooser.sensitivity / Fraction(0.5)
+
+
+def test_the_penalty_of_noisy_max_is_that_of_equation_6() -> None:
+    """(3 m theta) / (c r epsilon) sqrt(2 (b - 1) log_b(r)^3), epsilon that of the noise in use; the first is free."""
+    chooser = NoisyMax().start(task(0.5, 500, 99.5, publish_epsilon=2.0))
+    exact = 3 * 500 * np.arange(1, 101) / (60 * 4096 * 2.0) * math.sqrt(2 * 15 * (math.log(4096) / math.log(16)) ** 3)
+    exact[-1] *= 0.995
+    assert chooser.penalties() == pytest.approx(chooser.unit() * (exact - exact[0]), abs=1)
