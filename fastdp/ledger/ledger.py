@@ -115,6 +115,8 @@ class Ledger:
         sampled noise (:func:`fastdp.ledger.compose`).
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
+        if times is not None and not isinstance(times, Times):
+            raise ParameterError(f"times = {validation.shown(times)}: expected Times of fastdp.units")
         region = Region(asked.part, asked.start, asked.stop) if times is None else Region.at(times)
         with self._store.transaction(write=False) as state:
             return self._left(state, asked.stream, region)
