@@ -57,7 +57,7 @@ def main() -> None:
     daily = fastdp.counts(people(hours), year, **given)
     print(daily)
     daily.plot(options.output / "days.png")
-    lengths = np.diff(daily.sums.edges) / 3.6e9
+    lengths = np.diff(daily.released.edges) / 3.6e9
     for day in np.flatnonzero(lengths != 24.0).tolist():
         date = daily.frame["window"][day * len(sensors)].as_py()
         print(f"{date:%d %B %Y} has {lengths[day]:.0f} hours, from {date:%H:%M %Z}")

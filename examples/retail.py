@@ -40,8 +40,8 @@ def main() -> None:
         bound=(-5_000.0, 20_000.0),
     )
     print(amounts)
-    print("countries:", ", ".join(amounts.sums.keys["country"]))
-    if len(amounts.sums.keys["country"]):
+    print("countries:", ", ".join(amounts.released.keys["country"]))
+    if len(amounts.released.keys["country"]):
         amounts.plot(options.output / "amounts.png")
     amounts.write(options.output / "amounts.csv", overwrite=True)
 

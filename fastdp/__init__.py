@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fastdp.noise.draws import discrete_gaussian, discrete_laplace
     from fastdp.noise.key import Key
     from fastdp.releases.plan import Plan, plan
-    from fastdp.releases.release import Release, ReleasedMany
+    from fastdp.releases.release import Release
     from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
     from fastdp.spatial.phdstream import PHDStream
     from fastdp.streams.add_noise import add_noise
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from fastdp.streams.release_many import release_many
     from fastdp.streams.topl import ToPL, ToPLServer
     from fastdp.tables.calendar import Time
-    from fastdp.tables.functions import counts, means, totals
-    from fastdp.tables.plan import Value
+    from fastdp.tables.functions import aggregate, counts, means, totals
+    from fastdp.tables.plan import PrivateKeys, Value
     from fastdp.tables.windows import Windows
     from fastdp.units import Person, Rows
 
@@ -58,7 +58,7 @@ _HOMES = {
     "fastdp.noise.key": ("Key",),
     "fastdp.noise.draws": ("discrete_gaussian", "discrete_laplace"),
     "fastdp.releases.plan": ("Plan", "plan"),
-    "fastdp.releases.release": ("Release", "ReleasedMany"),
+    "fastdp.releases.release": ("Release",),
     "fastdp.streams.add_noise": ("add_noise",),
     "fastdp.streams.pak": ("PAK",),
     "fastdp.spatial.adaptive_phdstream": ("AdaptivePHDStream",),
@@ -69,8 +69,8 @@ _HOMES = {
     "fastdp.streams.publisher": ("StreamPublisher",),
     "fastdp.streams.topl": ("ToPL", "ToPLServer"),
     "fastdp.tables.calendar": ("Time",),
-    "fastdp.tables.functions": ("counts", "means", "totals"),
-    "fastdp.tables.plan": ("Value",),
+    "fastdp.tables.functions": ("aggregate", "counts", "means", "totals"),
+    "fastdp.tables.plan": ("PrivateKeys", "Value"),
     "fastdp.tables.windows": ("Windows",),
     "fastdp.units": ("Person", "Rows"),
 }
@@ -86,8 +86,8 @@ __all__ = [
     "PHDStream",
     "Person",
     "Plan",
+    "PrivateKeys",
     "Release",
-    "ReleasedMany",
     "Rows",
     "StreamPublisher",
     "Time",
@@ -98,6 +98,7 @@ __all__ = [
     "Windows",
     "__version__",
     "add_noise",
+    "aggregate",
     "audit",
     "auditing",
     "counters",

@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 import fastdp
+from fastdp.data.frames import as_streams
+from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.streams import METHODS
+from fastdp.streams.methods import as_smoother
+from fastdp.streams.parameters import DEFAULT_HOLDOUT, DEFAULT_RANGE
+from fastdp.streams.release_many import check_lengths
+from fastdp.thresholds.base import as_rule
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
@@ -42,6 +48,30 @@ def run_python(*arguments: object, check: bool = False, **variables: str) -> sub
     """Such a process, from its begin to its end."""
     process = python(*arguments, **variables)
     return subprocess.run(**process, capture_output=True, text=True, timeout=900, check=check)
+
+
+#: Arguments of ``release_many`` that say how streams are given.
+FORMS = ("value", "by", "time", "offsets", "ids", "threads")
+
+
+def release_many(streams: Any, epsilon: float, bound: float, **options: Any) -> fastdp.Release:
+    """Many streams under any parts, which choose hold-out and longest query as ``fastdp.release_many`` does."""
+    if not options.keys() & {"perturber", "smoother", "resolution"}:
+        return fastdp.release_many(streams, epsilon, bound, **options)
+    form = {name: options.pop(name) for name in FORMS if name in options}
+    lengths = as_streams(streams, *(form.get(name) for name in ("offsets", "value", "by", "time"))).rows.lengths
+    rule, parts = options.get("threshold"), {"perturber": Hierarchy(), "smoother": "recent", **options}
+    if parts["smoother"] == "recent" and isinstance(parts["perturber"], Blocks):
+        parts["smoother"] = None
+    parts["smoother"] = as_smoother(parts["smoother"])
+    if parts.get("holdout") is None:
+        chooses = rule is None or as_rule("threshold", rule).uses_holdout
+        parts["holdout"] = max(1, min(DEFAULT_HOLDOUT, int(lengths.min(initial=2**20)) // 4)) if chooses else 0
+    check_lengths(lengths, parts["holdout"])
+    if parts.get("max_range") is None:
+        longest = int(lengths.max()) if lengths.size else 2**21
+        parts["max_range"] = min(DEFAULT_RANGE, longest - parts["holdout"])
+    return fastdp.StreamPublisher(epsilon=epsilon, bound=bound, **parts).release_many(streams, **form)
 
 
 #: The smallest arguments besides epsilon, bound and hold-out that make a publisher of a method; of others, see below.

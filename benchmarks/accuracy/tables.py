@@ -65,8 +65,8 @@ def reference(data: Path, runs: int) -> list[dict[str, float]]:
         found = []
         for seed in range(runs):
             t = fastdp.totals(frame, "kwh", "timestamp", "1h", epsilon=epsilon, bound=10.0, clip=clip, seed=seed)
-            assert t.sums.clip is not None
-            theta = t.sums.clip[1]
+            (tail,) = t.released.tails.values()
+            theta = tail.clip[1]
             clipped = np.minimum(frame["kwh"].to_numpy(), theta).reshape(2880, 120).sum(axis=1)
             # The expected error of clipped + Laplace(theta / epsilon), an hour at a time.
             textbook = np.sqrt(2.0 * (theta / epsilon) ** 2 + np.mean((clipped - true) ** 2))

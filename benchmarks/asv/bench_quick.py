@@ -58,7 +58,7 @@ def _queries() -> Task:
 
     def ask() -> None:
         # A fresh object, so that prefix sums are not remembered.
-        fastdp.Release(ready.values, ready.offset, ready.threshold, ready.guarantee, ready.block).sum(*queries)
+        fastdp.Release(ready.values, ready.offset, ready.thresholds, ready.guarantee, ready.block).sum(*queries)
 
     return ask
 

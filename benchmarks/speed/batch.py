@@ -41,8 +41,9 @@ def options(kind: str) -> dict[str, Any]:
     return {"perturber": perturber, "smoother": smoother, "threshold": Fixed(THETA), "holdout": 0}
 
 
-def many(values: Floats, kind: str, threads: int = 1) -> fastdp.ReleasedMany:
-    return fastdp.release_many(values, EPSILON, BOUND, threads=threads, **options(kind))
+def many(values: Floats, kind: str, threads: int = 1) -> fastdp.Release:
+    publisher = fastdp.StreamPublisher(epsilon=EPSILON, bound=BOUND, max_range=LENGTH, **options(kind))
+    return publisher.release_many(values, threads=threads)
 
 
 def many_streams(kind: str) -> Group:

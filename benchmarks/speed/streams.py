@@ -157,7 +157,7 @@ def whole_release() -> Group:
 
     def ask() -> None:
         # A fresh object, so that prefix sums are not remembered.
-        fresh = fastdp.Release(ready.values, ready.offset, ready.threshold, ready.guarantee, ready.block)
+        fresh = fastdp.Release(ready.values, ready.offset, ready.thresholds, ready.guarantee, ready.block)
         fresh.sum(*queries)
 
     tasks: dict[str, Callable[[], Any]] = {

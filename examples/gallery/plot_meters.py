@@ -20,8 +20,7 @@ meters = np.minimum(rng.gamma(2.0, shape / 2.0, (10_000, 96)), 2.0)
 # %%
 # The threshold is public: a fuse limits a quarter-hour to 2 kWh. ``prune=0`` keeps the resolution of single values.
 
-perturber = fastdp.perturbers.Hierarchy(prune=0)
-day = fastdp.release_many(meters, 1.0, bound=2.0, threshold=2.0, perturber=perturber, max_range=96)
+day = fastdp.ToPS(1.0, bound=2.0, threshold=2.0, prune=0, max_range=96).release_many(meters)
 print(day)
 
 figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")

@@ -28,7 +28,7 @@ EXPONENT_BITS = 52
 
 @dataclass(frozen=True)
 class Feature:
-    """A named function of outputs, float64[n, k] to float64[n]; if `discrete_only`, only equality counts."""
+    """Named function of outputs, float64[n, k] to float64[n]; if `discrete_only`, only equality counts."""
 
     name: str
     of: Statistic
@@ -36,7 +36,7 @@ class Feature:
 
 
 def make_features(outputs: Floats, adjacent: Floats, given: Sequence[tuple[str, Statistic]]) -> list[Feature]:
-    """Caller's features, and those of ``events="auto"``, trained on trials used for nothing else.
+    """Features of the caller, and those of ``events="auto"``, trained on trials used for nothing else.
 
     Coordinates, distances from medians, running sums, a linear discriminant, a learned likelihood ratio, a
     fingerprint, and the grain of floating-point outputs.
@@ -160,8 +160,7 @@ def epsilon_at_least(
 ) -> Floats:
     """Lower bounds on epsilon, ln((P_low - delta) / P'_high): float64[m], for events fixed before these trials.
 
-    Each bound exceeds the true epsilon with probability at most `alpha`, half for each interval.  It is -inf if P_low
-    is at most delta.
+    Each exceeds the true epsilon with probability at most `alpha`; -inf if P_low is at most delta.
     """
     low = at_least(hits, trials, alpha / 2.0) - delta
     high = at_most(hits_adjacent, trials, alpha / 2.0)
@@ -183,7 +182,7 @@ NAMED = 4
 
 @dataclass(frozen=True)
 class Event:
-    """A set of outputs: a feature at least or at most a threshold, or among a few ascending values."""
+    """Set of outputs: a feature at least or at most a threshold, or among a few ascending values."""
 
     feature: Feature
     kind: Literal["at least", "at most", "among"]
@@ -220,7 +219,7 @@ class _Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class _Found:
-    """An event, its bound on the trials that choose, and the bound predicted for more trials."""
+    """Event, its bound on the trials that choose, and the bound predicted for more trials."""
 
     event: Event
     bound: float

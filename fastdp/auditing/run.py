@@ -34,11 +34,11 @@ MAX_WHOLE = 2**53
 
 
 class TrialMechanism(Protocol):
-    """A mechanism that runs many trials at once."""
+    """Mechanism that runs many trials at once."""
 
     @property
     def guarantee(self) -> Guarantee:
-        """The claim; not read if the audit is given ``epsilon``."""
+        """Claim of the mechanism; not read if the audit is given ``epsilon``."""
         ...
 
     def draw_trials(self, data: Any, trials: int, key: Key) -> Array:
@@ -47,7 +47,7 @@ class TrialMechanism(Protocol):
 
 
 class Publishing:
-    """A publisher as a mechanism: every run makes a fresh one and publishes the data with it.
+    """Publisher as a mechanism: every run makes a fresh one and publishes the data with it.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def _same(width: int, before: int) -> int:
 
 
 def draws_trials(mechanism: object) -> bool:
-    """Return whether a mechanism runs many trials at once."""
+    """True if `mechanism` runs many trials at once."""
     return callable(getattr(mechanism, "draw_trials", None))
 
 
@@ -139,7 +139,7 @@ def _copied(data: object) -> object:
 
 
 def wants_seed(mechanism: Mechanism) -> bool:
-    """Return whether the second parameter is called ``seed``; otherwise it gets a generator."""
+    """True if the second parameter of `mechanism` is called ``seed``; otherwise it gets a generator."""
     try:
         names = list(inspect.signature(cast("Callable[..., object]", mechanism)).parameters)
     except (TypeError, ValueError):
@@ -179,7 +179,7 @@ def _as_doubles(numbers: Array) -> Floats:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """An empirical lower bound on epsilon.
+    """Empirical lower bound on epsilon.
 
     Attributes
     ----------
@@ -212,7 +212,7 @@ class AuditResult:
 
     @property
     def event(self) -> str:
-        """The event of the bound in words, or "none"."""
+        """Event of the bound in words, or "none"."""
         return "none" if self.chosen is None else str(self.chosen)
 
     @property
@@ -222,7 +222,7 @@ class AuditResult:
 
     @property
     def violated(self) -> bool:
-        """Whether the bound is above the claim."""
+        """True if the bound is above the claim."""
         return self.epsilon is not None and self.epsilon_lower > self.epsilon
 
     @property
@@ -295,19 +295,19 @@ def audit(
     epsilon, delta : float, optional
         The claim, by default that of ``mechanism.guarantee``; otherwise delta is 0.
     events : "auto", a callable, or a sequence of callables
-        A callable maps outputs, float64[n, k], to float64[n]; the best event on each is always counted, beside those
-        of "auto".
+        A callable maps outputs, float64[n, k], to float64[n]; its best event is always counted, beside those of
+        "auto".
     confidence : float
         1 minus the probability that the bound is above the truth, in [0.5, 1).
     seed : int or str, optional
         To repeat an audit; fresh randomness by default.
     progress : bool
-        Show a bar on a terminal if it takes long.
+        True to show a bar on a terminal if it takes long.
 
     Raises
     ------
     ParameterError
-        Naming the argument, its value and what is accepted.
+        Naming the argument, its value and the accepted values.
     DataError
         If outputs are not finite numbers, are integers beyond 2^53, or differ in length.
 
@@ -318,8 +318,8 @@ def audit(
 
     Notes
     -----
-    A bound above the claim refutes it, except with probability 1 - confidence.  A bound below proves nothing: another
-    pair of inputs, another event or more trials may give a higher one.
+    A bound above the claim refutes it, except with probability 1 - confidence.  A bound below proves nothing: other
+    inputs, another event or more trials may give a higher one.
 
     Examples
     --------

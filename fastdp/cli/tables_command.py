@@ -69,7 +69,6 @@ OPTIONS = """
 --public-keys  Release all keys of the table: it is no secret which keys it has.
 --delta D:float  Above 0 the keys are private, unless they are given: those whose noisy number of rows passes a
     threshold are released. In any other release noise may be Gaussian, and the release (epsilon, delta)-DP.{values}
---noise  Noise of the sums.  [default: laplace; with a --delta that no keys need, the one of less variance]
 --epsilon  Privacy loss of one unit.
 --person COL  Column of persons, who are then the unit.
 --rows K:int = 1  Rows of one unit. Without --person you vouch for it; with --person further rows are dropped, and the
@@ -172,10 +171,10 @@ def _run(kind: str, options: Json) -> None:
         time = fastdp.Time(options["time"], **fields_of(fastdp.Time, options))
         given |= {"time": time, "every": None, "unit": _unit(options)}
         if kind != "counts":
-            given["value"] = fastdp.Value(options["value"], **fields_of(fastdp.Value, options))
+            given |= {"bound": fastdp.Value(**fields_of(fastdp.Value, options)), "clip": None}
         confidence = checked_confidence(options["confidence"])
-        with account.opened() as ledger, _adding(frame, options) as (module, opened):
-            table: Table = getattr(module, kind)(opened, **{**given, "ledger": ledger}).with_confidence(confidence)
+        with account.opened() as ledger, _adding(frame, options) as opened:
+            table: Table = getattr(fastdp, kind)(opened, **{**given, "ledger": ledger}).with_confidence(confidence)
         if options["output"] == STANDARD:
             _arrow_csv().write_csv(table.arrow, sys.stdout.buffer)
         else:
@@ -297,16 +296,16 @@ def _check_engine(options: Json) -> None:
 
 
 @contextmanager
-def _adding(frame: Foreign, options: Json) -> Iterator[tuple[ModuleType, Foreign]]:
-    """The module whose functions make the table, and the table for it."""
+def _adding(frame: Foreign, options: Json) -> Iterator[Foreign]:
+    """The table, on an engine if one adds up its rows."""
     if options["engine"] is None:
-        yield fastdp, frame
+        yield frame
     elif options["engine"] == "dask":
         from fastdp.engines import dask
 
         address = options["scheduler"]
         with nullcontext() if address is None else engine("dask", "distributed").Client(address):
-            yield dask, options["source"]
+            yield dask.table(options["source"])
     else:
         from fastdp.engines import spark
 
@@ -314,7 +313,7 @@ def _adding(frame: Foreign, options: Json) -> Iterator[tuple[ModuleType, Foreign
         # Of the column of times, as on one machine.
         zone = getattr(schema.field(options["time"]).type, "tz", None) if options["time"] in schema.names else None
         with _session(options["master"], zone or "UTC") as session:
-            yield spark, _read(session, options["source"], schema)
+            yield spark.table(_read(session, options["source"], schema))
 
 
 @contextmanager

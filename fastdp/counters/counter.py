@@ -18,8 +18,7 @@ MAX_LENGTH = 2**40
 class Counter(Protocol):
     """Error of a private running sum (PHDStream Definition 4.1): released = true sum + error.
 
-    A counter never sees the values.  Its state is ``width`` integers for each running sum, so a million sums are one
-    array.
+    A counter never sees the values.  Its state is ``width`` integers for each running sum.
     """
 
     @property
@@ -53,20 +52,20 @@ class Counter(Protocol):
     def settle(self, state: Integers, noise: Integers) -> Integers:
         """Take back the open noise of running sums that stop being active; called only if :attr:`settles`.
 
-        Parameters and result as for :meth:`step`; the state is 0 afterwards.
+        Parameters and result as of :meth:`step`; the state is 0 afterwards.
         """
 
 
 @runtime_checkable
 class CheckedCounter(Protocol):
-    """A counter that can check rows read from a state file."""
+    """Counter that can check rows read from a state file."""
 
     def check(self, state: Integers) -> None:
         """Raise ValueError unless every row of `state`, int64[n, width], can result from steps."""
 
 
 def check_rows(counter: Counter, state: Integers) -> None:
-    """Raise ValueError for rows that `counter` refuses; counters without :meth:`CheckedCounter.check` accept all."""
+    """Raise ValueError for rows that `counter` refuses; a counter without a check accepts all."""
     if isinstance(counter, CheckedCounter):
         counter.check(state)
 
@@ -77,7 +76,7 @@ def noise_scale(counter: Counter, epsilon: Fraction) -> Fraction:
 
 
 def event_guarantee(epsilon: float, *derivation: str) -> Guarantee:
-    """Pure, exact guarantee of `epsilon` for one event, that is one addition or removal (PHDStream section 2.1)."""
+    """Pure, exact guarantee of `epsilon` for one event, an addition or removal (PHDStream section 2.1)."""
     return Guarantee(
         epsilon=epsilon,
         unit="one event (one addition or one removal)",
@@ -131,12 +130,12 @@ class Block:
         B, values of a block; the paper uses 8.
     settles : bool
         In PHDStream: a cell that is no longer a leaf ends its block early, which costs no epsilon.  The paper's
-        counter does not; then a node that looks small by chance is merged and keeps its noise, and sums are biased
+        counter does not: a node that looks small by chance is merged and keeps its noise, and sums are biased
         (``docs/phdstream.md``).
 
     Notes
     -----
-    A value enters its own increment and its block's sum; the last one of a block enters the sum alone.
+    A value enters its own increment and its block's sum, the last one of a block the sum alone.
     State: values in the open block; noise of its increments so far.
     """
 
@@ -184,8 +183,8 @@ class BinaryTree:
         T: values (activations) of one tree.  Later values begin a new tree, so epsilon stays; the old tree's last
         error stays in the sum.
     settles : bool
-        In PHDStream: a cell that is no longer a leaf ends its tree with one noisy sum of the full tree, one more sum
-        for each value.  Without it a bias makes the counter useless there (``docs/phdstream.md``).
+        In PHDStream: a cell that is no longer a leaf ends its tree with one noisy sum of it, one more sum for each
+        value.  Without it a bias makes the counter useless there (``docs/phdstream.md``).
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Many private running sums at once, and selective counting: a private selector names the counter of each time."""
+"""Many private running sums at once, and selective counting, whose selector names the counter of each time."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class CountMachine(Machine[CountState], Keyed):
         return chosen.astype(np.int64)
 
     def check_indices(self, state: CountState) -> None:
-        """Raise ValueError unless `state` fits this machine: shapes, number of steps, and the counter's rows."""
+        """Raise ValueError unless shapes, number of steps, and the counter's rows fit this machine."""
         expect(state.rows, np.empty((self.size, self.counter.width), np.int64))
         expect(state.released, np.empty(self.size, np.int64))
         check_chain(state.chain)
@@ -130,7 +130,7 @@ class CountMachine(Machine[CountState], Keyed):
 
 
 class RunningCounts(Publisher[CountState]):
-    """Running sums of integer streams, each released by its own counter.
+    """Releases running sums of integer streams, each with its own counter.
 
     Parameters
     ----------
@@ -340,9 +340,9 @@ class SelectiveCounting(Publisher[SelectiveState]):
 
     Notes
     -----
-    Theorem 4.2: epsilon_M + epsilon_C.  The joint distribution of choices and sums is the product of one factor of
-    the selector and one of each counter.  An event changes the selector's factor by at most e^epsilon_M and that of
-    the one counter whose input it enters by at most e^epsilon_C (proof: ``docs/privacy.md``, section 8).
+    Theorem 4.2: epsilon_M + epsilon_C.  The joint distribution of choices and sums has one factor of the selector,
+    which an event changes by at most e^epsilon_M, and one of each counter; it changes that of the one counter whose
+    input it enters by at most e^epsilon_C (``docs/privacy.md``, section 8).
 
     A state file does not hold the selector: :meth:`load` and :meth:`from_bytes` take it as ``selector``.  Copies are
     refused, because a copy's selector would reuse its noise.

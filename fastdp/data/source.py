@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from fastdp import validation
 from fastdp.data.column import kind_of
@@ -51,7 +51,7 @@ class Source:
     ``schema`` has the types of all columns.  ``read`` returns record batches of the ``columns``, more than once if
     ``again``; ``rows`` is their number, if known.  On an engine ``add`` maps (plan, quantities) to the exact sums of
     every
-    window and key, int64[W, K] each, and rows are never read here.
+    window and key, int64[n, W, K], and rows are never read here.
     """
 
     family: str
@@ -60,7 +60,7 @@ class Source:
     read: Callable[[], Batches]
     again: bool = True
     rows: int | None = None
-    add: Callable[[Any, Any], list[Any]] | None = None
+    add: Callable[[Any, Any], Any] | None = None
 
     def batches(self) -> Batches:
         """Record batches of at most BATCH rows, in the table's order; DataError for any reader's error."""
@@ -92,11 +92,22 @@ class Source:
         return Source(self.family, self.columns, self.schema, lambda: iter(held))
 
 
-def open_source(frame: Frame, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
+class EngineTable(Protocol):
+    """A table whose rows an engine adds up."""
+
+    ENGINE: ClassVar[str]
+
+    def open(self, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
+        """The columns of the table as a source with ``add``, their names checked."""
+
+
+def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
     """The columns of a table, their names checked; no row is read.
 
     A Parquet file may return the columns in ``dictionary``, which have few distinct entries, as dictionaries.
     """
+    if hasattr(type(frame), "ENGINE"):
+        return cast("EngineTable", frame).open(columns, dictionary)
     narwhals, arrow = import_tables()
     chosen, opened = list(dict.fromkeys(columns)), cast("Any", frame)
     if isinstance(frame, (str, os.PathLike)):
@@ -197,29 +208,43 @@ def check_names(chosen: Sequence[str], names: Sequence[str], frame: object) -> N
         raise ParameterError(f"{said}: expected one of the table's columns, {listed}{hint}")
 
 
-def check_types(source: Source, time: str, value: str | None, named: Sequence[str] = ()) -> str | None:
+def check_types(
+    source: Source, time: str | None, values: Sequence[str], named: Sequence[str], how: str | None
+) -> str | None:
     """Time zone of the time column, or None; ParameterError if times, values, keys or persons have other types.
 
-    Types are public, so these errors reveal nothing about a row.
+    ``how`` is "unit" or "format" where times are numbers, or texts that are not ISO.  Types are public, so these
+    errors reveal nothing about a row.
     """
     narwhals, _ = import_tables()
-    found = source.schema[time]
-    if not isinstance(found, (narwhals.Datetime, narwhals.Date)):
-        parse = " (parse it first, with utc=True where zones are mixed)"
-        raise ParameterError(
-            f"time = {time!r} holds {kind_of(found)} entries: expected dates, or datetimes of one time zone{parse}"
-        )
-    if value is not None:
-        kind = source.schema[value]
+    zone = None
+    if time is not None:
+        found = source.schema[time]
+        # On an engine, rows are not parsed here.
+        texts = source.add is None and isinstance(found, (narwhals.String, narwhals.Categorical))
+        zone = "UTC" if how == "unit" else getattr(found, "time_zone", None)
+        fits = {
+            None: texts or isinstance(found, (narwhals.Datetime, narwhals.Date)),
+            "unit": found.is_integer() or (source.add is None and found.is_float()),
+            "format": texts or (source.add is None and found.is_integer()),
+        }[how]
+        if not fits:
+            raise ParameterError(
+                f"time = {time!r} holds {kind_of(found)} entries: expected dates, datetimes of one time zone "
+                "(utc=True where zones are mixed), ISO texts, Unix times with Time(unit=), or texts or whole numbers "
+                "with Time(format=)"
+            )
+    for name in values:
+        kind = source.schema[name]
         if not (kind.is_numeric() or kind == narwhals.Boolean):
-            raise ParameterError(f"value = {value!r} holds {kind_of(kind)} entries: expected numbers")
+            raise ParameterError(f"value = {name!r} holds {kind_of(kind)} entries: expected numbers")
     for name in named:
         if source.schema[name].is_nested():
             raise ParameterError(
                 f"column {name!r} holds {kind_of(source.schema[name])} entries: expected texts, whole numbers or "
                 "other single entries as keys and persons"
             )
-    return getattr(found, "time_zone", None)
+    return zone
 
 
 def arrow_type(source: Source, name: str) -> pa.DataType | None:

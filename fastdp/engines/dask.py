@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,11 +17,10 @@ from fastdp.engines.job import Column, Foreign, Job, engine, publish
 from fastdp.engines.shards import Published, Shard, Shards, Share
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
-from fastdp.tables import functions
-from fastdp.tables.columns import KeyTable
-from fastdp.tables.persons import table_sums
+from fastdp.tables.columns import Keys
+from fastdp.tables.persons import read_rows
 from fastdp.tables.plan import TablePlan
-from fastdp.tables.sums import Quantity
+from fastdp.tables.sums import Quantity, exact_sums
 
 #: Shards that this worker holds open.
 _OPEN: dict[tuple[str, str, tuple[int, int]], Shard] = {}
@@ -99,7 +100,7 @@ def _partition(frame: Foreign, job: Job, name: str, order: str, value: str, into
     return ordered.iloc[rows].drop(columns=value).assign(**{into: out})
 
 
-# Dask: totals, counts and means of tables beyond one machine; tasks add integers, the client draws the noise.
+# Dask: tables beyond one machine; tasks add integers, the client draws the noise.
 #
 # Source: :mod:`fastdp.tables`, whose plan, kernels and noise these are.
 
@@ -107,21 +108,54 @@ def _partition(frame: Foreign, job: Job, name: str, order: str, value: str, into
 FAN_IN = 8
 
 
-def open_frame(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
-    """A :class:`Source` of a Dask data frame or of files, its column names checked."""
-    delayed = engine("dask", "dask").delayed
-    if isinstance(frame, (str, os.PathLike)):
-        dataset = open_dataset(Path(validation.path("frame", frame)), dictionary)
-        whole, parts = open_source(dataset, columns), [delayed(part, traverse=False) for part in _parts(dataset)]
-    elif hasattr(frame, "to_delayed") and hasattr(frame, "_meta"):
-        whole, parts = open_source(frame._meta, columns), frame[list(dict.fromkeys(columns))].to_delayed()
-    else:
-        raise ParameterError(
-            f"frame is a {type(frame).__name__}: expected a dask.dataframe.DataFrame, or the path of Parquet or CSV "
-            "files that all workers reach"
-        )
-    add = partial(_exact_sums, parts, whole.columns, dictionary)
-    return Source(whole.family, whole.columns, whole.schema, lambda: iter(()), add=add)
+@dataclass(frozen=True)
+class DaskTable:
+    """A Dask data frame or files, of which the cluster adds up the rows (:func:`table`)."""
+
+    ENGINE: ClassVar[str] = "dask"
+
+    frame: Foreign
+
+    def open(self, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
+        """The columns as a source with ``add``, their names checked."""
+        delayed, frame = engine("dask", "dask").delayed, self.frame
+        if isinstance(frame, (str, os.PathLike)):
+            dataset = open_dataset(Path(validation.path("frame", frame)), dictionary)
+            whole, parts = open_source(dataset, columns), [delayed(part, traverse=False) for part in _parts(dataset)]
+        elif hasattr(frame, "to_delayed") and hasattr(frame, "_meta"):
+            whole, parts = open_source(frame._meta, columns), frame[list(dict.fromkeys(columns))].to_delayed()
+        else:
+            raise ParameterError(
+                f"frame is a {type(frame).__name__}: expected a dask.dataframe.DataFrame, or the path of Parquet or "
+                "CSV files that all workers reach"
+            )
+        add = partial(_exact_sums, parts, whole.columns, dictionary)
+        return Source(whole.family, whole.columns, whole.schema, lambda: iter(()), add=add)
+
+
+def table(frame: Foreign) -> DaskTable:
+    """A Dask data frame, or files, as the table of :func:`fastdp.aggregate`, ``totals``, ``counts`` and ``means``.
+
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame or path
+        A path of a Parquet or CSV file or of a folder of Parquet files, which all workers reach: one task for each
+        file, or for each row group of a single Parquet file.  Tasks run on this process's ``distributed.Client``, or
+        on its threads.
+
+    Returns
+    -------
+    DaskTable
+        Windows, keys and clips must be public: a :class:`fastdp.Time` with ``start`` and ``stop``, ``keys`` with
+        ``by``, a clip (or a bound of two ends) of each column; no :class:`fastdp.Person`.  The release is bit for bit
+        that of the same rows on one machine, with the same key and parameters.
+
+    Notes
+    -----
+    Sums on workers and in this process have no noise yet: the operator of the cluster sees them and the rows.  Row
+    numbers in errors count within a partition.
+    """
+    return DaskTable(frame)
 
 
 def _parts(dataset: Foreign) -> list[Foreign]:
@@ -140,68 +174,26 @@ def _exact_sums(
     dictionary: Sequence[str],
     plan: TablePlan,
     quantities: Sequence[Quantity],
-) -> list[Integers]:
-    """Sums over all windows and keys without noise, int64[W, K] for each quantity, computed by the cluster."""
+) -> Integers:
+    """Sums over all windows and keys without noise, int64[n, W, K], computed by the cluster."""
     delayed = engine("dask", "dask").delayed
     work = partial(_part_sums, columns, dictionary, plan, quantities)
     sums = [delayed(work)(part) for part in parts]
     while len(sums) > 1:
         sums = [delayed(_added)(sums[k : k + FAN_IN]) for k in range(0, len(sums), FAN_IN)]
-    found: list[Integers] = sums[0].compute()
+    found: Integers = sums[0].compute()
     return found
 
 
 def _part_sums(
     columns: Sequence[str], dictionary: Sequence[str], plan: TablePlan, quantities: Sequence[Quantity], part: Foreign
-) -> list[Integers]:
+) -> Integers:
     """Sums over one partition on a worker, which gets public parameters and no key."""
-    table = KeyTable(plan.by, plan.keys)
-    return table_sums(open_source(part, columns, dictionary), plan, quantities, table)
+    keys = Keys(plan.by, plan.keys)
+    rows = (each.rows for each in read_rows(open_source(part, columns, dictionary), plan, keys))
+    return exact_sums(rows, quantities, plan, keys.size)
 
 
-def _added(parts: list[list[Integers]]) -> list[Integers]:
-    return [np.add.reduce(each) for each in zip(*parts, strict=True)]
-
-
-@functions.like(functions.totals, open_frame)
-def totals() -> None:
-    """Private totals of a Dask data frame, or of files, by time window and key.
-
-    Parameters
-    ----------
-    frame : dask.dataframe.DataFrame or path
-        A path of a Parquet or CSV file or of a folder of Parquet files, which all workers reach: one task for each
-        file,
-        or for each row group of a single Parquet file.  Tasks run on this process's ``distributed.Client``, or on its
-        threads.
-    time : Time
-        With ``start`` and ``stop``.
-    keys (with ``by``), clip (not for counts)
-        Required: on an engine windows, keys and the clip are public.  A ``bound`` of two ends is a clip.
-    others
-        As for :func:`fastdp.totals`; without :class:`fastdp.Person` and ``delta``.
-
-    Returns
-    -------
-    Table
-        Bit for bit that of :func:`fastdp.totals` with these parameters and the same key.
-
-    Raises
-    ------
-    ParameterError, DataError, BudgetError
-        As on one machine; row numbers count within a partition.
-
-    Notes
-    -----
-    Sums on workers and in this process have no noise yet: the operator of the cluster sees them and the rows.
-    """
-
-
-@functions.like(functions.counts, open_frame)
-def counts() -> None:
-    """Private numbers of rows of a Dask data frame, or of files; otherwise as :func:`totals`."""
-
-
-@functions.like(functions.means, open_frame)
-def means() -> None:
-    """Private means of a Dask data frame, or of files; otherwise as :func:`totals`."""
+def _added(parts: list[Integers]) -> Integers:
+    found: Integers = np.add.reduce(parts)
+    return found

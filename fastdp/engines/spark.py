@@ -6,8 +6,10 @@ Source: Spark 4.3, ``mapInArrow`` and ``transformWithStateInPandas``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
-from operator import and_
+from operator import add, and_
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,10 +18,9 @@ from fastdp.engines.job import Foreign, Job, engine, publish
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Integers
 from fastdp.streams.fleet import Fleet
-from fastdp.tables import functions
-from fastdp.tables.persons import NOT_FINITE
+from fastdp.tables.calendar import Time
 from fastdp.tables.plan import TablePlan
-from fastdp.tables.sums import Quantity
+from fastdp.tables.sums import NOT_FINITE, Quantity
 
 
 def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Foreign:
@@ -116,7 +117,7 @@ def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str,
     return rows.groupBy(id).transformWithStateInPandas(Streams(), schema, "Append", "None")
 
 
-# Spark: totals, counts and means of tables of any size; Spark adds integers, the driver draws the noise.
+# Spark: tables of any size; Spark adds integers, the driver draws the noise.
 #
 # Source: :mod:`fastdp.tables`, whose plan, grid and noise these are.
 
@@ -125,36 +126,75 @@ BIN, KEY, WRONG = "fastdp_bin", "fastdp_key", "fastdp_wrong"
 EPOCH = "1970-01-01 00:00:00"
 
 
-def open_frame(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
-    """A :class:`Source` of a Spark data frame, its names checked, for :func:`fastdp.tables.functions.like`."""
-    engine("spark", "pyspark")
-    narwhals, _ = import_tables()
-    if not hasattr(frame, "sparkSession"):
-        raise ParameterError(f"frame is a {type(frame).__name__}: expected a pyspark.sql.DataFrame")
-    check_names(columns, frame.columns, frame)
-    schema = narwhals.from_native(frame).collect_schema()
-    return Source("pandas", columns, schema, lambda: iter(()), add=partial(exact_sums, frame))
+@dataclass(frozen=True)
+class SparkTable:
+    """A Spark data frame, of which Spark adds up the rows (:func:`table`)."""
+
+    ENGINE: ClassVar[str] = "spark"
+
+    frame: Foreign
+
+    def open(self, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
+        """The columns as a source with ``add``, their names checked."""
+        engine("spark", "pyspark")
+        narwhals, _ = import_tables()
+        if not hasattr(self.frame, "sparkSession"):
+            raise ParameterError(f"frame is a {type(self.frame).__name__}: expected a pyspark.sql.DataFrame")
+        check_names(columns, self.frame.columns, self.frame)
+        schema = narwhals.from_native(self.frame).collect_schema()
+        return Source("pandas", columns, schema, lambda: iter(()), add=partial(exact_sums, self.frame))
 
 
-def exact_sums(frame: Foreign, plan: TablePlan, quantities: Sequence[Quantity]) -> list[Integers]:
-    """Sums over all windows and keys without noise, int64[W, K] for each quantity, computed by Spark.
+def table(frame: Foreign) -> SparkTable:
+    """A Spark data frame as the table of :func:`fastdp.aggregate`, ``totals``, ``counts`` and ``means``.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+        Stored, so that a task that runs again reads the same rows.  Times are timestamps, timestamps without a zone,
+        dates, or whole numbers with ``Time(unit=)``; by default the zone is the session's for timestamps, and none
+        for the others.
+
+    Returns
+    -------
+    SparkTable
+        Windows, keys and clips must be public: a :class:`fastdp.Time` with ``start`` and ``stop``, ``keys`` with
+        ``by``, a clip (or a bound of two ends) of each column; no :class:`fastdp.Person`.  The release is bit for bit
+        that of the same rows on one machine, with the same key and parameters.
+
+    Notes
+    -----
+    Sums in the cluster and on the driver have no noise yet: the operator of the cluster sees them and the rows.  Of
+    Spark's errors about a row only the kind is shown.  A cell takes 2^31 rows with values at the clip.  Rows with
+    unlisted keys are dropped after the sums: if most rows have such keys, filter the frame first.
+    """
+    return SparkTable(frame)
+
+
+def exact_sums(frame: Foreign, plan: TablePlan, quantities: Sequence[Quantity]) -> Integers:
+    """Sums over all windows and keys without noise, int64[n, W, K], computed by Spark.
 
     Windows of unequal lengths are multiples of a common length; Spark groups by it, and the driver adds.
     """
     from pyspark.sql import functions as f
 
-    first, last, value = plan.start or 0, plan.stop or 0, plan.value
-    edges = plan.calendar.edges(first, last)
+    first, last = plan.start or 0, plan.stop or 0
+    edges = np.array([0, 1]) if plan.calendar is None else plan.calendar.edges(first, last)
     unit = int(reduce(np.gcd, np.diff(edges)))
     begin, end = int(edges[0]), int(edges[-1])
-    moment = _micros(frame, plan.time.column, plan)
+    moment = f.lit(0).cast("long") if plan.time is None else _micros(frame, plan.time, plan)
     counts = (moment >= begin) & (moment < end)
-    rows = frame.where(counts | moment.isNull() if plan.time.missing == "raise" else counts)
-    number = None if value is None else _column(value.column).cast("double")
-    sums = [_sum(each, number, plan) for each in quantities]
-    if number is not None and plan.nonfinite == "raise":
-        # 0 times infinity or NaN is NaN.
-        sums.append(f.sum(f.coalesce(number, f.lit(float("nan"))) * 0.0).alias(WRONG))
+    keep = plan.time is not None and plan.time.missing == "raise"
+    rows = frame.where(counts | moment.isNull() if keep else counts)
+    numbers = {column.name: _column(column.name).cast("double") for column in plan.columns}
+    zero = {column.name for column in plan.columns if column.nonfinite == "zero"}
+    sums = [
+        _sum(each, numbers.get(each.column), each.column in zero, f"fastdp_{i}") for i, each in enumerate(quantities)
+    ]
+    # 0 times infinity or NaN is NaN.
+    checked = [f.coalesce(number, f.lit(float("nan"))) * 0.0 for name, number in numbers.items() if name not in zero]
+    if checked:
+        sums.append(f.sum(reduce(add, checked)).alias(WRONG))
     bins = f.call_function("div", moment - begin, f.lit(unit)).alias(BIN)
     grouped = rows.groupBy(bins, *map(_column, plan.by)).agg(*sums)
     found = _collected(_coded(grouped, frame, plan))
@@ -165,12 +205,10 @@ def exact_sums(frame: Foreign, plan: TablePlan, quantities: Sequence[Quantity]) 
         raise DataError(NOT_FINITE)
     windows = np.searchsorted(edges, begin + places.to_numpy() * unit, side="right") - 1
     keys = found.column(KEY).to_numpy() if plan.by else np.zeros(len(places), np.int64)
-    out = []
-    for quantity in quantities:
-        exact = np.zeros((last - first, len(plan.keys) if plan.by else 1), np.int64)
-        np.add.at(exact, (windows, keys), found.column(quantity.name).to_numpy())
-        out.append(exact)
-    return out
+    exact: Integers = np.zeros((len(quantities), last - first, len(plan.keys) if plan.by else 1), np.int64)
+    for i, into in enumerate(exact):
+        np.add.at(into, (windows, keys), found.column(f"fastdp_{i}").to_numpy())
+    return exact
 
 
 def _column(name: str) -> Foreign:
@@ -180,36 +218,51 @@ def _column(name: str) -> Foreign:
     return f.col("`{}`".format(name.replace("`", "``")))
 
 
-def _micros(frame: Foreign, time: str, plan: TablePlan) -> Foreign:
-    """Microseconds since 1970 of column `time`: of the instant, or of the local clock if there is no zone."""
+def _micros(frame: Foreign, time: Time, plan: TablePlan) -> Foreign:
+    """Microseconds since 1970 of the column of times: of the instant, or of the local clock if there is no zone."""
     from pyspark.sql import functions as f
 
-    if dict(frame.dtypes)[time] == "timestamp":
-        return f.unix_micros(_column(time))
-    clock = _column(time).cast("timestamp_ntz")
-    if plan.calendar.time_zone is not None:
+    kind = dict(frame.dtypes)[time.column]
+    if time.unit is not None and kind in ("bigint", "int"):
+        factor = {"s": 10**6, "ms": 10**3, "us": 1}.get(time.unit)
+        number = _column(time.column).cast("long")
+        return f.call_function("div", number, f.lit(1000)) if factor is None else number * f.lit(factor)
+    if kind == "timestamp":
+        return f.unix_micros(_column(time.column))
+    if kind not in ("timestamp_ntz", "date"):
+        raise ParameterError(
+            f"time = {time.column!r} holds {kind} entries: expected timestamps, dates or, with Time(unit=), whole "
+            "numbers on Spark (parse others first)"
+        )
+    clock = _column(time.column).cast("timestamp_ntz")
+    zone = None if plan.calendar is None else plan.calendar.time_zone
+    if zone is not None:
         # The first of two times that the clock shows, and moved forward where it skips one.
-        clock = f.convert_timezone(f.lit(plan.calendar.time_zone), f.lit("UTC"), clock)
+        clock = f.convert_timezone(f.lit(zone), f.lit("UTC"), clock)
     return f.call_function("div", clock - f.expr(f"timestamp_ntz'{EPOCH}'"), f.expr("interval '0.000001' second"))
 
 
-def _sum(quantity: Quantity, number: Foreign, plan: TablePlan) -> Foreign:
+def _sum(quantity: Quantity, number: Foreign, zero: bool, name: str) -> Foreign:
     """Spark sum of ones, or of values in steps, clipped and rounded (half to even) as on one machine."""
     from pyspark.sql import functions as f
 
     if quantity.name == "count":
-        return f.count(f.lit(1)).alias(quantity.name)
-    if plan.nonfinite == "zero":
+        return f.count(f.lit(1)).alias(name)
+    if zero:
         number = f.when(number * 0.0 == 0.0, number).otherwise(0.0)
     low, high = float(quantity.low), float(quantity.high)
     if quantity.name == "beyond":
-        outside = (number > high * quantity.resolution) | (number < low * quantity.resolution)
-        return f.sum(f.when(outside, 1).otherwise(0)).alias(quantity.name)
-    exact = number * f.lit(1.0 / quantity.resolution)
+        outside = (number > high * quantity.grid) | (number < low * quantity.grid)
+        return f.sum(f.when(outside, 1).otherwise(0)).alias(name)
+    exact = number * f.lit(1.0 / quantity.grid)
     # Not least and greatest, which cost more than the sum.
     steps = f.when(exact >= high, f.lit(int(high))).when(exact <= low, f.lit(int(low))).otherwise(f.rint(exact))
     steps = steps.cast("long")
-    return f.sum(steps - quantity.centre if quantity.centre else steps).alias(quantity.name)
+    steps = steps - quantity.centre if quantity.centre else steps
+    if quantity.name == "square":
+        whole = steps.cast("double")
+        steps = f.rint(whole * whole * f.lit(quantity.factor)).cast("long")
+    return f.sum(steps).alias(name)
 
 
 def _coded(grouped: Foreign, frame: Foreign, plan: TablePlan) -> Foreign:
@@ -236,47 +289,3 @@ def _collected(grouped: Foreign) -> Foreign:
             f"frame: a {type(error).__name__} while Spark read and added its columns; expected a table that is "
             "whole, and at most 2^63 steps in a sum (Spark's log says more)"
         ) from None
-
-
-@functions.like(functions.totals, open_frame)
-def totals() -> None:
-    """Private totals of a Spark data frame by time window and key.
-
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-        Stored, so that a task that runs again reads the same rows.
-    time : Time
-        With ``start`` and ``stop``; the column holds timestamps, timestamps without a zone, or dates.  By default the
-        zone is the session's for timestamps, and none for the others.
-    keys (with ``by``), clip (not for counts)
-        Required: on an engine windows, keys and the clip are public.  A ``bound`` of two ends is a clip.
-    others
-        As for :func:`fastdp.totals`; without :class:`fastdp.Person` and ``delta``.
-
-    Returns
-    -------
-    Table
-        Bit for bit that of :func:`fastdp.totals` with these parameters and the same key.
-
-    Raises
-    ------
-    ParameterError, DataError, BudgetError
-        As on one machine; of Spark's errors about a row only the kind is shown.
-
-    Notes
-    -----
-    Sums in the cluster and on the driver have no noise yet: the operator of the cluster sees them and the rows.
-    A cell takes 2^31 rows with values at the clip.  Rows with unlisted keys are dropped after the sums: if most rows
-    have such keys, filter the frame first.
-    """
-
-
-@functions.like(functions.counts, open_frame)
-def counts() -> None:
-    """Private numbers of rows of a Spark data frame; otherwise as :func:`totals`."""
-
-
-@functions.like(functions.means, open_frame)
-def means() -> None:
-    """Private means of a Spark data frame; otherwise as :func:`totals`."""

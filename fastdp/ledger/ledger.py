@@ -115,6 +115,8 @@ class Ledger:
         sampled noise (:func:`fastdp.ledger.compose`).
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
+        if times is not None and not isinstance(times, Times):
+            raise ParameterError(f"times = {validation.shown(times)}: expected Times of fastdp.units")
         region = Region(asked.part, asked.start, asked.stop) if times is None else Region.at(times)
         with self._store.transaction(write=False) as state:
             return self._left(state, asked.stream, region)
@@ -427,10 +429,12 @@ class Ledger:
                 odometer.add(wanted, -1)
                 before = odometer.of_person(stream, per, number)
                 part = 1 if Loss(after.epsilon, Fraction(0)).within(bound) else 0
-                first, last = (shown_time(per.edge(each), per.time_zone) for each in (number, number + 1))
+                ends = " to ".join(shown_time(per.edge(each), per.time_zone) for each in (number, number + 1))
+                own = Region.of(wanted).axis != "" or number in odometer.released(stream, per)
+                when = f"from {ends}" if own else "in any period"
                 raise BudgetError(
                     f"Refused: stream {stream!r} has cost a person {rounded(before)[part]!r} of {bound[part]!r} "
-                    f"{Budget._fields[part]} from {first} to {last} (limit per {length}); with this release it would "
+                    f"{Budget._fields[part]} {when} (limit per {length}); with this release it would "
                     f"be {rounded(after)[part]!r}. Nothing was recorded"
                 )
 

@@ -25,7 +25,7 @@ MAX_LENGTH = 4096
 
 @record
 class Announcement:
-    """The server's question to users, public and the same for all.
+    """Server's question to users, public and the same for all.
 
     Parameters
     ----------
@@ -43,13 +43,7 @@ class Announcement:
 
     @classmethod
     def from_text(cls, text: object) -> Announcement:
-        """Announcement that :meth:`to_text` wrote.
-
-        Raises
-        ------
-        DataError
-            If it is no announcement, or one of another version.
-        """
+        """Read an announcement that :meth:`to_text` wrote; DataError if it is none, or one of another version."""
         # Not shown: it may be the user's value, passed as the announcement.
         if not isinstance(text, str) or len(text) > MAX_LENGTH:
             raise DataError(
@@ -93,7 +87,7 @@ class ClientMachine(Machine[ClientState]):
         return ClientState()
 
     def read(self, *batch: Any) -> Asked:
-        """Checked announcement, value and word options; ParameterError if it asks for too much epsilon."""
+        """Check announcement, value and word options; ParameterError if too much epsilon is asked for."""
         announcement, value, word = batch
         asked = announcement if isinstance(announcement, Announcement) else Announcement.from_text(announcement)
         if asked.mechanism.epsilon > self.epsilon:
@@ -104,7 +98,7 @@ class ClientMachine(Machine[ClientState]):
         return Asked(asked.mechanism, value, word)
 
     def parts(self, batch: Asked) -> tuple[Array | bytes, ...]:
-        """Return all that the report depends on, besides its word."""
+        """Return the announcement and the value's grid step, on which the report depends besides its word."""
         text = Announcement(batch.mechanism).to_text().encode()
         return text, np.asarray(np.int64(batch.mechanism.steps_of(batch.value)))
 
@@ -138,8 +132,8 @@ class Client(Publisher[ClientState]):
     Notes
     -----
     Privacy: the report alone is epsilon-DP in the local model, exactly.  A client makes one report: it cannot be
-    copied, and a kept state file (:meth:`keep`) remembers the answer across restarts; loaded with ``replay=True``, it
-    repeats the message for the same value.
+    copied, and a kept state file (:meth:`keep`) remembers the answer; loaded with ``replay=True``, it repeats the
+    message for the same value.
     """
 
     _MACHINE = ClientMachine
@@ -165,7 +159,7 @@ class Client(Publisher[ClientState]):
         stream: int = 0,
         start: int = 0,
     ) -> bytes:
-        """Message with this user's report, for :meth:`fastdp.ToPLServer.receive`.
+        """Return the message with this user's report, for :meth:`fastdp.ToPLServer.receive`.
 
         Parameters
         ----------

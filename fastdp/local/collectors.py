@@ -1,4 +1,4 @@
-"""The server's side: mergeable integer statistics of reports.
+"""Server's side of the local model: mergeable integer statistics of reports.
 
 Collecting on many machines and merging in any order equals collecting on one.  Clients are not trusted: anything
 malformed or out of range is counted and left out.
@@ -93,7 +93,7 @@ def as_most_reports(most_reports: object) -> int | None:
 
 
 class Counted(NamedTuple):
-    """A batch: reports in range with their slots, numbers of those left out, and input of fingerprints."""
+    """Batch: reports in range with their slots, numbers of refused ones, and input of fingerprints."""
 
     reports: list[tuple[Integers, Integers]]
     refused_reports: int
@@ -112,7 +112,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class CollectorMachine(Machine[Tally], Generic[M]):
-    """A collector as a machine: reports in range are counted by slot, others only as refused."""
+    """Collector as a machine: reports in range are counted by slot, others as refused."""
 
     PARTS: ClassVar[codec.Parts] = MECHANISMS
     mechanism: M
@@ -136,14 +136,14 @@ class CollectorMachine(Machine[Tally], Generic[M]):
 
     @abstractmethod
     def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
-        """Return calls that add reports in place, none of Python code, so that no interrupt stops one."""
+        """Calls that add reports in place, none of Python code, so that no interrupt stops one."""
 
     def start(self, key: Key) -> Tally:
         """State of a collector without reports."""
         return Tally(self.zeros())
 
     def read(self, *batch: object) -> Counted:
-        """Return reports in range with their slots; DataError or ParameterError for other types or slots."""
+        """Check reports and slots; DataError or ParameterError for other types or slots."""
         reports, slot = batch
         column = columns.as_column([reports] if columns.is_number(reports) else reports, "reports")
         if column.dtype.kind == "b":
@@ -159,7 +159,7 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Counted([good], column.size - good[0].size, 0, (column, slots))
 
     def read_messages(self, data: bytes | bytearray | memoryview, slot: int, most_reports: int | None) -> Counted:
-        """Reports in range of a buffer of messages, and the number of refused messages."""
+        """Read a buffer of messages: the reports in range, and the number of refused messages."""
         reports, refused = read_messages(data, self.mechanism, most_reports)
         good = self._good(reports, np.asarray(slot))
         raw = as_bytes(data), str((slot, most_reports)).encode()
@@ -174,7 +174,7 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return column[good].astype(np.int64), np.broadcast_to(slots, column.shape)[good].astype(np.int64)
 
     def parts(self, batch: Counted) -> tuple[Array | bytes, ...]:
-        """Return reports or messages as they were given."""
+        """Reports or messages as they were given."""
         return as_given(batch.raw)
 
     def step(self, state: Tally, batch: Counted, key: Key) -> Transition[Tally]:
@@ -265,12 +265,12 @@ class Collector(Publisher[Tally], Generic[K]):
 
     @property
     def fingerprint(self) -> bytes:
-        """Return all that it has collected, as bytes for fingerprints."""
+        """Mechanism, totals and refused counts as bytes, for fingerprints."""
         return repr((self._machine, self.refused)).encode() + self.totals.tobytes()
 
     @single_caller
     def add(self, reports: int | NumberColumn, slot: int | NumberColumn = 0) -> int:
-        """Collect reports of the announced mechanism; returns their number.
+        """Collect reports of the announced mechanism; returns the number in range.
 
         Parameters
         ----------
@@ -284,7 +284,7 @@ class Collector(Publisher[Tally], Generic[K]):
 
     @single_caller
     def receive(self, data: bytes | bytearray | memoryview, slot: int = 0, *, most_reports: int | None = None) -> int:
-        """Collect the messages of a buffer (:func:`fastdp.local.encode`); returns the number of reports.
+        """Collect the messages of a buffer (:func:`fastdp.local.encode`); returns the number of reports in range.
 
         A malformed message counts once in ``refused.messages``, with the rest of the buffer; one of another
         mechanism, epsilon or domain counts once and is skipped.
@@ -303,7 +303,7 @@ class Collector(Publisher[Tally], Generic[K]):
         return count
 
     def merge(self, *others: Self) -> Self:
-        """Collector of all reports of this one and the others; ParameterError for one of another kind."""
+        """Return the collector of all reports of this one and the others; ParameterError for one of another kind."""
         for each in others:
             if type(each) is not type(self) or each._machine != self._machine:
                 raise ParameterError(f"others holds another {type(each).__name__}: expected collectors like {self!r}")
@@ -373,7 +373,7 @@ class HistogramCollector(Collector[HistogramMachine]):
         return self._machine.bins
 
     def estimate(self, method: Method = "em", **options: Unpack[EstimateOptions]) -> Distribution:
-        """Distribution of the values; arguments as :meth:`SquareWave.estimate_counts`."""
+        """Estimate the distribution of the values; arguments as of :meth:`SquareWave.estimate_counts`."""
         return self._machine.mechanism.estimate_counts(self.totals, bins=self.bins, method=method, **options)
 
 
@@ -401,7 +401,7 @@ class SumMachine(CollectorMachine[MeanMechanism]):
         return int(totals[:, :, 0].sum())
 
     def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
-        """Return calls that add numbers and sums of reports in place, two per term."""
+        """Calls that add numbers and sums of reports in place, two per term."""
         adds: list[Callable[[], object]] = []
         for k, term in enumerate(self.mechanism.distribution.terms()):
             mine = (reports >= term.first) & (reports < term.last)
@@ -443,7 +443,7 @@ class SumCollector(Collector[SumMachine]):
         return self._machine.slots
 
     def sum(self, start: int = 0, stop: int | None = None) -> float:
-        """Unbiased estimate of the sum of the clipped values in slots [start, stop), in units of the input."""
+        """Return an unbiased estimate of the clipped values' sum in slots [start, stop), in units of the input."""
         totals, mechanism, steps = self._between(start, stop), self._machine.mechanism, Fraction(0)
         for term, (count, total) in zip(mechanism.distribution.terms(), totals, strict=True):
             steps += term.offset * count + term.gain * (total - term.first * count)
@@ -451,16 +451,16 @@ class SumCollector(Collector[SumMachine]):
         return float(Fraction(mechanism.low) * _count_of(totals) + unit * steps)
 
     def std_error(self, start: int = 0, stop: int | None = None) -> float:
-        """Upper bound of the standard error of :meth:`sum`, in units of the input."""
+        """Return an upper bound of the standard error of :meth:`sum`, in units of the input."""
         return math.sqrt(_count_of(self._between(start, stop)) * self._machine.mechanism.worst_variance)
 
     def mean(self, start: int = 0, stop: int | None = None) -> float:
-        """Unbiased estimate of the mean of the clipped values; NaN without reports."""
+        """Return an unbiased estimate of the mean of the clipped values; NaN without reports."""
         count = _count_of(self._between(start, stop))
         return self.sum(start, stop) / count if count else math.nan
 
     def _between(self, start: int, stop: int | None) -> list[tuple[int, int]]:
-        """Return number and exact sum of each term's reports in slots [start, stop)."""
+        """Number and exact sum of each term's reports in slots [start, stop)."""
         first = validation.integer("start", start, 0, self.slots)
         last = validation.integer("stop", self.slots if stop is None else stop, first, self.slots)
         return [(count, total) for count, total in columns.exact_sum(self.totals[first:last])]

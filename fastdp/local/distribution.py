@@ -1,4 +1,4 @@
-"""The distribution of the values behind square-wave reports; estimating it costs no privacy.
+"""Distribution of the values, estimated from square-wave reports; estimating costs no privacy.
 
 Source: ToPS section 4.1 and Appendix E.1; Li et al. 2020 (EM, EMS and their stopping rules).
 """
@@ -39,7 +39,7 @@ class EstimateOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """An estimated distribution on [low, high]: a histogram, uniform within its bins.
+    """Estimated distribution on [low, high]: a histogram, uniform within its bins.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Distribution:
     log_likelihood : float
         Natural logarithm of the likelihood of the reports.
     n_reports : int
-        Reports behind the estimate.
+        Number of reports.
     scale : "linear" or "logarithmic"
         Bins have equal width in units of the input, or in octaves of v / low.
     """
@@ -92,7 +92,7 @@ class Distribution:
         return float(self.frequencies @ (edges[:-1] + edges[1:])) / 2.0
 
     def quantile(self, q: float) -> float:
-        """Smallest v, in units of the input, with a share of at least q in [0, 1] at or below it."""
+        """Return the smallest v, in units of the input, with a share of at least q in [0, 1] at or below it."""
         share = validation.real("q", q)
         if not 0.0 <= share <= 1.0:
             raise ParameterError(f"q = {validation.shown(q)}: expected a share from 0 to 1")
@@ -104,12 +104,12 @@ class Distribution:
         return float(edges[i] + min(max(within, 0.0), 1.0) * (edges[i + 1] - edges[i]))
 
     def tail(self, theta: Values) -> Floats:
-        """Share above each theta, in units of the input."""
+        """Return the share above each theta, in units of the input."""
         above: Floats = np.interp(np.asarray(theta, np.float64), self.edges, self._tails())[()]
         return above
 
     def excess(self, theta: Values) -> Floats:
-        """Mean of max(v - theta, 0) for each theta, in units of the input."""
+        """Return the mean of max(v - theta, 0) for each theta, in units of the input."""
         edges, tails = self.edges, self._tails()
         areas = np.append(np.cumsum(((tails[:-1] + tails[1:]) * np.diff(edges) / 2.0)[::-1])[::-1], 0.0)
         at = np.asarray(theta, np.float64)
@@ -213,7 +213,7 @@ def cell_edges(distribution: WindowDistribution, cells: int) -> Integers:
 
 
 def in_cells(distribution: WindowDistribution, counts: Integers, cells: int) -> Integers:
-    """Return counts of all outputs, added up by cell: int64[cells]."""
+    """Counts of all outputs added up by cell, int64[cells]; counts of cells unchanged."""
     return (
         np.add.reduceat(counts, cell_edges(distribution, cells)[:-1])
         if counts.size == distribution.outputs
@@ -222,7 +222,7 @@ def in_cells(distribution: WindowDistribution, counts: Integers, cells: int) -> 
 
 
 def transition(distribution: WindowDistribution, bins: int, counts: Integers) -> Reports:
-    """Return reports by output cell with their transition matrix: entry (k, i) is flat_k + peak_k F_ki.
+    """Reports by output cell with their transition matrix: entry (k, i) is flat_k + peak_k F_ki.
 
     Inputs are uniform in bins of equal width; the window of input t, in grid steps, is [t, t + N), and output j is
     [j, j + 1).  Columns add up to 1, up to a relative 2^-51.

@@ -1,7 +1,7 @@
 """Reports on the wire: a compact integer format with version and parameters, little-endian.
 
 A message is a header, the reports in as few bytes each as the largest needs, and a checksum; a buffer may hold
-several messages.
+several.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _width(mechanism: Mechanism) -> int:
 
 
 def encode(mechanism: Mechanism, reports: int | NumberColumn) -> bytes:
-    """Message, 39 bytes and 1 to 3 per report; DataError if a report is out of the mechanism's range."""
+    """Encode reports as a message of 39 bytes and 1 to 3 per report; DataError if one is out of range."""
     _check("mechanism", mechanism)
     width = _width(mechanism)
     if type(reports) is int and 0 <= reports < mechanism.n_outputs:
@@ -106,7 +106,7 @@ def as_bytes(data: object) -> memoryview:
 
 
 def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = None) -> Message:
-    """First message of a buffer.
+    """Decode the first message of a buffer.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
 
 
 def _reports_of(payload: NDArray[np.uint8], width: int) -> NDArray[np.int32]:
-    """Return reports from `width` little-endian bytes each: int32[n]."""
+    """Reports of `width` little-endian bytes each: int32[n]."""
     padded = np.zeros((payload.size // width, 4), np.uint8)
     padded[:, :width] = payload.reshape(-1, width)
     return padded.view("<i4").reshape(-1).astype(np.int32, copy=False)

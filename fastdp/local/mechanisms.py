@@ -95,7 +95,7 @@ class Mechanism(ABC):
 
     @property
     def _step_of_proof(self) -> str:
-        """The reason why the distribution is epsilon-DP, in one line."""
+        """Reason why the distribution is epsilon-DP, in one line."""
         return self.distribution.PROOF
 
     @cached_property
@@ -129,7 +129,7 @@ class Mechanism(ABC):
     @overload
     def steps_of(self, values: NumberColumn) -> NDArray[np.int32]: ...
     def steps_of(self, values: object) -> int | NDArray[np.int32]:
-        """Grid steps rint((v - low) STEPS / (high - low)) after clipping; errors as :meth:`perturb`."""
+        """Return grid steps rint((v - low) STEPS / (high - low)) after clipping; errors as of :meth:`perturb`."""
         if columns.is_number(values):
             return self._step(values, "values")
         column = columns.as_column(values, "values")
@@ -153,7 +153,7 @@ class Mechanism(ABC):
         stream: int = 0,
         start: int | None = None,
     ) -> int | NDArray[np.int32]:
-        """Private report of each value; the client's side.
+        """Return a private report of each value; the client's side.
 
         Parameters
         ----------
@@ -166,8 +166,8 @@ class Mechanism(ABC):
         stream : int
             With a key: the number of the stream, below 2^40.
         start : int, optional
-            Report i uses word start + i of the stream, of 2^33.  Required with a key: use each word once, because two
-            reports by one word do not have this guarantee.
+            Report i uses word start + i of the stream, of 2^33.  Required with a key: two reports by one word do not
+            have this guarantee.
 
         Returns
         -------
@@ -220,7 +220,7 @@ class Mechanism(ABC):
         return self._grid_step(number)
 
     def _grid_step(self, number: float) -> int:
-        """Grid step of one finite number, in plain Python, equal to that for arrays."""
+        """Grid step of one finite number, in plain Python, equal to that of arrays."""
         return round(min(max((number - self.low) * self._steps_per_unit, 0.0), float(self.STEPS)))
 
     def _few_steps(self, column: Array) -> list[int]:
@@ -234,7 +234,7 @@ class Mechanism(ABC):
             raise DataError(f"values[{begin + first}]: {columns.NOT_FINITE}; expected finite ones")
 
     def _grid_steps(self, floats: Floats, out: NDArray[np.int32]) -> bool:
-        """Overwrite `out` with the grid steps of an array; return True if a number is not finite."""
+        """Overwrite `out` with the grid steps of an array; returns True if a number is not finite."""
         from fastdp_kernels.local import local_reports
 
         return bool(local_reports.snap_values(floats, self.low, self._steps_per_unit, self.STEPS, out))
@@ -254,14 +254,14 @@ class Mechanism(ABC):
 
 @record
 class MeanMechanism(Mechanism):
-    """A mechanism whose reports give unbiased estimates."""
+    """Mechanism whose reports give unbiased estimates."""
 
     @overload
     def estimate(self, reports: int) -> float: ...
     @overload
     def estimate(self, reports: NumberColumn) -> Floats: ...
     def estimate(self, reports: object) -> float | Floats:
-        """Unbiased estimates of the clipped values; the server's side.
+        """Return unbiased estimates of the clipped values; the server's side.
 
         Parameters
         ----------
@@ -291,7 +291,7 @@ class MeanMechanism(Mechanism):
     @overload
     def variance(self, values: NumberColumn) -> Floats: ...
     def variance(self, values: float | NumberColumn) -> float | Floats:
-        """Variance of one report's estimate at each value, in squared units of the input, by integer weights."""
+        """Return the variance of one report's estimate at each value, in squared units of the input."""
         constant, slope, curvature = self._quadratic
         position = 2.0 * np.asarray(self.steps_of(values), np.float64) / self.STEPS - 1.0
         variances = constant + position * (slope + curvature * position)
@@ -318,7 +318,7 @@ class MeanMechanism(Mechanism):
 def closeness(epsilon: float) -> Decimal:
     """Half the window's length on [0, 1]: b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps)).
 
-    Computed in a fixed decimal context, as differences cancel to eps^2 / 2.  ToPL Appendix E.1.
+    Computed in a decimal context of its own, as differences cancel to eps^2 / 2.  ToPL Appendix E.1.
     """
     with localcontext(CONTEXT):
         eps = Decimal(epsilon)
@@ -355,7 +355,7 @@ class SquareWave(Mechanism):
         return window_distribution(self.epsilon, 2 * half + 1, self.STEPS)
 
     def estimate(self, reports: NumberColumn, bins: int = 1024, method: Method = "em") -> Distribution:
-        """Distribution of the values by expectation maximisation; the server's side.
+        """Estimate the distribution of the values by expectation maximisation; the server's side.
 
         Parameters
         ----------
@@ -379,7 +379,7 @@ class SquareWave(Mechanism):
     def estimate_counts(
         self, counts: NumberColumn, bins: int = 1024, method: Method = "em", **options: Unpack[EstimateOptions]
     ) -> Distribution:
-        """Distribution from counts; options as of :func:`fastdp.local.distribution.estimate`."""
+        """Estimate the distribution from counts; options as of :func:`fastdp.local.distribution.estimate`."""
         from fastdp.local.distribution import estimate
 
         found, low, high = self.distribution, self.low, self.high
@@ -387,7 +387,7 @@ class SquareWave(Mechanism):
 
 
 def octave(ratio: float) -> float:
-    """Return e + (x / 2^e - 1) for a finite ratio x in [2^e, 2^(e + 1)), octaves above 1; 0 below 1.
+    """Position e + (x / 2^e - 1) of a finite ratio x in [2^e, 2^(e + 1)), in octaves above 1; 0 below 1.
 
     Within 9 % of an octave of log2 x, and equal on every machine (IEEE 754).
     """
@@ -396,7 +396,7 @@ def octave(ratio: float) -> float:
 
 
 def octaves(ratios: Floats) -> Floats:
-    """:func:`octave` of an array: float64[n]; NaN stays NaN."""
+    """Positions of an array of ratios, float64[n], as :func:`octave`; NaN stays NaN."""
     mantissas, exponents = np.frexp(np.maximum(ratios, 1.0))
     return (exponents - 1) + (2.0 * mantissas - 1.0)
 
@@ -456,7 +456,7 @@ class LogSquareWave(SquareWave):
     def estimate_counts(
         self, counts: NumberColumn, bins: int = 56, method: Method = "em", **options: Unpack[EstimateOptions]
     ) -> Distribution:
-        """Distribution on a logarithmic grid; as :meth:`SquareWave.estimate_counts`."""
+        """Estimate the distribution on a logarithmic grid, as :meth:`SquareWave.estimate_counts` does."""
         return replace(super().estimate_counts(counts, bins, method, **options), scale="logarithmic")
 
 
@@ -528,9 +528,9 @@ class Hybrid(MeanMechanism):
 
     Notes
     -----
-    alpha = 1 - e^(-eps / 2) above epsilon 0.61, 0 below.  Worst variance on [-1, 1] (ToPL Eq. 14):
-    ((e^eps + 1) / (e^eps - 1))^2 up to 0.61, and above, for every v,
-    1/E [((e^eps + 1) / (e^eps - 1))^2 + (E + 3) / (3 (E - 1))], E = e^(eps / 2).
+    alpha = 1 - e^(-eps / 2) above epsilon 0.61, 0 below.  Worst variance on [-1, 1] (ToPL Eq. 14): ((e^eps + 1) /
+    (e^eps - 1))^2 up to 0.61, and above, for every v, 1/E [((e^eps + 1) / (e^eps - 1))^2 + (E + 3) / (3 (E - 1))], E
+    = e^(eps / 2).
     """
 
     rule: ClassVar[int] = 1

@@ -1,8 +1,8 @@
 """Random words, and the distributions of a report as integer weights, so that epsilon is an inequality of integers.
 
 One uniform word out of ``total`` decides the report of a grid step x in 0..D; ``weight(x, output)`` counts the words
-that give it.  Two weights of one output differ by a factor of at most e^epsilon, without rounding.  Source: ToPL
-Appendix E; the integer form is ours.
+that give it.  Two weights of one output differ by a factor of at most e^epsilon.  Source: ToPL Appendix E; the
+integer form is ours.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Words:
             )
 
     def few(self, count: int) -> list[int]:
-        """Few words as integers; without seed or key they need neither cipher nor compiler."""
+        """Few words as integers, without a cipher or compiler if they are the operating system's."""
         self._check_end(count)
         if self.seed is None and self.key is None:
             raw = os.urandom(WORD_BYTES * count)
@@ -91,7 +91,7 @@ class Words:
 
 
 def exp_below(exponent: Fraction | float) -> Fraction:
-    """Rational number below e^exponent (or equal, at 0), by less than 10^-76 of it."""
+    """Rational number below e^exponent (equal, at 0) by less than 10^-76 of it."""
     ratio = Fraction(exponent)
     argument = CONTEXT.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
     # A float has a finite decimal expansion, but it may be longer than the context: go down once for the quotient
@@ -100,7 +100,7 @@ def exp_below(exponent: Fraction | float) -> Fraction:
 
 
 class Term(NamedTuple):
-    """Reports in [first, last) estimate x, in steps, as offset + gain * (report - first), without bias."""
+    """Reports in [first, last), which estimate x, in steps, as offset + gain * (report - first), without bias."""
 
     first: int
     last: int
@@ -109,7 +109,7 @@ class Term(NamedTuple):
 
 
 class Estimator(NamedTuple):
-    """Terms in floats, for a domain: offset + gain * report, with the later pair from report `border` on."""
+    """Terms in floats, for a domain: offset + gain * report, and the later pair from report `border` on."""
 
     border: int
     offset: float
@@ -145,7 +145,7 @@ def _sum_of_squares(n: int) -> Fraction:
 
 @dataclass(frozen=True)
 class WindowDistribution:
-    """Outputs in a window of N = `near` that starts at x in 0..D (`steps`) are likelier than the others.
+    """Distribution with a window of N = `near` likelier outputs that starts at x in 0..D (`steps`).
 
     Words in order: `near_weight` for each output in the window, `far_weight` for each other one; the left-over goes
     to all outputs in turn, independent of x.
@@ -219,7 +219,7 @@ class WindowDistribution:
         return (self.near_weight if inside else self.far_weight) + each + (output < further)
 
     def terms(self) -> tuple[Term, ...]:
-        """Terms of an unbiased estimate; the mean of a report is affine in x, for any length of the window."""
+        """Terms of an unbiased estimate: the mean of a report is affine in x, for any length of the window."""
         gain = 1 / self._slope
         return (Term(0, self.outputs, -self._mean(Fraction(0)) * gain, gain),)
 
@@ -330,7 +330,7 @@ def bit_distribution(epsilon: float, steps: int, total: int = WORDS) -> BitDistr
 
 @dataclass(frozen=True)
 class MixtureDistribution:
-    """A coin independent of the data picks the window (the first words) or the bit.
+    """Mixture by a coin independent of the data: the window for the first words, the bit for the others.
 
     Outputs are those of the window, then the bits 0 and 1.
     """

@@ -1,4 +1,4 @@
-"""Where a stream is perturbed: noise on integer sums, level by level."""
+"""Noise of a stream's integer sums, level by level or block by block."""
 
 from fastdp.perturbers.base import HierarchyShape as HierarchyShape
 from fastdp.perturbers.base import Perturber

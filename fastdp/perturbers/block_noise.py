@@ -149,17 +149,16 @@ class Blocks(Flat):
     ----------
     closing : "spread", "spike" or "none"
         Correction for the difference between a block's released sum and the values published in it: spread over the
-        next values, half as many as the longer of the two blocks has (fewer with a focus on long ranges, down to a
-        thirty-second); added to the block's last value, as in ToPS, with all the noise; or none, and sums of
-        published values are sums of predictions.
+        next values, half as many as the longer of the two blocks has (fewer with a focus on long ranges); added to
+        the block's last value, as in ToPS; or none, and sums of published values are sums of predictions.
     focus : int, (int, int) or "longest", optional
-        Public: length of the ranges that matter, the shortest and longest of them, or r.  Block lengths are chosen
-        for them alone, and revised answers count twice.  By default ranges of all lengths up to r.
+        Public: length of the ranges that matter, the shortest and longest of them, or r, for which alone block
+        lengths are then chosen.  By default ranges of all lengths up to r.
     rising : bool
         True lets theta follow the sums of a stream that outgrows its hold-out; a public theta never rises.
     season : float, optional
         Public: period of the stream in values, at least 2.  Predictions then follow waves of this period and of seven
-        where released sums show them; block lengths do not change.
+        where released sums show them.
     noise : "laplace" or "gaussian"
         As for :class:`Flat`.  w values of one unit may lie in one block, so Gaussian noise gains nothing by them.
 

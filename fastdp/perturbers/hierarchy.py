@@ -59,8 +59,8 @@ def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int, noi
 class Hierarchy:
     """Noisy block sums from one tree of noise for every ``max_range`` published values, endlessly.
 
-    ``Hierarchy()`` is ToPS's (H_16^c pruned); ``Hierarchy(2, consistent=False, prune=0)`` is the binary tree of
-    PAK and of Chan, Shi and Song (H_2).
+    ``Hierarchy()`` is ToPS's (H_16^c pruned); ``Hierarchy(2, consistent=False, prune=0)`` is the binary tree of PAK
+    and of Chan, Shi and Song (H_2).
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ class Hierarchy:
     -----
     Privacy: a value enters one node of each released level, whose integer sums get exact discrete Laplace noise of
     scale theta * levels / epsilon: epsilon / levels a level, epsilon in total (sequential), and the same for further
-    trees (parallel).  The consistency map is an integer function of the noisy sums (post-processing,
-    ``docs/noise.md`` section 6).
+    trees (parallel).  Consistency is an integer function of the noisy sums (post-processing, ``docs/noise.md``
+    section 6).
     """
 
     fan_out: int = parameter(Whole(2, 1024), default=16)

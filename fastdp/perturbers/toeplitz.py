@@ -2,8 +2,7 @@
 
 The publisher draws integers z and adds y = C^-1 z to the values (``correlated_noise``).  ``docs/gaussian.md`` proves
 that the output is private, rounding included: given earlier outputs, only a value's own z is unknown, so the stream
-is a sequence of discrete Gaussian mechanisms with the coefficients of C, plus a public bound on rounding, as
-sensitivities.
+is a sequence of discrete Gaussian mechanisms whose sensitivities are the coefficients of C plus a bound on rounding.
 
 Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024 (the matrices); Denisov et al. 2022, Theorem 2.1
 (noise that follows earlier outputs); the proof for integers is ours.
@@ -229,7 +228,7 @@ class Toeplitz:
 
     @cached_property
     def _coefficients(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """The kernel's arguments: c_1 and c_2; w_i; 1 - mu_i; mu_i."""
+        """Arguments of the kernel: c_1 and c_2; w_i; 1 - mu_i; mu_i."""
         theta, keeps = np.array(self.shares), 1.0 - np.array(self.rates)
         near = np.array([theta.sum(), (theta * keeps).sum()])
         return near, theta * keeps * keeps, keeps, 1.0 - keeps

@@ -125,7 +125,7 @@ def _as_clock(hour: float, _position: int | None = None) -> str:
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
-    """A figure of `size` in inches, without a window."""
+    """Figure of `size` in inches, without a window."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from fastdp_kernels.streams import ranges
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+T = TypeVar("T")
 PREFIX_BLOCK = 256
 #: Points of a picture.
 MAX_DRAWN = 1_000
@@ -72,28 +73,43 @@ class ReleasedNodes:
         return ones.sum(starts, stops).astype(np.int64)
 
 
+#: Names of streams: numbers, or a tuple of which some are texts.
+Ids = Indices | tuple[int | str, ...]
+_UNSET: Indices = np.empty(0, np.int64)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Release:
-    """A finished release of one stream.
+    """A finished release of one stream, or of many as columns: ``many[i]`` is that of stream i, sharing memory.
 
     Attributes
     ----------
     values : float64[n_published]
-        The private stream, in units of the input.
+        The private stream, in units of the input; of many streams, one after another.
     offset : int
         Index, in the input, of the first published value.
-    threshold : float
-        Theta, to which values were clipped; if renewed the last one, if raised the highest one.
+    thresholds : float64[streams]
+        Theta of each stream, to which values were clipped; if renewed the last one, if raised the highest one.
     guarantee : Guarantee
-        Privacy of the release.
+        Privacy of the release, of all streams together.
     block : int
         Number of values under one noisy sum.
     nodes : ReleasedNodes or None
         All released sums of an inconsistent hierarchy, which then answer ranges.
-    revision : RevisedStream or None
-        The revised stream, if blocks adapt to the stream (:class:`fastdp.Adaptive`).
+    revisions : tuple of RevisedStream
+        The revised streams, if blocks adapt to them (:class:`fastdp.Adaptive`).
     noise : SumNoise or None
         Noise of the sums, for intervals; None if unknown, as after a renewed threshold.
+    ids : int64[streams], or tuple of int and str, or None
+        Names of many streams in their noise keys; None for one stream.
+    borders : int64[streams + 1]
+        Stream i is ``values[borders[i]:borders[i + 1]]``.
+    tree_borders : int64[streams + 1]
+        The trees of stream i, if nodes answer ranges, are ``tree_borders[i]`` to ``tree_borders[i + 1]``.
+    source : FrameSource or None
+        The input data frame, whose kind :attr:`frame` has.
+    noise_fingerprint : str or None
+        For a ledger: names the noise, of many streams that of one key and composition.  None for a simulation.
 
     Examples
     --------
@@ -102,64 +118,154 @@ class Release:
     >>> low, high = released.interval([0], [1000], revised=True)
     >>> bool(low[0] < released.sum([0], [1000], revised=True)[0] < high[0])
     True
+    >>> many = fastdp.release_many(np.full((3, 100), 2.0), 1.0, bound=5.0, threshold=4.0, ids=[7, 8, 9], seed=1)
+    >>> many.sum([0, 50], [100, 100], streams=[0, 2]).shape
+    (2,)
     """
 
     values: Floats
     offset: int
-    threshold: float
+    thresholds: Floats
     guarantee: Guarantee
     block: int = 1
     nodes: ReleasedNodes | None = None
-    revision: RevisedStream | None = None
+    revisions: tuple[RevisedStream, ...] = ()
     noise: SumNoise | None = None
-    _prefix: dict[int, Floats] = field(default_factory=dict)
+    ids: Ids | None = None
+    borders: Indices = field(default_factory=lambda: _UNSET)
+    tree_borders: Indices = field(default_factory=lambda: _UNSET)
+    source: FrameSource | None = None
+    noise_fingerprint: str | None = None
+    _prefix: dict[int, tuple[Indices, Floats]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.ids is None:
+            object.__setattr__(self, "borders", np.array([0, self.values.size]))
 
     def __len__(self) -> int:
-        return self.values.size
+        return self.values.size if self.ids is None else self.borders.size - 1
 
     def __repr__(self) -> str:
-        after = f" after a hold-out of {self.offset:,}" if self.offset else ""
-        return (
-            f"{type(self).__name__} of {self.values.size:,} values{after}\n  values     {preview(self.values)}\n"
-            f"  threshold  {self.threshold:g}\n  guarantee  {self.guarantee}"
+        count, after = f"{self.values.size:,} values", f"after a hold-out of {self.offset:,}"
+        if self.ids is not None:
+            title, theta = f"{len(self):,} streams, {count}, each {after}", f"thresholds {preview(self.thresholds)}"
+        else:
+            title, theta = f"{count} {after}" if self.offset else count, f"threshold  {self.threshold:g}"
+        lines = f"values     {preview(self.values)}", theta, f"guarantee  {self.guarantee}"
+        return "\n  ".join((f"{type(self).__name__} of {title}", *lines))
+
+    # One stream of many.
+
+    def __iter__(self) -> Iterator[Release]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, stream: int | str) -> Release:
+        """Release of one of many streams, by index or name, equal to that of its own publisher."""
+        i = self._index(stream)
+        own = slice(self.tree_borders[i], self.tree_borders[i + 1]) if self.nodes is not None else slice(0)
+        return Release(
+            self.values[self.borders[i] : self.borders[i + 1]],
+            self.offset,
+            self.thresholds[i : i + 1],
+            self.guarantee,
+            self.block,
+            self.nodes and replace(self.nodes, sums=self.nodes.sums[own]),
+            self.revisions[i : i + 1],
+            self.noise,
+            noise_fingerprint=self.noise_fingerprint,
         )
 
+    def _index(self, stream: int | str) -> int:
+        """Index of a stream from its index or name; ParameterError for anything else."""
+        if self.ids is None:
+            raise ParameterError("this is the release of one stream: expected a release of many streams")
+        try:
+            return self._indices[stream] if isinstance(stream, str) else range(len(self))[operator.index(stream)]
+        except (KeyError, TypeError):
+            raise ParameterError(
+                f"stream = {validation.shown(stream)}: expected a whole number, the stream's place in this object, "
+                "or the name of a stream"
+            ) from None
+
+    @cached_property
+    def _indices(self) -> dict[int | str, int]:
+        """Index of each of many streams by its id."""
+        names: Iterable[int | str] = self.ids.tolist() if isinstance(self.ids, np.ndarray) else self.ids or ()
+        return {name: i for i, name in enumerate(names)}
+
+    @property
+    def threshold(self) -> float:
+        """Theta of the only stream."""
+        return float(self._only(self.thresholds.tolist()))
+
+    @property
+    def revision(self) -> RevisedStream | None:
+        """The revised form of the only stream, if blocks adapt to it."""
+        return self._only(self.revisions) if self.revisions else None
+
+    def _only(self, entries: Sequence[T]) -> T:
+        """The single one of `entries`, one for each stream."""
+        if len(entries) != 1:
+            raise ParameterError(f"this release has {len(entries)} streams: expected one of them, such as many[0]")
+        return entries[0]
+
+    # Answers.
+
     @validation.plain
-    def sum(self, starts: Values, stops: Values, revised: bool = False) -> Floats:
+    def sum(
+        self, starts: Values, stops: Values, revised: bool = False, *, streams: Values | str | None = None
+    ) -> Floats:
         """Private sums over [start, stop), in units of the input: float64[q].  Post-processing.
 
         Parameters
         ----------
         starts, stops : int or int[q]
-            Indices into ``values``; 0 <= start <= stop <= n_published.
+            Indices into the stream's published values; 0 <= start <= stop <= their number.
         revised : bool
             False: sums of the published values.  True: from everything released so far; a cut block is answered from
             its own noisy sum, spread evenly.
+        streams : int, str, int[q] or str[q], optional
+            Of many streams: each query's, by index in this object or by name.
 
         Raises
         ------
         ParameterError
             If the indices are not integers in order and in range, naming the first that is not.
         """
-        first, last = self._ranges(starts, stops)
+        whose, first, last = self._queries(starts, stops, streams)
+        return self._sums(whose, first, last, revised)
+
+    def _sums(self, whose: Indices, first: Indices, last: Indices, revised: bool) -> Floats:
+        """:meth:`sum` of checked queries."""
         if self.nodes is not None:
-            return self.nodes.sum(first, last)
+            before = 0 if self.ids is None else self.tree_borders[whose] * self.nodes.tree_values
+            return self.nodes.sum(before + first, before + last)
+        if revised and self.ids is not None:
+            return self._each(whose, lambda one, own: one.sum(first[own], last[own], revised))[0]
         if revised and self.revision is not None:
             return self.revision.sums_before(last) - self.revision.sums_before(first)
         if revised and self.block > 1:
             return self._spread_before(last) - self._spread_before(first)
         out = np.empty(first.size)
-        ranges.sum_ranges(self.values, self._block_prefix(PREFIX_BLOCK), PREFIX_BLOCK, first, last, out)
+        at, prefix = self._block_prefix(PREFIX_BLOCK)
+        ranges.sum_ranges(self.values, self.borders, prefix, at, PREFIX_BLOCK, whose, first, last, out)
         return out
 
+    @validation.plain
     def interval(
-        self, starts: Values, stops: Values, confidence: float = 0.95, revised: bool = False
+        self,
+        starts: Values,
+        stops: Values,
+        confidence: float = 0.95,
+        revised: bool = False,
+        *,
+        streams: Values | str | None = None,
     ) -> tuple[Floats, Floats]:
         """Interval, (low, high), for the true sum of the clipped stream over each [start, stop).  Post-processing.
 
         Parameters
         ----------
-        starts, stops, revised
+        starts, stops, revised, streams
             As for :meth:`sum`, whose answer lies in the interval.
         confidence : float
             Above 0, at most 1 - 10^-9.
@@ -177,27 +283,87 @@ class Release:
         sums and revised values rest on a model (``docs/intervals.md``).  It is for values clipped to the theta of
         their block and rounded to the grid.
         """
-        first, last = self._ranges(starts, stops)
+        whose, first, last = self._queries(starts, stops, streams)
+        if self.ids is not None:
+            low, high = self._each(
+                whose, lambda one, own: one.interval(first[own], last[own], confidence, revised), 2
+            )
+            return low, high
         if shift := self._shift:
             low, high = self._scaled(-shift).interval(first, last, confidence, revised)
             return np.ldexp(low, shift), np.ldexp(high, shift)
-        bars, answers = self._error_bars(first, last), self.sum(first, last, revised)
+        bars, answers = self._error_bars(first, last), self._sums(whose, first, last, revised)
         half = bars.half_widths(confidence)
         low, high = bars.centre - half, bars.centre + half
         if revised and self.noise is not None and self.noise.bounded:
             low, high = np.maximum(low, 0.0), np.minimum(high, (last - first) * self.threshold)
         return np.minimum(low, answers), np.maximum(high, answers)
 
-    def std_error(self, starts: Values, stops: Values, revised: bool = False) -> Floats:
+    @validation.plain
+    def std_error(
+        self, starts: Values, stops: Values, revised: bool = False, *, streams: Values | str | None = None
+    ) -> Floats:
         """Root mean square error of :meth:`sum`, in units of the input: float64[q].  Post-processing.
 
         It includes noise and model as :meth:`interval`, and the distance of the answer from the released sums.
         """
-        first, last = self._ranges(starts, stops)
+        whose, first, last = self._queries(starts, stops, streams)
+        if self.ids is not None:
+            return self._each(whose, lambda one, own: one.std_error(first[own], last[own], revised))[0]
         if shift := self._shift:
-            return np.ldexp(self._scaled(-shift).std_error(first, last, revised), shift)
+            errors: Floats = np.ldexp(self._scaled(-shift).std_error(first, last, revised), shift)
+            return errors
         bars = self._error_bars(first, last)
-        return np.hypot(np.sqrt(bars.variances), self.sum(first, last, revised) - bars.centre)
+        return np.hypot(np.sqrt(bars.variances), self._sums(whose, first, last, revised) - bars.centre)
+
+    def _each(self, whose: Indices, answer: Callable[[Release, Any], Any], count: int = 1) -> list[Floats]:
+        """Answers of each of many streams to its own queries: `count` arrays float64[q]."""
+        out = np.empty((count, whose.size))
+        for stream in np.unique(whose).tolist():
+            own = whose == stream
+            out[:, own] = answer(self[stream], own)
+        return list(out)
+
+    def _queries(
+        self, starts: Values, stops: Values, streams: Values | str | None
+    ) -> tuple[Indices, Indices, Indices]:
+        """Checked streams, starts and stops, three int64[q]; ParameterError as for :meth:`sum`."""
+        given: dict[str, object] = {"starts": starts, "stops": stops}
+        if self.ids is not None:
+            given = {"streams": self._numbered(streams), **given}
+        elif streams is not None:
+            raise ParameterError(
+                f"streams = {validation.shown(streams)}: expected None for the release of one stream"
+            )
+        columns = [as_indices(name, each) for name, each in given.items()]
+        try:
+            *named, first, last = (np.ascontiguousarray(each) for each in np.broadcast_arrays(*columns))
+        except ValueError:
+            sizes = ", ".join(str(each.size) for each in columns)
+            raise ParameterError(f"{', '.join(given)} have {sizes} entries: expected as many each") from None
+        whose: Indices = named[0] if named else np.zeros(first.size, np.int64)
+        streams_of = self.borders.size - 1
+        unknown = np.flatnonzero((whose < 0) | (whose >= streams_of))
+        if unknown.size:
+            k = int(unknown[0])
+            raise ParameterError(
+                f"streams[{k}] = {whose[k]}: expected a whole number of at least 0, below {streams_of}"
+            )
+        check_ranges(first, last, np.diff(self.borders)[whose])
+        return whose, first, last
+
+    def _numbered(self, streams: Values | str | None) -> object:
+        """Indices of streams given by index or name; ParameterError for a name that is none."""
+        if streams is None:
+            raise ParameterError("streams = None: expected each query's stream, by index or name")
+        if isinstance(streams, str):
+            return self._index(streams)
+        if isinstance(streams, (list, tuple)) and any(isinstance(each, str) for each in streams):
+            strange = [isinstance(each, str) and each not in self._indices for each in streams]
+            if any(strange):
+                raise ParameterError(f"streams[{strange.index(True)}] names no stream of this release: expected one")
+            return [self._indices[each] if isinstance(each, str) else each for each in streams]
+        return streams
 
     @validation.plain
     def plot(self, path: str | Path | None = None, ax: Axes | None = None, *, revised: bool = True) -> Axes:
@@ -228,6 +394,7 @@ class Release:
         """
         if not self.values.size:
             raise ParameterError("this release has no values: expected at least one to draw")
+        self._only(self.thresholds.tolist())
         edges = np.linspace(0, self.values.size, min(self.values.size, MAX_DRAWN) + 1).astype(np.int64)
         drawn, lengths = (edges[:-1], edges[1:]), np.diff(edges)
         middles = self.offset + (edges[:-1] + edges[1:]) / 2.0
@@ -256,9 +423,9 @@ class Release:
         return replace(
             self,
             values=self.values * factor,
-            threshold=self.threshold * factor,
+            thresholds=self.thresholds * factor,
             nodes=self.nodes and replace(self.nodes, sums=self.nodes.sums * factor),
-            revision=self.revision and replace(self.revision, threshold=self.revision.threshold * factor),
+            revisions=tuple(replace(each, threshold=each.threshold * factor) for each in self.revisions),
             noise=self.noise and replace(self.noise, resolution=self.noise.resolution * factor),
             _prefix={},
         )
@@ -304,7 +471,7 @@ class Release:
     def _hidden(self) -> tuple[Integers, Floats, float]:
         """Borders of blocks of one length, the variance per value hidden in each, and that of a predicted value."""
         assert self.noise is not None  # noqa: S101 - checked by the caller
-        prefix = self._block_prefix(self.block)
+        _, prefix = self._block_prefix(self.block)
         edges: Integers = np.arange(prefix.size, dtype=np.int64) * self.block
         if self.block == 1:
             return edges, np.zeros(prefix.size), 0.0
@@ -317,6 +484,8 @@ class Release:
     @property
     def revised(self) -> Floats:
         """The stream given everything released, in units of the input: float64[n].  Post-processing."""
+        if self.ids is not None:
+            return np.concatenate([np.empty(0), *(each.revised for each in self)])
         if self.revision is not None:
             return self.revision.values(self.values.size)
         if self.block == 1:
@@ -349,37 +518,48 @@ class Release:
         >>> bool(errors[1] < errors[0])
         True
         """
-        if self.revision is None:
+        if not self.revisions:
             raise ParameterError(
                 "with_season changes revised answers of Adaptive, and this release is of another method: "
                 "publish with fastdp.Adaptive"
             )
-        revision = replace(self.revision, season=validation.period("period", period))
-        return replace(self, revision=revision, _prefix={})
+        season = validation.period("period", period)
+        return replace(self, revisions=tuple(replace(each, season=season) for each in self.revisions), _prefix={})
 
-    def _ranges(self, starts: Values, stops: Values) -> tuple[Integers, Integers]:
-        """Return starts and stops as two int64[q]; ParameterError unless they are in order and in range."""
-        first, last = as_indices("starts", starts), as_indices("stops", stops)
-        if first.size != last.size:
-            if 1 not in (first.size, last.size):
-                raise ParameterError(f"stops has {last.size} entries: expected {first.size}, as starts has")
-            size = last.size if first.size == 1 else first.size
-            first, last = (np.ascontiguousarray(np.broadcast_to(index, size)) for index in (first, last))
-        check_ranges(first, last, np.broadcast_to(self.values.size, first.shape))
-        return first, last
+    @property
+    def frame(self) -> Any:
+        """Many private streams in a data frame of the input's kind, one row per published value.
 
-    def _block_prefix(self, block: int) -> Floats:
-        """Sums before each full block of this length: float64[blocks + 1], cached."""
-        prefix = self._prefix.get(block)
-        if prefix is None:
-            prefix = np.empty(self.values.size // block + 1)
-            ranges.prefix_blocks(self.values, block, prefix)
-            self._prefix[block] = prefix
-        return prefix
+        Columns: the id, the time (or the position), the value, and ``revised`` if blocks adapt to the stream.
+        """
+        if self.source is None:
+            raise ParameterError("frame: expected streams that came in a data frame (use ids, borders and values)")
+        columns = {"values": self.values, **({"revised": self.revised} if self.revisions else {})}
+        return self.source.long(list(self._indices), np.diff(self.borders), self.offset, columns)
+
+    @property
+    def matrix(self) -> Floats:
+        """The values as float64[streams, length], read-only; ParameterError if the streams differ in length."""
+        lengths = np.diff(self.borders)
+        if lengths.size and (lengths != lengths[0]).any():
+            raise ParameterError(
+                f"matrix: expected streams of one length, they have from {lengths.min()} to {lengths.max()} values"
+            )
+        return self.values.reshape(lengths.size, -1 if self.values.size else 0)
+
+    def _block_prefix(self, block: int) -> tuple[Indices, Floats]:
+        """Begin of each stream's sums before its full blocks of this length, int64[n + 1], and all these sums."""
+        found = self._prefix.get(block)
+        if found is None:
+            at: Indices = np.zeros(self.borders.size, np.int64)
+            np.cumsum(np.diff(self.borders) // block + 1, out=at[1:])
+            found = self._prefix[block] = at, np.empty(int(at[-1]))
+            ranges.prefix_blocks(self.values, self.borders, block, *found)
+        return found
 
     def _spread_before(self, stops: Integers) -> Floats:
         """Sums over [0, stop) of the stream with each closed block spread evenly: float64[q]."""
-        prefix = self._block_prefix(self.block)
+        _, prefix = self._block_prefix(self.block)
         closed = prefix.size - 1
         j, rest = np.divmod(stops, self.block)
         # The block left open at the end still holds its predictions, which are all equal.
@@ -387,216 +567,6 @@ class Release:
         means = np.append(np.diff(prefix) / self.block, tail)
         sums: Floats = prefix[j] + rest * means[np.minimum(j, closed)]
         return sums
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ReleasedMany:
-    """Finished releases of many streams as columns; ``many[i]`` is stream i's :class:`Release`, sharing memory.
-
-    Attributes
-    ----------
-    values : float64[all], read-only
-        The private streams one after another, in units of the input.
-    borders : int64[n + 1]
-        Stream i is ``values[borders[i]:borders[i + 1]]``.
-    offset, block, noise, guarantee
-        As of :class:`Release`; the guarantee is that of all streams together.
-    thresholds : float64[n]
-        Theta of each stream.
-    ids : int64[n], or tuple of int and str
-        Names of the streams in their noise keys.
-    nodes, tree_borders
-        Trees of all streams, if nodes answer ranges; those of stream i are ``tree_borders[i]`` to ``tree_borders[i +
-        1]``.
-    revisions : tuple of RevisedStream, or None
-        Revised streams, if blocks adapt to them.
-    source : FrameSource or None
-        The input data frame, whose kind :attr:`frame` has.
-    noise_fingerprint : str or None
-        For a ledger: names the noise of all streams under this key and composition.  None for a simulation.
-
-    Examples
-    --------
-    >>> import numpy as np, fastdp
-    >>> many = fastdp.release_many(np.full((3, 100), 2.0), 1.0, bound=5.0, threshold=4.0, ids=[7, 8, 9], seed=1)
-    >>> many.sum([0, 2], [0, 50], [100, 100]).shape  # streams, starts, stops
-    (2,)
-    """
-
-    values: Floats
-    borders: Indices
-    offset: int
-    thresholds: Floats
-    guarantee: Guarantee
-    ids: Indices | tuple[int | str, ...]
-    block: int = 1
-    nodes: ReleasedNodes | None = None
-    tree_borders: Indices = field(default_factory=lambda: np.zeros(1, np.int64))
-    revisions: tuple[RevisedStream, ...] | None = None
-    source: FrameSource | None = None
-    noise: SumNoise | None = None
-    noise_fingerprint: str | None = None
-
-    def __len__(self) -> int:
-        return self.borders.size - 1
-
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__} of {len(self):,} streams, {self.values.size:,} values, each after a hold-out of "
-            f"{self.offset:,}\n  values      {preview(self.values)}\n  thresholds  {preview(self.thresholds)}\n"
-            f"  guarantee   {self.guarantee}"
-        )
-
-    def __iter__(self) -> Iterator[Release]:
-        return (self[i] for i in range(len(self)))
-
-    def __getitem__(self, stream: int | str) -> Release:
-        """Release of one stream, by index or name, equal to that of its own publisher."""
-        i = self._index(stream)
-        own = slice(self.tree_borders[i], self.tree_borders[i + 1]) if self.nodes is not None else slice(0)
-        return Release(
-            self.values[self.borders[i] : self.borders[i + 1]],
-            self.offset,
-            float(self.thresholds[i]),
-            self.guarantee,
-            self.block,
-            self.nodes and replace(self.nodes, sums=self.nodes.sums[own]),
-            None if self.revisions is None else self.revisions[i],
-            noise=self.noise,
-        )
-
-    def _index(self, stream: int | str) -> int:
-        """Index of a stream from its index or name; ParameterError for anything else."""
-        try:
-            return self._indices[stream] if isinstance(stream, str) else range(len(self))[operator.index(stream)]
-        except (KeyError, TypeError):
-            raise ParameterError(
-                f"stream = {validation.shown(stream)}: expected a whole number, the stream's place in this object, "
-                "or the name of a stream"
-            ) from None
-
-    @cached_property
-    def _indices(self) -> dict[int | str, int]:
-        """Index of each stream by its id."""
-        return {name: i for i, name in enumerate(self._listed)}
-
-    @property
-    def _listed(self) -> list[int | str]:
-        return list(self.ids) if isinstance(self.ids, tuple) else self.ids.tolist()
-
-    @property
-    def frame(self) -> Any:
-        """The private streams in a data frame of the input's kind, one row per published value.
-
-        Columns: the id, the time (or the position), the value, and ``revised`` if blocks adapt to the stream.
-        """
-        if self.source is None:
-            raise ParameterError("frame: expected streams that came in a data frame (use ids, borders and values)")
-        columns: dict[str, Floats] = {"values": self.values}
-        if self.revisions is not None:
-            columns["revised"] = np.concatenate([each.revised for each in self])
-        return self.source.long(self._listed, np.diff(self.borders), self.offset, columns)
-
-    @property
-    def matrix(self) -> Floats:
-        """The values as float64[n, length], read-only; ParameterError if the streams differ in length."""
-        lengths = np.diff(self.borders)
-        if lengths.size and (lengths != lengths[0]).any():
-            raise ParameterError(
-                f"matrix: expected streams of one length, they have from {lengths.min()} to {lengths.max()} values"
-            )
-        return self.values.reshape(len(self), -1 if self.values.size else 0)
-
-    @validation.plain
-    def sum(self, streams: Values, starts: Values, stops: Values, revised: bool = False) -> Floats:
-        """Private sums over [start, stop) of each query's stream: :meth:`Release.sum` of each.
-
-        Parameters
-        ----------
-        streams, starts, stops : int or int[q]
-            The stream's index in this object (or its name), and indices into its published values, 0 <= start <= stop
-            <= their number.
-        revised : bool
-            As for :meth:`Release.sum`.
-
-        Returns
-        -------
-        float64[q]
-            Bit for bit ``many[stream].sum(start, stop, revised)``.  Post-processing.
-
-        Raises
-        ------
-        ParameterError
-            If the indices are not integers in order and in range, naming the first that is not.
-        """
-        whose, first, last = self.queries(streams, starts, stops)
-        if self.nodes is not None:
-            before = self.tree_borders[whose] * self.nodes.tree_values
-            return self.nodes.sum(before + first, before + last)
-        if revised:
-            (answers,) = self._each(whose, lambda one, own: one.sum(first[own], last[own], revised))
-            return answers
-        at, prefix = self._prefix
-        out = np.empty(whose.size)
-        ranges.sum_stream_ranges(self.values, self.borders, prefix, at, PREFIX_BLOCK, whose, first, last, out)
-        return out
-
-    def interval(
-        self, streams: Values, starts: Values, stops: Values, confidence: float = 0.95, revised: bool = False
-    ) -> tuple[Floats, Floats]:
-        """Intervals, low and high: float64[q] each, as :meth:`Release.interval` of each query's stream."""
-        whose, first, last = self.queries(streams, starts, stops)
-        low, high = self._each(whose, lambda one, own: one.interval(first[own], last[own], confidence, revised), 2)
-        return low, high
-
-    def std_error(self, streams: Values, starts: Values, stops: Values, revised: bool = False) -> Floats:
-        """Root mean square errors of answers: float64[q], as :meth:`Release.std_error` of each query's stream."""
-        whose, first, last = self.queries(streams, starts, stops)
-        (errors,) = self._each(whose, lambda one, own: one.std_error(first[own], last[own], revised))
-        return errors
-
-    def _each(self, whose: Indices, answer: Callable[[Release, Any], Any], count: int = 1) -> list[Floats]:
-        """Answers of each stream to its own queries: `count` arrays float64[q]."""
-        out = np.empty((count, whose.size))
-        for stream in np.unique(whose).tolist():
-            own = whose == stream
-            out[:, own] = answer(self[stream], own)
-        return list(out)
-
-    def queries(self, streams: Values, starts: Values, stops: Values) -> tuple[Indices, Indices, Indices]:
-        """Checked queries of :meth:`sum`: three arrays of one length; ParameterError as there."""
-        if isinstance(streams, str):
-            streams = self._index(streams)
-        elif isinstance(streams, (list, tuple)) and any(isinstance(each, str) for each in streams):
-            strange = [isinstance(each, str) and each not in self._indices for each in streams]
-            if any(strange):
-                raise ParameterError(f"streams[{strange.index(True)}] names no stream of this release: expected one")
-            streams = [self._indices[each] if isinstance(each, str) else each for each in streams]
-        columns = [
-            as_indices(name, given) for name, given in (("streams", streams), ("starts", starts), ("stops", stops))
-        ]
-        try:
-            whose, first, last = (np.ascontiguousarray(each) for each in np.broadcast_arrays(*columns))
-        except ValueError:
-            sizes = ", ".join(str(each.size) for each in columns)
-            raise ParameterError(f"streams, starts, stops have {sizes} entries: expected as many each") from None
-        unknown = np.flatnonzero((whose < 0) | (whose >= len(self)))
-        if unknown.size:
-            k = int(unknown[0])
-            raise ParameterError(
-                f"streams[{k}] = {whose[k]}: expected a whole number of at least 0, below {len(self)}"
-            )
-        check_ranges(first, last, np.diff(self.borders)[whose])
-        return whose, first, last
-
-    @cached_property
-    def _prefix(self) -> tuple[Indices, Floats]:
-        """Begin of each stream's block prefix sums, int64[n + 1], and all these sums; computed once."""
-        at: Indices = np.zeros(len(self) + 1, np.int64)
-        np.cumsum(np.diff(self.borders) // PREFIX_BLOCK + 1, out=at[1:])
-        prefix = np.empty(int(at[-1]))
-        ranges.prefix_streams(self.values, self.borders, PREFIX_BLOCK, at, prefix)
-        return at, prefix
 
 
 def preview(values: Floats) -> str:

@@ -1,9 +1,8 @@
 """PHDStream with cells chosen from released counts, so that all of epsilon goes to the counts, which are rare.
 
-After the first batch only noisy counts of disjoint cells are released.  Cells and times of counts follow from
-earlier releases; an event is in one count only.  If past counts say too little about new points, PrivTree chooses the
-cells with half of the count's epsilon.  Beyond the paper, with the same guarantee; proof and measurements:
-``docs/phdstream.md`` ("Counts alone").
+After the first batch only noisy counts of disjoint cells are released.  Cells and times of counts follow from earlier
+releases; an event is in one count only.  Where past counts say too little about new points, PrivTree chooses the
+cells with half of the count's epsilon.  Not from the paper; proof: ``docs/phdstream.md`` ("Counts alone").
 """
 
 from __future__ import annotations
@@ -72,10 +71,9 @@ FILLED = ("origin", "parent", "first", "code", "ends", *KNOWN[1:])
 class Growth:
     """Released and expected numbers of one count in each of l leaves.
 
-    ``counts``, int64[l], are noisy counts of the events that waited ``elapsed`` steps.  ``even`` and ``own``,
-    float64[l], are predictions from the last count: its total growth in proportion to the estimates, and the leaf's
-    own growth.  ``estimate``, float64[l], are the points before; ``coarse`` is the share of new points in leaves that
-    past counts should have cut.
+    ``counts``, int64[l], are noisy counts of the events that waited ``elapsed`` steps; ``even`` and ``own``,
+    float64[l], their predictions by the last count's total growth and by the leaf's own; ``estimate``, float64[l],
+    the points before.  ``coarse`` is the share of new points in leaves that past counts should have cut.
     """
 
     counts: Integers
@@ -90,9 +88,9 @@ class Growth:
 class ReleaseSchedule:
     """Time of the next count, ``period`` steps after the last one, and weights of forecasts.
 
-    ``weight`` is the share of its own past growth that a cell is expected to repeat (the rest follows the total),
-    from the regression sums ``products`` and ``squares``.  ``costs``, float64[k] or None, are a cell's expected mean
-    relative errors for each candidate period.  Until step ``prompt`` PrivTree chooses the cells at every step.
+    ``weight`` is the share of its own growth that a cell is expected to repeat, from the regression sums ``products``
+    and ``squares``.  ``costs``, float64[k] or None, are expected errors for each candidate period.  Until step
+    ``prompt`` PrivTree chooses the cells at every step.
     """
 
     period: int
@@ -169,8 +167,8 @@ def _dot(a: Floats, b: Floats) -> float:
 class CountParameters:
     """Public constants of counts, and the counting itself.
 
-    ``noise`` is the noise variance of one count in points^2; ``first`` the integer factor by which that of counts
-    with half of epsilon exceeds it.  ``shrink`` says whether estimates are shrunken.
+    ``noise`` is the variance of one count's noise in points^2, ``first`` times which counts with half of epsilon
+    have.  ``shrink`` says whether estimates are shrunken.
     """
 
     cells: CellParameters
@@ -210,8 +208,8 @@ class CountParameters:
     ) -> tuple[Tree, Growth]:
         """Choose the cells from past counts, count the events that waited, and return the new tree and its growth.
 
-        `counted`, unchanged, is the tree after the last count, `elapsed` steps ago; `added` and `removed` are the
-        codes of all events since then, ascending.
+        `counted` is the tree after the last count, `elapsed` steps ago; `added` and `removed` are the codes of all
+        events since then, ascending.
         """
         tree, net = decomposition.counted_leaves(self.cells, self._regrow(counted, added, removed))
         leaves = tree.leaves
@@ -279,8 +277,8 @@ class CountParameters:
     ) -> Growth:
         """Growth in the disjoint `nodes` of the tree, of `estimate` points that grew by `rate` before.
 
-        If all points are replaced, as many come as go except for chance, given the previous estimate: a node is
-        coarse if more came than chance explains.
+        If all points are replaced, as many come as go except for chance: a node is coarse if more came than that
+        explains.
         """
         counts, total = gained[nodes], float(counted.projected[0])
         even = estimate * (elapsed * counted.rate[0] / total) if total > 0.0 else np.zeros(counts.size)
@@ -318,11 +316,10 @@ class CountParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveState(PointState):
-    """State of AdaptivePHDStream.
+    """State of AdaptivePHDStream: ``counted`` is the tree at the last count, at step ``last_count``.
 
-    ``counted`` is the tree at the last count, ``last_count`` steps from the start; ``added`` and ``removed`` are
-    codes of the batches since, int64[n] each, secret.  ``recount`` is true if PrivTree chooses the next count's
-    cells.
+    ``added`` and ``removed`` are codes of the batches since, int64[n] each, secret; ``recount`` is true if PrivTree
+    chooses the next count's cells.
     """
 
     schedule: ReleaseSchedule
@@ -453,11 +450,11 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
 
     PrivTree chooses the first cells.  Later ones follow from released counts alone, so that all of epsilon goes to
     the counts; cells are counted every few steps and forecast in between.  If much of a count is in cells that past
-    ones did not cut, PrivTree chooses the cells in every step for 32 steps (of the next count alone, if ``period``
-    is given).
+    ones did not cut, PrivTree chooses the cells in every step for 32 steps (of the next count alone, if ``period`` is
+    given).
 
-    For many batches, and releases that may lag a few steps.  If each batch must show at once, or batches are few,
-    :class:`fastdp.PHDStream` is better (``docs/phdstream.md``, "The better of the two").
+    For many batches, and releases that may lag a few steps; otherwise :class:`fastdp.PHDStream` is better
+    (``docs/phdstream.md``, "The better of the two").
 
     Parameters
     ----------
@@ -468,17 +465,17 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     max_period : int
         The longest one that may be chosen.
     shrink : bool
-        Whether the estimates of a cell's children are drawn towards equal shares, by as much as noise suggests.
+        True draws the estimates of a cell's children towards equal shares, by as much as noise suggests.
     total_share : float
         Share of epsilon, 0 to 0.5, for a count of all points, to which least squares adjusts the others.  Rare counts
         leave little to gain: boxes lose up to 4 % with 0.05.
 
     Notes
     -----
-    Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An
-    event is in one count: with epsilon in cells that past releases chose, or, in the first batch and where cells
-    are chosen again, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Past releases determine which
-    of the two.  The number of batches is public; nothing else is.
+    Privacy: streams are adjacent if they differ in one event, an addition or a removal in one batch.  An event is in
+    one count: with epsilon in cells that past releases chose, or, in the first batch and where cells are chosen
+    again, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Past releases determine which of the two.
+    The number of batches is public; nothing else is.
 
     It keeps the events of at most one period in memory.  The first batch should hold all points so far.  After an
     interrupt compare ``n_steps``: a batch that was consumed must not be sent again.

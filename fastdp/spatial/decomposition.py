@@ -2,11 +2,11 @@
 
 Cells are stored breadth first, the children of a cell side by side.  A step cuts the *step tree* from the root down,
 counts in its leaves and appends it to the *kept tree*, from which the next step starts.  Kept trees share memory: a
-written node never changes, and later nodes point back to children that their step did not reach.  Full arrays are
-packed: copied without unreachable nodes.  The *counted tree* is that of the last count.
+written node never changes, and later nodes point back to children that their step did not reach.  The *counted tree*
+is that of the last count.
 
-PrivTree is one step on an empty tree; PHDStream is a sequence of them.  A step is a pure function of (kept tree,
-batch, step number, key).  Readings and proof: ``docs/phdstream.md``.
+PrivTree is one step on an empty tree, PHDStream a sequence of them.  A step is a pure function of (kept tree, batch,
+step number, key).  Readings and proof: ``docs/phdstream.md``.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ class Tree(NamedTuple):
 class KeptTree:
     """Tree between two steps, in arrays that the next step's tree may share.
 
-    Nodes, and the counters ``state``, int64[r, width], are written up to ``stop``; packed trees have ``root`` 0.
-    Nodes last split before step ``since`` have lost their children.  ``open_ends``, shared by all trees in these
-    arrays, holds the ends after which nothing was written yet.
+    Nodes and counters (``state``, int64[r, width]) are written up to ``stop``; packed trees have ``root`` 0.  Nodes
+    last split before step ``since`` have lost their children.  ``open_ends``, shared by all trees in these arrays,
+    holds the ends after which nothing was written yet.
     """
 
     fan_out: int
@@ -191,12 +191,11 @@ def root_only(plan: CellParameters) -> KeptTree:
 def take_step(
     plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int = 0
 ) -> tuple[KeptTree, Tree]:
-    """Algorithm 7 for one batch; changes nothing.
+    """Algorithm 7 for one batch of codes (:func:`fastdp.spatial.domains.encode`); changes nothing.
 
     Returns the kept tree for the next step, and this step's tree with the scores of its decisions: secret, for the
-    analysis of privacy losses; its :attr:`~Tree.shown` is released.  `added` and `removed` are codes from
-    :func:`fastdp.spatial.domains.encode`.  Noise is a function of (key, step, position in the breadth-first order);
-    `expected`, an approximate number of nodes, affects time only.
+    analysis of privacy losses; its :attr:`~Tree.shown` is released.  Noise is a function of (key, step, position in
+    the breadth-first order); `expected`, an approximate number of nodes, affects time only.
     """
     tree, net = counted_leaves(plan, _descend(plan, kept, added, removed, step, key, expected))
     rows: Integers = np.zeros((net.size, plan.counter.width), np.int64)
@@ -268,7 +267,7 @@ def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Arr
     """Yield ranges of levels to decide at once, after filling in the measures of their new cells.
 
     A cut whose children all have measure 0 is undone: rounding may lose a polygon's sliver in a cell, whose children
-    could then not be counted or sampled.  This depends only on the domain and the decision.
+    could then not be counted or sampled.
     """
     level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
     while level <= plan.max_depth and starts[level + 1] > starts[level]:

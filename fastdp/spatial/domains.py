@@ -33,7 +33,7 @@ Corners = tuple[Floats, Floats]
 
 
 class Domain(Protocol):
-    """A public region with a measure; nothing here depends on data.
+    """Public region with a measure; nothing here depends on data.
 
     A domain thinner than its tolerance, such as a road network, may also have ``snap(points)``: the nearest point of
     the domain to each point, float64[n, d].
@@ -138,10 +138,10 @@ def _corner(name: str, values: Values) -> Floats:
 
 
 def as_points(values: Values | None, name: str, dim: int | None = None) -> Floats:
-    """Points as float64[n, d], C-contiguous; shared with the caller if possible.
+    """Points as float64[n, d], C-contiguous; DataError unless they are a table of finite numbers of `dim` columns.
 
-    None and an empty list mean no points if ``dim``, the number of coordinates, is given; in one dimension a column
-    is accepted too.  DataError unless this is a table of finite real numbers with that many columns.
+    Memory is shared with the caller if possible.  If `dim` is given, None and an empty list mean no points; a column
+    is accepted in one dimension.
     """
     accepted = f"finite real numbers, one row of {'d' if dim is None else dim} coordinates for each point"
     if values is None and dim is not None:
@@ -220,10 +220,9 @@ class CellParameters:
     """Public constants of a step: lambda = (2 beta - 1) / (beta - 1) / epsilon_tree, delta = lambda ln beta.
 
     ``fan_out`` is beta, ``theta`` is in points; ``unit``, ``bias``, ``threshold`` are K, Delta >= K delta, K theta.
-    K is a power of two, at most 2^20 so that K lambda stays below 2^40; split noise is in units of 1 / K.  Delta is
-    rounded up by more than the error of floats: the proof needs exp(-Delta / (K lambda)) <= 1 / beta.  ``repaired``
-    chooses the score of ``docs/phdstream.md`` over the paper's.  For ``retention`` steps, cells that are not split
-    keep their children's counts.  ``uniform``: all children of a cell have the same measure.
+    K is a power of two, at most 2^20, with K lambda below 2^40; split noise is in units of 1 / K.  Delta is rounded
+    up by more than the error of floats: the proof needs exp(-Delta / (K lambda)) <= 1 / beta.  ``repaired`` chooses
+    the score of ``docs/phdstream.md``.  ``uniform``: all children of a cell have the same measure.
     """
 
     domain: Domain

@@ -26,14 +26,13 @@ _KINDS = {".geojson": "json", ".json": "json", ".parquet": "parquet", ".geoparqu
 
 
 def read_domain(path: str | Path) -> tuple[Domain, str]:
-    """A domain, and a digest of its file.
+    """Read a domain from a GeoJSON file, and a digest of its text.
 
     Parameters
     ----------
     path : str or Path
-        A GeoJSON geometry, feature or collection; coordinates are degrees, longitude first (RFC 7946).  Polygons make
-        an area, lines a network.  The file must be public.  Polygons whose border crosses itself are repaired
-        (``shapely.make_valid``): published maps have some.
+        Public.  A GeoJSON geometry, feature or collection in degrees, longitude first (RFC 7946): polygons make an
+        area, lines a network.  Polygons whose border crosses itself are repaired (``shapely.make_valid``).
 
     Returns
     -------
@@ -131,23 +130,14 @@ def write_cells(
 def write_points(
     path: str | Path, points: Values, *, columns: Mapping[str, Values] | None = None, crs: str | None = None
 ) -> None:
-    """Write points.
+    """Write points; parameters and errors as of :func:`write_cells`.
 
     Parameters
     ----------
-    path : str or Path
-        As for :func:`write_cells`.
+    path, columns, crs
+        As of :func:`write_cells`.
     points : array-like[n, 2]
         x = longitude, y = latitude on a map.
-    columns : mapping of str to array-like[n], optional
-        Columns, such as the step.
-    crs : str, optional
-        As for :func:`write_cells`.
-
-    Raises
-    ------
-    ParameterError
-        As for :func:`write_cells`.
     """
     places = as_points(points, "points", 2)
     table = _columns(columns or {}, places.shape[0])

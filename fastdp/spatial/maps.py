@@ -97,16 +97,15 @@ class Map(ABC):
 
 
 class Polygons(Map):
-    """The area covered by polygons; cells have the area inside them as measure, and points are sampled uniformly.
+    """Area covered by polygons; cells have the area inside them as measure, and points are sampled uniformly.
 
     Parameters
     ----------
     geometry : shapely Polygon or MultiPolygon, a list of these, GeoSeries or GeoDataFrame
         Public.  Overlapping polygons count once; a polygon includes its border.
     geographic : bool
-        Whether coordinates are degrees, x = longitude, y = latitude; areas are then in square kilometres, with the
-        lengths of degrees at the middle latitude.  A uniform density is uniform in (x, y), as in PHDStream's code
-        (Appendices F and G).
+        True if coordinates are degrees, x = longitude, y = latitude; areas are then in square kilometres, with the
+        lengths of degrees at the middle latitude.  A uniform density is uniform in (x, y), as in PHDStream's code.
 
     Attributes
     ----------
@@ -219,14 +218,14 @@ class Polygons(Map):
 
 
 class Network(Map):
-    """The points on lines; cells have the length inside them as measure, and points are sampled uniformly along it.
+    """Points on lines; cells have the length inside them as measure, and points are sampled uniformly along it.
 
     Parameters
     ----------
     lines : shapely LineString or MultiLineString, a list of these, GeoSeries, GeoDataFrame, or a networkx graph
         Public.  A graph's edges are their attribute ``geometry`` or the straight line between nodes with the
-        attributes ``x`` and ``y`` (as OSMnx writes them).  Lines that coincide, such as a street's two directions,
-        count once.
+        attributes ``x`` and ``y`` (as OSMnx writes them).  Coinciding lines, such as a street's two directions, count
+        once.
     geographic : bool
         As for :class:`Polygons`; lengths and distances are then in kilometres.
     tolerance : float, optional
@@ -330,18 +329,9 @@ class Network(Map):
         return inside
 
     def snap(self, points: Values) -> Floats:
-        """The nearest point on the lines to each point.
+        """Return the nearest point on the lines to each point, array-like[n, 2]: float64[n, 2].
 
         Each point moves independently, so adjacent streams stay adjacent: use it before publishing.
-
-        Parameters
-        ----------
-        points : array-like[n, 2]
-            Positions, by satellite for example.
-
-        Returns
-        -------
-        float64[n, 2]
         """
         table = as_points(points, "points", 2)
         nearest = self._tree.nearest(load("shapely").points(table * self._scales))
@@ -421,7 +411,7 @@ def load(module: str) -> ModuleType:
 
 
 def as_geometries(geometry: Geometries, name: str, kinds: tuple[str, ...]) -> Geometries:
-    """Valid simple geometries of these kinds, at least one, without Z: object[n]; collections are split."""
+    """Valid simple geometries of these kinds, without Z: object[n]; ParameterError if none, or another kind."""
     shapely = load("shapely")
     accepted = f"a shapely geometry of {' or '.join(kinds)} parts, a list of these, or a geopandas series"
     if not isinstance(geometry, shapely.Geometry):
@@ -462,9 +452,8 @@ def simple_parts(geometries: Geometries) -> Geometries:
 def plane_scales(lower: Floats, upper: Floats, geographic: bool) -> Floats:
     """Factors, float64[2], from coordinates in this bounding box to the plane of measurement.
 
-    They are 1 and 1, or kilometres for a degree of longitude and latitude at the box's middle latitude (the local
-    equirectangular projection).  One linear map serves the full domain, so shares of area do not depend on it;
-    lengths of roads in different directions do.
+    They are 1 and 1, or kilometres for a degree of longitude and latitude at the box's middle latitude: one linear
+    map for the full domain, so shares of area do not depend on it.
     """
     if not geographic:
         return np.ones(2)
@@ -492,8 +481,8 @@ def checked_corners(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
 def draw_pieces(cells: Integers, weights: Floats, counts: Integers, generator: np.random.Generator) -> Integers:
     """Indices of pieces, int64[sum of counts]: for each cell ``counts`` of its pieces, drawn in proportion to weight.
 
-    ``cells``, int64[pieces], is the cell of each piece, ascending; ``weights``, float64[pieces], its area or
-    length, above 0.  ParameterError if points are requested in a cell without pieces.
+    `cells`, int64[pieces], is the cell of each piece, ascending; `weights`, float64[pieces], its area or length,
+    above 0.  ParameterError if points are requested in a cell without pieces.
     """
     starts = np.searchsorted(cells, np.arange(counts.size + 1))
     missing = np.flatnonzero((counts > 0) & (np.diff(starts) == 0))

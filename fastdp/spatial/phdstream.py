@@ -1,8 +1,8 @@
 """PHDStream (2024): private synthetic points that follow a set of points through additions and removals.
 
 Algorithms 6 and 7 with a counter for every cell, and with a score for which the privacy claim holds.  With a share of
-epsilon all points are counted too, and least squares adjusts the cells to that count, because the sum of the cells
-has the noise of every cell.  Readings, errata and proofs: ``docs/phdstream.md``.
+epsilon all points are counted too, and least squares adjusts the cells to that count.  Readings, errata and proofs:
+``docs/phdstream.md``.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class TotalCounter:
         return TotalCount(total.steps + 1, total.released + net + int(COUNTER.step(row, noise)[0]), row)
 
     def missing(self, total: TotalCount, counted: int, variance: float) -> float:
-        """Least squares correction, in points, of the cells' sum `counted`, which has variance `variance`."""
+        """Least squares correction, in points, of the cells' sum `counted`, of variance `variance`."""
         own = self.variance * COUNTER.open_draws(total.steps)
         return (total.released - counted) * (variance / (variance + own)) if variance > 0.0 else 0.0
 
@@ -132,10 +132,9 @@ class TotalCounter:
 
 @dataclass(frozen=True, kw_only=True)
 class PointState:
-    """State of a mechanism on batches of points, after ``n_steps`` batches.
+    """State of a mechanism on batches of points: ``tree`` is the last release.
 
-    ``tree`` is the last release.  ``chain``, secret, is a hash of the input, to which noise is bound
-    (:func:`fastdp.noise.binding.step_key`).
+    ``chain``, secret, is a hash of the input, to which noise is bound (:func:`fastdp.noise.binding.step_key`).
     """
 
     n_steps: int = 0
@@ -208,7 +207,7 @@ class PointMachine(Machine[S], PointParameters, Generic[S]):
 
 
 class SpatialPublisher(Publisher[S]):
-    """A publisher of points; subclasses define the machine.  Parameters are attributes too."""
+    """Publisher of points, with its parameters as attributes; subclasses define the machine."""
 
     _machine: PointMachine[S]
     domain: Domain
@@ -260,7 +259,7 @@ class SpatialPublisher(Publisher[S]):
         Parameters
         ----------
         added, removed : array-like, n rows of d numbers, optional
-            Points that appear and disappear; None or an empty array for none.  Their order has no influence.
+            Points that appear and disappear, in any order; None or an empty array for none.
 
         Returns
         -------
@@ -281,23 +280,23 @@ class SpatialPublisher(Publisher[S]):
         self._call(self._machine.read(added, removed))
 
     def sample(self) -> Floats:
-        """Synthetic points of the last step, float64[N, d], the same at each call; ``tree.sample()`` draws others."""
+        """Draw the synthetic points of the last step, float64[N, d], the same at each call."""
         secret = self._key.derive("synthetic points", self.n_steps).reveal()
         return self.tree.sample(np.random.Generator(np.random.SFC64(int.from_bytes(secret, "big"))))
 
     def count(self, lower: Values, upper: Values) -> Counts:
-        """Counts of boxes from the released tree: see :meth:`ReleasedTree.count`."""
+        """Return the number of points in boxes from the released tree: see :meth:`ReleasedTree.count`."""
         return self.tree.count(lower, upper)
 
     def interval(self, lower: Values, upper: Values, confidence: float = 0.95) -> tuple[Counts, Counts]:
-        """Intervals for true counts of boxes, (low, high), by a model: see :meth:`ReleasedTree.interval`.
+        """Return intervals for true counts of boxes, (low, high), by a model: see :meth:`ReleasedTree.interval`.
 
         StateError if points may wait to be counted (:class:`fastdp.AdaptivePHDStream`).
         """
         return self.tree.interval(lower, upper, confidence)
 
     def std_error(self, lower: Values, upper: Values) -> Counts:
-        """Standard errors of :meth:`count`, by a model: see :meth:`ReleasedTree.std_error`."""
+        """Return standard errors of :meth:`count`, by a model: see :meth:`ReleasedTree.std_error`."""
         return self.tree.std_error(lower, upper)
 
     def _variances(self) -> float | None:
@@ -313,10 +312,7 @@ def in_halves(epsilon: float, where: str = "") -> Guarantee:
 
 
 def composed(cells: Guarantee, total_epsilon: float, events: int) -> Guarantee:
-    """Guarantee for `events` events of one person: of the cells, and of the count of all points if there is one.
-
-    Both were stated for one event at epsilon / ``events``.
-    """
+    """Guarantee for `events` events of one person: of the cells, and of the count of all points if there is one."""
     if total_epsilon:
         cells = sequential(cells, counter_guarantee(COUNTER, total_epsilon).of("count of the whole"))
     if events == 1:
@@ -435,10 +431,10 @@ class PHDStream(SpatialPublisher[PHDState]):
         Privacy loss of all releases for ``sensitivity`` events.
     counter : str or Counter
         Noise of the counts at the leaves: ``"simple"`` (best in most cases), ``"block"`` (of 8 steps, as printed:
-        biased here, which ``Block(settles=True)`` is not), ``"binary"`` (trees of 1,024 activations that settle),
-        or an object from ``fastdp.counters``.
+        biased here, which ``Block(settles=True)`` is not), ``"binary"`` (trees of 1,024 activations that settle), or
+        an object from ``fastdp.counters``.
     max_depth : int
-        D: cells of this depth are not cut any more; fan_out^D at most 2^62.
+        D: depth of the smallest cells; fan_out^D at most 2^62.
     fan_out : int
         beta: equal children that a cell is cut into, along one axis; the axes take turns, the first one first.
     sensitivity : int
@@ -448,29 +444,26 @@ class PHDStream(SpatialPublisher[PHDState]):
     score : str
         ``"repaired"``, or ``"paper"`` for comparison only: its guarantee states the much larger epsilon that holds.
     retention : int
-        Steps for which a cell that is not cut remembers how its count was spread over its children; memory grows
-        with it.
+        Steps for which a cell that is not cut remembers its children's counts; memory grows with it.
     total_share : float
         Share of epsilon, 0 to 0.5, for a count of all points, to which least squares adjusts the others.  0 is the
-        paper's: the total's error is then five times as large, and grows with the number of cells and steps.
+        paper's: the total's error is then five times as large, and grows with cells and steps.
     outside : str
-        ``"raise"`` refuses a batch with points outside the domain, ``"clip"`` moves them to its bounding box (and
-        on a network to the nearest road).  Note that an error depends on the data and reveals that there was such a
-        point.
+        ``"raise"`` refuses a batch with points outside the domain (the error reveals that there was such a point);
+        ``"clip"`` moves them to its bounding box, and on a network to the nearest road.
     seed, key
         As for :class:`fastdp.StreamPublisher`.
 
     Notes
     -----
-    Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  A
-    batch's additions enter the split decisions of that step, each event enters one cell's counter and that of all
-    points, once. The latter has ``total_share`` of epsilon; of the rest two fifths are for decisions and three for
-    cells, or half each with ``total_share=0``.  The number of batches and their times are public, their sizes are
-    not released.
+    Privacy: streams are adjacent if they differ in one event, an addition or a removal in one batch.  A batch's
+    additions enter the split decisions of that step; each event enters one cell's counter and that of all points,
+    once.  The latter has ``total_share`` of epsilon; of the rest two fifths are for decisions and three for cells, or
+    half each without it.  Number and times of the batches are public, their sizes are not released.
 
-    The first batch may hold everything up to an initial time t0.  PHDStream keeps counts, no points: removing a point
-    that was never added is not detected and lowers its cell's count; released counts never fall below 0.  After an
-    interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
+    The first batch may hold everything so far.  PHDStream keeps counts, no points: removing a point that was never
+    added is not detected and lowers its cell's count.  After an interrupt compare ``n_steps``: a batch that was
+    consumed must not be sent again.
 
     Examples
     --------

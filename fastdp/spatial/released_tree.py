@@ -78,7 +78,7 @@ class ReleasedTree:
         return f"ReleasedTree({self.n_leaves} cells, total {self.total:g})"
 
     def sample(self, generator: np.random.Generator | int | None = None) -> Floats:
-        """Synthetic points, uniform in the domain inside each cell (Eq. 5).
+        """Draw synthetic points, uniform in the domain inside each cell (Eq. 5).
 
         Parameters
         ----------
@@ -88,8 +88,8 @@ class ReleasedTree:
         Returns
         -------
         float64[N, d]
-            Points, cell by cell.  Each count is rounded up with the probability of its fraction, so N is
-            unbiased for :attr:`total`; the paper's ceiling adds half a point for each cell.
+            Points, cell by cell.  Each count is rounded up with the probability of its fraction, so N is unbiased for
+            :attr:`total`.
 
         Raises
         ------

@@ -19,7 +19,7 @@ from fastdp.noise.words import RowWords
 from fastdp.perturbers.base import theta_key
 from fastdp.state.machine import Column, Machine, Transition
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
-from fastdp.streams.row_pipeline import concurrently
+from fastdp.streams.release_many import concurrently
 from fastdp.streams.stream_machine import Schedule
 from fastdp.streams.stream_state import NO_FLOATS
 from fastdp_kernels.streams import adaptive_pass, block_lengths

@@ -504,7 +504,14 @@ class PAK(Publisher[PAKState]):
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         levels = (self.length - self.holdout).bit_length()
         noise = SumNoise("counter", float(Fraction(levels) / Fraction(self.epsilon)), self.resolution)
-        return Release(steps, self.holdout, self.threshold, self.guarantee, noise=noise)
+        return Release(
+            steps,
+            self.holdout,
+            np.array([self.threshold]),
+            self.guarantee,
+            noise=noise,
+            noise_fingerprint=self.noise_fingerprint,
+        )
 
     def check_room(self, size: int) -> None:
         """DataError if `size` more values exceed the stream's public length."""

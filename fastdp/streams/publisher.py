@@ -5,18 +5,19 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 as read in ``docs/tops.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import FLOAT64, Nonfinite, as_column, as_floats, as_whole
-from fastdp.errors import AccuracyWarning, ParameterError, warn
+from fastdp.errors import AccuracyWarning, ParameterError, StateError, warn
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Json, Values
 from fastdp.noise.key import Key
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.releases.release import Release, ReleasedNodes
+from fastdp.releases.revised import RevisedStream
 from fastdp.smoothers import Smoother
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, record, single_caller
@@ -27,6 +28,9 @@ from fastdp.streams.stream_machine import Emission, Schedule
 from fastdp.streams.stream_state import Progress, StreamState
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.renewals import Renewal
+
+if TYPE_CHECKING:
+    from fastdp.data.frames import Streams
 
 #: Bits of an array's flags: C-contiguous and writable; memory of its own.
 WRITABLE, OWN = 0x0401, 0x0004
@@ -98,6 +102,8 @@ class StreamPublisher(Publisher[StreamState]):
 
     _MACHINE: ClassVar[Any] = Schedule
     _machine: Schedule
+    #: Secret of :meth:`release_many`, until it has released.
+    _secret: Key | None = None
 
     @validation.plain
     def __init__(
@@ -125,7 +131,8 @@ class StreamPublisher(Publisher[StreamState]):
 
     def _compose(self, composition: StreamParameters, seed: int | str | None, key: Key | bytes | None) -> None:
         """Initialise the publisher with a composition."""
-        self._begin(Schedule(composition), composition.noise_key(Key.choose(seed, key)))
+        self._secret = Key.choose(seed, key)
+        self._begin(Schedule(composition), composition.noise_key(self._secret))
 
     # Parameters and progress.
 
@@ -270,35 +277,78 @@ class StreamPublisher(Publisher[StreamState]):
         Release
             Bit for bit the output of :meth:`publish` for any chunking.
         """
-        column = as_whole(values, self.n_seen, self.holdout)
+        made = self._release(as_whole(values, self.n_seen, self.holdout), "values")
+        pipeline = self._pipeline
+        if isinstance(pipeline, AdaptiveBlocks) and pipeline.clips(self._progress):
+            warn(FAR_BELOW.format(self.threshold), AccuracyWarning)
+        return made
+
+    def _release(self, column: Array, name: str) -> Release:
+        """:meth:`release` of a column that errors call `name`, without a warning."""
         # Nodes are summed after the values were published: both must see the same memory, even if a thread writes.
         column = column.copy() if self._machine.composition.perturber.released_nodes else column
-        emission: Emission = self._take(Column(column, "values", new_memory=True))
-        published, nodes, pipeline = emission(), self._nodes(column), self._pipeline
+        emission: Emission = self._take(Column(column, name, new_memory=True))
+        published, nodes, pipeline = emission(), self._nodes(column, name), self._pipeline
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
-        revision, threshold = None, self.threshold
+        threshold: float = self.threshold
+        revisions: tuple[RevisedStream, ...] = ()
         if isinstance(pipeline, AdaptiveBlocks):
             threshold = pipeline.highest(self._progress.theta_steps, self._progress.smoother) * self.resolution
-            revision = pipeline.revised(emission.parts, self._progress.theta_steps)
-            if pipeline.clips(self._progress):
-                warn(FAR_BELOW.format(self.threshold), AccuracyWarning)
+            revisions = (pipeline.revised(emission.parts, self._progress.theta_steps),)
         published.flags.writeable = False
         return Release(
-            values=published,
-            offset=self.holdout,
-            threshold=threshold,
-            guarantee=self.guarantee,
-            block=self.plan.block,
-            nodes=nodes,
-            revision=revision,
-            noise=self._machine.composition.noise,
+            published,
+            self.holdout,
+            np.array([threshold]),
+            self.guarantee,
+            self.plan.block,
+            nodes,
+            revisions,
+            self._machine.composition.noise,
+            noise_fingerprint=self.noise_fingerprint,
         )
 
-    def _nodes(self, column: Array) -> ReleasedNodes | None:
+    @single_caller
+    @validation.plain
+    def release_many(
+        self,
+        streams: Any,
+        *,
+        value: str | None = None,
+        by: str | None = None,
+        time: str | None = None,
+        offsets: Any = None,
+        ids: Any = None,
+        threads: int = 1,
+    ) -> Release:
+        """Release many finished streams, each with noise of its own (once, by a publisher that its class made).
+
+        Parameters and errors are those of :func:`fastdp.release_many`: stream i is, bit for bit, what a publisher
+        with these parameters and ``key=key.of_stream(ids[i])`` releases.
+        """
+        from fastdp.data.frames import as_streams
+
+        threads = validation.threads(threads)
+        return self._release_many(as_streams(streams, offsets, value, by, time), ids, threads)
+
+    def _release_many(self, found: Streams, ids: object, threads: int) -> Release:
+        """:meth:`release_many` of streams that have been read."""
+        from fastdp.streams.release_many import release_rows
+
+        if self._secret is None:
+            raise StateError(
+                "release_many() of a publisher that has released many streams, or that was copied or read from a "
+                "state: expected a new one (equal noise on other values reveals their difference)"
+            )
+        made = release_rows(self._machine.composition, self._secret, found, ids, threads)
+        self._secret = None
+        return made
+
+    def _nodes(self, column: Array, name: str) -> ReleasedNodes | None:
         """Released nodes of the published column; None if the perturber releases none."""
         if not self._machine.composition.perturber.released_nodes:
             return None
-        finite = self._machine.finite(as_floats(column[self.holdout :]), self.holdout, "values")
+        finite = self._machine.finite(as_floats(column[self.holdout :]), self.holdout, name)
         pipeline = self._pipeline
         assert isinstance(pipeline, FixedBlocks)  # noqa: S101 - others release no nodes
         return pipeline.released_nodes(self._progress.theta_steps, finite)

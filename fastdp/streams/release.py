@@ -288,7 +288,8 @@ class WholeStream:
         if column.size != self.size:
             raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
         floats = self.finite(as_floats(column), 0)
-        return replace(self.publisher((floats,)).release(floats), guarantee=self.guarantee)
+        made = self.publisher((floats,)).release(floats)
+        return replace(made, guarantee=self.guarantee, noise_fingerprint=self.noise_fingerprint)
 
     def _chooser(self) -> Chooser:
         """An empty chooser, without warnings about a hold-out."""

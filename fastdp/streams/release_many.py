@@ -1,46 +1,52 @@
-"""``fastdp.release_many``: many short streams in one call, at about the cost of one long stream."""
+"""Many finished streams in one call, at about the cost of one long stream: batches of rows, threads, one kernel.
+
+Every stream gets, bit for bit, what a publisher of its own releases.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from threading import Lock, Thread
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import NOT_FINITE, Nonfinite, as_floats, check_size
-from fastdp.data.frames import StreamRows, as_streams
+from fastdp.data.frames import StreamRows, Streams, as_streams
 from fastdp.errors import DataError, ParameterError
-from fastdp.kinds import Floats, Indices
-from fastdp.noise.key import Key, repeating
-from fastdp.perturbers import Blocks, Hierarchy, Perturber
-from fastdp.releases.release import ReleasedMany
+from fastdp.guarantee import Guarantee
+from fastdp.integer_grid import Grid
+from fastdp.kinds import Floats, Indices, Integers
+from fastdp.noise import binding
+from fastdp.noise.binding import PrefixNoise
+from fastdp.noise.key import Binding, Key, repeating
+from fastdp.noise.words import RowWords, distinct_of
+from fastdp.perturbers import Blocks
+from fastdp.perturbers.base import TreeRows, bound_distribution, correlation, noise_of_rows, theta_key
+from fastdp.releases.release import Ids, Release, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
-from fastdp.smoothers import Smoother
-from fastdp.state.machine import Column
-from fastdp.streams.adaptive_blocks import AdaptiveBlocks
-from fastdp.streams.fixed_blocks import FixedBlocks
+from fastdp.smoothers import Recent
+from fastdp.smoothers.smoothers import predict_rows
+from fastdp.streams.fixed_blocks import nodes_scratch
 from fastdp.streams.ids import as_row_ids
-from fastdp.streams.methods import SmootherName, as_smoother
-from fastdp.streams.parameters import DEFAULT_HOLDOUT, DEFAULT_RANGE, StreamParameters, default_threshold
-from fastdp.streams.row_pipeline import (
-    BATCH_VALUES,
-    BATCH_WORDS,
-    RowBatch,
-    RowOutput,
-    RowPipeline,
-    batches,
-    borders_of,
-    concurrently,
-    even,
-    snapped,
-    worth,
-)
-from fastdp.streams.stream_machine import Emission, Schedule
+from fastdp.streams.methods import ToPS
+from fastdp.streams.parameters import DEFAULT_HOLDOUT, DEFAULT_RANGE, StreamParameters
+from fastdp.streams.publisher import StreamPublisher
+from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Chooser, Threshold
 from fastdp.thresholds.base import RowChooser, as_rule, held_out
-from fastdp_kernels.streams import many_streams
+from fastdp_kernels.streams import many_streams, online_pass
+
+#: Draws of a batch (4 MiB): enough that a batch's calls cost little a stream.
+BATCH_WORDS = 2**19
+#: Values of a batch, so that converted input stays small too.
+BATCH_VALUES = 2**20
+#: Streams that a thread takes at a time, where each has a call of its own.
+STREAMS = 64
+T = TypeVar("T")
 
 
 @validation.plain
@@ -53,19 +59,19 @@ def release_many(
     by: str | None = None,
     time: str | None = None,
     offsets: Any = None,
+    ids: Any = None,
     threshold: Threshold | float | None = None,
-    perturber: Perturber | None = None,
-    smoother: SmootherName | Smoother | None = "recent",
     holdout: int | None = None,
     max_range: int | None = None,
-    resolution: float | None = None,
     nonfinite: Nonfinite = "raise",
-    ids: Any = None,
     threads: int = 1,
     seed: int | str | None = None,
     key: Key | bytes | None = None,
-) -> ReleasedMany:
-    """Release many independent streams, say of 100,000 meters with 1,000 values each, under differential privacy.
+) -> Release:
+    """Release many independent streams, say of 100,000 meters with 1,000 values each, by :class:`fastdp.ToPS`.
+
+    For another method, or other options, use its class:
+    ``fastdp.Adaptive(1.0, 5.0, threshold=2.0).release_many(streams)``.
 
     Parameters
     ----------
@@ -80,30 +86,22 @@ def release_many(
         Public upper bound of a value, in units of the input.  It must not be computed from the data.
     value, by, time : str, optional
         Columns of a data frame: values, ids of their streams (texts or whole numbers), and times (timestamps, dates
-        or
-        numbers) that order a stream; by default the frame's order.  Ids and lengths of streams are public.
+        or numbers) that order a stream; by default the frame's order.  Ids and lengths of streams are public.
     offsets : int[n + 1], optional
         Borders of the streams in a column, ascending from 0.
+    ids : int[n] or str[n], optional
+        Distinct names of the streams, or numbers from 0 to 2^32 - 2; by default those of the mapping or frame, else
+        their indices.  With a secret of your own, names cost some tenths of a millisecond a stream.
     threshold : Threshold or float, optional
         By default :class:`fastdp.thresholds.NoisyMax`, for each stream from its own hold-out, which chooses poorly if
         short.  A publicly known threshold, given as a number, is also much faster.
-    perturber : Perturber, optional
-        By default ToPS's :class:`fastdp.perturbers.Hierarchy`.  :class:`fastdp.perturbers.Blocks` gives
-        :class:`fastdp.Adaptive`, with ``ScaleFree(lengths="all")`` and no smoother as defaults; ``many[i].revised``
-        is
-        then the more accurate answer.
-    smoother : "recent", "mean", "median", "moving", "exponential", Smoother or None
-        As for :class:`fastdp.ToPS`.  None if the perturber releases every value, or inconsistent nodes.
     holdout : int, optional
         First values of each stream, which choose its threshold and are not published.  By default a quarter of the
         shortest stream, at most 65,536; none with ``Fixed``.
     max_range : int, optional
         The longest query; by default the published length of the longest stream, at most 2^20.
-    resolution, nonfinite
-        As for :class:`fastdp.StreamPublisher`.
-    ids : int[n] or str[n], optional
-        Distinct names of the streams, or numbers from 0 to 2^32 - 2; by default those of the mapping or frame, else
-        their indices.  With a secret of your own, names cost some tenths of a millisecond a stream.
+    nonfinite : "raise" or "zero"
+        Treatment of missing values, NaN and infinity: an error, or they count as 0.
     threads : int
         Largest number of threads; the output does not depend on it.
     seed : int or str, optional
@@ -111,19 +109,16 @@ def release_many(
     key : Key or 32 bytes, optional
         A secret of your own; by default a fresh one from the operating system.  Other parameters (the defaults of
         ``holdout`` and ``max_range`` included) or other ids get independent noise; the same ones on the same values
-        give
-        the same output.  Never use one key with the same parameters and id for two streams, or for a stream and an
-        altered
-        copy: noise trees would reveal their difference, and epsilon is spent again (``docs/sharp_edges.md``).
+        give the same output.  Never use one key with the same parameters and id for two streams, or for a stream and
+        an altered copy: noise trees would reveal their difference, and epsilon is spent again
+        (``docs/sharp_edges.md``).
 
     Returns
     -------
-    ReleasedMany
-        Stream i is, bit for bit, ``StreamPublisher(..., key=key.of_stream(ids[i])).release(streams[i])``, independent
-        of
-        the other streams if ``holdout`` and ``max_range`` are given.  ``many["meter-7"]`` is the stream of that name,
-        and
-        ``many.frame`` a data frame of the input's family.
+    Release
+        Of many streams: stream i is, bit for bit, ``ToPS(..., key=key.of_stream(ids[i])).release(streams[i])``,
+        independent of the other streams if ``holdout`` and ``max_range`` are given.  ``many["meter-7"]`` is the
+        stream of that name, and ``many.frame`` a data frame of the input's family.
 
     Raises
     ------
@@ -136,8 +131,7 @@ def release_many(
     composition).  One person's values in several streams add up their losses.
 
     Memory beyond input and output: some 10 MiB a thread, and noise trees of streams longer than 2^18 values.  Your
-    own
-    components, and the quantile thresholds, cost a call for each stream.
+    own components, and the quantile thresholds, cost a call for each stream.
 
     Examples
     --------
@@ -147,119 +141,211 @@ def release_many(
     >>> day.matrix.shape
     (500, 96)
     """
-    perturber = Hierarchy() if perturber is None else perturber
-    follows = isinstance(perturber, Blocks)
-    if isinstance(smoother, str):
-        smoother = None if follows and smoother == "recent" else as_smoother(smoother)
-    rule = default_threshold(perturber) if threshold is None else as_rule("threshold", threshold)
+    rule = None if threshold is None else as_rule("threshold", threshold)
     threads = validation.threads(threads)
     found = as_streams(streams, offsets, value, by, time)
-    rows = found.rows
-    shortest, longest = (int(rows.lengths.min()), int(rows.lengths.max())) if rows.size else (1, 1)
+    lengths = found.rows.lengths
     if holdout is None:
-        holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if rule.uses_holdout else 0
+        shortest = int(lengths.min(initial=4 * DEFAULT_HOLDOUT))
+        uses = rule is None or rule.uses_holdout
+        holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if uses else 0
     # Errors of the streams come before errors of components that depend on their lengths.
-    short = rows.lengths <= validation.integer("holdout", holdout, 0, 2**50)
-    if short.any():
-        check_size(int(rows.lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
+    check_lengths(lengths, validation.integer("holdout", holdout, 0, 2**50))
     if max_range is None:
-        max_range = min(DEFAULT_RANGE, longest - holdout) if rows.size else DEFAULT_RANGE
-    composition = StreamParameters(
-        rule, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite
-    )
-    secret = Key.choose(seed, key)
+        max_range = min(DEFAULT_RANGE, int(lengths.max()) - holdout) if lengths.size else DEFAULT_RANGE
+    options: dict[str, Any] = {"threshold": threshold, "nonfinite": nonfinite, "seed": seed, "key": key}
+    publisher = ToPS(epsilon, bound, holdout, max_range, **options)
+    return publisher._release_many(found, ids, threads)
+
+
+def check_lengths(lengths: Indices, holdout: int) -> None:
+    """DataError that names the first stream no longer than the hold-out."""
+    short = lengths <= holdout
+    if short.any():
+        check_size(int(lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
+
+
+def release_rows(composition: StreamParameters, secret: Key, found: Streams, ids: object, threads: int) -> Release:
+    """Release of all streams `found` under one composition, stream i with the key ``secret.of_stream(ids[i])``."""
+    rows, holdout, plan = found.rows, int(composition.holdout), composition.plan
+    check_lengths(rows.lengths, holdout)
     if secret.member:
         raise ParameterError(f"key = {secret!r}: expected a key without a stream number, which is for one stream")
     named = as_row_ids(found.ids if ids is None else ids, rows.size)
+    counts = rows.lengths - holdout
+    trees = borders_of(-(-counts // plan.tree_blocks) if composition.perturber.released_nodes else 0 * counts)
+    many = Release(
+        values=np.empty(int(counts.sum())),
+        offset=holdout,
+        thresholds=np.empty(rows.size),
+        guarantee=guarantee_of_many(composition.guarantee(simulated=secret.simulated)),
+        block=plan.block,
+        noise=composition.noise,
+        ids=named,
+        borders=borders_of(counts),
+        tree_borders=trees,
+        source=found.source,
+    )
+    if composition.perturber.released_nodes:
+        sums = np.empty((int(trees[-1]), plan.nodes))
+        many = replace(many, nodes=ReleasedNodes(sums, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks))
     numbers = named if isinstance(named, np.ndarray) else None
-    if numbers is None and seed is None and key is None:
+    if numbers is None and secret.binding is Binding.COMPOSITION:
         # Streams of a fresh key cannot be released again, so their noise may follow their indices.
         numbers = np.arange(rows.size)
-    out = RowOutput.of(composition, rows.lengths, named, found.source)
-    if numbers is None or follows:
-        each = list(named) if numbers is None else numbers.tolist()
-        many = _EachStream(composition, secret, rows, each).release(out, threads)
+    alone = isinstance(composition.perturber, Blocks) or correlation(composition.perturber) is not None
+    if numbers is None or alone or composition.renewal is not None:
+        revisions = _release_each(composition, secret, rows, named if numbers is None else numbers, threads, many)
+        many = replace(many, revisions=revisions)
     else:
-        pipeline = RowPipeline(composition, composition.noise_key(secret))
-        many = _Many(pipeline, rows, numbers, threads).release(out)
+        RowPass(composition, composition.noise_key(secret), rows, numbers, threads, many).run()
+    many.values.flags.writeable = False
     if secret.simulated:
         return many
     return replace(many, noise_fingerprint=f"{composition.noise_key(secret.of_stream(0)).family.hex()}:*")
 
 
-@dataclass(frozen=True)
-class _Many:
-    """One call on rows with a common pipeline: the pipeline, the streams and their numbers."""
+def _release_each(
+    composition: StreamParameters, secret: Key, rows: StreamRows, ids: Ids, threads: int, into: Release
+) -> tuple[RevisedStream, ...]:
+    """Publish every stream by itself into a release; returns the revised streams, if blocks adapt to them."""
+    machine, shared = Schedule(composition), composition.noise_key(secret)
+    revisions: list[RevisedStream | None] = [None] * rows.size
 
-    pipeline: RowPipeline
+    def publish(which: range) -> None:
+        for i in which:
+            name = ids[i]
+            own = composition.noise_key(secret.of_stream(name)) if isinstance(name, str) else None
+            publisher = StreamPublisher._of(machine, shared.of_stream(int(name)) if own is None else own)
+            values, starts = rows.take(np.array([i]), 0)
+            # Rows of one array lie in it as they are; others come alone.
+            begin = int(starts[0])
+            one = publisher._release(as_floats(values[begin : begin + int(rows.lengths[i])]), f"streams[{i}]")
+            into.values[into.borders[i] : into.borders[i + 1]] = one.values
+            into.thresholds[i], revisions[i] = one.threshold, one.revision
+            if into.nodes is not None and one.nodes is not None:
+                into.nodes.sums[into.tree_borders[i] : into.tree_borders[i + 1]] = one.nodes.sums
+
+    concurrently(threads, publish, (range(i, min(rows.size, i + STREAMS)) for i in range(0, rows.size, STREAMS)))
+    return tuple(each for each in revisions if each is not None)
+
+
+def guarantee_of_many(one: Guarantee) -> Guarantee:
+    """Guarantee of all streams together: a value is in one of them."""
+    step = "each value is in one of the streams, whose noise is independent: epsilon for all together (parallel)"
+    return replace(one, derivation=(*one.derivation, step))
+
+
+@dataclass(frozen=True)
+class RowBatch:
+    """Some streams, after their hold-outs.
+
+    Attributes
+    ----------
+    values : float64, one-dimensional
+        Contains all of them.
+    starts, counts : int64[n]
+        Start and number of values, at least 1, of each.
+    steps : int64[n]
+        Their thresholds in grid steps.
+    tops : float64[n]
+        Largest value of each after clipping, in grid steps.
+    streams : int64[n]
+        Numbers that their noise belongs to.
+    """
+
+    values: Floats
+    starts: Indices
+    counts: Indices
+    steps: Indices
+    tops: Floats
+    streams: Indices
+
+
+@dataclass(frozen=True)
+class RowPass:
+    """One pass over finished streams whose blocks have a fixed length, under a key without a stream number.
+
+    Attributes
+    ----------
+    composition, key
+        Of all streams.
+    rows : StreamRows
+        The streams, each longer than the hold-out.
+    ids : int64[n]
+        Their numbers.
+    threads : int
+        Largest number of threads.
+    into : Release
+        Receives values, thresholds and nodes.
+    """
+
+    composition: StreamParameters
+    key: Key
     rows: StreamRows
     ids: Indices
     threads: int
+    into: Release
 
-    def release(self, out: RowOutput) -> ReleasedMany:
-        """Publish every stream into the output."""
-        composition, n = self.pipeline.composition, self.rows.size
-        holdout = composition.task.holdout
-        counts, borders, values, nodes, trees = out.counts, out.borders, out.values, out.nodes, out.trees
-        steps = self._thresholds()
+    def run(self) -> None:
+        """Choose all thresholds, then publish all streams."""
+        grid, holdout, into = self.composition.grid, self.composition.task.holdout, self.into
+        steps, counts = self._thresholds(), np.diff(into.borders)
+        np.multiply(steps, grid.resolution, out=into.thresholds)
+        tops = np.minimum(steps, grid.bound_steps).astype(np.float64)
         # Streams of one length and one threshold together: batches are dense, and drawn from few distributions.
-        order = np.lexsort((np.arange(n), steps, counts))
+        order = np.lexsort((np.arange(steps.size), steps, counts))
 
         def publish(which: Indices) -> None:
             taken, starts = self.rows.take(which, holdout)
-            batch = RowBatch(taken, starts, counts[which], steps[which], self.ids[which])
-            wrong = self.pipeline.publish(batch, values, borders[which])
+            batch = RowBatch(taken, starts, counts[which], steps[which], tops[which], self.ids[which])
+            wrong = self.publish(batch, into.borders[which])
             if wrong >= 0:
                 taken, starts = self._replace_nonfinite(taken, starts, batch.counts, which, wrong, holdout)
                 batch = replace(batch, values=taken, starts=starts)
                 # None of the noise drawn so far was released.
                 with repeating():
-                    self.pipeline.publish(batch, values, borders[which])
-            if nodes is not None and trees is not None:
-                self.pipeline.release_nodes(batch, nodes, trees[which])
+                    self.publish(batch, into.borders[which])
+            if into.nodes is not None:
+                self._release_nodes(batch, into.nodes.sums, into.tree_borders[which])
 
-        threads = worth(self.threads, values.size, BATCH_VALUES)
+        threads = worth(self.threads, into.values.size, BATCH_VALUES)
 
         def rows_at_once(count: int) -> int:
-            return even(n, self.pipeline.rows_at_once(count), threads)
+            return even(steps.size, self.rows_at_once(count), threads)
 
         concurrently(threads, publish, batches(order, counts, rows_at_once))
-        return out.released(steps, simulated=self.pipeline.key.simulated)
+
+    # Thresholds.
 
     def _thresholds(self) -> Indices:
         """Theta of each stream, in grid steps: int64[n]."""
-        composition, n = self.pipeline.composition, self.rows.size
-        task, key, grid = composition.task, self.pipeline.key, composition.grid
-        uses_holdout = composition.threshold.uses_holdout
-        first = composition.threshold.start(task)
-        steps: Indices = np.full(n, 0 if uses_holdout else grid.snap(first.choose(key)), np.int64)
+        composition, n, threads = self.composition, self.rows.size, self.threads
+        holdout, grid, uses_holdout = composition.task.holdout, composition.grid, composition.threshold.uses_holdout
+        first = composition.threshold.start(composition.task)
+        steps: Indices = np.full(n, 0 if uses_holdout else grid.snap(first.choose(self.key)), np.int64)
 
         def choose(which: Indices) -> None:
-            values, starts = self._held(which)
-            if not uses_holdout:
-                return
-            thetas = choose_thetas(first, task.holdout, values, starts, key, self.ids[which])
-            steps[which] = snapped(grid, thetas)
+            counts: Indices = np.full(which.size, holdout, np.int64)
+            values, starts = self.rows.take(which, 0, holdout)
+            wrong = many_streams.first_nonfinite(values, starts, counts)
+            if wrong >= 0:
+                values, starts = self._replace_nonfinite(values, starts, counts, which, wrong, 0)
+            if uses_holdout:
+                thetas = choose_thetas(first, holdout, values, starts, self.key, self.ids[which])
+                steps[which] = snapped(grid, thetas)
 
-        if task.holdout:
+        if holdout:
             words = first.row_words if isinstance(first, RowChooser) else 1
-            size = even(n, max(1, min(BATCH_WORDS // words, BATCH_VALUES // task.holdout)), self.threads)
-            concurrently(self.threads, choose, (np.arange(i, min(n, i + size)) for i in range(0, n, size)))
+            size = even(n, max(1, min(BATCH_WORDS // words, BATCH_VALUES // holdout)), threads)
+            concurrently(threads, choose, (np.arange(i, min(n, i + size)) for i in range(0, n, size)))
         return steps
-
-    def _held(self, which: Indices) -> tuple[Floats, Indices]:
-        """Finite hold-outs of the streams `which`, and the index at which each begins."""
-        holdout = self.pipeline.composition.task.holdout
-        values, starts = self.rows.take(which, 0, holdout)
-        counts: Indices = np.full(which.size, holdout, np.int64)
-        wrong = many_streams.first_nonfinite(values, starts, counts)
-        return (values, starts) if wrong < 0 else self._replace_nonfinite(values, starts, counts, which, wrong, 0)
 
     def _replace_nonfinite(
         self, values: Floats, starts: Indices, counts: Indices, which: Indices, wrong: int, before: int
     ) -> tuple[Floats, Indices]:
         """Values with zeros for NaN and infinity; DataError that names the first, in row `wrong`, if not allowed."""
-        if self.pipeline.composition.nonfinite == "raise":
+        if self.composition.nonfinite == "raise":
             row = values[starts[wrong] : starts[wrong] + counts[wrong]]
             place = int(np.flatnonzero(~np.isfinite(row))[0])
             raise DataError(
@@ -270,92 +356,199 @@ class _Many:
         joined = np.concatenate(rows)
         return as_floats(np.where(np.isfinite(joined), joined, 0.0)), borders_of(counts)[:-1]
 
+    # Published values.
+
+    @cached_property
+    def blocks(self) -> bool:
+        """True if noise is added to block sums, not to every value."""
+        return self.composition.smoother is not None and self.composition.plan.block > 1
+
+    def rows_at_once(self, count: int) -> int:
+        """Number of streams of `count` published values in a batch."""
+        plan = self.composition.plan
+        closed = count // plan.block
+        trees = -(-closed // plan.tree_blocks)
+        words = trees * (plan.nodes if plan.levels > 1 else min(closed, plan.leaves))
+        words += 2 * closed if self.blocks else 0
+        return max(1, min(BATCH_WORDS // max(words, 1), BATCH_VALUES // count))
+
+    def publish(self, batch: RowBatch, starts: Indices) -> int:
+        """Publish a batch, row i from ``values[starts[i]]`` of the release on.
+
+        Returns -1, or the first row with a non-finite value (what is written is then invalid).
+        """
+        c, resolution, out = self.composition, self.composition.grid.resolution, self.into.values
+        block, tree_blocks = c.plan.block, c.plan.tree_blocks
+        closed, thetas = batch.counts // block, np.multiply(batch.steps, resolution)
+        noise = self._bound_noise(batch) if self._is_bound else self._noise(batch, closed)
+        if isinstance(noise, int):
+            return noise
+        rows = batch.values, batch.starts, batch.counts
+        if not self.blocks or type(c.smoother) is Recent:
+            publics = np.full((closed.size, 4), [1.0 / resolution, 0.0, resolution, block])
+            publics[:, 1] = batch.tops
+            return many_streams.publish_rows(*rows, publics, noise, tree_blocks, thetas / 2.0, out, starts)
+        assert c.smoother is not None  # noqa: S101 - rows with blocks have one
+        most = int(closed.max())
+        totals, predictions = np.empty((closed.size, most)), np.empty((closed.size, most + 1))
+        means = predictions[:, 1:]
+        wrong = many_streams.close_rows(*rows, resolution, batch.tops, block, noise, tree_blocks, totals, means)
+        if wrong >= 0:
+            return wrong
+        predictions[:, 0] = thetas / 2.0
+        predicted = predict_rows(c.smoother, predictions[:, 0].copy(), thetas, means)
+        if predicted is not means:
+            means[:] = predicted
+        many_streams.emit_rows(totals, predictions, closed, block, out, starts, batch.counts)
+        return -1
+
+    @cached_property
+    def _is_bound(self) -> bool:
+        """True if noise is bound to the prefix of values, so that it is drawn after they are known."""
+        return (
+            bound_distribution(self.composition.perturber, self.key, 1, self.composition.publish_epsilon) is not None
+        )
+
+    def _bound_noise(self, batch: RowBatch) -> Integers | int:
+        """Noise of every value, shaped as :meth:`_noise`; or the first row with a non-finite value."""
+        c = self.composition
+        most, size = int(batch.counts.max()), c.plan.tree_blocks
+        noise: Integers = np.empty((batch.counts.size, -(-most // size), min(most, size)), np.int64)
+        distinct, owners = distinct_of(batch.steps)
+        keys = [theta_key(self.key, steps) for steps in distinct.tolist()]
+        chains = binding.start_chains(RowWords(keys, binding.CHAIN_PIECES, owners), batch.streams)
+        rounded: Integers = np.empty(most, np.int64)
+        bound = PrefixNoise(self.key)
+        each = zip(batch.steps.tolist(), batch.starts.tolist(), batch.counts.tolist(), strict=True)
+        for row, (steps, start, count) in enumerate(each):
+            values, sums = batch.values[start : start + count], rounded[:count]
+            if online_pass.round_values(values, 1.0 / c.grid.resolution, batch.tops[row], sums):
+                return row
+            law = bound_distribution(c.perturber, self.key, steps, c.publish_epsilon)
+            assert law is not None  # noqa: S101 - the caller has looked
+            noise[row].reshape(-1)[:count] = bound.draw(sums, law, chains[row], 0, int(batch.streams[row]) + 1)
+        return noise
+
+    def _noise(self, batch: RowBatch, closed: Indices, *, nodes: bool = False) -> Integers:
+        """Noise of the trees that `closed` blocks a row need: int64[n, trees, w], leaves first."""
+        c, n = self.composition, batch.steps.size
+        trees = -(-int(closed.max()) // c.plan.tree_blocks)
+        if trees == 0:
+            return np.empty((n, 1, 0), np.int64)
+        rows = TreeRows(
+            *(c.plan, c.publish_epsilon, self.key),
+            theta_steps=np.repeat(batch.steps, trees),
+            streams=np.repeat(batch.streams, trees),
+            trees=np.tile(np.arange(trees), n),
+            needed=min(int(closed.max()), c.plan.tree_blocks),
+            nodes=nodes,
+        )
+        return noise_of_rows(c.perturber, rows).reshape(n, trees, -1)
+
+    def _release_nodes(self, batch: RowBatch, out: Floats, starts: Indices) -> None:
+        """Write noisy sums of all nodes, row i's trees from `out[starts[i]]` on; values are finite."""
+        plan, resolution = self.composition.plan, self.composition.grid.resolution
+        # The leaves' noise is that of the published values.
+        with repeating():
+            noise = self._noise(batch, batch.counts, nodes=True)
+        rows = batch.values, batch.starts, batch.counts, 1.0 / resolution, batch.tops
+        tree = plan.tree_blocks, plan.fan_out, plan.levels, plan.leaves
+        many_streams.release_nodes(*rows, noise, *tree, resolution, nodes_scratch(plan), out, starts)
+
 
 def choose_thetas(
     chooser: Chooser, holdout: int, values: Floats, starts: Indices, key: Key, streams: Indices
 ) -> Floats:
     """Theta of each stream, float64[n], whose hold-out begins at `starts[i]`; `chooser` stays empty."""
+    same = starts.size and (starts == starts[0]).all()
     if isinstance(chooser, RowChooser):
-        return chooser.choose_rows(chooser.histograms(values, starts), key, streams)
-    thetas = np.empty(streams.size)
+        return chooser.choose_rows(chooser.histograms(values, starts[:1] if same else starts), key, streams)
+    thetas, one, own = np.empty(streams.size), chooser, key
     for row, (start, number) in enumerate(zip(starts.tolist(), streams.tolist(), strict=True)):
-        one = chooser.copy()
-        one.observe(values[start : start + holdout])
-        thetas[row] = one.choose(held_out(key, one.pack()).of_stream(number))
+        if row == 0 or not same:
+            one = chooser.copy()
+            one.observe(values[start : start + holdout])
+            own = held_out(key, one.pack())
+        thetas[row] = one.choose(own.of_stream(number))
     return thetas
 
 
-#: Streams that a thread takes at a time.
-STREAMS = 64
+def snapped(grid: Grid, thetas: Floats) -> Indices:
+    """Thresholds in grid steps, int64[n]."""
+    distinct, place = np.unique(thetas, return_inverse=True)
+    steps: Indices = np.array([grid.snap(theta) for theta in distinct.tolist()], np.int64)
+    return steps[place]
 
 
-@dataclass(frozen=True)
-class _EachStream:
-    """Streams that are published one by one, with their ids.
+def borders_of(counts: Indices) -> Indices:
+    """Start of each of consecutive runs, and the end of the last: int64[n + 1]."""
+    borders: Indices = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=borders[1:])
+    return borders
 
-    Attributes
-    ----------
-    composition : StreamParameters
-        Components and parameters of every stream.
-    secret : Key
-        Of all streams; stream i has ``secret.of_stream(ids[i])``.
-    rows : StreamRows
-        Each longer than the hold-out.
-    ids : list of int or str
-        Distinct.
+
+# Batches of rows, and threads.
+
+
+def batches(order: Indices, counts: Indices, rows_at_once: Callable[[int], int]) -> Iterator[Indices]:
+    """Batches of the streams `order`, sorted by length, each with at most `rows_at_once` streams."""
+    begin = 0
+    while begin < order.size:
+        end = min(order.size, begin + rows_at_once(int(counts[order[begin]])))
+        end = min(end, begin + rows_at_once(int(counts[order[end - 1]])))
+        yield order[begin:end]
+        begin = end
+
+
+def worth(threads: int, amount: int, each: int) -> int:
+    """Number of threads, at most `threads`, that `amount` of work justifies at `each` per thread."""
+    return max(1, min(threads, -(-amount // each)))
+
+
+def even(count: int, most: int, threads: int) -> int:
+    """Batch size up to `most` that gives every thread the same number of batches."""
+    turns = max(1, -(-count // (most * threads)))
+    return max(1, -(-count // (turns * threads)))
+
+
+def concurrently(threads: int, work: Callable[[T], object], batches: Iterable[T]) -> None:
+    """Call `work` on every batch; the first error, in batch order, is raised after all threads have stopped.
+
+    The calling thread works too, so short work does not wait for others.
     """
+    if threads == 1:
+        for batch in batches:
+            work(batch)
+        return
+    source, turn = enumerate(batches), Lock()
+    errors: list[tuple[int, BaseException]] = []
 
-    composition: StreamParameters
-    secret: Key
-    rows: StreamRows
-    ids: list[int | str]
+    def take() -> None:
+        number = -1
+        try:
+            # Batches may bring memory along, so none is made before its turn.
+            while not errors:
+                with turn:
+                    number, batch = next(source, (number, None))
+                if batch is None:
+                    return
+                work(batch)
+        except BaseException as error:
+            errors.append((number, error))
 
-    def release(self, out: RowOutput, threads: int) -> ReleasedMany:
-        """Publish every stream into the output, on `threads` threads."""
-        values, borders, nodes, trees = out.values, out.borders, out.nodes, out.trees
-        n, machine = self.rows.size, Schedule(self.composition)
-        steps: Indices = np.empty(n, np.int64)
-        revisions: list[RevisedStream | None] = [None] * n
-
-        def publish(which: range) -> None:
-            for i in which:
-                key, stream, name = self._key(i), self._values(i), f"streams[{i}]"
-                made = machine.step(machine.start(key), Column(stream, name), key)
-                emission = cast("Emission", made.emit)
-                emission(values[borders[i] : borders[i + 1]])
-                progress, pipeline = made.state.progress, machine.pipeline(key)
-                steps[i] = progress.theta_steps
-                if isinstance(pipeline, AdaptiveBlocks):
-                    steps[i] = pipeline.highest(progress.theta_steps, progress.smoother)
-                    revisions[i] = pipeline.revised(emission.parts, progress.theta_steps)
-                elif nodes is not None and trees is not None:
-                    nodes[trees[i] : trees[i + 1]] = self._nodes(machine, pipeline, stream, name, int(steps[i]))
-
-        concurrently(threads, publish, (range(i, min(n, i + STREAMS)) for i in range(0, n, STREAMS)))
-        found = tuple(each for each in revisions if each is not None)
-        simulated = self.secret.simulated
-        return out.released(steps, simulated=simulated, revisions=found if n and len(found) == n else None)
-
-    @cached_property
-    def _shared(self) -> Key:
-        """Noise key of the composition, for ids that are numbers."""
-        return self.composition.noise_key(self.secret)
-
-    def _key(self, i: int) -> Key:
-        """Noise key of stream `i`: ``noise_key(secret.of_stream(ids[i]))``."""
-        name = self.ids[i]
-        if isinstance(name, str):
-            return self.composition.noise_key(self.secret.of_stream(name))
-        return self._shared.of_stream(name)
-
-    def _values(self, i: int) -> Floats:
-        """Values of stream `i`, float64."""
-        values, starts = self.rows.take(np.array([i]), 0)
-        # Rows of one array lie in it as they are; others come alone.
-        begin = int(starts[0])
-        return as_floats(values[begin : begin + int(self.rows.lengths[i])])
-
-    def _nodes(self, machine: Schedule, pipeline: FixedBlocks, stream: Floats, name: str, steps: int) -> Floats:
-        """Released nodes of a published stream."""
-        holdout = self.composition.task.holdout
-        return pipeline.released_nodes(steps, machine.finite(as_floats(stream[holdout:]), holdout, name)).sums
+    others = [Thread(target=take) for _ in range(threads - 1)]
+    try:
+        for each in others:
+            each.start()
+        take()
+    except BaseException as error:
+        # A thread that cannot start, or an interrupt: the others begin nothing more.
+        errors.append((-1, error))
+    for each in others:
+        while each.is_alive():
+            try:
+                each.join()
+            except BaseException as error:
+                errors.append((-1, error))
+    if errors:
+        raise min(errors, key=lambda found: found[0])[1]

@@ -622,4 +622,11 @@ class ToPL(Publisher[SimulationState]):
         published.flags.writeable = False
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         noise = SumNoise("reports", 1.0, 1.0, bounded=False, report_variance=self.server.value_variance)
-        return Release(published, self.holdout, self.threshold, self.guarantee, noise=noise)
+        return Release(
+            published,
+            self.holdout,
+            np.array([self.threshold]),
+            self.guarantee,
+            noise=noise,
+            noise_fingerprint=self.noise_fingerprint,
+        )

@@ -19,7 +19,7 @@ from scipy import fft
 from scipy.stats import norm
 
 from fastdp.kinds import Floats, Integers
-from fastdp.tables.sums import NoisySums, WindowSums
+from fastdp.tables.sums import ROWS, Quantity, Released, Statistic
 from fastdp.units import zone_of
 
 # Released windows smoothed together along time, with a pattern of the day and of the week ("revised").
@@ -238,39 +238,57 @@ class _Part:
 class Answers:
     """Answers about ranges of released windows, with intervals of one confidence."""
 
-    def __init__(self, sums: WindowSums, confidence: float) -> None:
-        self._sums = sums
+    def __init__(self, released: Released, confidence: float) -> None:
+        self._released = released
         self._confidence = confidence
         self._normal = float(norm.ppf(0.5 + confidence / 2.0))
 
-    def exact(self, starts: Integers, stops: Integers, *, pooled: bool = False) -> Answer:
-        """Answers from the noisy sums of windows [start, stop) alone; ``pooled`` adds up the keys."""
-        parts = {name: self._exact(noisy, starts, stops, pooled) for name, noisy in self._sums.columns.items()}
-        return self._answer(parts)
+    def about(
+        self, statistic: Statistic, starts: Integers, stops: Integers, *, revised: bool = False, pooled: bool = False
+    ) -> Answer:
+        """Answers about windows [start, stop): from these alone, or ``revised``; ``pooled`` adds up the keys."""
+        column, index = statistic.column, self._released.index
+        of = self._smooth if revised and len(self._released.edges) > 1 else self._exact
 
-    def revised(self, starts: Integers, stops: Integers, *, pooled: bool = False) -> Answer:
-        """Answers about windows [start, stop) from all windows, by the model; ``pooled`` adds up the keys."""
-        parts = {name: self._smooth(name, starts, stops, pooled) for name in self._sums.columns}
-        return self._answer(parts)
+        def part(name: str, of_column: str = column) -> _Part:
+            return of(int(index(name, of_column) or 0), starts, stops, pooled)
 
-    def _exact(self, noisy: NoisySums, starts: Integers, stops: Integers, pooled: bool) -> _Part:
-        steps = noisy.steps.sum(axis=1, keepdims=True) if pooled else noisy.steps
+        if statistic.kind in ("count", "sum"):
+            total = part("count" if statistic.kind == "count" else "total")
+            return Answer(total.value, np.sqrt(total.variance), total.low, total.high)
+        name = "total" if index("total", column) is not None else "deviation"
+        quantity, first, count = self._quantity(name, column), part(name), part("count", ROWS)
+        clip = self._released.tails[column].clip
+        if statistic.kind == "mean":
+            return self._mean(first, count, quantity.centre * quantity.grid, clip)
+        square = self._quantity("square", column)
+        found = self._variance(part("square"), first, count, (square.centre - quantity.centre) * square.grid, clip)
+        return found if statistic.kind == "var" else _root(found)
+
+    def _quantity(self, name: str, column: str) -> Quantity:
+        return self._released.quantities[self._released.index(name, column) or 0]
+
+    def _exact(self, i: int, starts: Integers, stops: Integers, pooled: bool) -> _Part:
+        cells, resolution = self._released.measured[0], self._released.quantities[i].resolution
+        noise, steps = cells.noise[i], cells.steps[i]
+        keys = steps.shape[1]
+        steps = steps.sum(axis=1, keepdims=True) if pooled else steps
         if np.array_equal(stops, starts + 1):
             sums = steps[starts]
         else:
             prefix = np.zeros((steps.shape[0] + 1, steps.shape[1]), np.int64)
             np.cumsum(steps, axis=0, out=prefix[1:])
             sums = prefix[stops] - prefix[starts]
-        draws = (stops - starts) * (noisy.steps.shape[1] if pooled else 1)
-        value: Floats = sums * np.float64(noisy.resolution)
-        variance = draws * noisy.noise.variance * noisy.resolution**2
-        half = _column(noisy.noise.quantiles(draws, self._confidence))
+        draws = (stops - starts) * (keys if pooled else 1)
+        value: Floats = sums * np.float64(resolution)
+        variance = draws * noise.variance * resolution**2
+        half = _column(noise.quantiles(draws, self._confidence))
         # In integer steps: the ends belong to the interval, and rounding must not move them inwards.
-        low, high = ((sums.astype(np.float64) + side * half) * noisy.resolution for side in (-1, 1))
+        low, high = ((sums.astype(np.float64) + side * half) * resolution for side in (-1, 1))
         return _Part(value, np.broadcast_to(_column(variance), value.shape), low, high)
 
-    def _smooth(self, name: str, starts: Integers, stops: Integers, pooled: bool) -> _Part:
-        revised = self._revisions[name]
+    def _smooth(self, i: int, starts: Integers, stops: Integers, pooled: bool) -> _Part:
+        revised = self._revised(i)
         if np.array_equal(stops, starts + 1):
             value, variance = revised.values[starts], revised.variances[starts]
         else:
@@ -282,28 +300,26 @@ class Answers:
         if pooled:
             value, variance = value.sum(axis=1, keepdims=True), variance.sum(axis=1, keepdims=True)
         # Where windows say little about each other the error is their noise, whose tails are longer than normal ones.
-        noise = self._exact(self._sums.columns[name], starts, stops, pooled)
+        noise = self._exact(i, starts, stops, pooled)
         half = np.sqrt(variance) * np.maximum(noise.quantile, self._normal)
         return _Part(value, variance, value - half, value + half)
 
+    def _revised(self, i: int) -> Revised:
+        if i not in self._revisions:
+            cells, resolution = self._released.measured[0], self._released.quantities[i].resolution
+            edges, zone = self._released.edges, self._released.time_zone
+            patterns = local_patterns(edges, zone) if self._released.every is not None else []
+            variance = cells.noise[i].variance * resolution**2
+            self._revisions[i] = revise(cells.steps[i] * np.float64(resolution), variance, patterns)
+        return self._revisions[i]
+
     @cached_property
-    def _revisions(self) -> dict[str, Revised]:
-        patterns = local_patterns(self._sums.edges, self._sums.time_zone)
-        return {
-            name: revise(noisy.values, noisy.noise.variance * noisy.resolution**2, patterns)
-            for name, noisy in self._sums.columns.items()
-        }
+    def _revisions(self) -> dict[int, Revised]:
+        return {}
 
-    def _answer(self, parts: dict[str, _Part]) -> Answer:
-        if self._sums.kind == "means":
-            return self._mean(parts["deviation"], parts["count"])
-        part = next(iter(parts.values()))
-        return Answer(part.value, np.sqrt(part.variance), part.low, part.high)
-
-    def _mean(self, deviation: _Part, count: _Part) -> Answer:
+    def _mean(self, deviation: _Part, count: _Part, centre: float, clip: tuple[float, float]) -> Answer:
         """Centre + deviation / count; if the count is not clearly above 0, the interval is the full clip."""
-        low, high = self._sums.clip or (-np.inf, np.inf)
-        centre = self._sums.centre
+        low, high = clip
         quantile = np.maximum(np.maximum(deviation.quantile, count.quantile), self._normal)
         size = np.maximum(count.value, 1.0)
         mean = np.clip(deviation.value / size, low - centre, high - centre)
@@ -316,6 +332,26 @@ class Answers:
         lower = np.clip(np.where(known, middle - half, low - centre), low - centre, mean)
         upper = np.clip(np.where(known, middle + half, high - centre), mean, high - centre)
         return Answer(centre + mean, np.minimum(error, high - low), centre + lower, centre + upper)
+
+    def _variance(
+        self, square: _Part, first: _Part, count: _Part, centre: float, clip: tuple[float, float]
+    ) -> Answer:
+        """Square / count less the squared mean deviation from ``centre``, by the delta method; within the clip."""
+        most, size = ((clip[1] - clip[0]) / 2.0) ** 2, np.maximum(count.value, 1.0)
+        mean = first.value / size - centre
+        raw = square.value / size - mean**2
+        slope = mean**2 + 2.0 * mean * centre - raw
+        error = np.sqrt(square.variance + 4.0 * mean**2 * first.variance + slope**2 * count.variance) / size
+        quantile = np.maximum(np.maximum(square.quantile, count.quantile), self._normal)
+        low, high = (np.clip(raw + side * quantile * error, 0.0, most) for side in (-1, 1))
+        return Answer(np.clip(raw, 0.0, most), np.minimum(error, most), low, high)
+
+
+def _root(answer: Answer) -> Answer:
+    """Standard deviations of variances."""
+    estimate, low, high = (np.sqrt(each) for each in (answer.estimate, answer.low, answer.high))
+    error = np.minimum(answer.std_error / np.maximum(2.0 * estimate, np.sqrt(answer.std_error)), high - low)
+    return Answer(estimate, error, low, high)
 
 
 def _column(row: ArrayLike) -> Floats:

@@ -17,7 +17,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Duration, Instant, Integers
-from fastdp.record import Choice, Kind, parameter, record
+from fastdp.record import Choice, Kind, Text, parameter, record
 from fastdp.units import (
     AWARE_EPOCH,
     EPOCH,
@@ -42,6 +42,8 @@ COMPARED = 1800, 2100
 LONG_DAYS = 28 * 366
 #: Handling of rows without a time or person.
 Missing = Literal["raise", "drop"]
+#: Units of Unix times.
+TimeUnit = Literal["s", "ms", "us", "ns"]
 MOMENT = "a datetime, a date or ISO text such as '2024-03-31T01:00'"
 
 
@@ -77,6 +79,10 @@ class Time:
         first one where the clock shows a time twice, and moved forward where it skips a time.
     missing : "raise" or "drop"
         What rows without a time or person do.
+    unit : "s", "ms", "us" or "ns", optional
+        Of a column of numbers: Unix times, counted from 1970-01-01 in UTC.
+    format : str, optional
+        Of texts, or of whole numbers such as 19970101 ("%Y%m%d"), as for ``strptime``; ISO texts need none.
 
     Examples
     --------
@@ -92,6 +98,12 @@ class Time:
     origin: Instant | None = parameter(Moment(optional=True), default=None)
     zone: str | None = parameter(Kind(optional=True), default=None)
     missing: Missing = parameter(Choice(("raise", "drop")), default="raise")
+    unit: TimeUnit | None = parameter(Choice(("s", "ms", "us", "ns"), optional=True), default=None)
+    format: str | None = parameter(Text(optional=True), default=None)
+
+    def _check(self) -> None:
+        if self.unit is not None and self.format is not None:
+            raise ParameterError(f"format = {self.format!r}: expected None, because unit = {self.unit!r} is given")
 
 
 def localised(clock: Integers, zone: tzinfo) -> Integers:

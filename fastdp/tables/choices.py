@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Protocol
@@ -14,13 +15,13 @@ from typing import Protocol
 import numpy as np
 
 from fastdp.errors import AccuracyWarning, warn
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise.binding import PrefixNoise, start_chain
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import laplace_distribution
-from fastdp.tables.columns import KeyRow, sorted_keys
-from fastdp.tables.plan import TablePlan
-from fastdp.tables.sums import WindowSums
+from fastdp.tables.columns import Keys
+from fastdp.tables.plan import ColumnPlan, TablePlan
+from fastdp.tables.sums import ROWS, Quantity, Released, RowNumbers, Tail
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
 
@@ -55,57 +56,57 @@ class ClipCounter(Protocol):
         """Add finite values."""
 
 
-def _task(plan: TablePlan, rows: int) -> ThresholdTask:
-    """ScaleFree's task, whose target m sqrt(6 K) / (r eps) is ``plan.rows_above``.
-
-    The k rows of a unit change each of its counts by at most k, all in one direction: epsilon / k for one row.
-    """
-    top = plan.bound[1] if plan.bound else 1.0
-    each = Fraction(plan.clip_epsilons[1]) / plan.contributions
-    epsilon = float(each)
-    while Fraction(epsilon) > each:
-        epsilon = math.nextafter(epsilon, 0.0)
+def _task(column: ColumnPlan, rows: int, epsilon: float = 1.0, rows_above: float = 1.0) -> ThresholdTask:
+    """ScaleFree's task, whose target m sqrt(6 K) / (r eps) is ``rows_above``."""
     return ThresholdTask(
         epsilon=epsilon,
-        bound=top,
+        bound=column.high,
         holdout=rows,
         max_range=rows,
         # The candidates must not depend on facts that only the first reading of the table reveals.
-        resolution=2.0 ** (math.frexp(top)[1] - 33),
+        resolution=2.0 ** (math.frexp(column.high)[1] - 33),
         publish_epsilon=1.0,
-        noise_constant=plan.rows_above**2 / 6.0,
+        noise_constant=rows_above**2 / 6.0,
     )
 
 
-def clip_counter(plan: TablePlan) -> ClipCounter:
+def clip_counter(column: ColumnPlan) -> ClipCounter:
     """An empty histogram over the candidates, which do not depend on the rows."""
-    return ScaleFree().chooser(_task(plan, MAX_ROWS))
+    return ScaleFree().chooser(_task(column, MAX_ROWS))
 
 
-def count_rows(plan: TablePlan, counts: Integers, key: Key) -> int:
+def count_rows(plan: TablePlan, column: str, counts: Integers, key: Key) -> int:
     """Released number of rows above the lowest candidate; zeros carry no information about the clip."""
-    noisy = noisy_counts([int(counts[1:].sum())], plan.contributions, plan.clip_epsilons[0], key, "rows")
+    own, epsilon = key.within("rows", plan.place(column)), plan.budget.helper("rows", column)
+    noisy = noisy_counts([int(counts[1:].sum())], plan.contributions, epsilon, own, "count")
     return min(max(int(noisy[0]), 2), MAX_ROWS)
 
 
-def choose_clip(plan: TablePlan, counts: Integers, key: Key) -> float:
+def choose_clip(plan: TablePlan, column: ColumnPlan, counts: Integers, key: Key) -> float:
     """The upper end of the clip, from a histogram that :func:`clip_counter` filled.
 
-    In ScaleFree's rule ``plan.rows`` replaces the hold-out's length and its count.
+    In ScaleFree's rule the released number of rows replaces the hold-out's length and its count.  The k rows of a
+    unit change each of its counts by at most k, all in one direction: epsilon / k for one row.
     """
-    task = _task(plan, plan.rows or 2)
+    rows = plan.rows[column.name]
+    each = Fraction(plan.budget.helper("clip", column.name)) / plan.contributions
+    epsilon = float(each)
+    while Fraction(epsilon) > each:
+        epsilon = math.nextafter(epsilon, 0.0)
+    task = _task(column, rows, epsilon, plan.budget.rows_above(column.name))
     chooser = ScaleFree().chooser(task, above=task.holdout)
     packed = np.ascontiguousarray(np.minimum(counts, MAX_ROWS // counts.size))
     chooser.counts[:] = packed
     if chooser.resolved < MIN_COUNT and plan.cells:
         warn(
-            f"clip = None: an estimated {plan.rows:,} rows above 0 in {plan.cells:,} windows and keys are too few to "
+            f"clip = None: an estimated {rows:,} rows above 0 in {plan.cells:,} windows and keys are too few to "
             f"choose a clip well at epsilon = {plan.epsilon:g}; expected longer windows, a larger epsilon, or a clip "
             "that is known publicly (clip=)",
             AccuracyWarning,
         )
     # The same rows in other windows (stop=) give other scales: their noise shares no word.
-    clip = chooser.choose(held_out(key.within("clip", task.epsilon, chooser.target, chooser.slope), packed))
+    own = key.within("clip", plan.place(column.name), task.epsilon, chooser.target, chooser.slope)
+    clip = chooser.choose(held_out(own, packed))
     if clip <= chooser.candidates[:LOWEST][-1] * task.resolution:
         warn(
             f"clip = None: {clip:.3g} was chosen, next to nothing beside the bound, {task.bound:g}, so that sums are "
@@ -152,14 +153,17 @@ def _decimal(number: Fraction) -> Decimal:
     return _TAIL.divide(Decimal(number.numerator), Decimal(number.denominator))
 
 
-def choose_keys(plan: TablePlan, counts: Mapping[KeyRow, int], key: Key) -> list[KeyRow]:
-    """The keys whose noisy count of rows passes the threshold, sorted."""
-    if not counts:
-        return []
-    rows = sorted_keys(counts)
-    noisy = noisy_counts([counts[row] for row in rows], plan.contributions, plan.key_epsilon, key, "keys")
-    least = key_threshold(plan.contributions, plan.key_epsilon, plan.key_delta)
-    return [row for row, count in zip(rows, noisy.tolist(), strict=True) if count >= least]
+def choose_keys(plan: TablePlan, keys: Keys, counts: Integers, key: Key) -> Flags:
+    """Flags of the keys whose noisy count of rows passes the threshold; none of a key without rows."""
+    flags, some = np.zeros(keys.size, np.bool_), np.flatnonzero(counts)
+    if not some.size:
+        return flags
+    # Noise is bound to counts in the order of the keys themselves.
+    order = np.argsort(keys.chosen(counts > 0)[1][some])
+    epsilon = plan.budget.helper("keys")
+    noisy = noisy_counts(counts[some][order].tolist(), plan.contributions, epsilon, key, "keys")
+    flags[some[order]] = noisy >= key_threshold(plan.contributions, epsilon, plan.budget.key_delta)
+    return flags
 
 
 # Cut values and rows of a release, in words: released shares of rows beyond the clip and of persons cut.
@@ -186,22 +190,32 @@ def released_share(
     return share, share is not None and part - limit * whole > CLEAR * scale
 
 
-def clipped_rows(plan: TablePlan, beyond: int, rows: int, key: Key) -> float | None:
-    """The released share of rows beyond the clip, with a warning if most rows are."""
-    counts = beyond, rows - beyond
-    share, many = released_share(counts, plan.beyond_sensitivity, plan.beyond_epsilon, key, "beyond", MANY_ROWS)
+def reported(quantities: Sequence[Quantity]) -> list[Quantity]:
+    """Further sums for the report on clips: rows beyond each, and all rows unless they are counted already."""
+    found = [replace(q, name="beyond") for q in quantities if q.name in ("total", "deviation")]
+    counted = any(q.name == "count" for q in quantities)
+    return [*found, *([Quantity("count")] if found and not counted else [])]
+
+
+def tail(plan: TablePlan, q: Quantity, exact: Mapping[tuple[str, str], int], key: Key) -> Tail:
+    """The clip of a column, with the released share of rows beyond it; warns if most rows are."""
+    epsilon, k = plan.budget.helper("beyond", q.column), plan.beyond_sensitivity
+    beyond, rows = exact["beyond", q.column], exact["count", ROWS]
+    own = key.within("beyond", plan.place(q.column))
+    share, many = released_share((beyond, rows - beyond), k, epsilon, own, "count", MANY_ROWS)
     if many:
         warn(
             f"clip: an estimated {share:.0%} of the rows lie beyond it, so that sums are far off; expected longer "
             "windows, a larger epsilon, or a wider clip that is known publicly (clip=)",
             AccuracyWarning,
         )
-    return share
+    return Tail(q.ends, q.ends, beyond=share, rows=1.0)
 
 
-def kept_persons(plan: TablePlan, whole: int, cut: int, key: Key) -> float | None:
-    """The released share of persons (in each period) with no row dropped; warns if many have some."""
-    share, many = released_share((cut, whole), 1, plan.person_epsilon, key, "persons", MANY_PERSONS)
+def row_numbers(plan: TablePlan, whole: int, cut: int, key: Key) -> RowNumbers:
+    """The released share of persons (in each period) with dropped rows; warns if many have some."""
+    epsilon = plan.budget.helper("persons")
+    share, many = released_share((cut, whole), 1, epsilon, key, "persons", MANY_PERSONS)
     if many:
         where = "a per=" if plan.periods is None else f"a per= shorter than {plan.periods.every}"
         warn(
@@ -209,17 +223,21 @@ def kept_persons(plan: TablePlan, whole: int, cut: int, key: Key) -> float | Non
             f"are dropped, so that sums are too low; expected a larger rows=, or {where}",
             AccuracyWarning,
         )
-    return None if share is None else 1.0 - share
+    return RowNumbers(cut_persons=share)
 
 
-def described(sums: WindowSums) -> list[tuple[str, str]]:
-    """Names and texts of the clip and the dropped shares, for repr and plot."""
-    clip = "counts: nothing is clipped"
-    if sums.clip is not None:
-        low, high = sums.clip
-        share = "" if sums.clipped_rows is None else f", which cut about {sums.clipped_rows:.2g} of the rows"
-        clip = f"values were clipped to [{low:g}, {high:g}]{share}; intervals are about clipped values"
-    persons = []
-    if sums.kept_persons is not None:
-        persons.append(("persons", f"about {1.0 - sums.kept_persons:.2g} of them have rows that were dropped"))
-    return [("clip", clip), *persons]
+def described(released: Released) -> list[tuple[str, str]]:
+    """Names and texts of the clips and the dropped shares, for repr and plot."""
+    found = []
+    for column, each in released.tails.items():
+        share = "" if each.share is None else f", which cut about {each.share:.2g} of the rows"
+        of = "values" if len(released.tails) == 1 else f"values of {column!r}"
+        low, high = each.clip
+        text = f"{of} were clipped to [{low:g}, {high:g}]{share}; intervals are about clipped values"
+        found.append(("clip", text))
+    if not found:
+        found.append(("clip", "counts: nothing is clipped"))
+    if released.rows is not None and released.rows.cut_persons is not None:
+        text = f"about {released.rows.cut_persons:.2g} of them have rows that were dropped"
+        found.append(("persons", text))
+    return found

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from decimal import Decimal
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from fastdp.data.column import as_floats
 from fastdp.data.source import import_tables
 from fastdp.errors import DataError, ParameterError
-from fastdp.kinds import Array, Flags, Floats, Integers
-from fastdp.tables.calendar import localised
+from fastdp.kinds import Flags, Floats, Integers
+from fastdp.tables.calendar import Time, localised
 from fastdp.units import FIRST, LAST
 from fastdp.validation import DAY
 from fastdp_kernels.noise import blake2b
+from fastdp_kernels.tables import person_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,27 +40,38 @@ _UUID = "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"
 _BYTES, _LENGTH = 16, 36
 _PLACES = np.array([i for i in range(_LENGTH) if i not in (8, 13, 18, 23)])
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+#: Digest of a missing entry of a key.
+MISSING = np.frombuffer(hashlib.blake2b(b"", digest_size=16, person=b"fastdp missing").digest(), np.int64)
+#: A hash table has at least so many slots, and at most three pairs for four slots.
+MIN_SLOTS = 1024
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def digests_of(column: pa.Array) -> tuple[Integers, Flags | None]:
     """Person of each row as a 128-bit digest, int64[n, 2], and flags of rows that have a person (None: all)."""
+    entries, places, present = encoded(column)
+    if not len(entries):
+        return np.zeros((places.size, 2), np.int64), present
+    return entry_digests(entries).take(places, axis=0), present
+
+
+def encoded(column: pa.Array) -> tuple[pa.Array, Integers, Flags | None]:
+    """Distinct entries of a column, each row's index in them, and flags of rows that have an entry (None: all)."""
     _, arrow = import_tables()
     check_single(column, uuids=True)
     # Of UUIDs, Arrow encodes the bytes that they are stored as.
     stored = column.storage if isinstance(column, arrow.ExtensionArray) else column
+    stored = stored.cast(arrow.string()) if arrow.types.is_null(stored.type) else stored
     coded = stored if arrow.types.is_dictionary(stored.type) else stored.dictionary_encode()
     entries, indices, present = coded.dictionary, coded.indices, None
     if indices.null_count:
         present = indices.is_valid().to_numpy(zero_copy_only=False)
         indices = indices.fill_null(0)
     places = indices.to_numpy()
-    if not len(entries):
-        return np.zeros((places.size, 2), np.int64), present
-    if entries.null_count:
+    if len(entries) and entries.null_count:
         named = entries.is_valid().to_numpy(zero_copy_only=False)[places]
         present = named if present is None else present & named
-    return _digests(_texts(entries)).take(places, axis=0), present
+    return entries, places, present
 
 
 def check_single(column: pa.Array, *, uuids: bool = False) -> None:
@@ -139,33 +151,73 @@ def _instants(entries: pa.TimestampArray) -> pa.LargeStringArray:
     )
 
 
-def _digests(texts: pa.LargeStringArray) -> Integers:
-    """Digests of texts: int64[n, 2]."""
-    found: Integers = np.empty((len(texts), 2), np.int64)
+def entry_digests(entries: pa.Array) -> Integers:
+    """Digests of entries, equal if they name one person or key: int64[n, 2]; arbitrary where one is missing."""
+    texts = _texts(entries)
     _, ends, data = texts.buffers()
     offsets = np.frombuffer(ends, np.int64)[texts.offset :][: len(texts) + 1]
-    blake2b.digest_texts(_BLOCK, offsets, np.frombuffer(data or b"\0", np.uint8), found)
+    return _digested(offsets, np.frombuffer(data or b"\0", np.uint8))
+
+
+def _digested(offsets: Integers, data: NDArray[np.uint8]) -> Integers:
+    """Digests of byte strings, one after another from `offsets` on: int64[n, 2]."""
+    found: Integers = np.empty((offsets.size - 1, 2), np.int64)
+    blake2b.digest_texts(_BLOCK, offsets, data, found)
     return found
+
+
+class Numbers:
+    """A hash table that numbers pairs of integers in order of arrival.
+
+    Its key is secret, so that no user can choose pairs that collide; numbers do not depend on it.
+    """
+
+    def __init__(self) -> None:
+        self._key = np.frombuffer(os.urandom(16), np.uint64)
+        self._slots: Integers = np.full(MIN_SLOTS, -1, np.int64)
+        self._pairs: Integers = np.empty((MIN_SLOTS, 2), np.int64)
+        self.size = 0
+
+    @property
+    def pairs(self) -> Integers:
+        """The pairs by number: int64[size, 2]."""
+        return self._pairs[: self.size]
+
+    def of(self, first: Integers, second: Integers, *, learns: bool = True) -> Integers:
+        """Number of each pair (`first`, `second`), int64[n]; new ones are added, or have the number -1."""
+        needed = self.size + (first.size if learns else 0)
+        if 4 * needed > 3 * self._slots.size:
+            slots = 1 << (2 * needed - 1).bit_length()
+            pairs: Integers = np.empty((slots, 2), np.int64)
+            pairs[: self.size] = self._pairs[: self.size]
+            self._pairs, self._slots = pairs, np.full(slots, -1, np.int64)
+            person_rows.place_pairs(self._key, pairs, self.size, self._slots)
+        given = self._slots, self._pairs, self.size, learns
+        found, self.size = person_rows.number_pairs(self._key, first, second, *given)
+        return found
 
 
 #: A key: its entry in each key column.
 KeyRow = tuple[Any, ...]
-_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
-def times_of(column: pa.Array, zone: tzinfo | None) -> tuple[Integers, Flags | None]:
-    """Instants of dates or timestamps, int64[n] in microseconds, and flags of those present (None: all)."""
+def times_of(column: pa.Array, zone: tzinfo | None, time: Time | None = None) -> tuple[Integers, Flags | None]:
+    """Instants of a column of times, int64[n] in microseconds, and flags of those present (None: all).
+
+    Times are dates, timestamps, ISO texts, or what ``time.unit`` and ``time.format`` say.
+    """
     _, arrow = import_tables()
+    column = _parsed(column, time)
     kind, present = column.type, None
     if column.null_count:
         present = column.is_valid().to_numpy(zero_copy_only=False)
     if arrow.types.is_timestamp(kind):
         numbers: Integers = column.cast(arrow.int64()).fill_null(0).to_numpy()
-        unit, aware = kind.unit, kind.tz is not None
+        each, aware = _PER_SECOND[kind.unit], kind.tz is not None
         if aware and zone is None:
             raise DataError("time has a zone: expected zone=, the zone of the windows")
-        times = numbers // 1_000 if unit == "ns" else numbers
-        factor = _PER_UNIT.get(unit, 1)
+        times = numbers // 1_000 if kind.unit == "ns" else numbers
+        factor = max(1, 10**6 // each)
     elif arrow.types.is_date(kind):
         times = column.cast(arrow.date32()).cast(arrow.int32()).fill_null(0).to_numpy().astype(np.int64)
         factor, aware = DAY, False
@@ -175,6 +227,47 @@ def times_of(column: pa.Array, zone: tzinfo | None) -> tuple[Integers, Flags | N
         raise DataError("time: an entry lies outside the years 1 to 9999; expected times that a calendar has")
     times = times * factor if factor > 1 else times
     return (times if zone is None or aware else localised(times, zone)), present
+
+
+def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
+    """Texts and numbers as timestamps, by the unit or format of `time`; other columns unchanged."""
+    _, arrow = import_tables()
+    import pyarrow.compute as compute
+
+    types, kind = arrow.types, column.type
+    if types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    unit, form = (None, None) if time is None else (time.unit, time.format)
+    try:
+        if unit is not None and types.is_floating(kind):
+            numbers = column.cast(arrow.float64()).to_numpy(zero_copy_only=False)
+            micros = np.floor(numbers * (10**6 / _PER_SECOND[unit]))
+            known = np.isfinite(micros) & (np.abs(micros) < 2.0**62)
+            return arrow.array(
+                np.where(known, micros, 0.0).astype(np.int64), arrow.timestamp("us", "UTC"), mask=~known
+            )
+        if unit is not None and types.is_integer(kind):
+            return column.cast(arrow.int64()).cast(arrow.timestamp(unit, "UTC"))
+        if form is not None and types.is_integer(kind):
+            column = column.cast(arrow.string())
+        if form is not None and not types.is_temporal(kind):
+            return compute.strptime(column, format=form, unit="us")
+        if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+            return _iso_texts(column.cast(arrow.string()))
+    except arrow.ArrowInvalid:
+        asked = "ISO texts such as 2024-03-31T01:00" if form is None else f"texts of the format {form!r}"
+        raise DataError(f"time: an entry is no time; expected {asked} in every row (or Time(format=))") from None
+    return column
+
+
+def _iso_texts(column: pa.StringArray) -> pa.TimestampArray:
+    """Times of ISO texts: all of them with an offset from UTC, or none."""
+    _, arrow = import_tables()
+    try:
+        return column.cast(arrow.timestamp("us"))
+    except arrow.ArrowInvalid:
+        return column.cast(arrow.timestamp("us", "UTC"))
 
 
 def as_arrow(values: Any, name: str) -> pa.Array:
@@ -209,150 +302,171 @@ def floats_of(column: pa.Array) -> Floats:
     return as_floats(column.to_numpy(zero_copy_only=False))
 
 
-class KeyTable:
-    """The released keys, distinct, with an entry for each key column; finds the key of a row."""
+class Keys:
+    """Keys by number: the given ones, or those of rows in order of arrival.
 
-    def __init__(self, names: Sequence[str], rows: Sequence[KeyRow]) -> None:
-        self.names, self.rows = tuple(names), list(rows)
-        self.size = len(self.rows) if self.names else 1
-        #: Distinct entries of each column, and the key of each combination of them (-1: none).
-        self._entries = [list(dict.fromkeys(row[i] for row in self.rows)) for i in range(len(self.names))]
-        place = [{entry: i for i, entry in enumerate(entries)} for entries in self._entries]
-        radix = [len(entries) for entries in self._entries]
-        self._combined = {
-            tuple(place[i][entry] for i, entry in enumerate(row)): number for number, row in enumerate(self.rows)
-        }
-        self._dense: Integers | None = None
-        if len(self.names) > 1 and np.prod(radix, dtype=np.float64) <= 2**24:
-            self._dense = np.full(int(np.prod(radix, dtype=np.int64)), -1, np.int64)
-            for where, number in self._combined.items():
-                self._dense[np.ravel_multi_index(where, radix)] = number
-        self._sets: dict[pa.DataType, pa.Array] = {}
+    A key is a path of nodes, one for each key column: its entry there below the node of the columns before.
+    """
+
+    def __init__(self, names: Sequence[str], rows: Sequence[KeyRow] | None = None) -> None:
+        self.names, self._learns = tuple(names), True
+        #: Of each column its given entries, which columns of other types are matched with.
+        listed = [[row[i] for row in rows or ()] for i in range(len(self.names))]
+        self._given = None if rows is None else [list(dict.fromkeys(entries)) for entries in listed]
+        #: Of each column: its entries by number, and the same for a column of another type.
+        self._entries, self._typed = [Numbers() for _ in names], [dict[object, Numbers]() for _ in names]
+        self._values: list[list[pa.Array]] = [[] for _ in names]
+        self._nodes = [Numbers() for _ in names]
+        self._words: Integers = np.empty(0, np.int64)
+        if rows is not None:
+            self.codes([_listed(name, entries) for name, entries in zip(names, listed, strict=True)])
+            self._learns = False
 
     @property
-    def columns(self) -> dict[str, list[object]]:
-        """Key column's name to its entries, one for each key."""
-        return {name: [row[i] for row in self.rows] for i, name in enumerate(self.names)}
+    def size(self) -> int:
+        """Number of keys."""
+        return self._nodes[-1].size if self.names else 1
 
-    @cached_property
-    def digests(self) -> NDArray[np.uint64]:
-        """128-bit digest of each key, independent of its index: uint64[size, 2]."""
-        return _digests_of(self.rows if self.names else [()], 16).view(np.uint64).reshape(-1, 2)
+    def codes(self, columns: Sequence[pa.Array], rows: int = 0) -> Integers:
+        """Number of each row's key, int64[n]; unknown keys are added, or have the number -1 if keys are given.
+
+        ``rows`` is the number of rows, for a table without key columns.
+        """
+        node: Integers = np.zeros(len(columns[0]) if columns else rows, np.int64)
+        for i, column in enumerate(columns):
+            entry = self._entry_numbers(i, column)
+            node = self._nodes[i].of(node, entry, learns=self._learns)
+            if not self._learns:
+                # An entry and a node may be known, but not together.
+                node = np.where(entry < 0, -1, node)
+        return node
 
     def check_type(self, name: str, kind: pa.DataType) -> None:
-        """Raise ParameterError unless the entries of key column `name` can have this Arrow type."""
-        self._codes(self.names.index(name), import_tables()[1].nulls(0, kind))
+        """Raise ParameterError unless the given entries of key column `name` can have this Arrow type."""
+        check_single(import_tables()[1].nulls(0, kind))
+        self._numbers_of(self.names.index(name), kind)
 
-    def codes(self, columns: Sequence[pa.Array]) -> Array:
-        """Index of each row's key, -1 if it is not listed: int32[n] or int64[n]."""
-        each = [self._codes(i, column) for i, column in enumerate(columns)]
-        if len(each) == 1:
-            return each[0]
-        known = np.logical_and.reduce([codes >= 0 for codes in each])
-        stacked = tuple(np.where(known, codes, 0).astype(np.int64) for codes in each)
-        if not self.rows:
-            return np.full(known.size, -1)
-        if self._dense is not None:
-            radix = [len(entries) for entries in self._entries]
-            found: Integers = self._dense[np.ravel_multi_index(stacked, radix)]
-        else:
-            rows = zip(*(codes.tolist() for codes in stacked), strict=True)
-            found = np.fromiter((self._combined.get(row, -1) for row in rows), np.int64, known.size)
-        return np.where(known, found, -1)
-
-    def _codes(self, i: int, column: pa.Array) -> Array:
-        _, arrow = import_tables()
-        import pyarrow.compute as compute
-
-        check_single(column)
-        if arrow.types.is_dictionary(column.type):
-            # The last entry, -1, is for rows without an entry.
-            of_entries = np.append(self._codes(i, column.dictionary), self._codes(i, arrow.nulls(1, arrow.null())))
-            places = column.indices.fill_null(len(column.dictionary)).to_numpy()
-            coded: Array = of_entries[places]
-            return coded
-        entries = self._entries[i]
-        if arrow.types.is_null(column.type):
-            return np.full(len(column), entries.index(None) if None in entries else -1, np.int32)
-        if column.type not in self._sets:
+    def _numbers_of(self, i: int, kind: pa.DataType) -> Numbers:
+        """The numbers of entries of column `i`, by digests of entries of type `kind`."""
+        if self._given is None or self._learns:
+            return self._entries[i]
+        if kind not in self._typed[i]:
+            _, arrow = import_tables()
             try:
-                self._sets[column.type] = arrow.array(entries, column.type)
-                if not entries:
-                    self._sets[column.type] = arrow.nulls(0, column.type)
+                listed = arrow.array(self._given[i], kind)
             except Exception:  # keys are public, but Arrow's words are long
                 raise ParameterError(
-                    f"keys: entries of {self.names[i]!r} are no {column.type}: expected the type of the column"
+                    f"keys: entries of {self.names[i]!r} are no {kind}: expected the type of the column"
                 ) from None
-        if arrow.types.is_floating(column.type):
-            # Arrow distinguishes -0.0 from 0.0.
-            column = compute.add(column, arrow.scalar(0.0, column.type))
-        found = compute.index_in(column, value_set=self._sets[column.type])
-        codes: Array = found.fill_null(-1).to_numpy()
-        return codes
+            numbers = self._typed[i][kind] = Numbers()
+            numbers.of(*_with_missing(listed).T.copy())
+        return self._typed[i][kind]
 
+    def _entry_numbers(self, i: int, column: pa.Array) -> Integers:
+        """Number of each row's entry in key column `i`, int64[n]; -1 for one that is not given."""
+        _, arrow = import_tables()
+        check_single(column)
+        kind = column.type.value_type if arrow.types.is_dictionary(column.type) else column.type
+        entries, places, present = encoded(column)
+        if present is not None:
+            # A missing entry is one more.
+            entries = arrow.concat_arrays([entries, arrow.nulls(1, entries.type)])
+            places = np.where(present, places, len(entries) - 1)
+        used = np.flatnonzero(np.bincount(places, minlength=len(entries)))
+        if used.size < len(entries):
+            # Of categories only those of rows are keys.
+            entries, places = entries.take(arrow.array(used)), np.searchsorted(used, places)
+        numbers = self._numbers_of(i, kind)
+        before = numbers.size
+        found = numbers.of(*_with_missing(entries).T.copy(), learns=self._learns)
+        if self._learns:
+            new = np.flatnonzero(found >= before)
+            if new.size:
+                _, first = np.unique(found[new], return_index=True)
+                self._values[i].append(entries.take(arrow.array(new[first])))
+        return found[places]
 
-class KeyNumbers:
-    """Keys numbered in order of arrival, after the given ones, with 64 bits of each for the hash of a row."""
+    def words(self) -> Integers:
+        """64 bits of each key for the hash of a row, whatever its number: int64[K]."""
+        if self._words.size < self.size:
+            new = self.digests(first=self._words.size)[:, 0].view(np.int64)
+            self._words = np.concatenate([self._words, new])
+        return self._words
 
-    def __init__(self, names: Sequence[str], rows: Sequence[KeyRow]) -> None:
-        self._names = names
-        self._numbers = {row: number for number, row in enumerate(rows)}
-        #: Of each key 64 bits that follow from its entries, wherever it stands.
-        self.words = _digests_of(rows, 8)
+    def digests(self, depth: int | None = None, first: int = 0) -> NDArray[np.uint64]:
+        """128-bit digest of each node of a depth from number `first` on, by default of each key: uint64[n, 2]."""
+        numbers = self._path(len(self.names) if depth is None else depth, first)
+        entries = [each.pairs.take(path, axis=0) for each, path in zip(self._entries, numbers, strict=False)]
+        size = len(numbers[0]) if numbers else 1
+        joined = np.concatenate([np.empty((size, 0), np.int64), *entries], axis=1)
+        offsets: Integers = np.arange(size + 1, dtype=np.int64) * (joined.shape[1] * 8)
+        data = np.ascontiguousarray(joined).view(np.uint8).reshape(-1)
+        return _digested(offsets, data if data.size else np.zeros(1, np.uint8)).view(np.uint64)
 
-    @property
-    def rows(self) -> list[KeyRow]:
-        """The keys in the order of their numbers."""
-        return list(self._numbers)
+    def _path(self, depth: int, first: int = 0) -> list[Integers]:
+        """Entry numbers of each node of a depth, from number `first` on, in each column down to it."""
+        if not depth:
+            return []
+        node, found = np.arange(first, self._nodes[depth - 1].size), list[Integers]()
+        for each in reversed(self._nodes[:depth]):
+            above, entry = each.pairs.take(node, axis=0).T
+            node = above
+            found.append(entry)
+        return found[::-1]
 
-    def codes(self, columns: Sequence[pa.Array]) -> Integers:
-        """Number of each row's key, int64[n]; new keys are added."""
-        listed, known = list(count_keys(columns)), len(self._numbers)
-        numbers = [self._numbers.setdefault(row, len(self._numbers)) for row in listed]
-        self.words = np.concatenate([self.words, _digests_of(self.rows[known:], 8)])
-        if not listed:
-            return np.empty(0, np.int64)
-        found: Integers = np.array(numbers, np.int64)[KeyTable(self._names, listed).codes(columns)]
+    def columns(self, depth: int | None = None) -> dict[str, list[object]]:
+        """Key column's name to its entries, one for each node of a depth, by default for each key."""
+        _, arrow = import_tables()
+        found = {}
+        for name, values, path in zip(
+            self.names, self._values, self._path(len(self.names) if depth is None else depth), strict=False
+        ):
+            entries = arrow.chunked_array(values) if values else arrow.nulls(0)
+            found[name] = entries.take(arrow.array(path)).to_pylist()
         return found
 
+    @property
+    def parents(self) -> tuple[Integers, ...]:
+        """For each depth from 1 on, each node's number one depth above: int64[K_depth]."""
+        return tuple(each.pairs[:, 0].copy() for each in self._nodes)
 
-def _digests_of(rows: Sequence[KeyRow], size: int) -> Integers:
-    raw = (hashlib.blake2b(repr(row).encode(), digest_size=size, person=b"fastdp key").digest() for row in rows)
-    return np.frombuffer(b"".join(raw), np.int64)
+    def added(self, sums: Integers, depth: int) -> Integers:
+        """Sums of the keys, int64[n, W, K], added up to nodes of a depth: int64[n, W, K_depth], modulo 2^64."""
+        for parents in reversed(self.parents[depth:]):
+            order = np.argsort(parents, kind="stable")
+            starts = np.searchsorted(parents[order], np.arange(int(parents.max(initial=-1)) + 1))
+            sums = np.add.reduceat(sums[:, :, order], starts, axis=2) if starts.size else sums[:, :, :0]
+        return sums if depth or not self.names or sums.shape[2] else np.zeros((*sums.shape[:2], 1), np.int64)
+
+    def chosen(self, flags: Flags) -> tuple[Keys, Integers]:
+        """The keys with a flag, sorted by their entries (missing ones last), and their numbers by those here."""
+        _, arrow = import_tables()
+        which = np.flatnonzero(flags)
+        columns = [
+            arrow.chunked_array(values).take(arrow.array(path[which])).combine_chunks() if values else arrow.nulls(0)
+            for values, path in zip(self._values, self._path(len(self.names)), strict=True)
+        ]
+        table = arrow.table(columns, [str(i) for i in range(len(columns))])
+        order = table.sort_by([(name, "ascending") for name in table.column_names])
+        found = Keys(self.names)
+        found.codes([column.combine_chunks() for column in order.columns])
+        found._learns = False
+        place: Integers = np.full(self.size, -1, np.int64)
+        place[which] = found.codes(columns)
+        return found, place
 
 
-def count_keys(columns: Sequence[pa.Array]) -> dict[KeyRow, int]:
-    """Number of rows of each key; the order has no meaning."""
-    _, arrow = import_tables()
-    for column in columns:
-        check_single(column)
-    names = [str(i) for i in range(len(columns))]
-    plain = [c.dictionary_decode() if arrow.types.is_dictionary(c.type) and len(columns) > 1 else c for c in columns]
-    if len(columns) == 1:
-        counted = plain[0].value_counts()
-        listed, sizes = [counted.field("values")], counted.field("counts")
-    else:
-        grouped = arrow.table(plain, names).group_by(names).aggregate([([], "count_all")])
-        listed, sizes = [grouped[name] for name in names], grouped["count_all"]
-    found: dict[KeyRow, int] = {}
-    rows = zip(*(map(_one_of_equals, column.to_pylist()) for column in listed), strict=True)
-    # Arrow counts some entries apart that are equal in Python.
-    for key, size in zip(rows, sizes.to_pylist(), strict=True):
-        found[key] = found.get(key, 0) + size
+def _listed(name: str, entries: list[object]) -> pa.Array:
+    """Given entries of key column `name`; ParameterError if they have several types."""
+    try:
+        return import_tables()[1].array(entries)
+    except Exception:
+        raise ParameterError(f"keys: entries of {name!r} have several types: expected those of the column") from None
+
+
+def _with_missing(entries: pa.Array) -> Integers:
+    """Digests of entries, one of its own for a missing one: int64[n, 2]."""
+    found = entry_digests(entries)
+    if entries.null_count:
+        found[entries.is_null().to_numpy(zero_copy_only=False)] = MISSING
     return found
-
-
-def _one_of_equals(entry: object) -> object:
-    """`entry`, with one object for all NaNs and one zero, so that equal keys are counted together in every batch."""
-    if not isinstance(entry, float):
-        return entry
-    return math.nan if math.isnan(entry) else entry + 0.0
-
-
-def sorted_keys(keys: Iterable[KeyRow]) -> list[KeyRow]:
-    """Keys in an order that depends on them alone: NaN and missing entries last."""
-
-    def place(entry: Any) -> tuple[int, object]:
-        return (2, 0) if entry is None else (1, 0) if entry is math.nan else (0, entry)
-
-    return sorted(keys, key=lambda row: tuple(map(place, row)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -20,7 +20,7 @@ from fastdp.releases.pictures import band, check_axes, new_axes, save
 from fastdp.state.atomic_files import atomic_file
 from fastdp.tables import choices
 from fastdp.tables.answers import DAY, Answer, Answers
-from fastdp.tables.sums import WindowSums
+from fastdp.tables.sums import Released, Statistic
 from fastdp.units import OFFSET, zone_of
 
 if TYPE_CHECKING:
@@ -33,30 +33,34 @@ if TYPE_CHECKING:
 WINDOW = "window"
 #: Name of the metadata in Parquet's schema and in an npz archive.
 METADATA = "fastdp"
-#: Columns after the window and the keys.
-EXACT, REVISED = ("estimate", "std_error", "low", "high"), ("revised", "revised_low", "revised_high")
+#: Columns of the only statistic, and of each of several after its name; the latter without standard errors.
+ALONE = ("estimate", "std_error", "low", "high", "revised", "revised_low", "revised_high")
+OF_SEVERAL = ("", "_low", "_high", "_revised", "_revised_low", "_revised_high")
 
 
-def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> pa.Table:
-    """One row for each window and key, sorted by window, then key.
-
-    Columns: ``window`` (its start; with the time zone, if there is one), the keys, ``estimate``, ``std_error``,
-    ``low``, ``high``, ``revised``, ``revised_low``, ``revised_high``; for means also ``total`` and ``count``.
-    """
+def arrow_table(released: Released, answers: Answers) -> pa.Table:
+    """One row for each window and key, sorted by window, then key; columns as of :attr:`Table.frame`."""
     _, arrow = import_tables()
-    windows, keys = exact.estimate.shape
-    starts = arrow.array(np.repeat(sums.edges[:-1], keys), arrow.timestamp("us", sums.time_zone))
-    numbers = {name: getattr(exact, name) for name in EXACT}
-    numbers |= dict(zip(REVISED, (revised.estimate, revised.low, revised.high), strict=True))
-    if sums.kind == "means":
-        count = sums.columns["count"].values
-        numbers |= {"total": sums.columns["deviation"].values + sums.centre * count, "count": count}
+    windows, keys = released.measured[0].steps.shape[1:]
+    first = np.arange(windows)
+    numbers: dict[str, Floats] = {}
+    for statistic in released.statistics:
+        exact, revised = (answers.about(statistic, first, first + 1, revised=which) for which in (False, True))
+        listed = [exact.estimate, exact.std_error, exact.low, exact.high, revised.estimate, revised.low, revised.high]
+        names: Sequence[str] = ALONE
+        if len(released.statistics) > 1:
+            del listed[1]
+            names = [statistic.name + end for end in OF_SEVERAL]
+        numbers |= dict(zip(names, listed, strict=True))
+    columns = {}
+    if released.every is not None:
+        kind = arrow.timestamp("us", released.time_zone)
+        columns[WINDOW] = arrow.array(np.repeat(released.edges[:-1], keys), kind)
     place = arrow.array(np.tile(np.arange(keys), windows))
-    columns = {WINDOW: starts}
-    for name, values in sums.keys.items():
+    for name, values in released.keys.items():
         # A key column may have the name of one of ours.
         shown = name
-        while shown in (WINDOW, METADATA, *numbers) or (shown != name and shown in sums.keys):
+        while shown in (WINDOW, METADATA, *numbers) or (shown != name and shown in released.keys):
             shown += "_key"
         columns[shown] = arrow.array(values).take(place)
     return arrow.table(columns | {name: arrow.array(array.ravel()) for name, array in numbers.items()})
@@ -64,6 +68,8 @@ def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> pa.Table:
 
 def readable(table: pa.Table, family: str) -> pa.Table:
     """The Arrow table with a zone that `family` supports: polars knows offsets of full hours only."""
+    if WINDOW not in table.column_names:
+        return table
     fixed = OFFSET.fullmatch(table.schema.field(WINDOW).type.tz or "")
     if family != "polars" or not fixed or fixed[3] == "00":
         return table
@@ -71,26 +77,32 @@ def readable(table: pa.Table, family: str) -> pa.Table:
     return table.set_column(0, WINDOW, table[WINDOW].cast(arrow.timestamp("us", "UTC")))
 
 
-def metadata(sums: WindowSums, confidence: float) -> Json:
+def metadata(released: Released, confidence: float) -> Json:
     """Public facts about the numbers of a file, as strict JSON."""
+    rows = released.rows
     return {
         "fastdp": __version__,
-        "kind": sums.kind,
-        "every": sums.every,
-        "time_zone": sums.time_zone,
-        "keys": list(sums.keys),
-        "clip": None if sums.clip is None else list(sums.clip),
+        "statistics": [each.name for each in released.statistics],
+        "every": released.every,
+        "time_zone": released.time_zone,
+        "keys": list(released.keys),
+        "clip": {column: list(tail.clip) for column, tail in released.tails.items()},
         "confidence": confidence,
-        "noise": {
-            name: {
-                "sigma_steps" if noisy.noise.gaussian else "scale_steps": str(noisy.noise.scale),
-                "resolution": noisy.resolution,
+        "noise": [
+            {
+                "sum": q.name,
+                "column": q.column,
+                "depth": measured.depth,
+                "each_window": measured.each,
+                "sigma_steps" if noise.gaussian else "scale_steps": str(noise.scale),
+                "resolution": q.resolution,
             }
-            for name, noisy in sums.columns.items()
-        },
-        "clipped_rows": sums.clipped_rows,
-        "cut_persons": None if sums.kept_persons is None else 1.0 - sums.kept_persons,
-        "guarantee": sums.guarantee.to_dict(),
+            for measured in released.measured
+            for q, noise in zip(released.quantities, measured.noise, strict=True)
+        ],
+        "clipped_rows": {column: tail.share for column, tail in released.tails.items()},
+        "cut_persons": None if rows is None else rows.cut_persons,
+        "guarantee": released.guarantee.to_dict(),
     }
 
 
@@ -157,11 +169,13 @@ KINDS: dict[str, Writer] = {".parquet": _parquet, ".csv": _csv, ".npz": _npz}
 MAX_PANELS = 6
 #: Points of a line; more windows are drawn as means of neighbours.
 MAX_POINTS = 2000
+#: Names of statistics.
+QUANTITIES = {"sum": "total", "count": "count", "mean": "mean", "var": "variance", "std": "standard deviation"}
 
 
-def draw(sums: WindowSums, answers: Answers, path: str | Path | None, ax: Any) -> Any:
-    """Draw a table; see :meth:`fastdp.tables.table.Table.plot`."""
-    windows, keys = next(iter(sums.columns.values())).steps.shape
+def draw(sums: Released, statistic: Statistic, answers: Answers, path: str | Path | None, ax: Any) -> Any:
+    """Draw one statistic of a table; see :meth:`fastdp.tables.table.Table.plot`."""
+    windows, keys = sums.measured[0].steps.shape[1:]
     if not windows:
         raise ParameterError("plot: the table holds no windows; expected at least one")
     if ax is not None:
@@ -175,9 +189,12 @@ def draw(sums: WindowSums, answers: Answers, path: str | Path | None, ax: Any) -
     starts = np.arange(0, windows, group)
     stops = np.minimum(starts + group, windows)
     # A mean over windows is one already; sums are drawn as means of the windows that they cover.
-    size = np.ones(starts.size) if sums.kind == "means" else (stops - starts).astype(np.float64)
-    exact = _scaled(answers.exact(starts, stops, pooled=pooled), size)
-    revised = _scaled(answers.revised(starts, stops, pooled=pooled), size)
+    adds = statistic.kind in ("sum", "count")
+    size = (stops - starts).astype(np.float64) if adds else np.ones(starts.size)
+    exact, revised = (
+        _scaled(answers.about(statistic, starts, stops, revised=which, pooled=pooled), size)
+        for which in (False, True)
+    )
     x = (sums.edges[starts] + (sums.edges[stops] - sums.edges[starts]) // 2).astype("datetime64[us]")
     names = [
         ", ".join(f"{name} = {key}" for name, key in zip(sums.keys, row, strict=True))
@@ -190,9 +207,9 @@ def draw(sums: WindowSums, answers: Answers, path: str | Path | None, ax: Any) -
         _limit(each, exact.estimate[:, k], exact.low[:, k], exact.high[:, k])
         title = f"all {keys:,} keys together" if pooled else names[k] if names else ""
         each.set_title(title, loc="left", fontsize=10)
-    quantity = {"totals": "total", "counts": "count", "means": "mean"}[sums.kind]
-    grouped = f", means of {group} windows" if group > 1 and sums.kind != "means" else ""
-    label = f"{quantity}, windows of {sums.every}{grouped}"
+    quantity = QUANTITIES[statistic.kind]
+    grouped = f", means of {group} windows" if group > 1 and adds else ""
+    label = f"{quantity}, windows of {sums.every}{grouped}" if sums.every is not None else f"{quantity}, all rows"
     if panels == 1:
         axes[0].set_ylabel(label)
     else:
@@ -227,7 +244,7 @@ def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats) -> None:
         ax.set_ylim(bottom, top)
 
 
-def _without_keys(sums: WindowSums, path: str | Path | None, ax: Axes | None) -> Axes:
+def _without_keys(sums: Released, path: str | Path | None, ax: Axes | None) -> Axes:
     """A plot that says that no key was released: a private choice of keys costs its budget even then."""
     ax = new_axes() if ax is None else ax
     ax.text(0.5, 0.5, "no key was released", ha="center", va="center", transform=ax.transAxes)
@@ -237,12 +254,12 @@ def _without_keys(sums: WindowSums, path: str | Path | None, ax: Axes | None) ->
     return ax
 
 
-def _caption(sums: WindowSums) -> str:
+def _caption(sums: Released) -> str:
     """Text about clipped and dropped shares."""
     return "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in choices.described(sums))
 
 
-def _clock(ax: Axes, sums: WindowSums) -> None:
+def _clock(ax: Axes, sums: Released) -> None:
     """Label the x axis with times of the zone's clock, and the caption."""
     dates = importlib.import_module("matplotlib.dates")
 

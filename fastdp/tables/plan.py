@@ -1,4 +1,4 @@
-"""Public parameters of a release of windows, checked, and numbers that follow: budgets, grid, noise key."""
+"""Public parameters of a release of a table, checked, and numbers that follow: sums, grid, identity of noise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal, cast
@@ -16,116 +16,178 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, remainder, square_remainder, zcdp_loss
 from fastdp.integer_grid import make_grid
 from fastdp.kinds import Bounds, Flags, Integers, Json, Keys
-from fastdp.noise.draws import NoiseName, better_noise, checked_noise, l2_square
-from fastdp.record import Choice, Real, parameter, record
-from fastdp.tables import sums
+from fastdp.noise.draws import NoiseName
+from fastdp.record import Choice, Flag, Kind, Real, parameter, record
+from fastdp.tables.budget import Budget
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.tables.columns import KeyRow
-from fastdp.tables.sums import Kind, NoisySums, Quantity, WindowSums
+from fastdp.tables.columns import Keys as KeySet
+from fastdp.tables.sums import ROWS, Measured, Quantity, Released, Statistic, Tail
 from fastdp.units import ONE_ROW, Column, Person, Rows, Times, Unit, UnitRows
-from fastdp.validation import DAY
 
-KINDS = ("totals", "counts", "means")
+#: Statistics of a column of values.
+STATISTICS = ("sum", "mean", "var", "std")
 #: Windows times keys of one release: 8 bytes each, and as much again for the noise.
 MAX_CELLS = 2 * 10**8
-#: Means: the share of the sums of deviations.  The best one lies between .5 and .61 for means from 0 to .3 theta.
-DEVIATION_SHARE = 0.6
-#: The same of rho, where noise is Gaussian.
-GAUSSIAN_DEVIATION_SHARE = 0.65
-#: Shares of epsilon, or of rho where noise is Gaussian: keys (with delta), how many rows lie above the lowest
-#: candidate, the clip (both together, at most), how many rows lie beyond the clip, how many persons had rows dropped.
-KEY_SHARE, ROW_SHARE, CLIP_SHARE, BEYOND_SHARE, PERSON_SHARE = 0.1, 0.005, 0.1, 0.01, 0.01
-#: The clip of windows shorter than the first is chosen for sums over as many as fill it, and so on.
-SPANS = (DAY, 7 * DAY, 365 * DAY)
-#: So many noise scales of the clip's choice are its target number of rows, and a step of its slope, if CLIP_SHARE
-#: allows it.
-RESOLVED, RESOLVED_SLOPE = 16.0, 4.0
-#: ln of the number of grid steps in the bound, for the choice.
-SPAN = 33.0 * math.log(2.0)
+#: Bits of the largest square of a deviation, in steps of a square's resolution.
+SQUARE_BITS = 32
+#: Ends of the clip by column.
+Clips = Mapping[str, tuple[float, float]]
 KeyRule = Literal["none", "given", "public", "private"]
 
 
 @record
 class Value:
-    """The values of a table, where more than their column is to be said.
+    """Public bounds of a column of values, and how they are used.
 
     Parameters
     ----------
-    column : str
-        The column that is summed: numbers.
+    bound : float or (float, float), optional
+        Upper bound of a value, from 0, or a lower and an upper one.  It must not be computed from the table.  Values
+        beyond it count as the bound.
+    clip : float or (float, float), optional
+        What values are clipped to, if that is known publicly; then ``bound`` may be left out.  By default it is
+        chosen from the rows with a share of the column's budget; a ``bound`` of two ends is the clip itself.
+    weight : float
+        The column's budget beside other columns', whose weight is 1 by default.
+    nonfinite : "raise" or "zero"
+        Handling of values that are missing, NaN or infinite: an error, or they count as 0.
     resolution : float, optional
         Step of the integer grid that values are rounded to; by default the bound's 2^32th part, or coarser where the
         noise is.  A cell holds 2^63 steps: 10^9 rows and more by default.
-    nonfinite : "raise" or "zero"
-        Handling of values that are missing, NaN or infinite: an error, or they count as 0.
-    noise : "laplace" or "gaussian", optional
-        Noise of the sums.  Gaussian noise has sigma clip * sqrt(k * j) / x for k rows of a unit, at most j of them
-        in one window (``Person.per_window``), x^2 / 2 being the rho that gives (epsilon, delta).  By default
-        Laplace; with a ``delta`` that no keys need, the one of less variance, which follows from public parameters:
-        Gaussian from 11 windows of a person on at epsilon = 1, delta = 1e-6 (:func:`fastdp.plan`).
 
     Examples
     --------
     >>> import fastdp
-    >>> fastdp.Value("kwh", resolution=0.001).nonfinite
+    >>> fastdp.Value(10.0, resolution=0.001).nonfinite
     'raise'
     """
 
-    column: str = parameter(Column())
-    resolution: float | None = parameter(Real(above=0.0, optional=True), default=None)
+    bound: Bounds | None = parameter(Kind(), default=None)
+    clip: Bounds | None = parameter(Kind(), default=None)
+    weight: float = parameter(Real(above=0.0, most=2.0**20), default=1.0)
     nonfinite: Nonfinite = parameter(Choice(("raise", "zero")), default="raise")
-    noise: NoiseName | None = parameter(Choice(("laplace", "gaussian"), optional=True), default=None)
+    resolution: float | None = parameter(Real(above=0.0, optional=True), default=None)
+
+    def _check(self) -> None:
+        if self.bound is None and self.clip is None:
+            raise ParameterError(
+                "bound = None: expected a public upper bound of a value, such as bound=10.0, or (low, high) where "
+                "values may be negative"
+            )
+        given = [_ends(name, each) for name, each in (("bound", self.bound), ("clip", self.clip)) if each is not None]
+        outer, inner = given[0], given[-1]
+        if inner[0] < outer[0] or inner[1] > outer[1]:
+            raise ParameterError(
+                f"clip = {self.clip!r}: expected a clip within bound = {validation.shown(self.bound)}"
+            )
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The widest clip."""
+        return _ends("clip", self.clip) if self.clip is not None else _ends("bound", self.bound)
+
+    @property
+    def chooses(self) -> bool:
+        """True if the clip's upper end is chosen from the rows."""
+        return self.clip is None and not isinstance(self.bound, (tuple, list))
+
+
+def _ends(name: str, given: object) -> tuple[float, float]:
+    """Ends of a clip or bound; ParameterError if they are not numbers in order."""
+    if not isinstance(given, (tuple, list)):
+        return 0.0, validation.positive(name, given)
+    low, high = validation.ends(name, given)
+    if not low < high:
+        raise ParameterError(f"{name} = ({low!r}, {high!r}): expected low below high")
+    return low, high
+
+
+@record
+class PrivateKeys:
+    """Keys that are chosen privately, with ``delta``: those of the table that enough rows have.
+
+    Parameters
+    ----------
+    share : float
+        Of the budget, for the choice.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> fastdp.PrivateKeys(share=0.3).share
+    0.3
+    """
+
+    share: float = parameter(Real(above=0.0, below=1.0), default=0.1)
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """One column of values: its widest clip, which ``chooses`` narrows from the rows, and :class:`Value`'s fields."""
+
+    name: str
+    low: float
+    high: float
+    chooses: bool
+    weight: float
+    nonfinite: Nonfinite
+    resolution: float | None
+
+    @classmethod
+    def of(cls, name: str, value: Value) -> ColumnPlan:
+        """The column `name` with the bounds of `value`."""
+        return cls(name, *value.ends, value.chooses, value.weight, value.nonfinite, value.resolution)
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """All public parameters of a release of windows.
+    """All public parameters of a release of a table.
 
     Attributes
     ----------
-    value : Value or None
-        None for counts.
+    time, calendar : Time, Calendar or None
+        None: no windows.
     periods : Calendar or None
         The periods in which a unit's rows are bounded; None: one period.
-    bound : (float, float) or None
-        The widest clip; None for counts.
-    chooses_clip : bool
-        Whether the clip's upper end is chosen from the rows.
+    levels : bool
+        Whether totals of key prefixes and over all windows are measured too.
     start, stop : int or None
         Numbers of the first window, and of the one after the last.
     online : bool
         Whether rows arrive over time and a public clock closes windows.
-    cells, rows : int or None
-        Windows times keys; released number of rows above the lowest candidate of the clip.
+    cells : int or None
+        Windows times keys.
+    rows : dict of str to int
+        Released number of rows above the lowest candidate of each column's clip.
     taken : tuple of str
         Ends of the time taken from the table: "first", "last".
     """
 
-    kind: Kind
-    time: Time
+    statistics: tuple[Statistic, ...]
+    columns: tuple[ColumnPlan, ...]
+    time: Time | None
     unit: Unit
-    value: Value | None
-    calendar: Calendar
+    calendar: Calendar | None
     periods: Calendar | None
     epsilon: float
     delta: float = 0.0
-    bound: tuple[float, float] | None = None
-    chooses_clip: bool = False
     by: tuple[str, ...] = ()
     key_rule: KeyRule = "none"
     keys: tuple[KeyRow, ...] = ()
+    private: PrivateKeys | None = None
+    levels: bool = False
     noise: NoiseName = "laplace"
     start: int | None = None
     stop: int | None = None
     online: bool = False
     cells: int | None = None
-    rows: int | None = None
+    rows: Mapping[str, int] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
 
-    rule: ClassVar[int] = 1
+    rule: ClassVar[int] = 2
 
     @property
     def who(self) -> str | None:
@@ -133,10 +195,15 @@ class TablePlan:
         return self.unit.column if isinstance(self.unit, Person) else None
 
     @property
+    def chooses(self) -> list[ColumnPlan]:
+        """Columns whose clip is chosen from the rows."""
+        return [column for column in self.columns if column.chooses]
+
+    @property
     def is_public(self) -> bool:
-        """True if windows, keys and clip are public parameters, so that one reading is enough."""
+        """True if windows, keys and clips are public parameters, so that one reading is enough."""
         ends = self.start is not None and self.stop is not None
-        return ends and self.key_rule in ("none", "given") and not self.chooses_clip
+        return ends and self.key_rule in ("none", "given") and not self.chooses
 
     @property
     def contributions(self) -> int:
@@ -149,129 +216,14 @@ class TablePlan:
         return self.unit.per_window if isinstance(self.unit, Person) else None
 
     @property
-    def nonfinite(self) -> Nonfinite:
-        """Handling of values that are NaN or infinite."""
-        return "raise" if self.value is None else self.value.nonfinite
-
-    @property
-    def resolution(self) -> float | None:
-        """The grid's resolution as given, in units of the input."""
-        return None if self.value is None else self.value.resolution
-
-    # Budgets.
-
-    @property
-    def gaussian(self) -> bool:
-        """True if the sums' noise is Gaussian."""
-        return self.noise == "gaussian"
-
-    @property
-    def key_delta(self) -> float:
-        """Delta of the private choice of keys: all of it, or half with Gaussian noise."""
-        return 0.0 if self.key_rule != "private" else self.delta / 2.0 if self.gaussian else self.delta
-
-    @property
-    def noise_delta(self) -> float:
-        """Delta of Gaussian noise; 0 for Laplace."""
-        return self.delta - self.key_delta if self.gaussian else 0.0
-
-    @cached_property
-    def loss(self) -> float:
-        """Total budget: epsilon, or for Gaussian noise the x whose x^2 / 2 is its rho."""
-        return zcdp_loss(self.epsilon, self.noise_delta) if self.gaussian else self.epsilon
-
-    def _share(self, share: float) -> float:
-        """A share of the budget, of epsilon or of rho."""
-        return self.loss * (math.sqrt(share) if self.gaussian else share)
-
-    def _rest(self, whole: float, *parts: float) -> float:
-        """Budget left of the total `whole` after these components."""
-        if self.gaussian:
-            return square_remainder(whole, *parts)
-        for part in parts:
-            whole = remainder(whole, part)
-        return whole
-
-    @property
-    def reports_persons(self) -> bool:
-        """True if the number of persons (in each period) with dropped rows is released."""
-        return self.who is not None and not self.online
-
-    @property
-    def reports_clip(self) -> bool:
-        """True if the number of rows beyond the clip is released."""
-        return self.bound is not None and not self.online
-
-    @cached_property
-    def person_epsilon(self) -> float:
-        """Epsilon of the report on persons; unspent online, so that sums equal a table's."""
-        return self._share(PERSON_SHARE) if self.who is not None else 0.0
-
-    @cached_property
-    def beyond_epsilon(self) -> float:
-        """Epsilon of the report on rows beyond the clip; unspent online."""
-        return self._share(BEYOND_SHARE) if self.bound is not None else 0.0
-
-    @property
     def beyond_sensitivity(self) -> int:
         """Change by one unit of the counts of rows beyond and within the clip; a replaced value changes both by 1."""
         return max(2, self.contributions)
 
     @cached_property
-    def key_epsilon(self) -> float:
-        """Epsilon of the counts that decide which keys are released."""
-        return self._share(KEY_SHARE) if self.key_rule == "private" else 0.0
-
-    @cached_property
-    def clip_epsilons(self) -> tuple[float, float]:
-        """Epsilons of the count of rows above the lowest candidate, and of the choice of the clip.
-
-        The second is at most CLIP_SHARE minus the first, and follows from that number once it is released: pure
-        losses may be chosen adaptively, as long as their sum never exceeds epsilon.
-        """
-        if not self.chooses_clip:
-            return 0.0, 0.0
-        counting, most = self._share(ROW_SHARE), self._share(CLIP_SHARE - ROW_SHARE)
-        if self.rows is None:
-            return counting, most
-        # As ScaleFree has it: the target is at most half of the rows, and slopes fit below the rest.
-        target = min(self.rows_above, self.rows / 2.0)
-        slope = 0.5 * (self.rows - target) / SPAN
-        return counting, min(most, self.contributions * max(RESOLVED / target, RESOLVED_SLOPE / slope))
-
-    @property
-    def rows_above(self) -> float:
-        """Rows that should lie above the clip in all windows together, so that noise and clipping err alike.
-
-        The squared error of the sum of g windows with n rows each is 2 g (s theta / eps)^2 + (g n E[(v - theta)+])^2,
-        s the sensitivity in clips, least over theta where n p = sqrt(2 / g) s / eps, if p E[(v - theta)+] / theta is
-        about p^2, as :class:`fastdp.thresholds.ScaleFree` takes it.
-        """
-        deviation = self.clips * (math.sqrt(self.square) / self.contributions if self.gaussian else math.sqrt(2.0))
-        return max(1, self.cells or 1) * deviation / (self.loss * (1.0 - CLIP_SHARE)) / math.sqrt(self.together)
-
-    @property
-    def together(self) -> float:
-        """Windows in the sums for which the clip is chosen: hours of a day, days of a week, else those of a year."""
-        length = self.calendar.edge(1) - self.calendar.edge(0)
-        span = next((span for span in SPANS if length < span), length)
-        return max(1.0, min(span / length, (self.stop or 0) - (self.start or 0)))
-
-    @property
-    def square(self) -> int:
-        """Squared L2 norm of the change by one unit: k rows, at most j of them in one sum."""
-        return l2_square(self.contributions, self.per_window)
-
-    @property
-    def clips(self) -> float:
-        """Change of the sums by one unit, in clips."""
-        return self.contributions * (0.5 if self.kind == "means" else 1.0)
-
-    @cached_property
-    def sum_epsilon(self) -> float:
-        """Budget of the sums, after reports, keys and clip: epsilon, or the x of Gaussian noise."""
-        reports = self.person_epsilon, self.beyond_epsilon
-        return self._rest(self.loss, *reports, self.key_epsilon, *self.clip_epsilons)
+    def budget(self) -> Budget:
+        """Shares of the budget, and the noise that each buys."""
+        return Budget(self)
 
     def settled(self, first: int, last: int, keys: int) -> TablePlan:
         """The plan with the windows [first, last) and the number of keys; ParameterError if they are too many."""
@@ -287,131 +239,129 @@ class TablePlan:
 
     # Sums.
 
+    def column(self, name: str) -> ColumnPlan:
+        """The column of values with this name."""
+        return next(column for column in self.columns if column.name == name)
+
+    def place(self, name: str) -> int:
+        """Number of a column of values: keys of noise have no names."""
+        return [column.name for column in self.columns].index(name)
+
     @property
-    def value_epsilon(self) -> float:
-        """Budget of the sums of values: that of all sums or, for means, the deviations' share."""
-        if self.kind != "means":
-            return self.sum_epsilon
-        return self.sum_epsilon * (math.sqrt(GAUSSIAN_DEVIATION_SHARE) if self.gaussian else DEVIATION_SHARE)
+    def counts_rows(self) -> bool:
+        """True if the number of rows is one of the sums: it is asked for, or means and variances need it."""
+        return any(each.column == ROWS or each.kind in ("mean", "var", "std") for each in self.statistics)
 
-    @cached_property
-    def step(self) -> float:
-        """The grid's resolution, in units of the input."""
-        if self.bound is None:
-            return 1.0
-        most = max(map(abs, self.bound))
-        # Noise of the bound itself fits; that of a smaller clip does too.
-        each = self.value_epsilon / self.contributions
-        return make_grid(most, self.resolution, each, 1, 1, 2).resolution
+    def sums_of(self, column: str) -> list[str]:
+        """Names of the sums of a column.
 
-    def steps(self, value: float) -> int:
-        """A bound as an integer number of steps, rounded towards 0, at least 1 in absolute value unless it is 0.
-
-        10 is a thousand steps of 0.01, although the float 0.01 is slightly larger than a hundredth.
+        A mean and a variance follow from the total if it is asked for, else from deviations from the middle of the
+        clip, which have half of its sensitivity.
         """
-        size = Fraction(abs(value)) / Fraction(self.step)
-        whole = round(size)
-        whole = whole if abs(size - whole) <= whole * Fraction(1, 2**52) else math.floor(size)
-        return (1 if value >= 0 else -1) * (max(1, whole) if size else 0)
+        if column == ROWS:
+            return ["count"]
+        kinds = {each.kind for each in self.statistics if each.column == column}
+        return ["total" if "sum" in kinds else "deviation", *(["square"] if kinds & {"var", "std"} else [])]
 
-    def quantities(self, clip: float | None = None) -> list[Quantity]:
-        """Sums of each cell, clipped above at `clip`, or at the bound."""
-        k, drawn = self.contributions, (self.noise, self.square)
+    def quantity_of(self, column: str) -> str:
+        """Name of a column's first sum."""
+        return self.sums_of(column)[0]
+
+    def grid(self, column: ColumnPlan) -> float:
+        """Step of a column's grid, in units of the input."""
+        loss = self.budget.of(self.quantity_of(column.name), column.name, self.budget.levels[0])
+        # Noise of the bound itself fits; that of a smaller clip does too.
+        most = max(abs(column.low), abs(column.high))
+        return make_grid(most, column.resolution, loss / self.contributions, 1, 1, 2).resolution
+
+    def quantities(self, clips: Clips | None = None) -> list[Quantity]:
+        """Sums of each cell, with values clipped to `clips` by column, or to the bounds."""
         found = []
-        if self.bound is not None:
-            low = self.steps(self.bound[0])
-            high = self.steps(self.bound[1] if clip is None else clip)
-            means = self.kind == "means"
-            centre = (low + high) // 2 if means else 0
-            name = "deviation" if means else "total"
-            found.append(Quantity(name, low, high, centre, self.step, self.value_epsilon, k, *drawn))
-        if self.kind != "totals":
-            means = self.kind == "means"
-            rest = self._rest(self.sum_epsilon, self.value_epsilon) if means else self.sum_epsilon
-            found.append(Quantity("count", 0, 1, 0, 1.0, rest, k, *drawn))
-        return found
-
-    def reported(self, quantities: Sequence[Quantity]) -> list[Quantity]:
-        """Further sums for the report on the clip: rows beyond it, and all rows unless they are counted already."""
-        if not self.reports_clip:
-            return []
-        first = quantities[0]
-        counted = [] if quantities[-1].name == "count" else [replace(first, name="count")]
-        return [replace(first, name="beyond"), *counted]
-
-    def clip_of(self, quantities: Sequence[Quantity]) -> tuple[float, float] | None:
-        """Ends of the clip, in units of the input; None for counts."""
-        if self.bound is None:
-            return None
-        return quantities[0].low * self.step, quantities[0].high * self.step
-
-    def times_of(self, unit: UnitRows) -> Times | None:
-        """The times from `start` to `stop` where both are given and cut no unit; rows at others change nothing."""
-        if self.start is None or self.stop is None or self.taken:
-            return None
-        calendar = self.calendar
-        ends = calendar.edge(self.start), calendar.edge(self.stop)
-        times = Times(self.time.column, calendar.time_zone, *ends)
-        return times if unit.keeps(times) else None
-
-    def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Guarantee of everything that is released."""
-        return sums.of_everything(self, simulated)
+        for column in self.columns:
+            grid = self.grid(column)
+            low, high = (_steps(end, grid) for end in (clips or {}).get(column.name, (column.low, column.high)))
+            middle = (low + high) // 2
+            # So that squares stay below 2^32 or so.
+            shift = max(0, 2 * max(high - middle, middle - low).bit_length() - SQUARE_BITS)
+            for name in self.sums_of(column.name):
+                centre, step = (0, grid) if name == "total" else (middle, grid)
+                step = grid**2 * 2.0**shift if name == "square" else step
+                found.append(Quantity(name, column.name, low, high, centre, grid, step))
+        return [*found, *([Quantity("count")] if self.counts_rows else [])]
 
     def released(
         self,
         span: tuple[int, int],
         quantities: Sequence[Quantity],
-        keys: dict[str, list[object]],
-        columns: dict[str, NoisySums],
+        keys: KeySet,
+        measured: tuple[Measured, ...],
+        tails: dict[str, Tail],
         *,
         simulated: bool,
-    ) -> WindowSums:
+    ) -> Released:
         """Noisy sums of the windows [first, last), with all public facts about them."""
-        return WindowSums(
-            *(self.kind, self.calendar.edges(*span), self.calendar.time_zone, self.calendar.every, keys, columns),
-            clip=self.clip_of(quantities),
-            guarantee=self.guarantee(simulated=simulated),
-            centre=quantities[0].centre * self.step if self.kind == "means" else 0.0,
+        calendar = self.calendar
+        return Released(
+            np.array(span, np.int64) if calendar is None else calendar.edges(*span),
+            None if calendar is None else calendar.time_zone,
+            None if calendar is None else calendar.every,
+            tuple(keys.columns(depth) for depth in range(len(self.by) + 1)),
+            keys.parents,
+            self.statistics,
+            tuple(quantities),
+            measured,
+            tails,
+            self.budget.guarantee(simulated=simulated),
         )
+
+    def times_of(self, unit: UnitRows) -> Times | None:
+        """The times from `start` to `stop` where both are given and cut no unit; rows at others change nothing."""
+        if self.time is None or self.calendar is None or self.start is None or self.stop is None or self.taken:
+            return None
+        ends = self.calendar.edge(self.start), self.calendar.edge(self.stop)
+        times = Times(self.time.column, self.calendar.time_zone, *ends)
+        return times if unit.keeps(times) else None
 
     # Noise.
 
     def identity(self) -> Json:
         """Everything on which noise depends besides secret and rows; the same for a table and for its stream."""
+        numbers = {column.name: i for i, column in enumerate(self.columns)} | {ROWS: -1}
+        fields = ("low", "high", "chooses", "weight", "nonfinite", "resolution")
         return {
-            "kind": self.kind,
-            "every": self._spans(self.calendar),
+            "statistics": [[each.kind, numbers[each.column]] for each in self.statistics],
+            "columns": [[getattr(column, name) for name in fields] for column in self.columns],
+            "every": None if self.calendar is None else self._spans(self.calendar),
             "period": None if self.periods is None else self._spans(self.periods),
             "epsilon": self.epsilon,
             "delta": self.delta,
-            "bound": self.bound,
-            "chooses_clip": self.chooses_clip,
-            "resolution": self.resolution,
             "by": list(self.by),
             "key_rule": self.key_rule,
             "keys": key_digest(self.keys),
+            "share": None if self.private is None else self.private.share,
+            "levels": self.levels,
             "contributions": self.contributions,
             "per_window": self.per_window,
             "who": self.who is not None,
             "start": self.start,
-            "nonfinite": self.nonfinite,
             "noise": self.noise,
         }
 
     def _spans(self, calendar: Calendar) -> list[object]:
         """JSON identity of a calendar without its zone's name; two borders determine its origin."""
-        begin = None if self.start is None else self.calendar.edge(self.start)
+        own = self.calendar
+        begin = None if self.start is None or own is None else own.edge(self.start)
         return [calendar.every, zone_rules(calendar.zone, begin), calendar.edge(0), calendar.edge(1)]
 
     def describe(self) -> Json:
         """The public parameters, for a ledger."""
+        calendar = self.calendar
         return {
             **self.identity(),
-            "every": self.calendar.every,
+            "statistics": [each.name for each in self.statistics],
+            "every": None if calendar is None else calendar.every,
             "period": None if self.periods is None else self.periods.every,
-            "time_zone": self.calendar.time_zone,
-            "bound": None if self.bound is None else list(self.bound),
+            "time_zone": None if calendar is None else calendar.time_zone,
             "keys": len(self.keys) if self.key_rule == "given" else self.key_rule,
             "who": self.who,
             "stop": self.stop,
@@ -420,10 +370,22 @@ class TablePlan:
     def check_cells(self, windows: int, keys: int) -> None:
         """Raise ParameterError for more windows and keys than fit in memory."""
         if windows * keys > MAX_CELLS:
+            every = "" if self.calendar is None else f" of {self.calendar.every}"
             raise ParameterError(
-                f"{windows:,} windows of {self.calendar.every} and {keys:,} keys: expected at most {MAX_CELLS:,} "
-                "cells; use longer windows (every=), fewer keys (keys=), or a shorter time (Time(start=, stop=))"
+                f"{windows:,} windows{every} and {keys:,} keys: expected at most {MAX_CELLS:,} cells; use longer "
+                "windows (every=), fewer keys (keys=), or a shorter time (Time(start=, stop=))"
             )
+
+
+def _steps(value: float, grid: float) -> int:
+    """A bound as an integer number of steps, rounded towards 0, at least 1 in absolute value unless it is 0.
+
+    10 is a thousand steps of 0.01, although the float 0.01 is slightly larger than a hundredth.
+    """
+    size = Fraction(abs(value)) / Fraction(grid)
+    whole = round(size)
+    whole = whole if abs(size - whole) <= whole * Fraction(1, 2**52) else math.floor(size)
+    return (1 if value >= 0 else -1) * (max(1, whole) if size else 0)
 
 
 def key_digest(keys: Sequence[KeyRow]) -> bytes:
@@ -431,7 +393,43 @@ def key_digest(keys: Sequence[KeyRow]) -> bytes:
     return hashlib.sha256(repr(list(keys)).encode()).digest()
 
 
-# The arguments of ``totals``, ``counts``, ``means`` and ``Windows``.
+# The arguments of ``aggregate`` and ``Windows``.
+
+
+def statistics_of(given: object) -> tuple[Statistic, ...]:
+    """Statistics from a mapping of columns to names; ParameterError for anything else."""
+    if not isinstance(given, Mapping) or not given:
+        raise ParameterError(
+            f"statistics = {validation.shown(given)}: expected a mapping of columns to statistics, such as "
+            "{'kwh': ['sum', 'mean'], '*': 'count'}"
+        )
+    found = []
+    for column, named in given.items():
+        listed = [named] if isinstance(named, str) else named
+        accepted = ("count",) if column == ROWS else STATISTICS
+        if not isinstance(listed, (list, tuple)) or not listed or any(each not in accepted for each in listed):
+            raise ParameterError(
+                f"statistics[{validation.shown(column)}] = {validation.shown(named)}: expected "
+                f"{' or '.join(map(repr, accepted))}, or a list of them ('count' is of '*', the rows)"
+            )
+        found += [Statistic(kind, Column().check("statistics", column)) for kind in dict.fromkeys(listed)]
+    return tuple(found)
+
+
+def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str, Value]]:
+    """The columns of values with their bounds; ParameterError for a column without one, or bounds of others."""
+    names = list(dict.fromkeys(each.column for each in statistics if each.column != ROWS))
+    if isinstance(bounds, Mapping):
+        given = dict(bounds)
+    elif bounds is not None and len(names) != 1:
+        raise ParameterError(
+            f"bounds = {validation.shown(bounds)}: expected a mapping of {len(names)} columns with values to bounds"
+        )
+    else:
+        given = dict.fromkeys(names, bounds)
+    if unknown := set(given) - set(names):
+        raise ParameterError(f"bounds of {len(unknown)} columns without statistics: expected those of {names}")
+    return [(name, each if isinstance(each := given.get(name), Value) else Value(each)) for name in names]
 
 
 def names_of(name: str, given: object) -> tuple[str, ...]:
@@ -444,7 +442,9 @@ def names_of(name: str, given: object) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def keys_of(by: tuple[str, ...], given: Keys | None, delta: float) -> tuple[KeyRule, tuple[KeyRow, ...]]:
+def keys_of(
+    by: tuple[str, ...], given: Keys | PrivateKeys | None, delta: float
+) -> tuple[KeyRule, tuple[KeyRow, ...]]:
     """Source of the keys, and the given keys; ParameterError if they do not fit `by` and `delta`."""
     if not by:
         if given is not None:
@@ -452,9 +452,11 @@ def keys_of(by: tuple[str, ...], given: Keys | None, delta: float) -> tuple[KeyR
         return "none", ()
     if isinstance(given, str):
         return cast("KeyRule", validation.choice("keys", given, ("public",))), ()
-    if given is None:
+    if given is None or isinstance(given, PrivateKeys):
         if delta:
             return "private", ()
+        if given is not None:
+            raise ParameterError("delta = 0: expected above 0, such as 1e-6, because keys are chosen privately")
         raise ParameterError(
             f"keys = None: expected the list of keys of {', '.join(map(repr, by))} that are released, or "
             "keys='public' if it is no secret which keys the table has, or delta > 0 to choose them privately"
@@ -498,41 +500,17 @@ def _plain(given: Any) -> list[Any]:
     return cast("list[Any]", listed)
 
 
-def check_bound(bound: Bounds | None, clip: Bounds | None) -> tuple[tuple[float, float], bool]:
-    """The widest clip, and True if its upper end is chosen from the rows; ParameterError if neither is given."""
-    if bound is None and clip is None:
-        raise ParameterError(
-            "bound = None: expected a public upper bound of a value, such as bound=10.0, or (low, high) where values "
-            "may be negative"
-        )
-    given, name = (bound, "bound") if clip is None else (clip, "clip")
-    if isinstance(given, (tuple, list)):
-        low, high = validation.ends(name, given)
-        if not low < high:
-            raise ParameterError(f"{name} = ({low!r}, {high!r}): expected low below high")
-        ends, chooses = (low, high), False
-    else:
-        ends, chooses = (0.0, validation.positive(name, given)), clip is None
-    if bound is not None and clip is not None:
-        outer, _ = check_bound(bound, None)
-        if ends[0] < outer[0] or ends[1] > outer[1]:
-            raise ParameterError(f"clip = {clip!r}: expected a clip within bound = {validation.shown(bound)}")
-    return ends, chooses
-
-
 def make_plan(
-    kind: Kind,
-    time: Time,
-    value: Value | None,
+    statistics: Sequence[Statistic],
+    time: Time | None,
     *,
     epsilon: float,
     unit: Unit = ONE_ROW,
-    bound: Bounds | None = None,
-    clip: Bounds | None = None,
+    bounds: object = None,
     by: str | Sequence[str] | None = None,
-    keys: Keys | None = None,
+    keys: Keys | PrivateKeys | None = None,
     delta: float = 0.0,
-    noise: NoiseName | None = None,
+    levels: bool | None = None,
 ) -> TablePlan:
     """The plan of a release, its parameters checked; the table is not read."""
     if not isinstance(unit, (Rows, Person)):
@@ -543,45 +521,55 @@ def make_plan(
     delta = validation.real("delta", delta)
     if not 0.0 <= delta < 1.0:
         raise ParameterError(f"delta = {delta!r}: expected at least 0 and below 1")
-    columns = names_of("by", by)
-    rule, rows = keys_of(columns, keys, delta)
-    calendar = Calendar(time.every, time.zone, time.origin)
-    first = None if time.start is None else calendar.border("start", time.start)
-    last = None if time.stop is None else calendar.border("stop", time.stop)
-    if first is not None and last is not None and last <= first:
-        raise ParameterError(f"stop = {time.stop!r}: expected a time behind start = {time.start!r}")
-    ends, chooses = (None, False) if kind == "counts" else check_bound(bound, clip)
-    periods = None if unit.per is None else Calendar(unit.per, time.zone, time.origin, "per")
+    named = names_of("by", by)
+    rule, rows = keys_of(named, keys, delta)
+    private = (keys if isinstance(keys, PrivateKeys) else PrivateKeys()) if rule == "private" else None
+    first: int | None = 0
+    last: int | None = 1
+    calendar, periods = None, None
+    if time is not None:
+        calendar = Calendar(time.every, time.zone, time.origin)
+        first = None if time.start is None else calendar.border("start", time.start)
+        last = None if time.stop is None else calendar.border("stop", time.stop)
+        if first is not None and last is not None and last <= first:
+            raise ParameterError(f"stop = {time.stop!r}: expected a time behind start = {time.start!r}")
+        periods = None if unit.per is None else Calendar(unit.per, time.zone, time.origin, "per")
+    elif unit.per is not None:
+        raise ParameterError(f"per = {unit.per!r}: expected None without time=, or the column of times")
     plan = TablePlan(
-        *(kind, time, unit, value, calendar, periods, epsilon, delta, ends, chooses, columns, rule, rows),
+        *(
+            tuple(statistics),
+            tuple(ColumnPlan.of(*each) for each in values_of(statistics, bounds)),
+            time,
+            unit,
+            calendar,
+            periods,
+            epsilon,
+            delta,
+        ),
+        *(named, rule, rows, private, False if levels is None else Flag().check("levels", levels)),
         start=first,
         stop=last,
     )
-    drawn = _noise_of(noise if value is None else value.noise, plan)
-    # Laplace noise of sums needs no delta; keys that are chosen do.
-    plan = replace(plan, noise=drawn, delta=delta if drawn == "gaussian" or rule == "private" else 0.0)
+    plan = with_noise(plan)
     if first is not None and last is not None:
         plan.check_cells(last - first, max(1, len(rows)))
         _check_per_window(plan, last - first)
     # Laws that cannot be drawn are refused before any row is read.
-    for quantity in plan.quantities():
-        _ = quantity.distribution
+    for quantity, level in itertools.product(plan.quantities(), plan.budget.levels):
+        plan.budget.distribution(quantity, level)
     return plan
 
 
-def _noise_of(noise: NoiseName | None, plan: TablePlan) -> NoiseName:
-    """The noise of the sums: the given one, or with a delta for it the one of less variance."""
-    delta, private = plan.delta, plan.key_rule == "private"
-    noise = None if noise is None else checked_noise(noise)
-    if noise == "gaussian" and not delta:
-        raise ParameterError("delta = 0: expected above 0, such as 1e-9, because noise = 'gaussian'")
-    if noise == "laplace" and delta and not private:
-        raise ParameterError(
-            f"delta = {delta!r}: expected 0, because Laplace noise needs none and no keys are chosen privately"
-        )
-    if noise is not None or not delta or private:
-        return noise or "laplace"
-    return better_noise(plan.epsilon, delta, plan.contributions, plan.per_window)
+def with_noise(plan: TablePlan) -> TablePlan:
+    """The plan with the noise of less variance: Laplace, or Gaussian if there is a delta for it."""
+    if not plan.delta:
+        return plan
+    gaussian = replace(plan, noise="gaussian")
+    if gaussian.budget.log_variance() < plan.budget.log_variance():
+        return gaussian
+    # Laplace noise of sums needs no delta; keys that are chosen do.
+    return plan if plan.key_rule == "private" else replace(plan, delta=0.0)
 
 
 def _check_per_window(plan: TablePlan, windows: int) -> None:
@@ -605,7 +593,7 @@ def check_online(plan: TablePlan) -> None:
             "per = None: expected the period in which a person's rows are bounded, such as '1d', because windows "
             "close one by one: a number of rows for life would be used up by the first ones"
         )
-    calendar, period = plan.calendar, plan.periods.every
+    calendar, period = cast("Calendar", plan.calendar), plan.periods.every
     begin = calendar.edge(plan.start or 0)
     most = most_spans(calendar.every, period, calendar.time_zone, calendar.origin, begin)
     if most > 1 and plan.per_window is None:

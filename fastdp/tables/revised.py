@@ -7,9 +7,9 @@ units of their noise variance is multiplied by 1 - B, B = min(1, (n - 2) / E): a
 stands out of the noise stays, and in no part is the expected square error above that of the estimates.  The mean
 stays.
 
-A node is shrunk towards its share of its parent's windows.  Then the sums of children and their parents are made
-equal by the variances of the model (Morris 1983), which counts the possible cost of shrinking as far as the released
-values show it; errors of a parent and of its children are taken to be as dependent as they can be.
+A node's windows are shrunk towards its share of its parent's.  Then a node and the sum of its children are made
+equal: first from the leaves up, by the variances of the model (Morris 1983), which counts the possible cost of
+shrinking as far as the released values show it, then from the root down.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import numpy as np
 from scipy import fft
@@ -34,6 +35,8 @@ CELLS = 2**21
 KNOWN = 10.0
 #: The square of this is finite.
 HUGE = 1e150
+#: Added where a variance may be 0.
+TINY = float(np.finfo(float).tiny)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,20 +210,38 @@ def _offsets(instants: Integers, time_zone: str | None) -> Integers:
     return np.array([(moment.utcoffset() or timedelta()) // microsecond for moment in moments], np.int64)
 
 
+class Branch(NamedTuple):
+    """How the nodes of a depth and their children are made equal.
+
+    ``own``, float64[K], is the weight of a node's own windows beside the sum of its children's; ``shared`` is the
+    part of its variance that is in this sum too, as far as children follow it.  ``gains``, float64[K_below], are the
+    shares of a difference that go to each child.
+    """
+
+    parents: Integers
+    own: Floats
+    shared: Floats
+    gains: Floats
+
+    def added(self, variances: Floats) -> Floats:
+        """Sums over the children of each node."""
+        return grouped(variances, self.parents, self.own.size)
+
+    def combined(self, variances: Floats, children: Floats) -> Floats:
+        """Largest variance of a node's weighted mean, whatever the dependence of its own windows and children's."""
+        other = children + self.shared * variances
+        out: Floats = (self.own * np.sqrt(variances) + (1.0 - self.own) * np.sqrt(other)) ** 2
+        return out
+
+
 @dataclass(frozen=True, eq=False)
 class Revised:
-    """Revised sums of every node and window, float64[W, K] of each depth, and what their variances follow from.
-
-    ``own`` is the weight of a node's own windows beside the sum of its children's, ``drawn`` the share of the
-    difference between a parent and its children that goes to a child.
-    """
+    """Revised sums of every node and window, float64[W, K] of each depth, and what their variances follow from."""
 
     values: tuple[Floats, ...]
     exact: Consistent
     smoothed: tuple[Smoothed, ...]
-    parents: Sequence[Integers]
-    own: tuple[Floats, ...]
-    drawn: tuple[Floats, ...]
+    branches: tuple[Branch, ...]
 
     def sums(self, depth: int, starts: Integers, stops: Integers) -> Floats:
         """Sums over windows [start, stop) of every node of a depth: float64[q, K]."""
@@ -229,50 +250,46 @@ class Revised:
     def variances(self, depth: int, starts: Integers, stops: Integers) -> Floats:
         """The model's variances of these sums: float64[q, K]."""
         found = [each.sum_variances(starts, stops) for each in self.smoothed]
-        below: list[Floats] = []
-        for at in range(len(self.parents) - 1, -1, -1):
-            below.insert(0, grouped(found[at + 1], self.parents[at], found[at].shape[1]))
-            found[at] = _dependent(self.own[at], found[at], below[0])
+        added: list[Floats] = []
+        for at, branch in reversed(list(enumerate(self.branches))):
+            added.insert(0, branch.added(found[at + 1]))
+            found[at] = branch.combined(found[at], added[0])
         error = found[0]
-        for up, gain, variances, added in zip(self.parents[:depth], self.drawn, found[1:], below, strict=False):
-            error = np.maximum(variances * (1.0 - 2.0 * gain) + gain**2 * (error + added)[:, up], 0.0)
+        for branch, below, children in zip(self.branches[:depth], found[1:], added, strict=False):
+            gain = branch.gains
+            error = np.maximum(below * (1.0 - 2.0 * gain) + gain**2 * (error + children)[:, branch.parents], 0.0)
         share = (stops - starts)[:, None] / self.exact.windows
         out: Floats = error + share**2 * self.exact.total[depth]
         return out
 
 
-def _dependent(weight: Floats, first: Floats, second: Floats) -> Floats:
-    """Largest variance of a weighted mean of two errors of these variances."""
-    out: Floats = (weight * np.sqrt(first) + (1.0 - weight) * np.sqrt(second)) ** 2
-    return out
-
-
 def revise(exact: Consistent, parents: Sequence[Integers], patterns: Sequence[Integers] = ()) -> Revised:
-    """Smooth the windows of every node, the root first; then make children add up to their parents."""
-    smoothed: list[Smoothed] = []
-    for depth, (values, spread) in enumerate(zip(exact.values, exact.spread, strict=True)):
-        prior = np.zeros(values.shape)
-        if depth:
-            up, above = parents[depth - 1], smoothed[-1].values
-            total = above.sum(axis=0)
-            known = total > KNOWN * np.sqrt(exact.total[depth - 1])
-            share = np.clip(values.sum(axis=0) / np.where(known, total, np.inf)[up], 0.0, 1.0)
-            prior = share * (above - above.mean(axis=0))[:, up]
-        found = smooth(values - prior, spread, patterns)
+    """Smooth the windows of every node, the root first, and make children add up to their parents."""
+    smoothed = [smooth(exact.values[0], exact.spread[0], patterns)]
+    follows: list[Floats] = []
+    for depth, up in enumerate(parents, 1):
+        above, estimates, spread = smoothed[-1].values, exact.values[depth], exact.spread[depth]
+        total = above.sum(axis=0)
+        known = (total > KNOWN * np.sqrt(exact.total[depth - 1]))[up]
+        share = np.clip(estimates.sum(axis=0) / np.where(known, total[up], np.inf), 0.0, 1.0)
+        prior = share * (above - above.mean(axis=0))[:, up]
+        found = smooth(estimates - prior, spread, patterns)
         smoothed.append(replace(found, values=found.values + prior))
-    series, errors = [each.values for each in smoothed], [each.variances.mean(axis=0) for each in smoothed]
-    added: list[Floats] = []
-    own: list[Floats] = []
-    drawn: list[Floats] = []
-    tiny = np.finfo(float).tiny
+        # Unknown shares: children that follow nothing may err alike.
+        weight = np.where(known, share, 1.0 / np.maximum(np.bincount(up, minlength=total.size), 1)[up])
+        kept = found.variances.mean(axis=0) / np.maximum(spread, TINY)
+        follows.append(grouped(weight * np.maximum(1.0 - kept, 0.0), up, total.size))
+    values, errors = [each.values for each in smoothed], [each.variances.mean(axis=0) for each in smoothed]
+    branches: list[Branch] = []
     for depth in range(len(parents) - 1, -1, -1):
-        up, count = parents[depth], errors[depth].size
-        below, variance = grouped(series[depth + 1], up, count), grouped(errors[depth + 1], up, count)
-        own.insert(0, variance / np.maximum(variance + errors[depth], tiny))
-        drawn.insert(0, errors[depth + 1] / np.maximum(variance, tiny)[up])
-        added.insert(0, below)
-        series[depth] = below + own[0] * (series[depth] - below)
-        errors[depth] = _dependent(own[0], errors[depth], variance)
-    for depth, (up, gain, below) in enumerate(zip(parents, drawn, added, strict=True)):
-        series[depth + 1] = series[depth + 1] + gain * (series[depth] - below)[:, up]
-    return Revised(tuple(series), exact, tuple(smoothed), parents, tuple(own), tuple(drawn))
+        up, size, shared = parents[depth], errors[depth].size, np.minimum(follows[depth], 1.0) ** 2
+        below, variance = grouped(values[depth + 1], up, size), grouped(errors[depth + 1], up, size)
+        other = variance + shared * errors[depth]
+        own = other / np.maximum(other + errors[depth], TINY)
+        branches.insert(0, Branch(up, own, shared, errors[depth + 1] / np.maximum(variance, TINY)[up]))
+        values[depth] = below + own * (values[depth] - below)
+        errors[depth] = branches[0].combined(errors[depth], variance)
+    for depth, branch in enumerate(branches):
+        more = values[depth] - grouped(values[depth + 1], branch.parents, branch.own.size)
+        values[depth + 1] = values[depth + 1] + branch.gains * more[:, branch.parents]
+    return Revised(tuple(values), exact, tuple(smoothed), tuple(branches))

@@ -1,283 +1,288 @@
-"""One integer sum for each window and key: how rows enter it, and its noise."""
+"""Integer sums of windows and keys, their noise, and everything that a release shows."""
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastdp.guarantee import Guarantee, parallel, sequential
+from fastdp.errors import DataError
+from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Integers
 from fastdp.noise import binding
-from fastdp.noise.draws import Distribution, NoiseName, concentrated, noise_distribution
+from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import DrawnNoise
-from fastdp.units import UnitRows
 from fastdp_kernels.tables import window_sums
 
 if TYPE_CHECKING:
+    from fastdp.tables.budget import Budget
+    from fastdp.tables.columns import Keys
     from fastdp.tables.plan import TablePlan
 
+NOT_FINITE = (
+    "value: a row that counts has none, or one that is not a finite number; expected finite values "
+    "(Value(nonfinite='zero') makes them count as 0)"
+)
+#: Column of the rows themselves.
+ROWS = "*"
 
-# Noisy sums of windows and keys: all that a release of a table gives out, before it becomes a frame.
 
-#: The kinds of a release.
-Kind = Literal["totals", "counts", "means"]
+@dataclass(frozen=True)
+class Statistic:
+    """One statistic of a column: ``kind`` is "count" (of the column "*"), "sum", "mean", "var" or "std"."""
 
-
-@dataclass(frozen=True, eq=False)
-class NoisySums:
-    """Noisy sums of every window and key, int64[W, K] in steps of the resolution, with independent noise."""
-
-    steps: Integers
-    resolution: float
-    noise: DrawnNoise
+    kind: str
+    column: str = ROWS
 
     @property
-    def values(self) -> Floats:
-        """The noisy sums in units of the input: float64[W, K]."""
-        units: Floats = self.steps * np.float64(self.resolution)
-        return units
+    def name(self) -> str:
+        """Name of its columns in a frame: "kwh_sum", or "count"."""
+        return self.kind if self.column == ROWS else f"{self.column}_{self.kind}"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One integer sum of each cell: how a row enters it.
+
+    Values are clipped to [``low``, ``high``] steps of ``grid``, and ``centre`` is subtracted.  "count" adds 1 for
+    each row, "beyond" 1 for each that the clip changes, "square" the square, in steps of ``resolution``, which for
+    the others is ``grid``.
+    """
+
+    name: str
+    column: str = ROWS
+    low: int = 0
+    high: int = 1
+    centre: int = 0
+    grid: float = 1.0
+    resolution: float = 1.0
+
+    @property
+    def sensitivity(self) -> int:
+        """Largest change of a sum by one row, in steps of ``resolution``."""
+        most = max(abs(self.low - self.centre), abs(self.high - self.centre))
+        return 1 if self.name in ("count", "beyond") else round(most**2 * self.factor) if self._squares else most
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Ends of the clip, in units of the input."""
+        return self.low * self.grid, self.high * self.grid
+
+    @property
+    def _squares(self) -> bool:
+        return self.name == "square"
+
+    @property
+    def factor(self) -> float:
+        """Squared steps of the grid in one step of the resolution, inverted: a power of 2."""
+        return self.grid**2 / self.resolution
+
+    def add(self, rows: CellRows, values: Floats, first: int, sums: Integers) -> bool:
+        """Add rows with these values of the column to `sums`; False if a value that counts is not finite."""
+        windows, keys = rows.windows, rows.codes
+        if self.name == "count":
+            window_sums.add_ones(windows, keys, first, sums)
+            return True
+        low, high = float(self.low), float(self.high)
+        if self.name == "beyond":
+            outside = np.flatnonzero((values > high * self.grid) | (values < low * self.grid))
+            window_sums.add_ones(windows[outside], keys[outside], first, sums)
+            return True
+        given = windows, keys, values, first, 1.0 / self.grid, low, high, self.centre
+        if self._squares:
+            return window_sums.add_squares(*given, self.factor, sums) < 0
+        return window_sums.add_values(*given, sums) < 0
+
+    @property
+    def labels(self) -> tuple[str | float, ...]:
+        """Labels for the noise key, so that noise of another scale or clip is independent."""
+        return self.name, self.low, self.high, self.centre, self.grid, self.resolution
+
+
+class CellRows(NamedTuple):
+    """Rows that count: windows, keys (-1: not released), and values, float64[c, n], of each column in use."""
+
+    windows: Integers
+    codes: Array
+    values: Floats
+
+
+def exact_sums(parts: Iterable[CellRows], quantities: Sequence[Quantity], plan: TablePlan, keys: int) -> Integers:
+    """Exact sums of rows in the plan's windows, int64[n, W, keys], modulo 2^64; DataError for NaN or infinity."""
+    first = plan.start or 0
+    sums: Integers = np.zeros((len(quantities), (plan.stop or 0) - first, keys), np.int64)
+    place = {column.name: i for i, column in enumerate(plan.columns)}
+    for rows in parts:
+        for quantity, into in zip(quantities, sums, strict=True):
+            values = rows.values[place[quantity.column]] if quantity.column != ROWS else np.empty(0)
+            if not quantity.add(rows, values, first, into):
+                raise DataError(NOT_FINITE)
+    return sums
+
+
+# Everything that a release of a table gives out, before it becomes a frame.
+
+
+class Level(NamedTuple):
+    """Sums of prefixes of ``depth`` key columns (0: all keys), in each window or over all windows."""
+
+    depth: int
+    each: bool
 
 
 @dataclass(frozen=True, eq=False)
-class WindowSums:
+class Measured:
+    """Noisy sums of one level with independent noise.
+
+    Attributes
+    ----------
+    depth, each
+        As of :class:`Level`.
+    steps : int64[n, W or 1, K_depth]
+        Sums of n quantities, in steps of their resolutions.
+    noise : tuple of DrawnNoise
+        Noise of each quantity, in steps.
+    """
+
+    depth: int
+    each: bool
+    steps: Integers
+    noise: tuple[DrawnNoise, ...]
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Released facts about the values of one column beyond its clip.
+
+    Attributes
+    ----------
+    clip, ends : (float, float)
+        Ends that values were clipped to, and those up to which ``excess`` adds up the rest, in units of the input;
+        equal without an excess number.
+    excess, variance : (float, float)
+        Sums beyond the clip at the low and at the high end, over all released cells, and variances of their noise.
+    beyond, beyond_variance
+        Number of rows beyond the clip, None if unknown, and the variance of its noise.
+    rows : float or None
+        Number of rows that ``beyond`` is a part of.
+    """
+
+    clip: tuple[float, float]
+    ends: tuple[float, float]
+    excess: tuple[float, float] = (0.0, 0.0)
+    variance: tuple[float, float] = (0.0, 0.0)
+    beyond: float | None = None
+    beyond_variance: float = 0.0
+    rows: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        """Estimated share of rows beyond the clip; None if it is unknown."""
+        return None if self.beyond is None or not self.rows else self.beyond / self.rows
+
+
+@dataclass(frozen=True)
+class RowNumbers:
+    """Released numbers of persons' rows that count and that were dropped, ``capped`` of a person and period at most.
+
+    ``cut_persons`` is the share of persons (in each period) with dropped rows, None if unknown.
+    """
+
+    counted: float = 0.0
+    dropped: float = 0.0
+    counted_variance: float = 0.0
+    dropped_variance: float = 0.0
+    capped: int = 0
+    cut_persons: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
     """Everything that was released of a table; nothing in it is private.
 
     Attributes
     ----------
     edges : int64[W + 1]
-        Borders of the windows: microseconds since 1970-01-01, in UTC, or of the local clock if there is no zone.
+        Borders of the windows: microseconds since 1970-01-01, in UTC, or of the local clock if there is no zone;
+        0 and 1 without times.
     time_zone : str or None
         Zone of the windows; None if times without a zone were taken unchanged.
-    keys : dict of str to list
-        Key column's name to its K values, one for each released key; empty without ``by``, then K is 1.
-    columns : dict of str to NoisySums
-        "total" or "count".  Means have "count" and "deviation", the sum of value - ``centre``: the mean is centre +
-        deviation / count, the total deviation + centre * count.
-    clip : (float, float) or None
-        Ends that values were clipped to, in units of the input; None for counts.
+    every : str or None
+        Length of the windows; None without times.
+    nodes : tuple of dict
+        For each depth from 0 on: the first key columns, each with its entry in every key prefix; the last are keys.
+    parents : tuple of int64[K_depth]
+        For each depth from 1 on: each node's number one depth above.
+    statistics, quantities
+        Statistics that were asked for, and the sums they follow from: a mean is centre + deviation / count, or
+        total / count, a variance square / count less the squared mean deviation.
+    measured : tuple of Measured
+        The first are the cells.
+    tails : dict of str to Tail
+        Of each column with values.
+    rows : RowNumbers or None
+        With persons.
     family : str
         The library that the table came from.
-    clipped_rows, kept_persons : float or None
-        Released shares of rows beyond the clip, and of persons (in each period) without dropped rows; None if
-        unknown.
     """
 
-    kind: Kind
     edges: Integers
     time_zone: str | None
-    every: str
-    keys: dict[str, list[object]]
-    columns: dict[str, NoisySums]
-    clip: tuple[float, float] | None
+    every: str | None
+    nodes: tuple[dict[str, list[object]], ...]
+    parents: tuple[Integers, ...]
+    statistics: tuple[Statistic, ...]
+    quantities: tuple[Quantity, ...]
+    measured: tuple[Measured, ...]
+    tails: dict[str, Tail]
     guarantee: Guarantee = field(repr=False)
+    rows: RowNumbers | None = None
     family: str = "pyarrow"
-    centre: float = 0.0
-    clipped_rows: float | None = None
-    kept_persons: float | None = None
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """One sum of each window and key, and its noise.
-
-    Values are clipped to [``low``, ``high``] steps, and ``centre`` is subtracted.  A "count" adds 1 for each row,
-    "beyond"
-    1 for each that the clip changes, and is released as one share only.  With Gaussian noise rho = ``epsilon``^2 / 2.
-    ``contributions`` is the number of a unit's rows, ``square`` the squared L2 norm of their change, in squared
-    sensitivities of one row.
-    """
-
-    name: str
-    low: int
-    high: int
-    centre: int
-    resolution: float
-    epsilon: float
-    contributions: int
-    noise: NoiseName = "laplace"
-    square: int = 1
 
     @property
-    def sensitivity(self) -> int:
-        """Largest change of a sum by one row, in steps."""
-        return 1 if self.name == "count" else max(abs(self.low - self.centre), abs(self.high - self.centre))
+    def keys(self) -> dict[str, list[object]]:
+        """Key column's name to its entry in each released key; empty without ``by``."""
+        return self.nodes[-1]
 
-    @cached_property
-    def distribution(self) -> Distribution:
-        """Distribution of each sum's noise."""
-        if self.noise == "laplace":
-            return noise_distribution("laplace", self.contributions * self.sensitivity, 1, self.epsilon)
-        return noise_distribution("gaussian", self.sensitivity, self.square, self.epsilon)
+    def index(self, name: str, column: str = ROWS) -> int | None:
+        """Number of a quantity; None if it was not released."""
+        return next((i for i, q in enumerate(self.quantities) if (q.name, q.column) == (name, column)), None)
 
-    def add(self, rows: tuple[Integers, Array, Floats], first: int, sums: Integers) -> int:
-        """Add rows (windows, keys, values) to `sums`; returns the index of the first non-finite row, or -1."""
-        windows, keys, values = rows
-        if self.name == "count":
-            window_sums.add_ones(windows, keys, first, sums)
-            return -1
-        low, high = float(self.low), float(self.high)
-        if self.name == "beyond":
-            outside = np.flatnonzero((values > high * self.resolution) | (values < low * self.resolution))
-            window_sums.add_ones(windows[outside], keys[outside], first, sums)
-            return -1
-        return window_sums.add_values(
-            windows, keys, values, first, 1.0 / self.resolution, low, high, self.centre, sums
-        )
-
-    @property
-    def labels(self) -> tuple[str | float, ...]:
-        """Labels for the noise key, so that noise of another scale or clip is independent."""
-        return self.name, self.low, self.high, self.centre, self.resolution, self.epsilon
+    def cells(self, name: str, column: str | None = None) -> Integers:
+        """Noisy sums of each window and key, int64[W, K]; of the only column that has it by default."""
+        found = [i for i, q in enumerate(self.quantities) if q.name == name and column in (None, q.column)]
+        cells: Integers = self.measured[0].steps[found[0]]
+        return cells
 
 
 def release(
-    quantities: Sequence[Quantity], sums: Integers, key: Key, first: int, rows: NDArray[np.uint64]
-) -> dict[str, NoisySums]:
-    """Noisy sums of all quantities, by name; noise is bound to all sums of a cell.
+    budget: Budget, quantities: Sequence[Quantity], sums: Integers, key: Key, span: tuple[int, int], keys: Keys
+) -> tuple[Measured, ...]:
+    """Noisy sums of every level, from exact sums of the cells, int64[n, W, K], in windows [first, last).
 
-    Sums and noise are taken modulo 2^64, which is post-processing of the exact noisy sum: privacy does not depend on
-    the number of rows.
-
-    Parameters
-    ----------
-    sums : int64[n, W, K]
-        Exact sums of each quantity, in windows from number ``first`` on.
-    key : Key
-        Of the composition.
-    rows : uint64[K, 2]
-        Digests of the keys.
+    Noise of a node is bound to all its sums.  Sums and noise are taken modulo 2^64, which is post-processing of the
+    exact noisy sum: privacy does not depend on the number of rows.
     """
-    own, exact = key.within("sums", *itertools.chain(*(q.labels for q in quantities))), np.ascontiguousarray(sums)
-    noisy = binding.draw_cells(exact, [q.distribution for q in quantities], own, first, rows)
-    noisy += exact
-    noisy.flags.writeable = False
-    found = {}
-    for q, each in zip(quantities, noisy, strict=True):
-        noise = q.distribution
-        drawn = DrawnNoise(noise.sigma, True) if isinstance(noise, GaussianDistribution) else DrawnNoise(noise.scale)
-        found[q.name] = NoisySums(each, q.resolution, drawn)
-    return found
+    found = []
+    for level in budget.levels:
+        exact = keys.added(sums, level.depth)
+        if not level.each:
+            exact = exact.sum(axis=1, keepdims=True)
+        laws = [budget.distribution(quantity, level) for quantity in quantities]
+        labels = [(*q.labels, budget.of(q.name, q.column, level)) for q in quantities]
+        own = key.within("sums", *level, *(() if level.each else span), *itertools.chain(*labels))
+        noisy = binding.draw_cells(np.ascontiguousarray(exact), laws, own, span[0], keys.digests(level.depth))
+        noisy += exact
+        noisy.flags.writeable = False
+        found.append(Measured(*level, noisy, tuple(map(_drawn, laws))))
+    return tuple(found)
 
 
-# The guarantee of a release of windows: of each part, their composition, and the caller's word.
-
-
-def in_units(plan: TablePlan, guarantee: Guarantee) -> Guarantee:
-    """`guarantee` with the plan's unit of privacy and adjacency."""
-    k, period = plan.contributions, "" if plan.periods is None else f" in any period of {plan.periods.every}"
-    rows = UnitRows(plan.who, 1 if plan.who is not None else k, None if plan.periods is None else plan.periods.period)
-    if plan.who is not None:
-        unit, adjacency = f"one person{period}", f"add or remove all rows of one person{period.replace('any', 'one')}"
-    elif k == 1:
-        unit, adjacency = "one row of the table", "add or remove one row"
-    else:
-        unit, adjacency = (
-            f"{k} rows of the table{period}",
-            f"add or remove up to {k} rows{period.replace('any', 'one')}",
-        )
-    return replace(guarantee, unit=unit, adjacency=adjacency, rows=rows, times=plan.times_of(rows))
-
-
-def _part(plan: TablePlan, epsilon: float, *derivation: str, delta: float = 0.0) -> Guarantee:
-    return in_units(plan, Guarantee(epsilon, delta, arithmetic="exact", derivation=derivation))
-
-
-def of_everything(plan: TablePlan, simulated: bool) -> Guarantee:
-    """Guarantee of everything that is released, with its derivation."""
-    k = plan.contributions
-    parts = [_sums_part(plan, q).of("sums") for q in plan.quantities()]
-    rows, choice = plan.clip_epsilons
-    if plan.chooses_clip:
-        counted = f"how many rows lie above the lowest candidate: sensitivity {k}, discrete Laplace noise"
-        chosen = f"noisy max over counts of rows above candidates: monotone, sensitivity {k}"
-        parts += [_part(plan, rows, counted).of("clip"), _part(plan, choice, chosen).of("clip")]
-    if plan.key_rule == "private":
-        step = "a key is released if its noisy count of rows passes a threshold that delta gives"
-        parts.append(_part(plan, plan.key_epsilon, step, delta=0.0 if plan.gaussian else plan.delta).of("keys"))
-    if plan.reports_clip:
-        step = (
-            f"rows beyond the clip and rows within it: {k} rows change them by {k} in all, a replaced value by 2; "
-            f"noise for {plan.beyond_sensitivity}"
-        )
-        parts.append(_part(plan, plan.beyond_epsilon, step).of("share clipped"))
-    if plan.reports_persons:
-        where = "" if plan.periods is None else f" (in each period of {plan.periods.every})"
-        step = f"counts of persons with and without dropped rows{where}, which are disjoint"
-        parts.append(_part(plan, plan.person_epsilon, step).of("persons"))
-    whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
-    if plan.gaussian:
-        return _approximate(plan, whole, simulated)
-    # The parts are rounded so that they never exceed epsilon; they may fall short of it by a rounding.
-    return Guarantee(
-        *(plan.epsilon, whole.delta, whole.unit, whole.adjacency, whole.model, whole.arithmetic),
-        simulated=simulated,
-        derivation=(*whole.derivation, *_public_knowledge(plan, whole)),
-        rows=whole.rows,
-        times=whole.times,
-    )
-
-
-def _sums_part(plan: TablePlan, q: Quantity) -> Guarantee:
-    """Guarantee of one sum of each window and key."""
-    k, sums = plan.contributions, f"{q.name}: disjoint windows and keys, k rows of a unit change the sums by"
-    clip = f"{q.sensitivity}" if q.name == "count" or not plan.chooses_clip else "clip"
-    if plan.gaussian:
-        step = (
-            f"{sums} sqrt({plan.square}) * {clip} in the L2 norm (k = {k}), discrete Gaussian noise of sigma "
-            f"sqrt({plan.square}) * {clip} / {q.epsilon:g}: rho = {q.epsilon:g}^2 / 2"
-        )
-        return in_units(plan, concentrated(q.epsilon, step))
-    if clip == "clip":
-        step = f"{sums} k clips in all, discrete Laplace noise of scale k * clip / epsilon (k = {k})"
-    else:
-        step = f"{sums} k * {clip} steps in all, discrete Laplace noise of scale k * {clip} / epsilon (k = {k})"
-    return _part(plan, q.epsilon, step)
-
-
-def _approximate(plan: TablePlan, whole: Guarantee, simulated: bool) -> Guarantee:
-    """Guarantee in epsilon and delta from components in rho; a choice of keys adds its own delta."""
-    stated = whole.approximate(plan.epsilon, plan.noise_delta)
-    if plan.key_delta:
-        # All but an event of this probability is concentrated (Bun and Steinke 2016, section 8).
-        step = f"keys: released beyond that with probability {plan.key_delta:g}: delta = {plan.delta:g} in all"
-        stated = replace(stated, delta=plan.delta, rho=math.inf, derivation=(*stated.derivation, step))
-    derivation = (*stated.derivation, *_public_knowledge(plan, whole))
-    return replace(stated, simulated=simulated, derivation=derivation)
-
-
-def _public_knowledge(plan: TablePlan, whole: Guarantee) -> list[str]:
-    """Public facts that the guarantee assumes on the caller's word, as texts."""
-    said = [] if whole.times is None else [f"rows at other times than {whole.times} change nothing that is released"]
-    ends = plan.taken or [name for name, end in (("first", plan.start), ("last", plan.stop)) if end is None]
-    if plan.online:
-        said.append("the clock that closes windows is public")
-    elif ends:
-        said.append(f"the {' and '.join(ends)} window of the table is public knowledge (start=, stop=)")
-    if plan.key_rule == "public":
-        said.append(
-            "the keys of all rows, dropped ones too, are public knowledge, on the caller's word (keys='public')"
-        )
-    if plan.who is None and plan.contributions > 1:
-        said.append(f"a unit has at most {plan.contributions} rows, on the caller's word (fastdp.Person enforces it)")
-    if plan.who is not None:
-        where = "in all" if plan.periods is None else f"in each period of {plan.periods.every}"
-        said.append(
-            f"of a person (column {plan.who!r}) the {plan.contributions} rows of least keyed hash {where} count, "
-            "whatever other persons do"
-        )
-        if plan.per_window is not None:
-            said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
-    # Not for means: of deviations from the middle of the clip a replaced value moves two sensitivities.
-    row_alone = plan.periods is None and plan.who is None and plan.contributions == 1
-    if row_alone and plan.kind == "totals" and plan.bound and plan.bound[0] >= 0:
-        said.append("replacing the value of one row, in its window and key, is covered too")
-    return said
+def _drawn(noise: Distribution) -> DrawnNoise:
+    """Scale or sigma of a distribution."""
+    return DrawnNoise(noise.sigma, True) if isinstance(noise, GaussianDistribution) else DrawnNoise(noise.scale)

@@ -1,4 +1,4 @@
-"""``Table``: the result of ``fastdp.totals``, ``counts`` and ``means``."""
+"""``Table``: the result of ``fastdp.aggregate``, ``totals``, ``counts`` and ``means``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fastdp.releases.release import as_indices, preview
 from fastdp.tables import choices, output
 from fastdp.tables.answers import Answer, Answers
 from fastdp.tables.output import METADATA, readable
-from fastdp.tables.sums import WindowSums
+from fastdp.tables.sums import Released, Statistic
 from fastdp.units import zone_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Rows that a notebook shows.
 SHOWN_ROWS = 8
+#: Words for a table of one statistic.
+TITLES = {"sum": "Totals", "count": "Counts", "mean": "Means", "var": "Variances", "std": "Standard deviations"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,13 +45,13 @@ class Table:
 
     Attributes
     ----------
-    sums : WindowSums
+    released : Released
         The noisy sums.
     confidence : float
         Of the intervals.
     """
 
-    sums: WindowSums
+    released: Released
     confidence: float = 0.95
 
     def with_confidence(self, confidence: float) -> Table:
@@ -59,67 +61,77 @@ class Table:
     @property
     def guarantee(self) -> Guarantee:
         """Guarantee of the release."""
-        return self.sums.guarantee
+        return self.released.guarantee
 
     @cached_property
     def frame(self) -> Any:
         """A data frame of the library that the table came from, one row for each window and key.
 
-        Columns: ``window``, its start, with the time zone if there is one; the keys; ``estimate``, ``std_error``,
-        ``low``, ``high``, from the window's own noisy sum, whose distribution is known exactly; ``revised``,
-        ``revised_low``,
-        ``revised_high``, from all windows of the key, by a model (docs/tables.md); for means also the noisy ``total``
-        and ``count``.  A key column with the name of one of these is called ``NAME_key``.  The metadata of
-        :meth:`write` are
-        in ``frame.attrs["fastdp"]`` for pandas, in the schema's "fastdp" for pyarrow.
+        Columns: ``window``, its start, with the time zone if there is one; the keys; of a single statistic
+        ``estimate``, ``std_error``, ``low``, ``high``, from the window's own noisy sum, whose distribution is known
+        exactly, and ``revised``, ``revised_low``, ``revised_high``, from all windows of the key, by a model
+        (docs/tables.md); of several NAME, NAME_low, NAME_high, NAME_revised, NAME_revised_low, NAME_revised_high of
+        each, NAME being column and statistic, such as "kwh_sum".  A key column with the name of one of these is
+        called ``NAME_key``.  The metadata of :meth:`write` are in ``frame.attrs["fastdp"]`` for pandas, in the
+        schema's "fastdp" for pyarrow.
         """
-        frame = in_family(readable(self.arrow, self.sums.family), self.sums.family)
-        if self.sums.family == "pandas":
+        family = self.released.family
+        frame = in_family(readable(self.arrow, family), family)
+        if family == "pandas":
             frame.attrs[METADATA] = self.metadata
         return frame
 
     @cached_property
     def arrow(self) -> pa.Table:
         """:attr:`frame` as a pyarrow table."""
-        starts = np.arange(len(self))
-        exact, revised = (self._answer(starts, starts + 1, revised=which) for which in (False, True))
-        table = output.arrow_table(self.sums, exact, revised)
+        table = output.arrow_table(self.released, self._answers)
         return table.replace_schema_metadata({METADATA: json.dumps(self.metadata, allow_nan=False)})
 
     @property
     def metadata(self) -> Json:
         """Metadata that :meth:`write` adds to the numbers: guarantee, clip, dropped shares, windows, noise."""
-        return output.metadata(self.sums, self.confidence)
+        return output.metadata(self.released, self.confidence)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the statistics: "kwh_sum", or "count" for the number of rows."""
+        return [each.name for each in self.released.statistics]
+
+    def __getitem__(self, name: str) -> Table:
+        """The table of one statistic by its name; ParameterError for another one."""
+        found = tuple(each for each in self.released.statistics if each.name == name)
+        if not found:
+            raise ParameterError(f"{validation.shown(name)}: expected one of {', '.join(map(repr, self.names))}")
+        return replace(self, released=replace(self.released, statistics=found))
 
     @property
     def clipped_rows(self) -> float | None:
-        """Estimated share of the rows whose values lie beyond the clip; None for counts, and if it is unknown.
+        """Estimated share of rows with values beyond their clip, the largest of all columns; None if it is unknown.
 
-        It is released with a hundredth of epsilon; unknown online, and if the rows are too few.
+        It is released with a hundredth of a column's budget; unknown for counts, online, and if the rows are too few.
         """
-        return self.sums.clipped_rows
+        shares = [each.share for each in self.released.tails.values() if each.share is not None]
+        return max(shares, default=None)
 
     @property
     def cut_persons(self) -> float | None:
         """Estimated share of persons (in each period) with dropped rows; None without persons, or if unknown."""
-        kept = self.sums.kept_persons
-        return None if kept is None else 1.0 - kept
+        return None if self.released.rows is None else self.released.rows.cut_persons
 
     @cached_property
     def _answers(self) -> Answers:
-        return Answers(self.sums, checked_confidence(self.confidence))
+        return Answers(self.released, checked_confidence(self.confidence))
 
     def __len__(self) -> int:
         """Number of windows."""
-        return self.sums.edges.size - 1
+        return self.released.edges.size - 1
 
     @property
     def _keys(self) -> int:
-        steps: Integers = next(iter(self.sums.columns.values())).steps
-        return int(steps.shape[1])
+        return int(self.released.measured[0].steps.shape[2])
 
-    def sum(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
-        """Totals or counts over windows [start, stop) of each key; a table of means has :meth:`mean`.
+    def estimate(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
+        """The statistic over windows [start, stop) of each key; a table of several has one in ``table[name]``.
 
         Parameters
         ----------
@@ -136,13 +148,17 @@ class Table:
         Raises
         ------
         ParameterError
-            If the numbers are not integers in order and in range, or the table has means.
+            If the numbers are not integers in order and in range, or the table has several statistics.
         """
-        return self._estimate("sum", starts, stops, revised)
+        return self._shaped(self._ranges(starts, stops, revised, None).estimate)
+
+    def sum(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
+        """Totals or counts over windows [start, stop) of each key; parameters and errors as :meth:`estimate`."""
+        return self._of("sum", ("sum", "count"), starts, stops, revised)
 
     def mean(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
-        """Means over windows [start, stop) of each key of a table of means; parameters and errors as :meth:`sum`."""
-        return self._estimate("mean", starts, stops, revised)
+        """Means over windows [start, stop) of each key; parameters and errors as :meth:`estimate`."""
+        return self._of("mean", ("mean",), starts, stops, revised)
 
     def std_error(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
         """Standard errors of the answers: exact for sums, by the delta method for means, modelled if revised."""
@@ -151,12 +167,12 @@ class Table:
     def interval(
         self, starts: Values, stops: Values, confidence: float | None = None, *, revised: bool = False
     ) -> tuple[Floats, Floats]:
-        """Interval that holds the true answer of :meth:`sum` or :meth:`mean` with the given probability.
+        """Interval that holds the true answer of :meth:`estimate` with the given probability.
 
         Parameters
         ----------
         starts, stops, revised
-            As for :meth:`sum`; intervals about revised answers follow from a model.
+            As for :meth:`estimate`; intervals about revised answers follow from a model.
         confidence : float, optional
             By default the table's.
 
@@ -164,8 +180,7 @@ class Table:
         -------
         low, high : float64[q, K]
             In units of the input; float64[q] if the table has no keys.  Never too narrow for sums and counts: from
-            the
-            exact distribution of the noise of m windows.
+            the exact distribution of the noise of m windows.
 
         Raises
         ------
@@ -177,7 +192,7 @@ class Table:
 
     @validation.plain
     def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Any:
-        """Draw estimates, their intervals and the revised line.
+        """Draw estimates of a statistic, their intervals and the revised line.
 
         Parameters
         ----------
@@ -202,7 +217,7 @@ class Table:
         """
         from fastdp.tables import output
 
-        return output.draw(self.sums, self._answers, path, ax)
+        return output.draw(self.released, self._one, self._answers, path, ax)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the frame to a file, with guarantee, clip, windows and noise as metadata.
@@ -238,46 +253,53 @@ class Table:
         )
 
     def title(self) -> str:
-        """One line of text: kind, windows and keys of the release."""
-        sums = self.sums
-        keys = f" x {_number(self._keys, 'key')} ({', '.join(sums.keys)})" if sums.keys else ""
-        begin, end = (self._moment(int(sums.edges[at])) for at in (0, -1))
-        zone = "" if sums.time_zone is None else f" {sums.time_zone}"
-        windows = _number(len(self), "window")
-        return f"{sums.kind.capitalize()} of {windows} of {sums.every}{keys}, {begin} to {end}{zone}"
+        """One line of text: statistics, windows and keys of the release."""
+        released = self.released
+        keys = f" x {_number(self._keys, 'key')} ({', '.join(released.keys)})" if released.keys else ""
+        name = TITLES[released.statistics[0].kind] if len(released.statistics) == 1 else ", ".join(self.names)
+        if released.every is None:
+            return f"{name} of all rows{keys}"
+        begin, end = (self._moment(int(released.edges[at])) for at in (0, -1))
+        zone = "" if released.time_zone is None else f" {released.time_zone}"
+        return f"{name} of {_number(len(self), 'window')} of {released.every}{keys}, {begin} to {end}{zone}"
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and texts of the repr's other lines."""
-        error, first = "no window was released", ""
-        if len(self) and not self._keys:
-            error = "no key was released: none is listed, or with delta none has enough rows for epsilon and delta"
-        if len(self) and self._keys:
-            one = self._answer(np.zeros(1, np.int64), np.ones(1, np.int64), revised=False)
-            half = (one.high - one.low)[0, 0] / 2.0
-            error = f"std_error {one.std_error[0, 0]:.4g}, {self.confidence:.3g} interval +-{half:.4g}"
-            error += " in the first window" if self.sums.kind == "means" else " in every window"
-            first = preview(self._answer(*self._first(), revised=False).estimate[:, 0])
-        cut = choices.described(self.sums)
-        return [("estimate", first), ("error", error), *cut, ("guarantee", str(self.guarantee))]
+        found = []
+        for statistic in self.released.statistics:
+            error, first = "no window was released", ""
+            if len(self) and not self._keys:
+                error = "no key was released: none is listed, or with delta none has enough rows"
+            if len(self) and self._keys:
+                starts = np.unique(np.minimum([0, 1, 2, 3, len(self) - 1], len(self) - 1))
+                answer = self._answers.about(statistic, starts, starts + 1)
+                first, half = preview(answer.estimate[:, 0]), (answer.high - answer.low)[0, 0] / 2.0
+                error = f"std_error {answer.std_error[0, 0]:.4g}, {self.confidence:.3g} interval +-{half:.4g}"
+                error += " in every window" if statistic.kind in ("sum", "count") else " in the first window"
+            name = "estimate" if len(self.released.statistics) == 1 else statistic.name
+            found += [(name, first), ("error", error)]
+        return [*found, *choices.described(self.released), ("guarantee", str(self.guarantee))]
 
-    def _estimate(self, name: str, starts: Values, stops: Values, revised: bool) -> Floats:
-        own = "mean" if self.sums.kind == "means" else "sum"
-        if name != own:
-            raise ParameterError(f"{name} of a table of {self.sums.kind}: expected {own}(starts, stops)")
-        return self._shaped(self._ranges(starts, stops, revised, None).estimate)
+    @property
+    def _one(self) -> Statistic:
+        if len(self.released.statistics) > 1:
+            raise ParameterError(
+                f"a table of {', '.join(self.names)}: expected one statistic, table[{self.names[0]!r}]"
+            )
+        return self.released.statistics[0]
 
-    def _first(self) -> tuple[Integers, Integers]:
-        starts = np.unique(np.minimum([0, 1, 2, 3, len(self) - 1], len(self) - 1))
-        return starts, starts + 1
+    def _of(self, name: str, kinds: tuple[str, ...], starts: Values, stops: Values, revised: bool) -> Floats:
+        kind = self._one.kind
+        if kind not in kinds:
+            right = {"count": "sum"}.get(kind, kind) if kind in ("sum", "count", "mean") else "estimate"
+            raise ParameterError(f"{name} of a table of {self.names[0]}: expected {right}(starts, stops)")
+        return self.estimate(starts, stops, revised=revised)
 
     def _moment(self, microseconds: int) -> str:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
-        local = moment if self.sums.time_zone is None else moment.astimezone(zone_of(self.sums.time_zone))
+        zone = self.released.time_zone
+        local = moment if zone is None else moment.astimezone(zone_of(zone))
         return f"{local:%Y-%m-%d %H:%M}"
-
-    def _answer(self, starts: Integers, stops: Integers, *, revised: bool) -> Answer:
-        answers = self._answers
-        return answers.revised(starts, stops) if revised and len(self) else answers.exact(starts, stops)
 
     @validation.plain
     def _ranges(self, starts: Values, stops: Values, revised: bool, confidence: float | None) -> Answer:
@@ -289,11 +311,11 @@ class Table:
                 f"starts[{k}] = {first[k]}, stops[{k}] = {last[k]}: expected 0 <= start < stop <= {len(self)}, "
                 "the number of windows"
             )
-        answers = self._answers if confidence is None else Answers(self.sums, checked_confidence(confidence))
-        return answers.revised(first, last) if revised else answers.exact(first, last)
+        answers = self._answers if confidence is None else Answers(self.released, checked_confidence(confidence))
+        return answers.about(self._one, first, last, revised=revised)
 
     def _shaped(self, array: Floats) -> Floats:
-        return array if self.sums.keys else array[:, 0]
+        return array if self.released.keys else array[:, 0]
 
 
 def _same_size(first: Integers, last: Integers) -> tuple[Integers, Integers]:

@@ -1,10 +1,11 @@
-"""Private choices and numbers from the rows before the sums: clip, excess beyond it, rows counted and dropped.
+"""Private choices and numbers from the rows before the sums: clip, rows beyond it, rows counted and dropped.
 
 Choices are noisy max over monotone counts of rows above candidates.  Proofs: ``docs/privacy.md``, "Tables".
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,15 +17,15 @@ import numpy as np
 from fastdp.errors import AccuracyWarning, warn
 from fastdp.kinds import Floats, Integers
 from fastdp.noise.binding import PrefixNoise, start_chain
-from fastdp.noise.draws import NoiseName, noise_distribution
+from fastdp.noise.draws import Distribution, NoiseName, noise_distribution
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import geometric_distribution, laplace_distribution
 from fastdp.releases.intervals import DrawnNoise
+from fastdp.tables.beyond import Tail
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.noisy_max import draw_noise
-from fastdp.thresholds.scale_free import MIN_COUNT, PER_REACH, ScaleFree
-from fastdp_kernels.tables import window_sums
+from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
 
 #: Counts of a choice stay below this, so that its scores fit; more rows count as so many.
 MAX_ROWS = 2**39
@@ -34,7 +35,7 @@ LOWEST = 10
 SPAN = 33.0 * math.log(2.0)
 #: So many noise scales of the clip's choice are its target number of rows, and a step of its slope.
 RESOLVED, RESOLVED_SLOPE = 16.0, 4.0
-#: The same for the end of the excess and for the rows of a person.
+#: The same for the rows of a person.
 CLEAR_TARGET, CLEAR_SLOPE = 1.5, 4.0
 #: Integer weight of one count in a score, and the most that a candidate's size takes off.
 UNIT, MAX_PENALTY = 2**10, 2.0**61
@@ -67,8 +68,11 @@ def noisy_number(
     """`exact` steps, which a unit moves by at most `sensitivity`, with noise bound to them, in units of `step`."""
     law, own = noise_distribution(noise, sensitivity, 1, budget), key.within(sensitivity, budget)
     noisy = exact + int(PrefixNoise(own).draw(np.array([exact]), law, start_chain(own), 0)[0])
-    drawn = DrawnNoise(law.sigma, True) if isinstance(law, GaussianDistribution) else DrawnNoise(law.scale)
-    return Number(noisy * step, drawn.variance * step**2)
+    return Number(noisy * step, _drawn(law).variance * step**2)
+
+
+def _drawn(law: Distribution) -> DrawnNoise:
+    return DrawnNoise(law.sigma, True) if isinstance(law, GaussianDistribution) else DrawnNoise(law.scale)
 
 
 def best_candidate(
@@ -91,7 +95,7 @@ def best_candidate(
     return int(np.argmax(draw_noise(law, 1, sizes.size, own)[0] - beyond - penalties))
 
 
-# The clip and the excess beyond it.
+# The clip and the rows beyond it.
 
 
 @dataclass(frozen=True)
@@ -102,17 +106,13 @@ class Budgets:
     ----------
     counting, clip : float
         For the numbers of rows above the lowest candidates, and at most for the choice of the clip.
-    end, excess : float
-        For the end of the excess beyond the clip, and for its sum.
-    beyond : float
-        For the number of rows beyond the clip.
+    tail : float
+        For the numbers of rows in bins beyond the clip.
     """
 
     counting: float
     clip: float
-    end: float
-    excess: float
-    beyond: float
+    tail: float
 
 
 @dataclass(frozen=True)
@@ -265,72 +265,34 @@ def _clip_of(task: ColumnTask, ends: dict[int, float]) -> tuple[float, float]:
     return max(low, -below), min(high, above)
 
 
-def choose_ends(task: ColumnTask, found: ValueCounts, clip: tuple[float, float], key: Key) -> tuple[float, float]:
-    """Ends beyond the clip up to which values enter the excess, by noisy max; the clip's where nothing is beyond.
+def release_tail(
+    task: ColumnTask,
+    clip: tuple[float, float],
+    edges: tuple[Floats, Floats],
+    counts: Integers,
+    whole: Number,
+    key: Key,
+) -> Tail:
+    """Released numbers of rows in the bins beyond the clip, with a warning if most rows lie there.
 
-    The target is the number of rows with which noise of the excess and what lies beyond its end err alike.
+    Of a unit's k rows each is in one bin at most.  `whole` is the released number of rows.
     """
-    ends, k = list(clip), task.contributions
-    for side in found.sides:
-        end, candidates = abs(clip[side > 0]), found.candidates(side)
-        # From the bound down by factors of 1.5.
-        further = candidates[::-1][::PER_REACH][::-1]
-        further = further[further > end]
-        if end == 0.0 or not further.size:
-            continue
-        sizes = np.array([end, *further.tolist()])
-        # Rows above a candidate; above the clip, those above the nearest candidate below it.
-        counts = found.counts(side)
-        above = counts.sum() - np.cumsum(counts)
-        places = np.searchsorted(candidates, sizes, "right") - 1
-        over = np.where(places >= 0, above[places], counts.sum())
-        target = math.sqrt(2.0 if task.noise == "laplace" else 1.0) * k / task.budgets.excess
-        best = best_candidate(over, sizes, k, task.budgets.end, target, key, f"end {side}")
-        ends[side > 0] = side * float(sizes[best])
-    return ends[0], ends[1]
-
-
-def tail_sums(values: Floats, step: float, clip: tuple[int, int], ends: tuple[int, int]) -> tuple[int, int, int]:
-    """Sums of the values of rows that count beyond the clip, below and above it, up to `ends`; and their number.
-
-    `clip` and `ends` are in steps; so are the sums, of which the first is at most 0.
-    """
-    cells: Integers = np.zeros(values.size, np.int64)
-    found: Integers = np.zeros((2, 1, 1), np.int64)
-    for side, into in enumerate(found):
-        near, far = sorted((float(clip[side]), float(ends[side])))
-        window_sums.add_values(cells, cells, values, 0, 1.0 / step, near, far, clip[side], into)
-    beyond = np.count_nonzero((values < clip[0] * step) | (values > clip[1] * step))
-    return int(found[0, 0, 0]), int(found[1, 0, 0]), int(beyond)
-
-
-def release_excess(
-    task: ColumnTask, sums: tuple[int, int], clip: tuple[int, int], ends: tuple[int, int], step: float, key: Key
-) -> tuple[Number, Number]:
-    """Released sums beyond the clip, below and above it, in units of the input; 0 where its end is the clip's.
-
-    Of a unit's k rows each is beyond one end at most, and moves that sum by at most the distance of the two ends.
-    """
-    found = []
-    for side, exact in enumerate(sums):
-        width, own = abs(ends[side] - clip[side]), key.within("excess", side, clip[side], ends[side])
-        budget = task.budgets.excess
-        moved = task.contributions * width
-        found.append(noisy_number(exact, moved, budget, task.noise, own, step) if width else Number(0.0, 0.0))
-    return found[0], found[1]
-
-
-def release_beyond(task: ColumnTask, beyond: int, counted: Number, key: Key) -> Number:
-    """Released number of rows beyond the clip, with a warning if most of the rows are."""
-    found = noisy_number(beyond, task.contributions, task.budgets.beyond, task.noise, key.within("beyond"))
-    share = _share(found, counted, MANY_BEYOND)
-    if share is not None:
+    k, budget = task.contributions, task.budgets.tail
+    law = noise_distribution(task.noise, k, 1, budget)
+    own = key.within("tail", k, budget, *itertools.chain(*(each.tolist() for each in edges)))
+    noisy = counts + PrefixNoise(own).draw(counts, law, start_chain(own), 0) if counts.size else counts
+    variance = _drawn(law).variance
+    beyond = Number(float(noisy.sum()), counts.size * variance)
+    if _share(beyond, whole, MANY_BEYOND) is not None:
         warn(
-            f"{task.column}: an estimated {share:.0%} of the rows lie beyond the clip, so that sums are far off; "
-            "expected longer windows, a larger epsilon, or a wider clip that is known publicly (clip=)",
+            f"{task.column}: an estimated {beyond.value / whole.value:.0%} of the rows lie beyond the clip, so that "
+            "sums are far off; expected longer windows, a larger epsilon, or a wider clip that is known publicly "
+            "(clip=)",
             AccuracyWarning,
         )
-    return found
+    known = whole.value > KNOWN * math.sqrt(whole.variance)
+    share = min(1.0, max(0.0, beyond.value / whole.value)) if known else None
+    return Tail(clip, edges, noisy, variance, share)
 
 
 def _share(part: Number, whole: Number, limit: float) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
@@ -13,26 +13,36 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.column import Nonfinite, as_column, as_floats
+from fastdp.data.column import as_column, as_floats
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Array, Bounds, Duration, Flags, Floats, Instant, Integers, Keys, Values
+from fastdp.kinds import Array, Bounds, Duration, Flags, Floats, Instant, Integers, Keys
 from fastdp.noise.key import Key
 from fastdp.state import codec
 from fastdp.state.codec import Packed, expect
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
-from fastdp.tables.calendar import Time, as_instant
-from fastdp.tables.columns import KeyNumbers, KeyTable, as_arrow, digests_of, times_of
-from fastdp.tables.persons import NOT_FINITE, PersonRows
-from fastdp.tables.plan import KINDS, TablePlan, Value, check_online, make_plan, names_of
-from fastdp.tables.sums import Kind, NoisySums, Quantity, WindowSums, release
+from fastdp.tables.calendar import Calendar, Time, as_instant
+from fastdp.tables.columns import Keys as KeySet
+from fastdp.tables.columns import as_arrow, digests_of, times_of
+from fastdp.tables.persons import BatchRows, PersonRows, check_finite
+from fastdp.tables.plan import (
+    PrivateKeys,
+    TablePlan,
+    Value,
+    check_online,
+    make_plan,
+    names_of,
+    statistics_of,
+    values_of,
+)
+from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, Tail, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
 from fastdp_kernels.tables import person_rows
 
-#: Columns of a row that waits: two halves of the person's digest, instant, key, bits of the value.
-COLUMNS = 5
+#: Columns of a row that waits before bits of its values: two halves of the person's digest, instant, key.
+FACTS = 4
 #: Rows of closed windows stay as long as they are no more than the others, or than these.
 SPARE = 1024
 #: Rows that wait, in one part of a state file's log.
@@ -45,13 +55,10 @@ class Waiting:
     """Rows of persons in open windows, which are chosen only when their window closes.
 
     Rows are appended after existing ones, so states share rows, a call copies none, and a failed call changes
-    nothing.
-    ``rows``, int64[capacity, COLUMNS + 1], hold in the last column the index of the previous row in the same window
-    (-1:
-    none).  Rows from ``size`` on are free; the array's last row holds the number filled, by this state or a later
-    one.
-    ``gone`` counts rows of closed windows, ``ends`` is the last row of each open window or -1, and ``moved`` counts
-    compactions.
+    nothing.  ``rows``, int64[capacity, 4 + values + 1], hold in the last column the index of the previous row in the
+    same window (-1: none).  Rows from ``size`` on are free; the array's last row holds the number filled, by this
+    state or a later one.  ``gone`` counts rows of closed windows, ``ends`` is the last row of each open window or -1,
+    and ``moved`` counts compactions.
     """
 
     rows: Integers
@@ -64,9 +71,9 @@ class Waiting:
         return f"Waiting(windows={self.ends.size})"
 
     @classmethod
-    def none(cls) -> Waiting:
-        """A state without rows and without open windows."""
-        return cls(np.empty((0, COLUMNS + 1), np.int64), 0, 0, np.empty(0, np.int64))
+    def none(cls, values: int) -> Waiting:
+        """A state without rows, which have so many values, and without open windows."""
+        return cls(np.empty((0, FACTS + values + 1), np.int64), 0, 0, np.empty(0, np.int64))
 
     def widened(self, windows: int) -> Waiting:
         """A copy with at least `windows` open windows, and its own ``ends``."""
@@ -79,30 +86,30 @@ class Waiting:
         live = self.size - self.gone
         if self.gone <= max(live, SPARE):
             return self
-        fresh = Waiting.none().widened(self.ends.size)
+        fresh = Waiting.none(self.rows.shape[1] - FACTS - 1).widened(self.ends.size)
         for window in np.flatnonzero(self.ends >= 0).tolist():
             rows = self.rows[person_rows.chained_rows(self.rows, self.ends[window : window + 1])]
-            fresh = fresh.with_rows(rows[:, :COLUMNS], np.full(len(rows), window))
+            fresh = fresh.with_rows(rows[:, :-1], np.full(len(rows), window))
         return replace(fresh, moved=self.moved + 1)
 
     def with_rows(self, said: Integers, windows: Integers) -> Waiting:
-        """The state with the rows `said`, int64[m, COLUMNS], appended to the open windows `windows`, int64[m].
+        """The state with the rows `said`, int64[m, 4 + values], appended to the open windows `windows`, int64[m].
 
         ``ends`` is changed in place: call :meth:`widened` first.
         """
         rows, size = self.rows, self.size + len(said)
         if size >= len(rows) or rows[-1, 0] != self.size:
             # No free rows, or another state has filled them.
-            rows = np.empty((2 * size + 2, COLUMNS + 1), np.int64)
+            rows = np.empty((2 * size + 2, self.rows.shape[1]), np.int64)
             rows[: self.size] = self.rows[: self.size]
-        rows[self.size : size, :COLUMNS] = said
+        rows[self.size : size, :-1] = said
         person_rows.link_rows(windows, rows, self.size, self.ends)
         rows[-1, 0] = size
         return replace(self, rows=rows, size=size)
 
     def of_first(self, windows: int) -> Integers:
-        """Rows of the first `windows` open windows: int64[n, COLUMNS]."""
-        return self.rows[person_rows.chained_rows(self.rows, self.ends[:windows]), :COLUMNS]
+        """Rows of the first `windows` open windows: int64[n, 4 + values]."""
+        return self.rows[person_rows.chained_rows(self.rows, self.ends[:windows]), :-1]
 
     def without_first(self, windows: int, rows: int) -> Waiting:
         """The state after the first `windows` windows, with `rows` rows, are closed."""
@@ -114,7 +121,7 @@ class Waiting:
 
 
 class Batch(NamedTuple):
-    """Input of one call: instants, values (if summed), keys (-1: unlisted) and persons of rows; or the clock."""
+    """Input of one call: instants, values (float64[c, n]), keys (-1: unlisted), persons of rows; or the clock."""
 
     times: Integers
     values: Floats
@@ -137,7 +144,7 @@ class WindowsState:
     closed: int
     late: int
     sums: Integers
-    waiting: Waiting = field(default_factory=Waiting.none)
+    waiting: Waiting
 
     def __repr__(self) -> str:
         return f"WindowsState(n_seen={self.n_seen}, closed={self.closed})"
@@ -150,24 +157,26 @@ class WindowsMachine(Machine[WindowsState]):
     PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (Time, Value, Rows, Person)}
     rule: ClassVar[int] = TablePlan.rule
 
-    kind: Kind
+    #: Pairs of a column and a statistic, or its bounds.
+    statistics: Any
     time: Time
-    value: Value | None
     unit: Unit
     epsilon: float
-    bound: Any = None
+    bounds: Any = ()
     by: Any = None
     keys: Any = None
+    delta: float = 0.0
     lateness: str | None = None
 
     @cached_property
     def plan(self) -> TablePlan:
-        """Public parameters of a release whose clip is the bound; ParameterError if they do not fit together."""
-        given = {"epsilon": self.epsilon, "unit": self.unit, "by": self.by, "keys": self.keys}
-        plan = make_plan(self.kind, self.time, self.value, bound=self.bound, **given)
+        """Public parameters of a release whose clips are the bounds; ParameterError if they do not fit together."""
+        asked = tuple(Statistic(kind, column) for column, kind in self.statistics)
+        given = {"epsilon": self.epsilon, "unit": self.unit, "by": self.by, "keys": self.keys, "delta": self.delta}
+        plan = make_plan(asked, self.time, bounds=dict(self.bounds), levels=False, **given)
         check_online(plan)
         # The bound is the clip: nothing is chosen from rows that are not there yet.
-        return replace(plan, online=True, chooses_clip=False)
+        return replace(plan, online=True, columns=tuple(replace(each, chooses=False) for each in plan.columns))
 
     @cached_property
     def quantities(self) -> list[Quantity]:
@@ -175,14 +184,15 @@ class WindowsMachine(Machine[WindowsState]):
         return self.plan.quantities()
 
     @cached_property
-    def table(self) -> KeyTable:
-        """Table of the released keys, which finds the key of a row."""
-        return KeyTable(self.plan.by, self.plan.keys)
+    def table(self) -> KeySet:
+        """The released keys, which find the key of a row."""
+        return KeySet(self.plan.by, self.plan.keys)
 
-    @cached_property
-    def words(self) -> Integers:
-        """64 bits of each key for the hash of a row: int64[K]."""
-        return KeyNumbers(self.plan.by, self.plan.keys if self.plan.by else [()]).words
+    @property
+    def calendar(self) -> Calendar:
+        """The windows."""
+        assert self.plan.calendar is not None  # noqa: S101 - there are times
+        return self.plan.calendar
 
     @cached_property
     def delay(self) -> int | None:
@@ -193,19 +203,19 @@ class WindowsMachine(Machine[WindowsState]):
         """State before any row."""
         number = self.plan.start or 0
         sums: Integers = np.zeros((len(self.quantities), 0, self.table.size), np.int64)
-        return WindowsState(0, self.plan.calendar.edge(number), number, 0, sums)
+        return WindowsState(0, self.calendar.edge(number), number, 0, sums, Waiting.none(len(self.plan.columns)))
 
     # The call.
 
     def read(self, *batch: Any) -> Batch:
         """A call's rows as arrays, or its clock; DataError for rows that are not accepted."""
         times, values, keys, who, to = batch
-        zone = self.plan.calendar.zone
+        zone = self.calendar.zone
         if to is not None:
             moment = as_instant("to", to, zone)
             none: Integers = np.empty(0, np.int64)
-            return Batch(none, np.empty(0), none, _no_persons(), moment)
-        instants, present = times_of(as_arrow(times, "times"), zone)
+            return Batch(none, np.empty((len(self.plan.columns), 0)), none, _no_persons(), moment)
+        instants, present = times_of(as_arrow(times, "times"), zone, self.time)
         n = instants.size
         if present is not None and not present.all():
             raise DataError(f"times[{int(np.argmin(present))}] is missing: expected a time for every row")
@@ -215,13 +225,24 @@ class WindowsMachine(Machine[WindowsState]):
         return Batch(instants, floats, codes, digests, int(np.iinfo(np.int64).min))
 
     def _values(self, values: Any, n: int) -> Floats:
-        if self.kind == "counts":
+        columns = self.plan.columns
+        if not columns:
             if values is not None:
                 raise DataError(f"values is a {type(values).__name__}: expected None, because rows are counted")
-            return np.empty(0)
-        floats = as_floats(as_column([] if values is None else values, "values"))
-        _same_length("values", floats.size, n)
-        return np.where(np.isfinite(floats), floats, 0.0) if self.plan.nonfinite == "zero" else floats
+            return np.empty((0, n))
+        names = [column.name for column in columns]
+        mapped = isinstance(values, Mapping)
+        if (mapped or len(names) > 1) and not (mapped and set(names) <= set(values)):
+            raise DataError(
+                f"values is a {type(values).__name__}: expected a mapping with a column for each of {names}"
+            )
+        found = np.empty((len(names), n))
+        for into, column in zip(found, columns, strict=True):
+            given = values[column.name] if mapped else values
+            floats = as_floats(as_column([] if given is None else given, "values"))
+            _same_length("values", floats.size, n)
+            into[:] = np.where(np.isfinite(floats), floats, 0.0) if column.nonfinite == "zero" else floats
+        return found
 
     def _codes(self, keys: Any, n: int) -> Integers:
         by = self.plan.by
@@ -235,7 +256,7 @@ class WindowsMachine(Machine[WindowsState]):
         columns = [as_arrow(keys[name] if mapped else keys, "keys") for name in by]
         for column in columns:
             _same_length("keys", len(column), n)
-        return self.table.codes(columns).astype(np.int64)
+        return self.table.codes(columns)
 
     def _persons(self, who: Any, n: int) -> Integers:
         if self.plan.who is None:
@@ -254,22 +275,24 @@ class WindowsMachine(Machine[WindowsState]):
 
     def step(self, state: WindowsState, batch: Batch, key: Key) -> Transition[WindowsState]:
         """State after the rows are added, and the release of the windows that the clock closes."""
-        calendar, first = self.plan.calendar, state.closed
+        calendar, first = self.calendar, state.closed
         windows = calendar.numbers(batch.times)
         clock, late = self._clock(state, batch, windows)
         counted = (batch.codes >= 0) & ~late
         closed = max(first, calendar.number(min(clock, LAST)))
         open_to = max(closed, int(windows[counted].max(initial=first - 1)) + 1)
         self._check_far(max(open_to - first, state.sums.shape[1], state.waiting.ends.size))
-        if not np.isfinite(batch.values[counted] if batch.values.size else batch.values).all():
-            raise DataError(NOT_FINITE)
+        check_finite(batch.values[:, counted])
         waiting = state.waiting
         if self.plan.who is not None:
             sums, waiting = self._close(waiting, batch, counted, (windows, first, closed, open_to), key)
         else:
             sums = _wide(state.sums, open_to - first)
-            self._add((windows, np.where(counted, batch.codes, -1), batch.values), first, sums)
-        columns = release(self.quantities, sums[:, : closed - first], key, first, self.table.digests)
+            rows = CellRows(windows, np.where(counted, batch.codes, -1), batch.values)
+            sums = sums + self._added(rows, (first, first + sums.shape[1]))
+        measured = release(
+            self.plan.budget, self.quantities, sums[:, : closed - first], key, (first, closed), self.table
+        )
         after = WindowsState(
             n_seen=state.n_seen + bool(batch.times.size or clock > state.clock),
             clock=clock,
@@ -278,7 +301,7 @@ class WindowsMachine(Machine[WindowsState]):
             sums=sums[:, closed - first :].copy(),
             waiting=waiting,
         )
-        return Transition(after, partial(self._emit, first, closed, columns, key))
+        return Transition(after, partial(self._emit, (first, closed), measured, key))
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
         """The clock after the batch, and flags of late rows: row by row, so the cut into batches has no effect."""
@@ -287,7 +310,7 @@ class WindowsMachine(Machine[WindowsState]):
             return clock, windows < state.closed
         reached = np.maximum.accumulate(np.maximum(batch.times - self.delay, clock))
         # A row never closes its own window, so it may count among those before it.
-        return int(reached[-1]), windows < np.maximum(state.closed, self.plan.calendar.numbers(reached))
+        return int(reached[-1]), windows < np.maximum(state.closed, self.calendar.numbers(reached))
 
     def _close(
         self, waiting: Waiting, batch: Batch, counted: Flags, span: tuple[Integers, int, int, int], key: Key
@@ -296,23 +319,24 @@ class WindowsMachine(Machine[WindowsState]):
         windows, first, closed, open_to = span
         waiting = waiting.compact().widened(open_to - first)
         if counted.any():
-            bits = batch.values[counted].view(np.int64) if batch.values.size else np.zeros(counted.sum(), np.int64)
-            said = (*batch.digests[counted].T, batch.times[counted], batch.codes[counted], bits)
+            bits = np.ascontiguousarray(batch.values[:, counted]).view(np.int64)
+            said = (*batch.digests[counted].T, batch.times[counted], batch.codes[counted], *bits)
             waiting = waiting.with_rows(np.column_stack(said), windows[counted] - first)
         sums: Integers = np.zeros((len(self.quantities), closed - first, self.table.size), np.int64)
         rows = waiting.of_first(closed - first)
         if len(rows):
-            times, codes, values = (np.ascontiguousarray(column) for column in rows.T[2:])
+            times, codes, *values = (np.ascontiguousarray(column) for column in rows.T[2:])
+            floats = np.array(values, np.int64).reshape(len(values), len(rows)).view(np.float64)
             found = PersonRows(self.plan, key)
-            values = np.empty(0) if self.kind == "counts" else values.view(np.float64)
-            found.add(rows[:, :2], times, self.plan.calendar.numbers(times), codes, self.words[codes], values)
-            kept = found.kept()
-            self._add((kept.windows, kept.codes, kept.values), first, sums)
+            said = CellRows(self.calendar.numbers(times), codes, floats)
+            found.add(BatchRows(said, times, rows[:, :2]), self.table.words()[codes])
+            sums = self._added(found.kept().rows, (first, closed))
         return sums, waiting.without_first(closed - first, len(rows))
 
-    def _add(self, rows: tuple[Integers, Integers, Floats], first: int, sums: Integers) -> None:
-        for quantity, into in zip(self.quantities, sums, strict=True):
-            quantity.add(rows, first, into)
+    def _added(self, rows: CellRows, span: tuple[int, int]) -> Integers:
+        """Exact sums of rows in windows [first, last)."""
+        plan = replace(self.plan, start=span[0], stop=span[1])
+        return exact_sums([rows], self.quantities, plan, self.table.size)
 
     def _check_far(self, windows: int) -> None:
         """Raise DataError for more open windows than fit in memory."""
@@ -324,18 +348,17 @@ class WindowsMachine(Machine[WindowsState]):
                 "so that they fit into memory (move the clock with advance)"
             ) from None
 
-    def _emit(self, first: int, closed: int, columns: dict[str, NoisySums], key: Key) -> WindowSums:
+    def _emit(self, span: tuple[int, int], measured: tuple[Measured, ...], key: Key) -> Released:
         """The release of the closed windows, with its guarantee."""
-        if closed > first:
-            log.info("%d windows of %s closed", closed - first, self.plan.calendar.every)
-        found = self.plan.released(
-            (first, closed), self.quantities, self.table.columns, columns, simulated=key.simulated
-        )
+        if span[1] > span[0]:
+            log.info("%d windows of %s closed", span[1] - span[0], self.calendar.every)
+        tails = {q.column: Tail(q.ends, q.ends) for q in self.quantities if q.name in ("total", "deviation")}
+        found = self.plan.released(span, self.quantities, self.table, measured, tails, simulated=key.simulated)
         return replace(found, guarantee=self.guarantee(key))
 
     def guarantee(self, key: Key) -> Guarantee:
         """Guarantee of everything that is ever released."""
-        whole = self.plan.guarantee(simulated=key.simulated)
+        whole = self.plan.budget.guarantee(simulated=key.simulated)
         if self.lateness is None:
             return whole
         step = "the latest time of the rows so far is public knowledge: it moves the clock (lateness=)"
@@ -355,7 +378,7 @@ class WindowsMachine(Machine[WindowsState]):
     def record(self, before: WindowsState, after: WindowsState) -> Record:
         """Log record of one call: the state without waiting rows, the new rows, and True if rows were compacted."""
         old, new = before.waiting, after.waiting
-        came = new.rows[old.size if old.moved == new.moved else old.size - old.gone : new.size, :COLUMNS]
+        came = new.rows[old.size if old.moved == new.moved else old.size - old.gone : new.size, :-1]
         return Record(self._small(after), _parts(came), old.moved != new.moved)
 
     def _small(self, state: WindowsState) -> Packed:
@@ -364,13 +387,14 @@ class WindowsMachine(Machine[WindowsState]):
 
     def unpack(self, packed: Packed, key: Key) -> WindowsState:
         """State restored from JSON, with waiting rows from the log's chunks; ValueError if it is invalid."""
-        none = {"waiting": codec.describe(Waiting.none())}
+        values = len(self.plan.columns)
+        none = {"waiting": codec.describe(Waiting.none(values))}
         state = super().unpack({**packed, "state": {**packed["state"], **none}}, key)
         parts = [codec.unpack(part, "<i8") for part in packed.get("log", ())]
-        rows = np.concatenate([np.empty(0, np.int64), *parts]).reshape(-1, COLUMNS).astype(np.int64)
+        rows = np.concatenate([np.empty(0, np.int64), *parts]).reshape(-1, FACTS + values).astype(np.int64)
         if rows[:, 3].min(initial=0) < 0 or rows[:, 3].max(initial=0) >= self.table.size:
             raise ValueError("a key out of range")
-        places = self.plan.calendar.numbers(rows[:, 2]) - state.closed
+        places = self.calendar.numbers(rows[:, 2]) - state.closed
         rows, places = rows[places >= 0], places[places >= 0]
         self._check_far(int(places.max(initial=-1)) + 1)
         waiting = state.waiting.widened(int(places.max(initial=-1)) + 1).with_rows(rows, places)
@@ -378,7 +402,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     def check_indices(self, state: WindowsState) -> None:
         """Raise ValueError unless `state` can be one of this machine."""
-        like, calendar = self.start(Key(bytes(32), simulated=True)), self.plan.calendar
+        like, calendar = self.start(Key(bytes(32), simulated=True)), self.calendar
         expect(state.sums, np.empty((like.sums.shape[0], state.sums.shape[1], like.sums.shape[2]), np.int64))
         if min(state.n_seen, state.late) < 0 or state.closed < like.closed or state.clock < like.clock:
             raise ValueError("a position out of range")
@@ -408,54 +432,51 @@ def _same_length(name: str, found: int, n: int) -> None:
 
 
 class Windows(Publisher[WindowsState]):
-    """Totals, counts or means of windows online: a window is released when the clock passes its end.
+    """Statistics of windows online: a window is released when the clock passes its end.
 
     Parameters
     ----------
-    every : str or timedelta
-        Length of the windows, as for :func:`fastdp.totals`.
+    statistics : dict of str to str or list of str
+        As for :func:`fastdp.aggregate`, of columns named in :meth:`add`.
+    time : Time
+        The windows, with ``start``, before which rows are late; its column is that of the times in :meth:`add`.
     epsilon : float
         Privacy loss for one unit (by default one row) over everything that is ever released.
-    start : datetime, date or ISO text
-        Where the first window begins; rows before it are late.
-    bound : float or (float, float), optional
-        What values are clipped to, public: from 0, or from a lower end.
-    kind : "totals", "counts" or "means"
-        What is released; counts have no bound.
     by : str or list of str, optional
         Names of the key columns.
     keys : list or mapping
         The keys that are released: texts, whole numbers or bools.  Rows with other keys are dropped.
+    unit : Rows or Person
+        As for :func:`fastdp.aggregate`.  With a :class:`fastdp.Person` each row comes with its person, and waits
+        until its window closes; then the rows of least keyed hash count.  It needs ``per``; where that has rows in
+        several windows, also ``per_window``, and ``rows`` of at least ``per_window`` times these windows.
+    bounds : dict, number, pair or Value
+        Public clips of the columns, as for :func:`fastdp.aggregate`: a bound is the clip itself.
+    delta : float
+        Above 0: noise is Gaussian where its variance is smaller.
     lateness : str or timedelta, optional
         A fixed length ("10min"): the clock stands at the latest time seen, less this.  By default :meth:`advance`
         alone moves it.  The latest time seen is then public knowledge, and whether a row is late depends on it.
-    unit : Rows or Person
-        As for :func:`fastdp.totals`.  With a :class:`fastdp.Person` each row comes with its person, and waits until
-        its window closes; then the rows of least keyed hash count.  It needs ``per``; where that has rows in several
-        windows, also ``per_window``, and ``rows`` of at least ``per_window`` times these windows.
-    origin, zone
-        As for :class:`fastdp.Time`.
-    resolution, nonfinite
-        As for :class:`fastdp.Value`.
     seed, key
-        As for :func:`fastdp.totals`.
+        As for :func:`fastdp.aggregate`.
 
     Notes
     -----
-    Privacy: as of :func:`fastdp.totals`; a late row changes nothing that is released.  Rows cut into other batches
-    give the same output, bit for bit, and so does ``fastdp.totals`` with the same key and parameters on a table of
+    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing that is released.  Rows cut into other batches
+    give the same output, bit for bit, and so does ``fastdp.aggregate`` with the same key and parameters on a table of
     rows that are not late.  The shares of rows beyond the clip and of persons with dropped rows are not released;
-    their two hundredths of epsilon are left unspent.  State files, copies, replays: ``docs/state.md``.
+    their budget is left unspent.  State files, copies, replays: ``docs/state.md``.
 
     Examples
     --------
     >>> import numpy as np, fastdp
-    >>> windows = fastdp.Windows("1h", epsilon=1.0, bound=10.0, start="2024-05-01", seed=1)
+    >>> time = fastdp.Time("at", "1h", start="2024-05-01")
+    >>> windows = fastdp.Windows({"kwh": "sum"}, time, epsilon=1.0, bounds=10.0, seed=1)
     >>> times = np.arange("2024-05-01T00:00", "2024-05-01T03:00", 60, "datetime64[s]")
-    >>> windows.add(times, np.full(times.size, 2.0)).sums.edges.size
-    1
-    >>> windows.advance("2024-05-01T02:30").sums.edges.size
-    3
+    >>> len(windows.add(times, np.full(times.size, 2.0)))
+    0
+    >>> len(windows.advance("2024-05-01T02:30"))
+    2
     """
 
     _MACHINE: ClassVar[Any] = WindowsMachine
@@ -466,34 +487,31 @@ class Windows(Publisher[WindowsState]):
     @validation.plain
     def __init__(
         self,
-        every: Duration,
-        epsilon: float,
-        start: Instant,
-        bound: Bounds | None = None,
+        statistics: Mapping[str, str | Sequence[str]],
+        time: Time,
         *,
-        kind: Kind = "totals",
+        epsilon: float,
         by: str | Sequence[str] | None = None,
         keys: Keys | None = None,
         unit: Unit = ONE_ROW,
+        bounds: Mapping[str, Bounds | Value] | Bounds | Value | None = None,
+        delta: float = 0.0,
         lateness: Duration | None = None,
-        origin: Instant | None = None,
-        zone: str | None = None,
-        resolution: float | None = None,
-        nonfinite: Nonfinite = "raise",
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        validation.choice("kind", kind, KINDS)
-        if kind == "counts" and bound is not None:
-            raise ParameterError("kind = 'counts': expected no bound, because rows are counted")
-        if (keys is None and by is not None) or isinstance(keys, str):
+        if not isinstance(time, Time):
+            raise ParameterError(f"time = {validation.shown(time)}: expected a fastdp.Time with start=")
+        if by is not None and (keys is None or isinstance(keys, (str, PrivateKeys))):
             raise ParameterError("keys: expected the list of keys, because windows close before all rows are there")
-        if start is None:
+        if time.start is None:
             raise ParameterError("start = None: expected where the first window begins, such as '2024-05-01'")
-        time = Time("times", every, start=_text(start), origin=_text(origin), zone=zone)
-        value = None if kind == "counts" else Value("values", resolution, nonfinite)
-        ends = list(bound) if isinstance(bound, tuple) else bound
-        machine = WindowsMachine(kind, time, value, unit, epsilon, ends, by, keys, _fixed(lateness))
+        asked = statistics_of(statistics)
+        time = replace(time, start=_text(time.start), stop=None, origin=_text(time.origin))
+        pairs = [[each.column, each.kind] for each in asked]
+        machine = WindowsMachine(
+            *(pairs, time, unit, epsilon, values_of(asked, bounds), by, keys, delta, _fixed(lateness))
+        )
         plan = machine.plan
         # As a state file holds them.
         listed = [list(row) if len(plan.by) > 1 else row[0] for row in plan.keys] if plan.by else None
@@ -517,15 +535,15 @@ class Windows(Publisher[WindowsState]):
         return self._state.late
 
     @single_caller
-    def add(self, times: Any, values: Values | None = None, keys: Any = None, persons: Any = None) -> Table:
+    def add(self, times: Any, values: Any = None, keys: Any = None, persons: Any = None) -> Table:
         """Add rows; returns the windows that they close (with ``lateness``), possibly none.
 
         Parameters
         ----------
         times : array-like of datetimes or dates, [n]
-            In any order.
-        values : array-like of numbers, [n], optional
-            Values to sum; None for counts.
+            In any order; other times as ``Time`` says.
+        values : array-like of numbers, [n], or mapping of column names to them, optional
+            Values of the columns of ``statistics``; None for counts.
         keys : array-like, [n], or mapping of column names to them, optional
             With ``by``.
         persons : array-like, [n], optional
@@ -546,8 +564,8 @@ class Windows(Publisher[WindowsState]):
         return self._table(self._machine.read(None, None, None, None, to))
 
     def _table(self, batch: Batch) -> Table:
-        sums: WindowSums = self._call(batch)
-        return Table(replace(sums, family=self._family))
+        found: Released = self._call(batch)
+        return Table(replace(found, family=self._family))
 
 
 def _text(value: Instant | None) -> Any:

@@ -1,4 +1,4 @@
-"""Where the threshold theta is chosen: from the hold-out with a budget of its own, or fixed by the user."""
+"""Rules that choose the threshold theta: from the hold-out with a budget of its own, or a public number."""
 
 from fastdp.thresholds.base import Chooser, Fixed, Threshold
 from fastdp.thresholds.base import ThresholdTask as ThresholdTask

@@ -296,7 +296,7 @@ class SmoothRule(ABC):
         return Guarantee(task.epsilon, delta, arithmetic="real", numeric_distance=distance, derivation=(step,))
 
     def _delta(self, task: ThresholdTask) -> float:
-        """The rule's delta, by default 1 / n^2 with n = holdout + max_range (ToPS Appendix B)."""
+        """Delta of the rule, by default 1 / n^2 with n = holdout + max_range (ToPS Appendix B)."""
         return 1.0 / float(task.holdout + task.max_range) ** 2 if self.delta is None else self.delta
 
 
@@ -398,7 +398,7 @@ class PAKQuantile(SmoothRule):
 
 @record
 class TruePercentile:
-    """The quantile itself, NOT PRIVATE: for comparisons on public data only (ToPS section 5.4, Figure 6).
+    """Quantile itself, NOT PRIVATE: for comparisons on public data only (ToPS section 5.4, Figure 6).
 
     Parameters
     ----------
@@ -407,8 +407,8 @@ class TruePercentile:
 
     Notes
     -----
-    Its guarantee has epsilon = inf, and so has that of any publisher that uses it.  Theta is clipped to
-    [resolution, bound].  Memory: the hold-out itself, m int64.
+    Its guarantee has epsilon = inf, and so has that of any publisher that uses it.  Theta is clipped to [resolution,
+    bound].  Memory: the hold-out itself, m int64.
     """
 
     p: float = parameter(FRACTION)

@@ -1,7 +1,6 @@
 """Thresholds that follow the stream (ToPS section 7): a short hold-out refined later, or theta renewed.
 
-Without a renewal theta is chosen once.  Both rules change it at the borders between trees of noise only, so
-every tree has one sensitivity.
+Both rules change theta at the borders between trees of noise only, so every tree has one sensitivity.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Renewal(Protocol):
 
 @record
 class RenewFromHoldout:
-    """Theta comes from a new hold-out after every ``trees`` trees (ToPS section 7, "Update theta").
+    """Theta from a new hold-out after every ``trees`` trees (ToPS section 7, "Update theta").
 
     Parameters
     ----------
@@ -41,7 +40,7 @@ class RenewFromHoldout:
     Notes
     -----
     Privacy: withheld values enter no tree, and each hold-out chooses one theta, so each has the full epsilon
-    (parallel composition).  In place of a withheld value the mean of the previous period's releases is published
+    (parallel).  In place of a withheld value the mean of the previous period's releases is published
     (post-processing), so positions in the output stay those of the input.
     """
 
@@ -53,7 +52,7 @@ class RenewFromHoldout:
 
 @record
 class RenewFromPublished:
-    """Published values also choose the next theta (ToPS section 7, "Shorten the Holdout").
+    """Theta from published values too (ToPS section 7, "Shorten the Holdout").
 
     Parameters
     ----------
@@ -65,8 +64,7 @@ class RenewFromPublished:
     Notes
     -----
     Privacy: a value enters its trees with (1 - share) epsilon and the next theta with share * epsilon (sequential);
-    periods are disjoint (parallel).  A short hold-out, which is not published, chooses the first theta with all of
-    epsilon.
+    periods are disjoint (parallel).  A short hold-out, not published, chooses the first theta with all of epsilon.
 
     Memory: the threshold rule's for a full period: a histogram for ``NoisyMax``, the values for quantiles (also in a
     kept state file).

@@ -86,7 +86,7 @@ _OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "no_cfunc_w
 
 
 class _Kernel(CPUDispatcher):
-    """What Python calls."""
+    """Compiled function that Python calls."""
 
     def compile(self, signature: Any) -> Any:
         """Compile without collecting garbage: a compiler makes many objects and keeps most of them."""
@@ -100,7 +100,7 @@ class _Kernel(CPUDispatcher):
 
 
 class _Piece(CPUDispatcher):
-    """What kernels are made of, compiled without an entry for Python: making one takes longer than most pieces.
+    """Compiled part of kernels, without the entry for Python, which takes longer to make than most parts.
 
     A call from Python, of a test, compiles it once more, with an entry.
     """
@@ -140,7 +140,7 @@ def kernel(function: F) -> F:
 
 
 def _telling(load: Callable[..., Any], name: str, folder: str) -> Callable[..., Any]:
-    """What is not in the cache is compiled next."""
+    """Loader that reports a kernel which is not in the cache and is compiled next."""
 
     def attempt(*arguments: Any) -> Any:
         found = load(*arguments)

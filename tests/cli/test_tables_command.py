@@ -124,7 +124,7 @@ def test_outputs_say_what_they_are(suffix, source, run, tmp_path):
         facts = json.loads(str(np.load("out.npz")["fastdp"]))
     guarantee = Guarantee.from_dict(facts["guarantee"])
     assert (guarantee.epsilon, guarantee.simulated) == (1.0, True)
-    assert facts["clip"] == [0.0, 4.0]
+    assert facts["clip"] == {"kwh": [0.0, 4.0]}
     assert result.stderr.startswith("Totals of 16 windows of 6h, 2024-03-30 00:00 to 2024-04-03 00:00\n")
     clip = "clip       values were clipped to [0, 4]"
     for line in (clip, f"output     out.{suffix}", "SIMULATED"):

@@ -177,23 +177,24 @@ def test_tables_in_every_zone(session: Any, tmp_path: Path) -> None:
     schema = "at timestamp_ntz, meter string, kwh double, person bigint"
     plain = session.createDataFrame(clock.assign(at=times), schema)
     for zone in ZONES:
-        wanted = released(fastdp, clock, zone)
-        assert released(spark, plain, zone) == wanted
+        wanted = released(clock, zone)
+        assert released(spark.table(plain), zone) == wanted
         if zone is not None:
             # narwhals asks a session for its zone once.
             own = session.newSession()
             own.conf.set("spark.sql.session.timeZone", zone)
-            assert released(spark, own.createDataFrame(instants(clock, zone)), None) == wanted
+            assert released(spark.table(own.createDataFrame(instants(clock, zone))), None) == wanted
 
 
 def assert_equal(one: Any, two: Any) -> None:
     """Bit for bit."""
-    for name, column in one.sums.columns.items():
-        assert two.sums.columns[name].steps.tolist() == column.steps.tolist()
-        assert two.sums.columns[name].noise == column.noise
+    for own, other in zip(one.released.measured, two.released.measured, strict=True):
+        assert np.array_equal(own.steps, other.steps)
+        assert own.noise == other.noise
     assert two.clipped_rows == one.clipped_rows
-    assert two.sums.edges.tolist() == one.sums.edges.tolist()
-    assert (two.sums.keys, two.sums.clip, two.guarantee) == (one.sums.keys, one.sums.clip, one.guarantee)
+    assert two.released.edges.tolist() == one.released.edges.tolist()
+    assert (two.released.nodes, two.released.tails) == (one.released.nodes, one.released.tails)
+    assert two.guarantee == one.guarantee
 
 
 def test_what_spark_tables_refuse(session: Any, tmp_path: Path) -> None:
@@ -209,7 +210,7 @@ def test_what_spark_tables_refuse(session: Any, tmp_path: Path) -> None:
             flat.totals(table, "kwh", "at", "1h", ledger=ledger, stream="t", module=spark, **options, **wrong)
     with pytest.raises(ParameterError, match="column 'when'"):
         flat.counts(table, "when", "1h", module=spark, **options)
-    with pytest.raises(ParameterError, match="expected dates, or datetimes"):
+    with pytest.raises(ParameterError, match="expected dates, datetimes"):
         flat.counts(table, "meter", "1h", module=spark, **options)
     with pytest.raises(ParameterError, match="value = 'meter' holds"):
         flat.totals(table, "meter", "at", "1h", clip=4.0, module=spark, **options)
@@ -223,11 +224,11 @@ def test_what_spark_tables_refuse(session: Any, tmp_path: Path) -> None:
     assert [each.state for each in ledger.entries()] == ["reserved"]
     zero = flat.totals(table, "kwh", "at", "1h", clip=4.0, nonfinite="zero", module=spark, **options)
     alone = flat.totals(frame, "kwh", "at", "1h", clip=4.0, nonfinite="zero", **options)
-    assert zero.sums.columns["total"].steps.tolist() == alone.sums.columns["total"].steps.tolist()
+    assert zero.released.cells("total").tolist() == alone.released.cells("total").tolist()
     # One name, written in two ways: one stream, and one noise.
     named = [
         flat.counts(given, "at", "1h", stream=name, module=module, **options)
-        for module, given, name in ((spark, table, "Zu\u0308rich"), (fastdp, frame, "Z\u00fcrich"))
+        for module, given, name in ((spark, table, "Zu\u0308rich"), (None, frame, "Z\u00fcrich"))
     ]
     assert_equal(*named)
 
@@ -259,12 +260,35 @@ def test_times_and_keys_of_every_kind(session: Any) -> None:
     for time, every, zone in (("at", "1h", "Europe/Paris"), ("at", "1h", None), ("day", "1d", None)):
         pair = [
             flat.means(given, "kwh", time, every, zone=zone, module=module, **options)
-            for module, given in ((spark, table), (fastdp, one))
+            for module, given in ((spark, table), (None, one))
         ]
         assert_equal(*pair)
     del options["clip"], options["missing"]
     with pytest.raises(DataError, match="time: a row has none"):
         flat.counts(table, "at", "1d", module=spark, **options)
+
+
+def test_several_statistics_of_unix_times(session: Any) -> None:
+    """Sums, variances and means of two columns, at every level of two key columns; and without windows."""
+    from fastdp.engines import spark
+
+    frame = make_table()
+    frame["at"] = frame["at"].astype("int64") // (1 if "us" in str(frame["at"].dtype) else 1000)
+    frame["cost"] = frame["kwh"] * 3.0 - 2.0
+    frame["part"] = np.arange(len(frame)) % 3
+    asked = {"kwh": ["sum", "var"], "cost": ["mean", "std"], "*": "count"}
+    options: dict[str, Any] = {"epsilon": 1.0, "key": bytes(32), "levels": True, "by": ["meter", "part"]}
+    options |= {"keys": {"meter": ["m3", "m0"], "part": [0, 2]}}
+    options["bounds"] = {"kwh": fastdp.Value(clip=4.0), "cost": fastdp.Value(clip=(-2.0, 9.0))}
+    for time in (
+        None,
+        fastdp.Time("at", "1d", start="2024-03-29", stop="2024-04-02", unit="us", zone="Europe/Paris"),
+    ):
+        one, two = (
+            fastdp.aggregate(each, asked, time, **options)
+            for each in (frame, spark.table(session.createDataFrame(frame)))
+        )
+        assert_equal(one, two)
 
 
 def test_what_spark_says_about_a_row_is_not_shown(session: Any) -> None:

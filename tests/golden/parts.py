@@ -110,6 +110,6 @@ def released_many(many: Any) -> Iterator[Any]:
     """Everything that releases of streams of at least 20 published values answer."""
     yield from (many.values, many.borders, many.offset, many.thresholds, many.ids)
     whose = np.arange(3 * len(many)) % len(many)
-    yield many.sum(whose, whose % 5, 20 - whose % 3)
+    yield many.sum(whose % 5, 20 - whose % 3, streams=whose)
     for each in many:
         yield each.sum([0, 3], [20, 19])

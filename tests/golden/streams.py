@@ -26,6 +26,7 @@ from tests.golden.parts import (
     replayed,
     values,
 )
+from tests.shared import release_many
 
 Make = Callable[..., Any]
 
@@ -245,7 +246,7 @@ MANY: dict[str, dict[str, Any]] = {
 
 def _batches() -> Iterator[tuple[str, Golden]]:
     def outputs(folder: Path, streams: Any, **options: Any) -> Iterator[Any]:
-        return released_many(public("release_many")(streams, 1.0, 64.0, **options))
+        return released_many(release_many(streams, 1.0, 64.0, **options))
 
     for name, options in MANY.items():
         yield f"release_many {name}", Golden(partial(outputs, streams=MATRIX, **options, **USUAL))

@@ -52,79 +52,79 @@ def further_words(seed: int):
     return further
 
 
+def law_of(scale: Fraction, one_sided: bool) -> sampler.LaplaceDistribution:
+    return sampler.geometric_distribution(scale) if one_sided else sampler.laplace_distribution(scale)
+
+
+def check_settled(
+    words: np.ndarray,
+    out: np.ndarray,
+    scale: Fraction,
+    one_sided: bool,
+    further: np.ndarray = NO_WORDS,
+    more: int = 64,
+) -> np.ndarray:
+    """The draws that a stage settled, each of which its words (and so many bits of further ones) leave no choice."""
+    settled = np.flatnonzero(out != guarded_log.DOUBTFUL)
+    for i in settled.tolist():
+        word, u, bits = int(words[i]), int(words[i]) >> 1, 63
+        if further.size:
+            u, bits = u << more | int(further[i]) >> (64 - more), 63 + more
+        least, most = exact_noise.magnitude(u, bits, scale, one_sided)
+        assert least == most, "a draw that its words leave open passed as certain"
+        assert out[i] == (-least if not one_sided and word & 1 else least)
+    return settled
+
+
 @pytest.mark.parametrize("one_sided", [False, True])
 @pytest.mark.parametrize("scale", SCALES)
 def test_first_stage_is_certain_or_silent(scale: Fraction, one_sided: bool) -> None:
-    words = hard_words(scale, 400, 1)
-    law = sampler.geometric_distribution(scale) if one_sided else sampler.laplace_distribution(scale)
-    out = np.empty(words.size, np.int64)
-    positions = np.empty(words.size, np.int64)
+    words, law = hard_words(scale, 400, 1), law_of(scale, one_sided)
+    out, positions = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
     sign_bit = np.uint64(0 if one_sided else 1)
     waiting = guarded_log.draw_double(words, law.scale_pair[0], law.offset_pair[0], sign_bit, out, positions)
     assert np.array_equal(positions[:waiting], np.flatnonzero(out == guarded_log.DOUBTFUL))
     assert {0, 1} <= {int(words[i]) >> 1 for i in positions[:waiting]}
-    for i in np.flatnonzero(out != guarded_log.DOUBTFUL).tolist():
-        word = int(words[i])
-        least, most = exact_noise.magnitude(word >> 1, 63, scale, one_sided)
-        assert least == most, "a draw that its word leaves open passed as certain"
-        assert out[i] == (-least if not one_sided and word & 1 else least)
+    check_settled(words, out, scale, one_sided)
+
+
+def second_stage(
+    words: np.ndarray, further: np.ndarray, law: sampler.LaplaceDistribution, one_sided: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws of the second stage, and the positions that it leaves."""
+    out, positions, sign_bit = np.empty(words.size, np.int64), np.arange(words.size), np.uint64(not one_sided)
+    pairs = (*law.scale_pair, *law.offset_pair)
+    waiting = double_double.draw_double_double(words, further, *pairs, sign_bit, positions, words.size, out)
+    return out, positions[:waiting]
 
 
 @pytest.mark.parametrize("one_sided", [False, True])
 @pytest.mark.parametrize("has_further", [False, True])
 @pytest.mark.parametrize("scale", SCALES + LARGE_SCALES)
 def test_second_stage_is_certain_or_silent(scale: Fraction, has_further: bool, one_sided: bool) -> None:
-    words = hard_words(scale, 200, 2)
-    law = sampler.geometric_distribution(scale) if one_sided else sampler.laplace_distribution(scale)
-    source = random.Random(3)
+    words, source = hard_words(scale, 200, 2), random.Random(3)
     further = np.array([source.getrandbits(64) for _ in words], np.uint64) if has_further else NO_WORDS
-    out = np.empty(words.size, np.int64)
-    positions = np.arange(words.size)
-    waiting = double_double.draw_double_double(
-        words,
-        further,
-        *law.scale_pair,
-        *law.offset_pair,
-        np.uint64(0 if one_sided else 1),
-        positions,
-        words.size,
-        out,
-    )
-    settled = np.flatnonzero(out != guarded_log.DOUBTFUL)
-    assert np.array_equal(positions[:waiting], np.flatnonzero(out == guarded_log.DOUBTFUL))
+    out, waiting = second_stage(words, further, law_of(scale, one_sided), one_sided)
+    assert np.array_equal(waiting, np.flatnonzero(out == guarded_log.DOUBTFUL))
+    settled = check_settled(words, out, scale, one_sided, further)
     # The first 200 words are uniform; the stage is there to settle those.
     if has_further or scale <= 2**36:
         assert np.count_nonzero(settled < 200) >= 198
-    for i in settled.tolist():
-        word = int(words[i])
-        u, bits = word >> 1, 63
-        if has_further:
-            u, bits = u << 64 | int(further[i]), 127
-        least, most = exact_noise.magnitude(u, bits, scale, one_sided)
-        assert least == most
-        assert out[i] == (-least if not one_sided and word & 1 else least)
 
 
 @pytest.mark.parametrize("one_sided", [False, True])
 @pytest.mark.parametrize("scale", LARGE_SCALES)
 def test_the_stage_of_two_words_is_certain_or_silent(scale: Fraction, one_sided: bool) -> None:
-    law = sampler.geometric_distribution(scale) if one_sided else sampler.laplace_distribution(scale)
-    words, further = words_at_jumps(scale, 100, 12)
+    law, (words, further) = law_of(scale, one_sided), words_at_jumps(scale, 100, 12)
     uniform, source = hard_words(scale, 200, 2), random.Random(3)
     words = np.concatenate([uniform, words])
     further = np.concatenate([np.array([source.getrandbits(64) for _ in uniform], np.uint64), further])
     out, positions = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
     sign_bit = np.uint64(0 if one_sided else 1)
     waiting = wide_log.draw_wide(words, further, *law.scale_pair, *law.offset_pair, sign_bit, out, positions)
-    settled = np.flatnonzero(out != guarded_log.DOUBTFUL)
     assert np.array_equal(positions[:waiting], np.flatnonzero(out == guarded_log.DOUBTFUL))
     # The first 200 words are uniform, and at scale 2^56 one in some thousand is left over.
-    assert np.count_nonzero(settled < 200) >= 198
-    for i in settled.tolist():
-        word = int(words[i])
-        least, most = exact_noise.magnitude((word >> 1) << 63 | int(further[i]) >> 1, 126, scale, one_sided)
-        assert least == most, "a draw that its words leave open passed as certain"
-        assert out[i] == (-least if not one_sided and word & 1 else least)
+    assert np.count_nonzero(check_settled(words, out, scale, one_sided, further, 63) < 200) >= 198
 
 
 def test_the_margins_of_the_stage_of_two_words_matter() -> None:
@@ -307,16 +307,8 @@ def words_at_jumps(scale: Fraction, count: int, seed: int) -> tuple[np.ndarray, 
 @pytest.mark.parametrize("scale", [Fraction(2**22), *exhaustive(Fraction(3), Fraction(2**40)), *LARGE_SCALES])
 def test_second_and_last_stage_next_to_the_jumps(scale: Fraction) -> None:
     words, further = words_at_jumps(scale, 150, 10)
-    law, out = sampler.laplace_distribution(scale), np.empty(words.size, np.int64)
-    double_double.draw_double_double(
-        words, further, *law.scale_pair, *law.offset_pair, np.uint64(1), np.arange(words.size), words.size, out
-    )
+    check_settled(words, second_stage(words, further, sampler.laplace_distribution(scale))[0], scale, False, further)
     for i, (word, more) in enumerate(zip(words.tolist(), further.tolist(), strict=True)):
-        u = (word >> 1) << 64 | more
-        least, most = exact_noise.magnitude(u, 127, scale, False)
-        if out[i] != guarded_log.DOUBTFUL:
-            assert least == most, "a draw that its words leave open passed as certain"
-            assert out[i] == (-least if word & 1 else least)
 
         def rest(k: int, more: int = more, i: int = i) -> int:
             return more if k == 1 else further_words(i)(k)
@@ -325,14 +317,11 @@ def test_second_and_last_stage_next_to_the_jumps(scale: Fraction) -> None:
         assert sampler.draw_exactly(word >> 1, 63, scale, False, rest) == expected
 
 
-def test_the_margins_of_the_second_stage_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_margins_of_the_second_stage_matter() -> None:
     """Intervals around the whole numbers must be left to the last stage: none is settled within the error bound."""
     scale = Fraction(2**50)
     words, further = words_at_jumps(scale, 150, 11)
-    law, out = sampler.laplace_distribution(scale), np.empty(words.size, np.int64)
-    double_double.draw_double_double(
-        words, further, *law.scale_pair, *law.offset_pair, np.uint64(1), np.arange(words.size), words.size, out
-    )
+    out, _ = second_stage(words, further, sampler.laplace_distribution(scale))
     with mpmath.workdps(80):
         for i in np.flatnonzero(out != guarded_log.DOUBTFUL).tolist():
             y = exact_noise.real_value((int(words[i]) >> 1) << 64 | int(further[i]), 127, scale, False)

@@ -139,13 +139,15 @@ def test_range_sums() -> None:
     for n, block in itertools.product((0, 1, 255, 256, 257, 5000), (7, 256)):
         values = np.random.default_rng(n).normal(size=n)
         prefix = np.empty(n // block + 1)
-        ranges.prefix_blocks(values, block, prefix)
+        borders, places = np.array([0, n]), np.array([0, prefix.size])
+        ranges.prefix_blocks(values, borders, block, places, prefix)
         starts, stops = (
             index.ravel() for index in np.meshgrid(np.linspace(0, n, 23).astype(np.int64), [0, n // 2, n])
         )
         starts, stops = np.minimum(starts, stops), np.maximum(starts, stops)
         out = np.empty(starts.size)
-        ranges.sum_ranges(values, prefix, block, starts, stops, out)
+        whose = np.zeros(starts.size, np.int64)
+        ranges.sum_ranges(values, borders, prefix, places, block, whose, starts, stops, out)
         assert out == pytest.approx([values[a:b].sum() for a, b in zip(starts, stops, strict=True)], abs=1e-9)
 
 

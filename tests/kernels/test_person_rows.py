@@ -27,12 +27,12 @@ def test_siphash() -> None:
     assert person_rows.sip_of_pair(KEY, *np.array(words, np.uint64)) == persons.sip(KEY.tolist(), words)
 
 
-@given(st.lists(st.tuples(WORDS, WORDS, WORDS, WORDS, VALUES), max_size=5), st.booleans())
-def test_hashes_of_rows(rows: list[tuple], valued: bool) -> None:
+@given(st.lists(st.tuples(WORDS, WORDS, WORDS, WORDS, VALUES, VALUES), max_size=5), st.integers(0, 2))
+def test_hashes_of_rows(rows: list[tuple], valued: int) -> None:
     table = np.array([row[:4] for row in rows], np.int64).reshape(-1, 4)
-    values = np.array([row[4] for row in rows], float) if valued else np.empty(0)
+    values = np.array([row[4:] for row in rows], float).reshape(-1, 2).T[:valued].copy()
     found = person_rows.hash_rows(KEY, table[:, :2].copy(), table[:, 2].copy(), table[:, 3].copy(), values)
-    wanted = [persons.row_hash(KEY.tolist(), row[:2], *row[2:4], row[4] if valued else None, 0) for row in rows]
+    wanted = [persons.row_hash(KEY.tolist(), row[:2], *row[2:4], row[4 : 4 + valued], 0) for row in rows]
     assert found.tolist() == wanted
 
 
@@ -56,7 +56,10 @@ def test_pairs_get_their_number(pairs: list[tuple[int, int]], cut: int) -> None:
     listed, slots, used, found = np.empty((75, 2), np.int64), np.full(16, -1, np.int64), 0, []
     for part in (pairs[:cut], pairs[cut:]):
         table = np.array(part, np.int64).reshape(-1, 2)
-        numbered, used = person_rows.number_pairs(KEY, table[:, 0].copy(), table[:, 1].copy(), slots, listed, used)
+        first, second = table.T.copy()
+        known, _ = person_rows.number_pairs(KEY, first, second, slots, listed, used, False)
+        assert known.tolist() == [min(numbers[pair], used) if numbers[pair] < used else -1 for pair in part]
+        numbered, used = person_rows.number_pairs(KEY, first, second, slots, listed, used, True)
         found += numbered.tolist()
         slots = np.full(32, -1, np.int64)
         person_rows.place_pairs(KEY, listed, used, slots)

@@ -63,16 +63,6 @@ def test_oracle_scan_and_divide_and_conquer_agree_to_the_last_bit() -> None:
         assert both(values, bound, rank, decay) == (expected, expected), (values, bound, rank, decay)
 
 
-@pytest.mark.parametrize("m", [31, 64, 257, 1000])
-def test_medium_instances_agree(m: int) -> None:
-    generator = np.random.default_rng(m)
-    for trial in range(150):
-        values, bound = instance(generator, m)
-        rank = [1, m, m // 2, max(1, m - 3), int(generator.integers(1, m + 1))][trial % 5]
-        scan, divided = both(values, bound, rank, table(smoothing(generator), m))
-        assert scan == divided
-
-
 @pytest.mark.parametrize("b", [1e-12, 1e-9, 9e-4])
 def test_pairs_that_nearly_all_tie_agree(b: float) -> None:
     """Differences D (1 + b (j - i)): for small b every pair lies within an ulp or two of the best."""

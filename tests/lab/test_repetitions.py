@@ -12,7 +12,7 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.noise.key import Key
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Mean, Recent
-from fastdp.streams import row_pipeline
+from fastdp.streams import release_many
 from fastdp.thresholds import Fixed, NoisyMax, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout
 from fastdp_lab import repetitions as module
@@ -52,10 +52,10 @@ def assert_same(found: Any, k: int, number: int, parts: dict[str, Any], queries:
 
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
 def test_repetitions_are_single_releases(parts, monkeypatch) -> None:
-    monkeypatch.setattr(row_pipeline, "BATCH_WORDS", 3000)
-    monkeypatch.setattr(module, "BATCH_WORDS", 300)
-    # As if there were work for every thread.
-    monkeypatch.setattr(module, "BATCH_VALUES", 600)
+    monkeypatch.setattr(release_many, "BATCH_WORDS", 3000)
+    # As if there were work for every thread; answers of few repetitions at a time.
+    monkeypatch.setattr(release_many, "BATCH_VALUES", 600)
+    monkeypatch.setattr(module, "AT_ONCE", 700)
     queries = random_ranges(600, 20, 256, seed=1)
     kept, asked = repeat(make(parts), VALUES, 7), repeat(make(parts), VALUES, 7, queries=queries, threads=3)
     assert (kept.answers, asked.releases) == (None, None)
@@ -65,23 +65,6 @@ def test_repetitions_are_single_releases(parts, monkeypatch) -> None:
     later = repeat(make(parts), VALUES, 2, queries=queries, first=5)
     assert np.array_equal(later.answers, asked.answers[5:])
     assert len(later) == 2
-
-
-def test_one_slab_has_several_thresholds_and_one_threshold_several_slabs(monkeypatch) -> None:
-    """Block sums are made once for each threshold, whichever way slabs cut the order of thresholds."""
-    parts, runs, summed = PARTS["tops"], 12, []
-    publisher, queries = make(parts), random_ranges(600, 20, 256, seed=1)
-    thetas = repeat(make(parts), VALUES, runs).thresholds
-    assert 3 < np.unique(thetas).size < runs
-    real = row_pipeline.RowPipeline.sums
-    monkeypatch.setattr(row_pipeline.RowPipeline, "sums", lambda *call: summed.append(call[1].steps) or real(*call))
-    for rows in (1, 2, 3, 5, runs):
-        summed.clear()
-        monkeypatch.setattr(row_pipeline.RowPipeline, "rows_at_once", lambda *_, rows=rows: rows)
-        found = repeat(publisher, VALUES, runs, queries=queries)
-        for k in range(runs):
-            assert_same(found, k, k, parts, queries)
-        assert np.concatenate(summed).size == np.unique(thetas).size
 
 
 def test_a_repetition_says_that_it_is_one_of_many_and_simulated() -> None:

@@ -25,7 +25,7 @@ from fastdp.noise.binding import Name, given
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId
-from tests.shared import booked, finished
+from tests.shared import booked, finished, release_many
 from tests.stat import accept, reject
 
 SECRET = bytes(range(7, 39))
@@ -46,7 +46,7 @@ def _streams(method: str, **options: Any) -> tuple[Floats, Noises]:
 def _many() -> tuple[Floats, Noises]:
     rows, flat = VALUES.reshape(128, 1024), fastdp.perturbers.Flat()
     outs = [
-        fastdp.release_many(rows, epsilon, BOUND, threshold=FIXED, perturber=flat, smoother=None, key=SECRET).values
+        release_many(rows, epsilon, BOUND, threshold=FIXED, perturber=flat, smoother=None, key=SECRET).values
         for epsilon in EPSILONS
     ]
     return _attack(VALUES, outs, [THETA, THETA])

@@ -21,6 +21,7 @@ from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box, PrivTree
 from fastdp_lab.baselines.w_event import WEvent
+from tests.shared import release_many
 from tests.tables import flat
 
 SECRET = bytes(range(32))
@@ -89,10 +90,10 @@ def test_a_part_of_a_stream_is_other_values_under_the_same_noise(ledger) -> None
         account.spend(tops(), stream="meter", part="tuesday")
 
 
-def many(**changed: Any) -> fastdp.ReleasedMany:
+def many(**changed: Any) -> fastdp.Release:
     rows = [VALUES, VALUES[:300]]
     given = {"epsilon": 0.5, "bound": 100.0, "threshold": 20.0, "max_range": 256, "ids": [3, 5], "key": SECRET}
-    return fastdp.release_many(rows, **{**given, **changed})
+    return release_many(rows, **{**given, **changed})
 
 
 @pytest.mark.parametrize("kind", ["numbers", "names", "blocks"])
@@ -140,14 +141,14 @@ def test_tables_with_private_keys_and_all_others_have_a_fingerprint(ledger, rule
 def public_objects() -> dict[str, Any]:
     """All that a user may hold and that states a guarantee, under one key where it takes one."""
     key = SECRET
-    released = tops(key=key).release(VALUES)
+    released = tops(key=key[::-1]).release(VALUES)
     return {
         **{name: make(key=key) for name, make in PUBLISHERS.items()},
         "Fleet": fastdp.Fleet(fastdp.Adaptive(0.5, 100.0, threshold=5.0), key=key),
         "Job": Job(fastdp.Adaptive(0.5, 100.0, threshold=5.0), name="job", secret=lambda: key),
         "Windows": flat.windows("1d", 0.5, "2026-01-01", counts=True, key=key),
         "Release": released,
-        "ReleasedMany": fastdp.release_many(VALUES.reshape(2, -1), 0.5, bound=100.0, threshold=20.0, key=key),
+        "Release of many": release_many(VALUES.reshape(2, -1), 0.5, bound=100.0, threshold=20.0, key=key),
         "Table": flat.counts(FRAME, "at", "1d", epsilon=0.5, key=key),
         "SquareWave": fastdp.local.SquareWave(0.5),
         "of one's own": type("Own", (), {"guarantee": Guarantee(0.5)})(),

@@ -13,7 +13,7 @@ from fastdp.noise import binding, gaussian, sampler
 from fastdp.noise.binding import PrefixNoise
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Binding, DrawnTwiceError, Key
-from fastdp.tables.columns import KeyTable
+from fastdp.tables.columns import Keys
 from tests import stat
 from tests.oracles import bulk as oracle
 
@@ -63,7 +63,7 @@ def test_the_naive_rule_however_sums_are_cut(law, cuts, member, monkeypatch: pyt
 
 
 def digests(rows: list[tuple] = ROWS) -> np.ndarray:
-    return KeyTable(("a", "b"), rows).digests
+    return Keys(("a", "b"), rows).digests()
 
 
 def cells(sums: np.ndarray, laws, key: Key, first: int = FIRST, rows: list[tuple] = ROWS) -> np.ndarray:

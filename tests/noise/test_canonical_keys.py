@@ -25,6 +25,7 @@ from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile, Square
 from fastdp_lab.baselines import FixedTree, OfflineOnStream
 from tests.noise.test_identities import MECHANISMS, SECRET, SQUARE, key_of, mechanisms
 from tests.noise_values import bound_key
+from tests.shared import release_many
 
 VALUES = np.arange(300.0) * 7.0 % 41.0
 
@@ -170,7 +171,7 @@ def test_the_truth_does_not_follow_from_two_budgets() -> None:
         lambda epsilon: released(SECRET, values, perturber=Flat(), epsilon=epsilon)[1],
         lambda epsilon: released(SECRET, values, perturber=Hierarchy(prune=0), epsilon=epsilon)[1],
         lambda epsilon: (
-            fastdp.release_many(
+            release_many(
                 rows, epsilon, 64.0, threshold=Fixed(20.0), smoother=None, perturber=Flat(), key=SECRET
             ).values
         ),
@@ -184,14 +185,12 @@ def test_many_streams_have_the_key_of_the_publisher() -> None:
     parts = {"threshold": Fixed(20.0), "perturber": Flat(), "max_range": 64, "holdout": 0, "resolution": 2.0**-10}
     rows = [VALUES, VALUES[:100]]
     common: dict[str, Any] = {"epsilon": 1.0, "bound": 64.0, "smoother": None, "key": SECRET, "ids": [5, 0]}
-    many = fastdp.release_many(rows, **common, **parts)
+    many = release_many(rows, **common, **parts)
     for row, number, values in zip(many, (5, 0), rows, strict=True):
         _, alone = released(Key.from_bytes(SECRET).of_stream(number), values, perturber=Flat())
         assert np.array_equal(row.values, alone)
     for changed_part in ({"perturber": Hierarchy(4, prune=0)}, {"max_range": 65}, {"threshold": Fixed(21.0)}):
-        other = fastdp.release_many(
-            rows, 1.0, 64.0, smoother=None, key=SECRET, ids=[5, 0], **{**parts, **changed_part}
-        )
+        other = release_many(rows, 1.0, 64.0, smoother=None, key=SECRET, ids=[5, 0], **{**parts, **changed_part})
         assert (other[0].values != many[0].values).mean() > 0.9
 
 

@@ -18,6 +18,7 @@ from fastdp.perturbers import Flat, Hierarchy
 from fastdp.thresholds import Fixed
 from fastdp_kernels.noise import binary_counter, bound_sums
 from fastdp_kernels.streams import adaptive_pass
+from tests.shared import release_many
 
 
 def key() -> Key:
@@ -129,7 +130,7 @@ def test_a_chain_that_stands_still_is_seen():
 def rows_of_many_words(request: pytest.FixtureRequest) -> Callable[[], object]:
     """Rows of more than 8,192 words."""
     options = {"threshold": Fixed(1.0), "perturber": request.param, "smoother": None, "resolution": 1.0}
-    return lambda: fastdp.release_many(np.ones((2, 2**14)), 1.0, 1.0, max_range=2**14, seed=1, **options)
+    return lambda: release_many(np.ones((2, 2**14)), 1.0, 1.0, max_range=2**14, seed=1, **options)
 
 
 def test_noise_of_many_streams_that_repeats_is_seen(
@@ -160,7 +161,7 @@ def test_a_buffer_of_words_that_is_not_filled_again_is_seen(monkeypatch: pytest.
     monkeypatch.setattr(key_words, "encrypt_blocks", stale)
     # More streams than one part has.
     with pytest.raises(DrawnTwiceError):
-        fastdp.release_many(
+        release_many(
             np.ones((64, 2**10)),
             1.0,
             1.0,

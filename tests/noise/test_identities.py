@@ -25,6 +25,7 @@ from fastdp.streams.add_noise import VectorNoise
 from fastdp.streams.methods import Adaptive
 from fastdp.streams.release import WholeStream
 from fastdp.tables.plan import make_plan
+from fastdp.tables.sums import Statistic
 from fastdp.thresholds import (
     Fixed,
     NoisyMax,
@@ -67,7 +68,6 @@ UNKNOWN: dict[str, dict[str, str]] = {
     "ToPS": PACE,
     "StreamPublisher": {"sensitivity": "takes the place of the bound"},
     "Adaptive": PACE | {"sensitivity": "takes the place of the bound"},
-    "totals": {"kind": "has a row of its own"},
     "Windows": {"lateness": "says which rows still count: noise is bound to their sums"},
 }
 SPATIAL: dict[str, Any] = {"domain": SQUARE, "epsilon": 1.0, "max_depth": 5}
@@ -87,8 +87,9 @@ RENEWALS = [
 #: A delta, and keys that need it.
 PRIVATE: dict[str, Any] = {"delta": 1e-6, "keys": None}
 TIME = fastdp.Time("at", "1h", start="2024-01-01")
+SUM, COUNT, HEAVY = Statistic("sum", "kwh"), Statistic("count"), fastdp.Value(10.0, weight=2.0)
+MANY = fastdp.Person("who", rows=48, per="1d", per_window=1)
 PERSON, ONLINE = fastdp.Person("who", rows=3, per="6h"), fastdp.Person("who", rows=12, per="6h", per_window=2)
-GAUSSIAN = fastdp.Value("kwh", noise="gaussian")
 
 MECHANISMS: dict[str, Mechanism] = {
     "StreamPublisher": Mechanism(
@@ -212,7 +213,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "totals": Mechanism(
         make_plan,
-        {"kind": "totals", "time": TIME, "value": fastdp.Value("kwh"), "epsilon": 1.0, "bound": 10.0, "by": "at"}
+        {"statistics": [SUM], "time": TIME, "epsilon": 1.0, "bounds": 10.0, "by": "at"}
         | {"keys": ["a"], "unit": PERSON},
         {
             "time": [
@@ -222,11 +223,13 @@ MECHANISMS: dict[str, Mechanism] = {
                 replace(TIME, origin="2024-01-01T01:00"),
                 replace(TIME, zone="Europe/Berlin"),
             ],
-            "value": [
-                fastdp.Value("kwh", resolution=0.5),
-                fastdp.Value("kwh", nonfinite="zero"),
-                {**PRIVATE, "value": GAUSSIAN},
-                {"delta": 1e-6, "value": GAUSSIAN},
+            "statistics": [
+                [Statistic("mean", "kwh")],
+                [SUM, COUNT],
+                {"statistics": [COUNT], "bounds": None},
+                {"statistics": [SUM, Statistic("sum", "euro")], "bounds": {"kwh": 10.0, "euro": 10.0}},
+                {"statistics": [SUM, Statistic("sum", "euro")], "bounds": {"kwh": HEAVY, "euro": 10.0}},
+                {"statistics": [SUM, Statistic("mean", "euro")], "bounds": {"kwh": 10.0, "euro": 10.0}},
             ],
             "unit": [
                 fastdp.Person("who", rows=2, per="6h"),
@@ -235,23 +238,31 @@ MECHANISMS: dict[str, Mechanism] = {
                 fastdp.Rows(3, per="6h"),
             ],
             "epsilon": [2.0],
-            "bound": [11.0, (-1.0, 10.0)],
-            "clip": [2.0, 3.0],
+            "bounds": [
+                *(11.0, (-1.0, 10.0), fastdp.Value(clip=2.0), fastdp.Value(clip=3.0)),
+                *(fastdp.Value(10.0, resolution=0.5), fastdp.Value(10.0, nonfinite="zero")),
+            ],
             "by": ["other"],
-            "keys": [["a", "b"], "public"],
-            "delta": [PRIVATE, {**PRIVATE, "delta": 1e-7}],
-            "noise": [{"kind": "counts", "value": None, "delta": 1e-6, "noise": "gaussian"}],
+            "keys": [["a", "b"], "public", {"delta": 1e-6, "keys": fastdp.PrivateKeys(share=0.3)}],
+            # Gaussian noise too, where rows are many.
+            "delta": [PRIVATE, {**PRIVATE, "delta": 1e-7}, {"delta": 1e-6, "unit": MANY}],
+            "levels": [True],
         },
     ),
     "Windows": Mechanism(
         fastdp.Windows,
-        {"every": "1h", "epsilon": 1.0, "start": "2024-01-01", "bound": 10.0, "unit": ONLINE},
+        {"statistics": {"kwh": "sum"}, "time": TIME, "epsilon": 1.0, "bounds": 10.0, "unit": ONLINE},
         {
-            "every": ["2h"],
+            "statistics": [{"statistics": {"kwh": "mean"}}, {"statistics": {"kwh": "sum", "*": "count"}}],
+            "time": [
+                replace(TIME, every="2h"),
+                replace(TIME, start="2024-01-02"),
+                replace(TIME, origin="2024-01-01T01:00"),
+                replace(TIME, zone="Europe/Berlin"),
+            ],
             "epsilon": [2.0],
-            "start": ["2024-01-02"],
-            "bound": [11.0],
-            "kind": ["means"],
+            "bounds": [11.0, fastdp.Value(10.0, resolution=0.5), fastdp.Value(10.0, nonfinite="zero")],
+            "delta": [{"delta": 1e-6, "unit": fastdp.Person("who", rows=48, per="1d", per_window=2)}],
             "by": [],
             "keys": [],
             "unit": [
@@ -259,10 +270,6 @@ MECHANISMS: dict[str, Mechanism] = {
                 fastdp.Person("who", rows=12, per="3h", per_window=2),
                 fastdp.Person("who", rows=12, per="6h", per_window=1),
             ],
-            "origin": ["2024-01-01T01:00"],
-            "zone": ["Europe/Berlin"],
-            "resolution": [0.5],
-            "nonfinite": ["zero"],
         },
     ),
     "add_noise": Mechanism(
@@ -370,9 +377,9 @@ def known_classes() -> Iterator[type]:
 #: Public classes without noise of their own, and why no key knows them.
 WITHOUT_NOISE = {
     "draws nothing": ("Announcement", "HistogramCollector", "SumCollector", "ToPLServer", "Zeros", "Client"),
-    "a key, a promise, an account, or an answer": ("Key", "Guarantee", "Ledger", "Plan", "Release", "ReleasedMany"),
+    "a key, a promise, an account, or an answer": ("Key", "Guarantee", "Ledger", "Plan", "Release"),
     "a release, or an index of one": ("CellIndex", "ReleasedTree", "WindowTree"),
-    "parameters of tables, whose plan is a mechanism": ("Person", "Rows", "Time", "Value"),
+    "parameters of tables, whose plan is a mechanism": ("Person", "PrivateKeys", "Rows", "Time", "Value"),
     "many streams of another mechanism": ("Fleet",),
     "needs shapely (tests/spatial)": ("Polygons", "Network"),
 }
@@ -413,7 +420,7 @@ def test_a_raised_rule_is_in_the_key(name: str, monkeypatch: pytest.MonkeyPatch)
     assert kinds
     for kind in kinds:
         with monkeypatch.context() as patch:
-            patch.setattr(kind, "rule", 2, raising=False)
+            patch.setattr(kind, "rule", 7, raising=False)
             assert fresh_key(name) != usual
     sharing._shared.cache_clear()
     assert key_of(name) == usual

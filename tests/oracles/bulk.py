@@ -5,7 +5,6 @@ Source: ``docs/noise.md``, section 1, and ``docs/privacy.md``, section 13.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +12,7 @@ from functools import partial
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tests.oracles import exact_noise
+from tests.oracles.persons import key_digest
 from tests.oracles.words import within
 
 WORD = 2**64
@@ -65,9 +65,7 @@ class PrefixNoise:
 
 def row_digest(row) -> int:
     """128 bits of a key row."""
-    return int.from_bytes(
-        hashlib.blake2b(repr(row).encode(), digest_size=16, person=b"fastdp key").digest(), "little"
-    )
+    return int.from_bytes(key_digest(row), "little")
 
 
 def cell(secret: bytes, window: int, row, sums: list[int], draws: list[Draw], member: int = 0) -> list[int]:

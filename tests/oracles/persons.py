@@ -50,10 +50,21 @@ def digest(text):
     return struct.unpack("<2q", hashlib.blake2b(text.encode(), digest_size=16, person=b"fastdp person").digest())
 
 
+def key_digest(key):
+    """Of a key, a tuple of texts, whole numbers and None: the digest of its entries' digests, 16 bytes."""
+
+    def of_entry(entry):
+        person = b"fastdp missing" if entry is None else b"fastdp person"
+        text = "" if entry is None else str(entry)
+        return hashlib.blake2b(text.encode(), digest_size=16, person=person).digest()
+
+    joined = b"".join(map(of_entry, key))
+    return hashlib.blake2b(joined, digest_size=16, person=b"fastdp person").digest()
+
+
 def word(key):
-    """What a hash sees of a key, a tuple of entries."""
-    raw = hashlib.blake2b(repr(key).encode(), digest_size=8, person=b"fastdp key").digest()
-    return int.from_bytes(raw, "little")
+    """What a hash sees of a key."""
+    return int.from_bytes(key_digest(key)[:8], "little")
 
 
 def sip_key(composition):
@@ -63,9 +74,9 @@ def sip_key(composition):
     return struct.unpack("<2Q", derived[:16])
 
 
-def row_hash(key, person, time, word, value, repeat):
-    """The hash of a row: person (two words), instant, word of its key, value (or None), number of the repeat."""
-    found = sip(key, [*person, time, word, *([] if value is None else [bits(value)])])
+def row_hash(key, person, time, word, values, repeat):
+    """The hash of a row: person (two words), instant, word of its key, values, number of the repeat."""
+    found = sip(key, [*person, time, word, *map(bits, values)])
     return sip(key, [found, repeat]) if repeat else found
 
 

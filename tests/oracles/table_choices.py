@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections import defaultdict
 from fractions import Fraction
+from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -52,15 +53,26 @@ def best(above, sizes, moved, epsilon, target, secret, label):
     return scores.index(max(scores))
 
 
-def excess(values, step, clip, ends):
-    """Sums in steps of what lies beyond the clip on either side, up to the ends, and the number of such values."""
-    below = above = beyond = 0
-    for value in values:
-        steps = round(Fraction(value) / Fraction(step))
-        below -= min(max(clip[0] - steps, 0), clip[0] - ends[0])
-        above += min(max(steps - clip[1], 0), ends[1] - clip[1])
-        beyond += not clip[0] * step <= value <= clip[1] * step
-    return below, above, beyond
+def edges(near, far):
+    """The clip, and values up to the bound by factors of 1.5 from the bound down, as fractions of it."""
+    found, factor = [far], 1.5
+    while far / factor > near * (1 + 1e-9):
+        found.append(far / factor)
+        factor *= 1.5
+    return [near, *reversed(found)]
+
+
+def tail(values, low, high):
+    """Rows in each bin (a, b] of distances beyond an end, from it on, for edges `low` and `high`."""
+    found = []
+    for side, each in ((-1, low), (1, high)):
+        bins = [0] * (len(each) - 1)
+        for value in values:
+            for j, (a, b) in enumerate(pairwise(each)):
+                if a < side * value and (side * value <= b or j == len(bins) - 1):
+                    bins[j] += 1
+        found += bins
+    return found
 
 
 def weighed(pairs, digests, periods, key_words, most, secret, power):

@@ -72,12 +72,16 @@ def window(moment, every, zone):
 
 
 def bounded(rows, every, zone, contributions, period, per_window, composition, valued):
-    """The rows (time, key, value, person) that count: those of least hash; ``composition`` is its secret."""
+    """The rows (time, key, value, person) that count: those of least hash; ``composition`` is its secret.
+
+    A value is a number or, of several columns, a tuple of them.
+    """
     sip_key, named = persons.sip_key(composition), []
     for at, key, value, person in rows:
         moment = instant(at, zone)
         group = person, window(moment, period, zone) if period else 0
-        said = persons.digest(str(person)), moment, persons.word(key), value if valued else None
+        values = value if isinstance(value, tuple) else (value,)
+        said = persons.digest(str(person)), moment, persons.word(key), values if valued else ()
         named.append((group, window(moment, every, zone), said, partial(persons.row_hash, sip_key, *said)))
     kept = persons.kept(named, contributions, per_window)
     return [row[:3] for place, row in enumerate(rows) if place in kept]
@@ -98,9 +102,14 @@ def steps(value, resolution, low, high):
     return round(min(max(Fraction(value) / Fraction(resolution), low), high))
 
 
-def noisy(sums, secret, labels, first, keys, scales):
-    """Sums of each statistic with noise bound to those of a cell, modulo 2^64: a list of matrices, as ``sums`` is."""
-    own = words.within(secret, "sums", *[label for each in labels for label in each])
+def noisy(sums, secret, labels, first, keys, scales, level=None, span=()):
+    """Sums of each statistic with noise bound to those of a node, modulo 2^64: a list of matrices, as ``sums`` is.
+
+    ``level`` is the number of key columns and whether sums are of each window, by default the cells; ``span`` the
+    windows of sums over all of them.
+    """
+    level = (len(keys[0]), True) if level is None else level
+    own = words.within(secret, "sums", *level, *span, *[label for each in labels for label in each])
     draws = [bulk.laplace(scale) for scale in scales]
     found = [[list(row) for row in each] for each in sums]
     for w in range(len(sums[0])):

@@ -182,7 +182,7 @@ def of_kernels(k):
     if k == 0:
         threshold_choice.bin_values(values, 1.0, out)
     elif k == 1:
-        ranges.prefix_blocks(values, 8, out)
+        ranges.prefix_blocks(values, np.array([0, values.size]), 8, np.array([0, out.size]), out)
     else:
         online_pass.round_values(values, 4.0, 100.0, out)
     kernel = (threshold_choice.bin_values, ranges.prefix_blocks, online_pass.round_values)[k]

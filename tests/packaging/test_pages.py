@@ -168,12 +168,8 @@ def test_the_scale_out_example_runs_and_notices_mistakes(mistake: str, tmp_path:
     (block,) = blocks(DOCS / "scale_out.md")
     right, wrong, count = MISTAKES[mistake]
     assert not right or block.count(right) == count
-    # The promise is made of the same parameters, but needs all of them.
-    promised = block.replace(
-        "fastdp.StreamPublisher(**RELEASE)", 'fastdp.StreamPublisher(**{"max_range": 9, **RELEASE})'
-    )
     script = tmp_path / "scale_out.py"
-    script.write_text(promised.replace(right, wrong) if right else block)
+    script.write_text(block.replace(right, wrong) if right else block)
     done = run_python(script, TMPDIR=str(tmp_path))
     if right:
         assert done.returncode == 1

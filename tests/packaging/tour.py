@@ -97,8 +97,8 @@ def streams() -> None:
             release.sum(first, last)
             release.sum(first, last, revised=True)
         for rows in (numbers.reshape(5, -1), numbers.reshape(5, -1).astype(np.float32), [numbers, numbers[:99]]):
-            many = fastdp.release_many(rows, 1.0, 50.0, seed=1, **options)
-            many.sum(0, 0, 5)
+            many = fastdp.StreamPublisher(**options, epsilon=1.0, bound=50.0, seed=1).release_many(rows)
+            many.sum(0, 5, streams=0)
     for closing in ("spread", "spike", "none"):
         publisher = fastdp.Adaptive(1.0, 50.0, max_range=64, perturber=Blocks(closing), threshold=20, seed=1)
         for part in (numbers.astype(np.float32), [], [3], numbers[::-1]):

@@ -14,6 +14,7 @@ from fastdp.thresholds import Fixed
 from fastdp_kernels.streams import ranges
 from tests.noise_values import chain_draws, prefix_noise, tree_key
 from tests.oracles import nodes as oracle
+from tests.shared import release_many
 
 
 def compose(perturber, **options) -> fastdp.StreamPublisher:
@@ -86,7 +87,7 @@ def test_flat_equals_the_oracle(theta: float, resolution: float | None) -> None:
     assert np.array_equal(out, (sums + noise) * step)
     rows = {"threshold": Fixed(theta), "perturber": Flat(), "smoother": None, "max_range": 64}
     rows |= {"resolution": resolution, "key": publisher._key.again()}
-    many = fastdp.release_many([values[:9], values], 0.7, 50, **rows)
+    many = release_many([values[:9], values], 0.7, 50, **rows)
     own = prefix_noise(publisher._key.of_stream(1), round(theta / step), 0.7)
     assert np.array_equal(many[1].values, (sums + chain_draws(own, sums)) * step)
 

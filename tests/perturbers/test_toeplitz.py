@@ -232,7 +232,7 @@ def test_the_coupling_of_the_proof(part: Toeplitz, group: int, monkeypatch: pyte
     drawn = np.rint(rng.normal(size=40) * 2.0**30).astype(np.int64)
     table: list[np.ndarray] = [drawn.copy()]
 
-    def drawn_before(self, sums, law, chain, first):
+    def drawn_before(self, sums, distribution, chain, first):
         return table[0][first : first + sums.size].copy()
 
     monkeypatch.setattr(PrefixNoise, "draw", drawn_before)
@@ -306,12 +306,18 @@ def test_parameters(arguments: dict, message: str) -> None:
         Toeplitz(**arguments)
 
 
+def test_repetitions_are_single_releases() -> None:
+    values, key = np.full(50, 3.0), fastdp.Key.from_seed(1)
+    releases = repeat(publisher(Toeplitz(), seed=None, key=key), values, 3).releases
+    alone = publisher(Toeplitz(), seed=None, key=key.of_stream(2)).release(values)
+    assert np.array_equal(releases[2].values, alone.values)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: publisher(Toeplitz(), smoother=Recent()), r"smoother = .*: expected None, because Toeplitz"),
         (lambda: publisher(Toeplitz(), delta=0.0), r"delta = 0\.0: expected above 0"),
-        (lambda: repeat(publisher(Toeplitz()), np.zeros(9), 2), r"expected a Hierarchy or Flat \(or one publisher"),
         (lambda: publisher(Flat()), r"delta = 1e-06: expected 0, or a perturber with noise='gaussian'"),
     ],
 )

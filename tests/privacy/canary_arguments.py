@@ -73,7 +73,7 @@ INNER = _words(
 )
 #: The same of methods: of parts, and of what the package made.
 INNER_METHODS = _words("perturbers. smoothers. thresholds. counters.Simple counters.Block counters.BinaryTree")
-MADE = _words("Release ReleasedMany Plan Key spatial.ReleasedTree repetitions.Repetitions")
+MADE = _words("Release Plan Key spatial.ReleasedTree repetitions.Repetitions")
 INNER_NAMES = _words(
     "from_description sample check_reports steps_of weight take check_room check_plain bind bound composition within"
     " identity"
@@ -118,6 +118,7 @@ def _quantile(p: float) -> float:
     return 10.0 + p
 
 
+HOURS = fastdp.Time("at", "1h", start="2024-01-01")
 MAKERS: dict[str, Callable[[], Any]] = {
     **PUBLISHERS,
     **{name: lambda make=make: _stepped(make()) for name, make in SPATIAL.items()},
@@ -130,10 +131,15 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "Key": lambda: fastdp.Key.from_seed(1),
     "Plan": lambda: fastdp.plan(epsilon=1.0, bound=10.0, every="1h", rows_per_window=100.0, mean=1.0),
     "Release": lambda: fastdp.release([1.0, 2.0] * 50, 1.0, BOUND, threshold=9.0, seed=1),
-    "ReleasedMany": lambda: fastdp.release_many([[1.0, 2.0] * 50], 1.0, BOUND, threshold=9.0, seed=1),
     "ToPLServer": lambda: fastdp.ToPLServer(1.0, BOUND),
     "Windows": lambda: fastdp.Windows(
-        *("1h", 1.0, "2024-01-01"), bound=BOUND, by="key", keys=["a"], unit=fastdp.Person("who", per="1h"), seed=1
+        *({"kwh": "sum"}, HOURS),
+        epsilon=1.0,
+        bounds=BOUND,
+        by="key",
+        keys=["a"],
+        unit=fastdp.Person("who", per="1h"),
+        seed=1,
     ),
     "tables.table.Table": _table,
     "tables.table.Table.mean": lambda: fastdp.means(_frame(), "kwh", "at", "4h", epsilon=1.0, bound=BOUND, seed=1),
@@ -191,9 +197,8 @@ USUAL: dict[str, Any] = {
     "fields": concentrated(1.0, "n").to_dict(),
 }  # fmt: skip
 BOXES = {"lower": [[0.0, 0.0]], "upper": [[1.0, 1.0]]}
-KEYED = {"by": "key", "keys": ["a"], "unit": fastdp.Person("who", rows=2, per="1d"), "every": "4h"}
+KEYED = {"by": "key", "keys": ["a"], "unit": fastdp.Person("who", rows=2, per="1d"), "time": "at", "every": "4h"}
 BOUNDED = {"bound": BOUND}
-ONE_OF = {"streams": [0], "starts": [0], "stops": [2]}
 AT = np.array(["2024-01-01"] * 3, "M8[s]")
 VALID: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("Adaptive", "StreamPublisher", "release"), BOUNDED),
@@ -201,11 +206,11 @@ VALID: dict[str, dict[str, Any]] = {
     "counts": KEYED,
     "release_many": {"streams": _frame(), "value": "kwh", "by": "key", "time": "at", "threshold": 9.0},
     **{name: {"size": 3} for name in ("discrete_gaussian", "discrete_laplace", "noise.geometric")},
-    **{f"ReleasedMany.{name}": ONE_OF for name in ("interval", "queries", "sum", "std_error")},
     **{name: {"m": 32} for name in ("planning.light_tail_error", "planning.worst_case_error")},
     **{f"spatial.{name}": BOXES for name in ("Box.measure", "CellIndex", "CellIndex.count", "Network.measure")},
     **dict.fromkeys(("boxes.PointIndex.count", "spatial.Polygons.measure", "spatial.write_cells"), BOXES),
-    "Windows": {"start": "2024-01-01", "bound": BOUND},
+    "Windows": {"statistics": {"kwh": "sum"}, "time": HOURS, "bounds": BOUND},
+    "aggregate": KEYED | {"statistics": {"kwh": "sum"}, "bounds": BOUND},
     "PAK": {"holdout": 1},
     **{name: {"batch": 1} for name in ("datasets.load_gowalla", "datasets.load_pickups")},
     "Fleet.forget": {"ids": [7]},
@@ -252,7 +257,8 @@ VALID: dict[str, dict[str, Any]] = {
     "plots.counters_compared": {"counts": {"a": THREE}},
     "plots.points_and_cells": {"rows": {"a": [POINTS]}},
     "plan": {"bound": 10.0, "epsilon": 1.0},
-    **{name: {"column": "kwh"} for name in ("Person", "Time", "Value")},
+    **{name: {"column": "kwh"} for name in ("Person", "Time")},
+    "Value": {"bound": BOUND},
     "Plan": {"bound": 10.0},
     "spatial.Network": {"lines": shapely.LineString([[0, 0], [1, 1]])},
     "spatial.Polygons": {"geometry": shapely.box(0, 0, 1, 1)},

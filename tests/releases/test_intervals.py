@@ -28,7 +28,7 @@ from fastdp.releases.intervals import (
 from fastdp_kernels.streams import revision
 from tests import stat
 from tests.oracles.error_bars import consistent_covariance, counter_nodes, shares
-from tests.shared import finished
+from tests.shared import finished, release_many
 
 VALUES = np.random.default_rng(5).integers(0, 20, 6000).astype(float)
 THETA, EPSILON = 16.0, 0.5
@@ -226,12 +226,12 @@ def test_many_streams_have_each_its_intervals(kind: str) -> None:
     plain = publisher(kind)
     rows = VALUES.reshape(6, 1000)
     parts = {"threshold": THETA, "perturber": KINDS[kind], "smoother": plain.composition.smoother}
-    many = fastdp.release_many(rows, epsilon=EPSILON, bound=64, max_range=4096, seed=1, **parts)
+    many = release_many(rows, epsilon=EPSILON, bound=64, max_range=4096, seed=1, **parts)
     whose, starts = np.arange(6).repeat(5), np.tile(np.arange(5) * 100, 6)
     for revised in (False, True):
-        low, high = many.interval(whose, starts, starts + 333, 0.9, revised)
-        answers = many.sum(whose, starts, starts + 333, revised)
-        errors = many.std_error(whose, starts, starts + 333, revised)
+        low, high = many.interval(starts, starts + 333, 0.9, revised, streams=whose)
+        answers = many.sum(starts, starts + 333, revised, streams=whose)
+        errors = many.std_error(starts, starts + 333, revised, streams=whose)
         for i, stream in enumerate(whose.tolist()):
             own = many[stream].interval(starts[i], starts[i] + 333, 0.9, revised)
             assert (low[i], high[i]) == (own[0][0], own[1][0])

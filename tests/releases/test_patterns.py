@@ -80,22 +80,6 @@ def test_a_period_is_found_in_released_sums(period: float, epsilon: float) -> No
     assert mean_square(release, rate) < 0.7 * mean_square(plain, rate)
 
 
-def test_a_given_period_helps_where_blocks_are_too_long_to_find_it() -> None:
-    values, rate = days(40_000, 240.0, 2), rate_of(40_000, 240.0)
-    release = fastdp.release(values, 0.02, sensitivity=1, seed=1)
-    assert release.revision._smoothed.waves is None, "blocks are too long to look for the period"
-    seen = release.with_season(240)
-    assert mean_square(seen, rate) < 0.5 * mean_square(release, rate)
-    starts = np.arange(0, 39_000, 97)
-    true = np.concatenate([[0.0], np.cumsum(values)])
-    squares = [
-        np.mean((each.sum(starts, starts + 100, revised=True) - true[starts + 100] + true[starts]) ** 2)
-        for each in (release, seen)
-    ]
-    assert squares[1] < 0.5 * squares[0]
-    assert seen.values is release.values, "published values stay as they are"
-
-
 @pytest.mark.parametrize("epsilon", [0.05, 1.0])
 def test_a_stream_without_a_pattern_has_none(epsilon: float) -> None:
     for seed in range(4):

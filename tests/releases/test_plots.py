@@ -58,7 +58,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, monkeypatch) -> None:
     release = fastdp.Adaptive(0.5, 50, threshold=20.0, seed=1).release(VALUES)
     with pytest.raises(ParameterError, match="expected a suffix among"):
         release.plot(tmp_path / "p.kwh")
-    nothing = fastdp.Release(np.empty(0), 0, 1.0, release.guarantee)
+    nothing = fastdp.Release(np.empty(0), 0, np.ones(1), release.guarantee)
     with pytest.raises(ParameterError, match="has no values"):
         nothing.plot()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)

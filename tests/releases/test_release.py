@@ -72,7 +72,7 @@ def test_a_release_shows_what_was_published_in_five_lines(method: str, n: int) -
 def test_many_releases_show_in_five_lines() -> None:
     many = fastdp.release_many(np.full((3000, 40), 7.0), 1.0, 50, seed=1, holdout=10)
     shown = repr(many).splitlines()
-    assert shown[0] == "ReleasedMany of 3,000 streams, 90,000 values, each after a hold-out of 10"
+    assert shown[0] == "Release of 3,000 streams, 90,000 values, each after a hold-out of 10"
     assert f"{many.thresholds[-1]:.6g}" in shown[2]
     assert shown[3].endswith(str(many.guarantee))
     assert len(shown) <= 5
@@ -85,7 +85,7 @@ def test_any_block_length_and_any_prediction() -> None:
         generator = np.random.default_rng(block)
         closed = generator.normal(10.0, 30.0, 41 * block)
         values = np.concatenate([closed, np.full(rest * (block - 1), 777.0)])
-        release = fastdp.Release(values, 0, 50.0, fastdp.Guarantee(1.0), block)
+        release = fastdp.Release(values, 0, np.array([50.0]), fastdp.Guarantee(1.0), block)
         starts, stops = random_pairs(values.size, block)
         for revised, stream in ((False, values), (True, spread(release))):
             np.testing.assert_allclose(

@@ -162,8 +162,7 @@ def _windows(*sizes: int) -> list[tuple[np.ndarray, ...]]:
 
 
 def _add_rows(windows: fastdp.Windows, rows: tuple[np.ndarray, ...]) -> np.ndarray:
-    sums = windows.add(*rows).sums
-    return np.concatenate([column.steps.ravel() for column in sums.columns.values()])
+    return windows.add(*rows).released.measured[0].steps.ravel()
 
 
 def _report(mechanism: Any, values: np.ndarray) -> Any:
@@ -280,14 +279,14 @@ CASES: dict[str, Case] = {
     ),
     "table_windows": Case(
         lambda: fastdp.Windows(
-            *("1h", 1.0, "2024-03-30"),
-            bound=40.0,
-            kind="means",
+            {"kwh": ["mean", "var"], "*": "count"},
+            fastdp.Time("at", "1h", start="2024-03-30", zone="Europe/Paris"),
+            epsilon=1.0,
+            bounds=40.0,
             by="key",
             keys=[0, 1, 2],
             lateness="20min",
             unit=fastdp.Person("person", rows=50, per="1d", per_window=2),
-            zone="Europe/Paris",
             seed=8,
         ),
         _windows(20, 1, 60, 5, 90),

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fastdp
 from fastdp.errors import AccuracyWarning
 from fastdp.perturbers import Blocks
 from fastdp.streams import adaptive_blocks
@@ -297,14 +296,3 @@ def test_the_guarantee_and_the_parts() -> None:
     assert not guarantee.simulated
     assert make().guarantee.simulated
     assert fixed(seed=None).guarantee.epsilon == 2.0
-    parts = fastdp.StreamPublisher(
-        threshold=Fixed(20.0),
-        perturber=fastdp.perturbers.Blocks("spike"),
-        epsilon=2.0,
-        bound=200.0,
-        holdout=0,
-        max_range=1024,
-        resolution=2.0**-16,
-        seed=4,
-    )
-    assert np.array_equal(parts.publish(stream()), fixed(closing="spike").publish(stream()))

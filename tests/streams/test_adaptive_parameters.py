@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import ParameterError
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks
 from fastdp.smoothers import Recent
@@ -96,28 +96,6 @@ def test_small_and_large_bounds() -> None:
             publisher = Adaptive(1.0, scale, max_range=2**10, key=key.again(), **scaled)
             # Of one key, whose noise is in grid steps: the unit does not matter, to the last bit.
             assert np.array_equal(publisher.publish(unit * scale), expected * scale)
-
-
-def test_streams_of_nothing_and_of_one_value() -> None:
-    publisher = Adaptive(1.0, 10.0, threshold=Fixed(8.0), seed=1)
-    assert publisher.publish([]).size == 0
-    assert publisher.n_seen == 0
-    # Half the threshold, until something was released.
-    assert publisher.publish([3.0]).tolist() == [4.0]
-    for n in (0, 1):
-        fresh = Adaptive(1.0, 10.0, threshold=Fixed(8.0), seed=1)
-        if not n:
-            with pytest.raises(DataError):
-                fresh.release([])
-            continue
-        release = fresh.release(np.full(n, 3.0))
-        assert release.values.tolist() == [4.0]
-        assert release.revised.tolist() == [4.0]
-        assert release.sum(0, 1, revised=True).tolist() == [4.0]
-        assert release.revision.means.size == 0
-        assert release.revision.edges.tolist() == [0]
-    held = Adaptive(1.0, 10.0, 100, seed=1, threshold=NoisyMax())
-    assert held.publish([]).size == held.publish([1.0]).size == 0
 
 
 @pytest.mark.parametrize(("max_range", "expected"), [(1, 2.0), (2, 2.0), (3, 2.0), (4, 3.0), (5, 4.0), (6, 5.0)])

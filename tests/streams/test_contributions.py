@@ -72,9 +72,7 @@ def test_systems_and_release_pass_it_on() -> None:
         fastdp.Adaptive(1.0, 64.0, threshold=Fixed(31.0), contributions=4, seed=1),
     ):
         assert made.guarantee.unit == "any 4 consecutive values"
-    assert (
-        fastdp.release(VALUES, 1.0, 64.0, threshold=31.0, seed=1, contributions=4).guarantee.unit
-        == "any 4 consecutive values"
-    )
+    released = fastdp.release(VALUES, 1.0, 64.0, threshold=31.0, seed=1, contributions=4)
+    assert released.guarantee.unit == "any 4 consecutive values"
     with pytest.raises(ParameterError, match="share of epsilon above 0"):
         fastdp.ToPS(5e-324, 64.0, 32, 64, contributions=4, seed=1)

@@ -128,9 +128,7 @@ def test_every_stream_is_what_a_publisher_of_its_own_publishes(kind: str, texts:
         place = [k for k, each in enumerate(ids) if each == stream]
         name = stream if texts else int(stream)
         assert mine == alone(kind, name, values[place]).tolist()
-    assert isinstance(
-        fleet._streams.rows, AdaptiveRows if kind in ("spread", "spike", "events", "windows") else MachineRows
-    )
+    assert isinstance(fleet._rows, AdaptiveRows if kind in ("spread", "spike", "events", "windows") else MachineRows)
 
 
 STREAMS = st.lists(st.integers(0, 9), min_size=1, max_size=40)
@@ -205,7 +203,7 @@ def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     values = values_for("spread", 300)
     expected = alone("spread", 3, values)
     fleet = Fleet(adaptive(), key=SECRET)
-    rows = fleet._streams.rows
+    rows = fleet._rows
     law, settle, calls = rows._pipeline.laws[rows._steps], binding.resolve, []
 
     def counted(_: Any, key: Any, chain: Any, index: int, total: int) -> int:
@@ -220,11 +218,10 @@ def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls
 
 
-def test_parts_refuse_each_others_ids() -> None:
+def test_parts_refuse_each_others_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet(adaptive(), key=SECRET)
     fleet.publish([1, 2, 3, 4], [1.0, 2.0, 3.0, 4.0])
-    parts = fleet.split(2)
-    owners = Fleet.part_of([1, 2, 3, 4], 2)
+    parts, owners = fleet.split(2), Fleet.part_of([1, 2, 3, 4], 2)
     strange = next(k for k, owner in zip([1, 2, 3, 4], owners, strict=True) if owner == 1)
     with pytest.raises(DataError, match=r"ids\[0\]: belongs to part 1 .*expected ids of part 0 of 2"):
         parts[0].publish([strange], [1.0])
@@ -237,7 +234,16 @@ def test_parts_refuse_each_others_ids() -> None:
     for other in (Fleet(adaptive(), seed=9), Fleet(adaptive("spike"), key=SECRET)):
         with pytest.raises(ParameterError, match="one mechanism and one secret"):
             Fleet.merge([parts[0], other.split(2)[1]])
+    with monkeypatch.context() as patch:
+        patch.setattr(machine, "getpid", lambda: -1)
+        with pytest.raises(StateError, match="forked"):
+            Fleet.merge(parts)
     assert len(Fleet.merge(parts)) == 4
+    parts = Fleet(adaptive(), key=SECRET).split(2)
+    parts[0].publish([next(k for k in range(10) if Fleet.part_of([k], 2)[0] == 0)], [1.0])
+    parts[1].publish([next(f"{k}" for k in range(10) if Fleet.part_of([f"{k}"], 2)[0] == 1)], [1.0])
+    with pytest.raises(ParameterError, match="ids of one kind"):
+        Fleet.merge(parts)
 
 
 def test_ids_are_in_the_order_in_which_they_began() -> None:
@@ -324,22 +330,37 @@ def test_damaged_bytes_are_refused(kind: str) -> None:
     fleet.publish([1, 2, 1], values_for(kind, 3))
     state = fleet.to_bytes(b"k" * 32)
     for place in range(40, len(state), max(1, len(state) // 50)):
-        damaged = bytearray(state)
-        damaged[place] ^= 1
-        with pytest.raises(StateError):
-            Fleet.from_bytes(bytes(damaged), b"k" * 32)
-    for length in range(0, len(state), max(1, len(state) // 50)):
-        with pytest.raises(StateError):
-            Fleet.from_bytes(state[:length], b"k" * 32)
+        for damaged in (state[:place] + bytes([state[place] ^ 1]) + state[place + 1 :], state[:place]):
+            with pytest.raises(StateError):
+                Fleet.from_bytes(damaged, b"k" * 32)
     with pytest.raises(StateError, match="no fleet"):
         Fleet.from_bytes(adaptive(seed=1).to_bytes())
 
 
-def test_states_that_kernels_could_not_follow_are_refused() -> None:
+@pytest.mark.parametrize("wrong", [{"fleet": 2}, {"part": [0, 0]}, {"part": [1, 2]}, {"binding": 2}, {"rule": 2}])
+def test_content_that_no_fleet_has_is_refused(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(template("tops"), key=SECRET)
+    fleet.publish(["a", "b", "c", "d"], [1.0, 2.0, 3.0, 4.0])
+    content, data = fleet._pack()
+    monkeypatch.setattr(fleet, "_pack", lambda: (content | wrong, data))
+    with pytest.raises(StateError):
+        Fleet.from_bytes(fleet.to_bytes())
+
+
+@pytest.mark.parametrize(("scales", "told"), [(-1, "scales"), (b.SCALES + 1, "scales"), (None, "position")])
+def test_states_that_kernels_could_not_follow_are_refused(
+    scales: int | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fleet = Fleet(adaptive(), key=SECRET)
-    fleet.publish(np.full(300, 1), values_for("spread", 300))
-    fleet._streams.rows._streams["exponent"][0] = 50.0
-    with pytest.raises(StateError, match="position out of range"):
+    fleet.publish([1], [1.0])
+    rows = fleet._rows
+    if scales is None:
+        rows._streams["exponent"][0] = 50.0
+    else:
+        described, arrays = rows.pack()
+        wide = np.zeros((1, BY_SCALE, max(0, scales)))
+        monkeypatch.setattr(rows, "pack", lambda: (described | {"scales": scales}, [arrays[0], wide]))
+    with pytest.raises(StateError, match=f"{told} out of range"):
         Fleet.from_bytes(fleet.to_bytes())
 
 
@@ -414,58 +435,7 @@ def test_a_mechanism_of_your_own() -> None:
         fleet.publish([1, 2], [1.0, -2.0])
     parts = fleet.split(2)
     whole = Fleet.from_bytes(Fleet.merge(parts).to_bytes(), machine=Own)
-    assert [state.n_seen for state in whole._streams.rows._states] == [1, 1, 1]
-
-
-def test_parts_with_ids_of_two_kinds_are_no_fleet() -> None:
-    parts = Fleet(adaptive(), key=SECRET).split(2)
-    number = next(k for k in range(10) if Fleet.part_of([k], 2)[0] == 0)
-    text = next(f"{k}" for k in range(10) if Fleet.part_of([f"{k}"], 2)[0] == 1)
-    parts[0].publish([number], [1.0])
-    parts[1].publish([text], [1.0])
-    with pytest.raises(ParameterError, match="ids of one kind"):
-        Fleet.merge(parts)
-    parts[0].publish([number], [1.0])
-
-
-def test_a_forked_process_cannot_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = Fleet(adaptive(), key=SECRET).split(2)
-    monkeypatch.setattr(machine, "getpid", lambda: -1)
-    with pytest.raises(StateError, match="forked"):
-        Fleet.merge(parts)
-
-
-def test_a_forgotten_id_among_new_ones_keeps_their_noise() -> None:
-    fleet = Fleet(adaptive(), key=SECRET)
-    fleet.publish([3], [1.0])
-    fleet.forget([3])
-    ids, values = np.repeat([5, 3, 4], 100), values_for("spread", 300)
-    out = fleet.publish(ids, values)[1]
-    assert list(fleet.ids) == [5, 4, 3]
-    for stream, life in ((5, 0), (3, 1), (4, 0)):
-        mine = ids == stream
-        np.testing.assert_array_equal(out[mine], one("spread", stream, life).publish(values[mine]))
-
-
-@pytest.mark.parametrize("scales", [-1, b.SCALES + 1])
-def test_scales_out_of_range_are_refused(scales: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = Fleet(adaptive(), key=SECRET)
-    fleet.publish([1], [1.0])
-    described, arrays = fleet._streams.rows.pack()
-    wide = np.zeros((1, BY_SCALE, max(0, scales)))
-    monkeypatch.setattr(fleet._streams.rows, "pack", lambda: (described | {"scales": scales}, [arrays[0], wide]))
-    with pytest.raises(StateError, match="scales out of range"):
-        Fleet.from_bytes(fleet.to_bytes())
-
-
-@pytest.mark.parametrize("wrong", [{"fleet": 2}, {"part": [0, 0]}, {"part": [1, 2]}, {"binding": 2}, {"rule": 2}])
-def test_content_that_no_fleet_has_is_refused(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = Fleet(template("tops"), key=SECRET)
-    fleet.publish(["a", "b", "c", "d"], [1.0, 2.0, 3.0, 4.0])
-    content, data = fleet._streams.pack()
-    monkeypatch.setattr(fleet._streams, "pack", lambda: (content | wrong, data))
-    with pytest.raises(StateError):
-        Fleet.from_bytes(fleet.to_bytes())
+    assert [state.n_seen for state in whole._rows._states] == [1, 1, 1]
 
 
 def test_many_ids_of_a_call_are_found_in_any_order() -> None:

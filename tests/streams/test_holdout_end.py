@@ -13,6 +13,7 @@ import fastdp
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile, SquareWave, TruePercentile
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
+from tests.shared import release_many
 
 BOUND, HOLDOUT = 64.0, 12
 #: The largest of at most a hundred values, without noise: one value more or less shows.
@@ -118,15 +119,13 @@ def test_rows_look_at_their_hold_outs_only(perturber) -> None:
     values[:, HOLDOUT - 1], values[:, HOLDOUT] = (5.0, 6.0, 7.0), 60.0
     options = {"holdout": HOLDOUT, "max_range": 16, "resolution": 0.25, "seed": 3, "perturber": perturber}
     smoother = None if isinstance(perturber, Flat) else "recent"
-    released = fastdp.release_many(values, 8.0, BOUND, threshold=LARGEST, smoother=smoother, **options)
+    released = release_many(values, 8.0, BOUND, threshold=LARGEST, smoother=smoother, **options)
     assert released.thresholds.tolist() == [5.0, 6.0, 7.0]
     rule = NoisyMax(step=1.0)
     thetas = []
     for following in (0.0, BOUND):
         values[:, HOLDOUT:] = following
-        thetas.append(
-            fastdp.release_many(values, 8.0, BOUND, threshold=rule, smoother=smoother, **options).thresholds
-        )
+        thetas.append(release_many(values, 8.0, BOUND, threshold=rule, smoother=smoother, **options).thresholds)
     assert np.array_equal(*thetas)
 
 

@@ -18,7 +18,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.thresholds import Fixed, NoisyMax
 from tests import stat
-from tests.noise_values import tree_key
+from tests.noise_values import bound_key, tree_key
 from tests.oracles import binary_counter as oracle
 from tests.oracles import laws
 
@@ -266,3 +266,15 @@ def test_the_sum_of_the_holdout_comes_first() -> None:
         assert first.size == 1
         errors.append((first[0] - np.minimum(values[:200], publisher.threshold).sum()) / publisher.threshold)
     assert np.std(errors) == pytest.approx(np.sqrt(2) / 0.2, rel=0.25)
+
+
+def test_clipping_at_r_tau() -> None:
+    plain, wide = (
+        make(threshold=NoisyMax(), tail_factor=factor, seed=None, key=bound_key(6)) for factor in (1.0, 1.5)
+    )
+    for publisher in (plain, wide):
+        publisher.publish(stream(700))
+    assert wide.threshold == pytest.approx(1.5 * plain.threshold)
+    capped = make(threshold=NoisyMax(), tail_factor=100.0)
+    capped.publish(stream(700))
+    assert capped.threshold == 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,15 +10,15 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.streams import release_many as module
-from fastdp.streams import row_pipeline
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile
 from tests.grid import exhaustive
+from tests.shared import release_many
 
 EPSILON, BOUND = 1.0, 100.0
 
@@ -52,7 +53,7 @@ def alone(values: np.ndarray, number: int, key: Key, **parts: Any) -> fastdp.Rel
     return fastdp.StreamPublisher(epsilon=EPSILON, bound=BOUND, key=key.of_stream(number), **parts).release(values)
 
 
-def assert_same(many: fastdp.ReleasedMany, streams: Any, key: Key, **parts: Any) -> None:
+def assert_same(many: fastdp.Release, streams: Any, key: Key, **parts: Any) -> None:
     queries = np.random.default_rng(0)
     for i, stream in enumerate(streams):
         one, of_many = alone(stream, int(many.ids[i]), key, **parts), many[i]
@@ -61,7 +62,7 @@ def assert_same(many: fastdp.ReleasedMany, streams: Any, key: Key, **parts: Any)
         bounds = np.sort(queries.integers(0, one.values.size + 1, (2, 7)), axis=0)
         answers = one.sum(*bounds)
         assert np.array_equal(answers, of_many.sum(*bounds))
-        assert np.array_equal(answers, many.sum(i, *bounds))
+        assert np.array_equal(answers, many.sum(*bounds, streams=i))
         if one.nodes is not None:
             assert np.array_equal(one.nodes.sums, of_many.nodes.sums, equal_nan=True)
 
@@ -95,12 +96,24 @@ THRESHOLDS: dict[str, tuple[Any, int]] = {
 @pytest.mark.parametrize("choice", ["noisy max", *exhaustive("fixed", "fixed, values held", "one-sided, fractions")])
 def test_each_stream_is_what_its_own_publisher_releases(choice, parts, max_range, monkeypatch) -> None:
     # Slabs of a few streams, so that several are at work.
-    monkeypatch.setattr(row_pipeline, "BATCH_WORDS", 700)
+    monkeypatch.setattr(module, "BATCH_WORDS", 700)
     threshold, holdout = THRESHOLDS[choice]
     streams, key = ragged(14), Key.from_seed("many")
     parts = {**parts, "threshold": threshold, "holdout": holdout, "max_range": max_range}
-    many = fastdp.release_many(streams, EPSILON, BOUND, key=key, **parts)
+    many = release_many(streams, EPSILON, BOUND, key=key, **parts)
     assert_same(many, streams, key, **parts)
+
+
+def test_a_publisher_releases_many_streams_once() -> None:
+    """A fresh key's noise for stream 0 would meet other values."""
+    streams = np.full((2, 40), 5.0)
+    publisher = fastdp.ToPS(EPSILON, BOUND, threshold=9.0, max_range=40)
+    with pytest.raises(DataError):
+        publisher.release_many(np.full((2, 40), np.nan))
+    assert publisher.release_many(streams).matrix.shape == (2, 40)
+    for spent in (publisher, copy.copy(publisher), fastdp.ToPS.from_bytes(publisher.to_bytes())):
+        with pytest.raises(StateError, match=r"^release_many.. of a publisher that has released many streams"):
+            spent.release_many(streams)
 
 
 @pytest.mark.parametrize("chunk", [sampler.CHUNK, 300])
@@ -114,7 +127,7 @@ def test_doubtful_draws_are_settled_as_for_one_stream(chunk: int, monkeypatch) -
     streams, key = [np.full(200, 50.0 + 5 * (i % 8)) for i in range(40)], Key.from_seed(4)
     parts = {"perturber": Hierarchy(5, prune=0), "smoother": None, "resolution": BOUND / 2**38, "holdout": 80}
     parts |= {"threshold": NoisyMax(), "max_range": 120}
-    many = fastdp.release_many(streams, EPSILON, BOUND, key=key, **parts)
+    many = release_many(streams, EPSILON, BOUND, key=key, **parts)
     assert np.unique(many.thresholds).size > 2
     assert len(found) > 5
     assert_same(many, streams, key, **parts)
@@ -130,7 +143,7 @@ def test_draws_of_the_last_stage_are_those_of_one_stream(monkeypatch) -> None:
     streams, key = [np.full(200, 40.0 + i) for i in range(50)], Key.from_seed(7)
     parts = {"perturber": Hierarchy(3, prune=0), "smoother": None, "resolution": BOUND / 2**38, "holdout": 20}
     parts |= {"threshold": NoisyMax(), "max_range": 15}
-    many = fastdp.release_many(streams, EPSILON, BOUND, key=key, ids=np.arange(50) * 11, **parts)
+    many = release_many(streams, EPSILON, BOUND, key=key, ids=np.arange(50) * 11, **parts)
     # Word, law, key, stream id and position: all that a draw, and further words for it, depend on.
     together, drawn[:] = set(drawn), []
     assert_same(many, streams, key, **parts)
@@ -159,42 +172,42 @@ def inputs() -> dict[str, tuple[Any, Any, list[np.ndarray]]]:
 
 @pytest.mark.parametrize("kind", inputs())
 def test_any_form_of_input(kind, monkeypatch) -> None:
-    monkeypatch.setattr(row_pipeline, "BATCH_WORDS", 200)
+    monkeypatch.setattr(module, "BATCH_WORDS", 200)
     streams, offsets, rows = inputs()[kind]
     parts = {"threshold": NoisyMax(), "holdout": 30, "max_range": 64}
     parts |= {"perturber": Hierarchy(4, prune=1), "smoother": Recent()}
-    many = fastdp.release_many(streams, EPSILON, BOUND, offsets=offsets, seed=1, **parts)
+    many = release_many(streams, EPSILON, BOUND, offsets=offsets, seed=1, **parts)
     assert_same(many, rows, Key.from_seed(1), **parts)
 
 
 def test_columns_of_lists() -> None:
     pa = pytest.importorskip("pyarrow")
     rows = ragged(6)
-    expected = fastdp.release_many(rows, EPSILON, BOUND, seed=1).values
+    expected = release_many(rows, EPSILON, BOUND, seed=1).values
     plain = pa.array([row.tolist() for row in rows])
     forms = [plain, plain.cast(pa.large_list(pa.float64())), pa.chunked_array([plain[:2], plain[2:]]), plain]
     forms.append(pa.array([[0.0]] + [row.tolist() for row in rows])[1:])
     for column in forms:
-        assert np.array_equal(fastdp.release_many(column, EPSILON, BOUND, seed=1).values, expected)
+        assert np.array_equal(release_many(column, EPSILON, BOUND, seed=1).values, expected)
     square = pa.array([row[:40].tolist() for row in rows], pa.list_(pa.float64(), 40))
-    same = fastdp.release_many([row[:40] for row in rows], EPSILON, BOUND, seed=1).values
-    assert np.array_equal(fastdp.release_many(square, EPSILON, BOUND, seed=1).values, same)
+    same = release_many([row[:40] for row in rows], EPSILON, BOUND, seed=1).values
+    assert np.array_equal(release_many(square, EPSILON, BOUND, seed=1).values, same)
     for wrong, told in ((pa.array([1.0]), "double entries"), (pa.array([[1.0], None]), "missing streams")):
         with pytest.raises(DataError, match=told):
-            fastdp.release_many(wrong, EPSILON, BOUND, seed=1)
+            release_many(wrong, EPSILON, BOUND, seed=1)
     polars = pytest.importorskip("polars")
     series = polars.Series([row.tolist() for row in rows])
-    assert np.array_equal(fastdp.release_many(series, EPSILON, BOUND, seed=1).values, expected)
+    assert np.array_equal(release_many(series, EPSILON, BOUND, seed=1).values, expected)
 
 
 @pytest.mark.parametrize("threads", [2, 5])
 def test_threads_change_nothing(threads, monkeypatch) -> None:
-    monkeypatch.setattr(row_pipeline, "BATCH_WORDS", 300)
+    monkeypatch.setattr(module, "BATCH_WORDS", 300)
     # As if there were work for every thread.
     monkeypatch.setattr(module, "BATCH_VALUES", 300)
     streams = ragged(60)
-    one = fastdp.release_many(streams, EPSILON, BOUND, seed=9)
-    other = fastdp.release_many(streams, EPSILON, BOUND, seed=9, threads=threads)
+    one = release_many(streams, EPSILON, BOUND, seed=9)
+    other = release_many(streams, EPSILON, BOUND, seed=9, threads=threads)
     assert np.array_equal(one.values, other.values)
     assert np.array_equal(one.thresholds, other.thresholds)
 
@@ -203,23 +216,23 @@ def test_noise_belongs_to_the_id_not_to_the_place() -> None:
     streams = ragged(12)
     fixed = {"holdout": 30, "max_range": 100, "seed": 1}
     ids = np.arange(12)[::-1] * 357_913_941
-    whole = fastdp.release_many(streams, EPSILON, BOUND, ids=ids, **fixed)
+    whole = release_many(streams, EPSILON, BOUND, ids=ids, **fixed)
     some = [7, 2, 11]
-    part = fastdp.release_many([streams[i] for i in some], EPSILON, BOUND, ids=ids[some], **fixed)
+    part = release_many([streams[i] for i in some], EPSILON, BOUND, ids=ids[some], **fixed)
     for place, i in enumerate(some):
         assert np.array_equal(part[place].values, whole[i].values)
     # Equal streams get different noise.
-    same = fastdp.release_many(np.full((3, 50), 5.0), EPSILON, BOUND, threshold=Fixed(9.0), seed=1).matrix
+    same = release_many(np.full((3, 50), 5.0), EPSILON, BOUND, threshold=Fixed(9.0), seed=1).matrix
     assert not (same[0] == same[1]).all()
     assert not (same[1] == same[2]).all()
 
 
 def test_a_fresh_key_each_time_and_its_guarantee() -> None:
     streams = np.full((4, 60), 7.0)
-    first, second = (fastdp.release_many(streams, 0.5, 10.0) for _ in range(2))
+    first, second = (release_many(streams, 0.5, 10.0) for _ in range(2))
     assert not np.array_equal(first.values, second.values)
     assert not first.guarantee.simulated
-    seeded = fastdp.release_many(streams, 0.5, 10.0, seed=1).guarantee
+    seeded = release_many(streams, 0.5, 10.0, seed=1).guarantee
     assert (seeded.epsilon, seeded.delta, seeded.arithmetic, seeded.simulated) == (0.5, 0.0, "exact", True)
     assert "one of the streams" in seeded.derivation[-1]
     assert first[0].guarantee == first.guarantee
@@ -233,25 +246,25 @@ def test_values_that_are_not_finite() -> None:
     with pytest.raises(
         DataError, match=r"^streams\[1\]\[2\]: not a finite number; expected finite values .*nonfinite='zero'"
     ):
-        fastdp.release_many(streams, EPSILON, BOUND, **fixed)
+        release_many(streams, EPSILON, BOUND, **fixed)
     for prune in (0, 1):
         parts = {"perturber": Hierarchy(4, prune=prune), "smoother": Recent(), "max_range": 64, "nonfinite": "zero"}
         for threshold, holdout in ((Fixed(9.0), 5), (NoisyMax(), 20)):
             parts |= {"threshold": threshold, "holdout": holdout}
-            many = fastdp.release_many(streams, EPSILON, BOUND, seed=1, **parts)
+            many = release_many(streams, EPSILON, BOUND, seed=1, **parts)
             assert_same(many, streams, Key.from_seed(1), **parts)
     nodes = {"perturber": Hierarchy(2, consistent=False, prune=0), "smoother": None, "threshold": Fixed(9.0)}
     nodes |= {"max_range": 64, "nonfinite": "zero"}
-    assert_same(fastdp.release_many(streams, EPSILON, BOUND, seed=1, **nodes), streams, Key.from_seed(1), **nodes)
+    assert_same(release_many(streams, EPSILON, BOUND, seed=1, **nodes), streams, Key.from_seed(1), **nodes)
     streams[1][2] = 5.0
     with pytest.raises(DataError, match=r"^streams\[3\]\[50\]: not a finite"):
-        fastdp.release_many(streams, EPSILON, BOUND, holdout=20, **fixed)
+        release_many(streams, EPSILON, BOUND, holdout=20, **fixed)
 
 
 def test_nothing_is_as_many_as_can_be() -> None:
-    assert len(fastdp.release_many(np.empty((0, 50)), EPSILON, BOUND, seed=1)) == 0
-    assert fastdp.release_many([], EPSILON, BOUND, seed=1).matrix.shape == (0, 0)
-    one = fastdp.release_many([[5.0]], EPSILON, BOUND, threshold=Fixed(9.0), seed=1)
+    assert len(release_many(np.empty((0, 50)), EPSILON, BOUND, seed=1)) == 0
+    assert release_many([], EPSILON, BOUND, seed=1).matrix.shape == (0, 0)
+    one = release_many([[5.0]], EPSILON, BOUND, threshold=Fixed(9.0), seed=1)
     assert one.matrix.shape == (1, 1)
 
 
@@ -279,34 +292,32 @@ def test_what_is_not_accepted() -> None:
         (ROWS, {"key": Key.from_seed(1).of_stream(0)}, "^key = .*without a stream"),
     ):
         with pytest.raises((DataError, ParameterError), match=told):
-            fastdp.release_many(streams, 0.01 if "smoother" in options else EPSILON, BOUND, **options)
-
-
-@pytest.mark.parametrize("streams", [[], np.empty((0, 10)), np.empty((3, 0)), np.ones((3, 4))])
-def test_what_is_wrong_with_streams_comes_before_what_their_lengths_ask_of_parts(streams) -> None:
-    pruned = fastdp.perturbers.Hierarchy(fan_out=4, prune=1)
-    if len(streams):
-        with pytest.raises(DataError, match=r"^streams\[0\] has . entries: expected more than the hold-out of 4"):
-            fastdp.release_many(streams, EPSILON, BOUND, holdout=4, perturber=pruned)
-    else:
-        assert len(fastdp.release_many(streams, EPSILON, BOUND, holdout=4, perturber=pruned)) == 0
+            release_many(streams, 0.01 if "smoother" in options else EPSILON, BOUND, **options)
 
 
 def test_queries_that_are_not_accepted() -> None:
-    many = fastdp.release_many(ragged(3), EPSILON, BOUND, seed=1)
+    many = release_many(ragged(3), EPSILON, BOUND, seed=1)
     size = many[1].values.size
     for query, told in (
-        ((3, 0, 1), r"streams\[0\] = 3: expected a whole number of at least 0, below 3"),
-        ((-1, 0, 1), r"streams\[0\] = -1"),
-        ((1, 0, size + 1), rf"starts\[0\] = 0, stops\[0\] = {size + 1}: expected 0 <= start <= stop <= {size}"),
-        (([0, 1], [0, 5], [1, 4]), r"starts\[1\] = 5"),
-        (([0, 1], [0, 0, 0], 1), "have 2, 3, 1 entries"),
-        ((0.5, 0, 1), "streams has shape"),
+        ((0, 1, 3), r"streams\[0\] = 3: expected a whole number of at least 0, below 3"),
+        ((0, 1, -1), r"streams\[0\] = -1"),
+        ((0, size + 1, 1), rf"starts\[0\] = 0, stops\[0\] = {size + 1}: expected 0 <= start <= stop <= {size}"),
+        (([0, 5], [1, 4], [0, 1]), r"starts\[1\] = 5"),
+        (([0, 0, 0], 1, [0, 1]), "have 2, 3, 1 entries"),
+        ((0, 1, 0.5), "streams has shape"),
     ):
         with pytest.raises(ParameterError, match=told):
-            many.sum(*query)
+            many.sum(*query[:2], streams=query[2])
     with pytest.raises(ParameterError, match="streams of one length"):
         _ = many.matrix
+    with pytest.raises(ParameterError, match=r"^streams = None: expected each query's stream"):
+        many.sum(0, 1)
+    with pytest.raises(ParameterError, match=r"^this release has 3 streams: expected one of them, such as many\[0\]"):
+        _ = many.threshold
+    with pytest.raises(ParameterError, match=r"^streams = 0: expected None for the release of one stream"):
+        many[0].sum(0, 1, streams=0)
+    with pytest.raises(ParameterError, match=r"^this is the release of one stream"):
+        many[0][0]
     with pytest.raises(IndexError):
         many[3]
     assert np.array_equal(many[-1].values, many[2].values)
@@ -324,4 +335,4 @@ def test_queries_that_are_not_accepted() -> None:
 def test_thresholds_asked_one_by_one_and_any_scale_of_noise(parts: dict[str, Any]) -> None:
     streams, key = ragged(6), Key.from_seed(2)
     parts = {"perturber": Hierarchy(4, prune=1), "smoother": Recent(), "max_range": 64, **parts}
-    assert_same(fastdp.release_many(streams, EPSILON, BOUND, key=key, **parts), streams, key, **parts)
+    assert_same(release_many(streams, EPSILON, BOUND, key=key, **parts), streams, key, **parts)

@@ -18,6 +18,7 @@ from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
+from tests.shared import release_many
 
 EPSILON, BOUND = 1.0, 100.0
 SECRET = bytes(range(32))
@@ -85,7 +86,7 @@ PARTS: dict[str, dict[str, Any]] = {
 def test_each_stream_is_what_its_own_publisher_releases(parts: dict[str, Any], ids: list[Any]) -> None:
     parts = {**COMMON, **parts}
     streams = ragged()
-    many = fastdp.release_many(streams, EPSILON, BOUND, ids=ids, key=SECRET, **parts)
+    many = release_many(streams, EPSILON, BOUND, ids=ids, key=SECRET, **parts)
     assert list(many.ids) == ids
     for place, (name, stream) in enumerate(zip(ids, streams, strict=True)):
         one = alone(stream, name, **parts)
@@ -96,25 +97,25 @@ def test_each_stream_is_what_its_own_publisher_releases(parts: dict[str, Any], i
             asked = ([0, 3, 0], [1, 5, one.values.size])
             for revised in (False, True):
                 assert np.array_equal(one.sum(*asked, revised), of_many.sum(*asked, revised))
-            assert np.array_equal(many.sum(place, *asked), one.sum(*asked))
+            assert np.array_equal(many.sum(*asked, streams=place), one.sum(*asked))
             assert of_many.noise == one.noise
             if one.nodes is not None:
                 assert of_many.nodes is not None
                 assert np.array_equal(one.nodes.sums, of_many.nodes.sums, equal_nan=True)
-    assert many.guarantee == fastdp.release_many(streams, EPSILON, BOUND, key=SECRET, **parts).guarantee
+    assert many.guarantee == release_many(streams, EPSILON, BOUND, key=SECRET, **parts).guarantee
 
 
 def test_a_mapping() -> None:
     streams = dict(zip(NAMES, ragged(), strict=True))
-    many = fastdp.release_many(streams, EPSILON, BOUND, key=SECRET, **COMMON)
+    many = release_many(streams, EPSILON, BOUND, key=SECRET, **COMMON)
     for name, stream in streams.items():
         assert np.array_equal(many[name].values, alone(stream, name, **COMMON).values)
-    again = fastdp.release_many(dict(reversed(streams.items())), EPSILON, BOUND, key=SECRET, **COMMON)
+    again = release_many(dict(reversed(streams.items())), EPSILON, BOUND, key=SECRET, **COMMON)
     assert np.array_equal(again["kitchen"].values, many["kitchen"].values)
-    numbers = fastdp.release_many({7: [1.0] * 50, 3: [2.0] * 50}, EPSILON, BOUND, key=SECRET, **COMMON)
+    numbers = release_many({7: [1.0] * 50, 3: [2.0] * 50}, EPSILON, BOUND, key=SECRET, **COMMON)
     assert numbers.ids.tolist() == [7, 3]
     assert np.array_equal(numbers[0].values, alone(np.ones(50), 7, **COMMON).values)
-    assert len(fastdp.release_many({}, EPSILON, BOUND, key=SECRET)) == 0
+    assert len(release_many({}, EPSILON, BOUND, key=SECRET)) == 0
     with pytest.raises(ParameterError, match=r"^frame: expected streams that came in a data frame"):
         _ = many.frame
 
@@ -129,7 +130,7 @@ def test_long_frames(family: str, shuffled: bool) -> None:
     streams = ragged()
     make, kind = FAMILIES[family]
     table = long_table(streams, NAMES, shuffled)
-    many = fastdp.release_many(
+    many = release_many(
         make(table), EPSILON, BOUND, value="kwh", by="meter", time="at", key=SECRET, holdout=3, **COMMON
     )
     assert sorted(many.ids) == sorted(NAMES)
@@ -149,7 +150,7 @@ def test_long_frames(family: str, shuffled: bool) -> None:
 def test_long_frames_without_a_time_keep_their_order() -> None:
     streams, ids = ragged(), [4, 0, 9, 2]
     frame = long_table(streams, ids).to_pandas()
-    many = fastdp.release_many(frame, EPSILON, BOUND, value="kwh", by="meter", key=SECRET, holdout=2, **COMMON)
+    many = release_many(frame, EPSILON, BOUND, value="kwh", by="meter", key=SECRET, holdout=2, **COMMON)
     assert many.ids.tolist() == ids
     for place, (number, stream) in enumerate(zip(ids, streams, strict=True)):
         assert np.array_equal(many[place].values, alone(stream, number, holdout=2, **COMMON).values)
@@ -168,10 +169,10 @@ def test_times_of_every_kind(dates: str) -> None:
     }[dates]
     table = pa.table({"m": ["a"] * 30, "t": times, "v": values}).take(order)
     options = {"value": "v", "by": "m", "key": SECRET, **COMMON}
-    ordered = fastdp.release_many(table, EPSILON, BOUND, time="t", **options)
+    ordered = release_many(table, EPSILON, BOUND, time="t", **options)
     assert np.array_equal(ordered.values, alone(values, "a", **COMMON).values)
     assert ordered.frame["t"].to_pylist() == times
-    assert not np.array_equal(fastdp.release_many(table, EPSILON, BOUND, **options).values, ordered.values)
+    assert not np.array_equal(release_many(table, EPSILON, BOUND, **options).values, ordered.values)
 
 
 @pytest.mark.parametrize("family", ["pandas", "polars", "polars, lazy", "pyarrow", "duckdb"])
@@ -181,7 +182,7 @@ def test_wide_frames(family: str, time: str | None) -> None:
     make, kind = FAMILIES[family]
     table = pa.table({"at": np.arange(60) * 10, **dict(zip(NAMES, matrix, strict=True))})
     table = table.take(np.random.default_rng(1).permutation(60)) if time else table.drop_columns("at")
-    many = fastdp.release_many(make(table), EPSILON, BOUND, time=time, key=SECRET, holdout=5, **COMMON)
+    many = release_many(make(table), EPSILON, BOUND, time=time, key=SECRET, holdout=5, **COMMON)
     for name, stream in zip(NAMES, matrix, strict=True):
         assert np.array_equal(many[name].values, alone(stream, name, holdout=5, **COMMON).values)
     out = many.frame
@@ -195,25 +196,26 @@ def test_wide_frames(family: str, time: str | None) -> None:
 
 def test_pandas_columns_may_be_numbers_and_ids_may_be_given() -> None:
     frame = pd.DataFrame(np.random.default_rng(6).gamma(2.0, 9.0, (60, 3)))
-    many = fastdp.release_many(frame, EPSILON, BOUND, key=SECRET, **COMMON)
+    many = release_many(frame, EPSILON, BOUND, key=SECRET, **COMMON)
     assert many.ids.tolist() == [0, 1, 2]
-    renamed = fastdp.release_many(frame, EPSILON, BOUND, ids=["x", "y", "z"], key=SECRET, **COMMON)
+    renamed = release_many(frame, EPSILON, BOUND, ids=["x", "y", "z"], key=SECRET, **COMMON)
     assert np.array_equal(renamed["y"].values, alone(frame[1].to_numpy(), "y", **COMMON).values)
-    both = fastdp.release_many(frame, EPSILON, BOUND, ids=["x", 1, "z"], key=SECRET, **COMMON)
+    both = release_many(frame, EPSILON, BOUND, ids=["x", 1, "z"], key=SECRET, **COMMON)
     assert both.frame["stream"].unique().tolist() == ["x", "1", "z"]
 
 
 def test_queries_by_name() -> None:
-    many = fastdp.release_many(ragged(), EPSILON, BOUND, ids=NAMES, seed=1, **COMMON)
-    expected = many.sum([1, 3], [0, 2], [5, 9])
-    assert np.array_equal(many.sum(["7", "b"], [0, 2], [5, 9]), expected)
-    assert np.array_equal(many.sum("7", 0, 5), expected[:1])
+    many = release_many(ragged(), EPSILON, BOUND, ids=NAMES, seed=1, **COMMON)
+    expected = many.sum([0, 2], [5, 9], streams=[1, 3])
+    assert np.array_equal(many.sum([0, 2], [5, 9], streams=["7", "b"]), expected)
+    assert np.array_equal(many.sum(0, 5, streams="7"), expected[:1])
     for revised in (False, True):
-        assert np.array_equal(many.interval("b", 2, 9, revised=revised), many[3].interval(2, 9, revised=revised))
+        own = many[3].interval(2, 9, revised=revised)
+        assert np.array_equal(many.interval(2, 9, revised=revised, streams="b"), own)
     with pytest.raises(ParameterError, match=r"^stream = 'c': expected a whole number, .* or the name of a stream"):
         many["c"]
     with pytest.raises(ParameterError, match=r"^streams\[1\] names no stream of this release"):
-        many.sum(["b", "c"], 0, 1)
+        many.sum(0, 1, streams=["b", "c"])
 
 
 FRAME = long_table(ragged(), NAMES)
@@ -266,4 +268,4 @@ NO_METER = with_column("meter", [None, *FRAME["meter"].to_pylist()[1:]])
 )
 def test_frames_and_names_that_are_not_accepted(streams: Any, options: dict[str, Any], told: str) -> None:
     with pytest.raises((ParameterError, DataError), match=told):
-        fastdp.release_many(streams, EPSILON, BOUND, seed=1, **COMMON, **options)
+        release_many(streams, EPSILON, BOUND, seed=1, **COMMON, **options)

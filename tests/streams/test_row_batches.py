@@ -7,8 +7,8 @@ from threading import Barrier, Event, Thread, get_ident
 
 import pytest
 
-from fastdp.streams import row_pipeline
-from fastdp.streams.row_pipeline import concurrently, even, worth
+from fastdp.streams import release_many as rows
+from fastdp.streams.release_many import concurrently, even, worth
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -74,7 +74,7 @@ def test_no_thread_works_on_where_another_cannot_start(monkeypatch) -> None:
         if over.is_set():
             raise InterruptedError
 
-    monkeypatch.setattr(row_pipeline, "Thread", Scarce)
+    monkeypatch.setattr(rows, "Thread", Scarce)
     try:
         with pytest.raises(RuntimeError, match="can't start"):
             concurrently(3, work, numbers())
@@ -100,7 +100,7 @@ def test_an_interrupt_waits_for_the_slabs_that_are_worked_on(monkeypatch) -> Non
             goes_on.wait(60)
             done.append(slab)
 
-    monkeypatch.setattr(row_pipeline, "Thread", Awaited)
+    monkeypatch.setattr(rows, "Thread", Awaited)
     try:
         with pytest.raises(KeyboardInterrupt):
             concurrently(2, work, range(2))

@@ -153,21 +153,6 @@ def test_noise_is_bound_to_what_it_protects() -> None:
     assert whole(2000).noise_fingerprint is None
 
 
-def test_the_choice_meets_other_noise_from_other_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[np.ndarray] = []
-    from fastdp.thresholds import scale_free
-
-    real = scale_free.draw_noise
-    monkeypatch.setattr(scale_free, "draw_noise", lambda *of: drawn.append(real(*of)) or drawn[-1])
-    values = np.floor(stream(2000))
-    other = values.copy()
-    other[7] = 90.0
-    for each in (values, other, values):
-        whole(2000, 1.0).publisher((each,))
-    assert np.array_equal(drawn[0], drawn[2])
-    assert not np.array_equal(drawn[0], drawn[1])
-
-
 def test_a_ledger_is_charged_before_the_values_are_looked_at(tmp_path: Any) -> None:
     account = fastdp.Ledger(tmp_path / "ledger", limit_epsilon=2.0)
     said: dict[str, Any] = {"ledger": account, "stream": "meter", "key": SECRET}

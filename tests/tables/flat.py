@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import numpy as np
+import pytest
 
 import fastdp
 from fastdp.tables import plan
 from fastdp.tables.plan import TablePlan
+from fastdp.tables.sums import Released
 from fastdp.tables.table import Table
 
-TIMES = ("start", "stop", "origin", "zone", "missing")
-VALUES = ("resolution", "nonfinite")
+KINDS = ("totals", "counts", "means")
+TIMES = ("start", "stop", "origin", "zone", "missing", "unit_of_time", "format")
+VALUES = ("resolution", "nonfinite", "bound", "clip")
 
 
 def _taken(given: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -33,31 +40,95 @@ def in_units(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def arguments(kind: str, *columns: Any, **given: Any) -> dict[str, Any]:
-    """Arguments of a function, or of ``make_plan``."""
+    """Arguments of a function."""
     names = ("time", "every") if kind == "counts" else ("value", "time", "every")
     given = in_units(dict(zip(names, columns, strict=False)) | given)
-    noise = _taken(given, "noise")
-    value = _taken(given, *VALUES) | ({} if kind == "counts" else noise)
-    time = fastdp.Time(given.pop("time", "times"), given.pop("every"), **_taken(given, *TIMES))
+    times = _taken(given, *TIMES)
+    if "unit_of_time" in times:
+        times["unit"] = times.pop("unit_of_time")
+    time = fastdp.Time(given.pop("time", "times"), given.pop("every"), **times)
     if kind == "counts":
-        return given | noise | {"time": time}
-    return given | {"time": time, "value": fastdp.Value(given.get("value", "values"), **value)}
+        return given | {"time": time}
+    return given | {
+        "time": time,
+        "bound": fastdp.Value(**_taken(given, *VALUES)),
+        "value": given.get("value", "values"),
+    }
 
 
-def _release(kind: str, frame: Any, *columns: Any, module: Any = fastdp, **given: Any) -> Table:
-    table: Table = getattr(module, kind)(frame, **arguments(kind, *columns, **given))
+@contextmanager
+def noise_is(name: str | None) -> Any:
+    """While it lasts, tables with a delta have this noise, whatever the rule would take."""
+    with pytest.MonkeyPatch.context() as patch:
+        if name is not None:
+            patch.setattr(plan, "with_noise", lambda own: replace(own, noise=name))
+        yield
+
+
+def _release(
+    kind: str, frame: Any, *columns: Any, noise: str | None = None, module: Any = None, **given: Any
+) -> Table:
+    frame = frame if module is None else module.table(frame)
+    with noise_is(noise):
+        table: Table = getattr(fastdp, kind)(frame, **arguments(kind, *columns, **given))
     return table
 
 
-totals, counts, means = (partial(_release, kind) for kind in plan.KINDS)
+totals, counts, means = (partial(_release, kind) for kind in KINDS)
+STATISTICS = {"totals": "sum", "counts": "count", "means": "mean"}
 
 
-def make_plan(kind: str, **given: Any) -> TablePlan:
+def make_plan(kind: str, noise: str | None = None, **given: Any) -> TablePlan:
     """A plan."""
-    return plan.make_plan(kind, **{"value": None, **arguments(kind, **given)})
+    given = arguments(kind, **given)
+    column = given.pop("value", "*")
+    asked = plan.statistics_of({column: STATISTICS[kind]})
+    with noise_is(noise):
+        return plan.make_plan(asked, given.pop("time"), bounds=given.pop("bound", None), **given)
 
 
 def windows(every: Any = "1h", epsilon: Any = 1.0, start: Any = "2024-01-01", bound: Any = None, **given: Any) -> Any:
     """Windows; ``counts`` and ``means`` say which kind."""
     kinds = [name for name in ("counts", "means") if given.pop(name, False)]
-    return fastdp.Windows(every, epsilon, start, bound, kind=(kinds or ["totals"])[0], **in_units(given))
+    kind = (kinds or ["totals"])[0]
+    given = in_units(given)
+    time = fastdp.Time("times", every, start=start, **_taken(given, *TIMES))
+    value = _taken(given, *VALUES)
+    bounds = None if kind == "counts" else fastdp.Value(bound, **value)
+    asked = {"*" if kind == "counts" else "values": STATISTICS[kind]}
+    return fastdp.Windows(asked, time, epsilon=epsilon, bounds=bounds, **given)
+
+
+# What tables show.
+
+
+def index(released: Released, name: str) -> int:
+    return next(i for i, q in enumerate(released.quantities) if q.name == name)
+
+
+def values(released: Released, name: str) -> np.ndarray:
+    """Noisy sums of the cells, in units of the input."""
+    return released.cells(name) * released.quantities[index(released, name)].resolution
+
+
+def noise(released: Released, name: str) -> Any:
+    """Noise of a cell, in steps."""
+    return released.measured[0].noise[index(released, name)]
+
+
+def clip(released: Released) -> Any:
+    """Ends of the only clip."""
+    (tail,) = released.tails.values()
+    return tail.clip
+
+
+def centre(released: Released) -> float:
+    """Centre of the first sum, in units of the input."""
+    first = released.quantities[0]
+    return first.centre * first.grid
+
+
+def kept_persons(released: Released) -> float | None:
+    """Share of persons without dropped rows."""
+    cut = None if released.rows is None else released.rows.cut_persons
+    return None if cut is None else 1.0 - cut

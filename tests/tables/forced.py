@@ -7,7 +7,7 @@ same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,8 +18,9 @@ import pytest
 from fastdp.noise import binding
 from fastdp.noise.draws import Distribution
 from fastdp.noise.sampler import LaplaceDistribution
-from fastdp.tables import choices, functions
-from fastdp.tables.columns import KeyRow, sorted_keys
+from fastdp.tables import choices
+from fastdp.tables.columns import KeyRow
+from fastdp.tables.columns import Keys as KeySet
 from fastdp.thresholds import scale_free
 
 
@@ -72,6 +73,11 @@ class Keys(NamedTuple):
     passed: tuple[KeyRow, ...]
 
 
+def rows_of(keys: KeySet) -> list[KeyRow]:
+    """Keys as tuples of their entries."""
+    return list(zip(*keys.columns().values(), strict=True)) if keys.size else []
+
+
 #: In the order in which they were drawn.
 Hidden = list[Integers | Choice | Keys]
 
@@ -83,7 +89,7 @@ def forced(script: Script) -> Iterator[Hidden]:
     candidates: list[KeyRow] | None = None
     drawn = 0
     real_keys, real_threshold, real_scores = (
-        functions.choose_keys,
+        choices.choose_keys,
         choices.key_threshold,
         scale_free._ScaleFreeChooser.scores,
     )
@@ -102,13 +108,13 @@ def forced(script: Script) -> Iterator[Hidden]:
         each = [draw(exact.reshape(-1), law).reshape(exact.shape) for exact, law in zip(sums, laws, strict=True)]
         return np.stack(each)
 
-    def choose_keys(*given: Any) -> list[KeyRow]:
+    def choose_keys(plan: Any, keys: KeySet, counts: np.ndarray, key: Any) -> np.ndarray:
         nonlocal candidates
-        candidates = sorted_keys(next(each for each in given if isinstance(each, Mapping)))
-        passed = real_keys(*given)
+        candidates = rows_of(keys.chosen(counts > 0)[0])
+        passed = real_keys(plan, keys, counts, key)
         candidates = None
         if hidden and isinstance(hidden[-1], Keys):
-            hidden[-1] = hidden[-1]._replace(passed=tuple(passed))
+            hidden[-1] = hidden[-1]._replace(passed=tuple(rows_of(keys.chosen(passed)[0])))
         return passed
 
     def key_threshold(*given: Any) -> int:
@@ -130,7 +136,7 @@ def forced(script: Script) -> Iterator[Hidden]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(binding.PrefixNoise, "draw", lambda _, *given: draw(*given))
         patch.setattr(binding, "draw_cells", draw_cells)
-        patch.setattr(functions, "choose_keys", choose_keys)
+        patch.setattr(choices, "choose_keys", choose_keys)
         patch.setattr(choices, "key_threshold", key_threshold)
         patch.setattr(scale_free._ScaleFreeChooser, "scores", scores)
         patch.setattr(scale_free, "draw_noise", draw_noise)

@@ -20,8 +20,8 @@ import pytest
 from fastdp import guarantee
 from fastdp.guarantee import Guarantee, zcdp_delta
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.tables import plan
-from fastdp.tables.sums import WindowSums
+from fastdp.tables import budget
+from fastdp.tables.sums import Released
 from tests.tables import flat
 from tests.tables.forced import Hidden, Integers, Script, forced
 from tests.tables.losses import gaussian_tail, loss
@@ -86,6 +86,10 @@ class Case:
         return [Script(seed, clip, keys) for seed, clip in ((1, 0.0), (0, 0.55), (4, 1.0), (8, 0.97))]
 
     @property
+    def delta(self) -> float:
+        return DELTA if self.noise == "gaussian" or self.keys == "private" else 0.0
+
+    @property
     def options(self) -> dict[str, Any]:
         keys = {
             "none": {},
@@ -93,9 +97,9 @@ class Case:
             "public": {"by": "key", "keys": "public"},
             "private": {"by": "key"},
         }[self.keys]
-        delta = {"delta": DELTA} if self.noise == "gaussian" or self.keys == "private" else {}
+        delta = {"delta": self.delta} if self.delta else {}
         clip = {} if self.kind == "counts" else CLIPS[self.clip][0]
-        noise = {"noise": self.noise} if self.noise == "gaussian" else {}
+        noise = {"noise": self.noise} if self.delta and not self.online else {}
         # Online a period of several windows needs a bound for each of them.
         shorter = {"period": "1h"} if self.online and self.unit == "person, period" else {}
         return {"epsilon": EPSILON, **UNITS[self.unit], **shorter, **keys, **delta, **clip, **noise}
@@ -246,7 +250,7 @@ def run(case: Case, script: Script, rows: Rows) -> Run:
     return Run(shown, released[-1].guarantee, hidden)
 
 
-def batch(case: Case, rows: Rows) -> WindowSums:
+def batch(case: Case, rows: Rows) -> Released:
     value = () if case.kind == "counts" else ("value",)
     others = {} if case.kind == "counts" else {"nonfinite": "zero"}
     function = getattr(flat, case.kind)
@@ -255,11 +259,11 @@ def batch(case: Case, rows: Rows) -> WindowSums:
     if case.categories:
         half = len(rows) // 2
         frame = pa.concat_tables([table_of(part, True) for part in (rows[:half], rows[half:]) if part])
-    found: WindowSums = function(frame, *value, "at", "1h", **given).sums
+    found: Released = function(frame, *value, "at", "1h", **given).released
     return found
 
 
-def online(case: Case, rows: Rows) -> list[WindowSums]:
+def online(case: Case, rows: Rows) -> list[Released]:
     """In two batches, which the crowd's last row parts; with ends "taken" the rows move the clock."""
     given = dict(case.options)
     given |= {"who": "who" in given, "counts": case.kind == "counts", "means": case.kind == "means"}
@@ -277,8 +281,8 @@ def online(case: Case, rows: Rows) -> list[WindowSums]:
             columns["key"] if case.options.get("by") else None,
             columns["person"] if case.by_person else None,
         )
-        out += [added.sums, windows.advance(BEGIN + timedelta(hours=1 + len(out) // 2)).sums]
-    return [*out, windows.advance(BEGIN + timedelta(hours=3)).sums]
+        out += [added.released, windows.advance(BEGIN + timedelta(hours=1 + len(out) // 2)).released]
+    return [*out, windows.advance(BEGIN + timedelta(hours=3)).released]
 
 
 # Exact losses.
@@ -326,7 +330,7 @@ def examine(case: Case, tables: Iterable[Rows]) -> Worst:
     tables = list(tables)
     with pytest.MonkeyPatch.context() as patch:
         # The same conversions of rho a thousand times.
-        for module, name in ((guarantee, "zcdp_delta"), (guarantee, "zcdp_epsilon"), (plan, "zcdp_loss")):
+        for module, name in ((guarantee, "zcdp_delta"), (guarantee, "zcdp_epsilon"), (budget, "zcdp_loss")):
             patch.setattr(module, name, cache(getattr(module, name)))
         for script in case.scripts:
             release = cache(partial(run, case, script))

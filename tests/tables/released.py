@@ -8,7 +8,7 @@ import numpy as np
 
 from fastdp.guarantee import Guarantee
 from fastdp.releases.intervals import DrawnNoise
-from fastdp.tables.sums import NoisySums, WindowSums
+from fastdp.tables.sums import Measured, Quantity, Released, Statistic, Tail
 from fastdp.tables.table import Table
 
 HOUR = 3_600_000_000
@@ -23,30 +23,37 @@ def noise(rng, scale, shape):
     return rng.geometric(p, shape) - rng.geometric(p, shape)
 
 
-def noisy(rng, true, scale, resolution):
-    steps = np.rint(np.asarray(true) / resolution).astype(np.int64)
-    return NoisySums(steps + noise(rng, scale, steps.shape), resolution, DrawnNoise(Fraction(scale)))
-
-
 def table(kind, true, *, scale=10.0, rng=None, keys=None, confidence=0.95, **others):
     """A table whose true sums are ``true``; of means a pair (deviations, counts)."""
     rng = np.random.default_rng(1) if rng is None else rng
-    if kind == "means":
-        deviations, counts = true
-        columns = {
-            "count": noisy(rng, counts, scale, 1.0),
-            "deviation": noisy(rng, deviations, scale * 5 / STEP, STEP),
-        }
-    else:
-        step = 1.0 if kind == "counts" else STEP
-        columns = {kind[:-1]: noisy(rng, true, scale / step, step)}
-    windows = next(iter(columns.values())).steps.shape[0]
+    clipped = {"low": 0, "high": 10 * 2**20, "grid": STEP, "resolution": STEP}
+    count, total = Quantity("count"), Quantity("total", "values", **clipped)
+    quantities = {
+        "counts": (count,),
+        "totals": (total,),
+        "means": (Quantity("deviation", "values", centre=5 * 2**20, **clipped), count),
+    }[kind]
+    steps, drawn = [], []
+    for q, exact in zip(quantities, true if kind == "means" else [true], strict=True):
+        each = Fraction(scale) if q.name == "count" else Fraction(scale * (5 if kind == "means" else 1) / STEP)
+        whole = np.rint(np.asarray(exact) / q.resolution).astype(np.int64)
+        steps.append(whole + noise(rng, each, whole.shape))
+        drawn.append(DrawnNoise(each))
+    windows, size = steps[0].shape
+    keys = keys or {}
+    nodes = tuple(dict(list(keys.items())[:depth]) for depth in range(len(keys) + 1))
     settings = {
         "edges": BEGIN + HOUR * np.arange(windows + 1),
         "time_zone": "Australia/Melbourne",
         "every": "1h",
-        "clip": None if kind == "counts" else (0.0, 10.0),
-        "centre": 5.0 if kind == "means" else 0.0,
+        "nodes": nodes,
+        "parents": tuple(np.zeros(size, np.int64) for _ in keys),
+        "statistics": (
+            Statistic(*{"totals": ("sum", "values"), "counts": ("count",), "means": ("mean", "values")}[kind]),
+        ),
+        "quantities": quantities,
+        "measured": (Measured(len(keys), True, np.stack(steps), tuple(drawn)),),
+        "tails": {} if kind == "counts" else {"values": Tail((0.0, 10.0), (0.0, 10.0))},
         "guarantee": Guarantee(0.5, unit="one row of the table", adjacency="add or remove one row"),
     }
-    return Table(WindowSums(kind=kind, keys=keys or {}, columns=columns, **{**settings, **others}), confidence)
+    return Table(Released(**{**settings, **others}), confidence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -67,21 +68,31 @@ def as_family(rows: list[tuple], family: str, folder: Path) -> Any:
 def composition(**given: Any) -> dict[str, Any]:
     """What joins the noise key, with the defaults of a count."""
     base = {
-        "kind": "counts",
+        "statistics": [["count", -1]],
+        "columns": [],
         "period": None,
         "delta": 0.0,
-        "bound": None,
-        "chooses_clip": False,
-        "resolution": None,
         "by": [],
         "key_rule": "none",
+        "share": None,
+        "levels": False,
         "contributions": 1,
         "per_window": None,
         "who": False,
-        "nonfinite": "raise",
         "noise": "laplace",
     }
     return base | given
+
+
+def below(share: Fraction) -> float:
+    """The largest float that is no larger."""
+    found = float(share)
+    return found if Fraction(found) <= share else math.nextafter(found, 0.0)
+
+
+def column(low: float, high: float, *, chooses: bool = False, resolution: float | None = None) -> list[Any]:
+    """A column of values, for :func:`composition`."""
+    return [low, high, chooses, 1.0, "raise", resolution]
 
 
 def expected(
@@ -100,12 +111,14 @@ def expected(
     per_window: int | None = None,
     contributions: int = 1,
     start: bool = True,
+    places: dict[str, int] | None = None,
     **composed: Any,
 ) -> dict[str, list[list[int]]]:
     """Noisy steps of each quantity by the oracle.
 
     ``borders`` are those of windows 0 and 1, ``span`` the numbers of the first window and the one behind the last;
-    ``sums`` names each quantity with low, high, centre, resolution and epsilon.
+    ``sums`` names each quantity with low, high, centre, grid, resolution and epsilon; ``places`` says which of a
+    row's values it is of, where rows have several.
     """
     begin = borders[0] + span[0] * (borders[1] - borders[0])
     shown = tables.rules(zone, begin if start else None)
@@ -119,18 +132,23 @@ def expected(
         contributions=contributions,
         **composed,
     )
-    own = words.bound(secret, "TablePlan", 1, parameters)
+    own = words.bound(secret, "TablePlan", 2, parameters)
     of_keys = [(at, (key,) if keys else (), *rest) for at, key, *rest in rows if keys is None or (key,) in keys]
     if composed.get("who"):
         chosen = [r for r in of_keys if span[0] <= tables.window(tables.instant(r[0], zone), every, zone) < span[1]]
-        length, valued = period[0] if period else None, composed.get("kind", "counts") != "counts"
+        length = period[0] if period else None
+        valued = bool(composed.get("columns"))
         of_keys = tables.bounded(chosen, every, zone, contributions, length, per_window, own, valued)
     of_keys = [row[:3] for row in of_keys]
     found = []
-    for name, low, high, centre, resolution, _ in sums:
+    for name, low, high, centre, grid, resolution, _ in sums:
 
-        def step_of(value: float, name=name, low=low, high=high, centre=centre, resolution=resolution) -> int:
-            return 1 if name == "count" else tables.steps(value, resolution, low, high) - centre
+        def step_of(value: float, name=name, low=low, high=high, centre=centre, grid=grid, step=resolution) -> int:
+            if name == "count":
+                return 1
+            value = value[(places or {})[name]] if isinstance(value, tuple) else value
+            moved = tables.steps(value, grid, low, high) - centre
+            return round(Fraction(moved) ** 2 * Fraction(grid) ** 2 / Fraction(step)) if name == "square" else moved
 
         found.append(tables.exact_sums(of_keys, every, zone, keys or [()], *span, step_of))
     noisy = tables.noisy(found, own, sums, span[0], keys or [()], scales)

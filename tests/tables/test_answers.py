@@ -8,13 +8,14 @@ import pytest
 from fastdp.errors import ParameterError
 from fastdp.releases.intervals import laplace_sum_quantile, laplace_variance
 from fastdp.tables.answers import Answers
+from tests.tables import flat
 from tests.tables.released import STEP, noise, table
 
 
 def test_totals_are_the_noisy_sums_with_the_exact_law():
     true = np.arange(60.0).reshape(20, 3)
     t = table("totals", true, scale=4.0, keys={"k": ["a", "b", "c"]})
-    values = t.sums.columns["total"].values
+    values = flat.values(t.released, "total")
     np.testing.assert_array_equal(t.sum(np.arange(20), np.arange(1, 21)), values)
     np.testing.assert_allclose(t.sum(2, 9), values[2:9].sum(axis=0, keepdims=True))
     scale = Fraction(4) / Fraction(STEP)
@@ -44,7 +45,7 @@ def test_windows_that_are_not_there(starts, stops):
     for ask in (t.sum, t.std_error, t.interval):
         with pytest.raises(ParameterError, match=r"starts|stops"):
             ask(starts, stops)
-    with pytest.raises(ParameterError, match=r"mean of a table of counts: expected sum"):
+    with pytest.raises(ParameterError, match=r"mean of a table of count: expected sum"):
         t.mean(0, 1)
 
 
@@ -112,12 +113,13 @@ def test_counts_below_zero_say_nothing_about_a_mean():
 
 def test_keys_together_carry_the_noise_of_each():
     t = table("counts", np.full((6, 5), 7.0), scale=3.0, keys={"k": list(range(5))})
-    answers, start, stop = Answers(t.sums, 0.9), np.array([1]), np.array([3])
-    found = answers.exact(start, stop, pooled=True)
-    np.testing.assert_array_equal(found.estimate, [[t.sums.columns["count"].steps[1:3].sum()]])
+    answers, count = Answers(t.released, 0.9), t.released.statistics[0]
+    start, stop = np.array([1]), np.array([3])
+    found = answers.about(count, start, stop, pooled=True)
+    np.testing.assert_array_equal(found.estimate, [[t.released.cells("count")[1:3].sum()]])
     np.testing.assert_allclose(found.high - found.estimate, laplace_sum_quantile(Fraction(3), 10, 0.9))
     np.testing.assert_allclose(found.std_error, np.sqrt(10.0 * laplace_variance(3.0)))
-    revised = [answers.revised(start, stop, pooled=which) for which in (True, False)]
+    revised = [answers.about(count, start, stop, revised=True, pooled=which) for which in (True, False)]
     np.testing.assert_allclose(revised[0].std_error ** 2, np.sum(revised[1].std_error ** 2, axis=1, keepdims=True))
 
 
@@ -128,7 +130,7 @@ def test_no_windows_and_no_keys():
         assert "Totals of" in repr(t)
         assert t._repr_html_()
     means = table("means", (np.zeros((0, 1)), np.zeros((0, 1))))
-    assert means.frame.column_names[-2:] == ["total", "count"]
+    assert means.frame.num_rows == 0
 
 
 def test_means_with_a_count_that_is_not_clearly_positive_say_nothing():
@@ -144,11 +146,13 @@ def test_means_with_a_count_that_is_not_clearly_positive_say_nothing():
 def test_the_ends_of_an_interval_of_counts_belong_to_it(epsilon, confidence):
     """Both are whole numbers: an end moved inwards by a rounding loses all its probability."""
     t = table("counts", np.full((30, 1), 7.0), scale=1.0 / epsilon)
-    scale = t.sums.columns["count"].noise.scale
+    scale = flat.noise(t.released, "count").scale
     for m in (1, 2, 5, 24):
         half = laplace_sum_quantile(scale, m, confidence)
         for pooled in (False, True):
-            answer = Answers(t.sums, confidence).exact(np.zeros(1, np.int64), np.full(1, m), pooled=pooled)
+            answer = Answers(t.released, confidence).about(
+                t.released.statistics[0], np.zeros(1, np.int64), np.full(1, m), pooled=pooled
+            )
             assert answer.low.tolist() == (answer.estimate - half).tolist()
             assert answer.high.tolist() == (answer.estimate + half).tolist()
 
@@ -158,9 +162,10 @@ def test_the_standard_error_of_a_mean_has_both_errors():
     rng = np.random.default_rng(8)
     counts, deviations = np.full((6, 2), 400.0), np.full((6, 2), 1500.0)
     released = table("means", (deviations, counts), rng=rng, keys={"k": ["a", "b"]})
-    columns = released.sums.columns
-    count, deviation = columns["count"].values, columns["deviation"].values
-    variances = {name: noisy.noise.variance * noisy.resolution**2 for name, noisy in columns.items()}
+    own = released.released
+    count, deviation = flat.values(own, "count"), flat.values(own, "deviation")
+    resolution = {"count": 1.0, "deviation": STEP}
+    variances = {name: flat.noise(own, name).variance * each**2 for name, each in resolution.items()}
     mean = deviation / count
     wanted = np.sqrt(variances["deviation"] + mean**2 * variances["count"]) / count
     np.testing.assert_allclose(released.std_error(np.arange(6), np.arange(1, 7)), wanted)

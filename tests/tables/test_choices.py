@@ -1,4 +1,4 @@
-"""Choices and numbers before the sums: the clip at both ends, excess beyond it, rows of persons."""
+"""Choices and numbers before the sums: the clip at both ends, rows beyond it, rows of persons."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from fastdp.errors import AccuracyWarning
 from fastdp.noise.draws import noise_distribution
 from fastdp.noise.sampler import geometric_distribution
 from fastdp.tables import tails
+from fastdp.tables.beyond import count_tail, tail_edges
 from fastdp.tables.tails import Budgets, ColumnTask, Number, ValueCounts
 from fastdp.thresholds import scale_free
 from tests.oracles import scale_free as naive
 from tests.oracles import table_choices, words
 
-BUDGETS = Budgets(counting=0.01, clip=0.2, end=0.06, excess=0.14, beyond=0.02)
+BUDGETS = Budgets(counting=0.01, clip=0.2, tail=0.14)
 TASK = ColumnTask((-40.0, 100.0), 1, 300.0, BUDGETS, "laplace", False, "euro", 24, 2.0)
 KEY = fastdp.Key.from_seed(4)
 
@@ -233,99 +234,48 @@ def test_a_clip_of_next_to_nothing_on_both_sides_is_warned_of(places, expected, 
     assert len(said(tails.choose_clip, TASK, found, KEY)) == expected
 
 
-# The excess beyond the clip.
-
-
-def test_ends_are_candidates_from_the_bound_down(monkeypatch):
-    """Counts above the clip and above each candidate beyond it, on either side; factors of 1.5."""
-    values, asked = refunds(), []
-
-    def best(above, sizes, moved, epsilon, target, key, label):
-        asked.append((above.tolist(), sizes.tolist(), moved, epsilon, target, label))
-        return 2
-
-    monkeypatch.setattr(tails, "best_candidate", best)
-    found, clip = counted(values), (-0.7, 5.0)
-    low, high = tails.choose_ends(replace(TASK, contributions=4), found, clip, KEY)
-    assert [each[-1] for each in asked] == ["end -1", "end 1"]
-    for side, (above, sizes, *rest) in zip((-1, 1), asked, strict=True):
-        assert rest[:3] == [4, 0.06, pytest.approx(math.sqrt(2) * 4 / 0.14)]
-        assert sizes[0] == abs(clip[side > 0])
-        assert sizes[-1] == found.top(side)
-        assert all(1.499 < b / a < 1.501 for a, b in itertools.pairwise(sizes[1:]))
-        assert 1.0 < sizes[1] / sizes[0] <= 1.501
-        assert above[1:] == [int((side * values > size * (1 + 1e-9)).sum()) for size in sizes[1:]]
-        lower = max(each for each in found.candidates(side) if each <= sizes[0])
-        assert above[0] == int((side * values > lower).sum()) >= int((side * values > sizes[0]).sum())
-    assert (low, high) == (-asked[0][1][2], asked[1][1][2])
-    asked.clear()
-    assert tails.choose_ends(TASK, found, (-40.0, 100.0), KEY) == (-40.0, 100.0)
-    assert asked == [], "nothing lies beyond the bound"
-    tails.choose_ends(replace(TASK, noise="gaussian"), found, (-40.0, 5.0), KEY)
-    assert asked[0][4] == pytest.approx(1 / 0.14)
-    # Below the lowest candidate all rows may be above.
-    tails.choose_ends(TASK, found, (-40.0, 1e-12), KEY)
-    assert asked[-1][0][0] == values.size
-
-
-def test_the_end_holds_most_of_the_excess():
-    """On long and short tails the released excess errs at most 2.5 times as much as with the best end."""
-    generator = np.random.default_rng(1)
-    budgets = Budgets(0.005, 0.1, 0.03, 0.07, 0.01)
-    for values, bound in ((generator.exponential(10.0, 50_000), 1e5), (generator.pareto(1.5, 50_000) * 10, 1e7)):
-        values = np.minimum(values, bound)
-        task = replace(TASK, bound=(0.0, bound), budgets=budgets)
-        found, clip = counted(values, task.bound), (0.0, float(np.quantile(values, 0.98)))
-
-        def error(end, values=values, clip=clip):
-            return math.hypot(np.maximum(values - end, 0.0).sum(), math.sqrt(2.0) * (end - clip[1]) / 0.05)
-
-        best = min(error(end) for end in [clip[1], *found.candidates(1)[found.candidates(1) > clip[1]]])
-        ends = [tails.choose_ends(task, found, clip, fastdp.Key.from_seed(i))[1] for i in range(40)]
-        assert np.sqrt(np.mean(np.square([error(end) for end in ends]))) < 2.5 * best
-
-
-@pytest.mark.parametrize(
-    ("clip", "ends"), [((-3, 4), (-9, 16)), ((0, 4), (0, 16)), ((-3, 4), (-3, 4)), ((2, 5), (2, 8))]
-)
-def test_sums_beyond_the_clip_are_those_of_the_oracle(clip, ends):
-    values = np.array([0.0, 0.5, 1.2499, 1.25, -0.8, -0.75, 2.0, 100.0, -100.0, 3.99, -2.3])
-    found = tails.tail_sums(values, 0.25, clip, ends)
-    assert found == table_choices.excess(values.tolist(), 0.25, clip, ends)
-    assert tails.tail_sums(np.empty(0), 0.25, clip, ends) == (0, 0, 0)
-    # One row moves one of the two sums, by at most the distance of the ends.
-    for value in np.arange(-5.0, 5.0, 0.25):
-        low, high, beyond = np.subtract(tails.tail_sums(np.append(values, value), 0.25, clip, ends), found).tolist()
-        assert (low == 0) or (high == 0)
-        assert ends[0] - clip[0] <= low <= 0 <= high <= ends[1] - clip[1]
-        assert beyond in (0, 1)
+# Rows beyond the clip.
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_the_excess_has_noise_of_its_width(noise):
-    task = replace(TASK, contributions=5, noise=noise)
-    low, high = tails.release_excess(task, (-700, 90), (-3, 4), (-3, 16), 0.25, KEY)
-    assert low == Number(0.0, 0.0)
-    width = 5 * 12 * 0.25 / 0.14
-    assert high.variance == pytest.approx(width**2 * (2 if noise == "laplace" else 1), rel=1e-3)
-    low, high = tails.release_excess(task, (-700, 90), (-3, 4), (-9, 16), 0.25, KEY)
-    assert low.variance == pytest.approx(high.variance / 4, rel=1e-2)
-    assert low.value != -700 * 0.25
-    # Another clip of the same width has other noise.
-    other = tails.release_excess(task, (-700, 90), (-4, 5), (-10, 17), 0.25, KEY)
-    assert other[0].value != low.value
-    assert other[1].value != high.value
+def test_rows_beyond_the_clip_have_noise_of_a_units_rows(noise):
+    task, clip, values = replace(TASK, contributions=5, noise=noise), (-1.0, 9.0), refunds()
+    edges = tail_edges(clip, TASK.bound)
+    counts = count_tail(values, edges)
+    tail = tails.release_tail(task, clip, edges, counts, Number(40_000.0, 1.0), KEY)
+    law = noise_distribution(noise, 5, 1, 0.14)
+    assert tail.variance == pytest.approx((5 / 0.14) ** 2 * (2 if noise == "laplace" else 1), rel=1e-3)
+    assert float(law.sigma if noise == "gaussian" else law.scale) == pytest.approx(5 / 0.14)
+    drawn = tail.counts - counts
+    assert np.unique(drawn).size > counts.size / 2
+    assert tail.share == pytest.approx(tail.counts.sum() / 40_000)
+    # Bound to the counts, the edges and the budget.
+    again = tails.release_tail(task, clip, edges, counts, Number(40_000.0, 1.0), KEY)
+    np.testing.assert_array_equal(again.counts, tail.counts)
+    more = tails.release_tail(
+        task, clip, edges, counts + np.eye(1, counts.size, 0, dtype=np.int64)[0], Number(1.0, 1.0), KEY
+    )
+    other = tails.release_tail(task, clip, tail_edges((-1.0, 9.5), TASK.bound), counts, Number(1.0, 1.0), KEY)
+    for each in (more, other):
+        assert not np.array_equal(each.counts - counts, drawn)
+        assert each.share is None
+    none = tails.release_tail(task, TASK.bound, tail_edges(TASK.bound, TASK.bound), counts[:0], Number(1e6, 1.0), KEY)
+    assert none.counts.size == 0
+    assert none.share == 0.0
 
 
 def test_most_rows_beyond_the_clip_are_warned_of():
-    task, whole = replace(TASK, contributions=2), Number(30_000.0, 1e4)
-    deviation = math.sqrt(tails.noisy_number(0, 2, 0.02, "laplace", KEY).variance + 0.25 * 1e4)
+    task, whole, edges = replace(TASK, contributions=2), Number(30_000.0, 1e4), tail_edges((-40.0, 60.0), TASK.bound)
+    deviation = math.sqrt(2 * tails.noisy_number(0, 2, 0.14, "laplace", KEY).variance + 0.25 * 1e4)
     for more, expected in ((0.0, 0), (2.0, 0), (5.0, 1), (12_000.0 / deviation, 1)):
-        warned = said(tails.release_beyond, task, 15_000 + int(more * deviation), whole, KEY)
+        counts = np.array([15_000 + int(more * deviation), 0])
+        warned = said(tails.release_tail, task, (-40.0, 60.0), edges, counts, whole, KEY)
         assert len(warned) == expected
         assert all(each.startswith("euro: an estimated ") for each in warned)
-    assert said(tails.release_beyond, task, 5000, Number(5000.0, 1e6), KEY) == [], "too few rows to know"
-    assert tails.release_beyond(TASK, 7, whole, KEY).variance == pytest.approx(2 / 0.02**2, rel=1e-3)
+    few = Number(5000.0, 1e6)
+    assert said(tails.release_tail, task, (-40.0, 60.0), edges, np.array([5000, 0]), few, KEY) == [], (
+        "too few to know"
+    )
 
 
 # Rows of persons.

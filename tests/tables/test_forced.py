@@ -82,7 +82,7 @@ def shown(table: Any) -> dict[str, Any]:
     frame = table.frame
     of_frame = frame.to_pandas() if isinstance(frame, pa.Table) else frame
     seen = {
-        "sums": plain(table.sums),
+        "sums": plain(table.released),
         "print": str(table),
         "repr": repr(table),
         "notebook": table._repr_html_(),
@@ -273,7 +273,8 @@ def test_commands_print_and_write_the_same(
             outcome.append(logged(caplog) + [str(each.message) for each in warned])
         (folder / "in.parquet").unlink()
         written = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-        assert json.loads(written["clip.csv.json"])["kind"] == kind
+        (name,) = json.loads(written["clip.csv.json"])["statistics"]
+        assert name == {"totals": "value_sum", "counts": "count", "means": "value_mean"}[kind]
         assert set(written) == {"clip.csv", "clip.csv.json", "out.parquet", "out.png"}
         outcomes.append([*outcome, written])
     assert outcomes[0] == outcomes[1]

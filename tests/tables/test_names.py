@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 
 from fastdp.errors import DataError
-from fastdp.tables import columns as names
-from fastdp.tables.columns import as_arrow, digests_of
+from fastdp.tables.columns import as_arrow, digests_of, entry_digests
 from tests.tables import flat
 
 NAME = "e\u0301lodie \U0001f600"
@@ -79,7 +78,7 @@ def test_one_person_has_one_digest_and_no_other_person_has_it() -> None:
 
 def test_digests_are_blake2b() -> None:
     sliced = pa.array(["x", "seven"], pa.large_string()).slice(1)
-    assert np.array_equal(names._digests(sliced), digests_of(pa.array(["seven"]))[0])
+    assert np.array_equal(entry_digests(sliced), digests_of(pa.array(["seven"]))[0])
     for text, column in (
         ("seven", pa.array(["x", "seven"]).slice(1)),
         ("-7", pa.array([-7])),

@@ -115,7 +115,7 @@ def test_a_replaced_value_is_covered_where_that_is_claimed(kind: str, clip: str)
         runs = [run(case, script, ((0, "a", value, 0), *CROWD)) for value in case.values]
         pairs = itertools.permutations(runs, 2)
         worst = max(worst, *(loss(one.hidden, other.hidden).epsilon for one, other in pairs))
-    claimed = any("replacing the value" in line for line in runs[0].guarantee.derivation)
+    claimed = any("replacing the values" in line for line in runs[0].guarantee.derivation)
     assert (
         claimed == (worst <= Fraction(runs[0].guarantee.epsilon)) == (kind == "totals" and clip != "two ends about 0")
     )

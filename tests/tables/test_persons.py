@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import AccuracyWarning, DataError
-from fastdp.guarantee import remainder
 from fastdp.noise.key import Key
-from fastdp.tables.persons import Kept, Numbers, PersonRows
+from fastdp.tables.columns import Numbers
+from fastdp.tables.persons import BatchRows, Kept, PersonRows
+from fastdp.tables.sums import CellRows
 from tests.oracles import tables
 from tests.tables import flat
-from tests.tables.rows import SECRET, as_family, expected, random_rows
+from tests.tables.rows import SECRET, as_family, below, column, expected, random_rows
 
 HOUR = 3_600_000_000
 WEEK = {"start": "2024-01-01", "stop": "2024-01-08"}
@@ -41,10 +42,12 @@ def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int 
     persons, windows = np.column_stack([table[:, 0] * 7919, -table[:, 0]]), plan.calendar.numbers(times)
     # The value tells the row.
     values = (table @ [10_000, 10, 1]).astype(float)
-    found.add(persons, times, windows, table[:, 2].copy(), 5 - table[:, 2], values)
+    rows = CellRows(windows, table[:, 2].copy(), values[None])
+    found.add(BatchRows(rows, times, persons), 5 - table[:, 2])
     kept = found.kept()
-    told = Counter((int(v) // 10_000, int(v) % 10_000 // 10, int(v) % 10) for v in kept.values)
-    assert sorted(zip(kept.windows, kept.codes, strict=True)) == sorted((h // 4, k) for _, h, k in told.elements())
+    told = Counter((int(v) // 10_000, int(v) % 10_000 // 10, int(v) % 10) for v in kept.rows.values[0])
+    cells = zip(kept.rows.windows, kept.rows.codes, strict=True)
+    assert sorted(cells) == sorted((h // 4, k) for _, h, k in told.elements())
     return kept, told
 
 
@@ -99,11 +102,16 @@ def test_tables_with_persons(
         **clip,
     )
     first, last = (tables.window(tables.instant(datetime(2024, *day), None), "1h", None) for day in ((3, 30), (4, 1)))
-    # A hundredth tells how many persons had rows dropped, of totals another one how many rows lie beyond the clip.
-    epsilon = 0.99 if kind == "counts" else remainder(0.99, 0.01)
+    # A hundredth tells how many persons had rows dropped; of totals one of the rest, how many rows were clipped.
+    rest = Fraction(99, 100)
+    epsilon = below(rest if kind == "counts" else rest - Fraction(below(rest / 100)))
     lengths = {"1d": ("1d", 0, 24 * HOUR), "12h": ("12h", 0, 12 * HOUR), None: None}
-    sums = {"counts": ("count", 0, 1, 0, 1.0, epsilon), "totals": ("total", -1000, 2000, 0, 0.001, epsilon)}
-    composed = {} if kind == "counts" else {"kind": kind, "bound": [-1.0, 2.0], "resolution": 0.001}
+    sums = {
+        "counts": ("count", 0, 1, 0, 1.0, 1.0, epsilon),
+        "totals": ("total", -1000, 2000, 0, 0.001, 0.001, epsilon),
+    }
+    valued = {"statistics": [["sum", 0]], "columns": [column(-1.0, 2.0, resolution=0.001)]}
+    composed = {} if kind == "counts" else valued
     wanted = expected(
         rows,
         every="1h",
@@ -123,11 +131,11 @@ def test_tables_with_persons(
         **composed,
     )
     name = sums[kind][0]
-    assert found.sums.columns[name].steps.tolist() == wanted[name]
+    assert found.released.cells(name).tolist() == wanted[name]
     unit = "one person" + ("" if period is None else f" in any period of {period}")
     assert (found.guarantee.unit, found.guarantee.epsilon) == (unit, 1.0)
     # 12 persons are too few to tell.
-    assert found.sums.kept_persons is None
+    assert flat.kept_persons(found.released) is None
 
 
 @few_rows
@@ -141,16 +149,20 @@ def test_the_order_of_rows_and_batches_changes_no_byte(keys: Any, sums: dict[str
 
     def release(order: list[tuple], family: str = "reader") -> Any:
         frame = as_family(order, family, Path())
-        return flat.totals(frame, "kwh", "at", "6h", key=SECRET, **options, **sums, **delta).sums
+        return flat.totals(frame, "kwh", "at", "6h", key=SECRET, **options, **sums, **delta).released
 
     wanted = release(rows, "pyarrow")
     assert wanted.keys["meter"]
-    assert wanted.columns["total"].steps.any()
+    assert wanted.cells("total").any()
     shuffled = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
     for order in (rows, sorted(rows), sorted(rows)[::-1], shuffled):
         found = release(order)
-        assert np.array_equal(found.columns["total"].steps, wanted.columns["total"].steps)
-        assert (found.keys, found.clip, found.kept_persons) == (wanted.keys, wanted.clip, wanted.kept_persons)
+        assert np.array_equal(found.cells("total"), wanted.cells("total"))
+        assert (found.keys, flat.clip(found), flat.kept_persons(found)) == (
+            wanted.keys,
+            flat.clip(wanted),
+            flat.kept_persons(wanted),
+        )
 
 
 def crowd(n: int = 20_000) -> pd.DataFrame:
@@ -174,10 +186,10 @@ def test_days_have_their_shape(online: bool) -> None:
         if online:
             windows = flat.windows("1d", 1.0, "2024-01-01", counts=True, who=True, key=key, **options)
             windows.add(frame["at"], persons=frame["user"])
-            days.append(windows.advance("2024-01-08").sums.columns["count"].values[:, 0])
+            days.append(flat.values(windows.advance("2024-01-08").released, "count")[:, 0])
         else:
             found = flat.counts(frame, "at", "1d", epsilon=1.0, who="user", key=key, **WEEK, **options)
-            days.append(found.sums.columns["count"].values[:, 0])
+            days.append(flat.values(found.released, "count")[:, 0])
     true = frame.groupby(frame["at"].dt.day).size().to_numpy(float)
     shape = true / true.mean()
     assert np.abs(np.mean(days, axis=0) / np.mean(days) / shape - 1.0).max() < 0.03
@@ -189,7 +201,7 @@ def test_hours_of_a_day_are_flat() -> None:
     found = flat.counts(
         *(crowd(60_000), "at", "1h"), epsilon=1e4, who="user", contributions=5, period="1d", key=SECRET, **WEEK
     )
-    hours = found.sums.columns["count"].values.reshape(7, 24).sum(axis=0)
+    hours = flat.values(found.released, "count").reshape(7, 24).sum(axis=0)
     assert np.abs(hours / hours.mean() - 1.0).max() < 0.1
 
 
@@ -201,7 +213,7 @@ def test_equal_rows_each_count() -> None:
     found = flat.counts(
         *(frame, "at", "1d"), epsilon=1e4, who="who", contributions=10, period="1w", start="2024-01-01", key=SECRET
     )
-    monday, tuesday = np.rint(found.sums.columns["count"].values[:2, 0])
+    monday, tuesday = np.rint(flat.values(found.released, "count")[:2, 0])
     assert monday + tuesday == 2000
     # Sd 13.
     assert abs(tuesday - 200) < 60
@@ -217,12 +229,12 @@ def test_rows_of_unreleased_keys_use_up_a_persons_rows() -> None:
     ]
     frame = as_family(rows, "pyarrow", Path())
     options: dict[str, Any] = {"by": "meter", "delta": 1e-6, "epsilon": 400.0, "contributions": 8, "who": "person"}
-    found = flat.counts(frame, "at", "1d", key=SECRET, **options).sums
+    found = flat.counts(frame, "at", "1d", key=SECRET, **options).released
     assert found.keys == {"meter": ["often"]}
-    count = found.columns["count"].values[0, 0]
+    count = flat.values(found, "count")[0, 0]
     # Sd 29 of 1,600; were the rows of other keys dropped before, each person had eight.
     assert abs(count - 400 * 4) < 200
-    assert found.kept_persons < 0.01
+    assert flat.kept_persons(found) < 0.01
 
 
 @few_rows
@@ -240,18 +252,18 @@ def test_most_rows_dropped_is_reported() -> None:
     rows = [(datetime(2024, 1, 1), "a", 1.0, person) for person in range(2000) for _ in range(4)]
     frame = as_family(rows, "pyarrow", Path())
     with pytest.warns(AccuracyWarning, match="of the persons have more rows"):
-        cut = flat.counts(frame, "at", "1d", epsilon=1.0, contributions=3, who="person", seed=1).sums
-    assert cut.kept_persons is not None
-    assert cut.kept_persons < 0.4
-    assert fastdp.tables.table.Table(cut).cut_persons == 1.0 - cut.kept_persons
-    whole = flat.counts(frame, "at", "1d", epsilon=1.0, contributions=4, who="person", seed=1).sums
-    assert whole.kept_persons is not None
-    assert whole.kept_persons > 0.6
+        cut = flat.counts(frame, "at", "1d", epsilon=1.0, contributions=3, who="person", seed=1).released
+    assert flat.kept_persons(cut) is not None
+    assert flat.kept_persons(cut) < 0.4
+    assert fastdp.tables.table.Table(cut).cut_persons == 1.0 - flat.kept_persons(cut)
+    whole = flat.counts(frame, "at", "1d", epsilon=1.0, contributions=4, who="person", seed=1).released
+    assert flat.kept_persons(whole) is not None
+    assert flat.kept_persons(whole) > 0.6
 
 
 @given(st.lists(st.integers(0, 2000), min_size=1, max_size=6))
 def test_a_table_of_numbers_grows(sizes: list[int]) -> None:
-    numbers, wanted = Numbers(np.array([3, 5], np.uint64)), {}
+    numbers, wanted = Numbers(), {}
     for turn, size in enumerate(sizes):
         first = (np.arange(size) * 7 + turn * 3) % 1500
         found = numbers.of(first, first % 11 - 5)
@@ -270,4 +282,4 @@ def test_rows_need_both_a_time_and_a_person() -> None:
     )
     options = {"who": "p", "contributions": 5, "start": "2024-01-01", "stop": "2024-01-02", "missing": "drop"}
     found = flat.counts(frame, every="1d", epsilon=1e3, seed=1, **options)
-    assert found.sums.columns["count"].values.tolist() == [[1.0]]
+    assert flat.values(found.released, "count").tolist() == [[1.0]]

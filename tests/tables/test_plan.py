@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
+import fastdp
+from fastdp.tables import plan
+from fastdp.tables.plan import _steps
 from tests.tables import flat
 
 PRIVATE: dict[str, Any] = {"by": "k", "delta": 1e-6, "who": "p", "bound": 10.0}
@@ -15,25 +19,60 @@ PRIVATE: dict[str, Any] = {"by": "k", "delta": 1e-6, "who": "p", "bound": 10.0}
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_shares_are_those_that_are_documented(noise: str) -> None:
     """A tenth for keys, at most a tenth for the clip, a hundredth for persons: of epsilon, or of rho."""
-    plan = flat.make_plan("totals", every="1h", epsilon=2.0, noise=noise, **PRIVATE).settled(0, 10, 3)
-    power = 2 if noise == "gaussian" else 1
-    parts = [plan.key_epsilon, plan.person_epsilon, plan.sum_epsilon]
-    keys, persons, sums = ((part / plan.loss) ** power for part in parts)
-    clip = sum((part / plan.loss) ** power for part in plan.clip_epsilons)
+    made = flat.make_plan("totals", every="1h", epsilon=2.0, noise=noise, **PRIVATE).settled(0, 10, 3)
+    power, budget = 2 if noise == "gaussian" else 1, made.budget
+    parts = [budget.helper("keys"), budget.helper("persons"), budget.of("total", "values", budget.levels[0])]
+    keys, persons, sums = ((part / budget.loss) ** power for part in parts)
+    rows, clip, beyond = (
+        (budget.helper(each, "values") / budget.loss) ** power for each in ("rows", "clip", "beyond")
+    )
     assert keys == pytest.approx(0.1)
     assert persons == pytest.approx(0.01)
-    assert 0.0 < clip <= 0.1 * (1.0 + 1e-9)
-    assert sums + keys + persons + clip <= 1.0 + 1e-9
-    assert plan.loss == 2.0 or noise == "gaussian"
+    # Of what these leave.
+    assert rows + clip == pytest.approx(0.89 * 0.1)
+    assert beyond == pytest.approx(0.89 * 0.01)
+    assert sums + keys + persons + rows + clip + beyond == pytest.approx(1.0)
+    assert budget.loss == 2.0 or noise == "gaussian"
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
+    asked = plan.statistics_of({"a": ["sum", "var"], "b": "mean", "*": "count"})
+    bounds = {"a": fastdp.Value(clip=1.0, weight=2.0), "b": (-1.0, 2.0)}
+    options = {"epsilon": 1.0, "delta": 1e-6, "by": ["k", "j"], "keys": {"k": [1, 2], "j": [3, 4, 5]}, "levels": True}
+    with flat.noise_is(noise):
+        made = plan.make_plan(asked, fastdp.Time("at", "1h"), bounds=bounds, **options)
+    budget, power = made.budget, 2 if noise == "gaussian" else 1
+    names = [(q.name, q.column) for q in made.quantities()]
+    assert names == [("total", "a"), ("square", "a"), ("deviation", "b"), ("count", "*")]
+    assert budget.levels == [(2, True), (1, True), (0, True), (2, False), (1, False), (0, False)]
+
+    def share(loss: float) -> float:
+        return float(loss / budget.loss) ** power
+
+    found = {name: [share(budget.of(*name, level)) for level in budget.levels] for name in names}
+    for shares in found.values():
+        assert shares[0] == pytest.approx(sum(shares[1:]))
+        assert shares[1:] == pytest.approx([shares[1]] * 5)
+    beyond = {name: share(budget.helper("beyond", name)) for name in "ab"}
+    totals = {name: sum(sum(found[each]) for each in names if each[1] == name) for name in ("a", "b", "*")}
+    assert totals["a"] + beyond["a"] == pytest.approx(0.5)
+    assert totals["b"] + beyond["b"] == pytest.approx(totals["*"]) == pytest.approx(0.25)
+    assert sum(found["total", "a"]) == pytest.approx(sum(found["square", "a"]))
+    exact = [Fraction(budget.of(*name, level)) ** power for name in names for level in budget.levels]
+    exact += [Fraction(budget.helper("beyond", name)) ** power for name in "ab"]
+    assert 1 - Fraction(1, 10**12) < sum(exact) / Fraction(budget.loss) ** power <= 1
+    said = budget.guarantee(simulated=False).derivation
+    assert sum(line.startswith("sums") for line in said) == 24
 
 
 def test_a_clip_is_rounded_to_a_step_that_it_holds() -> None:
-    plan = flat.make_plan("totals", every="1h", epsilon=1.0, clip=2.7, resolution=1.0)
-    assert plan.steps(2.7) == 2
-    assert (plan.steps(-2.7), plan.steps(0.3), plan.steps(0.0)) == (-2, 1, 0)
+    made = flat.make_plan("totals", every="1h", epsilon=1.0, clip=2.7, resolution=1.0)
+    assert made.quantities()[0].high == 2
+    assert [_steps(end, 1.0) for end in (-2.7, 0.3, 0.0)] == [-2, 1, 0]
     # The float .01 is a little more than a hundredth.
     fine = flat.make_plan("totals", every="1h", epsilon=1.0, clip=10.0, resolution=0.01)
-    assert math.isclose(fine.steps(10.0) * fine.step, 10.0)
+    assert math.isclose(fine.quantities()[0].ends[1], 10.0)
 
 
 @pytest.mark.parametrize(
@@ -47,22 +86,22 @@ def test_a_clip_is_rounded_to_a_step_that_it_holds() -> None:
 )
 def test_ends_that_are_taken_are_said(given: dict[str, str], said: str | None) -> None:
     """Before the table is read, and after."""
-    plan = flat.make_plan("counts", every="1h", epsilon=1.0, **given)
-    for each in (plan, plan.settled(0, 5, 1)):
-        lines = [line for line in each.guarantee(simulated=False).derivation if "public knowledge" in line]
+    made = flat.make_plan("counts", every="1h", epsilon=1.0, **given)
+    for each in (made, made.settled(0, 5, 1)):
+        lines = [line for line in each.budget.guarantee(simulated=False).derivation if "public knowledge" in line]
         assert [line.startswith(said) for line in lines] == ([True] if said else [])
 
 
 def test_the_callers_word_is_said() -> None:
     """Without persons nothing bounds the rows of a unit; with them nothing is taken on trust."""
     for given, said in (({}, False), ({"contributions": 3}, True), ({"contributions": 3, "who": "p"}, False)):
-        plan = flat.make_plan("counts", every="1h", epsilon=1.0, start="2024-01-01", stop="2024-01-02", **given)
-        lines = plan.guarantee(simulated=False).derivation
+        made = flat.make_plan("counts", every="1h", epsilon=1.0, start="2024-01-01", stop="2024-01-02", **given)
+        lines = made.budget.guarantee(simulated=False).derivation
         assert any("a unit has at most 3 rows, on the caller's word" in line for line in lines) == said
 
 
 @pytest.mark.parametrize("bound", [(-7.0, 3.0), (-3.0, 7.0), (-7.0, 0.0)])
 def test_a_row_moves_a_total_by_the_farther_end(bound: tuple[float, float]) -> None:
-    plan = flat.make_plan("totals", every="1h", epsilon=1.0, bound=bound, resolution=1.0)
-    (total,) = plan.quantities()
+    made = flat.make_plan("totals", every="1h", epsilon=1.0, bound=bound, resolution=1.0)
+    (total,) = made.quantities()
     assert total.sensitivity == 7

@@ -19,7 +19,7 @@ from fastdp.noise import binding
 from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.tables import choices
 from fastdp.tables.choices import key_threshold
-from fastdp.tables.columns import KeyTable, count_keys, sorted_keys
+from fastdp.tables.columns import Keys
 from fastdp.thresholds import scale_free
 from tests.tables import flat
 from tests.tables.rows import as_family, random_rows
@@ -82,9 +82,9 @@ def noise_of(coupled: Coupled, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def public(sums: Any) -> Any:
-    columns = {name: (c.steps.tolist(), c.resolution, c.noise.scale) for name, c in sums.columns.items()}
-    plain = sums.edges.tolist(), sums.keys, sums.clip, sums.centre, sums.kept_persons, sums.every, sums.time_zone
-    return columns, plain, sums.clipped_rows, sums.guarantee
+    measured = [(each.depth, each.each, each.steps.tolist(), each.noise) for each in sums.measured]
+    plain = sums.edges.tolist(), sums.nodes, sums.quantities, sums.rows, sums.every, sums.time_zone
+    return measured, plain, sums.tails, sums.guarantee
 
 
 def cost(
@@ -94,16 +94,16 @@ def cost(
     coupled, chosen = Coupled(), []
     real = choices.choose_clip
 
-    def choosing(plan: Any, counts: np.ndarray, key: Any) -> float:
-        theta = real(plan, counts, key)
-        chooser = scale_free.ScaleFree().chooser(choices._task(plan, plan.rows))
+    def choosing(plan: Any, column: Any, counts: np.ndarray, key: Any) -> float:
+        theta = real(plan, column, counts, key)
+        chooser = scale_free.ScaleFree().chooser(choices._task(column, plan.rows[column.name]))
         place = int(np.argmin(np.abs(chooser.candidates * chooser._task.resolution - theta)))
         coupled.winner = chooser.candidates.size - 1 - place
         coupled.shift = chooser.sensitivity * plan.contributions
         chosen.append(theta)
         return theta
 
-    monkeypatch.setattr("fastdp.tables.functions.choose_clip", choosing)
+    monkeypatch.setattr("fastdp.tables.choices.choose_clip", choosing)
     with noise_of(coupled, monkeypatch):
         here = public(release(rows))
         coupled.repeat()
@@ -115,7 +115,7 @@ def cost(
 def releasing(kind: str, **options: Any) -> Callable[[list[tuple]], Any]:
     value = () if kind == "counts" else ("kwh",)
     given = {"epsilon": 0.7, "by": "meter", "keys": ["a", "b", "c"], "seed": 1, **END} | options
-    return lambda rows: getattr(flat, kind)(as_family(rows, "pyarrow", Path()), *value, "at", "3h", **given).sums
+    return lambda rows: getattr(flat, kind)(as_family(rows, "pyarrow", Path()), *value, "at", "3h", **given).released
 
 
 @pytest.mark.parametrize("row", [0, 7, 150])
@@ -196,18 +196,18 @@ def test_rare_keys_are_not_released() -> None:
     release = releasing("counts", keys=None, delta=1e-9, epsilon=3.0)
     assert release(rows).keys == {"meter": ["often"]}
     assert release(rows).guarantee.delta == 1e-9
-    assert releasing("counts", keys=None, delta=1e-9, epsilon=0.01)(rows).columns["count"].steps.shape == (32, 0)
+    assert releasing("counts", keys=None, delta=1e-9, epsilon=0.01)(rows).cells("count").shape == (32, 0)
 
 
 def test_altered_rows_meet_other_noise() -> None:
     """The same secret and parameters: noise differs where a sum differs, and nowhere else."""
     release = releasing("counts", epsilon=0.01)
-    here = release(ROWS).columns["count"].steps.ravel()
+    here = release(ROWS).cells("count").ravel()
     last = max(row for row in ROWS if row[1] == "b")
-    there = release([row for row in ROWS if row != last]).columns["count"].steps.ravel()
+    there = release([row for row in ROWS if row != last]).cells("count").ravel()
     (differ,) = np.flatnonzero(here != there)
     assert abs(here[differ] - there[differ]) > 1
-    assert np.array_equal(here, release(ROWS[::-1]).columns["count"].steps.ravel())
+    assert np.array_equal(here, release(ROWS[::-1]).cells("count").ravel())
 
 
 def test_every_part_of_epsilon_is_composed() -> None:
@@ -217,7 +217,16 @@ def test_every_part_of_epsilon_is_composed() -> None:
         guarantee = releasing("means", **options)(ROWS).guarantee
     assert (guarantee.epsilon, guarantee.delta, guarantee.arithmetic) == (0.7, 1e-6, "exact")
     parts = [line.split(" (epsilon = ") for line in guarantee.derivation if " (epsilon = " in line]
-    assert [name for name, _ in parts] == ["sums", "sums", "clip", "clip", "keys", "share clipped", "persons"]
+    of = " of 'kwh'"
+    assert [name for name, _ in parts] == [
+        "sums",
+        "sums",
+        f"rows{of}",
+        f"clip{of}",
+        f"share clipped{of}",
+        "keys",
+        "persons",
+    ]
     spent = sum(float(line.split(",")[0].split(")")[0]) for _, line in parts)
     assert spent == pytest.approx(0.7, rel=1e-4)
     assert "one person" in str(guarantee)
@@ -238,11 +247,11 @@ def test_the_chosen_clip_is_near_the_best() -> None:
 
     best = min(error(theta) for theta in np.geomspace(0.1, 100.0, 100))
     for bound in (60.0, 1e6):
-        sums = flat.totals(table, "kwh", "at", "1h", epsilon=1.0, bound=bound, seed=2).sums
-        assert sums.clip is not None
-        assert error(sums.clip[1]) < 1.33 * best
+        sums = flat.totals(table, "kwh", "at", "1h", epsilon=1.0, bound=bound, seed=2).released
+        assert flat.clip(sums) is not None
+        assert error(flat.clip(sums)[1]) < 1.33 * best
         # As small a share as a good choice needs.
-        assert float(sums.columns["total"].noise.scale) * sums.columns["total"].resolution < 1.07 * sums.clip[1]
+        assert float(flat.noise(sums, "total").scale) * sums.quantities[0].resolution < 1.07 * flat.clip(sums)[1]
 
 
 def test_a_replaced_value_costs_epsilon_of_totals_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +262,7 @@ def test_a_replaced_value_costs_epsilon_of_totals_only(monkeypatch: pytest.Monke
     for kind in ("totals", "means"):
         release = releasing(kind, clip=2.5)
         loss = cost(release, here, there, monkeypatch)
-        claimed[kind] = any("replacing the value" in line for line in release(ROWS).guarantee.derivation)
+        claimed[kind] = any("replacing the values" in line for line in release(ROWS).guarantee.derivation)
         assert claimed[kind] == (loss <= 0.7 * (1 + 1e-9))
     assert claimed == {"totals": True, "means": False}
 
@@ -284,7 +293,7 @@ def test_choices_from_other_rows_share_no_noise(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(scale_free, "draw_noise", draw_noise)
     # Whatever is chosen before, so that the scales are equal.
-    monkeypatch.setattr("fastdp.tables.functions.count_rows", lambda *_: 20_000)
+    monkeypatch.setattr("fastdp.tables.choices.count_rows", lambda *_: 20_000)
     rows = random_rows(20_000, 3)
     counted = next(i for i, row in enumerate(rows) if row[1] == "a")
     for each in (rows, rows[:counted] + rows[counted + 1 :], rows):
@@ -300,18 +309,21 @@ def test_rows_of_equal_keys_are_counted_together(columns: int) -> None:
     import pyarrow as pa
 
     def counted(*batches: list[float | None]) -> dict[Any, int]:
-        found: dict[Any, int] = {}
+        keys, codes = Keys(["k"] * columns), []
         for batch in batches:
-            for key, count in count_keys([pa.array(batch, pa.float64())] * columns).items():
-                found[key] = found.get(key, 0) + count
-        return found
+            codes += keys.codes([pa.array(batch, pa.float64())] * columns).tolist()
+        chosen, place = keys.chosen(np.ones(keys.size, bool))
+        return dict(zip(chosen.columns()["k"], np.bincount(place[codes]).tolist(), strict=True))
 
     nan = float("nan")
     whole = counted([-0.0, 0.0, *[-0.0] * 5, nan, None], [nan, nan, 1.0])
     fewer = counted([0.0, *[-0.0] * 5, nan, None], [nan, nan, 1.0])
-    assert [row[0] for row in sorted_keys(whole)[:2]] == [0.0, 1.0]
-    assert [whole[row] for row in sorted_keys(whole)] == [7, 1, 3, 1]
-    assert [fewer[row] for row in sorted_keys(fewer)] == [6, 1, 3, 1]
-    table = KeyTable(["k"] * columns, sorted_keys(whole))
-    column = pa.array([-0.0, 0.0, nan, None, 1.0], pa.float64())
-    assert table.codes([column] * columns).tolist() == [0, 0, 2, 3, 1]
+    assert list(map(str, whole)) in (["0.0", "1.0", "nan", "None"], ["-0.0", "1.0", "nan", "None"])
+    assert list(whole.values()) == [7, 1, 3, 1]
+    assert list(fewer.values()) == [6, 1, 3, 1]
+    given = Keys(["k"] * columns, [(each,) * columns for each in (0.0, 1.0, nan, None)])
+    column = pa.array([-0.0, 0.0, nan, None, 1.0, 2.0], pa.float64())
+    assert given.codes([column] * columns).tolist() == [0, 0, 2, 3, 1, -1]
+    # The digest of a key is that of its entries, wherever it stands.
+    other = Keys(["k"] * columns, [(None,) * columns, (1.0,) * columns])
+    assert np.array_equal(other.digests()[[1, 0]], given.digests()[[1, 3]])

@@ -46,10 +46,10 @@ def test_one_person_moves_keys_and_report_by_one(form: str, stored: str, tmp_pat
             frame.to_parquet(tmp_path / "rows.parquet", row_group_size=300)
             frame = tmp_path / "rows.parquet"
         # Next to no noise.
-        found.append(flat.counts(frame, "at", "1d", by="k", keys="public", epsilon=1e6, seed=1, **options).sums)
+        found.append(flat.counts(frame, "at", "1d", by="k", keys="public", epsilon=1e6, seed=1, **options).released)
     assert [sums.keys for sums in found] == [{"k": ["a", "c"]}] * 2
-    assert abs(found[1].columns["count"].steps - found[0].columns["count"].steps).sum() == 1
-    without, with_one_more = (sums.kept_persons for sums in found)
+    assert abs(found[1].cells("count") - found[0].cells("count")).sum() == 1
+    without, with_one_more = (flat.kept_persons(sums) for sums in found)
     assert (without is None) is ("who" not in options)
     if without is not None:
         assert abs(with_one_more - without) < 2 / N
@@ -61,7 +61,6 @@ def test_keys_of_other_windows_and_persons_have_sums_of_noise_alone() -> None:
     found = flat.totals(
         *(frame, "v", "at", "1d"), by="k", keys="public", bound=4.0, epsilon=1e6, start="2024-01-01", seed=1
     )
-    assert found.sums.keys == {"k": ["a", "c"]}
-    noisy = found.sums.columns["total"]
-    assert (noisy.steps * noisy.resolution).tolist() == [pytest.approx([N, 0.0], abs=0.01)]
+    assert found.released.keys == {"k": ["a", "c"]}
+    assert flat.values(found.released, "total").tolist() == [pytest.approx([N, 0.0], abs=0.01)]
     assert "keys='public'" in " ".join(found.guarantee.derivation)

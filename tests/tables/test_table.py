@@ -50,9 +50,9 @@ def test_the_frame_is_of_the_family_that_came_in(family):
     np.testing.assert_allclose([found["revised_low"], found["revised_high"]], [low.ravel(), high.ravel()])
     assert found["meter"] == ["a", "b<i>"] * 120
     # Seconds since 1970, in whatever zone the family shows them.
-    assert [moment.timestamp() * 1e6 for moment in found["window"][::2]] == t.sums.edges[:-1].tolist()
+    assert [moment.timestamp() * 1e6 for moment in found["window"][::2]] == t.released.edges[:-1].tolist()
     if family != "duckdb":
-        first = datetime.fromtimestamp(t.sums.edges[0] / 1e6, ZoneInfo("Australia/Melbourne"))
+        first = datetime.fromtimestamp(t.released.edges[0] / 1e6, ZoneInfo("Australia/Melbourne"))
         assert str(found["window"][0]) == str(first)
 
 
@@ -62,16 +62,6 @@ def test_naive_times_stay_naive():
     assert table("counts", TRUE, keys=KEYS).frame.schema.field("window").type == pa.timestamp(
         "us", "Australia/Melbourne"
     )
-
-
-def test_means_show_total_and_count():
-    counts = np.full((120, 2), 50.0)
-    frame = table("means", (TRUE, counts), keys=KEYS).frame
-    assert frame.column_names == [*COLUMNS, "total", "count"]
-    found = frame.to_pydict()
-    ratio = np.array(found["total"]) / np.array(found["count"])
-    kept = np.array(found["count"]) > 20
-    np.testing.assert_allclose(np.clip(ratio, 0.0, 10.0)[kept], np.array(found["estimate"])[kept])
 
 
 def test_keys_of_several_columns_and_taken_names():
@@ -122,13 +112,15 @@ def test_files_hold_the_frame_and_say_what_it_is(suffix, tmp_path):
         with np.load(path, allow_pickle=False) as archive:
             assert set(archive.files) == {*frame.column_names, "fastdp"}
             np.testing.assert_array_equal(archive["estimate"], frame["estimate"].to_numpy())
-            assert archive["window"][0].astype("datetime64[us]").astype(int) == t.sums.edges[0]
+            assert archive["window"][0].astype("datetime64[us]").astype(int) == t.released.edges[0]
             assert archive["file"].tolist()[:3] == ["a", "b", "a"]
             facts = json.loads(str(archive["fastdp"]))
     assert Guarantee.from_dict(facts["guarantee"]) == t.guarantee
     assert facts["fastdp"] == fastdp.__version__
-    assert (facts["kind"], facts["every"], facts["clip"], facts["keys"]) == ("totals", "1h", [0.0, 10.0], ["file"])
-    assert facts["noise"]["total"] == {"scale_steps": str(10 * 2**20), "resolution": 2.0**-20}
+    assert (facts["statistics"], facts["every"], facts["keys"]) == (["values_sum"], "1h", ["file"])
+    assert facts["clip"] == {"values": [0.0, 10.0]}
+    level = {"sum": "total", "column": "values", "depth": 1, "each_window": True}
+    assert facts["noise"] == [{**level, "scale_steps": str(10 * 2**20), "resolution": 2.0**-20}]
     again = tmp_path / f"again.{suffix}"
     t.write(again)
     assert again.read_bytes() == path.read_bytes()
@@ -163,7 +155,9 @@ def test_pictures_show_up_to_six_keys_one_below_the_other(tmp_path):
         assert (tmp_path / f"{count}.png").stat().st_size > 10_000
         lines = axes[0].get_lines()
         assert len(lines) == 2
-        pooled = t.sums.columns["total"].values.sum(axis=1) if count == 7 else t.sums.columns["total"].values[:, 0]
+        pooled = (
+            flat.values(t.released, "total").sum(axis=1) if count == 7 else flat.values(t.released, "total")[:, 0]
+        )
         np.testing.assert_allclose(lines[0].get_ydata(), pooled)
         assert axes[0].get_title(loc="left") == ("all 7 keys together" if count == 7 else "k = key 0")
 
@@ -216,7 +210,7 @@ def test_zones_that_are_offsets(family, offset, tmp_path):
     assert t.sum(0, 2, revised=True) == pytest.approx(96.0, abs=1.0)
     t.plot(tmp_path / "counts.png")
     options["zone"] = "UTC" + offset
-    windows = fastdp.Windows("1d", start="2024-03-30", kind="counts", **options)
+    windows = flat.windows("1d", start="2024-03-30", counts=True, **options)
     assert len(windows.advance(at[-1].to_pydatetime()).frame) == 1
 
 

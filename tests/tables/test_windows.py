@@ -31,7 +31,7 @@ END = "2024-04-02T12:00"
 
 
 def steps(tables: list[Any], name: str) -> np.ndarray:
-    return np.concatenate([table.sums.columns[name].steps for table in tables])
+    return np.concatenate([table.released.cells(name) for table in tables])
 
 
 def columns(rows: list[tuple]) -> tuple[Any, ...]:
@@ -77,13 +77,14 @@ def test_the_same_as_a_table(kind: str, lateness: str | None) -> None:
         key=SECRET,
         **OPTIONS,
         **clip,
-    ).sums
-    assert table.columns
-    for name, column in table.columns.items():
-        assert np.array_equal(steps(found, name), column.steps)
-        assert found[-1].sums.columns[name].noise.scale == column.noise.scale
-    assert found[-1].sums.edges[-1] == table.edges[-1]
-    assert (windows.late, found[-1].sums.clip, found[-1].sums.centre) == (0, table.clip, table.centre)
+    ).released
+    assert table.quantities
+    for q in table.quantities:
+        assert np.array_equal(steps(found, q.name), table.cells(q.name))
+        assert flat.noise(found[-1].released, q.name) == flat.noise(table, q.name)
+    assert found[-1].released.edges[-1] == table.edges[-1]
+    assert windows.late == 0
+    assert [each.clip for each in found[-1].released.tails.values()] == [each.clip for each in table.tails.values()]
 
 
 @given(st.data())
@@ -106,16 +107,16 @@ def test_late_rows_change_nothing_and_are_counted(caplog: pytest.LogCaptureFixtu
     hour = np.datetime64("2024-01-01T00:30")
     for each in (windows, other):
         each.add([hour])
-        assert each.advance("2024-01-01T01:59:59").sums.edges.size == 2
+        assert each.advance("2024-01-01T01:59:59").released.edges.size == 2
     windows.add([hour, hour + 45, hour - 60 * 24 * 400])
     other.add([hour + 45])
     assert (windows.late, other.late) == (2, 0)
-    late, punctual = (each.advance("2024-01-02").sums for each in (windows, other))
-    assert np.array_equal(late.columns["count"].steps, punctual.columns["count"].steps)
+    late, punctual = (each.advance("2024-01-02").released for each in (windows, other))
+    assert np.array_equal(late.cells("count"), punctual.cells("count"))
     # In any log a late row would be a fact about a row.
     assert caplog.messages == [f"{n} windows of 1h closed" for n in (1, 1, 23, 23)]
     # The clock does not go back.
-    assert windows.advance("2024-01-01").sums.edges.size == 1
+    assert windows.advance("2024-01-01").released.edges.size == 1
 
 
 @pytest.mark.parametrize(
@@ -153,8 +154,8 @@ def test_windows_and_periods_of_any_length(options: dict[str, Any], data: st.Dat
         start=begin,
         stop="2024-04-15",
         **options,
-    ).sums
-    assert np.array_equal(steps(out, "total"), table.columns["total"].steps)
+    ).released
+    assert np.array_equal(steps(out, "total"), table.cells("total"))
 
 
 def add_crowd(windows: fastdp.Windows, n: int = 3000) -> None:
@@ -239,7 +240,7 @@ def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     assert windows.state is before
     for each in (windows, other):
         each.add(*row, persons=["q"])
-    found, wanted = (each.advance("2024-01-01T01:00").sums.columns["count"].steps for each in (windows, other))
+    found, wanted = (each.advance("2024-01-01T01:00").released.cells("count") for each in (windows, other))
     assert np.array_equal(found, wanted)
     assert round(found.item()) == 52
 
@@ -276,15 +277,15 @@ def test_the_family_is_that_of_the_times() -> None:
 
     windows = flat.windows("1h", 1.0, "2024-01-01", counts=True, seed=1)
     at = pd.Series(pd.to_datetime(["2024-01-01"]))
-    found = [windows.add(each).sums.family for each in (at, pl.Series(at), at.to_numpy())]
+    found = [windows.add(each).released.family for each in (at, pl.Series(at), at.to_numpy())]
     assert found == ["pandas", "polars", "pyarrow"]
-    assert windows.advance("2024-01-02").sums.columns["count"].steps.shape == (24, 1)
+    assert windows.advance("2024-01-02").released.cells("count").shape == (24, 1)
 
 
 def test_nothing_closes_without_the_clock() -> None:
     windows = flat.windows("1h", 1.0, "2024-01-01", counts=True, seed=1)
     for _ in range(3):
-        assert windows.add([datetime(2024, 5, 1)]).sums.columns["count"].steps.shape == (0, 1)
+        assert windows.add([datetime(2024, 5, 1)]).released.cells("count").shape == (0, 1)
 
 
 def test_state_continues_bit_for_bit(tmp_path: Path) -> None:
@@ -304,18 +305,18 @@ def test_state_continues_bit_for_bit(tmp_path: Path) -> None:
         windows = again
     twin = copy.copy(windows)
     last = windows.advance(END)
-    assert np.array_equal(last.sums.columns["total"].steps, steps(wanted, "total"))
-    assert not np.array_equal(twin.advance(END).sums.columns["total"].steps, last.sums.columns["total"].steps)
+    assert np.array_equal(last.released.cells("total"), steps(wanted, "total"))
+    assert not np.array_equal(twin.advance(END).released.cells("total"), last.released.cells("total"))
 
 
 def test_an_advance_is_replayed(tmp_path: Path) -> None:
     windows = flat.windows("1h", 1.0, "2024-01-01", counts=True, seed=1)
     windows.keep(tmp_path / "state")
-    wanted = windows.advance("2024-01-02").sums.columns["count"].steps
+    wanted = windows.advance("2024-01-02").released.cells("count")
     again = fastdp.Windows.load(tmp_path / "state", replay=True)
     with pytest.raises(DataError, match="differs from"):
         again.advance("2024-01-03")
-    assert np.array_equal(again.advance("2024-01-02").sums.columns["count"].steps, wanted)
+    assert np.array_equal(again.advance("2024-01-02").released.cells("count"), wanted)
 
 
 @pytest.mark.parametrize("field", ["sums", "closed", "clock"])
@@ -340,13 +341,12 @@ def test_damaged_states_are_refused(field: str) -> None:
 
 def test_waiting_rows_of_a_key_out_of_range_are_refused() -> None:
     from fastdp.state import codec
-    from fastdp.tables.windows import COLUMNS
 
     options = {"by": "meter", "keys": ["a", "b"], "contributions": 1, "period": "1h", "who": True}
     windows = flat.windows("1h", 1.0, "2024-01-01", counts=True, seed=1, **options)
     windows.add([datetime(2024, 1, 1, 3)], None, ["a"], [1])
     packed = windows._machine.pack(windows._state)
-    rows = codec.unpack(packed["log"][0], "<i8").reshape(-1, COLUMNS).copy()
+    rows = codec.unpack(packed["log"][0], "<i8").reshape(-1, 4).copy()
     rows[0, 3] = 2
     with pytest.raises(ValueError, match="a key out of range"):
         windows._machine.unpack({**packed, "log": [codec.pack(rows, "<i8")]}, windows._key)
@@ -378,7 +378,7 @@ def test_refused_rows_change_nothing() -> None:
         assert windows.state is state
     for each in (windows, other):
         each.add(at, [1.0, 2.0], ["a", "b"], [1, 2])
-    assert np.array_equal(*(w.advance("2024-01-02").sums.columns["total"].steps for w in (windows, other)))
+    assert np.array_equal(*(w.advance("2024-01-02").released.cells("total") for w in (windows, other)))
 
 
 def test_far_rows_are_refused() -> None:
@@ -390,7 +390,6 @@ def test_far_rows_are_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"counts": True, "bound": 1.0}, "kind = 'counts'"),
         ({}, "bound = None"),
         ({"bound": 1.0, "by": "k"}, "keys: expected the list of keys"),
         ({"bound": 1.0, "by": "k", "keys": "public"}, "keys: expected the list of keys"),
@@ -474,4 +473,4 @@ def test_rows_before_the_lateness_do_not_move_the_clock_back() -> None:
     windows = flat.windows("1h", 1.0, "2024-01-01", counts=True, lateness="1h", seed=1)
     windows.add([datetime(2024, 1, 1, 0, 10)])
     again = fastdp.Windows.from_bytes(windows.to_bytes())
-    assert again.advance("2024-01-01T02:00").sums.columns["count"].steps.shape == (2, 1)
+    assert again.advance("2024-01-01T02:00").released.cells("count").shape == (2, 1)

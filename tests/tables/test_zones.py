@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-import fastdp
 from fastdp.tables import calendar
 from fastdp.tables.calendar import Calendar, zone_rules
 from fastdp.units import zone_of
@@ -28,7 +27,7 @@ IN_1930 = int(datetime(1930, 1, 1, tzinfo=UTC).timestamp()) * 10**6
 @pytest.mark.parametrize("family", [each for each in FAMILIES if each != "reader"])
 def test_every_family_draws_the_same(family: str, tmp_path: Path) -> None:
     def in_zone(zone: str | None, made: str = family) -> bytes:
-        return released(fastdp, as_family(ROWS, made, tmp_path), zone)
+        return released(as_family(ROWS, made, tmp_path), zone)
 
     found = {zone: in_zone(zone) for zone in ZONES}
     assert found["UTC"] == found["Etc/UTC"] != found["Europe/Berlin"]
@@ -41,8 +40,8 @@ def test_every_family_draws_the_same(family: str, tmp_path: Path) -> None:
 def test_the_zone_of_a_column_counts_as_one_that_is_named(family: str, tmp_path: Path) -> None:
     for zone in filter(None, ZONES):
         aware = [(row[0].replace(tzinfo=ZoneInfo(zone)), *row[1:]) for row in ROWS]
-        found = released(fastdp, as_family(aware, family, tmp_path), None)
-        assert found == released(fastdp, as_family(ROWS, family, tmp_path), zone)
+        found = released(as_family(aware, family, tmp_path), None)
+        assert found == released(as_family(ROWS, family, tmp_path), zone)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +56,7 @@ def test_the_zone_of_a_column_counts_as_one_that_is_named(family: str, tmp_path:
 def test_names_of_one_zone(names: tuple[str, ...], tmp_path: Path) -> None:
     table = as_family(ROWS, "pyarrow", tmp_path)
     found = {
-        flat.counts(table, "at", "1h", epsilon=1.0, key=bytes(32), zone=name).sums.columns["count"].steps.tobytes()
+        flat.counts(table, "at", "1h", epsilon=1.0, key=bytes(32), zone=name).released.cells("count").tobytes()
         for name in names
     }
     assert len(found) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import fastdp
 from fastdp import Rows, Time
 from tests.tables.rows import SECRET, random_rows
 
@@ -21,16 +22,15 @@ def instants(clock: Any, zone: str) -> Any:
     return clock.assign(at=clock["at"].dt.tz_localize(zone, nonexistent=timedelta(hours=1)))
 
 
-def released(functions: Any, table: Any, zone: str | None) -> bytes:
-    """Totals by hour, counts by day and means by hour, of a module: zone, borders, noisy sums."""
+def released(table: Any, zone: str | None) -> bytes:
+    """Totals by hour, counts by day and means by hour: zone, borders, noisy sums."""
     found = [
-        functions.totals(table, "kwh", Time("at", "1h", zone=zone, **_DAYS), clip=2.5, **_OPTIONS),
-        functions.counts(table, Time("at", "1d", zone=zone, **_DAYS), unit=Rows(2, per="1d"), **_OPTIONS),
-        functions.means(table, "kwh", Time("at", "1h", zone=zone, **_DAYS), clip=(-1.0, 2.5), **_OPTIONS),
+        fastdp.totals(table, "kwh", Time("at", "1h", zone=zone, **_DAYS), clip=2.5, **_OPTIONS),
+        fastdp.counts(table, Time("at", "1d", zone=zone, **_DAYS), unit=Rows(2, per="1d"), **_OPTIONS),
+        fastdp.means(table, "kwh", Time("at", "1h", zone=zone, **_DAYS), clip=(-1.0, 2.5), **_OPTIONS),
     ]
     # Of two names of UTC the table shows one.
-    parts = [str(found[0].sums.time_zone).encode()]
+    parts = [str(found[0].released.time_zone).encode()]
     for each in found:
-        steps = [column.steps.tobytes() for column in each.sums.columns.values()]
-        parts += [each.sums.edges.tobytes(), *steps]
+        parts += [each.released.edges.tobytes(), each.released.measured[0].steps.tobytes()]
     return b"".join(parts)

@@ -1,19 +1,14 @@
-"""Matrices of a band between two partitions of a line, exact and applied in time O(rows + columns).
+"""Band matrices between two partitions of a line, exact and applied in time O(rows + columns).
 
-Source: the square wave mechanism of Li et al. 2020 (ToPS Appendix E.1): the probability that an input of one interval
-is reported in another is, up to a constant, the share of the rectangle "row interval x column interval" that lies in
-the band.
+Row intervals [y0, y1) and column intervals [t0, t1) have whole edges of one unit.  An entry is the share (0 to 1) of
+pairs (y, t), both uniform, with low <= y - t < high: up to a constant, the probability that a square wave reports an
+input of the column in the row (Li et al. 2020; ToPS Appendix E.1).
 
-Letters: a row is an interval [y0, y1) of one partition, a column an interval [t0, t1) of the other, all edges whole
-numbers of one unit.  The entry is the share (0 to 1) of pairs (y, t), both uniform, with low <= y - t < high.
+In a row the share is 1 on consecutive columns, the core, and between 0 and 1 on the flanks beside it.  The core's sum
+is a difference of prefix sums, flanks are explicit products.  The transpose has the band [1 - high, 1 - low).
 
-In a row the share is 1 on consecutive columns, the core, and between 0 and 1 on a few columns on either side, the
-flanks.  The core's sum is a difference of prefix sums, flanks are explicit products.  The transpose is the same kind
-of matrix, with rows and columns exchanged and the band [1 - high, 1 - low).
-
-Accuracy: an entry of a flank is a sum of at most three positive areas with exact integer sides, right to a few 2^-53.
-Prefix sums carry their rounding errors as a second double, so a core's sum is right to a relative 2^-52 plus 2^-100
-of the full sum: no cancellation.
+Accuracy: an entry is a sum of at most three positive areas with integer sides, right to a few 2^-53.  Prefix sums
+carry their rounding errors as a second double: a core's sum is right to a relative 2^-52 plus 2^-100 of the full sum.
 """
 
 from __future__ import annotations
@@ -30,17 +25,14 @@ LEFT, CORE, RIGHT, STOP = 0, 1, 2, 3
 
 
 class Band(NamedTuple):
-    """A band matrix of n rows.
+    """Band matrix of n rows.
 
     Attributes
     ----------
     places : int64[4, n]
-        First column of the left flank's window, first of the core, end of the core, first of the right window.  The
-        core's do not fall from row to row.
-    left : float64[left width, n]
-        Entries of the left flank's window, column by column; unused ones are 0.
-    right : float64[right width, n]
-        The same for the right flank.
+        First column of the left window, first and end of the core, first of the right window; the core's never fall.
+    left, right : float64[width, n]
+        Entries of the flanks' windows, column by column; unused ones are 0.
     """
 
     places: np.ndarray
@@ -50,24 +42,17 @@ class Band(NamedTuple):
 
 @kernel
 def lay_out_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out: np.ndarray) -> tuple[int, int]:
-    """Find core and flanks of every row.
+    """Find core and flanks of every row; returns the widths of the widest left and right flank.
 
     Parameters
     ----------
-    rows : int64[n + 1]
-        Edges of the row intervals, strictly increasing.
-    columns : int64[c + 1]
-        Edges of the column intervals, strictly increasing.
+    rows, columns : int64[n + 1], int64[c + 1]
+        Edges of the intervals, strictly increasing.
     low, high : int
         The band low <= y - t < high, not empty.
     out : int64[4, n]
-        First column that is not 0, first of the core, end of the core, end of the columns that are not 0.  Where the
-        core is empty, all entries count as the left flank's.
-
-    Returns
-    -------
-    tuple of int
-        Columns of the widest left and of the widest right flank.
+        First column that is not 0, first and end of the core, end of the columns that are not 0.  Without a core all
+        entries are the left flank's.
     """
     c = columns.size - 1
     first, core, core_end, end = 0, 0, 0, 0
@@ -94,7 +79,7 @@ def lay_out_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out
 
 @inline
 def _flanks(places: np.ndarray) -> tuple[int, int]:
-    """Where the left flank of a row ends and the right one begins."""
+    """Return the end of a row's left flank and the begin of the right one."""
     if places[CORE] < places[RIGHT]:
         return places[CORE], places[RIGHT]
     return places[STOP], places[STOP]
@@ -102,7 +87,7 @@ def _flanks(places: np.ndarray) -> tuple[int, int]:
 
 @inline
 def share_of_band(y0: int, y1: int, t0: int, t1: int, low: int, high: int) -> float:
-    """Share of the rectangle [y0, y1) x [t0, t1) with low <= y - t < high, in (0, 1].
+    """Return the share of the rectangle [y0, y1) x [t0, t1) with low <= y - t < high, in (0, 1].
 
     For a fixed t the y's in the band are an interval whose length rises with slope 1, stays and falls with slope 1.
     """
@@ -126,14 +111,9 @@ def share_of_band(y0: int, y1: int, t0: int, t1: int, low: int, high: int) -> fl
 
 @kernel
 def fill_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out: Band) -> None:
-    """Compute the entries of the flanks and turn their places into windows of equal width.
+    """Compute the entries of the flanks of ``out`` and turn their places into windows of equal width.
 
-    Parameters
-    ----------
-    rows, columns, low, high
-        As for :func:`lay_out_band`.
-    out : Band
-        ``places`` as :func:`lay_out_band` left them, ``left`` and ``right`` of the widths that it returned.
+    ``rows``, ``columns``, ``low``, ``high``, ``out.places`` and the widths are those of :func:`lay_out_band`.
     """
     c = columns.size - 1
     for k in range(rows.size - 1):
@@ -154,18 +134,9 @@ def fill_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out: B
 
 @inline
 def apply_band(band: Band, x: np.ndarray, sums: np.ndarray, out: np.ndarray) -> None:
-    """Product with a vector.
+    """Multiply the band with x, float64[c], not negative; out float64[n].
 
-    Parameters
-    ----------
-    band : Band
-        n rows.
-    x : float64[c]
-        Not negative.
-    sums : float64[2, c + 1]
-        Scratch: prefix sums and what their rounding lost.
-    out : float64[n]
-        The product.
+    ``sums``, float64[2, c + 1], is scratch: prefix sums and the remainders of their rounding.
     """
     left, right = band.left, band.right
     # Of as many bins as cells, flanks are two or three columns wide: they need no loops.

@@ -1,10 +1,10 @@
 """Reports of the local model from random words: window, bit and hybrid distributions (ToPL Appendix E, in integers).
 
-A value is a grid step x in 0..D.  One uniform 64-bit word gives one report; the weights are numbers of words,
-so every ratio of probabilities is a ratio of integers.  ``fastdp.local.reports`` makes the weights.
+One uniform 64-bit word and a grid step x in 0..D give one report; weights are numbers of words, so every ratio of
+probabilities is a ratio of integers.  ``fastdp.local.reports`` makes the weights.
 
-Window, outputs 0..M-1, M = D + N: the N outputs x..x+N-1 are near and have ``near_weight`` words each, the
-D others ``far_weight``.  Words in order: near, far, and a left-over that is dealt out evenly, independent of x.
+Window, outputs 0..M-1, M = D + N: the N outputs x..x+N-1 are near and have ``near_weight`` words each, the D others
+``far_weight``.  Words in order: near, far, and a left-over that is dealt out evenly, independent of x.
 Bit: 1 for W(x) = low_weight + floor(rise x / D) words.
 """
 
@@ -26,18 +26,16 @@ BLOCK = 2048
 
 
 class WindowWeights(NamedTuple):
-    """A window distribution.
+    """Window distribution.
 
     Attributes
     ----------
-    near : int
-        N.
+    near, outputs : int
+        N and M.
     near_weight, far_weight : uint64
         Words of a near and of a far output, at least 2^12; quotients stay below 2^22.
     near_words, far_words : uint64
         N near_weight and D far_weight.
-    outputs : int
-        M.
     """
 
     near: int
@@ -49,14 +47,14 @@ class WindowWeights(NamedTuple):
 
 
 class BitWeights(NamedTuple):
-    """A bit distribution.
+    """Bit distribution.
 
     Attributes
     ----------
     low_weight : uint64
         Words of output 1 at x = 0.
     rise_quotient, rise_rest : uint64
-        Quotient and remainder by D of how much the weight of output 1 grows from x = 0 to x = D.
+        Quotient and remainder by D of the growth of output 1's weight from x = 0 to x = D.
     shift : uint64
         log2 D, at most 31.
     """
@@ -69,25 +67,9 @@ class BitWeights(NamedTuple):
 
 @kernel
 def snap_values(values: np.ndarray, low: float, steps_per_unit: float, steps: int, out: np.ndarray) -> int:
-    """Clip to the domain and round to the grid: rint((v - low) steps_per_unit), in 0..steps.
+    """Fill grid steps rint((v - low) steps_per_unit) in 0..steps, 0 for NaN; returns the number of nonfinite values.
 
-    Parameters
-    ----------
-    values : float64[n]
-        In units of the input.
-    low : float
-        Lower end of the domain.
-    steps_per_unit : float
-        steps / (high - low).
-    steps : int
-        D.
-    out : int32[n]
-        The grid steps; 0 for NaN.
-
-    Returns
-    -------
-    int
-        Number of values that are NaN or infinite.
+    values float64[n]; ``steps_per_unit`` = steps / (high - low); out int32[n].
     """
     strange = 0
     last = np.float64(steps)
@@ -107,13 +89,12 @@ def _reciprocal(weight: np.uint64) -> float:
 
 @inline
 def _window_report(word: np.uint64, x: int, window: WindowWeights, by_near: float, by_far: float) -> int:
-    """The output of a near or far word, without branches.
+    """Return the output of a near or far word, without branches.
 
     t // weight by a product: k = t >> 11 is exact as a double, and c = k * reciprocal carries four roundings of at
-    most 2^-53 each (weight, 2048 / weight, its product with 1 - 2^-50, the last product), 2^-51 in all, which the
-    factor 1 - 2^-50 outweighs.  So c <= t / weight, and c > t / weight - 2^11 / weight - 2^-49 t / weight.  With
-    weight >= 2^12 and quotients below 2^22 that is above t / weight - 1: floor(c) is the quotient or one less, and
-    the remainder tells which.
+    most 2^-53 each, 2^-51 in all, which the factor 1 - 2^-50 in the reciprocal outweighs.  So c <= t / weight, and c
+    > t / weight - 2^11 / weight - 2^-49 t / weight > t / weight - 1 for weight >= 2^12 and quotients below 2^22:
+    floor(c) is the quotient or one less, and the remainder tells which.
     """
     is_near = word < window.near_words
     t = word if is_near else word - window.near_words
@@ -133,7 +114,7 @@ def _bit_report(word: np.uint64, x: int, bit: BitWeights) -> int:
 
 @inline
 def _deal_left_over(words: np.ndarray, window: WindowWeights, last: np.uint64, out: np.ndarray) -> None:
-    """Reports of words up to ``last`` that are neither near nor far."""
+    """Fill the reports of words up to ``last`` that are neither near nor far."""
     for i in range(words.size):
         word = words[i]
         if word <= last and word >= window.near_words and word - window.near_words >= window.far_words:
@@ -142,19 +123,7 @@ def _deal_left_over(words: np.ndarray, window: WindowWeights, last: np.uint64, o
 
 @kernel
 def draw_window(words: np.ndarray, steps: np.ndarray, window: WindowWeights, out: np.ndarray) -> None:
-    """Reports of the window distribution.
-
-    Parameters
-    ----------
-    words : uint64[n]
-        Uniform words below the total.
-    steps : int32[n]
-        x, in 0..D.
-    window : WindowWeights
-        The distribution.
-    out : int32[n]
-        The reports, in 0..M-1.
-    """
+    """Fill the reports, int32[n] in 0..M-1, of words uint64[n] below the total and steps x int32[n] in 0..D."""
     by_near, by_far = _reciprocal(window.near_weight), _reciprocal(window.far_weight)
     for begin in range(0, words.size, BLOCK):
         # Slices, so that the compiler sees indices from zero and vectorises.
@@ -171,7 +140,7 @@ def draw_window(words: np.ndarray, steps: np.ndarray, window: WindowWeights, out
 
 @kernel
 def draw_bit(words: np.ndarray, steps: np.ndarray, bit: BitWeights, out: np.ndarray) -> None:
-    """Reports of the bit distribution, 0 or 1; arguments as :func:`draw_window`, D = 2^shift."""
+    """Fill the reports of the bit distribution, 0 or 1; arguments as of :func:`draw_window`, D = 2^shift."""
     for i in range(words.size):
         out[i] = _bit_report(words[i], int(steps[i]), bit)
 
@@ -185,22 +154,9 @@ def draw_hybrid(
     bit: BitWeights,
     out: np.ndarray,
 ) -> None:
-    """Reports of the mixture: words below ``window_total`` by the window, the others by the bit.
+    """Fill the reports of the mixture: words below ``window_total``, at least 1, by the window, others by the bit.
 
-    Parameters
-    ----------
-    words : uint64[n]
-        Uniform 64-bit words.
-    steps : int32[n]
-        x, in 0..D.
-    window_total : uint64
-        Words of the window, at least 1.
-    window : WindowWeights
-        Over the first words.
-    bit : BitWeights
-        Over the 2^64 - window_total others.
-    out : int32[n]
-        Window outputs 0..M-1; M and M + 1 are the bits 0 and 1.
+    Arguments as of :func:`draw_window`; window outputs are 0..M-1, M and M + 1 the bits 0 and 1.
     """
     by_near, by_far = _reciprocal(window.near_weight), _reciprocal(window.far_weight)
     assigned, last = window.near_words + window.far_words, window_total - np.uint64(1)
@@ -228,18 +184,9 @@ def estimate_reports(
     later_gain: float,
     out: np.ndarray,
 ) -> None:
-    """Affine estimates, with other coefficients for reports from ``border`` on.
+    """Fill affine estimates, float64[n], of reports in range (int32[n] or int64[n]).
 
-    Parameters
-    ----------
-    reports : int32[n] or int64[n]
-        In range.
-    border : int
-        First report of the second distribution.
-    offset, gain, later_offset, later_gain : float
-        Estimate = offset + gain * report; from the border on, later_offset + later_gain * (report - border).
-    out : float64[n]
-        The estimates.
+    They are offset + gain * report, and from ``border`` on later_offset + later_gain * (report - border).
     """
     for i in range(reports.size):
         report = np.int64(reports[i])

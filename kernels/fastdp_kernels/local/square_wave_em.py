@@ -44,11 +44,9 @@ class Reports(NamedTuple):
     counts : float64[cells]
         n_k.
     flat, peak : float64[cells]
-        Probability of cell k that every input has, and what an input whose whole window covers the cell has on top.
-    forward : Band
-        F, cells by bins.
-    backward : Band
-        F', bins by cells.
+        Probability of cell k for every input, and the surplus for an input whose window covers the cell.
+    forward, backward : Band
+        F, cells by bins, and F', bins by cells.
     """
 
     counts: np.ndarray
@@ -120,9 +118,9 @@ def _likelihood(p: np.ndarray, reports: Reports, scratch: Scratch) -> float:
 
 @inline
 def _least_gain(n: float, reports: Reports, scratch: Scratch) -> float:
-    """A lower bound of the step's gain in log-likelihood, without a logarithm: ln x >= 1 - 1 / x for x = p / before.
+    """Return a lower bound of the step's gain in log-likelihood, by ln x >= 1 - 1 / x for x = p / before.
 
-    Less the rounding of the gain as :func:`_likelihood` gives it, a term n ln p being right to 2^-50 of it or of n.
+    Less the rounding of the gain in :func:`_likelihood`, where a term n ln p is right to 2^-50 of it or of n.
     """
     return n - _sum_of_products(scratch.before, scratch.ratios) - n * (reports.counts.size + 100) * ROUNDING
 
@@ -145,7 +143,7 @@ def _update(theta: np.ndarray, reports: Reports, scratch: Scratch, out: np.ndarr
 
 @inline
 def _smooth(theta: np.ndarray) -> None:
-    """(1, 2, 1) / 4, at the ends (2, 1) / 3, then divided by the sum, as the published square-wave code does."""
+    """Smooth by (1, 2, 1) / 4, at the ends by (2, 1) / 3, and divide by the sum, as the published code does."""
     before, whole = 0.0, 0.0
     for i in range(theta.size):
         here = theta[i]
@@ -200,25 +198,25 @@ def _scratch_for(theta: np.ndarray, reports: Reports) -> Scratch:
 def iterate_plain(
     reports: Reports, smooth: bool, tolerance: float, max_iterations: int, out: np.ndarray
 ) -> tuple[int, bool, float]:
-    """EM or EMS from the estimate in ``out``.
+    """Iterate EM, or EMS if ``smooth``, from the estimate in ``out``, which is overwritten.
 
     Parameters
     ----------
     reports : Reports
         Counts and matrix.
     smooth : bool
-        EMS instead of EM.
+        True for EMS.
     tolerance : float
-        Stop when a step gains less than this in log-likelihood.
+        Least gain in log-likelihood of a step before the last.
     max_iterations : int
         Most steps, at least 1.
     out : float64[d]
-        Starting point, positive with sum 1; overwritten by the estimate.
+        Positive with sum 1.
 
     Returns
     -------
     tuple of (int, bool, float)
-        Steps, whether the last one gained less than the tolerance, log-likelihood of the estimate.
+        Steps, True if the last one gained less than the tolerance, log-likelihood of the estimate.
     """
     scratch = _scratch_for(out, reports)
     following, n = np.empty(out.size), _sum(reports.counts)
@@ -242,7 +240,7 @@ def iterate_plain(
 def iterate_accelerated(
     reports: Reports, tolerance: float, max_iterations: int, out: np.ndarray
 ) -> tuple[int, bool, float]:
-    """EM with SQUAREM from the estimate in ``out``; parameters and result as :func:`iterate_plain`.
+    """Iterate EM with SQUAREM from the estimate in ``out``; parameters and result as of :func:`iterate_plain`.
 
     The log-likelihood is never below that of the starting point, nor does it fall from one extrapolation to the next.
     """

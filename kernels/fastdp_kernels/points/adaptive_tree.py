@@ -1,7 +1,6 @@
-"""A tree of cells that grows and shrinks by released numbers alone (arrays as in ``privtree``).
+"""Tree of cells that grows and shrinks by released numbers alone (arrays as in ``privtree``).
 
-The batch is only sorted into the cells that past releases chose.  ``weight`` is the variance of the noise counted at
-a node and below, in units of one count's.
+``weight`` is the variance of the noise counted at a node and below, in units of one count's.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from fastdp_kernels.points.tree_maps import add_up
 
 @inline
 def share_of(child: int, begin: int, fan_out: int, measure: np.ndarray) -> float:
-    """The child's share of the domain among its siblings, those from ``begin`` on."""
+    """Return the child's share of the domain among its siblings, those from ``begin`` on."""
     whole = 0.0
     for c in range(begin, begin + fan_out):
         whole += measure[c]
@@ -39,19 +38,17 @@ def regrow(
     level, stop, events, starts
         As of ``privtree.descend``.
     rule : tuple
-        beta; D; a cell is cut while its estimate exceeds so many standard deviations; so many where it is cut
-        already; True where children have equal measures, filled in here.
+        beta; D; standard deviations above which a cell is cut, and above which it stays cut; True for equal measures.
     counted : tuple
         The tree before: first child, and the numbers of ``tree`` from the released count on.
     tree : tuple
-        int64[capacity] node before (-1 if new), parent, first child, code; int64[capacity, 4] ranges;
-        int64[capacity] released count, weight; float64[capacity] measure, estimate, variance of its noise in units
-        of one count's, growth per step.  A new cell has its share of its parent's.
+        int64[capacity] node before (-1 if new), parent, first child, code; int64[capacity, 4] ranges; int64[capacity]
+        released count, weight; float64[capacity] measure, estimate, its variance in units of one count's, growth.
 
     Returns
     -------
     int
-        Nodes so far, or -1 if the arrays are too short.
+        Number of nodes so far, or -1 if the arrays are too short.
     """
     fan_out, depth, split, keep, equal = rule
     added, removed = events
@@ -133,7 +130,7 @@ def shrink_counts(
     variance: np.ndarray,
     estimate: np.ndarray,
 ) -> None:
-    """Non-negative, consistent estimates of all nodes, from the root down.
+    """Fill non-negative, consistent estimates of all nodes, from the root down.
 
     Parameters
     ----------
@@ -142,7 +139,7 @@ def shrink_counts(
     noise : float
         Variance of one count's noise, in points^2.
     shrink : bool
-        Whether the children's differences are shrunken towards shares by measure.
+        True to shrink the children's differences towards shares by measure.
     first, weight : int64[v]
         First child, and variance of the noise in ``counts``.
     counts, measure : float64[v]
@@ -152,9 +149,9 @@ def shrink_counts(
 
     Notes
     -----
-    With shares s and D_c = G(c) - s_c G(parent), E sum D^2 = signal + noise.  The weight is the larger one of the
-    positive-part James-Stein one, 1 - noise / sum D^2, and signal / (signal + noise) for the parent's estimate u in
-    one child, signal = u^2 (1 - sum s^2).
+    With shares s and D_c = G(c) - s_c G(parent), E sum D^2 = signal + noise.  The weight is the larger one of James
+    and Stein's 1 - noise / sum D^2 and signal / (signal + noise), signal = u^2 (1 - sum s^2) for the parent's
+    estimate u.
     """
     held[0] = counts[0]
     variance[0] = np.float64(weight[0])

@@ -1,11 +1,10 @@
 """Contents of many boxes at once: exact counts of points, and counts spread evenly over cells.
 
-n items (points, or cells, which are boxes) in d dimensions lie in the order of a balanced k-d tree; q boxes are
-asked. Node 2^l + k of the tree is the k-th of level l, from 0; it holds the items from k n >> l to (k + 1) n >> l.
-``levels`` is the leaves' level; arrays of nodes have 2^(levels + 1) rows, row 0 unused.  A box holds its border.
-``count_boxes`` descends in a released tree instead (arrays as in ``privtree``).
+n items (points or cells) in d dimensions lie in the order of a balanced k-d tree.  Node 2^l + k, the k-th of level l,
+holds the items from k n >> l to (k + 1) n >> l; arrays of nodes have 2^(levels + 1) rows, row 0 unused.  A box holds
+its border.  ``count_boxes`` descends in a released tree instead (arrays as in ``privtree``).
 
-Source: Bentley, "Multidimensional binary search trees", CACM 18(9), 1975; a box visits O(n^(1 - 1/d)) nodes.
+Source: Bentley, CACM 18(9), 1975; a box enters O(n^(1 - 1/d)) nodes.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def _widest_axis(keys: np.ndarray, low: int, high: int) -> int:
 
 @inline
 def _select(keys: np.ndarray, order: np.ndarray, axis: int, low: int, high: int, middle: int) -> None:
-    """Reorder items [low, high): none before ``middle`` exceeds any from there on (Hoare's selection)."""
+    """Reorder items [low, high) so that none before ``middle`` exceeds any from there on (Hoare's selection)."""
     left, right = low, high - 1
     while left < right:
         pivot = keys[(left + right) // 2, axis]
@@ -60,7 +59,7 @@ def _select(keys: np.ndarray, order: np.ndarray, axis: int, low: int, high: int,
 
 @kernel
 def sort_into_tree(keys: np.ndarray, levels: int, order: np.ndarray) -> None:
-    """Bring items (keys float64[n, d], order int64[n]) in tree order; nodes are halved across their widest axis.
+    """Bring items (keys float64[n, d], order int64[n]) in tree order by halving nodes across their widest axis.
 
     n >= 2^levels unless ``levels`` is 0.
     """
@@ -76,7 +75,7 @@ def sort_into_tree(keys: np.ndarray, levels: int, order: np.ndarray) -> None:
 def enclose_items(
     lower: np.ndarray, upper: np.ndarray, levels: int, node_lower: np.ndarray, node_upper: np.ndarray
 ) -> None:
-    """Smallest box around each node's items: lower, upper float64[n, d] in tree order; out float64[nodes, d]."""
+    """Fill the smallest box around each node's items (float64[n, d] in tree order): float64[nodes, d]."""
     n, dim = lower.shape
     leaves = 1 << levels
     node_lower[:] = np.inf
@@ -94,7 +93,7 @@ def enclose_items(
 
 @kernel
 def sum_items(weights: np.ndarray, levels: int, out: np.ndarray) -> None:
-    """Sum of each node's items: weights float64[n] in tree order; out float64[nodes]."""
+    """Fill the sum of each node's items: weights float64[n] in tree order; out float64[nodes]."""
     n = weights.size
     leaves = 1 << levels
     for k in range(leaves):
@@ -110,7 +109,7 @@ def sum_items(weights: np.ndarray, levels: int, out: np.ndarray) -> None:
 def _relation(
     node_lower: np.ndarray, node_upper: np.ndarray, node: int, lower: np.ndarray, upper: np.ndarray, i: int
 ) -> int:
-    """Whether the node's box and box i are apart, or the node's lies within the other, or neither."""
+    """Return whether the node's box and box i are apart, the node's lies within the other, or neither."""
     answer = _WITHIN
     for a in range(lower.shape[1]):
         if node_upper[node, a] < lower[i, a] or node_lower[node, a] > upper[i, a]:
@@ -130,7 +129,7 @@ def count_points(
     upper: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Number of points, float64[n, d] in tree order, in each box; nodes from :func:`enclose_items`.
+    """Count the points, float64[n, d] in tree order, in each box; nodes from :func:`enclose_items`.
 
     lower, upper float64[q, d], infinite bounds allowed; out int64[q].
     """
@@ -168,7 +167,7 @@ def count_points(
 def _shared_part(
     cell_lower: np.ndarray, cell_upper: np.ndarray, c: int, lower: np.ndarray, upper: np.ndarray, i: int
 ) -> float:
-    """Share of cell c's volume that lies in box i; along an axis without extent a cell is in or out."""
+    """Return the share of cell c's volume in box i; along an axis without extent a cell is in or out."""
     share = 1.0
     for a in range(lower.shape[1]):
         low, high = cell_lower[c, a], cell_upper[c, a]
@@ -193,7 +192,7 @@ def count_cells(
     upper: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Expected content of each box when every cell's count is spread evenly over the cell.
+    """Fill the expected content of each box when every cell's count is spread evenly over the cell.
 
     Parameters
     ----------
@@ -204,7 +203,7 @@ def count_cells(
     lower, upper : float64[q, d]
         The boxes; infinite bounds are allowed.
     out : float64[q]
-        Sums over the cells of count times shared part of the volume.
+        The contents.
     """
     n = counts.size
     nodes = np.empty(levels + 2, np.int64)
@@ -251,23 +250,21 @@ def count_boxes(
     ----------
     first, counts : int64[v], float64[v]
         First child, -1 for a leaf; consistent counts: children sum to their parent.
-    cell_lower, cell_upper : float64[v, d]
-        The cells.
-    lower, upper : float64[q, d]
-        The boxes.
+    cell_lower, cell_upper, lower, upper : float64[v, d], float64[v, d], float64[q, d], float64[q, d]
+        The cells and the boxes.
     by_volume : bool
-        A cut leaf counts by the part of its volume in the box; otherwise it is only listed.
+        True if a cut leaf counts by its volume in the box; otherwise it is listed.
     stack : int64[v]
         Scratch.
     cut_query, cut_leaf : int64[capacity]
-        If not ``by_volume``: query and leaf of each cut leaf, as far as there is room.
+        Query and leaf of each listed leaf, as far as they fit.
     out : float64[q]
         The answers, without the listed leaves.
 
     Returns
     -------
     int
-        Leaves listed, or that would have been with more room.
+        Number of cut leaves, listed or not.
     """
     listed = 0
     for k in range(out.size):

@@ -1,9 +1,8 @@
 """Cells of a fixed decomposition: from points to path codes, from codes to bounds, and to points in the cells.
 
-A box in d dimensions is cut along its axes in turn, the first axis first, each cut into ``fan_out`` equal parts
-(PHDStream section 3.1).  A cell of depth k has a code of k digits in base fan_out, its path from the root.  Cells are
-half-open; those at the upper end of the box are closed there.  A border has one float, whatever the depth at which it
-is computed, and points are sorted by comparison with that float.
+A box is cut along its axes in turn, the first axis first, each cut into ``fan_out`` equal parts (PHDStream section
+3.1).  A cell of depth k has a code of k digits in base fan_out, its path from the root.  Cells are half-open, closed
+at the box's upper end.  A border has one float, whatever the depth, and points are sorted by comparison with it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from fastdp_kernels._jit import inline, kernel
 
 @inline
 def border(low: float, high: float, index: np.int64, parts: np.int64) -> float:
-    """Lower end of part ``index`` of [low, high] cut into ``parts`` equal ones; ``index`` = parts gives ``high``."""
+    """Return the lower end of part ``index`` of ``parts`` equal ones of [low, high]; ``high`` after the last."""
     if index >= parts:
         return high
     # index / parts is correctly rounded, so equal fractions give equal borders at every depth.
@@ -24,7 +23,7 @@ def border(low: float, high: float, index: np.int64, parts: np.int64) -> float:
 
 @inline
 def part_of(x: float, low: float, high: float, parts: np.int64) -> np.int64:
-    """Which of the parts of [low, high] holds x: the last one whose lower end is at most x."""
+    """Return the part of [low, high] that holds x: the last one whose lower end is at most x."""
     last = parts - np.int64(1)
     guess = np.int64((x - low) / (high - low) * np.float64(parts))
     begin = max(min(guess, last), np.int64(0))
@@ -51,7 +50,7 @@ def part_of(x: float, low: float, high: float, parts: np.int64) -> np.int64:
 def encode_points(
     points: np.ndarray, low: np.ndarray, high: np.ndarray, fan_out: int, depth: int, out: np.ndarray
 ) -> None:
-    """Path codes of depth ``depth``: ``out`` is int64[n], points float64[n, d] inside low, high float64[d]."""
+    """Fill path codes of depth ``depth``: ``out`` is int64[n], points float64[n, d] inside low, high float64[d]."""
     dimension = low.size
     for i in range(points.shape[0]):
         out[i] = 0
@@ -96,7 +95,7 @@ def decode_cells(
     lower: np.ndarray,
     upper: np.ndarray,
 ) -> None:
-    """Bounds of the cells with these codes (int64[n]) and depths (int64[n]): lower, upper float64[n, d]."""
+    """Fill the bounds, float64[n, d], of the cells with these codes (int64[n]) and depths (int64[n])."""
     dimension = low.size
     for i in range(codes.size):
         depth = depths[i]
@@ -125,7 +124,7 @@ def decode_tree(
     lower: np.ndarray,
     upper: np.ndarray,
 ) -> None:
-    """Bounds lower, upper, float64[v, d], of all nodes of a tree in breadth-first order, from their parents'.
+    """Fill the bounds, float64[v, d], of all nodes of a tree in breadth-first order, from their parents'.
 
     ``starts``, int64[depths + 1], is the first node of each depth, then the number of nodes; low, high are the root's
     bounds; ``index``, int64[v, d], is scratch: the cell's part of each axis.
@@ -153,7 +152,7 @@ def decode_tree(
 
 @kernel
 def round_counts(counts: np.ndarray, uniforms: np.ndarray, out: np.ndarray) -> np.int64:
-    """Each count, float64[n] >= 0, rounded up with the probability of its fraction; out int64[n]; returns the sum."""
+    """Round each count, float64[n] >= 0, up with the probability of its fraction (out int64[n]); returns the sum."""
     total = np.int64(0)
     for i in range(counts.size):
         whole = np.floor(counts[i])

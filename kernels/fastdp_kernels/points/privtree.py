@@ -1,13 +1,11 @@
 """PrivTree's descent, one level after the other over flat arrays (PHDStream Algorithms 5 and 7).
 
 The *kept* tree is the one between two steps; children, ``fan_out`` of them side by side, stand after their parent.
-The *step* tree is T(t) of one step, breadth first; ``starts[k]`` is its first node of depth k.  -1 stands for no
-node.
+The *step* tree is T(t) of one step, breadth first; ``starts[k]`` is its first node of depth k; -1 is no node.
 
 beta = fan_out; D = the greatest depth; K = unit, the integers that stand for one point.  ``released`` is the sum of
-all counter increments at a node and below it, the paper's Cn + Cd; Ca, the rest of G, is its share of the counts
-above. ``added`` and ``removed`` are codes of depth D, ascending; ``ends``, int64[v, 4], the ranges of them in the
-node.
+all counter increments at a node and below, the paper's Cn + Cd; Ca, the rest of G, is its share of the counts above.
+``added`` and ``removed`` are codes of depth D, ascending; ``ends``, int64[v, 4], the ranges of them in the node.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ MOST = 2.0**40
 
 @inline
 def before(codes: np.ndarray, begin: int, end: int, bound: int) -> int:
-    """Position in codes[begin:end], ascending, of the first code of at least ``bound``."""
+    """Return the position in codes[begin:end], ascending, of the first code of at least ``bound``."""
     while begin < end:
         middle = (begin + end) // 2
         if codes[middle] < bound:
@@ -45,7 +43,7 @@ def append_parts(
     code: np.ndarray,
     ends: np.ndarray,
 ) -> None:
-    """Parent, code and ranges of events of a node's children, from ``following`` on, of ``width`` codes each."""
+    """Write parent, code and event ranges of a node's children, of ``width`` codes each, from ``following`` on."""
     a = ends[node, 0]
     r = ends[node, 2]
     for j in range(fan_out):
@@ -105,7 +103,7 @@ def take_two(
     released: np.ndarray,
     measure: np.ndarray,
 ) -> None:
-    """Numbers of two children from the kept nodes ``first`` and the next one, or of new ones where it is -1."""
+    """Write the numbers of two children: of the kept nodes ``first`` and the next one, or of new ones (-1)."""
     if first >= 0:
         origin[c] = first
         origin[c + 1] = first + 1
@@ -142,11 +140,11 @@ def descend(
     level, stop : int
         Levels whose nodes are already in the step tree, and the level to stop before (at most D + 1).
     rule : tuple
-        beta; D; K; Delta >= K delta; K theta; True for the score K A(v) + rint(K s+(v)) - depth Delta with the
-        additions A, False for the paper's, with G and the net count; True where children have equal measures,
-        filled in here.
+        beta; D; K; Delta >= K delta; K theta; True for the score K A(v) + rint(K s+(v)) - depth Delta of the
+        additions A, False for the paper's, of G and the net count; True where children have equal measures, filled in
+        here.
     since : int
-        Kept nodes that no step since this one has split have lost their children.
+        Kept nodes last split before this step have lost their children.
     events : tuple of int64[n], int64[m]
         Additions and removals.
     noise : int64[capacity]
@@ -154,7 +152,7 @@ def descend(
     kept : record[r]
         First child, released count, last step that split the node (-1 if none did), measure.
     starts : int64[D + 2]
-        Filled for the levels that are appended.
+        Filled for the appended levels.
     tree : tuple
         int64[capacity] kept node, parent, first child, code; int64[capacity, 4] ranges; int64[capacity] released
         count; float64[capacity] measure, G, s+ before the step; int64[capacity] score in units of 1 / K before the
@@ -163,7 +161,7 @@ def descend(
     Returns
     -------
     int
-        Nodes so far, or -1 if the arrays are too short.
+        Number of nodes so far, or -1 if the arrays are too short.
     """
     fan_out, depth, unit, bias, threshold, repaired, equal = rule
     added, removed = events
@@ -236,7 +234,7 @@ def descend(
 def collect_leaves(
     first: np.ndarray, measure: np.ndarray, ends: np.ndarray, leaves: np.ndarray, net: np.ndarray
 ) -> int:
-    """List the leaves with a measure above 0, in order, and the additions less removals in each; returns how many.
+    """List the leaves with a measure above 0, and the additions less removals in each; returns their number.
 
     ``leaves`` and ``net``, int64[v], are filled from the front; the others are as :func:`descend` left them.
     """

@@ -24,11 +24,11 @@ def share_out(
     held: np.ndarray,
     projected: np.ndarray,
 ) -> None:
-    """G and s+ of the children of one node.
+    """Fill G and s+ of the children of one node.
 
     G(child) = share * (G(parent) - sum of the children's released) + released(child); s+(child) = s+(parent) times
-    the child's part of the positive G among its siblings, or its share by measure where there is none.  Every
-    factor is at most 1, in floats too: s+ never rises from parent to child.
+    the child's part of the positive G among its siblings, or its share by measure where there is none.  Every factor
+    is at most 1, in floats too: s+ never rises from parent to child.
     """
     # A sum of integers stays one: its type is that of the counts.
     below = released[child] - released[child]
@@ -60,7 +60,7 @@ def share_between_two(
     held: np.ndarray,
     projected: np.ndarray,
 ) -> None:
-    """:func:`share_out` between two children, bit for bit; no branch depends on signs of counts, which are noise."""
+    """Do :func:`share_out` for two children, bit for bit; no branch depends on signs of counts, which are noise."""
     m0 = measure[child]
     m1 = measure[child + 1]
     r0 = released[child]
@@ -90,7 +90,7 @@ def share_between_two(
 
 @inline
 def share_levels(begin: int, end: int, fan_out: int, numbers: tuple[np.ndarray, ...]) -> None:
-    """G and s+ of the families in [begin, end), each after its parent."""
+    """Fill G and s+ of the families in [begin, end), each after its parent."""
     parent, released, measure, held, projected = numbers
     if fan_out == 2:
         for c in range(begin, end, 2):
@@ -124,7 +124,7 @@ def sum_families(counts: np.ndarray, fan_out: int, parent: np.ndarray) -> None:
 def project_counts(
     leaves: np.ndarray, increments: np.ndarray, fan_out: int, gained: np.ndarray, numbers: tuple[np.ndarray, ...]
 ) -> None:
-    """Add the leaves' increments, int64[l], to ``released`` along their paths; then G and s+ of the step tree.
+    """Add the leaves' increments, int64[l], to ``released`` along their paths; then fill G and s+ of the step tree.
 
     ``gained`` is scratch, int64[v]; each family stands after those of its parents.
     """
@@ -144,9 +144,9 @@ def project_counts(
 def project_with(
     missing: float, leaves: np.ndarray, fan_out: int, released: np.ndarray, numbers: tuple[np.ndarray, ...]
 ) -> None:
-    """G and s+ of the step tree after ``missing`` points were shared out over the leaves alike.
+    """Fill G and s+ of the step tree after ``missing`` points were shared out equally over the leaves.
 
-    The counts among ``numbers``, float64[v], are filled with ``released`` and a node's part of the missing points.
+    The counts among ``numbers``, float64[v], become ``released`` and a node's part of the missing points.
     """
     parent, counts, _, held, projected = numbers
     counts[:] = 0.0
@@ -172,12 +172,12 @@ def settle_kept(
     origin: np.ndarray,
     seen: np.ndarray,
 ) -> None:
-    """Add increments of nodes that are left to the kept tree, and to the counts that the step tree took from it.
+    """Add increments of abandoned nodes to the kept tree, and to the counts that the step tree took from it.
 
     Parameters
     ----------
     settled, increments : int64[k]
-        Kept nodes, and by how much they grew.
+        Kept nodes, and their growth.
     gained : int64[r]
         Scratch.
     first, released : int64[r]
@@ -204,7 +204,7 @@ def append_step(
     measure: np.ndarray,
     kept: np.ndarray,
 ) -> None:
-    """Write a step's nodes after the kept ones: a node that is not split keeps the children that it had.
+    """Write a step's nodes after the kept ones; a node that is not split keeps the children that it had.
 
     Parameters
     ----------
@@ -229,10 +229,9 @@ def append_step(
 
 @kernel
 def pack_kept(root: int, since: int, fan_out: int, kept: np.ndarray, origin: np.ndarray, packed: np.ndarray) -> int:
-    """Write a kept tree breadth first, without the children of nodes that no step since ``since`` has split.
+    """Write a kept tree breadth first, without children of nodes last split before ``since``; returns its size.
 
-    ``packed`` is filled from the front with the tree of this root; ``origin``, int64[r], with the number before of
-    each node.  Returns how many there are.
+    ``packed`` is filled from the front; ``origin``, int64[r], with the number before of each node.
     """
     origin[0] = root
     count = 1

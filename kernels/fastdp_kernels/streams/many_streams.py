@@ -29,85 +29,58 @@ def first_nonfinite(values: np.ndarray, starts: np.ndarray, counts: np.ndarray) 
 
 
 @kernel
-def sum_rows(
+def close_rows(
     values: np.ndarray,
     starts: np.ndarray,
     counts: np.ndarray,
-    steps_per_unit: float,
+    resolution: float,
     tops: np.ndarray,
     block: int,
-    sums: np.ndarray,
+    noise: np.ndarray,
+    tree_blocks: int,
+    totals: np.ndarray,
+    means: np.ndarray,
 ) -> int:
-    """Block sums of each row, in steps.
+    """Released totals of each row's closed blocks and, beside them, their means.
 
     Parameters
     ----------
     values, starts, counts
         The rows.
-    steps_per_unit : float
-        1 / resolution.
+    resolution : float
+        One step in units of the input.
     tops : float64[n]
         Each row's threshold in steps.
     block : int
         g >= 2.
-    sums : int64[n, >= ceil(longest / g)]
-        Receives the sums; what lies beyond a row's own is left alone.
+    noise : int64[n, T, W]
+        Noise of the leaves of each row's trees.
+    tree_blocks : int
+        Blocks that a tree serves.
+    totals : float64[n, k]
+        Receives (sum + noise) * resolution; zeros beyond a row's own.
+    means : float64[n, k]
+        Receives totals / g.
 
     Returns
     -------
     int
         The first row with a NaN or infinite value, or -1.
     """
+    size, sums = np.float64(block), np.empty(totals.shape[1] + 1, np.int64)
     for row in range(starts.size):
         count = counts[row]
-        part = values[starts[row] : starts[row] + count]
+        closed, part = count // block, values[starts[row] : starts[row] + count]
         touched = (count + block - 1) // block
-        if sum_blocks(part, steps_per_unit, tops[row], block, int(np.int64(0)), sums[row, :touched]):
+        if sum_blocks(part, 1.0 / resolution, tops[row], block, int(np.int64(0)), sums[:touched]):
             return row
-    return -1
-
-
-@kernel
-def close_rows(
-    sums: np.ndarray,
-    which: np.ndarray,
-    closed: np.ndarray,
-    noise: np.ndarray,
-    tree_blocks: int,
-    resolution: float,
-    block: int,
-    totals: np.ndarray,
-    predictions: np.ndarray,
-) -> None:
-    """Released totals of all closed blocks and, beside them, their means.
-
-    Parameters
-    ----------
-    sums : int64[m, >= k]
-        Exact sums; row i of the others belongs to row ``which[i]`` of these.
-    which, closed : int64[n]
-        Where a row's sums are, and how many of its blocks close.
-    noise : int64[n, T, W]
-        Noise of the leaves of each row's trees.
-    tree_blocks : int
-        Blocks that a tree serves.
-    resolution : float
-        One step in units of the input.
-    block : int
-        g.
-    totals : float64[n, k]
-        Receives (sum + noise) * resolution; zeros beyond a row's own.
-    predictions : float64[n, k + 1]
-        Columns 1 to k receive totals / g.
-    """
-    size = np.float64(block)
-    for row in range(closed.size):
-        for tree, begin in enumerate(range(0, closed[row], tree_blocks)):
-            end = min(closed[row], begin + tree_blocks)
-            add_noise(sums[which[row], begin:end], noise[row, tree], resolution, totals[row, begin:end])
-        totals[row, closed[row] :] = 0.0
+        for tree, begin in enumerate(range(0, closed, tree_blocks)):
+            end = min(closed, begin + tree_blocks)
+            add_noise(sums[begin:end], noise[row, tree], resolution, totals[row, begin:end])
+        totals[row, closed:] = 0.0
         for j in range(totals.shape[1]):
-            predictions[row, 1 + j] = totals[row, j] / size
+            means[row, j] = totals[row, j] / size
+    return -1
 
 
 @kernel
@@ -198,7 +171,7 @@ def release_nodes(
     Parameters
     ----------
     values, starts, counts, steps_per_unit, tops, tree_blocks, resolution
-        As for :func:`sum_rows` and :func:`close_rows`; values are finite.
+        As for :func:`close_rows`, with 1 / resolution; values are finite.
     noise : int64[n, T, nodes]
         Noise of every node, the leaf level first.
     fan_out, levels, leaves : int

@@ -1,7 +1,8 @@
 """Sums over ranges of a published stream: from block prefix sums, or from the fewest nodes of a hierarchy.
 
-n values, blocks of g; ``prefix[j]`` is the sum of the first j whole blocks.  A forest of ``tops`` complete trees of
-fan-out b lies in one flat array, the leaf level first.
+Streams lie one after another, stream i in [borders[i], borders[i + 1]), in blocks of g; of each, ``prefix[j]`` is
+the sum of the first j full blocks.  A forest of ``tops`` complete trees of fan-out b lies in one flat array, the leaf
+level first.
 """
 
 from __future__ import annotations
@@ -12,24 +13,28 @@ from fastdp_kernels._jit import inline, kernel, plus
 
 
 @kernel
-def prefix_blocks(values: np.ndarray, block: int, prefix: np.ndarray) -> None:
-    """Fill ``prefix`` (float64[n // g + 1]) from ``values`` (float64[n])."""
-    total = 0.0
-    prefix[0] = 0.0
-    for j in range(prefix.size - 1):
-        part = values[j * block : (j + 1) * block]
-        # Four running sums: short dependency chains, and less rounding than one.
-        a = b = c = d = 0.0
-        quads = part.size // 4 * 4
-        for i in range(0, quads, 4):
-            a += part[i]
-            b += part[i + 1]
-            c += part[i + 2]
-            d += part[i + 3]
-        for i in range(quads, part.size):
-            a += part[i]
-        total += (a + b) + (c + d)
-        prefix[j + 1] = total
+def prefix_blocks(
+    values: np.ndarray, borders: np.ndarray, block: int, places: np.ndarray, prefix: np.ndarray
+) -> None:
+    """Block prefix sums of each stream: those of stream i fill prefix[places[i]:places[i + 1]]."""
+    for stream in range(borders.size - 1):
+        own, sums = values[borders[stream] : borders[stream + 1]], prefix[places[stream] : places[stream + 1]]
+        total = 0.0
+        sums[0] = 0.0
+        for j in range(sums.size - 1):
+            part = own[j * block : (j + 1) * block]
+            # Four running sums: short dependency chains, and less rounding than one.
+            a = b = c = d = 0.0
+            quads = part.size // 4 * 4
+            for i in range(0, quads, 4):
+                a += part[i]
+                b += part[i + 1]
+                c += part[i + 2]
+                d += part[i + 3]
+            for i in range(quads, part.size):
+                a += part[i]
+            total += (a + b) + (c + d)
+            sums[j + 1] = total
 
 
 @inline
@@ -45,11 +50,22 @@ def sum_before(values: np.ndarray, prefix: np.ndarray, block: int, stop: int) ->
 
 @kernel
 def sum_ranges(
-    values: np.ndarray, prefix: np.ndarray, block: int, starts: np.ndarray, stops: np.ndarray, out: np.ndarray
+    values: np.ndarray,
+    borders: np.ndarray,
+    prefix: np.ndarray,
+    places: np.ndarray,
+    block: int,
+    streams: np.ndarray,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    out: np.ndarray,
 ) -> None:
-    """Sum of values[start:stop] for each query: out is float64[q], starts and stops int64[q]."""
+    """Sum of values[start:stop] of stream streams[k] for each query k: out is float64[q], the others int64[q]."""
     for k in range(out.size):
-        out[k] = sum_before(values, prefix, block, stops[k]) - sum_before(values, prefix, block, starts[k])
+        i = streams[k]
+        own = values[borders[i] : borders[i + 1]]
+        sums = prefix[places[i] : places[i + 1]]
+        out[k] = sum_before(own, sums, block, stops[k]) - sum_before(own, sums, block, starts[k])
 
 
 @kernel
@@ -123,35 +139,3 @@ def sum_children(children: np.ndarray, fan_out: int, parents: np.ndarray) -> Non
         for i in range(fan_out):
             total = plus(total, rows[j, i])
         parents[j] = total
-
-
-# Many published streams that lie one after another, stream i in [borders[i], borders[i + 1]).
-
-
-@kernel
-def prefix_streams(
-    values: np.ndarray, borders: np.ndarray, block: int, places: np.ndarray, prefix: np.ndarray
-) -> None:
-    """Block prefix sums of each stream: those of stream i fill prefix[places[i]:places[i + 1]]."""
-    for i in range(borders.size - 1):
-        prefix_blocks(values[borders[i] : borders[i + 1]], block, prefix[places[i] : places[i + 1]])
-
-
-@kernel
-def sum_stream_ranges(
-    values: np.ndarray,
-    borders: np.ndarray,
-    prefix: np.ndarray,
-    places: np.ndarray,
-    block: int,
-    streams: np.ndarray,
-    starts: np.ndarray,
-    stops: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """Sum of values[start:stop] of stream streams[k] for each query k: out is float64[q], the others int64[q]."""
-    for k in range(out.size):
-        i = streams[k]
-        own = values[borders[i] : borders[i + 1]]
-        sums = prefix[places[i] : places[i + 1]]
-        out[k] = sum_before(own, sums, block, stops[k]) - sum_before(own, sums, block, starts[k])

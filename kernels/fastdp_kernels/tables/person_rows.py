@@ -67,7 +67,7 @@ def sip_of_pair(key: np.ndarray, first: np.uint64, second: np.uint64) -> np.uint
 def hash_rows(
     key: np.ndarray, persons: np.ndarray, times: np.ndarray, words: np.ndarray, values: np.ndarray
 ) -> np.ndarray:
-    """The hash of each row, the first of its equals: SipHash-1-3 of person, instant, key and value.
+    """The hash of each row, the first of its equals: SipHash-1-3 of person, instant, key and values.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ def hash_rows(
         Digests.
     times, words : int64[n]
         Instants, and what the hash sees of each row's key.
-    values : float64[n or 0]
-        None are there where rows are counted; 0.0 and -0.0 are one value.
+    values : float64[c, n]
+        Of each column in use; none where rows are counted.  0.0 and -0.0 are one value.
 
     Returns
     -------
@@ -89,9 +89,9 @@ def hash_rows(
     for i in range(times.size):
         v = _absorbed(_absorbed(start, np.uint64(persons[i, 0])), np.uint64(persons[i, 1]))
         v = _absorbed(_absorbed(v, np.uint64(times[i])), np.uint64(words[i]))
-        if values.size:
-            v = _absorbed(v, np.uint64(bits_of(values[i] + 0.0)))
-        found[i] = _ended(v, np.uint64(5 if values.size else 4))
+        for c in range(values.shape[0]):
+            v = _absorbed(v, np.uint64(bits_of(values[c, i] + 0.0)))
+        found[i] = _ended(v, np.uint64(4 + values.shape[0]))
     return found
 
 
@@ -115,7 +115,13 @@ def place_pairs(key: np.ndarray, pairs: np.ndarray, used: int, slots: np.ndarray
 
 @kernel
 def number_pairs(
-    key: np.ndarray, first: np.ndarray, second: np.ndarray, slots: np.ndarray, pairs: np.ndarray, used: int
+    key: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    slots: np.ndarray,
+    pairs: np.ndarray,
+    used: int,
+    learns: bool,
 ) -> tuple[np.ndarray, int]:
     """The number of each pair, in the order in which pairs came first.
 
@@ -131,6 +137,8 @@ def number_pairs(
         Pairs by number; new ones are added.
     used : int
         How many there are.
+    learns : bool
+        Add pairs that are new; else their number is -1.
 
     Returns
     -------
@@ -140,7 +148,7 @@ def number_pairs(
     found = np.empty(first.size, np.int64)
     for i in range(first.size):
         place = _place(key, first[i], second[i], slots, pairs)
-        if slots[place] < 0:
+        if slots[place] < 0 and learns:
             slots[place] = used
             pairs[used, 0], pairs[used, 1] = first[i], second[i]
             used += 1

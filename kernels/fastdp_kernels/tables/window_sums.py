@@ -66,6 +66,39 @@ def add_values(
 
 
 @kernel
+def add_squares(
+    windows: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    first: int,
+    steps_per_unit: float,
+    low: float,
+    high: float,
+    centre: int,
+    factor: float,
+    sums: np.ndarray,
+) -> int:
+    """Add the square of what :func:`add_values` adds, times ``factor``, a power of 2, rounded half to even."""
+    wrong = -1
+    for i in range(windows.size):
+        w = windows[i] - first
+        k = np.int64(keys[i])
+        if w < 0 or w >= sums.shape[0] or k < 0:
+            continue
+        v = values[i]
+        if finite_flag(v) < 0:
+            if wrong < 0:
+                wrong = i
+            continue
+        x = v * steps_per_unit
+        x = x if x > low else low
+        x = x if x < high else high
+        step = np.float64(minus(bits_of(x + ROUNDER), ROUNDER_BITS) - centre)
+        sums[w, k] = plus(sums[w, k], minus(bits_of(step * step * factor + ROUNDER), ROUNDER_BITS))
+    return wrong
+
+
+@kernel
 def add_ones(windows: np.ndarray, keys: np.ndarray, first: int, sums: np.ndarray) -> None:
     """Count the rows of each cell; parameters as of :func:`add_values`."""
     for i in range(windows.size):

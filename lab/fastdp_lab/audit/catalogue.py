@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -20,8 +20,8 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Perturber, Toeplitz
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
-from fastdp.tables.columns import KeyTable
-from fastdp.tables.plan import make_plan
+from fastdp.tables.columns import Keys
+from fastdp.tables.plan import make_plan, statistics_of
 from fastdp.tables.sums import release
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SquareWave
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
@@ -109,17 +109,18 @@ def repeat(make: Callable[..., StreamPublisher]) -> ManyRuns:
 
 def person_of_two_days(epsilon: float) -> ManyRuns:
     """Totals with a delta: one long row of windows, two of them a run."""
-    time, value = fastdp.Time("at", "1d"), fastdp.Value("value", 1.0, noise="gaussian")
+    time, value = fastdp.Time("at", "1d"), fastdp.Value(clip=4.0, resolution=1.0)
     unit = fastdp.Person("who", rows=2, per="1w", per_window=1)
-    plan = make_plan("totals", time, value, unit=unit, epsilon=epsilon, clip=4.0, delta=DELTA)
-    quantity = plan.quantities()[0]
+    asked = statistics_of({"value": "sum"})
+    plan = make_plan(asked, time, unit=unit, epsilon=epsilon, bounds=value, delta=DELTA)
+    plan = replace(plan, noise="gaussian", delta=DELTA)
 
     def draw(data: Sequence[int], trials: int, key: Key) -> Floats:
         sums = np.tile(np.asarray(data, np.int64), trials).reshape(1, -1, 1)
-        released = release([quantity], sums, key, 0, KeyTable((), []).digests)[quantity.name]
+        (released,) = release(plan.budget, plan.quantities(), sums, key, (0, sums.shape[1]), Keys(()))
         return released.steps.reshape(trials, -1).astype(np.float64)
 
-    return ManyRuns(plan.guarantee(simulated=False), draw)
+    return ManyRuns(plan.budget.guarantee(simulated=False), draw)
 
 
 def filtered(outputs: Floats) -> Floats:
@@ -181,10 +182,10 @@ def lagging(epsilon: float, length: int, *, lag_sums: bool) -> partial[fastdp.PA
 
 def many_rows(epsilon: float) -> OneRun:
     """Two short streams through ``release_many``: what both publish."""
-    options: Json = {"threshold": Fixed(4.0), "perturber": Hierarchy(2, prune=0), "smoother": None}
-    make: Callable[..., Any] = partial(fastdp.release_many, epsilon=epsilon, bound=4.0, resolution=1.0, **options)
-    see: See = lambda fresh, data: fresh(np.asarray(data, np.float64)).values  # noqa: E731
-    return OneRun(make(np.zeros((2, 4)), seed=0).guarantee, make, see)
+    options: Json = {"threshold": Fixed(4.0), "perturber": Hierarchy(2, prune=0), "max_range": 4}
+    make = partial(fastdp.StreamPublisher, epsilon=epsilon, bound=4.0, resolution=1.0, **options)
+    see: See = lambda fresh, data: fresh().release_many(np.asarray(data, np.float64)).values  # noqa: E731
+    return OneRun(make(seed=0).release_many(np.zeros((2, 4))).guarantee, make, see)
 
 
 @dataclass(frozen=True)
@@ -362,9 +363,10 @@ def _tables(epsilon: float) -> list[Case]:
     """Of :class:`fastdp.Windows`, whose noise is that of ``fastdp.totals``; none where their packages are missing."""
     if not runs.TABLES_INSTALLED:
         return []
-    windows = partial(fastdp.Windows, "1d", start=runs.START, resolution=1.0, epsilon=epsilon)
-    unit = fastdp.Person("who", rows=2, per="2d", per_window=1)
-    person = partial(windows, bound=4.0, unit=unit)
+    time, four = fastdp.Time("at", "1d", start=runs.START), fastdp.Value(4.0, resolution=1.0)
+    windows = partial(fastdp.Windows, {"value": "sum"}, time, epsilon=epsilon, bounds=four)
+    person = partial(windows, unit=fastdp.Person("who", rows=2, per="2d", per_window=1))
+    counts = partial(fastdp.Windows, {"*": "count"}, time, epsilon=epsilon)
     others, mine = [(0, 1.0, "b"), (1, 2.0, "c")], (0, 4.0, "a")
     # The third row of the person is dropped, and those of others stay.
     further = [mine, (1, 4.0, "a"), (1, 4.0, "a"), *others]
@@ -372,10 +374,15 @@ def _tables(epsilon: float) -> list[Case]:
     keyed = [(person, key) for person in "bc" for key in "xy"]
     row: Pair = [*others, mine], others
     return [
-        _once("totals", partial(windows, bound=4.0), runs.windows_of(), row),
+        _once("totals", windows, runs.windows_of(), row),
         _once("totals-persons", person, runs.windows_of(who=True), (further, others)),
-        _once("counts", partial(windows, kind="counts"), runs.windows_of(values=False), row),
+        _once("counts", counts, runs.windows_of(values=False), row),
         Case("totals-gaussian", person_of_two_days(epsilon), [4, 4], [0, 0], FAST, (both_days,)),
         Case("counts-public-keys", runs.keys_of_table(epsilon), [*keyed, ("a", "y")], keyed, SLOW),
-        _once("means", partial(windows, bound=4.0, kind="means"), runs.windows_of(), row),
+        _once(
+            "means",
+            partial(fastdp.Windows, {"value": "mean"}, time, epsilon=epsilon, bounds=four),
+            runs.windows_of(),
+            row,
+        ),
     ]

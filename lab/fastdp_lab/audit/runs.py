@@ -183,8 +183,8 @@ def windows_of(*, values: bool = True, who: bool = False) -> See:
         days, given, persons = zip(*rows, strict=True)
         times = np.datetime64(START) + np.array(days)
         windows.add(times, given if values else None, persons=persons if who else None)
-        columns = windows.advance(STOP).sums.columns
-        return np.concatenate([noisy.steps.ravel() for noisy in columns.values()]).astype(np.float64)
+        steps = windows.advance(STOP).released.measured[0].steps
+        return np.asarray(steps.ravel(), np.float64)
 
     return see
 
@@ -204,7 +204,7 @@ def keys_of_table(epsilon: float) -> OneRun:
             return fastdp.counts(table, time, by="key", keys="public", unit=unit, epsilon=epsilon, key=key)
 
     def see(fresh: Fresh, rows: Sequence[tuple[str, str]]) -> Floats:
-        steps = counts(rows, fresh()).sums.columns["count"].steps
+        steps = counts(rows, fresh()).released.cells("count")
         return np.array([steps.shape[1], steps[0, -1]], np.float64)
 
     return OneRun(counts([("b", "x")], Key.from_seed(0)).guarantee, lambda key: key, see)

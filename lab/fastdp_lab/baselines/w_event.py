@@ -224,4 +224,4 @@ class WEvent(Publisher[WEventState]):
         """Publish a whole array at once (a fresh publisher only)."""
         published = self._call(Column(as_whole(values, self.n_seen, 0), "values"))
         published.flags.writeable = False
-        return Release(published, 0, self._machine.bound, self.guarantee)
+        return Release(published, 0, np.array([self._machine.bound]), self.guarantee)

@@ -38,4 +38,4 @@ class Zeros:
     def release(self, values: Any) -> Release:
         """Zeros for a whole array, longer than the hold-out (a fresh object only)."""
         published = self.publish(as_whole(values, self.n_seen, self.holdout))
-        return Release(published, self.holdout, 0.0, self.guarantee)
+        return Release(published, self.holdout, np.zeros(1), self.guarantee)

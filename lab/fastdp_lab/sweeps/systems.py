@@ -206,7 +206,9 @@ def _w_event(scheme: Scheme, setting: Setting, contributions: int = 1, **argumen
 
 
 def _behind(setting: Setting, release: Release) -> RunResult:
-    published = Release(release.values[setting.holdout :], setting.holdout, setting.bound, release.guarantee)
+    published = Release(
+        release.values[setting.holdout :], setting.holdout, np.array([setting.bound]), release.guarantee
+    )
     # Which values are released depends on the noise of earlier ones.
     return RunResult(published.sum, setting.bound, splits=False)
 

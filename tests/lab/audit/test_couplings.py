@@ -174,12 +174,15 @@ def test_tables_of_noise_give_the_numbers_of_a_table(online: bool) -> None:
     rows = [Row(10, "a", "p", 3.0), Row(20, "a", "p", 4.0), Row(70, "b", "q", 20.0)]
     options: dict[str, Any] = {"epsilon": 1.0, "unit": fastdp.Rows(2)}
     if online:
-        options |= {"every": "1h", "start": at(0), "kind": "totals", "bound": 10.0}
+        time = fastdp.Time("at", "1h", start=at(0))
+        options |= {"statistics": {"value": "sum"}, "time": time, "bounds": 10.0}
         tables = online_release(options, 0, KEY, [(60, rows[:2]), (180, rows[2:])])
     else:
         options |= {"value": "value", "time": fastdp.Time("at", "1h", start=at(0), stop=at(180)), "clip": 10.0}
         tables = batch_release("totals", options, KEY, rows)
-    estimates = np.concatenate([table.sums.columns["total"].values[:, 0] for table in tables])
+    estimates = np.concatenate(
+        [table.sum(np.arange(len(table)), np.arange(1, len(table) + 1)) if len(table) else [] for table in tables]
+    )
     assert estimates.tolist() == [7.0, 10.0, 0.0]
 
 

@@ -229,7 +229,7 @@ def see_whole(make: Make, key: Key, values: Floats) -> Outputs:
 
 def see_many(composition: Json, key: Key, values: Floats) -> Outputs:
     """Rows through ``release_many``."""
-    many = fastdp.release_many(values, **composition, key=key)
+    many = fastdp.StreamPublisher(**composition, key=key).release_many(values)
     yield "values", many.values, many.thresholds, many.guarantee, many.ids, repr(many)
     for release in many:
         yield from see_release(release)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from unittest import mock
 
 import numpy as np
 
@@ -65,6 +66,11 @@ def batch_release(kind: str, options: Json, key: Key, rows: Rows) -> list[Any]:
     types = {"at": pyarrow.timestamp("us"), "key": pyarrow.string(), "person": pyarrow.string()}
     schema = pyarrow.schema({**types, "value": pyarrow.float64()})
     frame = pyarrow.Table.from_pylist([{"at": at(row.minute), **row._asdict()} for row in rows], schema)
+    options = dict(options)
+    if options.pop("noise", None) == "gaussian":
+        # Whatever the rule would take.
+        with mock.patch("fastdp.tables.plan.with_noise", lambda plan: replace(plan, noise="gaussian")):
+            return [getattr(fastdp, kind)(frame, key=key, **options)]
     return [getattr(fastdp, kind)(frame, key=key, **options)]
 
 
@@ -72,7 +78,7 @@ def online_release(options: Json, saved: int, key: Key, batches: Sequence[tuple[
     """A ``fastdp.Windows``: rows are added, then the clock moves; the state is saved after one of the calls."""
     windows = fastdp.Windows(key=key, **options)
     persons = isinstance(options["unit"], fastdp.Person)
-    given = {"values": options["kind"] != "counts", "keys": options.get("by"), "persons": persons}
+    given = {"values": "*" not in options["statistics"], "keys": options.get("by"), "persons": persons}
     found = []
     for number, (clock, rows) in enumerate(batches):
         columns = {name: [getattr(row, name[:-1]) for row in rows] for name, wanted in given.items() if wanted}
@@ -85,18 +91,19 @@ def online_release(options: Json, saved: int, key: Key, batches: Sequence[tuple[
 
 def see_table(table: Any) -> Outputs:
     """All that a released table shows."""
-    sums = table.sums
+    sums = table.released
     yield "frame", table.arrow.to_pydict(), str(table.arrow.schema)
     yield "windows", sums.edges
-    yield "keys", sums.keys
-    yield from (item for item in sorted(vars(sums).items()) if item[0] not in ("edges", "keys", "columns"))
-    yield "noise", [(name, str(each.noise), each.resolution) for name, each in sums.columns.items()]
+    yield "nodes", sums.nodes, [each.tolist() for each in sums.parents]
+    others = ("edges", "nodes", "parents", "measured", "tails", "rows")
+    yield from (item for item in sorted(vars(sums).items()) if item[0] not in others)
+    yield "noise", [(each.depth, each.each, str(each.noise)) for each in sums.measured]
+    yield "numbers", sorted(sums.tails.items()), sums.rows
     yield "guarantee", table.guarantee, table.guarantee.derivation
     yield "print", repr(table), str(table), table._repr_html_(), len(table)
     if len(table):
         width = len(sums.edges) - 1
-        answer = table.mean if sums.kind == "means" else table.sum
-        yield "ranges", answer([0], [width]), *table.interval([0], [width], revised=True)
+        yield "ranges", table.estimate([0], [width]), *table.interval([0], [width], revised=True)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "table.csv"
             table.write(path)
@@ -155,7 +162,7 @@ class TableInstance(Instance):
         return {key: place for place, key in enumerate(self._released(Table(seed, sure), rows).keys["key"])}
 
     def _released(self, table: Table, rows: Any) -> Any:
-        return self.release(table.key, rows)[0].sums
+        return self.release(table.key, rows)[0].released
 
     def _passes(self, seed: int, rows: Any, key: str, place: int) -> float:
         """The probability that a key is released."""
@@ -184,7 +191,7 @@ class TableInstance(Instance):
 
         def clip_under(noise: int, shifts: Shifts, rows: Any, sums: BoundSums | None = None) -> Any:
             own = Shifts({**shifts.fixed, name: {winner: noise}})
-            return self._released(Table(seed, own, sums), rows).clip
+            return self._released(Table(seed, own, sums), rows).tails["value"].clip
 
         clip, step = clip_under(WINS, before, self.x), max(1, int(scale * Fraction(PRECISION)))
         sums = wanted(table.bound)
@@ -284,17 +291,18 @@ def options_of(rng: Generator, choice: Choice) -> Json:
     if choice.kind != "counts":
         resolution = pick(rng, None, 0.5)
         # On a coarse grid several candidates are one clip, which does not tell the winner.
-        value = fastdp.Value("value", None if choice.chooses else resolution, noise=noise)
-        options |= {"bound": BOUND, "value": value}
+        value = fastdp.Value(BOUND, resolution=None if choice.chooses else resolution)
         if not choice.chooses:
             ends = pick(rng, 4.0, 10.0, 0.5, (-10.0, -5.0), (-3.0, 10.0), (0.0, 10.0), (5.0, 10.0))
-            options |= {"bound": (-BOUND, BOUND) if isinstance(ends, tuple) else BOUND, "clip": ends}
+            bound = (-BOUND, BOUND) if isinstance(ends, tuple) else BOUND
+            value = replace(value, bound=bound, clip=ends)
+        options |= {"bound": value, "value": "value"}
     options["unit"] = unit_of(rng, choice.unit)
     if choice.keys != "none":
         options["by"] = "key"
     if choice.keys in ("given", "public"):
         options["keys"] = "public" if choice.keys == "public" else ["b", "a", "q"]
-    if choice.kind == "counts":
+    if noise is not None:
         options["noise"] = noise
     if choice.noise == "gaussian" or choice.keys == "private":
         options["delta"] = pick(rng, 1e-6, 0.01)
@@ -356,10 +364,11 @@ def draw_online(rng: Generator, kind: str, keys: str, **fixed: Any) -> TableInst
     unit = "person in a period" if "person" in unit else unit
     choice = Choice(kind, keys, unit, "laplace", False)
     given = {**options_of(rng, choice), **fixed}
-    options: Json = {"every": "1h", "start": at(pick(rng, 0, 60)), "kind": kind}
+    statistics = {"totals": {"value": "sum"}, "counts": {"*": "count"}, "means": {"value": "mean"}}[kind]
+    options: Json = {"statistics": statistics, "time": fastdp.Time("at", "1h", start=at(pick(rng, 0, 60)))}
     options |= {name: given[name] for name in ("epsilon", "unit", "by", "keys") if name in given}
     if kind != "counts":
-        options |= {"bound": given["clip"], "resolution": given["value"].resolution}
+        options["bounds"] = given["bound"]
     if "person" in unit:
         each = pick(rng, 1, 2)
         options["unit"] = fastdp.Person("person", 2 * each, per="2h", per_window=each)

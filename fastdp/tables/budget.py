@@ -1,0 +1,318 @@
+"""Budget of a release of a table: a written table of shares, the noise that each buys, and the guarantee.
+
+Shares are of epsilon, or of rho where noise is Gaussian.  First come :data:`OF_ALL`; the columns divide the rest by
+weight, the rows ("*", if they are counted) as one of them; of a column's budget first come :data:`OF_COLUMN`, then
+its sums by :data:`WEIGHTS`, and each sum's share is divided between the levels.  All arithmetic is rational and
+rounded down, so that shares never exceed the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from fastdp.guarantee import Guarantee, parallel, sequential, zcdp_loss
+from fastdp.noise.draws import Distribution, concentrated, l2_square, noise_distribution
+from fastdp.tables.sums import ROWS, Level, Quantity
+from fastdp.units import UnitRows
+from fastdp.validation import DAY
+
+if TYPE_CHECKING:
+    from fastdp.tables.plan import TablePlan
+
+#: Shares of the total: how many persons had rows dropped.  That of private keys is ``PrivateKeys.share``.
+OF_ALL = {"persons": Fraction(1, 100)}
+#: Shares of a column's budget: rows above the lowest candidate of the clip, its choice, rows beyond the clip.
+OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(19, 200), "beyond": Fraction(1, 100)}
+#: Weights of a column's sums.
+WEIGHTS = {"total": 1, "deviation": 1, "square": 1, "count": 1}
+#: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
+#: of one mean the deviations then have .6 of epsilon, or .65 of rho, near the best for means from 0 to .3 theta.
+ROWS_OF_MEANS = {"laplace": Fraction(2, 3), "gaussian": Fraction(7, 13)}
+#: Share of the cells where other levels are measured too; these divide the rest equally.
+CELLS_SHARE = Fraction(1, 2)
+#: The clip of windows shorter than the first is chosen for sums over as many as fill it, and so on.
+SPANS = (DAY, 7 * DAY, 365 * DAY)
+#: So many noise scales of the clip's choice are its target number of rows, and a step of its slope, if its share
+#: allows it.
+RESOLVED, RESOLVED_SLOPE = 16.0, 4.0
+#: ln of the number of grid steps in the bound, for the choice.
+SPAN = 33.0 * math.log(2.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Budget:
+    """Shares of a plan's budget.  An amount is a part of epsilon or of twice rho, a loss the amount or its root."""
+
+    plan: TablePlan
+
+    @property
+    def gaussian(self) -> bool:
+        """True if noise of the sums is Gaussian."""
+        return self.plan.noise == "gaussian"
+
+    @property
+    def key_delta(self) -> float:
+        """Delta of the private choice of keys: all of it, or half with Gaussian noise."""
+        plan = self.plan
+        return 0.0 if plan.key_rule != "private" else plan.delta / 2.0 if self.gaussian else plan.delta
+
+    @property
+    def noise_delta(self) -> float:
+        """Delta of Gaussian noise; 0 for Laplace."""
+        return self.plan.delta - self.key_delta if self.gaussian else 0.0
+
+    @cached_property
+    def loss(self) -> float:
+        """Total budget: epsilon, or for Gaussian noise the x whose x^2 / 2 is its rho."""
+        return zcdp_loss(self.plan.epsilon, self.noise_delta) if self.gaussian else self.plan.epsilon
+
+    def _amount(self, loss: float) -> Fraction:
+        return Fraction(loss) ** 2 if self.gaussian else Fraction(loss)
+
+    def _loss(self, amount: Fraction) -> float:
+        """The largest loss found with at most this amount."""
+        found = math.sqrt(amount) if self.gaussian else float(amount)
+        while self._amount(found) > amount:
+            found = math.nextafter(found, 0.0)
+        return found
+
+    # Helpers.
+
+    @cached_property
+    def of_all(self) -> dict[str, Fraction]:
+        """Shares of the total that are used before the columns' ones."""
+        plan = self.plan
+        found = {"keys": Fraction(plan.private.share)} if plan.private is not None else {}
+        return found | (OF_ALL if plan.who is not None else {})
+
+    @cached_property
+    def of_columns(self) -> dict[str, Fraction]:
+        """Share of the total of each column, and of the rows."""
+        weights = {column.name: Fraction(column.weight) for column in self.plan.columns}
+        if self.plan.counts_rows:
+            asked = any(statistic.column == ROWS for statistic in self.plan.statistics)
+            weights[ROWS] = Fraction(1) if asked else ROWS_OF_MEANS[self.plan.noise]
+        rest, whole = 1 - sum(self.of_all.values()), sum(weights.values())
+        return {name: rest * weight / whole for name, weight in weights.items()}
+
+    def helper(self, purpose: str, column: str = ROWS) -> float:
+        """Loss of a helper: one of :data:`OF_ALL`, or of :data:`OF_COLUMN` for one column; 0 if it is not used.
+
+        The choice of a clip takes at most its share, and less once the number of rows is released: pure losses may be
+        chosen adaptively, as long as their sum never exceeds epsilon.
+        """
+        if column == ROWS:
+            return self._loss(self._amount(self.loss) * self.of_all[purpose]) if purpose in self.of_all else 0.0
+        if purpose in ("rows", "clip") and not self.plan.column(column).chooses:
+            return 0.0
+        most = self._loss(self._amount(self.loss) * self.of_columns[column] * OF_COLUMN[purpose])
+        rows = self.plan.rows.get(column)
+        if purpose != "clip" or rows is None:
+            return most
+        # As ScaleFree has it: the target is at most half of the rows, and slopes fit below the rest.
+        target = min(self.rows_above(column), rows / 2.0)
+        slope = 0.5 * (rows - target) / SPAN
+        return min(most, self.plan.contributions * max(RESOLVED / target, RESOLVED_SLOPE / slope))
+
+    def rows_above(self, column: str) -> float:
+        """Rows that should lie above the clip in all windows together, so that noise and clipping err alike.
+
+        The squared error of the sum of g windows with n rows each is 2 g (s theta / eps)^2 + (g n E[(v - theta)+])^2,
+        s the sensitivity in clips, least over theta where n p = sqrt(2 / g) s / eps, if p E[(v - theta)+] / theta is
+        about p^2, as :class:`fastdp.thresholds.ScaleFree` takes it.
+        """
+        plan, share = self.plan, self.of_columns[column] * self.level_shares[self.levels[0]]
+        clips = 0.5 if plan.quantity_of(column) == "deviation" else 1.0
+        deviation = clips * (math.sqrt(self.square(True)) if self.gaussian else math.sqrt(2.0) * plan.contributions)
+        loss = self._loss(self._amount(self.loss) * share) * (1.0 - float(OF_COLUMN["rows"] + OF_COLUMN["clip"]))
+        return max(1, plan.cells or 1) * deviation / loss / math.sqrt(self.together)
+
+    @property
+    def together(self) -> float:
+        """Windows in the sums for which the clip is chosen: hours of a day, days of a week, else those of a year."""
+        plan = self.plan
+        if plan.calendar is None:
+            return 1.0
+        length = plan.calendar.edge(1) - plan.calendar.edge(0)
+        span = next((span for span in SPANS if length < span), length)
+        return max(1.0, min(span / length, (plan.stop or 0) - (plan.start or 0)))
+
+    # Sums.
+
+    @cached_property
+    def level_shares(self) -> dict[Level, Fraction]:
+        """Share of each level of a sum's budget; the cells come first."""
+        plan = self.plan
+        cells = Level(len(plan.by), True)
+        if not plan.levels:
+            return {cells: Fraction(1)}
+        windows = (True,) if plan.calendar is None else (True, False)
+        others = [Level(d, each) for each in windows for d in range(len(plan.by), -1, -1)][1:]
+        if not others:
+            return {cells: Fraction(1)}
+        return {cells: CELLS_SHARE} | dict.fromkeys(others, (1 - CELLS_SHARE) / len(others))
+
+    @property
+    def levels(self) -> list[Level]:
+        """Levels that are measured."""
+        return list(self.level_shares)
+
+    @cached_property
+    def _rest(self) -> dict[str, Fraction]:
+        """Amount of each column's sums, after its helpers; those that are not released online are left unspent."""
+        whole = self._amount(self.loss)
+        spent = {column.name: [self.helper(each, column.name) for each in OF_COLUMN] for column in self.plan.columns}
+        return {
+            name: whole * share - sum(map(self._amount, spent.get(name, ())))
+            for name, share in self.of_columns.items()
+        }
+
+    def of(self, name: str, column: str, level: Level) -> float:
+        """Loss of one sum at one level."""
+        listed = self.plan.sums_of(column)
+        share = Fraction(WEIGHTS[name], sum(WEIGHTS[each] for each in listed)) * self.level_shares[level]
+        return self._loss(self._rest[column] * share)
+
+    def square(self, each: bool) -> int:
+        """Squared L2 norm of the change by one unit: k rows, at most j of them in one sum of a window."""
+        return l2_square(self.plan.contributions, self.plan.per_window if each else None)
+
+    def distribution(self, quantity: Quantity, level: Level) -> Distribution:
+        """Distribution of the noise of a sum at one level."""
+        loss = self.of(quantity.name, quantity.column, level)
+        if self.gaussian:
+            return noise_distribution("gaussian", quantity.sensitivity, self.square(level.each), loss)
+        return noise_distribution("laplace", self.plan.contributions * quantity.sensitivity, 1, loss)
+
+    def log_variance(self) -> float:
+        """Sum of the logarithms of the cells' variances, each in squared changes by one row."""
+        cells, k = self.levels[0], self.plan.contributions
+        square = self.square(True) if self.gaussian else 2.0 * k**2
+        return sum(math.log(square / self.of(q.name, q.column, cells) ** 2) for q in self.plan.quantities())
+
+    # The guarantee: of each component, their composition, and the caller's word.
+
+    def in_units(self, guarantee: Guarantee) -> Guarantee:
+        """`guarantee` with the plan's unit of privacy and adjacency."""
+        plan, k = self.plan, self.plan.contributions
+        period = "" if plan.periods is None else f" in any period of {plan.periods.every}"
+        one = period.replace("any", "one")
+        rows = UnitRows(plan.who, 1 if plan.who else k, None if plan.periods is None else plan.periods.period)
+        if plan.who is not None:
+            unit, adjacency = f"one person{period}", f"add or remove all rows of one person{one}"
+        elif k == 1:
+            unit, adjacency = "one row of the table", "add or remove one row"
+        else:
+            unit, adjacency = f"{k} rows of the table{period}", f"add or remove up to {k} rows{one}"
+        return replace(guarantee, unit=unit, adjacency=adjacency, rows=rows, times=plan.times_of(rows))
+
+    def _component(self, name: str, loss: float, step: str, delta: float = 0.0) -> Guarantee:
+        return self.in_units(Guarantee(loss, delta, arithmetic="exact", derivation=(step,))).of(name)
+
+    def guarantee(self, *, simulated: bool) -> Guarantee:
+        """Guarantee of everything that is released, with its derivation."""
+        plan, k = self.plan, self.plan.contributions
+        parts = [self._sums(q, level) for level in self.levels for q in plan.quantities()]
+        for column in plan.columns:
+            of = f" of {column.name!r}"
+            if column.chooses:
+                counted = f"how many rows lie above the lowest candidate: sensitivity {k}, discrete Laplace noise"
+                chosen = f"noisy max over counts of rows above candidates: monotone, sensitivity {k}"
+                parts.append(self._component(f"rows{of}", self.helper("rows", column.name), counted))
+                parts.append(self._component(f"clip{of}", self.helper("clip", column.name), chosen))
+            if not plan.online:
+                step = (
+                    f"rows beyond the clip and rows within it: {k} rows change them by {k} in all, a replaced value "
+                    f"by 2; noise for {plan.beyond_sensitivity}"
+                )
+                parts.append(self._component(f"share clipped{of}", self.helper("beyond", column.name), step))
+        if plan.key_rule == "private":
+            step = "a key is released if its noisy count of rows passes a threshold that delta gives"
+            delta = 0.0 if self.gaussian else plan.delta
+            parts.append(self._component("keys", self.helper("keys"), step, delta))
+        if plan.who is not None and not plan.online:
+            where = "" if plan.periods is None else f" (in each period of {plan.periods.every})"
+            step = f"counts of persons with and without dropped rows{where}, which are disjoint"
+            parts.append(self._component("persons", self.helper("persons"), step))
+        whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
+        if self.gaussian:
+            return self._approximate(whole, simulated)
+        # The parts are rounded so that they never exceed epsilon; they may fall short of it by a rounding.
+        derivation = (*whole.derivation, *self._public_knowledge(whole))
+        return replace(whole, epsilon=plan.epsilon, rho=math.inf, simulated=simulated, derivation=derivation)
+
+    def _sums(self, q: Quantity, level: Level) -> Guarantee:
+        """Guarantee of one sum at one level."""
+        plan, k, loss = self.plan, self.plan.contributions, self.of(q.name, q.column, level)
+        name = q.name if q.column == ROWS else f"{q.name} of {q.column!r}"
+        chosen = q.column != ROWS and plan.column(q.column).chooses
+        moved = "clip" if chosen and q.name == "total" else f"{q.sensitivity}"
+        moved = f"the most that a chosen clip allows, up to {moved}," if chosen and q.name != "total" else moved
+        # For whom: cells are the usual case.
+        by = plan.by[: level.depth]
+        nodes = f"keys of {', '.join(map(repr, by))}" if by else "all rows"
+        where = (
+            "disjoint windows and keys"
+            if level == self.levels[0]
+            else f"{nodes}, {'each window' if level.each else 'all windows'}"
+        )
+        sums = f"{name}: {where}, k rows of a unit change the sums by"
+        if self.gaussian:
+            square = self.square(level.each)
+            step = (
+                f"{sums} sqrt({square}) * {moved} in the L2 norm (k = {k}), discrete Gaussian noise of sigma "
+                f"sqrt({square}) * {moved} / {loss:g}: rho = {loss:g}^2 / 2"
+            )
+            return self.in_units(concentrated(loss, step)).of("sums")
+        step = f"{sums} k * {moved} steps in all, discrete Laplace noise of scale k * {moved} / epsilon (k = {k})"
+        return self._component("sums", loss, step)
+
+    def _approximate(self, whole: Guarantee, simulated: bool) -> Guarantee:
+        """Guarantee in epsilon and delta from components in rho; a choice of keys adds its own delta."""
+        plan = self.plan
+        stated = whole.approximate(plan.epsilon, self.noise_delta)
+        if self.key_delta:
+            # All but an event of this probability is concentrated (Bun and Steinke 2016, section 8).
+            step = f"keys: released beyond that with probability {self.key_delta:g}: delta = {plan.delta:g} in all"
+            stated = replace(stated, delta=plan.delta, rho=math.inf, derivation=(*stated.derivation, step))
+        derivation = (*stated.derivation, *self._public_knowledge(whole))
+        return replace(stated, simulated=simulated, derivation=derivation)
+
+    def _public_knowledge(self, whole: Guarantee) -> list[str]:
+        """Public facts that the guarantee assumes on the caller's word, as texts."""
+        plan, said = self.plan, []
+        if whole.times is not None:
+            said.append(f"rows at other times than {whole.times} change nothing that is released")
+        ends = plan.taken or [name for name, end in (("first", plan.start), ("last", plan.stop)) if end is None]
+        if plan.online:
+            said.append("the clock that closes windows is public")
+        elif ends:
+            said.append(f"the {' and '.join(ends)} window of the table is public knowledge (start=, stop=)")
+        if plan.key_rule == "public":
+            said.append(
+                "the keys of all rows, dropped ones too, are public knowledge, on the caller's word (keys='public')"
+            )
+        k = plan.contributions
+        if plan.who is None and k > 1:
+            said.append(f"a unit has at most {k} rows, on the caller's word (fastdp.Person enforces it)")
+        if plan.who is not None:
+            where = "in all" if plan.periods is None else f"in each period of {plan.periods.every}"
+            said.append(
+                f"of a person (column {plan.who!r}) the {k} rows of least keyed hash {where} count, whatever other "
+                "persons do"
+            )
+            if plan.per_window is not None:
+                said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
+        # Of deviations from the middle of the clip a replaced value moves two sensitivities.
+        alone = plan.who is None and k == 1
+        if (
+            alone
+            and plan.columns
+            and all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in plan.quantities())
+        ):
+            said.append("replacing the values of one row, in its window and key, is covered too")
+        return said
