@@ -43,7 +43,8 @@ def main() -> None:
         print(f"going on behind batch {windows.n_seen}", flush=True)
     else:
         # The clock stands a minute behind the latest event; what comes later still is dropped.
-        windows = fastdp.Windows("10min", epsilon=1.0, start="2024-05-01", bound=20.0, lateness="1min")
+        time = fastdp.Time("at", "10min", start="2024-05-01")
+        windows = fastdp.Windows({"kwh": "sum"}, time, epsilon=1.0, bounds=20.0, lateness="1min")
         windows.keep(options.state, secret)
     for times, sizes in itertools.islice(events(windows.n_seen), options.batches):
         closed = windows.add(times, sizes)

@@ -76,6 +76,30 @@ class Guarantee:
     rows: UnitRows | None = None
     times: Times | None = None
 
+    def __post_init__(self) -> None:
+        for name in _NUMBERS:
+            value = getattr(self, name)
+            if type(value) is not float or not value >= 0.0:
+                object.__setattr__(self, name, _amount(name, value))
+        for name in _TEXTS:
+            if not isinstance(value := getattr(self, name), str):
+                raise ParameterError(f"{name} = {validation.shown(value)}: expected a text")
+        validation.flag("simulated", self.simulated)
+        steps: object = self.derivation
+        if not isinstance(steps, (list, tuple)) or not all(isinstance(step, str) for step in steps):
+            raise ParameterError(f"derivation = {validation.shown(steps)}: expected a list of texts")
+        object.__setattr__(self, "derivation", tuple(steps))
+        if self.rows is None is self.times:
+            return
+        try:
+            rows, times = UnitRows.read(self.rows), Times.read(self.times)
+        except (TypeError, ValueError):
+            shown = f"rows = {validation.shown(self.rows)}, times = {validation.shown(self.times)}"
+            wanted = "expected None, or column, number and period of rows; column, zone and two instants"
+            raise ParameterError(f"{shown}: {wanted}") from None
+        object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "times", times)
+
     def __str__(self) -> str:
         """The guarantee in one line, for reports and the command line."""
         loss = self.cost
@@ -133,10 +157,8 @@ class Guarantee:
     def to_dict(self) -> dict[str, Any]:
         """The fields by name as strict JSON allows them; an infinite number is the text ``"inf"``."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name in _NUMBERS:
-            number = float(fields[name])
-            fields[name] = "inf" if number == math.inf else number
-        return {**fields, "derivation": list(self.derivation)}
+        endless: dict[str, Any] = {name: "inf" for name in _NUMBERS if fields[name] == math.inf}
+        return {**fields, **endless, "derivation": list(self.derivation)}
 
     def to_json(self) -> str:
         """The guarantee as one line of strict JSON (RFC 8259); floats read back as the same floats."""
@@ -154,32 +176,25 @@ class Guarantee:
         known = [field.name for field in dataclasses.fields(cls)]
         if not isinstance(fields, Mapping) or set(fields) != set(known):
             raise ParameterError(f"fields = {validation.shown(fields)}: expected a mapping with {', '.join(known)}")
-        read = dict(fields)
-        for name in _NUMBERS:
-            read[name] = math.inf if read[name] == "inf" else validation.real(name, read[name])
-            if read[name] < 0.0:
-                raise ParameterError(f"{name} = {read[name]!r}: expected at least 0")
-        for name in ("unit", "adjacency", "model", "arithmetic"):
-            if not isinstance(read[name], str):
-                raise ParameterError(f"{name} = {validation.shown(read[name])}: expected a text")
-        read["simulated"] = validation.flag("simulated", read["simulated"])
-        steps = read["derivation"]
-        if not isinstance(steps, (list, tuple)) or not all(isinstance(step, str) for step in steps):
-            raise ParameterError(f"derivation = {validation.shown(steps)}: expected a list of texts")
-        try:
-            read["rows"], read["times"] = UnitRows.read(read["rows"]), Times.read(read["times"])
-        except (TypeError, ValueError):
-            shown = f"rows = {validation.shown(read['rows'])}, times = {validation.shown(read['times'])}"
-            wanted = "expected None, or column, number and period of rows; column, zone and two instants"
-            raise ParameterError(f"{shown}: {wanted}") from None
-        return cls(**{**read, "derivation": tuple(steps)})
+        return cls(**{**fields, **{name: math.inf for name in _NUMBERS if fields[name] == "inf"}})
 
 
 #: Relative margin below the loss that (epsilon, delta) allows: covers the rounding up of components and the rounding
 #: of the conversion.
 _MARGIN = 2.0**-30
-#: Fields that are floats.
+#: Fields that are floats, and texts.
 _NUMBERS = ("epsilon", "delta", "numeric_distance", "rho")
+_TEXTS = ("unit", "adjacency", "model", "arithmetic")
+
+
+def _amount(name: str, value: Any) -> float:
+    """`value` as a float, rounded up; ParameterError unless it is a number of at least 0, or infinite."""
+    if isinstance(value, float) and value == math.inf:
+        return math.inf
+    number = validation.real(name, value)
+    if number < 0.0:
+        raise ParameterError(f"{name} = {value!r}: expected at least 0")
+    return math.nextafter(number, math.inf) if number < value else number
 
 
 def pure(epsilon: float, *derivation: str) -> Guarantee:

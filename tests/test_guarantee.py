@@ -96,6 +96,8 @@ def test_it_has_every_field_under_its_own_name() -> None:
 def test_another_kind_is_refused(name: str, value: Any) -> None:
     with pytest.raises(ParameterError, match=f"^{name} = .*: expected"):
         Guarantee.from_dict({**Guarantee(1.0).to_dict(), name: value})
+    with pytest.raises(ParameterError, match=f"^{name} = .*: expected"):
+        Guarantee(**{"epsilon": 1.0, name: value})
 
 
 @pytest.mark.parametrize(

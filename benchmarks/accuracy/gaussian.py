@@ -23,7 +23,6 @@ from benchmarks import ROOT
 from benchmarks.accuracy.gaussian_prefix import mechanisms
 from benchmarks.shared import DATA, Data, Floats, table
 from fastdp.guarantee import zcdp_epsilon
-from fastdp.noise.draws import NoiseName
 
 PERSON_DELTAS = (1e-6, 1e-9)
 #: Wh in half an hour, and pence in a line and in a day's basket: 99.5 % of each are below.
@@ -101,13 +100,13 @@ def persons(data: Path, runs: int) -> list[dict[str, Any]]:
         clip = unit.given["clip"]
         frame = unit.frame.with_columns(who=unit.frame["who"].cast(str))
 
-        def measured(noise: NoiseName, delta: float, unit: Unit = unit, frame: Any = frame) -> tuple[Floats, Floats]:
+        def measured(delta: float, unit: Unit = unit, frame: Any = frame) -> tuple[Floats, Floats]:
             """Estimates of all runs, and the revised ones."""
             rows, each_window = unit.rows
             person = fastdp.Person("who", rows, unit.given.get("period"), each_window)
             tables = [
                 fastdp.totals(
-                    *(frame, fastdp.Value("value", noise=noise if delta else None), "time", unit.given["every"]),
+                    *(frame, "value", "time", unit.given["every"]),
                     unit=person,
                     epsilon=1.0,
                     clip=unit.given["clip"],
@@ -119,10 +118,10 @@ def persons(data: Path, runs: int) -> list[dict[str, Any]]:
             columns = (np.array([np.asarray(t[name]) for t in tables]) for name in ("estimate", "revised"))
             return next(columns), next(columns)
 
-        laplace = measured("laplace", 0.0)
+        laplace = measured(0.0)
         for delta in PERSON_DELTAS:
             plan = fastdp.plan(epsilon=1.0, bound=clip, contributions=k, per_window=j, delta=delta)
-            gaussian = measured("gaussian", delta)
+            gaussian = measured(delta)
             row: dict[str, Any] = {"unit": unit.name, "k": k, "per window": j, "delta": delta, "clip": clip}
             row |= {"windows": inside.size, "mean": float(true.mean()) / clip, "dropped": dropped}
             for name, (estimates, revised) in (("laplace", laplace), ("gaussian", gaussian)):

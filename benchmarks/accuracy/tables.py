@@ -114,16 +114,35 @@ def sums(data: Path, runs: int) -> list[dict[str, Any]]:
                         answer = prefix[stops] - prefix[starts]
                         for kind in ("estimate", "revised"):
                             low, high = (
-                                each.reshape(answer.shape) for each in t.interval(starts, stops, revised=kind == "revised")
+                                each.reshape(answer.shape)
+                                for each in t.interval(starts, stops, revised=kind == "revised")
                             )
                             value = t.sum(starts, stops, revised=kind == "revised").reshape(answer.shape)
                             held = np.mean((low <= answer) & (answer <= high))
                             error = float(np.mean((value - answer) ** 2))
-                            cells.setdefault((of, span, kind), []).append([held, error, (value - answer).sum() / true.sum()])
+                            cells.setdefault((of, span, kind), []).append(
+                                [held, error, (value - answer).sum() / true.sum()]
+                            )
             for (of, span, kind), listed in cells.items():
                 held, error, share = np.mean(listed, axis=0)
                 share = float(np.median(np.abs(np.array(listed)[:, 2])))
-                row = {"table": name, "epsilon": epsilon, "of": of, "span": span, "kind": kind, "about": sorted(about)}
+                row = {
+                    "table": name,
+                    "epsilon": epsilon,
+                    "of": of,
+                    "span": span,
+                    "kind": kind,
+                    "about": sorted(about),
+                }
                 found.append(row | {"covered": float(held), "error": float(np.sqrt(error)), "share": share})
-                print(name, epsilon, of, span, kind, f"{held:.3f} {np.sqrt(error):.4g} {share:.4f}", sorted(about), flush=True)
+                print(
+                    name,
+                    epsilon,
+                    of,
+                    span,
+                    kind,
+                    f"{held:.3f} {np.sqrt(error):.4g} {share:.4f}",
+                    sorted(about),
+                    flush=True,
+                )
     return found

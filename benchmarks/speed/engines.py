@@ -16,7 +16,7 @@ from benchmarks.shared import table
 from benchmarks.speed.measure import keep
 from fastdp.engines import Job, spark
 from fastdp.kinds import Floats, Integers
-from fastdp.tables.plan import make_plan
+from fastdp.tables.plan import make_plan, statistics_of
 
 #: Of the generated rows: 1,000 hours, 1,000 keys; streams of the second table.
 HOURS, KEYS, STREAMS = 1000, 1000, 5000
@@ -84,9 +84,10 @@ def totals(session: Any, rows: int, rounds: int, *, texts: bool) -> None:
         return frame.groupBy(window, "key").agg(f.sum("value"), f.count(f.lit(1))).toArrow()
 
     def ours() -> Any:
-        return spark.totals(frame, "value", TIME, **public, key=bytes(32))
+        return fastdp.totals(spark.table(frame), "value", TIME, **public, key=bytes(32))
 
-    plan = make_plan("totals", TIME, fastdp.Value("value"), **public)
+    asked, bounds = statistics_of({"value": "sum"}), fastdp.Value(clip=public["clip"])
+    plan = make_plan(asked, TIME, epsilon=public["epsilon"], by="key", keys=public["keys"], bounds=bounds)
     settled = plan.settled(plan.start or 0, plan.stop or 0, KEYS)
     quantities = settled.quantities()
     exact = spark.exact_sums(frame, settled, quantities)[0]

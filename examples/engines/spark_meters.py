@@ -7,7 +7,7 @@ import pandas as pd
 from meters import JOB, readings, summarize
 from pyspark.sql import SparkSession
 
-from fastdp import Time
+from fastdp import Time, totals
 from fastdp.engines import spark
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -20,8 +20,7 @@ table = session.createDataFrame(frame)
 published = spark.release(table, JOB, id="id", order="time", value="kwh")
 summarize([(row.id, row.published, row.time) for row in published.collect()])
 
-daily = spark.totals(
-    table, "kwh", Time("at", "1d", start="2026-01-01", stop="2026-01-05"), epsilon=1.0, clip=10.0, key=JOB.key
-)
+days = Time("at", "1d", start="2026-01-01", stop="2026-01-05")
+daily = totals(spark.table(table), "kwh", days, epsilon=1.0, clip=10.0, key=JOB.key)
 print(daily)
 session.stop()

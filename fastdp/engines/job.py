@@ -24,8 +24,7 @@ from fastdp.noise.key import KEY_BYTES, Key, is_secret, read_key
 from fastdp.perturbers.base import bound_distribution
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine
-from fastdp.streams.fleet import Fleet
-from fastdp.streams.fleet_streams import MACHINES, Streams
+from fastdp.streams.fleet import MACHINES, Fleet
 from fastdp.streams.stream_machine import Schedule
 
 #: Ids or values of rows.
@@ -117,8 +116,8 @@ class Job:
         return self._root.derive("state of a job", self.name).reveal()
 
     @cached_property
-    def _empty(self) -> Streams:
-        return Streams(self.machine, self.key)
+    def _empty(self) -> Fleet:
+        return Fleet._of(self.machine, self.key)
 
     @cached_property
     def _fleets(self) -> OrderedDict[bytes, Fleet]:
@@ -126,7 +125,7 @@ class Job:
 
     def fleet(self, part: tuple[int, int] | None = None) -> Fleet:
         """A fleet without streams: of all ids, or of shard k of n if `part` is (k, n)."""
-        return Fleet._of(self._empty.empty(part), threads=1)
+        return self._empty._empty(part)
 
     def to_bytes(self, fleet: Fleet) -> bytes:
         """Sealed state of `fleet`."""
@@ -140,12 +139,12 @@ class Job:
 
         StateError if it is damaged, or of another job, secret, mechanism, parameter or number of shards.
         """
-        streams = Streams.from_bytes(state, self._seal, type(self.machine), self._empty)
-        mine = streams.part and streams.part[1]
+        fleet = Fleet._opened(state, self._seal, type(self.machine), self._empty)
+        mine = fleet._part and fleet._part[1]
         if shards not in (None, mine):
             made = "None (the state is of a whole fleet)" if mine is None else f"{mine}, the number in the state"
             raise StateError(f"shards = {shards}: expected {made}")
-        return Fleet._of(streams, threads=1)
+        return fleet
 
     def advance(self, state: bytes | None, ids: Column, values: Column) -> tuple[bytes, Indices, Floats]:
         """Consume values of some streams: a function from state to state, for engines that store bytes.

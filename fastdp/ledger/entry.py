@@ -148,9 +148,8 @@ class Entry:
     @classmethod
     def from_line(cls, line: Json, state: str) -> Entry:
         """Entry of a line; LookupError, TypeError or ValueError if it is none."""
-        said = dict(line["guarantee"])
-        said["derivation"], said["rows"] = tuple(said["derivation"]), UnitRows.read(said["rows"])
-        said["times"] = Times.read(said["times"])
+        said = {**line["guarantee"], "derivation": tuple(line["guarantee"]["derivation"])}
+        said |= {"rows": UnitRows.read(said["rows"]), "times": Times.read(said["times"])}
         fields = {name: line[name] for name in _IN_LINE}
         return cls(**fields | {"guarantee": _recorded_guarantee(**said)}, state=state)
 
@@ -209,39 +208,19 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
     if not isinstance(guarantee, Guarantee):
         wanted = "expected a fastdp.Guarantee, or a publisher that has one"
         raise ParameterError(f"guarantee = {validation.shown(guarantee)}: {wanted}")
-    limited = ("epsilon", "delta", "numeric_distance", "rho")
-    amounts: Json = {field: _not_less(field, getattr(guarantee, field)) for field in limited}
-    for said in ("rho", "epsilon", "numeric_distance"):
-        if amounts[said] < 0.0:
-            raise ParameterError(f"{said} = {amounts[said]!r}: expected at least 0")
-    if not 0.0 <= amounts["delta"] <= 1.0:
-        raise ParameterError(f"delta = {amounts['delta']!r}: expected a number from 0 to 1")
-    steps: object = guarantee.derivation
-    if not isinstance(steps, (tuple, list)) or not all(isinstance(step, str) for step in steps):
-        raise ParameterError(f"derivation = {validation.shown(steps)}: expected a tuple of texts")
-    try:
-        rows, times = UnitRows.read(guarantee.rows), Times.read(guarantee.times)
-    except (TypeError, ValueError):
-        shown = f"rows = {validation.shown(guarantee.rows)}, times = {validation.shown(guarantee.times)}"
-        raise ParameterError(f"{shown}: expected None, or UnitRows and Times of fastdp.units") from None
-    named = ("unit", "adjacency", "model", "arithmetic")
-    texts: Json = {field: NAME.check(field, getattr(guarantee, field)) for field in named}
-    simulated = validation.flag("simulated", guarantee.simulated)
-    return Guarantee(**amounts, **texts, simulated=simulated, derivation=tuple(steps), rows=rows, times=times)
+    fields = {field.name: getattr(guarantee, field.name) for field in dataclasses.fields(Guarantee)}
+    for name in ("unit", "adjacency", "model", "arithmetic"):
+        NAME.check(name, fields[name])
+    validation.real("numeric_distance", fields["numeric_distance"])
+    if not fields["delta"] <= 1.0:
+        raise ParameterError(f"delta = {fields['delta']!r}: expected a number from 0 to 1")
+    return Guarantee(**fields)
 
 
 @lru_cache(maxsize=256, typed=True)
 def _recorded_guarantee(**said: Any) -> Guarantee:
     """Guarantee in a line; cached, by type too, because True is no epsilon, though it equals 1."""
     return _plain_guarantee(Guarantee.from_dict(said))
-
-
-def _not_less(name: str, value: float) -> float:
-    """Return `value` as a float, rounded up; an infinite epsilon or rho is accepted (a release without privacy)."""
-    if name in ("epsilon", "rho") and value == math.inf:
-        return math.inf
-    number = validation.real(name, value)
-    return math.nextafter(number, math.inf) if number < value else number
 
 
 def described(publisher: object) -> Json:

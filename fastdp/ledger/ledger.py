@@ -427,10 +427,12 @@ class Ledger:
                 odometer.add(wanted, -1)
                 before = odometer.of_person(stream, per, number)
                 part = 1 if Loss(after.epsilon, Fraction(0)).within(bound) else 0
-                first, last = (shown_time(per.edge(each), per.time_zone) for each in (number, number + 1))
+                ends = " to ".join(shown_time(per.edge(each), per.time_zone) for each in (number, number + 1))
+                own = Region.of(wanted).axis != "" or number in odometer.released(stream, per)
+                when = f"from {ends}" if own else "in any period"
                 raise BudgetError(
                     f"Refused: stream {stream!r} has cost a person {rounded(before)[part]!r} of {bound[part]!r} "
-                    f"{Budget._fields[part]} from {first} to {last} (limit per {length}); with this release it would "
+                    f"{Budget._fields[part]} {when} (limit per {length}); with this release it would "
                     f"be {rounded(after)[part]!r}. Nothing was recorded"
                 )
 

@@ -1,36 +1,51 @@
 """Fleet: one publisher for many keyed streams (meters, devices, shops), whose state is arrays.
 
-Source: the project's design of fleets, section 1; noise as in ``docs/privacy.md``.
+Ids, a row of state for each, shards and state as bytes; noise as in ``docs/privacy.md``.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeAlias
+from functools import cached_property
+from typing import Any, NoReturn, Self, TypeAlias
 
 import numpy as np
 
 from fastdp import validation
-from fastdp.counters import RunningCounts
+from fastdp._version import __version__
+from fastdp.counters.running import CountMachine, RunningCounts
 from fastdp.data.column import as_column, as_finite, as_floats, entry_at
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats, Indices, Values
-from fastdp.noise.key import Key
+from fastdp.kinds import Array, Floats, Indices, Json, Values
+from fastdp.noise.canonical import check_rule, rule_of
+from fastdp.noise.key import Binding, Key
+from fastdp.state.codec import as_text, decode_errors
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import CallGuard, Machine, single_caller
-from fastdp.streams.adaptive_rows import AdaptiveRows
-from fastdp.streams.fleet_streams import MACHINES, Streams
-from fastdp.streams.ids import as_ids, parts_of
+from fastdp.state.sealed_file import MIN_BYTES, Seal
+from fastdp.streams.adaptive_rows import AdaptiveRows, MachineRows
+from fastdp.streams.ids import Id, Places, as_ids, parts_of
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release_many import guarantee_of_many
+from fastdp.streams.stream_machine import Schedule
 
 #: Ids or values, one a row.
 Column: TypeAlias = Values | Sequence[object]
+#: Bytes of arrays in one frame of a state; with its envelope a frame then has 2^26 bytes.
+FRAME_BYTES = 2**26 - 2**14
+#: Version of a fleet's format.
+VERSION = 1
+MACHINES: dict[str, type[Schedule] | type[CountMachine]] = {"Schedule": Schedule, "CountMachine": CountMachine}
 _PUBLISHERS: dict[str, type[StreamPublisher | RunningCounts]] = {
     "Schedule": StreamPublisher,
     "CountMachine": RunningCounts,
 }
+Packed = tuple[Json, bytes]
+#: Stands for a missing parameter; equal to nothing else.
+_NONE = object()
 
 
 class Fleet:
@@ -92,40 +107,55 @@ class Fleet:
         secret = Key.choose(seed, key)
         if secret.member:
             raise ParameterError(f"key = {secret!r}: expected a key without a stream number")
-        self._open(Streams(machine, secret), threads)
+        self._begin(machine, secret, threads)
 
-    def _open(self, streams: Streams, threads: int) -> None:
-        """Attach `streams` to this object."""
+    def _begin(self, machine: Machine[Any], secret: Key, threads: int = 1) -> None:
+        """Initialise without streams; the secret has no stream number."""
         self.threads = validation.threads(threads)
         self._guard = CallGuard()
-        self._key = streams.key
-        #: None if another fleet took the streams over, or if a call was interrupted while it changed them.
-        self._present: Streams | None = streams
+        self._machine, self._key = machine, machine.bind(secret)
+        self._secret = _checked_with(secret, self._key)
+        self._rows: Any = AdaptiveRows.of(machine, self._key) or MachineRows(machine, self._key)
+        #: Row of each id; how often each id was forgotten, as every epoch has its own noise; shard and their number.
+        self._places = Places()
+        self._epochs: dict[Id, int] = {}
+        self._part: tuple[int, int] | None = None
+        #: True if another fleet took the streams over, or if a call was interrupted while it changed them.
+        self._lost = False
 
     @classmethod
-    def _of(cls, streams: Streams, threads: int) -> Fleet:
-        """A fleet of these streams."""
+    def _of(cls, machine: Machine[Any], secret: Key) -> Self:
+        """A fleet of this mechanism and secret, without streams."""
         fleet = object.__new__(cls)
-        fleet._open(streams, threads)
+        fleet._begin(machine, secret)
         return fleet
 
-    @property
-    def _streams(self) -> Streams:
-        """The streams; StateError if another fleet took them over, or if a call was interrupted."""
-        if self._present is None:
+    def _empty(self, part: tuple[int, int] | None = None) -> Self:
+        """A fleet without streams, of the same mechanism and secret, as shard `part`."""
+        other = object.__new__(type(self))
+        # Each object keeps its own record of draws.
+        key = self._key.again()
+        own = {"_guard": CallGuard(), "_key": key, "_secret": _checked_with(self._secret, key), "_lost": False}
+        own |= {"_places": Places(), "_rows": self._rows.taken(np.empty(0, np.int64), key), "_epochs": {}}
+        other.__dict__.update(vars(self), **own, _part=part)
+        return other
+
+    def _check(self) -> None:
+        """StateError if another fleet took the streams over, or if a call was interrupted."""
+        if self._lost:
             raise StateError(
                 "this fleet was split or merged, or a call was interrupted while it changed the streams: expected "
                 "its parts, the merged fleet, or Fleet.from_bytes(state)"
             )
-        return self._present
 
     def __len__(self) -> int:
-        return len(self._streams.places)
+        self._check()
+        return len(self._places)
 
     def __repr__(self) -> str:
-        if self._present is None:
+        if self._lost:
             return "Fleet that was split, merged or interrupted"
-        part = "" if self._present.part is None else ", part {} of {}".format(*self._present.part)
+        part = "" if self._part is None else ", part {} of {}".format(*self._part)
         promised = self.guarantee if type(self.machine).__name__ in _PUBLISHERS else self.machine
         return f"Fleet of {len(self):,} streams{part}: {promised}"
 
@@ -135,12 +165,14 @@ class Fleet:
 
         Within one call, forgotten numbers that start again come after new ones.
         """
-        return self._streams.ids
+        self._check()
+        return self._places.ids()
 
     @property
     def machine(self) -> Machine[Any]:
         """The mechanism, with its public parameters."""
-        return self._streams.machine
+        self._check()
+        return self._machine
 
     @property
     def guarantee(self) -> Guarantee:
@@ -159,18 +191,17 @@ class Fleet:
 
         A ledger refuses it together with another fleet's, a job's, or that of a publisher of one of these streams.
         """
-        streams = self._streams
-        if streams.key.simulated:
+        if self._key.simulated:
             return None
-        return f"{streams.machine.bind(streams.secret.of_stream(0)).family.hex()}:*"
+        return f"{self.machine.bind(self._secret.of_stream(0)).family.hex()}:*"
 
     @property
     def nbytes(self) -> int:
         """Memory of the states in bytes, without ids; ParameterError if they are not arrays."""
-        rows = self._streams.rows
-        if not isinstance(rows, AdaptiveRows):
+        self._check()
+        if not isinstance(self._rows, AdaptiveRows):
             raise ParameterError("nbytes: expected an Adaptive with a public threshold, whose states are arrays")
-        return rows.nbytes
+        return self._rows.nbytes
 
     @single_caller
     def publish(self, ids: Column, values: Column) -> tuple[Indices | list[str], Floats]:
@@ -195,41 +226,42 @@ class Fleet:
         DataError
             For ids or values that are not accepted, naming the first by its index; nothing is consumed then.
         """
-        streams = self._streams
+        self._check()
         column = as_column(values, "values")
         found = self._checked(ids, column.size)
-        rule = getattr(getattr(streams.machine, "composition", None), "nonfinite", "raise")
+        rule = getattr(getattr(self._machine, "composition", None), "nonfinite", "raise")
         floats = as_finite(as_floats(column), rule, "values")
         if not column.size:
             return found, np.empty(0)
-        threads, known = validation.threads(self.threads), len(streams.places)
-        self._present = None
+        threads, known = validation.threads(self.threads), len(self._places)
+        self._lost = True
         try:
-            consume = streams.rows.prepare(streams.rows_of(found), floats, threads)
+            consume = self._rows.prepare(self._rows_of(found), floats, threads)
         except Exception:
             # Nothing was consumed: remove the streams that this call started.
-            if streams.rows.size == len(streams.places):
-                if len(streams.places) > known:
-                    streams.keep(np.arange(known))
-                self._present = streams
+            if self._rows.size == len(self._places):
+                if len(self._places) > known:
+                    self._keep(np.arange(known))
+                self._lost = False
             raise
         published, out = consume()
-        self._present = streams
+        self._lost = False
         if published is None:
             return found, out
         return [found[i] for i in np.flatnonzero(published)] if isinstance(found, list) else found[published], out
 
     def _checked(self, ids: object, count: int | None = None) -> Indices | list[str]:
         """`ids` as numbers or texts; DataError if they are of another kind, or belong to another shard."""
-        streams, found = self._streams, as_ids(ids, count)
+        self._check()
+        found = as_ids(ids, count)
         if not len(found):
             return found
-        texts, known = isinstance(found, list), streams.of_texts
+        texts, known = isinstance(found, list), self._of_texts
         if known is not None and known is not texts:
             wanted, given = ("texts", "whole numbers") if known else ("whole numbers", "texts")
             raise DataError(f"ids holds {given}: expected {wanted}, as this fleet's other ids are")
-        if streams.part is not None:
-            mine, n = streams.part
+        if self._part is not None:
+            mine, n = self._part
             owners = parts_of(found, n)
             strange = owners != mine
             if strange.any():
@@ -252,13 +284,73 @@ class Fleet:
         ids : whole numbers or texts
             Streams of this fleet; for an unknown id DataError names the first, and nothing is forgotten.
         """
-        streams, found = self._streams, self._checked(ids)
-        rows = streams.places.find(found)
+        found = self._checked(ids)
+        rows = self._places.find(found)
         if (rows < 0).any():
             raise DataError(f"{entry_at('ids', rows < 0, 'no stream of this fleet')}; expected ids that have begun")
-        self._present = None
-        streams.forget(rows)
-        self._present = streams
+        self._lost = True
+        ids, stays = self._places.ids(), np.ones(len(self._places), np.bool_)
+        stays[rows] = False
+        self._keep(np.flatnonzero(stays))
+        for row in np.flatnonzero(~stays).tolist():
+            name = ids[row] if isinstance(ids, list) else int(ids[row])
+            self._epochs[name] = self._epochs.get(name, 0) + 1
+        self._lost = False
+
+    # Rows of streams.
+
+    @property
+    def _of_texts(self) -> bool | None:
+        """True if ids are texts, forgotten ones included; None without ids."""
+        if len(self._places):
+            return self._places.of_texts
+        return next((isinstance(each, str) for each in self._epochs), None)
+
+    def _rows_of(self, found: Indices | list[str]) -> Indices:
+        """Row of each id, int64[m]; new ids start streams."""
+        rows = self._places.find(found)
+        new = rows < 0
+        if not new.any():
+            return rows
+        size = len(self._places)
+        if isinstance(found, list):
+            fresh: Any = list(dict.fromkeys(found[i] for i in np.flatnonzero(new)))
+            self._rows.begin(self._keys_of(fresh))
+            self._places.add(fresh)
+            return self._places.find(found)
+        distinct, first, inverse = _distinct(found[new])
+        again = np.isin(distinct, list(self._epochs)) if self._epochs else np.zeros(distinct.size, np.bool_)
+        # Ids in their first epoch get their keys in one call of the cipher, and their rows first.
+        place, begun = np.empty(distinct.size, np.int64), size
+        for group in (~again, again):
+            firsts = np.zeros(inverse.size, np.bool_)
+            firsts[first[group]] = True
+            place[group] = begun + (np.cumsum(firsts) - 1)[first[group]]
+            begun += int(np.count_nonzero(group))
+            fresh = found[new][firsts]
+            if fresh.size:
+                self._rows.begin(fresh if group is not again else self._keys_of(fresh))
+        self._places.merge(distinct, place)
+        rows[new] = place[inverse]
+        return rows
+
+    def _keys_of(self, ids: Indices | list[str]) -> list[Key]:
+        """Noise keys of these ids in their current epochs."""
+        names: list[Id] = [*ids] if isinstance(ids, list) else ids.tolist()
+        secrets = [self._secret.of_stream(each) for each in names]
+        if isinstance(self._machine, Schedule):
+            keys = self._machine.composition.noise_keys(secrets)
+        else:
+            keys = [self._machine.bind(secret) for secret in secrets]
+        if not self._epochs:
+            return keys
+        epochs = [self._epochs.get(each, 0) for each in names]
+        return [key.within("life", epoch) if epoch else key for key, epoch in zip(keys, epochs, strict=True)]
+
+    def _keep(self, rows: Indices) -> None:
+        """Drop all streams except those in `rows`."""
+        self._places = Places(_at(self._places.ids(), rows))
+        self._rows.keep(rows)
 
     # Parts of a fleet.
 
@@ -274,25 +366,34 @@ class Fleet:
         A shard takes the ids that :meth:`part_of` assigns to it and refuses others, so no stream starts in two
         shards.
         """
-        streams = self._streams
-        if streams.part is not None:
+        self._check()
+        if self._part is not None:
             raise StateError("split() of a part: expected a whole fleet; merge its parts first")
-        parts = streams.split(validation.integer("n", n, 1, 2**20))
-        self._present = None
-        return [Fleet._of(part, self.threads) for part in parts]
+        n = validation.integer("n", n, 1, 2**20)
+        ids, parts = self._places.ids(), [self._empty((number, n)) for number in range(n)]
+        owners = parts_of(ids, n)
+        order = np.argsort(owners, kind="stable")
+        borders = np.searchsorted(owners[order], np.arange(1, n))
+        for part, rows in zip(parts, np.split(order, borders), strict=True):
+            part._places, part._rows = Places(_at(ids, rows)), self._rows.taken(rows, part._key)
+        for each, epochs in self._epochs.items():
+            parts[int(parts_of(as_ids([each]), n)[0])]._epochs[each] = epochs
+        self._lost, self._places, self._rows = True, Places(), None
+        return list(parts)
 
     @classmethod
     def merge(cls, parts: Sequence[Fleet]) -> Fleet:
         """The fleet merged from all shards of one :meth:`split`, in any order; they refuse further calls."""
         if not isinstance(parts, (list, tuple)) or not all(isinstance(part, Fleet) for part in parts):
             raise ParameterError(f"parts = {validation.shown(parts)}: expected a list of fleets")
-        found = [part._streams for part in parts]
-        numbers = sorted(each.part for each in found if each.part is not None)
-        if not found or numbers != [(k, len(found)) for k in range(len(found))]:
+        for part in parts:
+            part._check()
+        numbers = sorted(each._part for each in parts if each._part is not None)
+        if not parts or numbers != [(k, len(parts)) for k in range(len(parts))]:
             raise ParameterError(f"parts are {numbers}: expected all parts of one fleet, each once")
-        if not all(found[0].same_fleet(other) for other in found):
+        if not all(parts[0]._same_fleet(other) for other in parts):
             raise ParameterError("parts: expected parts of one fleet, with one mechanism and one secret")
-        if len({each.of_texts for each in found} - {None}) > 1:
+        if len({each._of_texts for each in parts} - {None}) > 1:
             raise ParameterError(
                 "parts: expected ids of one kind; some have whole numbers as ids, and some texts, which one fleet "
                 "cannot hold"
@@ -302,16 +403,29 @@ class Fleet:
             for part in parts:
                 part._give_up()
                 given_up.append(part)
-            return cls._of(Streams.joined(found), parts[0].threads)
+            whole: Fleet = parts[0]._empty()
+            for part in parts:
+                whole._places.add(part._places.ids())
+                whole._epochs |= part._epochs
+            whole._rows.join([part._rows for part in parts])
         except BaseException:
-            for part, streams in zip(given_up, found, strict=False):
-                part._present = streams
+            for part in given_up:
+                part._lost = False
             raise
+        for part in parts:
+            part._places, part._rows = Places(), None
+        return whole
 
     @single_caller
     def _give_up(self) -> None:
         """Refuse further calls; StateError within a call of another thread, or in a forked process."""
-        self._present = None
+        self._lost = True
+
+    def _same_fleet(self, other: Fleet) -> bool:
+        """True if both have the same mechanism and the same secret."""
+        mine, others = self._secret, other._secret
+        one_secret = mine.reveal() == others.reveal() and mine.binding is others.binding
+        return one_secret and mine.simulated == others.simulated and self._machine == other._machine
 
     # State as bytes.
 
@@ -331,7 +445,15 @@ class Fleet:
             For :meth:`from_bytes`.  Continue from them or from this fleet, not from both: with noise drawn in trees
             (:class:`fastdp.ToPS`), different values would get the same noise.
         """
-        return self._streams.to_bytes(key)
+        self._check()
+        content, data = self._pack()
+        seal = Seal(key)
+        header, whole = seal.pack(as_text(content))
+        frames = [whole]
+        for number, begin in enumerate(range(0, len(data), FRAME_BYTES), start=1):
+            part = data[begin : begin + FRAME_BYTES]
+            frames.append(seal.frame(header, number, part, MIN_BYTES, compress=False))
+        return b"".join(frames)
 
     @classmethod
     @validation.plain
@@ -361,10 +483,160 @@ class Fleet:
         StateError
             If the bytes are cut short, altered, of another version or class, or the key is wrong.
         """
-        return cls._of(Streams.from_bytes(state, key, machine), threads)
+        fleet = cls._opened(state, key, machine)
+        fleet.threads = validation.threads(threads)
+        return fleet
 
     def __reduce__(self) -> NoReturn:
         raise StateError(
             "a Fleet cannot be pickled: the secret would be neither encrypted nor owner-only; use to_bytes(key) and "
             "from_bytes(state, key)"
         )
+
+    @cached_property
+    def _described(self) -> Json:
+        """Header fields shared by all fleets of this mechanism and secret."""
+        return {
+            "fleet": VERSION,
+            "fastdp": __version__,
+            "class": type(self._machine).__name__,
+            "rule": rule_of(self._machine),
+            "composition": self._machine.describe(),
+            "secret": self._secret.reveal().hex(),
+            "binding": int(self._secret.binding),
+            "simulated": self._secret.simulated,
+        }
+
+    def _pack(self) -> Packed:
+        """The state as JSON, and all arrays as bytes."""
+        described, arrays = self._rows.pack()
+        ids = self._places.ids()
+        content = self._described | {
+            "part": self._part,
+            "epochs": list(self._epochs.items()),
+            "size": len(self._places),
+            "ids": ids if isinstance(ids, list) else None,
+            "rows": described,
+        }
+        columns = arrays if isinstance(ids, list) else [ids, *arrays]
+        # The types are little-endian on every machine that fastdp runs on, and named here for others.
+        little = [each.astype(each.dtype.newbyteorder("<"), copy=False) for each in columns]
+        return content, b"".join(np.ascontiguousarray(each).data.cast("B") for each in little if each.size)
+
+    @classmethod
+    def _opened(
+        cls,
+        state: bytes,
+        key: bytes | str | None,
+        machine: type[Machine[Any]] | None,
+        like: Fleet | None = None,
+    ) -> Fleet:
+        """The fleet of :meth:`to_bytes`, with the mechanism of `like` if given; StateError names the problem."""
+        opened = Seal(key).open(bytes(state), "the state")
+        if not opened.complete:
+            raise StateError("the state was cut short: expected all that to_bytes() gave")
+        with decode_errors("the state"):
+            content = json.loads(opened.frames[0])
+            if not isinstance(content, dict) or "fleet" not in content:
+                raise StateError("the state holds no fleet: expected what Fleet.to_bytes() gave")
+            return cls._read((content, b"".join(opened.frames[1:])), machine, like)
+
+    @classmethod
+    def _read(cls, packed: Packed, machine: type[Machine[Any]] | None = None, like: Fleet | None = None) -> Fleet:
+        """The fleet of :meth:`_pack`; ValueError, LookupError or TypeError if the content is malformed."""
+        content, data = packed
+        if like is not None and all(content[name] == each for name, each in like._described.items()):
+            return like._empty()._filled(content, data)
+        if content["fleet"] != VERSION:
+            raise StateError(f"the state has fleet format {validation.shown(content['fleet'])}: expected {VERSION}")
+        if like is not None and content["class"] != type(like._machine).__name__:
+            _refuse_other({"mechanism": content["class"]}, {"mechanism": type(like._machine).__name__})
+        kind: Any = MACHINES.get(content["class"], machine)
+        if kind is None or kind.__name__ != content["class"]:
+            raise StateError(
+                f"the fleet is one of {validation.shown(content['class'])}: expected machine=, that class"
+            )
+        check_rule(kind, content["rule"])
+        secret = bytes.fromhex(content["secret"])
+        key = Key(secret, simulated=content["simulated"], binding=Binding(content["binding"]))
+        found = cls._of(kind.from_description(content["composition"]), key)
+        if like is not None:
+            _refuse_other(_parameters(found._machine.describe()), _parameters(like._machine.describe()))
+        return found._filled(content, data)
+
+    def _filled(self, content: Json, data: bytes) -> Fleet:
+        """The packed streams, restored into this object, which has none."""
+        at = 0
+
+        def take(dtype: Any, shape: tuple[int, ...]) -> Array:
+            nonlocal at
+            stored = np.frombuffer(data, np.dtype(dtype).newbyteorder("<"), math.prod(shape), at)
+            at += stored.nbytes
+            return stored.astype(dtype).reshape(shape)
+
+        size = int(content["size"])
+        ids = as_ids(take(np.int64, (size,)) if content["ids"] is None else content["ids"], size)
+        self._places.add(ids)
+        self._epochs = {each: int(count) for each, count in content["epochs"]}
+        if any(count < 1 for count in self._epochs.values()):
+            raise ValueError("an id that was forgotten less than once")
+        if content["part"] is not None:
+            mine, n = self._part = int(content["part"][0]), int(content["part"][1])
+            if not 0 <= mine < n or (parts_of(ids, n) != mine).any():
+                raise ValueError("ids of another part")
+        if isinstance(self._rows, AdaptiveRows):
+            self._rows.unpack(size, content["rows"], take)
+        else:
+            self._rows.unpack(self._keys_of(ids), content["rows"], take)
+        if at != len(data):
+            raise ValueError("more numbers than streams")
+        return self
+
+
+def _parameters(description: object, name: str = "") -> Json:
+    """Public parameters of a mechanism as a flat dictionary, nested ones under dotted names."""
+    if not isinstance(description, dict):
+        return {name: description}
+    parts = (_parameters(each, f"{name}.{inner}".lstrip(".")) for inner, each in description.items())
+    return {path: value for part in parts for path, value in part.items()}
+
+
+def _refuse_other(stored: Json, asked: Json) -> None:
+    """StateError that names each parameter in which `stored` and `asked` differ, if any."""
+    differ = [
+        f"{name} = {_of(stored, name)} in the state, {_of(asked, name)} asked for"
+        for name in dict.fromkeys([*stored, *asked])
+        if stored.get(name, _NONE) != asked.get(name, _NONE)
+    ]
+    if differ:
+        raise StateError(
+            f"the state was made with other parameters ({'; '.join(differ)}): expected those of the state, or a job "
+            "with another name, which begins every stream again and costs its epsilon beside this one's"
+        )
+
+
+def _of(parameters: Json, name: str) -> str:
+    """The parameter's value as short text, or "nothing" if it is absent."""
+    return repr(parameters[name])[: validation.MAX_SHOWN_LENGTH] if name in parameters else "nothing"
+
+
+def _checked_with(secret: Key, key: Key) -> Key:
+    """`secret`, sharing the record of draws of `key`, so that keys of text ids are checked together with it."""
+    return Key(secret.reveal(), simulated=secret.simulated, binding=secret.binding, drawn=key.drawn)
+
+
+def _distinct(ids: Indices) -> tuple[Indices, Indices, Indices]:
+    """Sorted distinct ids, first index and inverse, as :func:`numpy.unique`; first may be any occurrence."""
+    order = np.argsort(ids)
+    ordered = ids[order]
+    begins = np.empty(ids.size, np.bool_)
+    begins[:1], begins[1:] = True, ordered[1:] != ordered[:-1]
+    inverse = np.empty(ids.size, np.int64)
+    inverse[order] = np.cumsum(begins) - 1
+    starts = np.flatnonzero(begins)
+    return ordered[starts], np.minimum.reduceat(order, starts), inverse
+
+
+def _at(ids: Indices | list[str], rows: Indices) -> Indices | list[str]:
+    """The ids in `rows`."""
+    return [ids[row] for row in rows.tolist()] if isinstance(ids, list) else ids[rows]

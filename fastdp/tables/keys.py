@@ -156,15 +156,15 @@ def weight_rule(epsilon: float, delta: float, most: int) -> KeyRule:
     # A discrete Gaussian of sigma >= 16 steps is within 1 / (20 sigma^2) of rounded normal noise (docs/gaussian.md).
     loss = gaussian_loss(epsilon, delta)
     distance = most * loss**2 / (20.0 * float(WEIGHT) ** 2) + 2.0**-90
-    loss = gaussian_loss(epsilon, delta, distance)
+    loss, laplace = gaussian_loss(epsilon, delta, distance), _laplace_rule(epsilon, delta, most)
     if not 0.0 < loss < WEIGHT / 16.0:
-        raise ParameterError(f"delta = {delta!r}: expected a larger delta for private keys at epsilon = {epsilon:g}")
+        return laplace
 
     def spent(new: float) -> float:
         return gaussian_delta(math.sqrt(1.0 - new) * loss, epsilon, distance) if new < 1.0 else 0.0
 
     # Laplace noise has no delta of its own.
-    return _better(_gaussian_rule(loss, _delta_of_new(spent, delta, most), most), _laplace_rule(epsilon, delta, most))
+    return _better(_gaussian_rule(loss, _delta_of_new(spent, delta, most), most), laplace)
 
 
 def shared_weight_rule(loss: float, share: float, epsilon: float, delta: float, most: int) -> KeyRule:

@@ -159,8 +159,8 @@ class Parity:
     def select(self, values, step, last) -> int:
         self.seen.append(last)
         noise = np.empty(1, np.int64)
-        law = sampler.laplace_distribution(Fraction(2))
-        sampler.fill(noise, law, self.key, StreamId(Purpose.SPLIT, number=step))
+        distribution = sampler.laplace_distribution(Fraction(2))
+        sampler.fill(noise, distribution, self.key, StreamId(Purpose.SPLIT, number=step))
         return int(values[0] % 2 + noise[0] > 0)
 
 

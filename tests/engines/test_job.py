@@ -14,7 +14,7 @@ from fastdp.counters import BinaryTree, RunningCounts
 from fastdp.engines import Job
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.perturbers import Blocks, Hierarchy
-from fastdp.streams import fleet_streams as streams
+from fastdp.streams import fleet as streams
 from tests.engines.scenes import assert_altered_replay, counting_job, expected, make_job, make_rows, write_secret
 
 SECRET = bytes(range(32))

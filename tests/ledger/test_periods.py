@@ -277,6 +277,11 @@ def test_a_monthly_limit_renews_with_the_time_of_the_data(ledger) -> None:
     # A release without public times counts in every month, for each of its days.
     with pytest.raises(BudgetError):
         nightly(account, Time("at", "1d"), 0.001, person)
+    account.set_limit(1.0, per="1mo", stream="other")
+    with pytest.raises(
+        BudgetError, match=r"0\.0 of 1\.0 epsilon in any period \(limit per 1mo\); .* it would be 7\.75"
+    ):
+        fastdp.counts(FRAME, Time("at", "1d"), epsilon=0.25, unit=person, ledger=account, stream="other")
     account.set_limit(2.0, per="1mo", stream="m")
     nightly(account, Time("at", "1d"), 0.03125, person)
     assert account.by_period("m", "1mo")[None] == Budget(31 * 0.03125, 0.0)

@@ -1,4 +1,4 @@
-"""Naive reports of the local model: every law as a list of cells of words, walked or bisected.
+"""Naive reports of the local model: every distribution as a list of cells of words, walked or bisected.
 
 Sources: ToPL Appendix E.1 and E.2 (variances, window lengths), the integer form as in the project's design: near
 weight a, far weight b the largest with N floor(b e^epsilon) + D b <= S, left-over dealt out in turn.
@@ -98,7 +98,7 @@ class Bit:
 
 @dataclass
 class Mixture:
-    """Window law on the first floor((1 - e^(-eps / 2)) 2^64) words, bit law on the others."""
+    """Window distribution on the first floor((1 - e^(-eps / 2)) 2^64) words, bit distribution on the others."""
 
     epsilon: float
     steps: int
@@ -117,22 +117,22 @@ class Mixture:
         return self.window.outputs + self.bit.report(word - self.first, x)
 
 
-Law = Window | Bit | Mixture
+Distribution = Window | Bit | Mixture
 
 
-def square_wave(epsilon: float, steps: int) -> Law:
+def square_wave(epsilon: float, steps: int) -> Distribution:
     return Window(epsilon, window_length_square(epsilon, steps), steps)
 
 
-def piecewise(epsilon: float, steps: int) -> Law:
+def piecewise(epsilon: float, steps: int) -> Distribution:
     return Window(epsilon, window_length_piecewise(epsilon, steps), steps)
 
 
-def stochastic_rounding(epsilon: float, steps: int) -> Law:
+def stochastic_rounding(epsilon: float, steps: int) -> Distribution:
     return Bit(epsilon, steps)
 
 
-def hybrid(epsilon: float, steps: int) -> Law:
+def hybrid(epsilon: float, steps: int) -> Distribution:
     return Bit(epsilon, steps) if epsilon <= 0.61 else Mixture(epsilon, steps)
 
 

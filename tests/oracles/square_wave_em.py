@@ -17,7 +17,7 @@ STEPS = 2**20
 
 
 class WindowDistribution(NamedTuple):
-    """The integers of a window law: D, N, a, b, S."""
+    """The integers of a square wave: D, N, a, b, S."""
 
     steps: int
     near: int
@@ -50,7 +50,7 @@ def window_distribution(epsilon, near, steps=STEPS):
     return WindowDistribution(steps, near, int(b * e), b, WORDS)
 
 
-def square_wave_law(epsilon, steps=STEPS):
+def square_wave(epsilon, steps=STEPS):
     """N = 2 rint(b D) + 1 with the closeness b of Appendix E.1."""
     context = Context(prec=60)
     eps = Decimal(epsilon)
@@ -59,17 +59,17 @@ def square_wave_law(epsilon, steps=STEPS):
     return window_distribution(epsilon, 2 * round(closeness * steps) + 1, steps)
 
 
-def report(law, x, generator):
+def report(window, x, generator):
     """Reports of whole inputs, from floats: good enough to make counts of."""
-    near = generator.random(x.size) < law.near * law.near_weight / law.total
-    far = generator.integers(0, law.steps, x.size)
-    far = np.where(far < x, far, far + law.near)
-    return np.where(near, x + generator.integers(0, law.near, x.size), far)
+    near = generator.random(x.size) < window.near * window.near_weight / window.total
+    far = generator.integers(0, window.steps, x.size)
+    far = np.where(far < x, far, far + window.near)
+    return np.where(near, x + generator.integers(0, window.near, x.size), far)
 
 
-def cells_of(law, j, cells):
+def cells_of(window, j, cells):
     """Cell of each output."""
-    return j * cells // law.outputs
+    return j * cells // window.outputs
 
 
 def squared_part(z):
@@ -77,47 +77,47 @@ def squared_part(z):
     return np.where(z > 0, z * z, 0)
 
 
-def near_share(law, bins, cells):
+def near_share(window, bins, cells):
     """Mean of |[t, t + N) n cell| / |cell| over the bin, [cells, bins]: (double integral as a difference, area).
 
     Whole numbers in units of a step / bins; squares may wrap modulo 2^64, but the double integral fits, so the
     differences that lead to it are exact.
     """
-    first = np.array([-(-k * law.outputs // cells) for k in range(cells + 1)], np.int64)
+    first = np.array([-(-k * window.outputs // cells) for k in range(cells + 1)], np.int64)
     y = first[:, None] * bins
-    t = np.arange(bins + 1, dtype=np.int64)[None, :] * law.steps
-    corner = squared_part(y - t) - squared_part(y - t - law.near * bins)
+    t = np.arange(bins + 1, dtype=np.int64)[None, :] * window.steps
+    corner = squared_part(y - t) - squared_part(y - t - window.near * bins)
     doubled = corner[1:, :-1] - corner[:-1, :-1] - corner[1:, 1:] + corner[:-1, 1:]
-    return doubled, 2 * np.diff(first * bins) * law.steps
+    return doubled, 2 * np.diff(first * bins) * window.steps
 
 
-def matrix(law, bins, cells):
+def matrix(window, bins, cells):
     """P[cell | bin] as float64[cells, bins], each entry rounded a few times only."""
-    doubled, area = near_share(law, bins, cells)
-    lengths = area / (2.0 * law.steps * bins)
+    doubled, area = near_share(window, bins, cells)
+    lengths = area / (2.0 * window.steps * bins)
     surplus = doubled / area[:, None]
-    everywhere = float(Fraction(law.far_weight * law.outputs + law.left_over, law.outputs * law.total))
-    on_top = float(Fraction(law.near_weight - law.far_weight, law.total))
+    everywhere = float(Fraction(window.far_weight * window.outputs + window.left_over, window.outputs * window.total))
+    on_top = float(Fraction(window.near_weight - window.far_weight, window.total))
     return lengths[:, None] * (everywhere + on_top * surplus)
 
 
-def exact_matrix(law, bins, cells):
+def exact_matrix(window, bins, cells):
     """The same as lists of Fractions, from the real integral with Fractions alone."""
 
     def corner(y, t):
-        return (max(y - t, 0) ** 2 - max(y - t - law.near, 0) ** 2) * Fraction(1, 2)
+        return (max(y - t, 0) ** 2 - max(y - t - window.near, 0) ** 2) * Fraction(1, 2)
 
-    edges = [Fraction(-(-k * law.outputs // cells)) for k in range(cells + 1)]
-    ts = [Fraction(i * law.steps, bins) for i in range(bins + 1)]
+    edges = [Fraction(-(-k * window.outputs // cells)) for k in range(cells + 1)]
+    ts = [Fraction(i * window.steps, bins) for i in range(bins + 1)]
     rows = []
     for k in range(cells):
         y0, y1 = edges[k], edges[k + 1]
-        flat = (y1 - y0) * (law.far_weight + Fraction(law.left_over, law.outputs))
+        flat = (y1 - y0) * (window.far_weight + Fraction(window.left_over, window.outputs))
         row = []
         for i in range(bins):
             t0, t1 = ts[i], ts[i + 1]
             near = (corner(y1, t0) - corner(y0, t0) - corner(y1, t1) + corner(y0, t1)) / (t1 - t0)
-            row.append((flat + (law.near_weight - law.far_weight) * near) / law.total)
+            row.append((flat + (window.near_weight - window.far_weight) * near) / window.total)
         rows.append(row)
     return rows
 

@@ -1,4 +1,4 @@
-"""Flat, Hierarchy and Blocks with Gaussian noise: laws, budgets, groups, and the noise of each sum."""
+"""Flat, Hierarchy and Blocks with Gaussian noise: distributions, budgets, groups, and the noise of each sum."""
 
 from __future__ import annotations
 
@@ -151,24 +151,24 @@ def test_chunks_states_and_fleets_give_the_same(part) -> None:
 
 @pytest.mark.parametrize("scale", [Fraction(1, 3), 3, 2**30])
 def test_settled_draws_of_a_chain_equal_those_of_the_oracle(scale: Fraction) -> None:
-    """Words by hand; a law that rejects often reaches into further outputs of the block function."""
-    law, chain = gaussian_distribution(Fraction(scale)), np.arange(4, dtype=np.uint64)
+    """Words by hand; a distribution that rejects often reaches into further outputs of the block function."""
+    distribution, chain = gaussian_distribution(Fraction(scale)), np.arange(4, dtype=np.uint64)
     for index, total in enumerate(np.random.default_rng(1).integers(-(2**40), 2**40, 100).tolist()):
 
         def word(k: int, index: int = index, total: int = total) -> int:
             return oracle.outputs(chain.tobytes(), index, total, k // 4)[1][k % 4]
 
-        assert binding.resolve(law, SECRET, chain, index, total) == gaussian.resolve(law, word)
+        assert binding.resolve(distribution, SECRET, chain, index, total) == gaussian.resolve(distribution, word)
 
 
 def test_trees_draw_from_the_words_of_their_levels() -> None:
     part = Hierarchy(2, prune=0, consistent=False, noise="gaussian")
     plan, key = part.plan(0.2, 16), Key.from_seed(4)
     nodes = part.node_noise(plan, 100, 0.2, key, 3)
-    law, start = noise_distribution("gaussian", 100, plan.levels, 0.2), 0
+    distribution, start = noise_distribution("gaussian", 100, plan.levels, 0.2), 0
     for level, width in enumerate(plan.widths):
         expected = np.empty(width, np.int64)
-        gaussian.fill(expected, law, key.again(), StreamId(Purpose.TREE, level + 1, 3))
+        gaussian.fill(expected, distribution, key.again(), StreamId(Purpose.TREE, level + 1, 3))
         np.testing.assert_array_equal(nodes[start : start + width], expected)
         start += width
 

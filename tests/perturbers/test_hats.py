@@ -115,9 +115,9 @@ def test_noise_is_that_of_the_key_tree_and_place() -> None:
     perturber, plan = made(4, 60)
     key, drawn = Key.from_seed(1), []
     for level, width in enumerate(plan.widths):
-        law = sampler.laplace_distribution(Fraction(4**level * 9 * plan.levels) / Fraction(0.3))
+        distribution = sampler.laplace_distribution(Fraction(4**level * 9 * plan.levels) / Fraction(0.3))
         part = np.empty(width, np.int64)
-        sampler.fill(part, law, key.again(), StreamId(Purpose.TREE, level + 1, 7))
+        sampler.fill(part, distribution, key.again(), StreamId(Purpose.TREE, level + 1, 7))
         drawn.append(part)
     nodes = perturber.node_noise(plan, 9, 0.3, key.again(), 7)
     assert (nodes == np.concatenate(drawn)).all()

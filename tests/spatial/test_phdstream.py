@@ -97,6 +97,22 @@ def test_the_order_within_a_batch_has_no_influence(order: list[int], seed: int) 
     assert np.array_equal(one.step(points[:3], None), other.step(points[:3][::-1].tolist(), []))
 
 
+@pytest.mark.slow
+def test_memory_is_bounded_over_ten_thousand_steps() -> None:
+    """A cluster that moves on for ever, so that new cells are reached all the time."""
+    generator, sizes = np.random.default_rng(4), np.empty((10_000, 2))
+    stream = make(PHDStream, Box([0.0], [1.0]), 1.0, "block", max_depth=12, retention=4)
+    for t in range(10_000):
+        centres = 0.5 + 0.45 * np.sin(np.array([t, t - 60]) / 300)
+        points, gone = (np.clip(generator.normal(centre, 0.01, (12, 1)), 0, 1) for centre in centres)
+        stream.advance(points, gone if t >= 60 else None)
+        sizes[t] = stream.n_nodes, stream._state.tree.first.size
+    assert sizes[9000:, 0].max() < 4 * sizes[:, 1].max()
+    # The released tree itself grows: the noise in cells where nothing is left adds up, as the square root of time.
+    kept, released = sizes[9000:].mean(axis=0) / sizes[1000:2000].mean(axis=0)
+    assert kept < 1.5 * released
+
+
 def test_arrays_do_not_grow_with_the_steps() -> None:
     stream, generator, most = make(max_depth=10, retention=2), np.random.default_rng(3), 0
     for _ in range(120):
@@ -320,14 +336,20 @@ def test_a_state_is_a_value(counter: str) -> None:
     generator = np.random.default_rng(2)
     machine, key, state = stream._machine, stream._key, stream._state
     kept = []
-    for _ in range(12):
-        batch = machine.read(generator.random((60, 2)), None)
-        kept.append((state, machine.pack(state), batch))
-        state = machine.step(state, batch, key).state
+    # Few points after many: trees of one size, which share their arrays.
+    for size in (400, *[5] * 14):
+        batch = machine.read(generator.random((size, 2)), None)
+        before, state = state, machine.step(state, batch, key).state
+        kept.append((before, machine.pack(before), batch, state))
     last = machine.pack(state)
-    for before, described, batch in reversed(kept):
+    for before, described, batch, after in reversed(kept):
         with repeating():
+            machine.step(before, machine.read(generator.random((5, 2)), None), key)
+            assert machine.pack(after) == last
             again = machine.step(before, batch, key).state
         assert machine.pack(again) == last
         assert machine.pack(before) == described
         last = described
+    # Counters that settle pack every tree.
+    shared = any(one[3].kept.nodes is two[3].kept.nodes for one, two in itertools.pairwise(kept))
+    assert shared == (counter != "binary")

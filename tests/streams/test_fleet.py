@@ -128,9 +128,7 @@ def test_every_stream_is_what_a_publisher_of_its_own_publishes(kind: str, texts:
         place = [k for k, each in enumerate(ids) if each == stream]
         name = stream if texts else int(stream)
         assert mine == alone(kind, name, values[place]).tolist()
-    assert isinstance(
-        fleet._streams.rows, AdaptiveRows if kind in ("spread", "spike", "events", "windows") else MachineRows
-    )
+    assert isinstance(fleet._rows, AdaptiveRows if kind in ("spread", "spike", "events", "windows") else MachineRows)
 
 
 STREAMS = st.lists(st.integers(0, 9), min_size=1, max_size=40)
@@ -205,7 +203,7 @@ def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     values = values_for("spread", 300)
     expected = alone("spread", 3, values)
     fleet = Fleet(adaptive(), key=SECRET)
-    rows = fleet._streams.rows
+    rows = fleet._rows
     law, settle, calls = rows._pipeline.laws[rows._steps], binding.resolve, []
 
     def counted(_: Any, key: Any, chain: Any, index: int, total: int) -> int:
@@ -343,8 +341,8 @@ def test_damaged_bytes_are_refused(kind: str) -> None:
 def test_content_that_no_fleet_has_is_refused(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet(template("tops"), key=SECRET)
     fleet.publish(["a", "b", "c", "d"], [1.0, 2.0, 3.0, 4.0])
-    content, data = fleet._streams.pack()
-    monkeypatch.setattr(fleet._streams, "pack", lambda: (content | wrong, data))
+    content, data = fleet._pack()
+    monkeypatch.setattr(fleet, "_pack", lambda: (content | wrong, data))
     with pytest.raises(StateError):
         Fleet.from_bytes(fleet.to_bytes())
 
@@ -355,7 +353,7 @@ def test_states_that_kernels_could_not_follow_are_refused(
 ) -> None:
     fleet = Fleet(adaptive(), key=SECRET)
     fleet.publish([1], [1.0])
-    rows = fleet._streams.rows
+    rows = fleet._rows
     if scales is None:
         rows._streams["exponent"][0] = 50.0
     else:
@@ -437,7 +435,7 @@ def test_a_mechanism_of_your_own() -> None:
         fleet.publish([1, 2], [1.0, -2.0])
     parts = fleet.split(2)
     whole = Fleet.from_bytes(Fleet.merge(parts).to_bytes(), machine=Own)
-    assert [state.n_seen for state in whole._streams.rows._states] == [1, 1, 1]
+    assert [state.n_seen for state in whole._rows._states] == [1, 1, 1]
 
 
 def test_many_ids_of_a_call_are_found_in_any_order() -> None:

@@ -124,7 +124,7 @@ def forced(script: Script) -> Iterator[Hidden]:
     def scores(chooser: Any, *_: Any) -> np.ndarray:
         exact = real_scores(chooser)
         winner = min(int(script.clip * exact.size), exact.size - 1)
-        hidden.append(Choice(exact, chooser.law, winner))
+        hidden.append(Choice(exact, chooser.distribution, winner))
         # Noisy scores, of which one is the largest: their noise is drawn as zeros.
         return np.where(np.arange(exact.size) == winner, 0, -1)
 

@@ -8,18 +8,14 @@ import numpy as np
 
 from fastdp.guarantee import Guarantee
 from fastdp.releases.intervals import DrawnNoise
-from fastdp.tables.beyond import Tail, tail_edges
 from fastdp.tables.sums import Measured, Quantity, Released, Statistic
 from fastdp.tables.table import Table
+from tests.tables.flat import tail
 
 HOUR = 3_600_000_000
 #: 2015-03-28 00:00 UTC; Melbourne's clocks went back on 5 April.
 BEGIN = 1_427_500_800_000_000
 STEP = 2.0**-20
-
-
-#: A clip that is the bound.
-TAIL = Tail((0.0, 10.0), tail_edges((0.0, 10.0), (0.0, 10.0)), np.empty(0, np.int64), 0.0)
 
 
 def noise(rng, scale, shape):
@@ -58,7 +54,7 @@ def table(kind, true, *, scale=10.0, rng=None, keys=None, confidence=0.95, **oth
         ),
         "quantities": quantities,
         "measured": (Measured(len(keys), True, np.stack(steps), tuple(drawn)),),
-        "tails": {} if kind == "counts" else {"values": TAIL},
+        "tails": {} if kind == "counts" else {"values": tail(0.0, 10.0)},
         "guarantee": Guarantee(0.5, unit="one row of the table", adjacency="add or remove one row"),
     }
     return Table(Released(**{**settings, **others}), confidence)

@@ -183,9 +183,11 @@ def test_exact_losses_of_small_choices(most, monkeypatch):
     assert 0.8 * delta < worst <= delta
 
 
-def test_a_delta_that_rounding_eats_is_refused():
-    with pytest.raises(ParameterError, match="delta = 1e-40"):
-        keys.weight_rule(1.0, 1e-40, 3)
+def test_a_delta_that_rounding_eats_is_for_laplace_noise_or_refused():
+    assert hasattr(keys.weight_rule(1.0, 1e-40, 30).law, "scale")
+    assert hasattr(keys.weight_rule(100.0, 1e-6, 30).law, "scale")
+    with pytest.raises(ParameterError, match="delta = 1e-06"):
+        keys.shared_weight_rule(1.0, 0.5, 1.0, 1e-6, 3)
 
 
 # The choice.

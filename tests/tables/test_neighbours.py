@@ -51,7 +51,7 @@ def some(kind: str, unit: str) -> list[Case]:
     turn = KINDS.index(kind) + 3 * list(UNITS).index(unit)
     found = []
     for i, keys in enumerate(KEY_RULES, start=turn):
-        clip = "one end" if kind == "counts" else list(CLIPS)[(i + i // 4) % 4]
+        clip = "one end" if kind == "counts" else list(CLIPS)[(i + i // 4) % 5]
         found.append(Case(kind, unit, keys, NOISES[i // 3 % 2], clip, list(ENDS)[i % 3]))
     return found
 

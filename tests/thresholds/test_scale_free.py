@@ -248,12 +248,14 @@ def test_the_warning_is_at_the_line_of_the_caller(call) -> None:
 
 
 def test_what_it_needs_is_named() -> None:
-    with pytest.raises(ParameterError, match=r"^noise_constant = None: expected"):
-        ScaleFree().start(task(noise_constant=None))
-    with pytest.raises(ParameterError, match=r"^noise_constant = 0"):
-        ScaleFree().start(task(noise_constant=0.0))
-    with pytest.raises(ParameterError, match=r"epsilon = .*2\^-43"):
-        ScaleFree().start(task(2.0**-44))
+    for facts, words in (
+        ({"noise_constant": None}, r"^noise_constant = None: expected"),
+        ({"noise_constant": 0.0}, r"^noise_constant = 0"),
+        ({"epsilon": 2.0**-44}, r"epsilon = .*2\^-43"),
+        ({"epsilon": 2.0**41}, r"epsilon = .*at most 2\^40"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            ScaleFree().start(task(**facts))
 
 
 def test_extremes_stay_within_the_grid() -> None:
@@ -262,6 +264,8 @@ def test_extremes_stay_within_the_grid() -> None:
         chooser = chooser_of(facts, np.full(1000, top))
         assert 1.0 <= chooser.choose(Key.from_seed(1)) <= top
         assert np.abs(chooser.scores()).max() < 2**62
+    for holdout in (2**40, 2**50):
+        assert 2 * chooser_of(task(1.0, holdout), []).unit * holdout <= 2**61
 
 
 def test_guarantee() -> None:

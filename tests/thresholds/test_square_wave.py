@@ -35,9 +35,9 @@ def task(epsilon: float = 1.0, holdout: int = 20_000, bound: float = 100.0, **op
     return ThresholdTask(epsilon, bound, holdout, **facts)
 
 
-def counts_of(law: oracle.WindowDistribution, values: np.ndarray, seed: int = 1) -> np.ndarray:
-    x = np.rint(values * law.steps).astype(np.int64)
-    return np.bincount(oracle.report(law, x, np.random.default_rng(seed)), minlength=law.outputs)
+def counts_of(window: oracle.WindowDistribution, values: np.ndarray, seed: int = 1) -> np.ndarray:
+    x = np.rint(values * window.steps).astype(np.int64)
+    return np.bincount(oracle.report(window, x, np.random.default_rng(seed)), minlength=window.outputs)
 
 
 # The distribution as an object.
@@ -80,22 +80,22 @@ def test_quantiles_invert_the_tail() -> None:
 @pytest.mark.parametrize("method", ["em", "ems"])
 def test_a_known_distribution_is_recovered(method: str, accelerate: bool) -> None:
     """Expected counts of a million reports of three levels: the shape comes back; from other counts it does not."""
-    law, bins = oracle.square_wave_law(2.0), 24
+    window, bins = oracle.square_wave(2.0), 24
     truth = np.repeat([0.02, 0.08, 0.025], 8)
     truth /= truth.sum()
-    dense = oracle.matrix(law, bins, bins)
+    dense = oracle.matrix(window, bins, bins)
     counts = np.rint(dense @ truth * 10**6).astype(np.int64)
-    found = estimate(law, 2.0, counts, bins=bins, method=method, accelerate=accelerate, tolerance=1e-4)
+    found = estimate(window, 2.0, counts, bins=bins, method=method, accelerate=accelerate, tolerance=1e-4)
     distance = np.abs(np.cumsum(found.frequencies) - np.cumsum(truth)).max()
     assert distance < (0.02 if method == "em" else 0.05)
-    other = estimate(law, 2.0, np.roll(counts, 3), bins=bins, method=method, accelerate=accelerate)
+    other = estimate(window, 2.0, np.roll(counts, 3), bins=bins, method=method, accelerate=accelerate)
     assert np.abs(np.cumsum(other.frequencies) - np.cumsum(truth)).max() > 0.1
 
 
 def test_random_reports_give_back_mean_and_quantiles() -> None:
-    law = oracle.square_wave_law(1.0)
+    window = oracle.square_wave(1.0)
     values = np.random.default_rng(6).beta(2.0, 5.0, 400_000)
-    found = estimate(law, 1.0, counts_of(law, values), low=0.0, high=50.0)
+    found = estimate(window, 1.0, counts_of(window, values), low=0.0, high=50.0)
     assert found.frequencies.shape == (1024,)
     assert found.frequencies.sum() == pytest.approx(1.0, abs=1e-12)
     assert (found.n_reports, found.converged, found.method) == (400_000, True, "em")
@@ -105,27 +105,27 @@ def test_random_reports_give_back_mean_and_quantiles() -> None:
 
 
 def test_outputs_are_added_up_to_cells_exactly() -> None:
-    law = oracle.square_wave_law(1.0)
-    fine = counts_of(law, np.random.default_rng(7).random(5000))
-    cells = np.bincount(oracle.cells_of(law, np.arange(law.outputs), 100), weights=fine, minlength=100)
-    whole = estimate(law, 1.0, fine, bins=100)
-    parts = estimate(law, 1.0, cells.astype(np.int64), bins=100)
+    window = oracle.square_wave(1.0)
+    fine = counts_of(window, np.random.default_rng(7).random(5000))
+    cells = np.bincount(oracle.cells_of(window, np.arange(window.outputs), 100), weights=fine, minlength=100)
+    whole = estimate(window, 1.0, fine, bins=100)
+    parts = estimate(window, 1.0, cells.astype(np.int64), bins=100)
     assert (whole.frequencies == parts.frequencies).all()
     assert whole.log_likelihood == parts.log_likelihood
 
 
 def test_tolerance_and_max_iterations_are_obeyed() -> None:
-    law = oracle.square_wave_law(1.0)
-    counts = counts_of(law, np.random.default_rng(7).random(5000))
-    short = estimate(law, 1.0, counts, bins=64, accelerate=False, max_iterations=7)
+    window = oracle.square_wave(1.0)
+    counts = counts_of(window, np.random.default_rng(7).random(5000))
+    short = estimate(window, 1.0, counts, bins=64, accelerate=False, max_iterations=7)
     assert (short.iterations, short.converged) == (7, False)
-    usual = estimate(law, 1.0, counts, bins=64, accelerate=False)
-    named = estimate(law, 1.0, counts, bins=64, accelerate=False, tolerance=1e-3 * math.e)
-    finer = estimate(law, 1.0, counts, bins=64, accelerate=False, tolerance=1e-4)
+    usual = estimate(window, 1.0, counts, bins=64, accelerate=False)
+    named = estimate(window, 1.0, counts, bins=64, accelerate=False, tolerance=1e-3 * math.e)
+    finer = estimate(window, 1.0, counts, bins=64, accelerate=False, tolerance=1e-4)
     assert usual.iterations == named.iterations < finer.iterations
     assert usual.log_likelihood < finer.log_likelihood
-    smooth = estimate(law, 1.0, counts, bins=64, method="ems")
-    assert smooth.iterations == estimate(law, 9.0, counts, bins=64, method="ems", tolerance=1e-3).iterations
+    smooth = estimate(window, 1.0, counts, bins=64, method="ems")
+    assert smooth.iterations == estimate(window, 9.0, counts, bins=64, method="ems", tolerance=1e-3).iterations
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_tolerance_and_max_iterations_are_obeyed() -> None:
 )
 def test_counts_that_are_none_are_refused(counts: Any) -> None:
     with pytest.raises(DataError, match=r"^output_counts.*[:;] expected"):
-        estimate(oracle.square_wave_law(1.0), 1.0, counts)
+        estimate(oracle.square_wave(1.0), 1.0, counts)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_counts_that_are_none_are_refused(counts: Any) -> None:
 )
 def test_bad_options_are_named(options: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=f"^{next(iter(options))} = .*: expected"):
-        estimate(oracle.square_wave_law(1.0), 1.0, [1, 2, 3], **options)
+        estimate(oracle.square_wave(1.0), 1.0, [1, 2, 3], **options)
 
 
 # Pruning.
