@@ -136,8 +136,7 @@ class Guarantee:
         """The same guarantee, stated as (`epsilon`, `delta`); ValueError if its rho is too large for them.
 
         `distance`, if the total loss is that of Gaussian noise, is the noise's total variation distance from rounded
-        normal
-        noise: the tighter conversion of Gaussian DP is then tried first.
+        normal noise: the tighter conversion of Gaussian DP is then tried first.
         """
         if distance is not None and gaussian_delta(math.sqrt(2.0 * self.rho), epsilon, distance) <= delta:
             step = (

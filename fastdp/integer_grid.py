@@ -151,8 +151,7 @@ def make_grid(
     """The grid for these parameters, proved to fit int64.
 
     By default the resolution is the largest power of two up to bound * 2^-32, doubled until the noise fits int64 and
-    is
-    at most 2^40 steps, beyond which the sampler is slow and noise hides the rounding.
+    is at most 2^40 steps, beyond which the sampler is slow and noise hides the rounding.
 
     With hats, the noise of threshold `theta` (or the bound, if less) reaches `reach` scales
     (:attr:`fastdp.perturbers.HierarchyShape.reach`).
@@ -222,8 +221,7 @@ def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float
     """The grid of values without a bound, proved to fit int64: values beyond a public magnitude saturate.
 
     By default the resolution is the largest power of two that splits the sensitivity and the noise scale into 2^10
-    steps,
-    or a coarser one where noise would exceed 2^40 steps.
+    steps, or a coarser one where noise would exceed 2^40 steps.
 
     Raises
     ------

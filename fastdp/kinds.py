@@ -46,6 +46,5 @@ class Frame(Protocol):
     """A table of rows.
 
     A data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, an Arrow stream, or the path of
-    a
-    Parquet or CSV file.
+    a Parquet or CSV file.
     """

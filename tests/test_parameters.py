@@ -20,22 +20,20 @@ from fastdp.smoothers import Recent
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp_lab import metrics
 
+FLAT = {"perturber": perturbers.Flat(), "epsilon": 1.0, "bound": 50, "holdout": 0, "seed": 1}
+RELEASES: dict[str, Callable[[Any], fastdp.Release]] = {
+    "release": lambda rule: fastdp.release(np.arange(40.0), 1.0, 50, seed=1, threshold=rule),
+    "release_many": lambda rule: fastdp.release_many(np.ones((3, 40)), 1.0, 50, seed=1, threshold=rule)[1],
+    "StreamPublisher": lambda rule: fastdp.StreamPublisher(**FLAT, threshold=rule).release([1.0, 2.0]),
+    "Adaptive": lambda rule: fastdp.Adaptive(1.0, 50, 0, threshold=rule, seed=1).release([1.0, 2.0]),
+    "PAK": lambda rule: fastdp.PAK(1.0, 1e-6, 50, 2, threshold=rule, seed=1).release([1.0, 2.0]),
+    "ToPL": lambda rule: fastdp.ToPL(1.0, 50, threshold=rule, seed=1).release([1.0, 2.0]),
+}
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda rule: fastdp.release(np.arange(40.0), 1.0, 50, seed=1, threshold=rule),
-        lambda rule: fastdp.release_many(np.ones((3, 40)), 1.0, 50, seed=1, threshold=rule)[1],
-        lambda rule: fastdp.StreamPublisher(
-            threshold=rule, perturber=perturbers.Flat(), epsilon=1.0, bound=50, holdout=0, seed=1
-        ).release([1.0, 2.0]),
-        lambda rule: fastdp.Adaptive(1.0, 50, 0, threshold=rule, seed=1).release([1.0, 2.0]),
-        lambda rule: fastdp.PAK(1.0, 1e-6, 50, 2, threshold=rule, seed=1).release([1.0, 2.0]),
-        lambda rule: fastdp.ToPL(1.0, 50, threshold=rule, seed=1).release([1.0, 2.0]),
-    ],
-    ids=["release", "release_many", "StreamPublisher", "Adaptive", "PAK", "ToPL"],
-)
-def test_a_number_is_a_known_threshold(make: Callable[[Any], fastdp.Release]) -> None:
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_number_is_a_known_threshold(name: str) -> None:
+    make = RELEASES[name]
     expected = make(Fixed(20.0))
     for number in (20.0, 20, np.int64(20)):
         assert make(number).threshold == expected.threshold == 20.0
@@ -83,47 +81,34 @@ def test_prune_below_the_levels(compose, stream, max_range: int, fan_out: int, h
             compose(perturber=Hierarchy(fan_out, prune=prune), **options)
 
 
-def test_blocks_need_a_smoother(compose) -> None:
+MISFITS: list[tuple[dict[str, Any], str]] = [
+    *(({"perturber": Hierarchy(4, prune=s)}, rf"^smoother = None: .*blocks of {4**s} values") for s in (1, 2)),
+    ({"threshold": Fixed(50.5)}, r"^theta = 50.5 \(the threshold\): expected at most the bound, 50.0"),
+    *(
+        ({"threshold": NoisyMax(step=step)}, rf"^step = {re.escape(repr(step))}: .* and the bound, 50.0")
+        for step in (50.5, 1e-9, 5e-324, 1e308)
+    ),
+    *(
+        ({"resolution": r}, r"^resolution = .*at most 2\^\d+ fit; expected a coarser resolution")
+        for r in (1e-18, 1e-300)
+    ),
+    ({"resolution": 2.0**-20, "epsilon": 1e-12}, r"coarser resolution.*epsilon = 1e-12"),
+    ({"perturber": Hierarchy(prune=0), "max_range": 2**40}, r"^max_range = 1099511627776: a tree of .* takes .* GiB"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), MISFITS)
+def test_parameters_that_do_not_fit_each_other(compose, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ParameterError, match=told):
+        compose(**{"smoother": None, **options})
+
+
+def test_parameters_that_just_fit(compose, make, stream) -> None:
     assert compose(smoother=None).plan.block == 1
-    for prune in (1, 2):
-        with pytest.raises(
-            ParameterError, match=rf"^smoother = None: expected a smoother.*blocks of {4**prune} values"
-        ):
-            compose(perturber=Hierarchy(4, prune=prune), smoother=None)
-
-
-def test_theta_within_the_bound(compose) -> None:
     assert compose(threshold=Fixed(50.0)).threshold == 50.0
-    with pytest.raises(ParameterError, match=r"^theta = 50.5 \(the threshold\): expected at most the bound, 50.0"):
-        compose(threshold=Fixed(50.5))
-
-
-@pytest.mark.parametrize("step", [50.5, 1e-9, 5e-324, 1e308])
-def test_step_within_the_bound(compose, step: float) -> None:
-    with pytest.raises(
-        ParameterError, match=rf"^step = {re.escape(repr(step))}: expected between .* and the bound, 50.0"
-    ):
-        compose(threshold=NoisyMax(step=step))
-
-
-def test_resolution_that_does_not_fit(make, stream) -> None:
-    for resolution in (1e-18, 1e-300):
-        with pytest.raises(
-            ParameterError, match=r"^resolution = .*at most 2\^\d+ fit; expected a coarser resolution"
-        ):
-            make(resolution=resolution)
-    with pytest.raises(ParameterError, match=r"coarser resolution.*epsilon = 1e-12"):
-        make(resolution=2.0**-20, epsilon=1e-12)
     coarse = make(resolution=50)
     assert set(np.unique(coarse.publish(stream) * 8 % 25)) == {0.0}
     assert coarse.threshold == 50.0
-
-
-def test_a_tree_that_does_not_fit() -> None:
-    with pytest.raises(
-        ParameterError, match=r"^max_range = 1099511627776: a tree of .* leaves takes .* GiB; expected"
-    ):
-        fastdp.ToPS(1.0, 50, max_range=2**40, prune=0)
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from fastdp.data.column import as_array, as_column, as_floats, is_number, kind_of, open_arrow
 from fastdp.data.source import import_tables, open_source
 from fastdp.errors import DataError, ParameterError
-from fastdp.kinds import Array, Floats, Frame, Indices
+from fastdp.kinds import Array, Floats, Frame, Indices, Values
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: Streams in any form that :func:`as_streams` takes.
+StreamColumns: TypeAlias = Values | Sequence[Values] | Mapping[Any, Values] | Frame
 ACCEPTED_ROWS = (
     "a two-dimensional array (a row is a stream), a one-dimensional one with offsets, a list of columns, or an Array "
     "of lists as Arrow and polars have them"

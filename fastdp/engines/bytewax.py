@@ -24,8 +24,7 @@ def release(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
         Mechanism, name and location of the secret.
     shards : int
         Number of fleets over which ids are split; public.  At least the number of workers; the output does not depend
-        on
-        it.  It belongs to the state: a restart with another number is refused before a row is read.
+        on it.  It belongs to the state: a restart with another number is refused before a row is read.
 
     Returns
     -------

@@ -57,8 +57,7 @@ class Job:
     batches.  A pickled job holds the parameters and the secret's location.
 
     State: :meth:`to_bytes` seals it by AES-256-GCM under a key derived from the secret.  It contains a key derived
-    from
-    secret and name, never the secret.
+    from secret and name, never the secret.
 
     Privacy: that of one stream for each value.  Replays with the same values give the same output.  Replays with
     other values give independent noise from the first differing block on, and cost at most one more release of

@@ -70,8 +70,7 @@ def _checkpoint(job: Job) -> Foreign:
         """Streams with messages since the last checkpoint; their states are sealed once, at its end.
 
         Until then Quix's store holds a mark in its transaction.  A cancelled checkpoint drops its marks, and the next
-        message
-        reads the previous state.
+        message reads the previous state.
         """
 
         def __init__(self) -> None:

@@ -1,10 +1,8 @@
 """Exact noise in DuckDB's SQL: a function for numbers that a query has aggregated.
 
 One registered function is one release, over any order, chunks and queries: the caller states how much one
-contribution
-changes all values together that the function receives.  All answers then cost epsilon, even if later queries depend
-on
-earlier answers: the loss of each value is its own change over the scale of the noise.
+contribution changes all values together that the function receives.  All answers then cost epsilon, even if later
+queries depend on earlier answers: the loss of each value is its own change over the scale of the noise.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A measurement for OpenDP whose noise and privacy map are fastdp's; it chains and composes like OpenDP's own.
 
 OpenDP requires the feature "honest-but-curious" for external code: it cannot check that noise and map belong
-together.
-Here they are one object, :class:`fastdp.streams.add_noise.VectorNoise`, which holds the proof.
+together.  Here they are one object, :class:`fastdp.streams.add_noise.VectorNoise`, which holds the proof.
 """
 
 from __future__ import annotations

@@ -44,8 +44,7 @@ def add_noise(
     -------
     polars.Expr
         It can be evaluated once, on one column; a second evaluation, also one for each group, would be another
-        release
-        and is refused.
+        release and is refused.
 
     Raises
     ------

@@ -78,18 +78,14 @@ class Entry:
 
     Attributes
     ----------
-    id : int
-        Its number in the ledger.
-    time : str
-        When it was recorded: UTC, ISO 8601.
-    stream : str
-        Name of the stream.
+    id, time : int, str
+        Its number, and when it was recorded: UTC, ISO 8601.
+    stream, part : str
+        Name of the stream, and label of the share that the release reads (None: the full stream).
+    start, stop : int or None
+        Positions [start, stop) in the stream or share; stop None: no end; both None: all.
     guarantee : Guarantee
         Guarantee of the release.
-    part : str or None
-        Label of the share of the stream that the release reads; None for the full stream.
-    start, stop : int or None
-        Positions [start, stop) in the stream (or share); stop None: no end; both None: all.
     mechanism : dict or str or None
         Class and public parameters of the mechanism, or a description.
     note : str
@@ -97,9 +93,9 @@ class Entry:
     state : str
         ``"spent"``, ``"reserved"`` (never ended, so it counts), or ``"cancelled"`` (it does not count).
     nonce : str
-        Random digits, unique to the line among all ledgers.
+        Random digits, unique among all ledgers.
     fingerprint : str or None
-        Fingerprint of the noise (:attr:`fastdp.state.Publisher.noise_fingerprint`); None if unknown or a simulation.
+        Fingerprint of the noise; None if unknown or a simulation.
     """
 
     id: int
@@ -156,8 +152,7 @@ class Entry:
     def checked(self) -> Entry:
         """Entry as its line reads back, with a plain guarantee and names in Unicode's normal form C.
 
-        ParameterError for names that look alike, regions that are not proved disjoint, and content that no line could
-        hold.
+        ParameterError for names, regions and contents that no line may have.
         """
         part = None if self.part is None else normal_name("part", self.part)
         guarantee, stream = _plain_guarantee(self.guarantee), normal_name("stream", self.stream)

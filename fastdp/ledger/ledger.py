@@ -45,21 +45,19 @@ class Ledger:
     limit_epsilon, limit_delta : float, optional
         Limit per stream for releases through this object, besides limits in the file (:meth:`set_limit`).
     key : Key or 32 bytes, optional
-        Seals the lines with HMAC-SHA-256: only its holders can write a line that :meth:`verify` accepts.  Without it
-        the seal is SHA-256, which shows accidents, not forgery.
+        Seals the lines with HMAC-SHA-256, against forgery; without it with SHA-256, against accidents.
     create : bool
         False: a missing file is an error.
 
     Notes
     -----
-    Privacy: the ledger computes basic composition, exactly (``docs/privacy.md``).  Epsilons add up for releases with
-    independent noise only, so it refuses a publisher whose noise an entry has already, or whose noise is unknown.  It
-    cannot detect two names for one stream, positions and labels that are not disjoint, or a secret used outside it.
+    Privacy: exact basic composition (``docs/privacy.md``) of releases with independent noise: a publisher is refused
+    whose noise an entry has already, or is unknown.  Two names of one stream, shares that overlap and a secret used
+    elsewhere cannot be detected.
 
     Each call is one transaction, on disk before it returns, in time independent of the number of releases.  Threads
-    can share an object, and processes a file on a local disk.  A line is never changed; :meth:`verify` detects other
-    changes. A release is reserved, then committed; a reservation whose process died counts as spent: its output may
-    have left.
+    can share an object, and processes a file on a local disk.  A line is never changed.  A release is reserved, then
+    committed; a reservation whose process died counts as spent: its output may have left.
 
     Examples
     --------
@@ -109,12 +107,13 @@ class Ledger:
     ) -> Budget:
         """Cost allowed to one more release of a stream: on these positions, this share or these times of a table.
 
-        Never overstated where epsilons add up.  Where rhos do, it is the limit less the cost so far, and a pure
-        release, whose rho is epsilon^2 / 2, may be refused below.  In the stream's present unit: less is left for a
-        first release for one value (replace) that makes earlier ones count twice.  Delta includes the distance of
-        sampled noise (:func:`fastdp.ledger.compose`).
+        Never overstated where epsilons add up; where rhos do, a pure release below it may be refused.  In the
+        stream's present unit: less is left for a weaker one, which makes earlier releases count twice.  Delta
+        includes the distance of sampled noise (:func:`fastdp.ledger.compose`).
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
+        if times is not None and not isinstance(times, Times):
+            raise ParameterError(f"times = {validation.shown(times)}: expected Times of fastdp.units")
         region = Region(asked.part, asked.start, asked.stop) if times is None else Region.at(times)
         with self._store.transaction(write=False) as state:
             return self._left(state, asked.stream, region)
@@ -197,9 +196,7 @@ class Ledger:
             return state.streams()
 
     def verify(self, head: str | None = None) -> Verification:
-        """Check every line, seal and total, and that a line seen earlier is still there.
-
-        No other call detects changes made to the file by other means.
+        """Check every line, seal and total, and that a line seen earlier is still there; no other call does.
 
         Parameters
         ----------
@@ -232,16 +229,16 @@ class Ledger:
         Parameters
         ----------
         guarantee : Guarantee or publisher
-            Of a publisher its ``guarantee``; class and public parameters become the mechanism, and the fingerprint of
-            its noise is recorded (a publisher without ``noise_fingerprint`` is refused).  A simulation costs nothing.
+            Of a publisher its ``guarantee``, class, public parameters and the fingerprint of its noise are recorded;
+            one without ``noise_fingerprint`` is refused.  A simulation costs nothing.
         stream : str
             Name of the stream; budgets are per stream.
         start, stop : int, optional
-            The release reads positions [start, stop) only, counted from the stream's first value, hold-out included;
-            without stop, all from start on.  Only for one value that is replaced: other adjacencies move positions.
+            Positions [start, stop) that the release reads, counted from the stream's first value, hold-out included;
+            without stop, all from start on.  Only for one value that is replaced.
         part : str, optional
-            The release reads the share with this label only.  Shares with different labels must be disjoint, by
-            public facts or (add or remove one element) by the element itself.  Only for one value, event or point.
+            Label of the share that the release reads.  Shares must be disjoint by public facts, or (add or remove) by
+            the element itself.  Only for one value, event or point.
         mechanism : str or dict, optional
             The mechanism, in words or as JSON.
         note : str
@@ -256,12 +253,12 @@ class Ledger:
         ------
         BudgetError
             If the stream would cost more than a limit, or an earlier entry has the publisher's noise
-            (:meth:`resume`); nothing is recorded.
+            (:meth:`resume`).
         ParameterError
-            For arguments that are not accepted, or a unit that does not compose with those of this stream
-            (``docs/ledger.md``, "Units").
+            For arguments that are not accepted, or a unit that does not compose with the stream's
+            (``docs/ledger.md``).
         StateError
-            If the file is damaged, locked or cannot be written; nothing is recorded.
+            If the file is damaged, locked or cannot be written.  In all cases nothing is recorded.
         """
         return self._enter("spend", guarantee, mechanism, stream=stream, start=start, stop=stop, part=part, note=note)
 
@@ -284,9 +281,8 @@ class Ledger:
         Parameters
         ----------
         cancel_on : tuple of exception classes
-            If the block raises one of these, nothing was released and the budget is free again.  Such an error must
-            not depend on the data, or it would reveal something for free: :class:`fastdp.errors.DataError` and its
-            bases are refused.
+            If the block raises one of these, nothing was released and the budget is free again.  They must not depend
+            on the data: :class:`fastdp.errors.DataError` and its bases are refused.
         guarantee, stream, start, stop, part, mechanism, note
             As for :meth:`spend`, and its errors.
         """
@@ -320,10 +316,8 @@ class Ledger:
 
         Raises
         ------
-        ParameterError
-            If the publisher's noise is not the entry's.
-        StateError
-            If the entry is not reserved.
+        ParameterError, StateError
+            If the publisher's noise is not the entry's; if the entry is not reserved.
         """
         validation.integer("number", number, 1)
         with self._store.transaction(write=False) as account:
@@ -358,10 +352,10 @@ class Ledger:
         stream : str, optional
             Name of the stream; None for all.
         per : str or timedelta, optional
-            The limit renews: it holds in each calendar period of this length, such as "1mo", of the data's time,
-            whenever the releases are made, for a person with all their rows there.  It renews for units with periods
-            of this length or shorter; any other unit has it once and for all.  A release without public start and
-            stop counts in every period.  Limits for several lengths, and one without, all hold.
+            The limit renews: it holds for a person with all their rows in each calendar period of this length, such
+            as "1mo", of the data's time, whenever the releases are made.  A release without public start and stop
+            counts in every period; a unit whose periods are longer, or that has none, has the limit once and for
+            all.  Limits for several lengths, and one without, all hold.
         note : str
             Anything, such as who decided it.
         """

@@ -1,11 +1,10 @@
 """The odometer: exact sums of the costs of a stream's releases, in SQL tables, and their composition.
 
-Rhos of concentrated DP are summed too: a pure epsilon counts as epsilon^2 / 2; a release with a delta and no rho has
-none.  Once a stream has a rho, epsilon is the least of the sum of epsilons, the epsilon of the rhos at the summed
-delta, and that of sums of Renyi divergences (:mod:`fastdp.ledger.composition`).
+Rhos are summed too: a pure epsilon counts as epsilon^2 / 2; a release with a delta and no rho has none.  Once a
+stream has a rho, epsilon is the least of its sum, of the rhos' at the summed delta, and of the Renyi divergences'.
 
-Source: ToPS section 2.4 (sequential, parallel); Rogers et al. 2016, "Privacy odometers and filters" (basic
-composition is a valid filter for adaptive budgets); proofs in ``docs/privacy.md``, section 11.
+Source: ToPS section 2.4 (sequential, parallel); Rogers et al. 2016 (basic composition is a valid filter for adaptive
+budgets); proofs in ``docs/privacy.md``, section 11.
 """
 
 from __future__ import annotations
@@ -133,11 +132,10 @@ ZERO = _pack(0)
 class Odometer:
     """The largest cost of each stream's releases to any one of its elements, or of a region's.
 
-    Releases on the full stream add up; of ranges, the largest sum at one position counts; of labelled shares, the
-    largest sum; of times, the largest sum at one instant.  A range without a label may meet any share.  A replaced
-    value is one element less and one more, perhaps in other shares, so releases for one element have a largest share
-    of their own.  Other units and shares, and times of several columns or zones, add up; several units add up in the
-    weakest, each as often as :func:`composition.times` says.
+    Releases on the full stream add up.  Of ranges the largest sum at one position counts, of labelled shares and of
+    times the largest sum.  Ranges without a label may meet any share.  A replaced value is one element less and one
+    more, so releases for one element have a largest share of their own.  Other units, and times of several columns or
+    zones, add up in the weakest unit, each as often as :func:`composition.times` says.
     """
 
     def __init__(self, db: sqlite3.Connection | None = None) -> None:
@@ -304,7 +302,7 @@ class Odometer:
         start, stop = per.edge(number), per.edge(number + 1)
         epsilon = delta = rho = endless = 0
         for account in self._accounts(stream):
-            rows, unit = account.kind.rows, _unit(account)
+            rows, unit, region = account.kind.rows, _unit(account), EVERYWHERE
             if rows is None or rows == UnitRows():
                 continue
             endless += account.without_epsilon
@@ -324,9 +322,12 @@ class Odometer:
                 changes = inside
             else:
                 # A person's rows go, and those of other periods come back.
-                overlapped = 1 if unit is None else unit.number(stop - 1) - unit.number(start) + 1
+                overlapped = 1
+                if unit is not None:
+                    first, last = unit.number(start), unit.number(stop - 1) + 1
+                    overlapped, region = last - first, Region(None, unit.edge(first), unit.edge(last), account.axis)
                 changes = overlapped * (1 if rows.who is None else 2)
-            most = [self._most(account, each, EVERYWHERE) for each in (EPSILON, DELTA, RHO)]
+            most = [self._most(account, each, region) for each in (EPSILON, DELTA, RHO)]
             epsilon += changes * most[0]
             delta += composition.of_changes(changes, most[0], most[1])
             rho += changes**2 * most[2]
@@ -445,9 +446,8 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
     Returns
     -------
     Guarantee
-        Epsilon and delta are exact sums, rounded up; delta includes distances of sampled noise from its distribution,
-        each times 1 + e^epsilon.  The model is ``"local"`` only if all are: the curator sees the values of a central
-        release.
+        Of exact sums, rounded up; delta includes (1 + e^epsilon) times the distance of sampled noise from its
+        distribution.  The model is ``"local"`` only if all are.
 
     Raises
     ------

@@ -1,8 +1,7 @@
 """The ledger's file: an SQLite database of sealed lines and tables derived from them; one transaction per call.
 
-A line is a JSON object, never changed.  Its seal is SHA-256 (HMAC-SHA-256 with a key) of the previous seal and its
-own text.  With a rollback journal the file alone holds every line between calls
-(``docs/adr/0013-ledger-rollback-journal.md``).
+A line is a JSON object, never changed; its seal is SHA-256 (HMAC-SHA-256 with a key) of the previous seal and its
+text.  Why a rollback journal: ``docs/adr/0013-ledger-rollback-journal.md``.
 """
 
 from __future__ import annotations

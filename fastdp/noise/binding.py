@@ -95,10 +95,7 @@ def resolve(law: Distribution, key: Key, chain: Chain, index: int, total: int) -
 
 
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
-    """Key of one step's noise, bound to all inputs so far, and the chain after it (hexadecimal).
-
-    By keyed BLAKE2b, for mechanisms with much noise per step.
-    """
+    """Key of one step's noise, bound to all inputs so far by BLAKE2b, and the chain after it (hexadecimal)."""
     # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
     sizes = [part.nbytes for part in inputs]
     header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
@@ -289,10 +286,7 @@ def _ask(cipher: CipherContext, blocks: tuple[memoryview, memoryview]) -> None:
 
 
 class Name(NamedTuple):
-    """Name of a sequence of draws: labels of its key without digests of data, stream number, id of its words.
-
-    For a chain, the id is that of its beginning.
-    """
+    """Name of draws: labels of their key without digests of data, stream number, and id of words or of a chain."""
 
     labels: tuple[object, ...]
     member: int

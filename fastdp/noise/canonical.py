@@ -170,10 +170,7 @@ def _attributes(part: object, kind: type) -> Json:
 
 
 def rule_of(part: object) -> int:
-    """Rule number of a component: raised when its draws or releases change and no parameter does.
-
-    The class attribute ``rule``, 1 by default; inherited rules add to it.
-    """
+    """Rule number of a component (class attribute ``rule``, by default 1; inherited ones add to it)."""
     return _rule(cast("type", type(part)))
 
 

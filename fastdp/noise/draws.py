@@ -83,10 +83,7 @@ def group_share(epsilon: float, square: int | Fraction) -> float:
 
 
 def l2_square(contributions: int, per_window: int | None) -> int:
-    """Squared L2 norm of one unit's change of the sums, in squares of one row's change.
-
-    `contributions` is its number of rows, at most `per_window` of them in one sum.
-    """
+    """Squared L2 norm of one unit's change of the sums: of k rows, at most `per_window` in one sum."""
     k, j = contributions, per_window or contributions
     return k // j * j**2 + (k % j) ** 2
 
@@ -116,18 +113,15 @@ def discrete_laplace(
     ----------
     scale : float or Fraction
         s in [2^-40, 2^56], an exact rational; s = sensitivity / epsilon for the Laplace mechanism on integers, which
-        is then pure epsilon-DP on the machine (``docs/noise.md``, section 2); :func:`fastdp.add_noise` is that
-        mechanism.
+        is then pure epsilon-DP on the machine (``docs/noise.md``, section 2; :func:`fastdp.add_noise`).
     size : int or tuple of int
         Number of draws, at most 2^33, or their shape; optional with ``out``.
     out : int64 array, C-contiguous and writable, optional
         Receives the draws, and is returned.
     rng : numpy.random.Generator or Key, optional
-        A generator is for simulation: its next 32 bytes are the seed, and anyone who knows its state can subtract the
-        noise.  A Key is the same as ``key=``.
+        A generator is for simulation: its next 32 bytes are the seed.  A Key is the same as ``key=``.
     stream : int
-        Number of the stream under a key or seed, below 2^40; the same key and stream give the same draws, so use each
-        once.
+        Below 2^40; the same key and stream give the same draws, so use each once.
     seed, key
         As for a publisher; by default a fresh key from the operating system, fit for a release.
 

@@ -248,8 +248,7 @@ def _tail(law: GaussianDistribution, cell: int, bits: _Bits) -> int | None:
 def _behind(law: GaussianDistribution, place: Fraction, bits: int) -> tuple[int, bool] | None:
     """Envelope's step at a point, and whether the point is below the curve; None beyond all steps.
 
-    Step j has length rho^j.  Rounding moves a point by less than the last of its `bits`; the caller compares both
-    ends.
+    Rounding moves a point by less than the last of its `bits`; the caller compares both ends.
     """
     context = Context(prec=80 + bits // 3)
 

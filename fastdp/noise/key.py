@@ -1,8 +1,7 @@
 """Keys: 256 bits from which all noise of a publisher follows.
 
-A default key comes from the operating system and is for releases.  A key from a seed is for simulation: anyone who
-knows the seed can subtract the noise.  A publisher draws from a key derived of its secret and its complete
-composition (:meth:`Key.bind`), so two compositions under one secret share no word.
+A publisher draws from a key derived of its secret and its complete composition (:meth:`Key.bind`), so two
+compositions under one secret share no word.
 """
 
 from __future__ import annotations
@@ -227,9 +226,9 @@ class Key:
     def from_bytes(cls, secret: bytes) -> Key:
         """Key that the user keeps (32 bytes of full entropy), for releases that can be repeated.
 
-        Compositions that differ in any parameter get independent noise; equal ones on equal values give equal output.
-        Never use one key and one composition for two streams without names (:meth:`of_stream`), nor for a stream and
-        an altered copy: equal noise on different values reveals their difference (``docs/sharp_edges.md``).
+        Compositions that differ in any parameter get independent noise.  Never use one key and one composition for
+        two streams without names (:meth:`of_stream`), nor for a stream and an altered copy: equal noise on different
+        values reveals their difference (``docs/sharp_edges.md``).
         """
         return cls(secret, simulated=False)
 
@@ -253,9 +252,8 @@ class Key:
         Parameters
         ----------
         stream : int or str
-            A number from 0 to 2^32 - 2, or a name.  With a number, a publisher releases the same as
-            :func:`fastdp.release_many` for that stream; one call of the cipher draws thousands of numbered streams
-            (``docs/batch.md``).
+            A number from 0 to 2^32 - 2, or a name.  With a number a publisher releases the same as
+            :func:`fastdp.release_many` for that stream (``docs/batch.md``).
         """
         family = _public_digest(self._secret, b"streams")
         if isinstance(stream, str):
@@ -307,11 +305,7 @@ class Key:
         )
 
     def within(self, *labels: str | float | bytes) -> Key:
-        """Independent key for a value that is determined later, such as theta or the hold-out.
-
-        Unlike :meth:`derive` it keeps the stream number: ``key.within(x).of_stream(i)`` equals
-        ``key.of_stream(i).within(x)``.
-        """
+        """Independent key for a value that is determined later, such as theta; it keeps the stream number."""
         return self._derived(self._digest(encode(labels)), labels)
 
     def _digest(self, message: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""Exact discrete Laplace and geometric noise at a hundred million draws a second; proofs in ``docs/noise.md``.
+"""Exact discrete Laplace and geometric noise, the same on every machine; proofs in ``docs/noise.md``.
 
 Three stages, each keeping only certain results: doubles for almost every draw, double-double for doubtful ones, exact
-arithmetic with further words for the rest.  The draws are the same on every machine.
+arithmetic with further words for the rest.
 """
 
 from __future__ import annotations
@@ -176,10 +176,7 @@ def fill_one_by_one(out: Integers, law: LaplaceDistribution, key: Key, pieces: P
 
 
 def fill_pieces(out: Integers, law: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
-    """Overwrite `out` with the first draws of a few streams, one after the other, each as :func:`fill` draws them.
-
-    A piece is a stream id and its count of draws; `number` is the number in all ids.
-    """
+    """Overwrite `out` with the first draws of a few streams, as :func:`fill` draws them; `number` is in all ids."""
     if out.size > MAX_TOGETHER or law.two_words or key.given is not None:
         fill_one_by_one(out, law, key, pieces, number)
         return
@@ -232,10 +229,7 @@ def resolve_at(word: int, law: LaplaceDistribution, key: Key, stream: StreamId, 
 
 
 def resolve(word: int, law: LaplaceDistribution, further: Callable[[int], int]) -> int:
-    """Draw that begins with `word`, in exact arithmetic, wrapped to int64.
-
-    `further(k)` returns the k-th further word, k = 1, 2, ...
-    """
+    """Draw that begins with `word`, in exact arithmetic, wrapped to int64; `further(k)`: its k-th further word."""
     magnitude = draw_exactly(word >> 1, WORD_BITS, law.scale, law.one_sided, further)
     value = -magnitude if not law.one_sided and word & 1 else magnitude
     return (value + 2**63) % 2**64 - 2**63

@@ -251,6 +251,7 @@ class Release:
         ranges.sum_ranges(self.values, self.borders, prefix, at, PREFIX_BLOCK, whose, first, last, out)
         return out
 
+    @validation.plain
     def interval(
         self,
         starts: Values,
@@ -298,6 +299,7 @@ class Release:
             low, high = np.maximum(low, 0.0), np.minimum(high, (last - first) * self.threshold)
         return np.minimum(low, answers), np.maximum(high, answers)
 
+    @validation.plain
     def std_error(
         self, starts: Values, stops: Values, revised: bool = False, *, streams: Values | str | None = None
     ) -> Floats:
@@ -309,7 +311,8 @@ class Release:
         if self.ids is not None:
             return self._each(whose, lambda one, own: one.std_error(first[own], last[own], revised))[0]
         if shift := self._shift:
-            return np.ldexp(self._scaled(-shift).std_error(first, last, revised), shift)
+            errors: Floats = np.ldexp(self._scaled(-shift).std_error(first, last, revised), shift)
+            return errors
         bars = self._error_bars(first, last)
         return np.hypot(np.sqrt(bars.variances), self._sums(whose, first, last, revised) - bars.centre)
 

@@ -1,7 +1,6 @@
 """Files that appear complete or not at all, survive a power cut, and are locked against other processes.
 
-Only the owner can read an incomplete file: it is a fragment of a release, and a second run may draw other noise for
-the same values.  The next run for the same target removes such fragments.
+Incomplete files are readable by the owner alone, and removed by the next run for the same target.
 """
 
 from __future__ import annotations
@@ -88,10 +87,9 @@ def unlock(descriptor: int) -> None:
 
 
 class Hold:
-    """An open file or folder that may be locked; released at the latest with the last reference to it.
+    """An open file or folder that may be locked; it owns the descriptor and releases it with its last reference.
 
-    If the traceback of an interrupted call keeps it, the thread's next :func:`lock` of the same file releases it.  It
-    owns the descriptor.
+    If the traceback of an interrupted call keeps it, the thread's next :func:`lock` of the file releases it.
     """
 
     descriptor = -1
@@ -142,10 +140,7 @@ def _user_of(frame: FrameType) -> FrameType:
 
 
 def _release_abandoned(descriptor: int) -> bool:
-    """Release locks of this file held by interrupted calls of this thread; return whether there were any.
-
-    Otherwise a thread could wait for its own lock, kept by a traceback, for ever.
-    """
+    """Release locks of this file held by interrupted calls of this thread; return whether there were any."""
     wanted, running = os.fstat(descriptor), set()
     frame: FrameType | None = sys._getframe()
     while frame is not None:

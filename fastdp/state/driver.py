@@ -104,10 +104,7 @@ class Publisher(Generic[S]):
 
     @property
     def digest(self) -> str:
-        """Rolling keyed digest (hexadecimal) of everything consumed while a file was kept; empty at first.
-
-        Equal for two runs with one key only if they consumed the same.
-        """
+        """Rolling keyed digest (hexadecimal) of everything consumed while a file was kept; empty at first."""
         return self._digest
 
     # The call.
@@ -210,11 +207,7 @@ class Publisher(Generic[S]):
         return replay.digest
 
     def _check_destination(self, batch: Batch, chunk: Chunk, now: Packed, count: int) -> None:
-        """StateError if a replay leads to another state than the recorded call did.
-
-        Another fastdp may divide a stream differently; the same noise would meet other sums and reveal their
-        difference.
-        """
+        """StateError if a replay leads to another state than the recorded call did, as another fastdp may."""
         assert self._destination is not None  # noqa: S101 - it came with the replay
         recorded, writer = self._destination
         if chunk.size > count:

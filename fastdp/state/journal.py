@@ -75,8 +75,7 @@ MAX_RECORDS, SPARE_BYTES = 512, 2**22
 class Journal:
     """The files that one publisher has written or was loaded from, and the state in which it left each.
 
-    A file written since by another process, or replaced by an old copy, is never overwritten.  `kept` is the file
-    written before outputs are returned, `last` the packed state recorded last.
+    `kept` is the file written before outputs are returned, `last` the packed state recorded last.
     """
 
     def __init__(

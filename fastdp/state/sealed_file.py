@@ -1,9 +1,8 @@
 """A state as bytes and as a file: compressed, sealed if a key is given; replaced atomically, owner-only, synced.
 
-State holds secrets: noise and outputs together reveal the data.  With a key it is sealed by AES-256-GCM; without one
-only damage is detected.  Layout: a header, then frames: a state, then in a kept file the records of a journal.  A
-frame is length, CRC of the length, nonce, and the sealed payload, whose authentication covers header and position.
-After a crash the file has the old state or the new one, and the last record is complete or absent.
+Noise and outputs together reveal the data, so a key seals by AES-256-GCM; without one only damage is detected.
+Layout: a header, then frames: a state, then in a kept file the records of a journal.  A frame is length, CRC of the
+length, nonce, and the sealed payload, whose authentication covers header and position.
 
 Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
 """

@@ -16,8 +16,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import MAX_WORDS
 from fastdp.record import Flag, Keyed, Kind, Real, Whole, parameter, record, values_of
 from fastdp.state import codec
-from fastdp.streams.guarantees import noise_key
-from fastdp.streams.parameters import PARTS
+from fastdp.streams.parameters import PARTS, noise_key
 from fastdp.thresholds import PAKQuantile, SmoothQuantile, Threshold, ThresholdTask
 from fastdp.thresholds.base import as_rule
 

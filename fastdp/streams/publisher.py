@@ -5,6 +5,7 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 as read in ``docs/tops.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -30,7 +31,7 @@ from fastdp.thresholds import Threshold
 from fastdp.thresholds.renewals import Renewal
 
 if TYPE_CHECKING:
-    from fastdp.data.frames import Streams
+    from fastdp.data.frames import StreamColumns, Streams
 
 #: Bits of an array's flags: C-contiguous and writable; memory of its own.
 WRITABLE, OWN = 0x0401, 0x0004
@@ -312,13 +313,13 @@ class StreamPublisher(Publisher[StreamState]):
     @validation.plain
     def release_many(
         self,
-        streams: Any,
+        streams: StreamColumns,
         *,
         value: str | None = None,
         by: str | None = None,
         time: str | None = None,
-        offsets: Any = None,
-        ids: Any = None,
+        offsets: Values | None = None,
+        ids: Values | Sequence[int | str] | None = None,
         threads: int = 1,
     ) -> Release:
         """Release many finished streams, each with noise of its own (once, by a publisher that its class made).

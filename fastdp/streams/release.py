@@ -21,9 +21,16 @@ from fastdp.noise.key import Key
 from fastdp.perturbers.block_noise import Blocks, Focus
 from fastdp.releases.release import Release
 from fastdp.state.driver import LOG
-from fastdp.streams.guarantees import approximated, in_units
 from fastdp.streams.methods import Adaptive, as_blocks
-from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, altered, composed, default_threshold
+from fastdp.streams.parameters import (
+    DEFAULT_RANGE,
+    StreamParameters,
+    altered,
+    approximated,
+    composed,
+    default_threshold,
+    in_units,
+)
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Chooser, Fixed, ScaleFree, Threshold, ThresholdTask

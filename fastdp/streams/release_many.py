@@ -5,7 +5,7 @@ Every stream gets, bit for bit, what a publisher of its own releases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock, Thread
@@ -15,11 +15,11 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import NOT_FINITE, Nonfinite, as_floats, check_size
-from fastdp.data.frames import StreamRows, Streams, as_streams
+from fastdp.data.frames import StreamColumns, StreamRows, Streams, as_streams
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
-from fastdp.kinds import Floats, Indices, Integers
+from fastdp.kinds import Floats, Indices, Integers, Values
 from fastdp.noise import binding
 from fastdp.noise.binding import PrefixNoise
 from fastdp.noise.key import Binding, Key, repeating
@@ -51,15 +51,15 @@ T = TypeVar("T")
 
 @validation.plain
 def release_many(
-    streams: Any,
+    streams: StreamColumns,
     epsilon: float,
     bound: float,
     *,
     value: str | None = None,
     by: str | None = None,
     time: str | None = None,
-    offsets: Any = None,
-    ids: Any = None,
+    offsets: Values | None = None,
+    ids: Values | Sequence[int | str] | None = None,
     threshold: Threshold | float | None = None,
     holdout: int | None = None,
     max_range: int | None = None,

@@ -334,12 +334,20 @@ class Keys:
         """
         node: Integers = np.zeros(len(columns[0]) if columns else rows, np.int64)
         for i, column in enumerate(columns):
-            entry = self._entry_numbers(i, column)
-            node = self._nodes[i].of(node, entry, learns=self._learns)
-            if not self._learns:
-                # An entry and a node may be known, but not together.
-                node = np.where(entry < 0, -1, node)
+            entry, places = self._entry_numbers(i, column)
+            if i or (self._learns and self._given is not None):
+                entry = entry[places]
+                node = self._below(i, node, entry)
+            else:
+                # Few entries; given keys are numbered row by row.
+                node = self._below(0, np.zeros_like(entry), entry)[places]
         return node
+
+    def _below(self, i: int, above: Integers, entry: Integers) -> Integers:
+        """Number of each node: an entry of column `i` below a node of the columns before; -1 for an unknown one."""
+        node = self._nodes[i].of(above, entry, learns=self._learns)
+        # An entry and a node may be known, but not together.
+        return node if self._learns else np.where(entry < 0, -1, node)
 
     def check_type(self, name: str, kind: pa.DataType) -> None:
         """Raise ParameterError unless the given entries of key column `name` can have this Arrow type."""
@@ -362,29 +370,43 @@ class Keys:
             numbers.of(*_with_missing(listed).T.copy())
         return self._typed[i][kind]
 
-    def _entry_numbers(self, i: int, column: pa.Array) -> Integers:
-        """Number of each row's entry in key column `i`, int64[n]; -1 for one that is not given."""
+    def _entry_numbers(self, i: int, column: pa.Array) -> tuple[Integers, Integers]:
+        """Numbers of a column's distinct entries, -1 for one that is not given, and each row's place in them."""
         _, arrow = import_tables()
         check_single(column)
-        kind = column.type.value_type if arrow.types.is_dictionary(column.type) else column.type
+        kind, coded = column.type, arrow.types.is_dictionary(column.type)
         entries, places, present = encoded(column)
         if present is not None:
             # A missing entry is one more.
             entries = arrow.concat_arrays([entries, arrow.nulls(1, entries.type)])
             places = np.where(present, places, len(entries) - 1)
-        used = np.flatnonzero(np.bincount(places, minlength=len(entries)))
-        if used.size < len(entries):
+        if coded:
             # Of categories only those of rows are keys.
+            used = np.flatnonzero(np.bincount(places, minlength=len(entries)))
             entries, places = entries.take(arrow.array(used)), np.searchsorted(used, places)
-        numbers = self._numbers_of(i, kind)
-        before = numbers.size
-        found = numbers.of(*_with_missing(entries).T.copy(), learns=self._learns)
-        if self._learns:
-            new = np.flatnonzero(found >= before)
-            if new.size:
-                _, first = np.unique(found[new], return_index=True)
-                self._values[i].append(entries.take(arrow.array(new[first])))
-        return found[places]
+        numbers = self._numbers_of(i, kind.value_type if coded else kind)
+        if not self._learns:
+            return numbers.of(*_with_missing(entries).T.copy(), learns=False), places
+        found, new = self._known(i, entries)
+        if new.size:
+            before, others = numbers.size, entries.take(arrow.array(new))
+            found[new] = numbers.of(*_with_missing(others).T.copy())
+            # The first spelling of each, by number.
+            numbered, first = np.unique(found[new], return_index=True)
+            self._values[i].append(others.take(arrow.array(first[numbered >= before])))
+        return found, places
+
+    def _known(self, i: int, entries: pa.Array) -> tuple[Integers, Integers]:
+        """Numbers of entries as they were spelled before, and places of the others; Arrow is faster than digests."""
+        import pyarrow.compute as compute
+
+        _, arrow = import_tables()
+        if not self._values[i]:
+            return np.empty(len(entries), np.int64), np.arange(len(entries))
+        seen = arrow.concat_arrays(self._values[i])
+        self._values[i] = [seen]
+        found = compute.index_in(entries, value_set=seen).fill_null(-1).to_numpy().astype(np.int64)
+        return found, np.flatnonzero(found < 0)
 
     def words(self) -> Integers:
         """64 bits of each key for the hash of a row, whatever its number: int64[K]."""

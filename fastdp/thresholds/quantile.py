@@ -244,7 +244,6 @@ class SmoothRule(ABC):
     """Base of S-P and S-PAK: theta = quantile + kappa SS/a (Z + offset)."""
 
     uses_holdout: ClassVar[bool] = True
-    rule: ClassVar[int] = 1
     p: float
     delta: float | None
     noise: str
@@ -333,6 +332,8 @@ class SmoothQuantile(SmoothRule):
     gamma: float = parameter(Real(least=MIN_GAMMA, most=MAX_GAMMA), default=2.0)
     clip: bool = parameter(Flag(), default=True)
 
+    rule: ClassVar[int] = 1
+
     def _check(self) -> None:
         """Raise ParameterError unless `delta` fits the noise."""
         if self.delta is None:
@@ -378,6 +379,8 @@ class PAKQuantile(SmoothRule):
     delta: float | None = parameter(DELTA, default=None)
     noise: Literal["laplace", "gaussian"] = parameter(Choice(("laplace", "gaussian")), default="laplace")
     clip: bool = parameter(Flag(), default=True)
+
+    rule: ClassVar[int] = 1
 
     def offset(self, task: ThresholdTask) -> float:
         """Number added to Z: its quantile G^-1(1 - beta)."""

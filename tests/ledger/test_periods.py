@@ -160,6 +160,17 @@ def test_deltas_and_rhos_of_a_person() -> None:
     assert math.isinf(odometer_of([entry(UNIT["day"], math.inf, (3, 4))]).of_person("s", MONTHLY, 24312).epsilon)
 
 
+def test_a_longer_unit_counts_twice_in_its_own_periods_alone() -> None:
+    """All rows of a person's year go and those of the other months come back; another year has its own releases."""
+    year = UnitRows("who", 1, Period("months", 12, 0, None))
+    entries = [entry(UNIT["day"], 0.25, (3, 4)), entry(year, 0.5, (0, 365)), entry(year, 1.0, (365, 730))]
+    odometer = odometer_of(entries)
+    found = [odometer.of_person("s", MONTHLY, 24312 + month).epsilon for month in (0, 1, 12, 24)]
+    assert found == [1.25, 1.0, 2.0, 0.0]
+    odometer.add(entry(year, 0.125, None))
+    assert odometer.of_person("s", MONTHLY, 24312).epsilon == 1.5
+
+
 def test_hours_of_a_month_with_a_change_of_the_clock() -> None:
     """October has 745 hours in Berlin; each counts once."""
     zone = "Europe/Berlin"

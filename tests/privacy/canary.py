@@ -340,12 +340,13 @@ DATA: dict[str, tuple[Inputs, ...]] = {
     **_named("value data announcement text key secret", singles),
     "frame": (tables, columns),
 }
-#: What is shown by intention: texts that are paths or choices, how long a key is, how many entries a column has.
+#: Shown by intention: texts that are paths or choices, the length of a key, the number of entries of a column.
 SHOWN = {**_named("frame keys persons", "text", "long text alone"), **_named("key secret", "long")}
 #: Names of columns and of streams, and numbers, are public: arguments by the beginnings of calls.
 PUBLIC = (
     *((call, ("value", "ids")) for call in ("means", "totals", "release", "plan", "Plan")),
-    *(("Person", ("rows",)), ("Release", ("streams",)), ("thresholds", ("lengths",)), ("datasets", ("batch",))),
+    *(("Person", ("rows",)), ("Guarantee", ("rows", "times")), ("Ledger", ("times",)), ("Release", ("streams",))),
+    *(("thresholds", ("lengths",)), ("datasets", ("batch",))),
 )
 
 

@@ -310,3 +310,8 @@ def test_a_column_for_a_name_shows_no_entry(argument: str, kind: str, ledger: fa
     table = flat.counts(GOOD, "at", "1h", epsilon=1.0, seed=1)
     with pytest.raises(ParameterError, match=f"^revised = <{type(column).__name__}>: expected True or False"):
         table.sum(0, 1, revised=column)
+
+
+def test_an_unknown_argument_names_the_function() -> None:
+    with pytest.raises(TypeError, match=r"^means\(\) got an unexpected keyword argument 'noise'"):
+        fastdp.means(GOOD, **OPTIONS, noise="laplace")
