@@ -46,7 +46,7 @@ NOISES = ("laplace", "gaussian")
 #: Arguments, and values below, at and above the ends of the clip.
 CLIPS = {
     "one end": ({"clip": 2.0}, (-1.0, 2.0, 3.0)),
-    "two ends above 0": ({"clip": (5.0, 10.0)}, (4.0, 7.0, 10.0)),
+    "two ends above 0": ({"clip": (5.0, 10.0)}, (4.0, 7.0, 12.0)),
     "two ends about 0": ({"clip": (-3.0, 7.0)}, (-4.0, 1.0, 9.0)),
     "chosen": ({"bound": 10.0}, (4e-9, -1.0, 12.0)),
     "chosen at both ends": ({"bound": (-6.0, 10.0)}, (-8.0, 3.0, 12.0)),
@@ -299,7 +299,7 @@ class Worst:
     rho: Fraction
     alone: float
     tail: float
-    #: What conversion of rho and keys of one table alone add up to.
+    #: What conversion of rho and keys of one table alone add up to: of one pair where both share delta.
     delta: float
 
     @property
@@ -344,7 +344,10 @@ def examine(case: Case, tables: Iterable[Rows]) -> Worst:
                     spent = zcdp_delta(float(each.rho), claim.epsilon) if tail >= 0.0 else 0.0
                     found.append((*each, tail, spent + each.alone))
     assert claim is not None
-    return Worst(pairs, claim, *(max(each) for each in zip(*found, strict=True)))
+    epsilon, rho, alone, tail, delta = (max(each) for each in zip(*found, strict=True))
+    if not case.by_person:
+        delta = (zcdp_delta(float(rho), claim.epsilon) if tail >= 0.0 else 0.0) + alone
+    return Worst(pairs, claim, epsilon, rho, alone, tail, delta)
 
 
 def tail_of(here: Run, there: Run) -> float:

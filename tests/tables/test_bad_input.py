@@ -176,6 +176,7 @@ def counted(frame: Any, **options: Any) -> list[int]:
 
 
 @pytest.mark.filterwarnings("ignore:clip")
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 def test_rules_that_are_no_errors() -> None:
     """A duplicate index does not matter; unsorted rows, unknown keys and negative values have a rule."""
     doubled = GOOD.set_axis([0, 0, 0])

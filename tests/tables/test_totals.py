@@ -39,9 +39,9 @@ def borders(every: str, zone: str | None) -> tuple[int, int]:
     return origin, high
 
 
-def hundredth(of: Fraction) -> Fraction:
-    """The share that says how many rows lie beyond the clip."""
-    return Fraction(below(of / 100))
+def without_tail(of: Fraction) -> float:
+    """What the share for rows beyond the clip leaves."""
+    return below(of - Fraction(below(of * 11 / 100)))
 
 
 def whole_span(rows: list[tuple], every: str, zone: str | None) -> tuple[int, int]:
@@ -152,15 +152,15 @@ def test_bounds_of_two_ends(kind: str) -> None:
     found = call(
         as_family(ROWS, "pandas", Path()), "kwh", "at", "1d", epsilon=2.0, clip=(-1.0, 2.5), key=SECRET
     ).released
-    low, high = -(2**31), 2**32 + 2**30
+    low, high, left = -(2**31), 2**32 + 2**30, Fraction(2) * 99 / 100
     centre = (low + high) // 2 if kind == "means" else 0
     if kind == "means":
-        own, rest = below(Fraction(2) * Fraction(3, 5) - hundredth(Fraction(6, 5))), below(Fraction(4, 5))
+        own, rest = without_tail(left * 3 / 5), below(left * 2 / 5)
         sums = [("deviation", low, high, centre, STEP, STEP, own), ("count", 0, 1, 0, 1.0, 1.0, rest)]
         scales = [Fraction(high - centre) / Fraction(own), 1 / Fraction(rest)]
     else:
-        left = below(2 - hundredth(Fraction(2)))
-        sums, scales = [("total", low, high, 0, STEP, STEP, left)], [high / Fraction(left)]
+        own = without_tail(left)
+        sums, scales = [("total", low, high, 0, STEP, STEP, own)], [high / Fraction(own)]
     wanted = expected(
         ROWS,
         every="1d",
