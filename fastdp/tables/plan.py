@@ -141,11 +141,6 @@ class ColumnPlan:
     resolution: float | None
     bound: tuple[float, float] | None = None
 
-    @property
-    def outer(self) -> tuple[float, float] | None:
-        """Public ends of the values beyond a chosen clip; None where they are not known."""
-        return (self.low, self.high) if self.chooses else None
-
     @classmethod
     def of(cls, name: str, value: Value) -> ColumnPlan:
         """The column `name` with the bounds of `value`."""
