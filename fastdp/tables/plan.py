@@ -151,11 +151,6 @@ class ColumnPlan:
     bound: tuple[float, float] | None = None
     entries: bool = False
 
-    @property
-    def outer(self) -> tuple[float, float] | None:
-        """Public ends of the values beyond a chosen clip; None where they are not known."""
-        return (self.low, self.high) if self.chooses else None
-
     @classmethod
     def of(cls, name: str, value: Value, *, sums: bool) -> ColumnPlan:
         """The column `name` with the bounds of `value`; a clip is chosen for `sums` alone."""
