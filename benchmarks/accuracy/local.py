@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 
-import fastdp
 from benchmarks import shared
-from benchmarks.accuracy import scenes
+from benchmarks.accuracy import published
+from benchmarks.accuracy.published import Published, Row, Table, ratio, read, shown_theta
 from benchmarks.accuracy.scale_free import Case
-from benchmarks.accuracy.scenes import STREAMS, Published, Scene, Table, ratio, read, shown_theta
-from benchmarks.accuracy.streams import ARRAYS, REAL
-from benchmarks.shared import DATA, Data, Floats, geometric, table
+from benchmarks.accuracy.streams import ARRAYS, REAL, STREAMS
+from benchmarks.shared import DATA, Data, geometric, table
 from fastdp import local
 from fastdp.local.mechanisms import Mechanism
 from fastdp.local.reports import CONTEXT, ReportDistribution, exp_below
@@ -26,124 +25,77 @@ from fastdp.noise import Key
 from fastdp.thresholds import SquareWave, ThresholdTask
 from fastdp_lab.datasets import table1
 from fastdp_lab.datasets.catalogue import TABLE1
-from fastdp_lab.queries.metrics import mse
-from fastdp_lab.queries.workloads import random_ranges
 
 #: The reference has the DNS stream with B = 500 (its thetas are multiples of 500 / 1024), the paper with 2000.
 WIDE_DNS = "DNS, wide"
 BOUNDS = {"POS": 1657, "DNS": 500, WIDE_DNS: 2000, "taxi distance": 30_000, "MSNBC": 41_270}
 EPSILONS = (0.2, 0.5, 1.0, 1.5, 2.0)
 STREAM_EPSILON = 1.0
+BASE = "Base (zeros)"
 
 
-class Variant(NamedTuple):
-    """A row: its rule, and the name of the published code's rule that it is held against."""
-
-    name: str
-    rule: SquareWave
-    published: str = ""
-
-
-def variants() -> list[Variant]:
-    rows = []
-    objectives: tuple[tuple[Literal["paper", "corrected"], str], ...] = (
-        ("paper", ""),
-        ("corrected", "(Eq.8 corrected)"),
-    )
-    for objective, published in objectives:
-        for accelerate in (False, True):
-            rule = SquareWave(objective=objective, accelerate=accelerate)
-            name = f"SW-W, {objective}, {'accelerated' if accelerate else 'plain'} EM"
-            rows.append(Variant(name, rule, f"SW-W {published}".strip()))
-    for objective, published in objectives:
-        rule = SquareWave(objective=objective, method="sw")
-        rows.append(Variant(f"SW, {objective}", rule, f"SW {published}".strip()))
-    return [*rows, Variant("99.5 % of EMS", SquareWave(method="percentile"))]
-
-
-class Errors(NamedTuple):
-    """One simulation: theta and the MSE of its ranges."""
-
-    theta: float
-    mse: float
-
-
-def load(folder: Path, name: str, published: int = shared.PUBLISHED) -> Scene:
-    scene = Scene.load(folder, name.partition(",")[0], published)
-    scene.bound = BOUNDS[name]
-    return scene
-
-
-def known(scene: Scene) -> str:
-    """The stream's name in the reference; empty if it is not there with this bound."""
-    return scene.reference if scene.bound == STREAMS[scene.name].bound else ""
-
-
-def tidy(published: Table) -> Table:
-    """The reference pads names with spaces."""
+def variants() -> dict[str, tuple[str, dict[str, Any]]]:
+    """Rows: the published code's rule that each is held against, and its threshold's table."""
+    objectives = (("paper", ""), ("corrected", " (Eq.8 corrected)"))
+    plain = (("plain", False), ("accelerated", True))
     return {
-        (stream, kind, " ".join(rule.split()), epsilon): found
-        for (stream, kind, rule, epsilon), found in published.items()
+        **{
+            f"SW-W, {objective}, {em} EM": (f"SW-W{there}", {"objective": objective, "accelerate": fast})
+            for objective, there in objectives
+            for em, fast in plain
+        },
+        **{f"SW, {each}": (f"SW{there}", {"objective": each, "method": "sw"}) for each, there in objectives},
+        "99.5 % of EMS": ("", {"method": "percentile"}),
     }
 
 
-def simulate(scene: Scene, rule: SquareWave, epsilon: float, stream_epsilon: float, seed: int) -> fastdp.Release:
-    """Users and server in one process; ``epsilon`` is the budget of the users before the threshold."""
-    simulation = fastdp.ToPL(
-        stream_epsilon, scene.bound, scene.holdout, scene.max_range,
-        threshold=rule, threshold_epsilon=epsilon, seed=seed,
-    )  # fmt: skip
-    return simulation.release(scene.values)
+def measure(data: Path, name: str, rules: Mapping[str, dict[str, Any]], own: float, epsilon: float, runs: int) -> Any:
+    """Thetas and errors by rule and Base's; ``own`` is the budget of the users before the threshold."""
+    square = {each: {"part": "SquareWave", **options} for each, options in rules.items()}
+    rows = [
+        Row(each, {"system": "topl", "threshold": part, "threshold_epsilon": own}) for each, part in square.items()
+    ]
+    rows.append(Row(BASE, {"system": "base"}))
+    return published.measure(data, name.partition(",")[0], rows, epsilon, runs, bound=BOUNDS[name])
 
 
-def run_once(scene: Scene, rule: SquareWave | None, epsilon: float, stream_epsilon: float, seed: int) -> Errors:
-    """No rule means Base (zeros)."""
-    starts, stops = random_ranges(scene.body.size, shared.QUERIES, scene.max_range, seed)
-    truth = scene.prefix()[stops] - scene.prefix()[starts]
-    if rule is None:
-        return Errors(0.0, mse(truth, np.zeros(truth.size)))
-    release = simulate(scene, rule, epsilon, stream_epsilon, seed)
-    return Errors(release.threshold, mse(truth, release.sum(starts, stops)))
+def key_of(name: str, method: str, epsilon: float, *, fixed: bool = True) -> tuple[str, str, str, float]:
+    """Where the published code's threshold, with the correct mixture, is in the reference."""
+    stream, experiment = (
+        STREAMS[name.partition(",")[0]],
+        "ToPL range_eps=" + (f"{STREAM_EPSILON:g}" if fixed else "eps"),
+    )
+    return stream.reference if stream.bound == BOUNDS[name] else "", experiment, f"{method} + HM mixture", epsilon
 
 
-def repeat(scene: Scene, rule: SquareWave | None, epsilon: float, stream_epsilon: float, runs: int) -> Floats:
-    """Seeds 0, 1, ...: float64[runs, 2], columns as in :class:`Errors`."""
-    return np.array([run_once(scene, rule, epsilon, stream_epsilon, seed) for seed in range(runs)])
-
-
-def key_of(scene: Scene, method: str, epsilon: float, *, fixed: bool) -> tuple[str, str, str, float]:
-    """Where the published code's threshold, with the correct mixture, is in the tidied reference."""
-    experiment = "ToPL range_eps=" + (f"{STREAM_EPSILON:g}" if fixed else "eps")
-    return known(scene), experiment, f"{method} + HM mixture", epsilon
-
-
-def show(name: str, folder: Path, runs: int, epsilons: Sequence[float], published: Table) -> None:
-    scene = load(folder, name)
+def show(name: str, data: Path, runs: int, epsilons: Sequence[float], known: Table) -> None:
+    rules = variants()
     for fixed in (True, False):
-        rows = []
+        rows, base = [], []
         for epsilon in epsilons:
-            stream_epsilon = STREAM_EPSILON if fixed else epsilon
-            for title, rule, method in variants():
-                key = key_of(scene, method, epsilon, fixed=fixed)
-                cells = _cells(repeat(scene, rule, epsilon, stream_epsilon, runs), published.get(key))
-                rows.append([f"{epsilon:g}", title, *cells])
-        zeros = repeat(scene, None, STREAM_EPSILON, STREAM_EPSILON, runs)
-        key = (known(scene), "ToPL base", "Base", STREAM_EPSILON)
-        rows.append(["-", "Base (zeros)", *_cells(zeros, published.get(key))])
+            options = {title: rule for title, (_, rule) in rules.items()}
+            found = measure(data, name, options, epsilon, STREAM_EPSILON if fixed else epsilon, runs).groupby(level=0)
+            for title, (method, _) in rules.items():
+                there = known.get(key_of(name, method, epsilon, fixed=fixed))
+                rows.append([f"{epsilon:g}", title, *_cells(found.get_group(title), there)])
+            there = known.get((key_of(name, "", epsilon)[0], "ToPL base", "Base", STREAM_EPSILON))
+            base = ["-", BASE, *_cells(found.get_group(BASE), there)]
         budget = f"stream eps = {STREAM_EPSILON:g}" if fixed else "stream eps = threshold eps"
         measured = ("least to largest", "published", "ratio")
         table(
-            f"{name}, B = {scene.bound:,}, {budget}: medians of {runs} runs (least to largest), 200 random ranges, "
+            f"{name}, B = {BOUNDS[name]:,}, {budget}: medians of {runs} runs (least to largest), 200 random ranges, "
             "truth not cut off; n = r = 2^20, m = 65,536. Published: with the correct mixture",
             ["threshold eps", "theta chosen by", "theta", *measured, "MSE", *measured],
-            rows,
+            [*rows, base],
         )
 
 
-def _cells(measured: Floats, theirs: Published | None) -> Iterator[str]:
-    for numbers, there, shown in zip(measured.T, theirs or (0.0, 0.0), (shown_theta, "{:.3g}".format), strict=False):
-        middle = float(np.median(numbers))
-        yield from (shown(middle), f"{shown(numbers.min())} to {shown(numbers.max())}")
+def _cells(measured: Any, theirs: Published | None) -> Iterator[str]:
+    for column, there, shown in zip(
+        ("threshold", "mse"), theirs or (0.0, 0.0), (shown_theta, "{:.3g}".format), strict=False
+    ):
+        least, middle, most = measured[column].quantile([0.0, 0.5, 1.0])
+        yield from (shown(middle), f"{shown(least)} to {shown(most)}")
         yield from (shown(there), ratio(middle, there)) if there else "--"
 
 
@@ -281,11 +233,11 @@ def run(
     epsilons: Annotated[Sequence[float], "of the users before the threshold"] = EPSILONS,
     only: Annotated[Sequence[str], "which tables", PARTS] = PARTS,
     data: Data = DATA,
-    reference: scenes.Reference = scenes.ACCURACY,
+    reference: published.Reference = published.ACCURACY,
 ) -> None:
     if "accuracy" in only:
         for name in streams:
-            show(name, data, runs, epsilons, tidy(read(reference)))
+            show(name, data, runs, epsilons, read(reference))
     if "scales" in only:
         show_scales(data, epsilons, runs)
     if "ratios" in only:

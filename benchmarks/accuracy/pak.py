@@ -12,7 +12,7 @@ import numpy as np
 
 import fastdp
 from benchmarks import shared
-from benchmarks.accuracy.scenes import Table, read
+from benchmarks.accuracy.published import Table, read
 from benchmarks.paper import pak_runs
 from benchmarks.shared import DATA, REFERENCE, Data, Floats, Runs, prefix_sums, table
 from fastdp.thresholds import PAKQuantile, SmoothQuantile, Threshold

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.accuracy.scenes import ratio
+from benchmarks.accuracy.published import ratio
 from benchmarks.shared import DATA, REFERENCE, Data, Floats, table
 from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.spatial import Box
