@@ -368,7 +368,7 @@ class TablePlan:
     def identity(self) -> Json:
         """Everything on which noise depends besides secret and rows; the same for a table and for its stream."""
         numbers = {column.name: i for i, column in enumerate(self.columns)} | {ROWS: -1}
-        fields = ("low", "high", "chooses", "weight", "nonfinite", "resolution", "entries")
+        fields = ("low", "high", "chooses", "weight", "nonfinite", "resolution")
         return {
             "statistics": [[each.kind, numbers[each.column]] for each in self.statistics],
             "columns": [[getattr(column, name) for name in fields] for column in self.columns],
