@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import warnings
 from fractions import Fraction
@@ -18,7 +19,7 @@ import fastdp
 from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import laplace_distribution
-from fastdp.thresholds import ScaleFree, ThresholdTask, scale_free
+from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask, scale_free
 from fastdp.thresholds.noisy_max import draw_noise
 from tests import stat
 from tests.oracles import scale_free as oracle
@@ -31,7 +32,7 @@ def task(epsilon: float = 0.5, holdout: int = 1000, bound: float = 200.0, **opti
     return ThresholdTask(epsilon, bound, holdout, **facts)
 
 
-def chooser_of(facts: ThresholdTask, values: Any, rule: ScaleFree | None = None) -> Any:
+def chooser_of(facts: ThresholdTask, values: Any, rule: Threshold | None = None) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AccuracyWarning)
         chooser = (rule or ScaleFree()).start(facts)
@@ -300,3 +301,26 @@ def test_a_stream_of_zeros_has_a_threshold_of_next_to_nothing() -> None:
     facts = task(1.0, 20_000, 200.0, resolution=200.0 * 2.0**-32)
     thetas = [chooser_of(facts, np.zeros(20_000)).choose(Key.from_seed(seed)) for seed in range(31)]
     assert np.median(thetas) < 1e-3
+
+
+@pytest.mark.parametrize("rule", [ScaleFree(), NoisyMax()])
+def test_counts_are_copied_packed_and_drawn_for_under_the_holdouts_epsilon(rule: Threshold) -> None:
+    facts = task(0.5, 500, publish_epsilon=2.0)
+    chooser = chooser_of(facts, [1, 2, 2, 9], rule)
+    again = chooser.copy()
+    again.observe(np.array([3.0]))
+    assert chooser.counts.sum() == again.counts.sum() - 1 == 4
+    again.unpack(chooser.pack())
+    assert np.array_equal(again.counts, chooser.counts)
+    for packed in ([-1, 1], [0, -1]):
+        with pytest.raises(ValueError, match="negative"):
+            again.unpack(np.array(packed, np.int64))
+    assert chooser.distribution.scale == chooser.sensitivity / Fraction(0.5)
+
+
+def test_the_penalty_of_noisy_max_is_that_of_equation_6() -> None:
+    """(3 m theta) / (c r epsilon) sqrt(2 (b - 1) log_b(r)^3), epsilon that of the noise in use; the first is free."""
+    chooser = NoisyMax().start(task(0.5, 500, 99.5, publish_epsilon=2.0))
+    exact = 3 * 500 * np.arange(1, 101) / (60 * 4096 * 2.0) * math.sqrt(2 * 15 * (math.log(4096) / math.log(16)) ** 3)
+    exact[-1] *= 0.995
+    assert chooser.penalties() == pytest.approx(chooser.unit() * (exact - exact[0]), abs=1)

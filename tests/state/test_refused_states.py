@@ -1,0 +1,277 @@
+"""Packed states that no call leaves: each is refused before a kernel uses it, and changes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.errors import StateError
+from fastdp.perturbers import Hierarchy
+from fastdp.spatial import decomposition, domains
+from fastdp.spatial.decomposition import KEPT, describe_tree, restore_tree
+from fastdp.state import codec
+from fastdp.thresholds import Fixed
+from tests.state.saved_objects import CASES, stream
+
+pytest.importorskip("shapely")
+
+
+@pytest.mark.parametrize(
+    ("cut", "size"),
+    [([0], 2), ([0], 5), ([1], 3), ([0, 3], 5), ([0, 0], 5), ([0, 2, 1], 7), ([0, -1], 5), ([0, 10**12], 5), ([], 3)],
+)
+def test_trees_that_no_step_makes_are_refused(cut: list[int], size: int) -> None:
+    """Before a kernel follows their children."""
+    publisher = CASES["phdstream"].make()
+    with pytest.raises(ValueError, match="tree"):
+        decomposition.shape(np.array(cut, np.int64), size, publisher._plan)
+    first, starts = decomposition.shape(np.array([0, 1, 4], np.int64), 7, publisher._plan)
+    assert first.tolist() == [1, 3, -1, -1, 5, -1, -1]
+    assert starts.tolist() == [0, 1, 3, 5, 7, 7, 7, 7]
+    deep = np.concatenate([[0], 1 + 2 * np.arange(7)])
+    with pytest.raises(ValueError, match="deeper"):
+        decomposition.shape(deep, 1 + 2 * deep.size, publisher._plan)
+
+
+def kept_again(kept, plan):
+    """Through the columns of a state file."""
+    return restore_tree(describe_tree(kept, KEPT), KEPT, plan)
+
+
+@pytest.mark.parametrize("name", ["cut", "released", "measure", "state", "split"])
+def test_kept_trees_that_no_step_leaves_are_refused(name: str) -> None:
+    case = CASES["phdstream_tree"]
+    publisher = case.make()
+    case.run(publisher, case.calls[0])
+    kept, plan = publisher._state.kept.tree, publisher._plan
+    described = describe_tree(kept, KEPT)
+    for again in (kept_again(kept, plan), restore_tree(described, KEPT, plan)):
+        assert all(np.array_equal(getattr(again, each), getattr(kept, each)) for each in ("first", *KEPT))
+    array = np.flatnonzero(kept.first >= 0) if name == "cut" else getattr(kept, name)
+    wrongs = [array[:-1], array[:, None]]
+    if name == "cut":
+        wrongs += [array + 1, array + 10**6, np.maximum(array, 1)]
+    for wrong in wrongs:
+        with pytest.raises(ValueError, match=r"shape|tree"):
+            restore_tree({**described, name: codec.describe(wrong)}, KEPT, plan)
+
+
+def at_cut(name: str, calls: int):
+    publisher = CASES[name].make()
+    for chunk in CASES[name].calls[:calls]:
+        CASES[name].run(publisher, chunk)
+    return publisher
+
+
+def is_refused(publisher, wrong: dict) -> bool:
+    """The publisher's own place is one, the wrong one is not, and changes nothing."""
+    place = publisher._machine.pack(publisher._state)
+    publisher._state = publisher._machine.unpack(place, publisher._key)
+    with pytest.raises(ValueError, match=r"out of|no tree|shape|no cell|wait"):
+        publisher._state = publisher._machine.unpack(wrong, publisher._key)
+    return bool(publisher._machine.pack(publisher._state) == place)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [("exponent", value) for value in (5.5, -1.0, 11.0, 60.0, 1e300)]
+    + [("last", value) for value in (4.5, -1.0, 11.0, 1e300)]
+    + [("position", 1080.5)]
+    + [(entry, value) for entry in ("level", "energies") for value in (np.nan, np.inf)],
+)
+def test_memories_of_blocks_whose_indices_are_out_of_range_are_refused(entry: str, value: float) -> None:
+    """Kernels use three entries as indices and lengths."""
+    publisher = at_cut("adaptive", 4)
+    memory = publisher._state.progress.smoother.copy()
+    memory[entry] = value
+    numbers = codec.pack(memory.view(np.float64), "<f8")
+    assert is_refused(publisher, {**publisher._machine.pack(publisher._state), "smoother": numbers})
+
+
+def test_positions_of_blocks_that_are_out_of_range_are_refused() -> None:
+    publisher = at_cut("adaptive", 4)
+    place, memory = publisher._machine.pack(publisher._state), publisher._state.progress.smoother
+    for change in (
+        {"blocks": -1},
+        {"filled": place["filled"] + 32, "n_seen": place["n_seen"] + 32},
+        {"smoother": codec.pack(memory.view(np.float64)[:-1], "<f8")},
+        {"smoother": codec.pack(np.empty(0), "<f8")},
+    ):
+        assert is_refused(publisher, {**place, **change})
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "value"),
+    [("median", entry, value) for entry in (0, 1, 7, -1) for value in (-1.0, np.nan, np.inf, -np.inf, 0.5, 1e300)]
+    + [("stream_publisher", 0, value) for value in (0.0, -1.0, 1.5, 10**6, 1e300, np.nan)]
+    + [("stream_publisher", 2, value) for value in (np.nan, np.inf)],
+)
+def test_memories_of_smoothers_that_no_blocks_leave_are_refused(name: str, entry: int, value: float) -> None:
+    """Counts and places are indices in kernels."""
+    publisher = at_cut(name, 4)
+    memory = publisher._state.progress.smoother.copy()
+    assert publisher._state.progress.blocks > 0
+    memory[entry] = value
+    assert is_refused(publisher, {**publisher._machine.pack(publisher._state), "smoother": codec.pack(memory, "<f8")})
+
+
+def test_smoothers_of_ones_own_need_not_know_their_memories() -> None:
+    class Mine:
+        def start(self, first, theta):
+            return np.array([-1.0])
+
+        def step(self, state, means):
+            return state, np.zeros(means.size)
+
+    publisher = fastdp.StreamPublisher(
+        threshold=Fixed(20.0), perturber=Hierarchy(prune=1), smoother=Mine(), epsilon=1.0, bound=64, holdout=0
+    )
+    publisher.publish(stream(100))
+    publisher._state = publisher._machine.unpack(publisher._machine.pack(publisher._state), publisher._key)
+    memory = codec.pack(np.array([np.nan]), "<f8")
+    assert is_refused(publisher, {**publisher._machine.pack(publisher._state), "smoother": memory})
+
+
+def counted(name: str, calls: int, steps: int, row: int):
+    """Another number of steps, and another first number in a row of a counter that is at work."""
+    publisher = at_cut(name, calls)
+    state = publisher._state
+    rows = state.rows.copy()
+    rows[1, 0] = row
+    return publisher, dataclasses.replace(state, n_seen=steps if steps >= 0 else state.n_seen, rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "row"),
+    [
+        ("tree_counts", -1, -1), ("tree_counts", -1, 5), ("tree_counts", -1, 2**62), ("block_counts", -1, -1),
+        ("block_counts", -1, 4), ("block_counts", 2**40 + 1, 3),
+    ],
+)  # fmt: skip
+def test_rows_of_counters_that_no_steps_leave_are_refused(name: str, steps: int, row: int) -> None:
+    publisher, state = counted(name, 3, steps, row)
+    assert is_refused(publisher, publisher._machine.pack(state))
+
+
+def test_counters_end_where_their_words_do() -> None:
+    publisher, state = counted("block_counts", 3, 2**40, 3)
+    publisher._state = publisher._machine.unpack(publisher._machine.pack(state), publisher._key)
+    with pytest.raises(StateError, match="steps were taken"):
+        publisher.step([1, 2, 3])
+
+
+@pytest.mark.parametrize("name", ["phdstream", "phdstream_polygons", "phdstream_tree"])
+@pytest.mark.parametrize("part", ["all", "root", "cut", "family", "child", "counts", "rows"])
+def test_kept_trees_without_a_measure_are_refused(name: str, part: str) -> None:
+    """A point that strays is counted in a part of its cell that has some of the domain: there is one."""
+    publisher = at_cut(name, 2)
+    kept, plan = publisher._state.kept.tree, publisher._plan
+    measure, released, state = (array.copy() for array in (kept.measure, kept.released, kept.state))
+    cut = int(np.flatnonzero(kept.first >= 0)[-1])
+    begin = int(kept.first[cut])
+    assert cut > 0
+    if part == "counts":
+        released[-1] = 2**62 + 1
+    elif part == "rows":
+        if not state.size:
+            return
+        state[-1, 0] = -1
+    else:
+        places = {"all": slice(None), "root": 0, "cut": cut, "family": slice(begin, begin + plan.fan_out)}
+        measure[places.get(part, begin)] = -1.0 if part == "child" else 0.0
+    kept_again(kept, plan)
+    wrong = kept._replace(measure=measure, released=released, state=state)
+    with pytest.raises(ValueError, match="out of range"):
+        kept_again(wrong, plan)
+
+
+def test_parts_that_lost_their_measure_to_rounding_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The domain itself says so."""
+    publisher = at_cut("phdstream_polygons", 2)
+    kept, plan = publisher._state.kept.tree, publisher._plan
+    begin = int(kept.first[np.flatnonzero(kept.first >= 0)[-1]])
+    measure = kept.measure.copy()
+    measure[begin : begin + plan.fan_out] = 0.0
+    asked = []
+
+    def nothing(plan, codes, depth):
+        asked.append((codes.tolist(), depth))
+        return np.zeros(codes.size)
+
+    monkeypatch.setattr(decomposition, "measures", nothing)
+    kept_again(kept._replace(measure=measure), plan)
+    [(codes, depth)] = asked
+    found = domains.measures(plan, np.array(codes), depth)
+    assert np.array_equal(found, kept.measure[begin : begin + plan.fan_out]), "it is asked about these parts"
+
+
+@pytest.mark.parametrize("points", [1e30, 1e13])
+def test_more_points_than_memory_holds_are_one_error(points: float) -> None:
+    publisher = at_cut("phdstream", 2)
+    tree = publisher.tree
+    tree.counts = np.full_like(tree.counts, points)
+    with pytest.raises(StateError, match="synthetic points do not fit in memory"):
+        tree.sample(1)
+
+
+def test_a_place_without_its_count_is_one_error() -> None:
+    publisher = at_cut("tops", 1)
+    wrong = publisher._machine.pack(publisher._state)
+    del wrong["n_seen"]
+    with pytest.raises(KeyError):
+        publisher._state = publisher._machine.unpack(wrong, publisher._key)
+
+
+@pytest.mark.parametrize("name", ["adaptive_phdstream", "adaptive_phdstream_paced"])
+def test_a_schedule_is_checked_before_the_first_batch(name: str) -> None:
+    publisher = at_cut(name, 0)
+    state = publisher._state
+    for period in (0, 2**40):
+        wrong = dataclasses.replace(state, schedule=dataclasses.replace(state.schedule, period=period))
+        assert is_refused(publisher, publisher._machine.pack(wrong))
+
+
+def _schedule(**change):
+    return lambda state: {"schedule": dataclasses.replace(state.schedule, **change)}
+
+
+def _counted(**change):
+    return lambda state: {
+        "counted": state.counted._replace(**{n: f(getattr(state.counted, n)) for n, f in change.items()})
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: {"added": ()}, lambda state: {"removed": state.removed[:1]}, lambda state: {"last_count": 0},
+        lambda state: {"last_count": state.n_steps + 1, "added": (), "removed": ()},
+        lambda state: {"added": (state.added[0][::-1], state.added[1])},
+        lambda state: {"added": (state.added[0] + 2**6, state.added[1])},
+        lambda state: {"removed": (state.removed[0] - 2**6, state.removed[1])},
+        lambda state: {"n_steps": 0, "counted": None}, lambda state: {"counted": None}, _schedule(period=2),
+        _schedule(period=4), _schedule(weight=1.5), _schedule(products=np.nan), _schedule(squares=-1.0),
+        _schedule(costs=np.zeros(4)), _schedule(costs=np.full(3, np.inf)), _counted(weight=lambda array: array[:-1]),
+        _counted(weight=lambda array: -array - 1), _counted(variance=lambda array: array - 1e9),
+        _counted(rate=lambda array: array + np.nan), _counted(held=lambda array: array[:-1]),
+    ],
+)  # fmt: skip
+def test_trees_that_no_count_leaves_are_refused(change) -> None:
+    publisher = at_cut("adaptive_phdstream", 3)
+    state = publisher._state
+    assert len(state.added) == 2
+    wrong = dataclasses.replace(state, **change(state))
+    assert is_refused(publisher, publisher._machine.pack(wrong))
+
+
+@pytest.mark.parametrize("field", ["scale", "low"])
+def test_a_record_has_all_of_its_fields(field: str) -> None:
+    """With a default too: a file of the present format has written it."""
+    distribution = at_cut("topl_server", 3).distribution
+    described = codec.describe(distribution)
+    del described[field]
+    with pytest.raises(KeyError, match=field):
+        codec.restore(type(distribution), described)
