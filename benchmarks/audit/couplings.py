@@ -221,7 +221,9 @@ def delta_and_a_half(generator: Generator) -> TableInstance:
 def key_delta_and_a_half(generator: Generator) -> TableInstance:
     """Keys pass with one and a half times the probability that delta allows."""
     instance = draw(generator, "counts", "private", unit="row", noise="laplace")
-    return patched(instance, Budget, "key_delta", property(lambda budget: 1.5 * budget.plan.delta))
+    return patched(
+        instance, Budget, "key_delta", property(lambda budget: (0.5 if budget.gaussian else 1.5) * budget.plan.delta)
+    )
 
 
 def clip_of_the_largest(generator: Generator) -> TableInstance:
