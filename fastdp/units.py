@@ -101,9 +101,10 @@ class Person:
     ----------
     column : str
         The column of persons; equal values of other types are one person (``docs/tables.md``).
-    rows : int
+    rows : int or "auto"
         Rows of a person that count, those of least keyed hash, spread evenly over a period; others are dropped,
-        independently of the order of rows and of other persons.
+        independently of the order of rows and of other persons.  "auto": chosen privately, with a fiftieth of the
+        budget, so that noise and dropped rows err alike.
     per : str or timedelta, optional
         The unit is the rows of a person in any one period of this length, such as "1d", aligned as windows are; by
         default all rows.
@@ -118,7 +119,7 @@ class Person:
     """
 
     column: str = parameter(Column())
-    rows: int = parameter(Whole(1, MAX_ROWS), default=1)
+    rows: int | Literal["auto"] = parameter(Whole(1, MAX_ROWS, words=("auto",)), default=1)
     per: Duration | None = parameter(Length(optional=True), default=None)
     per_window: int | None = parameter(Whole(1, MAX_ROWS, optional=True), default=None)
 

@@ -35,8 +35,9 @@ from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule, fill_in
 from fastdp.streams.stream_state import Progress, Step, StreamState, TreeNoise
+from fastdp.tables import budget as table_budget
 from fastdp.tables import choices as table_choices
-from fastdp.tables.plan import TablePlan
+from fastdp.tables.budget import Budget
 from fastdp.tables.sums import Quantity
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.base import ThresholdTask, held_out
@@ -215,15 +216,15 @@ def delta_and_a_half(generator: Generator) -> TableInstance:
     instance = draw(
         generator, "totals", "private", unit="row", noise="gaussian", chooses=False, bound=10.0, clip=10.0
     )
-    return patched(instance, TablePlan, "noise_delta", property(lambda plan: plan.delta))
+    return patched(instance, Budget, "noise_delta", property(lambda budget: budget.plan.delta))
 
 
 def key_delta_and_a_half(generator: Generator) -> TableInstance:
     """Keys pass with one and a half times the probability that delta allows."""
-    right = table_choices.key_threshold
+    right = table_budget.count_rule
     instance = draw(generator, "counts", "private", unit="row", noise="laplace")
-    other = lambda contributions, epsilon, delta: right(contributions, epsilon, 1.5 * delta)  # noqa: E731
-    return patched(instance, table_choices, "key_threshold", other)
+    other = lambda law, contributions, delta: right(law, contributions, 1.5 * delta)  # noqa: E731
+    return patched(instance, table_budget, "count_rule", other)
 
 
 def clip_of_the_largest(generator: Generator) -> TableInstance:
@@ -239,14 +240,11 @@ def clip_of_the_largest(generator: Generator) -> TableInstance:
 
 
 def persons_of_k(generator: Generator) -> TableInstance:
-    """The report on persons has noise for as many reports as a person has rows."""
-    right = table_choices.noisy_counts
+    """Numbers of rows that count and that are dropped have a quarter of their noise."""
+    right = table_choices.noisy_number
     instance = draw(generator, "totals", "none", unit="person", noise="laplace", chooses=False, bound=10.0, clip=4.0)
-
-    def counted(counts: Sequence[int], contributions: int, epsilon: float, key: Key, purpose: str) -> Any:
-        return right(counts, contributions, (4.0 if purpose == "persons" else 1.0) * epsilon, key, purpose)
-
-    return patched(instance, table_choices, "noisy_counts", counted)
+    other = lambda exact, sensitivity, budget, *more: right(exact, sensitivity, 4.0 * budget, *more)  # noqa: E731
+    return patched(instance, table_choices, "noisy_number", other)
 
 
 def persons_by_batch(generator: Generator) -> TableInstance:

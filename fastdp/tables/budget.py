@@ -16,17 +16,25 @@ from typing import TYPE_CHECKING
 
 from fastdp.guarantee import Guarantee, parallel, sequential, zcdp_loss
 from fastdp.noise.draws import Distribution, concentrated, l2_square, noise_distribution
+from fastdp.noise.gaussian import GaussianDistribution
+from fastdp.noise.sampler import laplace_distribution
+from fastdp.tables.choices import MOST_DROPPED, Budgets, ColumnTask
+from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
 from fastdp.tables.sums import ROWS, Level, Quantity
 from fastdp.units import UnitRows
 from fastdp.validation import DAY
 
 if TYPE_CHECKING:
-    from fastdp.tables.plan import TablePlan
+    from fastdp.tables.plan import ColumnPlan, TablePlan
 
-#: Shares of the total: how many persons had rows dropped.  That of private keys is ``PrivateKeys.share``.
-OF_ALL = {"persons": Fraction(1, 100)}
-#: Shares of a column's budget: rows above the lowest candidate of the clip, its choice, rows beyond the clip.
-OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(19, 200), "beyond": Fraction(1, 100)}
+#: Shares of the total: rows that count, persons' rows that are dropped, and the choice of a person's rows ("auto").
+#: That of private keys is ``PrivateKeys.share``.
+OF_ALL = {"counted": Fraction(1, 100), "dropped": Fraction(3, 100), "auto": Fraction(1, 50)}
+#: Shares of a column's budget: rows above the lowest candidates of the clip, its choice, rows in bins beyond it.  All
+#: helpers together take at most a quarter.
+OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fraction(8, 100)}
+#: The last where values beyond the clip have no bound, so that they are counted only.
+UNBOUNDED = Fraction(1, 100)
 #: Weights of a column's sums.
 WEIGHTS = {"total": 1, "deviation": 1, "square": 1, "count": 1}
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
@@ -36,11 +44,6 @@ ROWS_OF_MEANS = {"laplace": Fraction(2, 3), "gaussian": Fraction(7, 13)}
 CELLS_SHARE = Fraction(1, 2)
 #: The clip of windows shorter than the first is chosen for sums over as many as fill it, and so on.
 SPANS = (DAY, 7 * DAY, 365 * DAY)
-#: So many noise scales of the clip's choice are its target number of rows, and a step of its slope, if its share
-#: allows it.
-RESOLVED, RESOLVED_SLOPE = 16.0, 4.0
-#: ln of the number of grid steps in the bound, for the choice.
-SPAN = 33.0 * math.log(2.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +59,15 @@ class Budget:
 
     @property
     def key_delta(self) -> float:
-        """Delta of the private choice of keys: all of it, or half with Gaussian noise."""
+        """Delta of the private choice of keys by counts: all of it, or half with Gaussian noise."""
         plan = self.plan
-        return 0.0 if plan.key_rule != "private" else plan.delta / 2.0 if self.gaussian else plan.delta
+        if plan.key_rule != "private" or (self.gaussian and plan.who is not None):
+            return 0.0
+        return plan.delta / 2.0 if self.gaussian else plan.delta
 
     @property
     def noise_delta(self) -> float:
-        """Delta of Gaussian noise; 0 for Laplace."""
+        """Delta of Gaussian noise, in which the choice of persons' keys takes part; 0 for Laplace."""
         return self.plan.delta - self.key_delta if self.gaussian else 0.0
 
     @cached_property
@@ -86,8 +91,15 @@ class Budget:
     def of_all(self) -> dict[str, Fraction]:
         """Shares of the total that are used before the columns' ones."""
         plan = self.plan
-        found = {"keys": Fraction(plan.private.share)} if plan.private is not None else {}
-        return found | (OF_ALL if plan.who is not None else {})
+        used = {
+            "counted": plan.who is not None or bool(plan.columns),
+            "dropped": plan.who is not None,
+            "auto": plan.chooses_rows,
+        }
+        found = {name: share for name, share in OF_ALL.items() if used[name]}
+        if plan.private is not None and not plan.selects_cells:
+            found["keys"] = Fraction(plan.private.share)
+        return found
 
     @cached_property
     def of_columns(self) -> dict[str, Fraction]:
@@ -102,21 +114,51 @@ class Budget:
     def helper(self, purpose: str, column: str = ROWS) -> float:
         """Loss of a helper: one of :data:`OF_ALL`, or of :data:`OF_COLUMN` for one column; 0 if it is not used.
 
-        The choice of a clip takes at most its share, and less once the number of rows is released: pure losses may be
-        chosen adaptively, as long as their sum never exceeds epsilon.
+        The choice of a clip takes at most its share, and less once it is made: pure losses may be chosen adaptively,
+        as long as their sum never exceeds epsilon.
         """
         if column == ROWS:
             return self._loss(self._amount(self.loss) * self.of_all[purpose]) if purpose in self.of_all else 0.0
-        if purpose in ("rows", "clip") and not self.plan.column(column).chooses:
+        if not self._uses(purpose, column):
             return 0.0
-        most = self._loss(self._amount(self.loss) * self.of_columns[column] * OF_COLUMN[purpose])
-        rows = self.plan.rows.get(column)
-        if purpose != "clip" or rows is None:
-            return most
-        # As ScaleFree has it: the target is at most half of the rows, and slopes fit below the rest.
-        target = min(self.rows_above(column), rows / 2.0)
-        slope = 0.5 * (rows - target) / SPAN
-        return min(most, self.plan.contributions * max(RESOLVED / target, RESOLVED_SLOPE / slope))
+        share = UNBOUNDED if purpose == "tail" and self.plan.column(column).bound is None else OF_COLUMN[purpose]
+        most = self._loss(self._amount(self.loss) * self.of_columns[column] * share)
+        return min(most, self.plan.spent.get(column, most)) if purpose == "clip" else most
+
+    def _uses(self, purpose: str, column: str) -> bool:
+        """True if a column has this helper: choices where its clip is chosen."""
+        return purpose == "tail" or self.plan.column(column).chooses
+
+    def task(self, column: str) -> ColumnTask:
+        """Public numbers of the choices about a column."""
+        plan, own = self.plan, self.plan.column(column)
+        losses = [self.helper(purpose, column) for purpose in OF_COLUMN]
+        return ColumnTask(
+            (own.low, own.high),
+            plan.contributions,
+            self.rows_above(column),
+            Budgets(*losses),
+            plan.noise,
+            plan.quantity_of(column) == "total",
+            column,
+            plan.cells or 0,
+            plan.epsilon,
+        )
+
+    def key_rule(self) -> KeyRule:
+        """Noise and threshold of the numbers by which keys are chosen privately."""
+        plan = self.plan
+        if plan.who is None:
+            law: Distribution
+            if plan.selects_cells:
+                law = self.distribution(Quantity("count"), self.levels[0])
+            else:
+                law = laplace_distribution(Fraction(plan.contributions) / Fraction(self.helper("keys")))
+            return count_rule(law, plan.contributions, self.key_delta)
+        most = min(plan.contributions, MOST_KEYS)
+        if self.gaussian:
+            return shared_weight_rule(self.loss, self.helper("keys"), plan.epsilon, plan.delta, most)
+        return weight_rule(self.helper("keys"), plan.delta, most)
 
     def rows_above(self, column: str) -> float:
         """Rows that should lie above the clip in all windows together, so that noise and clipping err alike.
@@ -128,8 +170,9 @@ class Budget:
         plan, share = self.plan, self.of_columns[column] * self.level_shares[self.levels[0]]
         clips = 0.5 if plan.quantity_of(column) == "deviation" else 1.0
         deviation = clips * (math.sqrt(self.square(True)) if self.gaussian else math.sqrt(2.0) * plan.contributions)
-        loss = self._loss(self._amount(self.loss) * share) * (1.0 - float(OF_COLUMN["rows"] + OF_COLUMN["clip"]))
-        return max(1, plan.cells or 1) * deviation / loss / math.sqrt(self.together)
+        helpers = sum(share for name, share in OF_COLUMN.items() if self._uses(name, column))
+        loss = self._loss(self._amount(self.loss) * share) * (1.0 - float(helpers))
+        return max(1, plan.cells or 1) * deviation / loss / math.sqrt(math.sqrt(self.together))
 
     @property
     def together(self) -> float:
@@ -218,32 +261,65 @@ class Budget:
         plan, k = self.plan, self.plan.contributions
         parts = [self._sums(q, level) for level in self.levels for q in plan.quantities()]
         for column in plan.columns:
-            of = f" of {column.name!r}"
-            if column.chooses:
-                counted = f"how many rows lie above the lowest candidate: sensitivity {k}, discrete Laplace noise"
-                chosen = f"noisy max over counts of rows above candidates: monotone, sensitivity {k}"
-                parts.append(self._component(f"rows{of}", self.helper("rows", column.name), counted))
-                parts.append(self._component(f"clip{of}", self.helper("clip", column.name), chosen))
-            if not plan.online:
-                step = (
-                    f"rows beyond the clip and rows within it: {k} rows change them by {k} in all, a replaced value "
-                    f"by 2; noise for {plan.beyond_sensitivity}"
-                )
-                parts.append(self._component(f"share clipped{of}", self.helper("beyond", column.name), step))
+            parts += self._of_column(column)
         if plan.key_rule == "private":
-            step = "a key is released if its noisy count of rows passes a threshold that delta gives"
-            delta = 0.0 if self.gaussian else plan.delta
-            parts.append(self._component("keys", self.helper("keys"), step, delta))
-        if plan.who is not None and not plan.online:
-            where = "" if plan.periods is None else f" (in each period of {plan.periods.every})"
-            step = f"counts of persons with and without dropped rows{where}, which are disjoint"
-            parts.append(self._component("persons", self.helper("persons"), step))
+            parts += self._of_keys()
+        if "counted" in self.of_all and not plan.online:
+            parts.append(self._number("counted", ROWS, f"rows that count: sensitivity {k}"))
+        if "dropped" in self.of_all and not plan.online:
+            step = (
+                f"rows that the bound drops, at most {MOST_DROPPED * k} of a person: sensitivity {MOST_DROPPED * k}"
+            )
+            parts.append(self._number("dropped", ROWS, step))
+        if plan.chooses_rows:
+            step = "a person's rows: noisy max over numbers of persons with more, monotone, sensitivity 1"
+            parts.append(self._component("rows = 'auto'", self.helper("auto"), step))
         whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
         if self.gaussian:
             return self._approximate(whole, simulated)
         # The parts are rounded so that they never exceed epsilon; they may fall short of it by a rounding.
         derivation = (*whole.derivation, *self._public_knowledge(whole))
         return replace(whole, epsilon=plan.epsilon, rho=math.inf, simulated=simulated, derivation=derivation)
+
+    def _number(self, purpose: str, column: str, step: str) -> Guarantee:
+        """Guarantee of one released number about a column, or about all rows."""
+        loss, name = self.helper(purpose, column), purpose if column == ROWS else f"{purpose} of {column!r}"
+        if self.gaussian:
+            return self.in_units(concentrated(loss, f"{step}, discrete Gaussian noise")).of(name)
+        return self._component(name, loss, f"{step}, discrete Laplace noise")
+
+    def _of_column(self, column: ColumnPlan) -> list[Guarantee]:
+        """Guarantees of the choices and numbers about one column."""
+        k, of, found = self.plan.contributions, f" of {column.name!r}", []
+        if column.chooses:
+            counted = f"how many rows lie beyond the lowest candidates: sensitivity {k}, discrete Laplace noise"
+            chosen = f"noisy max on either side of 0, counts of rows beyond candidates: monotone, {k} rows in all"
+            found.append(self._component(f"rows{of}", self.helper("rows", column.name), counted))
+            found.append(self._component(f"clip{of}", self.helper("clip", column.name), chosen))
+        if not self.plan.online:
+            step = f"rows in bins beyond the clip: {k} rows change them by {k} in all"
+            found.append(self._number("tail", column.name, step))
+        return found
+
+    def _of_keys(self) -> list[Guarantee]:
+        """Guarantees of the private choice of keys; none where it is a function of published counts."""
+        plan = self.plan
+        if plan.who is None:
+            step = "a key is released if its noisy count of rows passes a threshold that delta gives"
+            if plan.selects_cells:
+                return [
+                    self._component("keys", 0.0, f"{step}, as it is published", 0.0 if self.gaussian else plan.delta)
+                ]
+            return [self._component("keys", self.helper("keys"), step, 0.0 if self.gaussian else plan.delta)]
+        rule = self.key_rule()
+        noise = "Gaussian" if isinstance(rule.law, GaussianDistribution) else "Laplace"
+        step = (
+            f"weights of at most {rule.most} keys of a person, of norm 1, discrete {noise} noise, a threshold: loss "
+            "by moved weights and the chance that a person's own keys pass stay within delta together"
+        )
+        if not self.gaussian:
+            return [self._component("keys", self.helper("keys"), step, plan.delta)]
+        return [self.in_units(concentrated(self.helper("keys"), step)).of("keys")]
 
     def _sums(self, q: Quantity, level: Level) -> Guarantee:
         """Guarantee of one sum at one level."""
@@ -275,9 +351,11 @@ class Budget:
         """Guarantee in epsilon and delta from components in rho; a choice of keys adds its own delta."""
         plan = self.plan
         stated = whole.approximate(plan.epsilon, self.noise_delta)
-        if self.key_delta:
-            # All but an event of this probability is concentrated (Bun and Steinke 2016, section 8).
+        if plan.key_rule == "private":
+            # All but an event of small probability is concentrated (Bun and Steinke 2016, section 8).
             step = f"keys: released beyond that with probability {self.key_delta:g}: delta = {plan.delta:g} in all"
+            if not self.key_delta:
+                step = f"keys of one person alone: within delta = {plan.delta:g} as other weights then move less"
             stated = replace(stated, delta=plan.delta, rho=math.inf, derivation=(*stated.derivation, step))
         derivation = (*stated.derivation, *self._public_knowledge(whole))
         return replace(stated, simulated=simulated, derivation=derivation)
@@ -308,11 +386,9 @@ class Budget:
             if plan.per_window is not None:
                 said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
         # Of deviations from the middle of the clip a replaced value moves two sensitivities.
-        alone = plan.who is None and k == 1
-        if (
-            alone
-            and plan.columns
-            and all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in plan.quantities())
-        ):
-            said.append("replacing the values of one row, in its window and key, is covered too")
+        totals = all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in plan.quantities())
+        if plan.who is None and k == 1 and plan.columns and totals and not self.gaussian:
+            # Two bins beyond a clip, one sum otherwise.
+            most = plan.epsilon + sum(self.helper("tail", column.name) for column in plan.columns) * (not plan.online)
+            said.append(f"replacing the values of one row, in its window and key, costs at most {most:g}")
         return said

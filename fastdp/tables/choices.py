@@ -1,37 +1,51 @@
-"""Private choices from the rows before the sums: the clip, and the keys that are released.
+"""Private choices and numbers from the rows before the sums: clip, rows beyond it, rows counted and dropped.
 
-Proofs: ``docs/privacy.md``, "Tables".
+Choices are noisy max over monotone counts of rows above candidates.  Proofs: ``docs/privacy.md``, "Tables".
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from decimal import Context, Decimal
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from fastdp.errors import AccuracyWarning, warn
 from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise.binding import PrefixNoise, start_chain
+from fastdp.noise.draws import Distribution, NoiseName, noise_distribution
+from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import laplace_distribution
-from fastdp.tables.columns import Keys
-from fastdp.tables.plan import ColumnPlan, TablePlan
-from fastdp.tables.sums import ROWS, Quantity, Released, RowNumbers, Tail
+from fastdp.noise.sampler import geometric_distribution, laplace_distribution
+from fastdp.releases.intervals import DrawnNoise
+from fastdp.tables.beyond import Tail
+from fastdp.tables.sums import Number, Released
 from fastdp.thresholds.base import ThresholdTask, held_out
+from fastdp.thresholds.noisy_max import draw_noise
 from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
 
-#: Counts of the choice stay below this, so that its scores fit; more rows count as so many.
+#: Counts of a choice stay below this, so that its scores fit; more rows count as so many.
 MAX_ROWS = 2**39
 #: A clip among so many candidates, the lowest ones, is warned of.
 LOWEST = 10
-#: Digits of a threshold's tail, and by how much it is rounded up.
-_TAIL = Context(prec=60)
-_SLACK = Decimal(1) + Decimal(10) ** -40
+#: ln of the number of grid steps in the bound, for the choice.
+SPAN = 33.0 * math.log(2.0)
+#: So many noise scales of the clip's choice are its target number of rows, and a step of its slope.
+RESOLVED, RESOLVED_SLOPE = 16.0, 4.0
+#: The same for the rows of a person.
+CLEAR_TARGET, CLEAR_SLOPE = 1.5, 4.0
+#: Integer weight of one count in a score, and the most that a candidate's size takes off.
+UNIT, MAX_PENALTY = 2**10, 2.0**61
+#: A share is known if the rows are so many deviations of their noise, and above a limit if it is so many.
+KNOWN, CLEAR = 8.0, 3.0
+#: Shares of rows beyond the clip, and of rows that were dropped, that are warned of.
+MANY_BEYOND, MANY_DROPPED = 0.5, 0.1
+#: Rows dropped of a person count up to so many times those that are kept.
+MOST_DROPPED = 4
 
 
 def noisy_counts(counts: Sequence[int], contributions: int, epsilon: float, key: Key, purpose: str) -> Integers:
@@ -42,188 +56,309 @@ def noisy_counts(counts: Sequence[int], contributions: int, epsilon: float, key:
     return exact + PrefixNoise(own).draw(exact, law, start_chain(own), 0)
 
 
-# The clip.
+def noisy_number(
+    exact: int, sensitivity: int, budget: float, noise: NoiseName, key: Key, step: float = 1.0
+) -> Number:
+    """`exact` steps, which a unit moves by at most `sensitivity`, with noise bound to them, in units of `step`."""
+    law, own = noise_distribution(noise, sensitivity, 1, budget), key.within(sensitivity, budget)
+    noisy = exact + int(PrefixNoise(own).draw(np.array([exact]), law, start_chain(own), 0)[0])
+    return Number(noisy * step, _drawn(law).variance * step**2)
 
 
-class ClipCounter(Protocol):
-    """Histogram of values over the candidates for the clip."""
-
-    @property
-    def counts(self) -> Integers:
-        """Number of rows in each bin of the histogram, int64[bins]."""
-
-    def observe(self, values: Floats) -> None:
-        """Add finite values."""
+def _drawn(law: Distribution) -> DrawnNoise:
+    return DrawnNoise(law.sigma, True) if isinstance(law, GaussianDistribution) else DrawnNoise(law.scale)
 
 
-def _task(column: ColumnPlan, rows: int, epsilon: float = 1.0, rows_above: float = 1.0) -> ThresholdTask:
-    """ScaleFree's task, whose target m sqrt(6 K) / (r eps) is ``rows_above``."""
-    return ThresholdTask(
-        epsilon=epsilon,
-        bound=column.high,
-        holdout=rows,
-        max_range=rows,
-        # The candidates must not depend on facts that only the first reading of the table reveals.
-        resolution=2.0 ** (math.frexp(column.high)[1] - 33),
-        publish_epsilon=1.0,
-        noise_constant=rows_above**2 / 6.0,
-    )
+def best_candidate(
+    above: Integers, sizes: Floats, moved: int, epsilon: float, target: float, key: Key, label: str
+) -> int:
+    """Index of the candidate that trades the rows above it, beyond `target` of them, against its size; noisy max.
 
-
-def clip_counter(column: ColumnPlan) -> ClipCounter:
-    """An empty histogram over the candidates, which do not depend on the rows."""
-    return ScaleFree().chooser(_task(column, MAX_ROWS))
-
-
-def count_rows(plan: TablePlan, column: str, counts: Integers, key: Key) -> int:
-    """Released number of rows above the lowest candidate; zeros carry no information about the clip."""
-    own, epsilon = key.within("rows", plan.place(column)), plan.budget.helper("rows", column)
-    noisy = noisy_counts([int(counts[1:].sum())], plan.contributions, epsilon, own, "count")
-    return min(max(int(noisy[0]), 2), MAX_ROWS)
-
-
-def choose_clip(plan: TablePlan, column: ColumnPlan, counts: Integers, key: Key) -> float:
-    """The upper end of the clip, from a histogram that :func:`clip_counter` filled.
-
-    In ScaleFree's rule the released number of rows replaces the hold-out's length and its count.  The k rows of a
-    unit change each of its counts by at most k, all in one direction: epsilon / k for one row.
+    Scores are -max(0, above - target) - slope ln(size).  `above` falls; a unit raises or lowers all of it by 0 to
+    `moved`.  So scores move in one direction by at most `moved`, and the choice costs `epsilon`.
     """
-    rows = plan.rows[column.name]
-    each = Fraction(plan.budget.helper("clip", column.name)) / plan.contributions
+    scale = moved / epsilon
+    target = max(target, CLEAR_TARGET * scale)
+    slope = max(target, CLEAR_SLOPE * scale)
+    counted = np.minimum(above, MAX_ROWS)
+    beyond = np.maximum(UNIT * counted - round(min(UNIT * target, MAX_PENALTY)), 0)
+    penalties = np.rint(np.minimum(UNIT * slope * np.log(sizes / sizes[0]), MAX_PENALTY)).astype(np.int64)
+    law = geometric_distribution(Fraction(UNIT * moved) / Fraction(epsilon))
+    # Candidates and scale too: choices under other ones share no word.
+    own = held_out(key.within(label, moved, epsilon, target, *sizes.tolist()), np.ascontiguousarray(counted))
+    return int(np.argmax(draw_noise(law, 1, sizes.size, own)[0] - beyond - penalties))
+
+
+# The clip and the rows beyond it.
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """Budgets of one column's choices and numbers: epsilons, or each x of rho = x^2 / 2 where noise is Gaussian.
+
+    Attributes
+    ----------
+    counting, clip : float
+        For the numbers of rows above the lowest candidates, and at most for the choice of the clip.
+    tail : float
+        For the numbers of rows in bins beyond the clip.
+    """
+
+    counting: float
+    clip: float
+    tail: float
+
+
+@dataclass(frozen=True)
+class ColumnTask:
+    """Public numbers on which the choices about one column depend.
+
+    Attributes
+    ----------
+    bound : (float, float)
+        The widest clip.
+    contributions : int
+        Rows of a unit that count.
+    wanted : float
+        Rows that should lie beyond the clip, so that noise and clipping err alike.
+    budgets : Budgets
+    noise : "laplace" or "gaussian"
+        Of released numbers; choices are pure.
+    alike : bool
+        True if noise follows the greater end of the clip, so that the other end may be as far from 0.
+    column, cells, epsilon
+        For messages.
+    """
+
+    bound: tuple[float, float]
+    contributions: int
+    wanted: float
+    budgets: Budgets
+    noise: NoiseName
+    alike: bool
+    column: str
+    cells: int
+    epsilon: float
+
+
+class Clip(NamedTuple):
+    """Ends of a clip, and the loss of their choice."""
+
+    low: float
+    high: float
+    epsilon: float
+
+
+def _threshold_task(top: float, each: Fraction, wanted: float, rows: int) -> ThresholdTask:
+    """ScaleFree's task, whose target m sqrt(6 K) / (r eps) is `wanted`, for a loss of `each` by one row."""
     epsilon = float(each)
     while Fraction(epsilon) > each:
         epsilon = math.nextafter(epsilon, 0.0)
-    task = _task(column, rows, epsilon, plan.budget.rows_above(column.name))
-    chooser = ScaleFree().chooser(task, above=task.holdout)
-    packed = np.ascontiguousarray(np.minimum(counts, MAX_ROWS // counts.size))
-    chooser.counts[:] = packed
-    if chooser.resolved < MIN_COUNT and plan.cells:
-        warn(
-            f"clip = None: an estimated {rows:,} rows above 0 in {plan.cells:,} windows and keys are too few to "
-            f"choose a clip well at epsilon = {plan.epsilon:g}; expected longer windows, a larger epsilon, or a clip "
-            "that is known publicly (clip=)",
-            AccuracyWarning,
-        )
-    # The same rows in other windows (stop=) give other scales: their noise shares no word.
-    own = key.within("clip", plan.place(column.name), task.epsilon, chooser.target, chooser.slope)
-    clip = chooser.choose(held_out(own, packed))
-    if clip <= chooser.candidates[:LOWEST][-1] * task.resolution:
-        warn(
-            f"clip = None: {clip:.3g} was chosen, next to nothing beside the bound, {task.bound:g}, so that sums are "
-            "about 0; expected, unless nearly all values are 0, longer windows, a larger epsilon, or a clip that is "
-            "known publicly (clip=)",
-            AccuracyWarning,
-        )
-    return clip
+    return ThresholdTask(
+        epsilon=epsilon,
+        bound=top,
+        holdout=rows,
+        max_range=rows,
+        # The candidates must not depend on facts that only the rows reveal.
+        resolution=2.0 ** (math.frexp(top)[1] - 33),
+        publish_epsilon=1.0,
+        noise_constant=wanted**2 / 6.0,
+    )
 
 
-# Private keys.
+class ValueCounts:
+    """Histograms of values over candidates for both ends of a clip, which depend on the bound alone.
 
-
-def key_threshold(contributions: int, epsilon: float, delta: float) -> int:
-    """The least T such that a unit's own keys pass it with total probability at most delta.
-
-    A key with c rows passes if c + noise >= T: probability S(c) = q^(T - c) / (1 + q) for T > c, with q =
-    exp(-epsilon / k).  S(c) / c falls and then rises in c, so a unit whose k rows have their own keys reaches at
-    most max(k S(1), S(k)) in total, however its rows are distributed.
+    `sides` are -1 for values below 0 and 1 for those above: those that the bound leaves, but at least one.
     """
-    k, wanted = contributions, Decimal(delta)
-    exponent = _TAIL.divide(_decimal(Fraction(epsilon)), Decimal(k))
 
-    def reached(threshold: int) -> bool:
-        """True if the tails, rounded up, stay within delta."""
-        one_plus_q = _TAIL.add(Decimal(1), _TAIL.exp(-exponent))
+    def __init__(self, bound: tuple[float, float]) -> None:
+        low, high = bound
+        self.bound = bound
+        self.sides = [side for side, end in ((-1, -low), (1, high)) if end > 0.0]
+        tasks = {side: _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS) for side in self.sides}
+        self._choosers = {side: ScaleFree().chooser(task) for side, task in tasks.items()}
 
-        def tail(count: int) -> Decimal:
-            power = _TAIL.exp(_TAIL.multiply(-exponent, Decimal(threshold - count)))
-            return _TAIL.multiply(_TAIL.divide(power, one_plus_q), _SLACK)
+    def top(self, side: int) -> float:
+        """Distance of the bound's end from 0."""
+        return abs(self.bound[side > 0])
 
-        return max(_TAIL.multiply(Decimal(k), tail(1)), tail(k)) <= wanted
+    def observe(self, values: Floats) -> None:
+        """Add finite values; one of 0 or of the other sign counts as 0."""
+        for side, chooser in self._choosers.items():
+            chooser.observe(values if side > 0 else -values)
 
-    low, high = k, k + 1
-    while not reached(high):
-        low, high = high, k + 2 * (high - k)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
+    def candidates(self, side: int) -> Floats:
+        """Rising candidates for an end, in units of the input."""
+        chooser = self._choosers[side]
+        step = _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS).resolution
+        units: Floats = np.minimum(chooser.candidates * step, self.top(side))
+        return units
 
-
-def _decimal(number: Fraction) -> Decimal:
-    return _TAIL.divide(Decimal(number.numerator), Decimal(number.denominator))
-
-
-def choose_keys(plan: TablePlan, keys: Keys, counts: Integers, key: Key) -> Flags:
-    """Flags of the keys whose noisy count of rows passes the threshold; none of a key without rows."""
-    flags, some = np.zeros(keys.size, np.bool_), np.flatnonzero(counts)
-    if not some.size:
-        return flags
-    # Noise is bound to counts in the order of the keys themselves.
-    order = np.argsort(keys.chosen(counts > 0)[1][some])
-    epsilon = plan.budget.helper("keys")
-    noisy = noisy_counts(counts[some][order].tolist(), plan.contributions, epsilon, key, "keys")
-    flags[some[order]] = noisy >= key_threshold(plan.contributions, epsilon, plan.budget.key_delta)
-    return flags
+    def counts(self, side: int) -> Integers:
+        """Rows in each bin: up to the first candidate, and from one to the next."""
+        own = self._choosers[side].counts
+        return np.ascontiguousarray(np.minimum(own, MAX_ROWS // own.size))
 
 
-# Cut values and rows of a release, in words: released shares of rows beyond the clip and of persons cut.
-#
-# Everything here but :func:`released_share` looks at released numbers only.
+def choose_clip(task: ColumnTask, found: ValueCounts, key: Key) -> Clip:
+    """Ends of the clip by ScaleFree's noisy max on either side of 0.
 
-#: A share is known if the two counts together are so many noise scales, and above a limit if the difference is.
-KNOWN, CLEAR = 8.0, 3.0
-#: Shares of rows and persons that are warned of.
-MANY_ROWS, MANY_PERSONS = 0.5, 0.1
-
-
-def released_share(
-    counts: tuple[int, int], sensitivity: int, epsilon: float, key: Key, purpose: str, limit: float
-) -> tuple[float | None, bool]:
-    """The first count's share of both, with noise, None if they are too small; and True if it exceeds `limit`.
-
-    The counts are of disjoint rows or persons, of which one unit changes ``sensitivity`` in total.
+    Of a unit's k rows each is on one side, so that both sides together cost as much as the dearer one.  In
+    ScaleFree's rule the released number of rows above the lowest candidate replaces the hold-out's length and its
+    count.
     """
-    noisy = noisy_counts(counts, sensitivity, epsilon, key, purpose).tolist()
-    part, rest = (max(0, count) for count in noisy)
-    scale, whole = sensitivity / epsilon, part + rest
-    share = part / whole if whole > KNOWN * scale else None
-    return share, share is not None and part - limit * whole > CLEAR * scale
-
-
-def reported(quantities: Sequence[Quantity]) -> list[Quantity]:
-    """Further sums for the report on clips: rows beyond each, and all rows unless they are counted already."""
-    found = [replace(q, name="beyond") for q in quantities if q.name in ("total", "deviation")]
-    counted = any(q.name == "count" for q in quantities)
-    return [*found, *([Quantity("count")] if found and not counted else [])]
-
-
-def tail(plan: TablePlan, q: Quantity, exact: Mapping[tuple[str, str], int], key: Key) -> Tail:
-    """The clip of a column, with the released share of rows beyond it; warns if most rows are."""
-    epsilon, k = plan.budget.helper("beyond", q.column), plan.beyond_sensitivity
-    beyond, rows = exact["beyond", q.column], exact["count", ROWS]
-    own = key.within("beyond", plan.place(q.column))
-    share, many = released_share((beyond, rows - beyond), k, epsilon, own, "count", MANY_ROWS)
-    if many:
+    k, budgets, sides = task.contributions, task.budgets, found.sides
+    noisy = noisy_counts([int(found.counts(side)[1:].sum()) for side in sides], k, budgets.counting, key, "rows")
+    rows = [min(max(each, 2), MAX_ROWS) for each in noisy.tolist()]
+    ends, spent, resolved, low_ones = dict.fromkeys((-1, 1), 0.0), 0.0, 0.0, True
+    for side, filled in zip(sides, rows, strict=True):
+        epsilon = _choice_epsilon(task, filled)
+        each = _threshold_task(found.top(side), Fraction(epsilon) / k, task.wanted, filled)
+        chooser, counts = ScaleFree().chooser(each, above=filled), found.counts(side)
+        chooser.counts[:] = counts
+        # The same rows in other windows (stop=) give other scales: their noise shares no word.
+        own = key.within("clip", side, each.epsilon, chooser.target, chooser.slope)
+        ends[side] = chooser.choose(held_out(own, counts))
+        spent, resolved = max(spent, epsilon), max(resolved, chooser.resolved)
+        low_ones = low_ones and ends[side] <= found.candidates(side)[:LOWEST][-1]
+    if resolved < MIN_COUNT and task.cells:
         warn(
-            f"clip: an estimated {share:.0%} of the rows lie beyond it, so that sums are far off; expected longer "
-            "windows, a larger epsilon, or a wider clip that is known publicly (clip=)",
+            f"{task.column}: an estimated {max(rows):,} rows other than 0 in {task.cells:,} windows and keys are too "
+            f"few to choose a clip well at epsilon = {task.epsilon:g}; expected longer windows, a larger epsilon, or "
+            "a clip that is known publicly (clip=)",
             AccuracyWarning,
         )
-    return Tail(q.ends, q.ends, beyond=share, rows=1.0)
-
-
-def row_numbers(plan: TablePlan, whole: int, cut: int, key: Key) -> RowNumbers:
-    """The released share of persons (in each period) with dropped rows; warns if many have some."""
-    epsilon = plan.budget.helper("persons")
-    share, many = released_share((cut, whole), 1, epsilon, key, "persons", MANY_PERSONS)
-    if many:
-        where = "a per=" if plan.periods is None else f"a per= shorter than {plan.periods.every}"
+    if low_ones:
         warn(
-            f"rows = {plan.contributions}: an estimated {share:.0%} of the persons have more rows, which "
-            f"are dropped, so that sums are too low; expected a larger rows=, or {where}",
+            f"{task.column}: the clip {max(ends.values()):.3g} was chosen, next to nothing beside the bound, "
+            f"{max(map(abs, task.bound)):g}, so that sums are about 0; expected, unless nearly all values are 0, "
+            "longer windows, a larger epsilon, or a clip that is known publicly (clip=)",
             AccuracyWarning,
         )
-    return RowNumbers(cut_persons=share)
+    return Clip(*_clip_of(task, ends), spent)
+
+
+def _choice_epsilon(task: ColumnTask, rows: int) -> float:
+    """Budget of a choice among so many released rows: enough for target and slope, at most ``budgets.clip``."""
+    # As ScaleFree has it: the target is at most half of the rows, and slopes fit below the rest.
+    target = min(task.wanted, rows / 2.0)
+    slope = 0.5 * (rows - target) / SPAN
+    return min(task.budgets.clip, task.contributions * max(RESOLVED / target, RESOLVED_SLOPE / slope))
+
+
+def _clip_of(task: ColumnTask, ends: dict[int, float]) -> tuple[float, float]:
+    """The clip with these distances of its ends from 0; a bound that leaves one side of 0 keeps its nearer end."""
+    low, high = task.bound
+    if low >= 0.0:
+        return low, max(ends[1], min(high, 1.5 * low))
+    if high <= 0.0:
+        return min(-ends[-1], max(low, 1.5 * high)), high
+    most = max(ends.values())
+    below, above = (most, most) if task.alike else (ends[-1], ends[1])
+    return max(low, -below), min(high, above)
+
+
+def release_tail(
+    task: ColumnTask,
+    clip: tuple[float, float],
+    edges: tuple[Floats, Floats],
+    counts: Integers,
+    whole: Number,
+    key: Key,
+) -> Tail:
+    """Released numbers of rows in the bins beyond the clip, with a warning if most rows lie there.
+
+    Of a unit's k rows each is in one bin at most.  `whole` is the released number of rows.
+    """
+    k, budget = task.contributions, task.budgets.tail
+    law = noise_distribution(task.noise, k, 1, budget)
+    own = key.within("tail", k, budget, *itertools.chain(*(each.tolist() for each in edges)))
+    noisy = counts + PrefixNoise(own).draw(counts, law, start_chain(own), 0) if counts.size else counts
+    variance = _drawn(law).variance
+    beyond = Number(float(noisy.sum()), counts.size * variance)
+    if _share(beyond, whole, MANY_BEYOND) is not None:
+        warn(
+            f"{task.column}: an estimated {beyond.value / whole.value:.0%} of the rows lie beyond the clip, so that "
+            "sums are far off; expected longer windows, a larger epsilon, or a wider clip that is known publicly "
+            "(clip=)",
+            AccuracyWarning,
+        )
+    known = whole.value > KNOWN * math.sqrt(whole.variance)
+    share = min(1.0, max(0.0, beyond.value / whole.value)) if known else None
+    return Tail(clip, edges, noisy, variance, share)
+
+
+def _share(part: Number, whole: Number, limit: float) -> float | None:
+    """Share of a released number in another one, if it is clearly above the limit."""
+    deviation = math.sqrt(part.variance + limit**2 * whole.variance)
+    known = whole.value > KNOWN * math.sqrt(whole.variance)
+    if not known or part.value - limit * whole.value <= CLEAR * deviation:
+        return None
+    return min(1.0, max(0.0, part.value / whole.value))
+
+
+# Rows of persons.
+
+
+def release_counted(rows: int, contributions: int, budget: float, noise: NoiseName, key: Key) -> Number:
+    """Released number of all rows that count."""
+    return noisy_number(rows, contributions, budget, noise, key.within("counted"))
+
+
+def release_dropped(
+    rows: int, counted: Number, contributions: int, budget: float, noise: NoiseName, key: Key, where: str
+) -> Number:
+    """Released number of rows dropped, at most 4 k of a person (and period), with a warning if they are many.
+
+    `where` names the arguments with which fewer are dropped.
+    """
+    found = noisy_number(rows, MOST_DROPPED * contributions, budget, noise, key.within("dropped"))
+    both = Number(found.value + counted.value, found.variance + counted.variance)
+    share = _share(found, both, MANY_DROPPED)
+    if share is not None:
+        warn(
+            f"rows = {contributions}: an estimated {share:.0%} of the persons' rows are dropped; counts and sums are "
+            f"scaled up for them, as if they lay where the others do; expected {where}",
+            AccuracyWarning,
+        )
+    return found
+
+
+def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:
+    """Sum over persons (and periods) of their rows that were dropped, at most 4 k of each; `kept` are flags."""
+    dropped = np.bincount(groups, ~kept, minlength=size)
+    return int(np.minimum(dropped, MOST_DROPPED * contributions).sum())
+
+
+def row_candidates(most: int) -> Integers:
+    """Candidates for the rows of a person that count: 1, 2, 5, 10, ... and `most`, a public number."""
+    found = [digit * 10**power for power in range(len(str(most))) for digit in (1, 2, 5)]
+    return np.array([*(each for each in found if each < most), most], np.int64)
+
+
+def choose_rows(totals: Integers, most: int, dropped: float, noise: NoiseName, epsilon: float, key: Key) -> int:
+    """Rows of a person (and period) that count, by noisy max over numbers of persons with more than 5 k rows.
+
+    Rows dropped are counted up to 4 k of a person with a budget of `dropped`: their noise, which all rescaled sums
+    share, and the rows beyond 5 k, which no number has, err alike where so many persons have more.
+
+    Parameters
+    ----------
+    totals : int64[p]
+        Rows of each person (and period), of which a unit is one.
+    most : int
+        Public limit.
+    """
+    candidates = row_candidates(most)
+    above = totals.size - np.searchsorted(np.sort(totals), (1 + MOST_DROPPED) * candidates, "right")
+    deviation = MOST_DROPPED * (math.sqrt(2.0) if noise == "laplace" else 1.0) / dropped
+    # Mean excess of a person with more, in parts of 5 k, as measured on five tables.
+    target = deviation / (1 + MOST_DROPPED) / math.sqrt(0.6)
+    return int(candidates[best_candidate(above, candidates.astype(float), 1, epsilon, target, key, "auto rows")])
+
+
+# In words.
 
 
 def described(released: Released) -> list[tuple[str, str]]:
@@ -233,11 +368,11 @@ def described(released: Released) -> list[tuple[str, str]]:
         share = "" if each.share is None else f", which cut about {each.share:.2g} of the rows"
         of = "values" if len(released.tails) == 1 else f"values of {column!r}"
         low, high = each.clip
-        text = f"{of} were clipped to [{low:g}, {high:g}]{share}; intervals are about clipped values"
-        found.append(("clip", text))
+        known = all(end.known for end in each.ends)
+        about = "those beyond it are estimated" if known else "intervals are about clipped values"
+        found.append(("clip", f"{of} were clipped to [{low:g}, {high:g}]{share}; {about}"))
     if not found:
         found.append(("clip", "counts: nothing is clipped"))
-    if released.rows is not None and released.rows.cut_persons is not None:
-        text = f"about {released.rows.cut_persons:.2g} of them have rows that were dropped"
-        found.append(("persons", text))
+    if released.rows is not None and released.rows.share is not None:
+        found.append(("persons", f"about {released.rows.share:.2g} of their rows were dropped"))
     return found

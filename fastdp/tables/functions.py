@@ -17,10 +17,12 @@ from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise.key import Key
 from fastdp.tables import choices, columns
+from fastdp.tables.beyond import count_tail, tail_edges
 from fastdp.tables.calendar import Time
+from fastdp.tables.keys import choose_keys
 from fastdp.tables.persons import Kept, PersonRows, check_finite, read_rows
 from fastdp.tables.plan import Clips, PrivateKeys, TablePlan, Value, make_plan, names_of, statistics_of
-from fastdp.tables.sums import ROWS, CellRows, Released, exact_sums, release
+from fastdp.tables.sums import ROWS, CellRows, Number, Quantity, Released, RowNumbers, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Column, Person, Unit
 
@@ -310,6 +312,10 @@ def _value(bound: Bounds | Value | None, clip: Bounds | None) -> Value:
 
 #: Reads the rows that count once more.
 Reads = Callable[[], Iterator[CellRows]]
+#: Most rows of a person that are chosen ("auto").
+MOST_ROWS = 10**6
+#: An end of a range, in steps, beyond all values.
+FAR = 2**50
 #: Sums of values, one of each column.
 FIRST_SUMS = ("total", "deviation")
 
@@ -355,30 +361,38 @@ class TableRelease:
         """The released sums; reads the table once, or twice if windows, keys or a clip depend on it."""
         plan, keys = self.plan, columns.Keys(self.plan.by, self.plan.keys if self.plan.key_rule == "given" else None)
         if self.source.add is not None:
-            return self._release(plan, keys, None, {}, None)
+            return self._release(plan, keys, None, None, {})
         ends = _Ends(plan)
         if plan.who is not None:
-            kept = self._kept(keys, ends)
-            return self._choose(keys, ends, lambda: iter((kept.rows,)), kept)
+            return self._of_persons(keys, ends)
         source = self.source if plan.is_public else self.source.twice()
         return self._choose(keys, ends, lambda: (each.rows for each in read_rows(source, plan, keys, ends.see)), None)
 
-    def _kept(self, keys: columns.Keys, ends: _Ends) -> Kept:
-        """Rows that count after each person's rows are bounded."""
-        found = PersonRows(self.plan, self.key)
-        for batch in read_rows(self.source, self.plan, keys, ends.see):
+    def _of_persons(self, keys: columns.Keys, ends: _Ends) -> Released:
+        """Released sums after each person's rows are bounded, by a number that may be chosen from them."""
+        plan, key, found = self.plan, self.key, PersonRows(self.plan, self.key)
+        for batch in read_rows(self.source, plan, keys, ends.see):
             found.add(batch, keys.words()[batch.rows.codes])
         first, last = ends.found()
-        self.plan.check_cells(last - first, 1)
-        return found.kept()
+        plan.check_cells(last - first, 1)
+        if plan.chooses_rows:
+            budget = plan.budget.helper("dropped"), plan.noise, plan.budget.helper("auto")
+            rows = choices.choose_rows(found.totals(), MOST_ROWS, *budget, key)
+            # Noise for other numbers of rows shares no word.
+            plan, key = replace(plan, chosen_rows=rows), key.within("auto rows", rows)
+        weights = None
+        if plan.key_rule == "private":
+            weights = found.weights(keys.words(), plan.budget.key_rule(), self.key)
+        kept = found.kept(plan, weights)
+        return replace(self, plan=plan, key=key)._choose(keys, ends, lambda: iter((kept.rows,)), kept)
 
     def _choose(self, keys: columns.Keys, ends: _Ends, read: Reads, kept: Kept | None) -> Released:
         """Released sums, with windows, keys and clips from a first reading unless they are public."""
         plan, counts = self.plan, np.zeros(0, np.int64)
         if plan.is_public:
             settled = plan.settled(plan.start or 0, plan.stop or 0, keys.size)
-            return self._release(settled, keys, read(), {}, kept)
-        counters = {column.name: choices.clip_counter(column) for column in plan.chooses}
+            return self._release(settled, keys, read(), kept, {})
+        counters = {column.name: choices.ValueCounts((column.low, column.high)) for column in plan.chooses}
         for rows in read():
             counted = (rows.codes >= 0) & plan.has(rows.windows)
             seen = np.bincount(rows.codes[counted], minlength=keys.size)
@@ -389,42 +403,112 @@ class TableRelease:
                     check_finite(values)
                     counters[column.name].observe(values)
         numbers: Integers | None = None
+        published = None
         if plan.key_rule in ("public", "private"):
             counts = np.pad(counts, (0, keys.size - counts.size))
-            public = plan.key_rule == "public"
-            chosen = np.ones(keys.size, np.bool_) if public else choices.choose_keys(plan, keys, counts, self.key)
+            noisy, chosen = counts, np.ones(keys.size, np.bool_)
+            if plan.key_rule == "private":
+                exact = counts if kept is None or kept.weights is None else kept.weights
+                noisy, chosen = choose_keys(exact, keys, plan.budget.key_rule(), self.key)
             keys, numbers = keys.chosen(chosen)
+            if plan.selects_cells:
+                published = np.empty(keys.size, np.int64)
+                published[numbers[chosen]] = noisy[chosen]
         plan = plan.settled(*ends.found(), keys.size)
-        released = {
-            column.name: choices.count_rows(plan, column.name, counters[column.name].counts, self.key)
-            for column in plan.chooses
-        }
-        plan = replace(plan, rows=released)
-        clips = {
-            column.name: (column.low, choices.choose_clip(plan, column, counters[column.name].counts, self.key))
-            for column in plan.chooses
-        }
+        clips: dict[str, tuple[float, float]] = {}
+        for column in plan.chooses:
+            task = plan.budget.task(column.name)
+            clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name))
+            plan = replace(plan, spent={**plan.spent, column.name: clip.epsilon})
+            clips[column.name] = clip.low, clip.high
         again = read() if numbers is None else (rows._replace(codes=numbers[rows.codes]) for rows in read())
-        return self._release(plan, keys, again, clips, kept)
+        return self._release(plan, keys, again, kept, clips, published)
+
+    def _key_of(self, plan: TablePlan, column: str) -> Key:
+        """Key of the choices and numbers about one column."""
+        return self.key.within("column", plan.place(column))
 
     def _release(
-        self, plan: TablePlan, keys: columns.Keys, rows: Iterator[CellRows] | None, clips: Clips, kept: Kept | None
+        self,
+        plan: TablePlan,
+        keys: columns.Keys,
+        rows: Iterator[CellRows] | None,
+        kept: Kept | None,
+        clips: Clips,
+        published: Integers | None = None,
     ) -> Released:
-        """Exact sums of the plan's windows and these keys, and the noisy ones."""
-        span = plan.start or 0, plan.stop or 0
+        """Exact sums of the plan's windows and these keys, and the noisy ones; `published` counts have noise."""
+        span, budget = (plan.start or 0, plan.stop or 0), plan.budget
         quantities = plan.quantities(clips)
-        every = [*quantities, *choices.reported(quantities)]
+        beyond = _Beyond(plan, [q for q in quantities if q.name in FIRST_SUMS], rows is None)
         if rows is None:
             assert self.source.add is not None  # noqa: S101 - an engine adds
-            sums = self.source.add(plan, every)
+            sums = self.source.add(plan, [*quantities, *beyond.quantities])
+            beyond.take([int(each.sum()) for each in sums[len(quantities) :]])
         else:
-            sums = exact_sums(rows, every, plan, keys.size)
-        exact = {(q.name, q.column): int(each.sum()) for q, each in zip(every, sums, strict=True)}
-        tails = {q.column: choices.tail(plan, q, exact, self.key) for q in quantities if q.name in FIRST_SUMS}
-        measured = release(plan.budget, quantities, sums[: len(quantities)], self.key, span, keys)
+            sums = exact_sums(beyond.watched(rows), quantities, plan, keys.size)
+        tails, row_numbers = {}, None
+        if budget.helper("counted"):
+            total = beyond.rows if kept is None else int(kept.rows.codes.size)
+            given = plan.contributions, budget.helper("counted"), plan.noise, self.key
+            counted = choices.release_counted(total, *given)
+            tails = {
+                q.column: choices.release_tail(
+                    budget.task(q.column), q.ends, edges, counts, counted, self._key_of(plan, q.column)
+                )
+                for q, edges, counts in zip(beyond.firsts, beyond.edges, beyond.counts, strict=True)
+            }
+            row_numbers = None if kept is None else self._row_numbers(plan, kept.dropped, counted)
+        measured = release(budget, quantities, sums[: len(quantities)], self.key, span, keys, published)
         found = plan.released(span, quantities, keys, measured, tails, simulated=self.key.simulated)
-        persons = None if kept is None else choices.row_numbers(plan, kept.whole, kept.cut, self.key)
-        return replace(found, family=self.source.family, rows=persons)
+        return replace(found, family=self.source.family, rows=row_numbers)
+
+    def _row_numbers(self, plan: TablePlan, dropped: int, counted: Number) -> RowNumbers:
+        """Released numbers of persons' rows."""
+        where = "a larger rows=, or a per=" + ("" if plan.periods is None else f" shorter than {plan.periods.every}")
+        given = plan.contributions, plan.budget.helper("dropped"), plan.noise, self.key, where
+        found = choices.release_dropped(dropped, counted, *given)
+        most = choices.MOST_DROPPED * plan.contributions
+        return RowNumbers(counted.value, found.value, counted.variance, found.variance, most)
+
+
+class _Beyond:
+    """Exact numbers of rows in released cells: all of them, and of each column those in bins beyond its clip.
+
+    An engine adds up quantities: then there is one bin at each end.
+    """
+
+    def __init__(self, plan: TablePlan, firsts: list[Quantity], on_engine: bool) -> None:
+        self._plan, self.firsts, self.rows = plan, firsts, 0
+        bounds = [None if on_engine else plan.column(q.column).bound for q in firsts]
+        self.edges = [tail_edges(q.ends, bound) for q, bound in zip(firsts, bounds, strict=True)]
+        self.counts: list[Integers] = [np.zeros(low.size + high.size - 2, np.int64) for low, high in self.edges]
+
+    def watched(self, batches: Iterator[CellRows]) -> Iterator[CellRows]:
+        """The batches, counted."""
+        plan = self._plan
+        places = [plan.place(q.column) for q in self.firsts]
+        for rows in batches:
+            if places:
+                counted = (rows.codes >= 0) & plan.has(rows.windows)
+                self.rows += int(np.count_nonzero(counted))
+                for place, edges, counts in zip(places, self.edges, self.counts, strict=True):
+                    counts += count_tail(rows.values[place][counted], edges)
+            yield rows
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """Sums of an engine: rows below and above each clip, and all rows."""
+        found = []
+        for q in self.firsts:
+            found += [replace(q, name="beyond", high=FAR), replace(q, name="beyond", low=-FAR)]
+        return [*found, *([Quantity("count")] if found else [])]
+
+    def take(self, sums: list[int]) -> None:
+        """Take the sums of :attr:`quantities`."""
+        if sums:
+            *beyond, self.rows = sums
+            self.counts = [np.array(pair, np.int64) for pair in zip(beyond[::2], beyond[1::2], strict=True)]
 
 
 class _Ends:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -20,13 +20,16 @@ from scipy import special
 from fastdp.errors import ParameterError
 from fastdp.guarantee import gaussian_delta, gaussian_loss, zcdp_delta
 from fastdp.kinds import Flags, Floats, Integers
-from fastdp.noise.binding import draw_cells
+from fastdp.noise import binding
 from fastdp.noise.draws import Distribution, sigma_above
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution, laplace_distribution
 from fastdp.noise.words import Words
 from fastdp_kernels.tables import person_rows
+
+if TYPE_CHECKING:
+    from fastdp.tables.columns import Keys
 
 #: Grid steps of the weight 1: a person's weights are rounded down to it.
 WEIGHT = 2**30
@@ -140,7 +143,7 @@ def weigh(
     pairs = np.sort(groups * np.int64(words.size) + codes)
     # Distinct ones: a group's keys.
     own, keys = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], np.int64(words.size))
-    hashes = person_rows.hash_rows(secret, persons[own], periods[own], words[keys], np.empty(0))
+    hashes = person_rows.hash_rows(secret, persons[own], periods[own], words[keys], np.empty((0, own.size)))
     kept, _ = person_rows.least_rows(secret, own, hashes, np.zeros_like(own), 0, 0, rule.most, 0, len(persons))
     own, keys = own[kept], keys[kept]
     sums: Integers = np.zeros(words.size, np.int64)
@@ -153,15 +156,15 @@ def weight_rule(epsilon: float, delta: float, most: int) -> KeyRule:
     # A discrete Gaussian of sigma >= 16 steps is within 1 / (20 sigma^2) of rounded normal noise (docs/gaussian.md).
     loss = gaussian_loss(epsilon, delta)
     distance = most * loss**2 / (20.0 * float(WEIGHT) ** 2) + 2.0**-90
-    loss = gaussian_loss(epsilon, delta, distance)
+    loss, laplace = gaussian_loss(epsilon, delta, distance), _laplace_rule(epsilon, delta, most)
     if not 0.0 < loss < WEIGHT / 16.0:
-        raise ParameterError(f"delta = {delta!r}: expected a larger delta for private keys at epsilon = {epsilon:g}")
+        return laplace
 
     def spent(new: float) -> float:
         return gaussian_delta(math.sqrt(1.0 - new) * loss, epsilon, distance) if new < 1.0 else 0.0
 
     # Laplace noise has no delta of its own.
-    return _better(_gaussian_rule(loss, _delta_of_new(spent, delta, most), most), _laplace_rule(epsilon, delta, most))
+    return _better(_gaussian_rule(loss, _delta_of_new(spent, delta, most), most), laplace)
 
 
 def shared_weight_rule(loss: float, share: float, epsilon: float, delta: float, most: int) -> KeyRule:
@@ -211,15 +214,15 @@ def _better(first: KeyRule, second: KeyRule) -> KeyRule:
 # The choice, and intervals that know of it.
 
 
-def choose_keys(sums: Integers, digests: Words, rule: KeyRule, key: Key) -> Flags:
-    """Flags of the keys whose noisy sums, int64[keys], reach the threshold; never of one without any.
+def choose_keys(sums: Integers, keys: Keys, rule: KeyRule, key: Key) -> tuple[Integers, Flags]:
+    """Noisy sums of keys, int64[keys], and flags of those that reach the threshold; never of a key without a sum.
 
-    A key without rows that count may be in the table for rows that do not: its name is secret.
+    Such a key may be in the table for rows that do not count: its name is secret.
     """
     own = key.within("keys", rule.threshold, float(_deviation(rule.law)))
-    noise = draw_cells(np.ascontiguousarray(sums.reshape(1, 1, -1)), [rule.law], own, 0, digests)
-    passed: Flags = (sums + noise[0, 0] >= rule.threshold) & (sums > 0)
-    return passed
+    noise = binding.draw_cells(np.ascontiguousarray(sums.reshape(1, 1, -1)), [rule.law], own, 0, keys.digests())
+    noisy: Integers = sums + noise[0, 0]
+    return noisy, (noisy >= rule.threshold) & (sums > 0)
 
 
 def _deviation(law: Distribution) -> Fraction:

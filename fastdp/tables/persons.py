@@ -16,7 +16,9 @@ from fastdp.data.source import Source
 from fastdp.errors import DataError
 from fastdp.kinds import Array, Floats, Integers
 from fastdp.noise.key import Key
+from fastdp.tables.choices import dropped_rows
 from fastdp.tables.columns import Keys, Numbers, digests_of, floats_of, times_of
+from fastdp.tables.keys import KeyRule, weigh
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import NOT_FINITE, CellRows
 from fastdp_kernels.tables import person_rows
@@ -34,11 +36,11 @@ class BatchRows(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Rows that count; numbers of persons (in each period) without and with dropped rows."""
+    """Rows that count; sum over persons (in each period) of dropped rows, and of weights for each key, if any."""
 
     rows: CellRows
-    whole: int
-    cut: int
+    dropped: int
+    weights: Integers | None
 
 
 def read_rows(
@@ -121,17 +123,34 @@ class PersonRows:
             column.append(part)
         self._values.append(values)
 
-    def kept(self) -> Kept:
+    @property
+    def _size(self) -> int:
+        return self._persons.size if self._plan.periods is None else self._periods.size
+
+    def totals(self) -> Integers:
+        """Rows of each person (and period): int64[p]."""
+        found: Integers = np.bincount(np.concatenate(self._columns[0]), minlength=self._size)
+        return found
+
+    def weights(self, words: Integers, rule: KeyRule, key: Key) -> Integers:
+        """Sums of the weights that persons give their distinct keys, dropped rows included: int64[K]."""
+        persons, periods = np.arange(self._persons.size), np.zeros(self._size, np.int64)
+        if self._plan.periods is not None:
+            persons, periods = (np.ascontiguousarray(each) for each in self._periods.pairs.T)
+        groups, codes = np.concatenate(self._columns[0]), np.concatenate(self._columns[3])
+        secret = np.frombuffer(key.derive("keys").reveal(), np.uint64)[:2]
+        return weigh(groups, codes, self._persons.pairs[persons], periods, words, rule, secret)
+
+    def kept(self, plan: TablePlan, weights: Integers | None = None) -> Kept:
         """The rows that count of each person and period; the collected rows are released from memory."""
         groups, hashes, windows, codes = (_taken(column) for column in self._columns)
-        plan = self._plan
-        size = self._persons.size if plan.periods is None else self._periods.size
         first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
-        flags, cut = person_rows.least_rows(
-            self._hashing, groups, hashes, windows, first, spans, plan.contributions, plan.per_window or 0, size
+        flags, _ = person_rows.least_rows(
+            self._hashing, groups, hashes, windows, first, spans, plan.contributions, plan.per_window or 0, self._size
         )
         values = np.ascontiguousarray(_taken(self._values)[:, flags])
-        return Kept(CellRows(windows[flags], codes[flags], values), size - cut, cut)
+        dropped = dropped_rows(groups, flags, self._size, plan.contributions)
+        return Kept(CellRows(windows[flags], codes[flags], values), dropped, weights)
 
 
 def _taken(column: Sequence[Array]) -> Array:

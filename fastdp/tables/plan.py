@@ -20,17 +20,20 @@ from fastdp.integer_grid import make_grid
 from fastdp.kinds import Bounds, Flags, Integers, Json, Keys
 from fastdp.noise.draws import NoiseName
 from fastdp.record import Choice, Flag, Kind, Real, parameter, record
+from fastdp.tables.beyond import Tail
 from fastdp.tables.budget import Budget
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.sums import ROWS, Measured, Quantity, Released, Statistic, Tail
+from fastdp.tables.sums import ROWS, Measured, Quantity, Released, Statistic
 from fastdp.units import ONE_ROW, Column, Person, Rows, Times, Unit, UnitRows
 
 #: Statistics of a column of values.
 STATISTICS = ("sum", "mean", "var", "std")
 #: Windows times keys of one release: 8 bytes each, and as much again for the noise.
 MAX_CELLS = 2 * 10**8
+#: The noise of a release whose persons' rows are chosen ("auto") is that of less variance for so many.
+NOMINAL_ROWS = 20
 #: Bits of the largest square of a deviation, in steps of a square's resolution.
 SQUARE_BITS = 32
 #: Ends of the clip by column.
@@ -49,7 +52,7 @@ class Value:
         beyond it count as the bound.
     clip : float or (float, float), optional
         What values are clipped to, if that is known publicly; then ``bound`` may be left out.  By default it is
-        chosen from the rows with a share of the column's budget; a ``bound`` of two ends is the clip itself.
+        chosen from the rows with a share of the column's budget, at both ends where the bound has two.
     weight : float
         The column's budget beside other columns', whose weight is 1 by default.
     nonfinite : "raise" or "zero"
@@ -91,8 +94,8 @@ class Value:
 
     @property
     def chooses(self) -> bool:
-        """True if the clip's upper end is chosen from the rows."""
-        return self.clip is None and not isinstance(self.bound, (tuple, list))
+        """True if the clip is chosen from the rows."""
+        return self.clip is None
 
 
 def _ends(name: str, given: object) -> tuple[float, float]:
@@ -112,7 +115,8 @@ class PrivateKeys:
     Parameters
     ----------
     share : float
-        Of the budget, for the choice.
+        Of the budget, for the choice.  Not used where counts without windows are released for units of rows: keys are
+        then chosen by these counts.
 
     Examples
     --------
@@ -121,12 +125,12 @@ class PrivateKeys:
     0.3
     """
 
-    share: float = parameter(Real(above=0.0, below=1.0), default=0.1)
+    share: float = parameter(Real(above=0.0, below=1.0), default=0.25)
 
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """One column of values: its widest clip, which ``chooses`` narrows from the rows, and :class:`Value`'s fields."""
+    """One column of values: its widest clip, which ``chooses`` narrows from the rows, its bound, and other fields."""
 
     name: str
     low: float
@@ -135,11 +139,13 @@ class ColumnPlan:
     weight: float
     nonfinite: Nonfinite
     resolution: float | None
+    bound: tuple[float, float] | None = None
 
     @classmethod
     def of(cls, name: str, value: Value) -> ColumnPlan:
         """The column `name` with the bounds of `value`."""
-        return cls(name, *value.ends, value.chooses, value.weight, value.nonfinite, value.resolution)
+        bound = None if value.bound is None else _ends("bound", value.bound)
+        return cls(name, *value.ends, value.chooses, value.weight, value.nonfinite, value.resolution, bound)
 
 
 @dataclass(frozen=True)
@@ -160,8 +166,10 @@ class TablePlan:
         Whether rows arrive over time and a public clock closes windows.
     cells : int or None
         Windows times keys.
-    rows : dict of str to int
-        Released number of rows above the lowest candidate of each column's clip.
+    chosen_rows : int
+        With ``Person(rows="auto")``: a person's rows that count, once they are chosen.
+    spent : dict of str to float
+        Loss of the choice of each column's clip, once it is made.
     taken : tuple of str
         Ends of the time taken from the table: "first", "last".
     """
@@ -184,7 +192,8 @@ class TablePlan:
     stop: int | None = None
     online: bool = False
     cells: int | None = None
-    rows: Mapping[str, int] = field(default_factory=dict)
+    chosen_rows: int = NOMINAL_ROWS
+    spent: Mapping[str, float] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
 
     rule: ClassVar[int] = 2
@@ -206,19 +215,27 @@ class TablePlan:
         return ends and self.key_rule in ("none", "given") and not self.chooses
 
     @property
+    def chooses_rows(self) -> bool:
+        """True if the number of a person's rows that count is chosen from the rows, or was."""
+        return isinstance(self.unit, Person) and self.unit.rows == "auto"
+
+    @property
+    def selects_cells(self) -> bool:
+        """True if keys are chosen privately by counts of rows that are released as they are."""
+        whole = self.calendar is None and self.counts_rows and not self.levels
+        return self.key_rule == "private" and self.who is None and whole
+
+    @property
     def contributions(self) -> int:
         """Most rows of one unit that count in a period."""
-        return self.unit.rows if isinstance(self.unit, Person) else self.unit.k
+        if not isinstance(self.unit, Person):
+            return self.unit.k
+        return self.unit.rows if isinstance(self.unit.rows, int) else self.chosen_rows
 
     @property
     def per_window(self) -> int | None:
         """Most rows of one unit in a window; None without such a bound."""
         return self.unit.per_window if isinstance(self.unit, Person) else None
-
-    @property
-    def beyond_sensitivity(self) -> int:
-        """Change by one unit of the counts of rows beyond and within the clip; a replaced value changes both by 1."""
-        return max(2, self.contributions)
 
     @cached_property
     def budget(self) -> Budget:
@@ -340,7 +357,7 @@ class TablePlan:
             "keys": key_digest(self.keys),
             "share": None if self.private is None else self.private.share,
             "levels": self.levels,
-            "contributions": self.contributions,
+            "contributions": self.contributions if not self.chooses_rows else "auto",
             "per_window": self.per_window,
             "who": self.who is not None,
             "start": self.start,
@@ -574,7 +591,7 @@ def with_noise(plan: TablePlan) -> TablePlan:
 
 def _check_per_window(plan: TablePlan, windows: int) -> None:
     """Raise ParameterError for more rows of a person than windows allow, which would enlarge the noise needlessly."""
-    if plan.per_window is None or plan.periods is not None:
+    if plan.per_window is None or plan.periods is not None or plan.chooses_rows:
         return
     most = plan.per_window * windows
     if plan.contributions > most:
@@ -588,6 +605,8 @@ def check_online(plan: TablePlan) -> None:
     """Raise ParameterError unless a person's rows that count are known as each window closes."""
     if plan.who is None:
         return
+    if plan.chooses_rows:
+        raise ParameterError("rows = 'auto': expected a number, because rows that count are known as windows close")
     if plan.periods is None:
         raise ParameterError(
             "per = None: expected the period in which a person's rows are bounded, such as '1d', because windows "

@@ -17,6 +17,7 @@ from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import DrawnNoise
+from fastdp.tables.beyond import Tail
 from fastdp_kernels.tables import window_sums
 
 if TYPE_CHECKING:
@@ -155,50 +156,28 @@ class Measured:
     noise: tuple[DrawnNoise, ...]
 
 
-@dataclass(frozen=True)
-class Tail:
-    """Released facts about the values of one column beyond its clip.
+class Number(NamedTuple):
+    """A released number and the variance of its noise."""
 
-    Attributes
-    ----------
-    clip, ends : (float, float)
-        Ends that values were clipped to, and those up to which ``excess`` adds up the rest, in units of the input;
-        equal without an excess number.
-    excess, variance : (float, float)
-        Sums beyond the clip at the low and at the high end, over all released cells, and variances of their noise.
-    beyond, beyond_variance
-        Number of rows beyond the clip, None if unknown, and the variance of its noise.
-    rows : float or None
-        Number of rows that ``beyond`` is a part of.
-    """
-
-    clip: tuple[float, float]
-    ends: tuple[float, float]
-    excess: tuple[float, float] = (0.0, 0.0)
-    variance: tuple[float, float] = (0.0, 0.0)
-    beyond: float | None = None
-    beyond_variance: float = 0.0
-    rows: float | None = None
-
-    @property
-    def share(self) -> float | None:
-        """Estimated share of rows beyond the clip; None if it is unknown."""
-        return None if self.beyond is None or not self.rows else self.beyond / self.rows
+    value: float
+    variance: float
 
 
 @dataclass(frozen=True)
 class RowNumbers:
-    """Released numbers of persons' rows that count and that were dropped, ``capped`` of a person and period at most.
+    """Released numbers of persons' rows that count and that were dropped, at most ``capped`` of each person."""
 
-    ``cut_persons`` is the share of persons (in each period) with dropped rows, None if unknown.
-    """
+    counted: float
+    dropped: float
+    counted_variance: float
+    dropped_variance: float
+    capped: int
 
-    counted: float = 0.0
-    dropped: float = 0.0
-    counted_variance: float = 0.0
-    dropped_variance: float = 0.0
-    capped: int = 0
-    cut_persons: float | None = None
+    @property
+    def share(self) -> float:
+        """Estimated share of rows that were dropped."""
+        dropped = max(0.0, self.dropped)
+        return dropped / max(1.0, self.counted + dropped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,12 +240,19 @@ class Released:
 
 
 def release(
-    budget: Budget, quantities: Sequence[Quantity], sums: Integers, key: Key, span: tuple[int, int], keys: Keys
+    budget: Budget,
+    quantities: Sequence[Quantity],
+    sums: Integers,
+    key: Key,
+    span: tuple[int, int],
+    keys: Keys,
+    published: Integers | None = None,
 ) -> tuple[Measured, ...]:
     """Noisy sums of every level, from exact sums of the cells, int64[n, W, K], in windows [first, last).
 
     Noise of a node is bound to all its sums.  Sums and noise are taken modulo 2^64, which is post-processing of the
-    exact noisy sum: privacy does not depend on the number of rows.
+    exact noisy sum: privacy does not depend on the number of rows.  ``published`` counts, by which keys were chosen,
+    int64[K], replace those of the cells.
     """
     found = []
     for level in budget.levels:
@@ -278,6 +264,8 @@ def release(
         own = key.within("sums", *level, *(() if level.each else span), *itertools.chain(*labels))
         noisy = binding.draw_cells(np.ascontiguousarray(exact), laws, own, span[0], keys.digests(level.depth))
         noisy += exact
+        if published is not None:
+            noisy[[q.name for q in quantities].index("count")] = published
         noisy.flags.writeable = False
         found.append(Measured(*level, noisy, tuple(map(_drawn, laws))))
     return tuple(found)

@@ -40,8 +40,8 @@ class Table:
     """Released windows of a table, with error bars.
 
     Everything here is computed from released and public numbers: no further privacy loss.  Intervals are about the
-    sums of the clipped values that count; ``clipped_rows`` and ``cut_persons`` estimate the effect of clipping and of
-    the bounds on a person's rows.
+    sums of the clipped values that count; ``clipped_rows`` and ``dropped_rows`` estimate the effect of clipping and
+    of the bounds on a person's rows.
 
     Attributes
     ----------
@@ -114,9 +114,9 @@ class Table:
         return max(shares, default=None)
 
     @property
-    def cut_persons(self) -> float | None:
-        """Estimated share of persons (in each period) with dropped rows; None without persons, or if unknown."""
-        return None if self.released.rows is None else self.released.rows.cut_persons
+    def dropped_rows(self) -> float | None:
+        """Estimated share of persons' rows that were dropped; None without persons, and online."""
+        return None if self.released.rows is None else self.released.rows.share
 
     @cached_property
     def _answers(self) -> Answers:

@@ -22,6 +22,7 @@ from fastdp.state import codec
 from fastdp.state.codec import Packed, expect
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
+from fastdp.tables.beyond import Tail, tail_edges
 from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, digests_of, times_of
@@ -36,7 +37,7 @@ from fastdp.tables.plan import (
     statistics_of,
     values_of,
 )
-from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, Tail, exact_sums, release
+from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
 from fastdp_kernels.tables import person_rows
@@ -330,7 +331,7 @@ class WindowsMachine(Machine[WindowsState]):
             found = PersonRows(self.plan, key)
             said = CellRows(self.calendar.numbers(times), codes, floats)
             found.add(BatchRows(said, times, rows[:, :2]), self.table.words()[codes])
-            sums = self._added(found.kept().rows, (first, closed))
+            sums = self._added(found.kept(self.plan).rows, (first, closed))
         return sums, waiting.without_first(closed - first, len(rows))
 
     def _added(self, rows: CellRows, span: tuple[int, int]) -> Integers:
@@ -352,7 +353,11 @@ class WindowsMachine(Machine[WindowsState]):
         """The release of the closed windows, with its guarantee."""
         if span[1] > span[0]:
             log.info("%d windows of %s closed", span[1] - span[0], self.calendar.every)
-        tails = {q.column: Tail(q.ends, q.ends) for q in self.quantities if q.name in ("total", "deviation")}
+        none: Integers = np.empty(0, np.int64)
+        firsts = [q for q in self.quantities if q.name in ("total", "deviation")]
+        tails = {
+            q.column: Tail(q.ends, tail_edges(q.ends, self.plan.column(q.column).bound), none, 0.0) for q in firsts
+        }
         found = self.plan.released(span, self.quantities, self.table, measured, tails, simulated=key.simulated)
         return replace(found, guarantee=self.guarantee(key))
 

@@ -12,6 +12,7 @@ import pytest
 
 import fastdp
 from fastdp.tables import plan
+from fastdp.tables.beyond import Tail, tail_edges
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import Released
 from fastdp.tables.table import Table
@@ -128,7 +129,12 @@ def centre(released: Released) -> float:
     return first.centre * first.grid
 
 
-def kept_persons(released: Released) -> float | None:
-    """Share of persons without dropped rows."""
-    cut = None if released.rows is None else released.rows.cut_persons
-    return None if cut is None else 1.0 - cut
+def kept_rows(released: Released) -> float | None:
+    """Share of persons' rows that count."""
+    return None if released.rows is None else 1.0 - released.rows.share
+
+
+def tail(*clip: float) -> Tail:
+    """Nothing known of values beyond a clip."""
+    ends = clip[0], clip[1]
+    return Tail(ends, tail_edges(ends, ends), np.empty(0, np.int64), 0.0)

@@ -18,7 +18,7 @@ import pytest
 from fastdp.noise import binding
 from fastdp.noise.draws import Distribution
 from fastdp.noise.sampler import LaplaceDistribution
-from fastdp.tables import choices
+from fastdp.tables import functions
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.thresholds import scale_free
@@ -65,10 +65,10 @@ class Choice(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """Rows of each candidate, the law of the noise of each, the threshold, and the keys that passed it."""
+    """Rows or weights of each candidate, the law of the noise of each, the threshold, and the keys that passed it."""
 
     counts: dict[KeyRow, int]
-    law: LaplaceDistribution
+    law: Distribution
     threshold: int
     passed: tuple[KeyRow, ...]
 
@@ -88,16 +88,13 @@ def forced(script: Script) -> Iterator[Hidden]:
     hidden: Hidden = []
     candidates: list[KeyRow] | None = None
     drawn = 0
-    real_keys, real_threshold, real_scores = (
-        choices.choose_keys,
-        choices.key_threshold,
-        scale_free._ScaleFreeChooser.scores,
-    )
+    real_keys, real_scores = functions.choose_keys, scale_free._ScaleFreeChooser.scores
 
     def draw(exact: np.ndarray, law: Distribution, *_: Any) -> np.ndarray:
         nonlocal drawn
         if candidates is not None:
             hidden.append(Keys(dict(zip(candidates, exact.tolist(), strict=True)), law, 0, ()))
+            # Keys that are released just pass, the others just fail.
             return np.array([0 if row in script.keys else -1 for row in candidates], np.int64) - exact
         released = script.numbers(drawn, exact.size)
         hidden.append(Integers(exact.copy(), released, law))
@@ -108,25 +105,26 @@ def forced(script: Script) -> Iterator[Hidden]:
         each = [draw(exact.reshape(-1), law).reshape(exact.shape) for exact, law in zip(sums, laws, strict=True)]
         return np.stack(each)
 
-    def choose_keys(plan: Any, keys: KeySet, counts: np.ndarray, key: Any) -> np.ndarray:
-        nonlocal candidates
-        candidates = rows_of(keys.chosen(counts > 0)[0])
-        passed = real_keys(plan, keys, counts, key)
+    def choose_keys(exact: np.ndarray, keys: KeySet, rule: Any, key: Any) -> tuple[np.ndarray, np.ndarray]:
+        nonlocal candidates, drawn
+        candidates = rows_of(keys)
+        _, passed = real_keys(exact, keys, rule._replace(threshold=0), key)
         candidates = None
-        if hidden and isinstance(hidden[-1], Keys):
-            hidden[-1] = hidden[-1]._replace(passed=tuple(rows_of(keys.chosen(passed)[0])))
-        return passed
-
-    def key_threshold(*given: Any) -> int:
-        least = real_threshold(*given)
-        hidden[-1] = hidden[-1]._replace(threshold=least)
-        # Keys that are released just pass, the others just fail.
-        return 0
+        last = hidden[-1]
+        assert isinstance(last, Keys)
+        counts = {row: count for row, count in last.counts.items() if count}
+        names = tuple(rows_of(keys.chosen(passed)[0]))
+        hidden[-1] = last._replace(counts=counts, threshold=rule.threshold, passed=names)
+        # Counts that are published are those of the script.
+        numbers = script.numbers(drawn, len(script.keys))
+        drawn += 1
+        place = {row: i for i, row in enumerate(script.keys)}
+        return np.array([numbers[place[row]] if row in place else 0 for row in rows_of(keys)], np.int64), passed
 
     def scores(chooser: Any, *_: Any) -> np.ndarray:
         exact = real_scores(chooser)
         winner = min(int(script.clip * exact.size), exact.size - 1)
-        hidden.append(Choice(exact, chooser.law, winner))
+        hidden.append(Choice(exact, chooser.distribution, winner))
         # Noisy scores, of which one is the largest: their noise is drawn as zeros.
         return np.where(np.arange(exact.size) == winner, 0, -1)
 
@@ -136,8 +134,7 @@ def forced(script: Script) -> Iterator[Hidden]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(binding.PrefixNoise, "draw", lambda _, *given: draw(*given))
         patch.setattr(binding, "draw_cells", draw_cells)
-        patch.setattr(choices, "choose_keys", choose_keys)
-        patch.setattr(choices, "key_threshold", key_threshold)
+        patch.setattr(functions, "choose_keys", choose_keys)
         patch.setattr(scale_free._ScaleFreeChooser, "scores", scores)
         patch.setattr(scale_free, "draw_noise", draw_noise)
         yield hidden

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from fastdp.noise.gaussian import GaussianDistribution
 from tests.tables.forced import Choice, Hidden, Integers, Keys
@@ -69,9 +70,15 @@ def loss(here: Hidden, there: Hidden) -> Loss:
                 rho += _rounded(max(ratios)) ** 2 / 2
         else:
             assert (one.threshold, one.passed) == (other.threshold, other.passed)
-            ratio, most = _key_ratio(one, other)
-            steered += _rounded(ratio)
-            rho += _rounded(most) ** 2 / 2
+            if isinstance(one.law, GaussianDistribution):
+                common = set(one.counts) & set(other.counts)
+                rho += Fraction(sum((one.counts[row] - other.counts[row]) ** 2 for row in common)) / (
+                    2 * one.law.sigma**2
+                )
+            else:
+                ratio, most = _key_ratio(one, other)
+                steered += _rounded(ratio)
+                rho += _rounded(most) ** 2 / 2
             alone = max(alone, *(_alone(*pair) for pair in ((one, other), (other, one))))
     return Loss(free + abs(steered), rho, alone)
 
@@ -114,6 +121,9 @@ def _log_winner(scores: bytes, scale: Fraction, winner: int) -> float:
 
 def _log_passes(keys: Keys, count: int) -> tuple[float, float]:
     """Logarithms of the probabilities that a key with so many rows passes, and that it does not."""
+    if isinstance(keys.law, GaussianDistribution):
+        x = (keys.threshold - count) / float(keys.law.sigma)
+        return float(log_ndtr(-x)), float(log_ndtr(x))
     exponent = 1.0 / float(keys.law.scale)
     beyond = keys.threshold - count
     size = max(beyond, 1 - beyond)

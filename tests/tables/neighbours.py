@@ -46,9 +46,10 @@ NOISES = ("laplace", "gaussian")
 #: Arguments, and values below, at and above the ends of the clip.
 CLIPS = {
     "one end": ({"clip": 2.0}, (-1.0, 2.0, 3.0)),
-    "two ends above 0": ({"clip": (5.0, 10.0)}, (4.0, 7.0, 10.0)),
-    "two ends about 0": ({"bound": (-3.0, 7.0)}, (-4.0, 1.0, 9.0)),
+    "two ends above 0": ({"clip": (5.0, 10.0)}, (4.0, 7.0, 12.0)),
+    "two ends about 0": ({"clip": (-3.0, 7.0)}, (-4.0, 1.0, 9.0)),
     "chosen": ({"bound": 10.0}, (4e-9, -1.0, 12.0)),
+    "chosen at both ends": ({"bound": (-6.0, 10.0)}, (-8.0, 3.0, 12.0)),
 }
 ENDS = {
     "given": {"start": BEGIN, "stop": BEGIN + timedelta(hours=3)},
@@ -81,7 +82,7 @@ class Case:
     @property
     def scripts(self) -> list[Script]:
         keys = (("a",), ("b",)) if self.keys == "private" else ()
-        if self.clip != "chosen" or self.kind == "counts":
+        if "chosen" not in self.clip or self.kind == "counts":
             return [Script(keys=keys)]
         return [Script(seed, clip, keys) for seed, clip in ((1, 0.0), (0, 0.55), (4, 1.0), (8, 0.97))]
 
@@ -111,7 +112,7 @@ def cases(online: bool = False) -> list[Case]:
         rules: Any = (
             ("none", "given"),
             ("laplace",),
-            [name for name in CLIPS if name != "chosen"],
+            [name for name in CLIPS if "chosen" not in name],
             ("given", "taken"),
         )
     else:
@@ -298,6 +299,8 @@ class Worst:
     rho: Fraction
     alone: float
     tail: float
+    #: What conversion of rho and keys of one table alone add up to: of one pair where both share delta.
+    delta: float
 
     @property
     def share(self) -> float:
@@ -311,11 +314,6 @@ class Worst:
     @property
     def gaussian(self) -> bool:
         return self.tail >= 0.0
-
-    @property
-    def delta(self) -> float:
-        """What conversion of rho and keys of one table alone add up to."""
-        return (zcdp_delta(float(self.rho), self.claim.epsilon) if self.gaussian else 0.0) + self.alone
 
     @property
     def holds(self) -> bool:
@@ -342,9 +340,14 @@ def examine(case: Case, tables: Iterable[Rows]) -> Worst:
                     here, there = release(rows), release(fewer)
                     assert here.shown == there.shown, (case, script, rows, fewer)
                     pairs, claim = pairs + 1, here.guarantee
-                    found.append((*loss(here.hidden, there.hidden), tail_of(here, there)))
+                    each, tail = loss(here.hidden, there.hidden), tail_of(here, there)
+                    spent = zcdp_delta(float(each.rho), claim.epsilon) if tail >= 0.0 else 0.0
+                    found.append((*each, tail, spent + each.alone))
     assert claim is not None
-    return Worst(pairs, claim, *(max(each) for each in zip(*found, strict=True)))
+    epsilon, rho, alone, tail, delta = (max(each) for each in zip(*found, strict=True))
+    if not case.by_person:
+        delta = (zcdp_delta(float(rho), claim.epsilon) if tail >= 0.0 else 0.0) + alone
+    return Worst(pairs, claim, epsilon, rho, alone, tail, delta)
 
 
 def tail_of(here: Run, there: Run) -> float:

@@ -8,8 +8,9 @@ import numpy as np
 
 from fastdp.guarantee import Guarantee
 from fastdp.releases.intervals import DrawnNoise
-from fastdp.tables.sums import Measured, Quantity, Released, Statistic, Tail
+from fastdp.tables.sums import Measured, Quantity, Released, Statistic
 from fastdp.tables.table import Table
+from tests.tables.flat import tail
 
 HOUR = 3_600_000_000
 #: 2015-03-28 00:00 UTC; Melbourne's clocks went back on 5 April.
@@ -53,7 +54,7 @@ def table(kind, true, *, scale=10.0, rng=None, keys=None, confidence=0.95, **oth
         ),
         "quantities": quantities,
         "measured": (Measured(len(keys), True, np.stack(steps), tuple(drawn)),),
-        "tails": {} if kind == "counts" else {"values": Tail((0.0, 10.0), (0.0, 10.0))},
+        "tails": {} if kind == "counts" else {"values": tail(0.0, 10.0)},
         "guarantee": Guarantee(0.5, unit="one row of the table", adjacency="add or remove one row"),
     }
     return Table(Released(**{**settings, **others}), confidence)

@@ -15,9 +15,10 @@ import fastdp
 from fastdp.errors import AccuracyWarning
 from fastdp.noise.draws import noise_distribution
 from fastdp.noise.sampler import geometric_distribution
-from fastdp.tables import tails
+from fastdp.tables import choices
 from fastdp.tables.beyond import count_tail, tail_edges
-from fastdp.tables.tails import Budgets, ColumnTask, Number, ValueCounts
+from fastdp.tables.choices import Budgets, ColumnTask, ValueCounts
+from fastdp.tables.sums import Number
 from fastdp.thresholds import scale_free
 from tests.oracles import scale_free as naive
 from tests.oracles import table_choices, words
@@ -56,7 +57,7 @@ def refunds(n=40_000):
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_a_number_has_exact_noise_bound_to_it(noise):
-    found = tails.noisy_number(1000, 3, 0.5, noise, KEY, 0.25)
+    found = choices.noisy_number(1000, 3, 0.5, noise, KEY, 0.25)
     law = noise_distribution(noise, 3, 1, 0.5)
     assert found.value % 0.25 == 0.0
     if noise == "laplace":
@@ -66,16 +67,16 @@ def test_a_number_has_exact_noise_bound_to_it(noise):
     else:
         assert found.variance == pytest.approx(36 * 0.25**2)
         assert float(law.sigma) == pytest.approx(6.0)
-    assert found == tails.noisy_number(1000, 3, 0.5, noise, KEY, 0.25)
+    assert found == choices.noisy_number(1000, 3, 0.5, noise, KEY, 0.25)
     # Another sum, budget or sensitivity meets independent noise.
     ways = itertools.product(range(9), (10**6, 10**6 + 1), (0.5, 0.6))
-    assert len({tails.noisy_number(n, s, b, noise, KEY).value - n for n, s, b in ways}) == 36
+    assert len({choices.noisy_number(n, s, b, noise, KEY).value - n for n, s, b in ways}) == 36
 
 
 def test_counts_of_one_purpose_have_the_noise_of_the_oracle():
     own = words.within(KEY.reveal(), "rows")
     noise = table_choices.bound_noise(own, [5, 70], [Fraction(8)] * 2)
-    assert tails.noisy_counts([5, 70], 4, 0.5, KEY, "rows").tolist() == [5 + noise[0], 70 + noise[1]]
+    assert choices.noisy_counts([5, 70], 4, 0.5, KEY, "rows").tolist() == [5 + noise[0], 70 + noise[1]]
 
 
 # Noisy max over counts above candidates.
@@ -87,7 +88,7 @@ def test_the_best_candidate_is_that_of_the_oracle():
         above = np.sort(generator.integers(0, 400, 9))[::-1].copy()
         sizes = np.array([0.1 * 1.5**i for i in range(9)])
         given = above.tolist(), sizes.tolist(), moved, epsilon, target
-        found = tails.best_candidate(above, sizes, moved, epsilon, target, KEY, "end")
+        found = choices.best_candidate(above, sizes, moved, epsilon, target, KEY, "end")
         assert found == table_choices.best(*given, KEY.reveal(), "end")
 
 
@@ -100,8 +101,8 @@ def test_exact_ratios_of_a_choice_and_all_its_neighbours(moved, monkeypatch):
         scored.append(law)
         return np.zeros((1, candidates), np.int64)
 
-    monkeypatch.setattr(tails, "draw_noise", draw_noise)
-    monkeypatch.setattr(tails, "UNIT", 4)
+    monkeypatch.setattr(choices, "draw_noise", draw_noise)
+    monkeypatch.setattr(choices, "UNIT", 4)
     epsilon, sizes, real = 0.8, np.array([1.0, 1.5, 2.25, 5.0]), np.argmax
 
     def probabilities(above):
@@ -109,9 +110,9 @@ def test_exact_ratios_of_a_choice_and_all_its_neighbours(moved, monkeypatch):
             scored.append(scores)
             return real(scores)
 
-        monkeypatch.setattr(tails.np, "argmax", first)
-        tails.best_candidate(np.array(above), sizes, moved, epsilon, 2.0, KEY, "end")
-        monkeypatch.setattr(tails.np, "argmax", real)
+        monkeypatch.setattr(choices.np, "argmax", first)
+        choices.best_candidate(np.array(above), sizes, moved, epsilon, 2.0, KEY, "end")
+        monkeypatch.setattr(choices.np, "argmax", real)
         scale = float(scored[-2].scale)
         assert scored[-2] == geometric_distribution(Fraction(4 * moved) / Fraction(epsilon))
         return naive.winner_probabilities(scored[-1].tolist(), "exponential", scale, int(60 * scale))
@@ -151,7 +152,7 @@ def test_candidates_and_counts_of_both_sides():
 def test_more_rows_than_scores_hold_count_as_so_many():
     found = counted([5.0])
     found._choosers[1].counts[3] = 2**50
-    assert found.counts(1)[3] == tails.MAX_ROWS // found.counts(1).size
+    assert found.counts(1)[3] == choices.MAX_ROWS // found.counts(1).size
 
 
 def test_each_end_is_scale_frees_choice_of_its_side(monkeypatch):
@@ -164,11 +165,11 @@ def test_each_end_is_scale_frees_choice_of_its_side(monkeypatch):
         return real(law, count, candidates, key)
 
     monkeypatch.setattr(scale_free, "draw_noise", draw_noise)
-    clip = quietly(tails.choose_clip, task, counted(values), KEY)
+    clip = quietly(choices.choose_clip, task, counted(values), KEY)
     assert -40.0 < clip.low < 0.0 < clip.high < 100.0
     assert clip.low > -8.0 < 8.0 < clip.high, "the sides differ as their values do"
     # The noisy count of rows above 0 replaces the length, and each choice has its side's loss by one row.
-    noisy = tails.noisy_counts([int((values < 0).sum()), int((values > 0).sum())], 1, 0.01, KEY, "rows")
+    noisy = choices.noisy_counts([int((values < 0).sum()), int((values > 0).sum())], 1, 0.01, KEY, "rows")
     losses = []
     for filled in noisy.tolist():
         target = min(3000.0, filled / 2)
@@ -180,7 +181,7 @@ def test_each_end_is_scale_frees_choice_of_its_side(monkeypatch):
     assert first != second
     # Of k rows each has a k-th.
     drawn.clear()
-    three = quietly(tails.choose_clip, replace(task, contributions=3), counted(values), KEY)
+    three = quietly(choices.choose_clip, replace(task, contributions=3), counted(values), KEY)
     assert three.epsilon == pytest.approx(3 * losses[0], rel=0.05)
     assert float(drawn[0][0].scale) * three.epsilon / 3 == pytest.approx(units[0], rel=1e-3)
 
@@ -188,10 +189,10 @@ def test_each_end_is_scale_frees_choice_of_its_side(monkeypatch):
 def test_other_rows_and_scales_share_no_noise(monkeypatch):
     drawn, real = [], scale_free.draw_noise
     monkeypatch.setattr(scale_free, "draw_noise", lambda *given: drawn.append(given[-1].reveal()) or real(*given))
-    monkeypatch.setattr(tails, "noisy_counts", lambda *_: np.array([12_000, 28_000]))
+    monkeypatch.setattr(choices, "noisy_counts", lambda *_: np.array([12_000, 28_000]))
     values = refunds()
     for task, rows in ((TASK, values), (TASK, values[1:]), (TASK, values), (replace(TASK, wanted=301.0), values)):
-        quietly(tails.choose_clip, task, counted(rows), KEY)
+        quietly(choices.choose_clip, task, counted(rows), KEY)
     first, less, again, other = (set(drawn[i : i + 2]) for i in range(0, 8, 2))
     assert first == again
     assert not first & less
@@ -200,29 +201,29 @@ def test_other_rows_and_scales_share_no_noise(monkeypatch):
 
 def test_where_noise_follows_the_greater_end_both_are_as_far():
     values, follows = refunds(), replace(TASK, alike=True)
-    apart, alike = (quietly(tails.choose_clip, task, counted(values), KEY) for task in (TASK, follows))
+    apart, alike = (quietly(choices.choose_clip, task, counted(values), KEY) for task in (TASK, follows))
     assert alike[:2] == (-apart.high, apart.high)
     narrow = replace(follows, bound=(-1.0, 100.0))
-    assert quietly(tails.choose_clip, narrow, counted(values, narrow.bound), KEY).low == -1.0
+    assert quietly(choices.choose_clip, narrow, counted(values, narrow.bound), KEY).low == -1.0
 
 
 @pytest.mark.parametrize(("bound", "sign"), [((20.0, 100.0), 1.0), ((-100.0, -20.0), -1.0)])
 def test_a_bound_on_one_side_of_zero_keeps_its_nearer_end(bound, sign):
     """Both are mirror images, and the clip has a width even where all values lie at its nearer end."""
     values = sign * np.random.default_rng(3).uniform(20.0, 60.0, 20_000)
-    clip = quietly(tails.choose_clip, replace(TASK, bound=bound), counted(values, bound), KEY)
+    clip = quietly(choices.choose_clip, replace(TASK, bound=bound), counted(values, bound), KEY)
     near, far = (clip.low, clip.high) if sign > 0 else (clip.high, clip.low)
     assert near == 20.0 * sign
     assert 30.0 <= sign * far <= 100.0
-    narrow = quietly(tails.choose_clip, replace(TASK, bound=bound), counted(values / 1e5, bound), KEY)
+    narrow = quietly(choices.choose_clip, replace(TASK, bound=bound), counted(values / 1e5, bound), KEY)
     assert max(narrow[:2], key=abs) == 30.0 * sign
 
 
 def test_warnings_of_a_poor_clip():
-    assert said(tails.choose_clip, TASK, counted(refunds()), KEY) == []
-    (few,) = [each for each in said(tails.choose_clip, TASK, counted(refunds(60)), KEY) if "too few" in each]
+    assert said(choices.choose_clip, TASK, counted(refunds()), KEY) == []
+    (few,) = [each for each in said(choices.choose_clip, TASK, counted(refunds(60)), KEY) if "too few" in each]
     assert few.startswith("euro: an estimated ")
-    nothing = said(tails.choose_clip, TASK, counted(np.zeros(20_000)), KEY)
+    nothing = said(choices.choose_clip, TASK, counted(np.zeros(20_000)), KEY)
     assert any("next to nothing beside the bound, 100" in each or "too few" in each for each in nothing)
 
 
@@ -231,7 +232,7 @@ def test_a_clip_of_next_to_nothing_on_both_sides_is_warned_of(places, expected, 
     found = counted(refunds())
     chosen = iter([float(found.candidates(side)[place]) for side, place in zip((-1, 1), places, strict=True)])
     monkeypatch.setattr(scale_free._ScaleFreeChooser, "choose", lambda *_: next(chosen))
-    assert len(said(tails.choose_clip, TASK, found, KEY)) == expected
+    assert len(said(choices.choose_clip, TASK, found, KEY)) == expected
 
 
 # Rows beyond the clip.
@@ -242,7 +243,7 @@ def test_rows_beyond_the_clip_have_noise_of_a_units_rows(noise):
     task, clip, values = replace(TASK, contributions=5, noise=noise), (-1.0, 9.0), refunds()
     edges = tail_edges(clip, TASK.bound)
     counts = count_tail(values, edges)
-    tail = tails.release_tail(task, clip, edges, counts, Number(40_000.0, 1.0), KEY)
+    tail = choices.release_tail(task, clip, edges, counts, Number(40_000.0, 1.0), KEY)
     law = noise_distribution(noise, 5, 1, 0.14)
     assert tail.variance == pytest.approx((5 / 0.14) ** 2 * (2 if noise == "laplace" else 1), rel=1e-3)
     assert float(law.sigma if noise == "gaussian" else law.scale) == pytest.approx(5 / 0.14)
@@ -250,30 +251,32 @@ def test_rows_beyond_the_clip_have_noise_of_a_units_rows(noise):
     assert np.unique(drawn).size > counts.size / 2
     assert tail.share == pytest.approx(tail.counts.sum() / 40_000)
     # Bound to the counts, the edges and the budget.
-    again = tails.release_tail(task, clip, edges, counts, Number(40_000.0, 1.0), KEY)
+    again = choices.release_tail(task, clip, edges, counts, Number(40_000.0, 1.0), KEY)
     np.testing.assert_array_equal(again.counts, tail.counts)
-    more = tails.release_tail(
+    more = choices.release_tail(
         task, clip, edges, counts + np.eye(1, counts.size, 0, dtype=np.int64)[0], Number(1.0, 1.0), KEY
     )
-    other = tails.release_tail(task, clip, tail_edges((-1.0, 9.5), TASK.bound), counts, Number(1.0, 1.0), KEY)
+    other = choices.release_tail(task, clip, tail_edges((-1.0, 9.5), TASK.bound), counts, Number(1.0, 1.0), KEY)
     for each in (more, other):
         assert not np.array_equal(each.counts - counts, drawn)
         assert each.share is None
-    none = tails.release_tail(task, TASK.bound, tail_edges(TASK.bound, TASK.bound), counts[:0], Number(1e6, 1.0), KEY)
+    none = choices.release_tail(
+        task, TASK.bound, tail_edges(TASK.bound, TASK.bound), counts[:0], Number(1e6, 1.0), KEY
+    )
     assert none.counts.size == 0
     assert none.share == 0.0
 
 
 def test_most_rows_beyond_the_clip_are_warned_of():
     task, whole, edges = replace(TASK, contributions=2), Number(30_000.0, 1e4), tail_edges((-40.0, 60.0), TASK.bound)
-    deviation = math.sqrt(2 * tails.noisy_number(0, 2, 0.14, "laplace", KEY).variance + 0.25 * 1e4)
+    deviation = math.sqrt(2 * choices.noisy_number(0, 2, 0.14, "laplace", KEY).variance + 0.25 * 1e4)
     for more, expected in ((0.0, 0), (2.0, 0), (5.0, 1), (12_000.0 / deviation, 1)):
         counts = np.array([15_000 + int(more * deviation), 0])
-        warned = said(tails.release_tail, task, (-40.0, 60.0), edges, counts, whole, KEY)
+        warned = said(choices.release_tail, task, (-40.0, 60.0), edges, counts, whole, KEY)
         assert len(warned) == expected
         assert all(each.startswith("euro: an estimated ") for each in warned)
     few = Number(5000.0, 1e6)
-    assert said(tails.release_tail, task, (-40.0, 60.0), edges, np.array([5000, 0]), few, KEY) == [], (
+    assert said(choices.release_tail, task, (-40.0, 60.0), edges, np.array([5000, 0]), few, KEY) == [], (
         "too few to know"
     )
 
@@ -287,47 +290,47 @@ def test_dropped_rows_of_a_person_are_bounded():
     groups = np.concatenate([generator.integers(0, 6, 40), np.full(50, 6)])
     kept = generator.random(90) < 0.4
     naive_sum = sum(min(4 * 2, sum((groups == g) & ~kept)) for g in range(8))
-    assert tails.dropped_rows(groups, kept, 8, 2) == naive_sum
+    assert choices.dropped_rows(groups, kept, 8, 2) == naive_sum
     moves = []
     for person in range(7):
         others = groups != person
-        moves.append(naive_sum - tails.dropped_rows(groups[others], kept[others], 8, 2))
+        moves.append(naive_sum - choices.dropped_rows(groups[others], kept[others], 8, 2))
     assert max(moves) == 8
     assert min(moves) >= 0
 
 
 def test_numbers_of_rows_have_noise_of_their_sensitivity():
-    counted_rows = tails.release_counted(40_000, 5, 0.04, "laplace", KEY)
+    counted_rows = choices.release_counted(40_000, 5, 0.04, "laplace", KEY)
     assert counted_rows.variance == pytest.approx(2 * (5 / 0.04) ** 2, rel=1e-3)
     where = "a larger rows=, or a per="
-    dropped = tails.release_dropped(100, counted_rows, 5, 0.04, "gaussian", KEY, where)
+    dropped = choices.release_dropped(100, counted_rows, 5, 0.04, "gaussian", KEY, where)
     assert dropped.variance == pytest.approx((20 / 0.04) ** 2, rel=1e-3)
-    assert said(tails.release_dropped, 100, counted_rows, 5, 0.04, "laplace", KEY, where) == []
-    (many,) = said(tails.release_dropped, 40_000, counted_rows, 5, 0.04, "laplace", KEY, where)
+    assert said(choices.release_dropped, 100, counted_rows, 5, 0.04, "laplace", KEY, where) == []
+    (many,) = said(choices.release_dropped, 40_000, counted_rows, 5, 0.04, "laplace", KEY, where)
     assert many.startswith("rows = 5: an estimated 5")
     assert many.endswith(where)
 
 
 def test_candidates_for_the_rows_of_a_person():
-    assert tails.row_candidates(1).tolist() == [1]
-    assert tails.row_candidates(5).tolist() == [1, 2, 5]
-    assert tails.row_candidates(365).tolist() == [1, 2, 5, 10, 20, 50, 100, 200, 365]
-    assert tails.row_candidates(10**6).tolist()[-4:] == [100_000, 200_000, 500_000, 1_000_000]
+    assert choices.row_candidates(1).tolist() == [1]
+    assert choices.row_candidates(5).tolist() == [1, 2, 5]
+    assert choices.row_candidates(365).tolist() == [1, 2, 5, 10, 20, 50, 100, 200, 365]
+    assert choices.row_candidates(10**6).tolist()[-4:] == [100_000, 200_000, 500_000, 1_000_000]
 
 
 def test_rows_are_chosen_by_how_many_persons_have_more_than_are_counted(monkeypatch):
     totals = np.array([1, 5, 6, 10, 11, 25, 26, 50, 500])
     asked = []
-    monkeypatch.setattr(tails, "best_candidate", lambda *given: asked.append(given) or 3)
-    assert tails.choose_rows(totals, 20, 0.03, "laplace", 0.02, KEY) == 10
+    monkeypatch.setattr(choices, "best_candidate", lambda *given: asked.append(given) or 3)
+    assert choices.choose_rows(totals, 20, 0.03, "laplace", 0.02, KEY) == 10
     above, sizes, moved, epsilon, target, *_ = asked[0]
     assert above.tolist() == [sum(t > 5 * c for t in totals) for c in (1, 2, 5, 10, 20)]
     assert sizes.tolist() == [1, 2, 5, 10, 20]
     assert (moved, epsilon) == (1, 0.02)
     assert target == pytest.approx(4 * math.sqrt(2 / 0.6) / 0.03 / 5)
-    tails.choose_rows(totals, 20, 0.03, "gaussian", 0.02, KEY)
+    choices.choose_rows(totals, 20, 0.03, "gaussian", 0.02, KEY)
     assert asked[1][4] == pytest.approx(target / math.sqrt(2))
     monkeypatch.undo()
     many = np.random.default_rng(1).geometric(0.02, 50_000)
-    found = [tails.choose_rows(many, 1000, 0.03, "laplace", 0.02, fastdp.Key.from_seed(i)) for i in range(20)]
+    found = [choices.choose_rows(many, 1000, 0.03, "laplace", 0.02, fastdp.Key.from_seed(i)) for i in range(20)]
     assert found.count(50) + found.count(100) >= 15, "1 of 150 persons has more than 250 rows, and none 500"

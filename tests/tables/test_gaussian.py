@@ -56,8 +56,8 @@ def test_rhos_of_all_parts_fit_the_budget(kind, options) -> None:
         for q in made.quantities():
             square = budget.square(level.each) * q.sensitivity**2
             rho += Fraction(square) / (2 * budget.distribution(q, level).sigma ** 2)
-    parts = [budget.helper(each) for each in ("persons", "keys")]
-    parts += [budget.helper(each, column.name) for column in made.columns for each in ("rows", "clip", "beyond")]
+    parts = [budget.helper(each) for each in ("counted", "dropped", "keys")]
+    parts += [budget.helper(each, column.name) for column in made.columns for each in ("rows", "clip", "tail")]
     for part in parts:
         rho += Fraction(part) ** 2 / 2
     assert zcdp_delta(float(rho), 1.0) <= budget.noise_delta * (1.0 + 1e-9)
@@ -75,8 +75,8 @@ def test_a_person_moves_the_sums_by_the_root() -> None:
     made = plan_of()
     (total,), budget = made.quantities(), made.budget
     sigma = float(budget.distribution(total, budget.levels[0]).sigma)
-    # A hundredth of rho each for the shares of persons with dropped rows and, of the rest, of rows beyond the clip.
-    assert sigma == pytest.approx(math.sqrt(48) * total.high / (budget.loss * 0.99))
+    # Shares of rho for the rows that count, for those that are dropped and, of the rest, for those beyond the clip.
+    assert sigma == pytest.approx(math.sqrt(48) * total.high / (budget.loss * math.sqrt(0.96 * 0.89)))
 
 
 def test_a_delta_brings_the_better_noise() -> None:
@@ -85,11 +85,11 @@ def test_a_delta_brings_the_better_noise() -> None:
     assert (few.noise, few.delta, few.budget.guarantee(simulated=False).delta) == ("laplace", 0.0, 0.0)
     # All rows of a person may lie in one window.
     assert plan_of(per_window=None).noise == "laplace"
-    # Private keys need the delta themselves, or half of it beside Gaussian noise.
+    # Persons' private keys need the delta themselves, or share the Gaussian noise's; those of rows have half of it.
     assert plan_of(by="k", noise="laplace").budget.key_delta == 1e-6
     assert plan_of(by="k", contributions=1).noise == "laplace"
     assert plan_of(by="k").noise == "gaussian"
-    assert plan_of(by="k").budget.key_delta == 5e-7
+    assert plan_of(by="k").budget.key_delta == 0.0
 
 
 def test_several_sums_of_a_row_bring_gaussian_noise() -> None:
@@ -148,10 +148,11 @@ def test_a_clip_that_is_chosen_costs_its_share_of_rho() -> None:
     assert table.released.guarantee.rho < 0.0244
 
 
-def test_keys_and_noise_share_delta() -> None:
+@pytest.mark.parametrize("who", [None, "p"])
+def test_keys_and_noise_share_delta(who) -> None:
     made = flat.make_plan(
-        "totals", every="1h", epsilon=2.0, noise="gaussian", by="k", delta=1e-6, who="p", bound=10.0
+        "totals", every="1h", epsilon=2.0, noise="gaussian", by="k", delta=1e-6, who=who, bound=10.0
     )
     budget = made.budget
-    assert budget.key_delta + budget.noise_delta <= 1e-6
-    assert min(budget.key_delta, budget.noise_delta) > 0.0
+    assert (budget.key_delta, budget.noise_delta) == ((5e-7, 5e-7) if who is None else (0.0, 1e-6))
+    assert math.isinf(budget.guarantee(simulated=False).rho)

@@ -6,6 +6,7 @@ import itertools
 import math
 from fractions import Fraction
 from itertools import combinations_with_replacement
+from types import SimpleNamespace
 
 import mpmath
 import numpy as np
@@ -182,9 +183,11 @@ def test_exact_losses_of_small_choices(most, monkeypatch):
     assert 0.8 * delta < worst <= delta
 
 
-def test_a_delta_that_rounding_eats_is_refused():
-    with pytest.raises(ParameterError, match="delta = 1e-40"):
-        keys.weight_rule(1.0, 1e-40, 3)
+def test_a_delta_that_rounding_eats_is_for_laplace_noise_or_refused():
+    assert hasattr(keys.weight_rule(1.0, 1e-40, 30).law, "scale")
+    assert hasattr(keys.weight_rule(100.0, 1e-6, 30).law, "scale")
+    with pytest.raises(ParameterError, match="delta = 1e-06"):
+        keys.shared_weight_rule(1.0, 0.5, 1.0, 1e-6, 3)
 
 
 # The choice.
@@ -196,6 +199,12 @@ def test_the_choice_has_the_noise_of_cells():
     digests = np.array([[d % 2**64, d // 2**64] for d in map(bulk.row_digest, rows)], np.uint64)
     sums = np.array([30, 4, 0, 3])
     law = laplace_distribution(40)
+
+    def chosen(sums, digests, rule):
+        noisy, passed = keys.choose_keys(sums, SimpleNamespace(digests=lambda: digests), rule, key)
+        assert np.array_equal(passed, (noisy >= rule.threshold) & (sums > 0))
+        return passed.tolist()
+
     for threshold in (-1000, 5, 30):
         rule = keys.KeyRule(law, threshold)
         own = words.within(key.reveal(), "keys", threshold, 40.0)
@@ -203,11 +212,11 @@ def test_the_choice_has_the_noise_of_cells():
         for row, total in zip(rows, sums.tolist(), strict=True):
             (noise,) = bulk.cell(own, 0, row, [total], [bulk.laplace(Fraction(40))])
             expected.append(total + noise >= threshold and total > 0)
-        assert keys.choose_keys(sums, digests, rule, key).tolist() == expected
+        assert chosen(sums, digests, rule) == expected
         # Which other keys there are, and their order, has no effect.
-        assert keys.choose_keys(sums[::-1][:3], digests[::-1][:3].copy(), rule, key).tolist() == expected[::-1][:3]
+        assert chosen(sums[::-1][:3], digests[::-1][:3].copy(), rule) == expected[::-1][:3]
     assert expected[2] is False
-    assert keys.choose_keys(sums, digests, keys.KeyRule(law, -1000), key).tolist() == [True, True, False, True]
+    assert chosen(sums, digests, keys.KeyRule(law, -1000)) == [True, True, False, True]
 
 
 @pytest.mark.parametrize("law", [laplace_distribution(Fraction(7, 2)), gaussian_distribution(Fraction(9))])

@@ -44,7 +44,7 @@ def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int 
     values = (table @ [10_000, 10, 1]).astype(float)
     rows = CellRows(windows, table[:, 2].copy(), values[None])
     found.add(BatchRows(rows, times, persons), 5 - table[:, 2])
-    kept = found.kept()
+    kept = found.kept(plan)
     told = Counter((int(v) // 10_000, int(v) % 10_000 // 10, int(v) % 10) for v in kept.rows.values[0])
     cells = zip(kept.rows.windows, kept.rows.codes, strict=True)
     assert sorted(cells) == sorted((h // 4, k) for _, h, k in told.elements())
@@ -66,7 +66,9 @@ def test_a_persons_rows_depend_on_no_order_and_on_nobody_else(
     assert others == Counter({row: count for row, count in told.items() if row[0] != 1})
     whole = {(p, h // 12 if period else 0) for p, h, _ in rows}
     cut = {(p, h // 12 if period else 0) for p, h, _ in (Counter(rows) - told)}
-    assert (found.whole, found.cut) == (len(whole - cut), len(cut))
+    dropped = Counter((p, h // 12 if period else 0) for p, h, _ in (Counter(rows) - told).elements())
+    assert set(dropped) == cut
+    assert found.dropped == sum(min(count, 4 * most) for count in dropped.values())
     for person, span in whole:
         own = Counter({r: c for r, c in told.items() if (r[0], r[1] // 12 if period else 0) == (person, span)})
         there = [r for r in rows if (r[0], r[1] // 12 if period else 0) == (person, span)]
@@ -102,9 +104,9 @@ def test_tables_with_persons(
         **clip,
     )
     first, last = (tables.window(tables.instant(datetime(2024, *day), None), "1h", None) for day in ((3, 30), (4, 1)))
-    # A hundredth tells how many persons had rows dropped; of totals one of the rest, how many rows were clipped.
-    rest = Fraction(99, 100)
-    epsilon = below(rest if kind == "counts" else rest - Fraction(below(rest / 100)))
+    # A hundredth is for rows that count, three for those dropped; of totals 11 of the rest for those beyond the clip.
+    rest = Fraction(96, 100)
+    epsilon = below(rest if kind == "counts" else rest - Fraction(below(rest * 11 / 100)))
     lengths = {"1d": ("1d", 0, 24 * HOUR), "12h": ("12h", 0, 12 * HOUR), None: None}
     sums = {
         "counts": ("count", 0, 1, 0, 1.0, 1.0, epsilon),
@@ -134,8 +136,6 @@ def test_tables_with_persons(
     assert found.released.cells(name).tolist() == wanted[name]
     unit = "one person" + ("" if period is None else f" in any period of {period}")
     assert (found.guarantee.unit, found.guarantee.epsilon) == (unit, 1.0)
-    # 12 persons are too few to tell.
-    assert flat.kept_persons(found.released) is None
 
 
 @few_rows
@@ -158,10 +158,10 @@ def test_the_order_of_rows_and_batches_changes_no_byte(keys: Any, sums: dict[str
     for order in (rows, sorted(rows), sorted(rows)[::-1], shuffled):
         found = release(order)
         assert np.array_equal(found.cells("total"), wanted.cells("total"))
-        assert (found.keys, flat.clip(found), flat.kept_persons(found)) == (
+        assert (found.keys, flat.clip(found), flat.kept_rows(found)) == (
             wanted.keys,
             flat.clip(wanted),
-            flat.kept_persons(wanted),
+            flat.kept_rows(wanted),
         )
 
 
@@ -234,7 +234,7 @@ def test_rows_of_unreleased_keys_use_up_a_persons_rows() -> None:
     count = flat.values(found, "count")[0, 0]
     # Sd 29 of 1,600; were the rows of other keys dropped before, each person had eight.
     assert abs(count - 400 * 4) < 200
-    assert flat.kept_persons(found) < 0.01
+    assert flat.kept_rows(found) == pytest.approx(8 / 24, abs=0.05)
 
 
 @few_rows
@@ -251,14 +251,13 @@ def test_values_are_checked_before_a_secret_chooses_rows() -> None:
 def test_most_rows_dropped_is_reported() -> None:
     rows = [(datetime(2024, 1, 1), "a", 1.0, person) for person in range(2000) for _ in range(4)]
     frame = as_family(rows, "pyarrow", Path())
-    with pytest.warns(AccuracyWarning, match="of the persons have more rows"):
-        cut = flat.counts(frame, "at", "1d", epsilon=1.0, contributions=3, who="person", seed=1).released
-    assert flat.kept_persons(cut) is not None
-    assert flat.kept_persons(cut) < 0.4
-    assert fastdp.tables.table.Table(cut).cut_persons == 1.0 - flat.kept_persons(cut)
-    whole = flat.counts(frame, "at", "1d", epsilon=1.0, contributions=4, who="person", seed=1).released
-    assert flat.kept_persons(whole) is not None
-    assert flat.kept_persons(whole) > 0.6
+    options = {"epsilon": 5.0, "who": "person", "seed": 1}
+    with pytest.warns(AccuracyWarning, match="of the persons' rows are dropped"):
+        cut = flat.counts(frame, "at", "1d", contributions=3, **options).released
+    assert flat.kept_rows(cut) == pytest.approx(0.75, abs=0.1)
+    assert fastdp.tables.table.Table(cut).dropped_rows == 1.0 - flat.kept_rows(cut)
+    whole = flat.counts(frame, "at", "1d", contributions=4, **options).released
+    assert flat.kept_rows(whole) > 0.9
 
 
 @given(st.lists(st.integers(0, 2000), min_size=1, max_size=6))

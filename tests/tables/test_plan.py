@@ -10,6 +10,7 @@ import pytest
 
 import fastdp
 from fastdp.tables import plan
+from fastdp.tables.budget import OF_ALL
 from fastdp.tables.plan import _steps
 from tests.tables import flat
 
@@ -18,27 +19,25 @@ PRIVATE: dict[str, Any] = {"by": "k", "delta": 1e-6, "who": "p", "bound": 10.0}
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_shares_are_those_that_are_documented(noise: str) -> None:
-    """A tenth for keys, at most a tenth for the clip, a hundredth for persons: of epsilon, or of rho."""
+    """A quarter for keys; for all helpers together at most a quarter: of epsilon, or of rho."""
     made = flat.make_plan("totals", every="1h", epsilon=2.0, noise=noise, **PRIVATE).settled(0, 10, 3)
     power, budget = 2 if noise == "gaussian" else 1, made.budget
-    parts = [budget.helper("keys"), budget.helper("persons"), budget.of("total", "values", budget.levels[0])]
-    keys, persons, sums = ((part / budget.loss) ** power for part in parts)
-    rows, clip, beyond = (
-        (budget.helper(each, "values") / budget.loss) ** power for each in ("rows", "clip", "beyond")
-    )
-    assert keys == pytest.approx(0.1)
-    assert persons == pytest.approx(0.01)
+    parts = [budget.helper(each) for each in ("keys", "counted", "dropped")]
+    parts += [budget.of("total", "values", budget.levels[0])]
+    parts += [budget.helper(each, "values") for each in ("rows", "clip", "tail")]
+    keys, counted, dropped, sums, rows, clip, tail = ((part / budget.loss) ** power for part in parts)
+    assert (keys, counted, dropped) == pytest.approx((0.25, 0.01, 0.03))
     # Of what these leave.
-    assert rows + clip == pytest.approx(0.89 * 0.1)
-    assert beyond == pytest.approx(0.89 * 0.01)
-    assert sums + keys + persons + rows + clip + beyond == pytest.approx(1.0)
+    assert (rows, clip, tail) == pytest.approx((0.71 * 0.005, 0.71 * 0.075, 0.71 * 0.11))
+    assert counted + dropped + 0.005 + 0.075 + 0.11 + float(OF_ALL["auto"]) == pytest.approx(0.25)
+    assert sums + keys + counted + dropped + rows + clip + tail == pytest.approx(1.0)
     assert budget.loss == 2.0 or noise == "gaussian"
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
     asked = plan.statistics_of({"a": ["sum", "var"], "b": "mean", "*": "count"})
-    bounds = {"a": fastdp.Value(clip=1.0, weight=2.0), "b": (-1.0, 2.0)}
+    bounds = {"a": fastdp.Value(clip=1.0, weight=2.0), "b": fastdp.Value(clip=(-1.0, 2.0))}
     options = {"epsilon": 1.0, "delta": 1e-6, "by": ["k", "j"], "keys": {"k": [1, 2], "j": [3, 4, 5]}, "levels": True}
     with flat.noise_is(noise):
         made = plan.make_plan(asked, fastdp.Time("at", "1h"), bounds=bounds, **options)
@@ -54,13 +53,14 @@ def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
     for shares in found.values():
         assert shares[0] == pytest.approx(sum(shares[1:]))
         assert shares[1:] == pytest.approx([shares[1]] * 5)
-    beyond = {name: share(budget.helper("beyond", name)) for name in "ab"}
+    beyond = {name: share(budget.helper("tail", name)) for name in "ab"}
     totals = {name: sum(sum(found[each]) for each in names if each[1] == name) for name in ("a", "b", "*")}
-    assert totals["a"] + beyond["a"] == pytest.approx(0.5)
-    assert totals["b"] + beyond["b"] == pytest.approx(totals["*"]) == pytest.approx(0.25)
+    assert totals["a"] + beyond["a"] == pytest.approx(0.99 / 2)
+    assert totals["b"] + beyond["b"] == pytest.approx(totals["*"]) == pytest.approx(0.99 / 4)
     assert sum(found["total", "a"]) == pytest.approx(sum(found["square", "a"]))
     exact = [Fraction(budget.of(*name, level)) ** power for name in names for level in budget.levels]
-    exact += [Fraction(budget.helper("beyond", name)) ** power for name in "ab"]
+    exact += [Fraction(budget.helper("tail", name)) ** power for name in "ab"]
+    exact.append(Fraction(budget.helper("counted")) ** power)
     assert 1 - Fraction(1, 10**12) < sum(exact) / Fraction(budget.loss) ** power <= 1
     said = budget.guarantee(simulated=False).derivation
     assert sum(line.startswith("sums") for line in said) == 24

@@ -49,7 +49,7 @@ def test_one_person_moves_keys_and_report_by_one(form: str, stored: str, tmp_pat
         found.append(flat.counts(frame, "at", "1d", by="k", keys="public", epsilon=1e6, seed=1, **options).released)
     assert [sums.keys for sums in found] == [{"k": ["a", "c"]}] * 2
     assert abs(found[1].cells("count") - found[0].cells("count")).sum() == 1
-    without, with_one_more = (flat.kept_persons(sums) for sums in found)
+    without, with_one_more = (flat.kept_rows(sums) for sums in found)
     assert (without is None) is ("who" not in options)
     if without is not None:
         assert abs(with_one_more - without) < 2 / N

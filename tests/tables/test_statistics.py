@@ -36,8 +36,8 @@ def test_sums_of_several_columns_are_the_oracles(person: fastdp.Person | None) -
     options |= {} if person is None else {"unit": person}
     found = fastdp.aggregate(FRAME, ASKED, time, **options).released
     k = 1 if person is None else 7
-    rest = Fraction(4) * (1 if person is None else Fraction(99, 100))
-    own = rest / 3 - Fraction(below(rest / 300))
+    rest = Fraction(4) * (Fraction(99, 100) if person is None else Fraction(96, 100))
+    own = rest / 3 - Fraction(below(rest / 3 * 11 / 100))
     half, whole, all_rows = below(own / 2), below(own), below(rest / 3)
     sums = [
         ("total", -8, 16, 0, 0.125, 0.125, half),
@@ -113,7 +113,7 @@ def test_noise_of_levels_is_the_oracles() -> None:
 
 def test_statistics_without_noise_are_those_of_pandas() -> None:
     asked = {"kwh": ["mean", "var", "std", "sum"], "euro": ["std", "mean"], "*": "count"}
-    bounds = {"kwh": fastdp.Value(clip=(-9.0, 9.0)), "euro": (-9.0, 9.0)}
+    bounds = {"kwh": fastdp.Value(clip=(-9.0, 9.0)), "euro": fastdp.Value(clip=(-9.0, 9.0))}
     for time, every in (("at", "1d"), (None, None)):
         found = fastdp.aggregate(FRAME, asked, time, every, "meter", "public", epsilon=1e7, bounds=bounds, seed=1)
         groups = FRAME.groupby(([FRAME["at"].dt.floor("1D")] if time else []) + ["meter"])

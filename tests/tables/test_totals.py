@@ -24,8 +24,9 @@ ROWS = random_rows(400, 1)
 HOUR = 3_600_000_000
 #: 2^-31 of a bound between 2 and 4.
 STEP = 2.0**-31
-#: A hundredth of epsilon says how many rows lie beyond the clip.
-TOTAL = ("total", 0, 2 * 2**31 + 2**30, 0, STEP, STEP, 0.99)
+#: A hundredth of epsilon says how many rows there are, 11 of the rest which lie beyond the clip.
+EPSILON = below(Fraction(99, 100) - Fraction(below(Fraction(99, 100) * 11 / 100)))
+TOTAL = ("total", 0, 2 * 2**31 + 2**30, 0, STEP, STEP, EPSILON)
 
 
 def borders(every: str, zone: str | None) -> tuple[int, int]:
@@ -38,9 +39,9 @@ def borders(every: str, zone: str | None) -> tuple[int, int]:
     return origin, high
 
 
-def hundredth(of: Fraction) -> Fraction:
-    """The share that says how many rows lie beyond the clip."""
-    return Fraction(below(of / 100))
+def without_tail(of: Fraction) -> float:
+    """What the share for rows beyond the clip leaves."""
+    return below(of - Fraction(below(of * 11 / 100)))
 
 
 def whole_span(rows: list[tuple], every: str, zone: str | None) -> tuple[int, int]:
@@ -81,12 +82,12 @@ def test_every_family_gives_the_oracles_integers(family: str, tmp_path: Path) ->
         by=["meter"],
         key_rule="given",
         sums=[TOTAL],
-        scales=[TOTAL[2] / Fraction(0.99)],
+        scales=[TOTAL[2] / Fraction(EPSILON)],
     )
     # The day on which the clock skips an hour.
     assert last - first == 47
     assert found.cells("total").tolist() == wanted["total"]
-    assert flat.noise(found, "total").scale == TOTAL[2] / Fraction(0.99)
+    assert flat.noise(found, "total").scale == TOTAL[2] / Fraction(EPSILON)
     assert (found.keys, found.every, found.time_zone) == ({"meter": ["a", "c"]}, "1h", "Europe/Paris")
     assert found.edges[[0, -1]].tolist() == [instant_of(begin), instant_of(end)]
     names = {"lazy": "polars", "pandas": "pandas", "polars": "polars", "duckdb": "duckdb"}
@@ -149,17 +150,17 @@ def test_bounds_of_two_ends(kind: str) -> None:
     """Bounds below 0 are clips from both sides; deviations are from the middle."""
     call = getattr(fastdp, kind)
     found = call(
-        as_family(ROWS, "pandas", Path()), "kwh", "at", "1d", epsilon=2.0, bound=(-1.0, 2.5), key=SECRET
+        as_family(ROWS, "pandas", Path()), "kwh", "at", "1d", epsilon=2.0, clip=(-1.0, 2.5), key=SECRET
     ).released
-    low, high = -(2**31), 2**32 + 2**30
+    low, high, left = -(2**31), 2**32 + 2**30, Fraction(2) * 99 / 100
     centre = (low + high) // 2 if kind == "means" else 0
     if kind == "means":
-        own, rest = below(Fraction(2) * Fraction(3, 5) - hundredth(Fraction(6, 5))), below(Fraction(4, 5))
+        own, rest = without_tail(left * 3 / 5), below(left * 2 / 5)
         sums = [("deviation", low, high, centre, STEP, STEP, own), ("count", 0, 1, 0, 1.0, 1.0, rest)]
         scales = [Fraction(high - centre) / Fraction(own), 1 / Fraction(rest)]
     else:
-        left = below(2 - hundredth(Fraction(2)))
-        sums, scales = [("total", low, high, 0, STEP, STEP, left)], [high / Fraction(left)]
+        own = without_tail(left)
+        sums, scales = [("total", low, high, 0, STEP, STEP, own)], [high / Fraction(own)]
     wanted = expected(
         ROWS,
         every="1d",

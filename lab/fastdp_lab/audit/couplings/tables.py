@@ -325,7 +325,7 @@ def unit_of(rng: Generator, unit: str) -> fastdp.Rows | fastdp.Person:
 
 def rows_in(unit: fastdp.Rows | fastdp.Person) -> int:
     """Rows of one unit that count."""
-    return unit.rows if isinstance(unit, fastdp.Person) else unit.k
+    return int(unit.rows) if isinstance(unit, fastdp.Person) else unit.k
 
 
 def choice_of(rng: Generator, kind: str, keys: str) -> Choice:
