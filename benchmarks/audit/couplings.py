@@ -35,7 +35,6 @@ from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule, fill_in
 from fastdp.streams.stream_state import Progress, Step, StreamState, TreeNoise
-from fastdp.tables import budget as table_budget
 from fastdp.tables import choices as table_choices
 from fastdp.tables.budget import Budget
 from fastdp.tables.sums import Quantity
@@ -221,10 +220,10 @@ def delta_and_a_half(generator: Generator) -> TableInstance:
 
 def key_delta_and_a_half(generator: Generator) -> TableInstance:
     """Keys pass with one and a half times the probability that delta allows."""
-    right = table_budget.count_rule
     instance = draw(generator, "counts", "private", unit="row", noise="laplace")
-    other = lambda law, contributions, delta: right(law, contributions, 1.5 * delta)  # noqa: E731
-    return patched(instance, table_budget, "count_rule", other)
+    return patched(
+        instance, Budget, "key_delta", property(lambda budget: (0.5 if budget.gaussian else 1.5) * budget.plan.delta)
+    )
 
 
 def clip_of_the_largest(generator: Generator) -> TableInstance:

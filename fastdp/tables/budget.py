@@ -33,8 +33,8 @@ OF_ALL = {"counted": Fraction(1, 100), "dropped": Fraction(3, 100), "auto": Frac
 #: Shares of a column's budget: rows above the lowest candidates of the clip, its choice, rows in bins beyond it.  All
 #: helpers together take at most a quarter.
 OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fraction(8, 100)}
-#: The last where values beyond the clip have no bound, so that they are counted only.
-UNBOUNDED = Fraction(1, 100)
+#: The last where the clip is known publicly.
+TAIL_OF_KNOWN = Fraction(1, 100)
 #: Weights of a column's sums.
 WEIGHTS = {"total": 1, "deviation": 1, "square": 1, "count": 1}
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
@@ -121,7 +121,8 @@ class Budget:
             return self._loss(self._amount(self.loss) * self.of_all[purpose]) if purpose in self.of_all else 0.0
         if not self._uses(purpose, column):
             return 0.0
-        share = UNBOUNDED if purpose == "tail" and self.plan.column(column).bound is None else OF_COLUMN[purpose]
+        chooses = self.plan.column(column).chooses
+        share = OF_COLUMN[purpose] if chooses or purpose != "tail" else TAIL_OF_KNOWN
         most = self._loss(self._amount(self.loss) * self.of_columns[column] * share)
         return min(most, self.plan.spent.get(column, most)) if purpose == "clip" else most
 

@@ -219,8 +219,8 @@ def choose_keys(sums: Integers, keys: Keys, rule: KeyRule, key: Key) -> tuple[In
 
     Such a key may be in the table for rows that do not count: its name is secret.
     """
-    own = key.within("keys", rule.threshold, float(_deviation(rule.law)))
-    noise = binding.draw_cells(np.ascontiguousarray(sums.reshape(1, 1, -1)), [rule.law], own, 0, keys.digests())
+    exact = np.ascontiguousarray(sums.reshape(1, 1, -1))
+    noise = binding.draw_cells(exact, [rule.law], key.within("keys"), 0, keys.digests())
     noisy: Integers = sums + noise[0, 0]
     return noisy, (noisy >= rule.threshold) & (sums > 0)
 

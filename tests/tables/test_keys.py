@@ -207,7 +207,7 @@ def test_the_choice_has_the_noise_of_cells():
 
     for threshold in (-1000, 5, 30):
         rule = keys.KeyRule(law, threshold)
-        own = words.within(key.reveal(), "keys", threshold, 40.0)
+        own = words.within(key.reveal(), "keys")
         expected = []
         for row, total in zip(rows, sums.tolist(), strict=True):
             (noise,) = bulk.cell(own, 0, row, [total], [bulk.laplace(Fraction(40))])

@@ -37,7 +37,7 @@ def test_sums_of_several_columns_are_the_oracles(person: fastdp.Person | None) -
     found = fastdp.aggregate(FRAME, ASKED, time, **options).released
     k = 1 if person is None else 7
     rest = Fraction(4) * (Fraction(99, 100) if person is None else Fraction(96, 100))
-    own = rest / 3 - Fraction(below(rest / 3 * 11 / 100))
+    own = rest / 3 - Fraction(below(rest / 3 / 100))
     half, whole, all_rows = below(own / 2), below(own), below(rest / 3)
     sums = [
         ("total", -8, 16, 0, 0.125, 0.125, half),
