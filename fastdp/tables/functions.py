@@ -98,8 +98,8 @@ def aggregate(
         any other release: noise is Gaussian where its variance is smaller, by public numbers, and the release is then
         (epsilon, delta)-DP.
     levels : bool, optional
-        True: totals of all keys, of each prefix of ``by``, and over all windows are measured too, with half of each
-        sum's budget.
+        True: totals of all keys, of each prefix of ``by``, and over all windows are measured too, with shares of the
+        budget that follow from the numbers of keys and windows.
     seed, key
         As for :func:`fastdp.release`.
     ledger : Ledger, optional
