@@ -56,7 +56,10 @@ OPTIONS = """
 -o/--output OUT required  A file, or - for CSV on standard output.
 --plot FILE:path as picture  Draw estimates, intervals and the revised line; the suffix chooses the format, such as
     .png.
---time COL required  Column of times: dates, or datetimes of one time zone or none.
+--time COL required  Column of times: dates, datetimes of one time zone or none, or ISO texts.
+--time-unit (s|ms|us|ns) as unit  Of a column of numbers: Unix times, counted from 1970-01-01 in UTC.
+--time-format FORMAT: as format  Of texts, or of whole numbers such as 19970101 (%Y%m%d), as for strptime; ISO texts
+    need none.
 --every LENGTH
 --start TIME  Where the first window begins: public.  [default: the table's]
 --stop TIME  Where the last window ends: public.  [default: the table's]

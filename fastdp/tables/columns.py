@@ -319,6 +319,16 @@ class Keys:
         self._nodes = [Numbers() for _ in names]
         self._words: Integers = np.empty(0, np.int64)
         if rows is not None:
+            for name, given, values, numbers in zip(
+                names, self._given or (), self._values, self._entries, strict=True
+            ):
+                values.append(_listed(name, given))
+                # In this order, as for a column of another type.
+                numbers.of(*_with_missing(values[0]).T.copy())
+                if numbers.size < len(given):
+                    raise ParameterError(
+                        f"keys: {numbers.size} entries of {name!r} are distinct: expected {len(given)}"
+                    )
             self.codes([_listed(name, entries) for name, entries in zip(names, listed, strict=True)])
             self._learns = False
 
@@ -401,7 +411,7 @@ class Keys:
         import pyarrow.compute as compute
 
         _, arrow = import_tables()
-        if not self._values[i]:
+        if not self._values[i] or not len(entries):
             return np.empty(len(entries), np.int64), np.arange(len(entries))
         seen = arrow.concat_arrays(self._values[i])
         self._values[i] = [seen]
@@ -480,10 +490,12 @@ class Keys:
 
 def _listed(name: str, entries: list[object]) -> pa.Array:
     """Given entries of key column `name`; ParameterError if they have several types."""
+    _, arrow = import_tables()
     try:
-        return import_tables()[1].array(entries)
-    except Exception:
+        found = arrow.array(entries)
+    except Exception:  # keys are public, but Arrow's words are long
         raise ParameterError(f"keys: entries of {name!r} have several types: expected those of the column") from None
+    return found.cast(arrow.string()) if arrow.types.is_null(found.type) else found
 
 
 def _with_missing(entries: pa.Array) -> Integers:

@@ -351,7 +351,7 @@ class TableRelease:
                     keys.check_type(name, type_of)
         if self.source.add is not None and not (plan.is_public and plan.who is None):
             raise ParameterError(
-                "expected Time(start=, stop=), keys= where there is by=, a clip (or two bounds) of each column, no "
+                "expected Time(start=, stop=), keys= where there is by=, clip= (or two bounds) of each column, no "
                 "Person: on an engine windows, keys and clips are public"
             )
         if self.source.rows == 0 and (plan.start is None or plan.stop is None):

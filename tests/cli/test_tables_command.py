@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import fastdp
 from fastdp.cli import main
 from fastdp.guarantee import Guarantee
 from fastdp.ledger import Ledger
@@ -77,6 +78,37 @@ def test_every_input_gives_what_the_function_gives(suffix, readings, source, run
     result = run("totals", given, *TOTALS, "--bound", "10", "-o", "out.parquet", input=data)
     assert result.exit_code == 0, result.output
     assert parquet.read_table("out.parquet").equals(expected)
+
+
+def test_times_that_are_numbers_and_texts(readings, run, tmp_path):
+    """Unix times and numbers of days, as ``fastdp.Time`` reads them."""
+    at = readings["at"].cast("timestamp[s]")
+    days = pa.compute.strftime(at, "%Y%m%d").cast("int64")
+    for name, column, option, given in (
+        ("unix", at.cast("int64"), ["--time-unit", "s"], {"unit": "s"}),
+        ("days", days, ["--time-format", "%Y%m%d"], {"format": "%Y%m%d"}),
+    ):
+        parquet.write_table(
+            readings.set_column(readings.schema.get_field_index("at"), "at", column), f"{name}.parquet"
+        )
+        done = run(
+            "counts",
+            f"{name}.parquet",
+            "--time",
+            "at",
+            "--every",
+            "1d",
+            *option,
+            "--epsilon",
+            1,
+            "--seed",
+            5,
+            "-o",
+            f"{name}.csv",
+        )
+        assert done.exit_code == 0, done.output
+        wanted = fastdp.counts(tmp_path / f"{name}.parquet", fastdp.Time("at", "1d", **given), epsilon=1.0, seed=5)
+        assert csv.read_csv(f"{name}.csv")["estimate"].to_pylist() == wanted.arrow["estimate"].to_pylist()
 
 
 def test_counts_and_means_with_every_option(source, run):

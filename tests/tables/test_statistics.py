@@ -203,6 +203,20 @@ def test_categories_without_rows_are_no_keys(tmp_path: Path) -> None:
         assert fastdp.counts(given, by="k", keys="public", epsilon=1.0).released.keys == {"k": ["a"]}
 
 
+@pytest.mark.parametrize("coded", [False, True])
+def test_missing_entries_among_given_keys(coded: bool) -> None:
+    """In the order in which they are given, of one and of two key columns, whatever the column's type."""
+    column = pa.array(["x", None, "x", "y", None, "x", "z"])
+    frame = pa.table({"k": column.dictionary_encode() if coded else column, "j": [1, 2, 1, 2, 2, 3, 3]})
+    options: dict[str, Any] = {"epsilon": 1e5, "seed": 1}
+    found = fastdp.counts(frame, by="k", keys=["y", None, "x"], **options)
+    assert found.sum(0, 1).round().tolist() == [[1, 2, 3]]
+    pairs = [("x", 3), (None, 2), ("y", 2), (None, 1), ("x", 1)]
+    found = fastdp.counts(frame, by=["k", "j"], keys=pairs, **options)
+    assert found.sum(0, 1).round().tolist() == [[1, 2, 1, 0, 2]]
+    assert list(zip(*found.released.keys.values(), strict=True)) == pairs
+
+
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 def test_tables_without_times() -> None:
     found = fastdp.counts(as_family(random_rows(50, 2), "pandas", Path()), by="meter", keys=["a", "zz"], epsilon=1e5)
