@@ -122,9 +122,9 @@ def test_counts_and_means_with_every_option(source, run):
     counts = flat.counts(str(source), "at", "6h", **common, origin="2024-01-01")
     assert run("counts", source, *WINDOWS, *options).exit_code == 0
     assert parquet.read_table("out.parquet").equals(counts.with_confidence(0.9).frame)
-    more = {"bound": (-2.0, 9.0), "clip": (-1.0, 5.0), "resolution": 0.25, "nonfinite": "zero"}
+    more = {"clip": (-1.0, 5.0), "resolution": 0.25, "nonfinite": "zero"}
     means = flat.means(str(source), "kwh", "at", "6h", **common, **more, origin="2024-01-01")
-    values = ["--value", "kwh", "--bound=-2,9", "--clip=-1,5", "--resolution", 0.25, "--nonfinite", "zero"]
+    values = ["--value", "kwh", "--clip=-1,5", "--resolution", 0.25, "--nonfinite", "zero"]
     result = run("means", source, *WINDOWS, *values, *options)
     assert result.exit_code == 0, result.output
     assert parquet.read_table("out.parquet").equals(means.with_confidence(0.9).frame)
