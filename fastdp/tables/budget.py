@@ -20,6 +20,7 @@ from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import laplace_distribution
 from fastdp.tables import consistent, quantiles
 from fastdp.tables.choices import MOST_DROPPED, Budgets, ColumnTask
+from fastdp.tables.consistent import POINTS
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
 from fastdp.tables.sums import ROWS, Level, Quantity
 from fastdp.units import UnitRows
@@ -41,6 +42,8 @@ WEIGHTS = {"total": 1, "deviation": 1, "square": 1, "count": 1, "histogram": 1, 
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
 #: of one mean the deviations then have .6 of epsilon, or .65 of rho, near the best for means from 0 to .3 theta.
 ROWS_OF_MEANS = {"laplace": Fraction(2, 3), "gaussian": Fraction(7, 13)}
+#: Share of the cells in the guarantee that is stated before the table is read, if levels are asked for.
+CELLS_SHARE = Fraction(1, 2)
 #: The clip of windows shorter than the first is chosen for sums over as many as fill it, and so on.
 SPANS = (DAY, 7 * DAY, 365 * DAY)
 
@@ -190,12 +193,19 @@ class Budget:
     def level_shares(self) -> dict[Level, Fraction]:
         """Share of each level of a sum's budget; the cells come first.  Before windows and keys are known: theirs."""
         plan = self.plan
-        if plan.nodes is None or plan.online or plan.selects_cells:
-            return {Level(len(plan.by), True): Fraction(1)}
-        windows = (plan.stop or 0) - (plan.start or 0)
-        found = consistent.level_shares(windows, plan.nodes, plan.levels, gaussian=self.gaussian)
-        points = consistent.POINTS
-        return {Level(each.depth, each.each): Fraction(round(each.share * points), points) for each in found}
+        cells = Level(len(plan.by), True)
+        if plan.levels is False or plan.online or plan.selects_cells:
+            return {cells: Fraction(1)}
+        if plan.nodes is not None and len(plan.nodes) > len(plan.by):
+            windows = (plan.stop or 0) - (plan.start or 0)
+            found = consistent.level_shares(windows, plan.nodes, plan.levels, gaussian=self.gaussian)
+            return {Level(each.depth, each.each): Fraction(round(each.share * POINTS), POINTS) for each in found}
+        # Before the table is read.
+        spans = (True,) if plan.calendar is None else (True, False)
+        others = [Level(d, each) for each in spans for d in range(len(plan.by), -1, -1)][1:]
+        if not (plan.levels and others):
+            return {cells: Fraction(1)}
+        return {cells: CELLS_SHARE} | dict.fromkeys(others, (1 - CELLS_SHARE) / len(others))
 
     @property
     def levels(self) -> list[Level]:

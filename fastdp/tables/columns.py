@@ -335,11 +335,11 @@ class Keys:
     @property
     def size(self) -> int:
         """Number of keys."""
-        return self._nodes[-1].size if self.names else 1
+        return self.sizes[-1]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of nodes of each depth, from 1 for all keys together to the keys."""
+        """Number of nodes of each depth: 1 for all keys together, and so on."""
         return 1, *(each.size for each in self._nodes)
 
     def codes(self, columns: Sequence[pa.Array], rows: int = 0) -> Integers:

@@ -162,7 +162,7 @@ def aggregate(
     >>> import pandas as pd, fastdp
     >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=96, freq="30min"), "kwh": 0.4, "euro": 2.0})
     >>> wanted = {"kwh": ["sum", "mean"], "euro": "mean", "*": "count"}
-    >>> bounds = {"kwh": fastdp.Value(clip=2.0), "euro": (0.0, 5.0)}
+    >>> bounds = {"kwh": fastdp.Value(clip=2.0), "euro": fastdp.Value(clip=5.0)}
     >>> table = fastdp.aggregate(frame, wanted, "at", "1d", epsilon=1.0, bounds=bounds, seed=1)
     >>> len(table), table.names
     (2, ['kwh_sum', 'kwh_mean', 'euro_mean', 'count'])
@@ -220,7 +220,7 @@ def totals(
     ledger: Ledger | None = None,
     stream: str | None = None,
 ) -> Table:
-    """Private totals of a column by window of time, and by key: :func:`aggregate` of its sums.
+    """Private totals of a column by window of time, and by key: :func:`aggregate` of its sums, of cells alone.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def totals(
     wanted, bounds = {Column().check("value", value): "sum"}, _value(bound, clip)
     given = frame, wanted, time, every, by, keys
     secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
-    return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, **secrets)
+    return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, levels=False, **secrets)
 
 
 def counts(
@@ -281,7 +281,7 @@ def counts(
     """
     given = frame, {ROWS: "count"}, time, every, by, keys
     secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
-    return aggregate(*given, epsilon=epsilon, unit=unit, delta=delta, **secrets)
+    return aggregate(*given, epsilon=epsilon, unit=unit, delta=delta, levels=False, **secrets)
 
 
 def means(
@@ -318,7 +318,7 @@ def means(
     wanted, bounds = {Column().check("value", value): "mean"}, _value(bound, clip)
     given = frame, wanted, time, every, by, keys
     secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
-    return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, **secrets)
+    return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, levels=False, **secrets)
 
 
 def _value(bound: Bounds | Value | None, clip: Bounds | None) -> Value:
@@ -385,7 +385,8 @@ class TableRelease:
         """The released sums; reads the table once, or twice if windows, keys or a clip depend on it."""
         plan, keys = self.plan, columns.Keys(self.plan.by, self.plan.keys if self.plan.key_rule == "given" else None)
         if self.source.add is not None:
-            return self._release(plan, keys, None, None, {})
+            settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
+            return self._release(settled, keys, None, None, {})
         ends = _Ends(plan)
         if plan.who is not None:
             return self._of_persons(keys, ends)
@@ -414,7 +415,7 @@ class TableRelease:
         """Released sums, with windows, keys and clips from a first reading unless they are public."""
         plan, counts = self.plan, np.zeros(0, np.int64)
         if plan.is_public:
-            settled = plan.settled(plan.start or 0, plan.stop or 0, keys.sizes)
+            settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
             return self._release(settled, keys, read(), kept, {})
         counters = {column.name: choices.ValueCounts((column.low, column.high)) for column in plan.chooses}
         for rows in read():
@@ -438,7 +439,7 @@ class TableRelease:
             if plan.selects_cells:
                 published = np.empty(keys.size, np.int64)
                 published[numbers[chosen]] = noisy[chosen]
-        plan = plan.settled(*ends.found(), keys.sizes)
+        plan = plan.settled(*ends.found(), *keys.sizes)
         clips: dict[str, tuple[float, float]] = {}
         for column in plan.chooses:
             task = plan.budget.task(column.name)

@@ -223,7 +223,7 @@ def _planned(
     """Errors of a release in which every cell has the rows and means that are expected."""
     keys = KeySet(plan.by, plan.keys if plan.key_rule == "given" else [(0,)] * len(plan.by))
     first = plan.start or 0
-    plan = plan.settled(first, first + windows, keys.sizes)
+    plan = plan.settled(first, first + windows, *keys.sizes)
     quantities, budget = plan.quantities(), plan.budget
     means = {q.column: mean.get(q.column) if isinstance(mean, Mapping) else mean for q in quantities}
     cells = np.array([_steps(q, rows or 0.0, means[q.column] or 0.0) for q in quantities], np.int64)

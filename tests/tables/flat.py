@@ -70,10 +70,8 @@ def _release(
     kind: str, frame: Any, *columns: Any, noise: str | None = None, module: Any = None, **given: Any
 ) -> Table:
     frame = frame if module is None else module.table(frame)
-    made = {"levels": False} | arguments(kind, *columns, **given)
-    asked, bounds = {made.pop("value", "*"): STATISTICS[kind]}, made.pop("bound", None)
     with noise_is(noise):
-        table: Table = fastdp.aggregate(frame, asked, bounds=bounds, **made)
+        table: Table = getattr(fastdp, kind)(frame, **arguments(kind, *columns, **given))
     return table
 
 
@@ -87,7 +85,6 @@ def make_plan(kind: str, noise: str | None = None, **given: Any) -> TablePlan:
     column = given.pop("value", "*")
     asked = plan.statistics_of({column: STATISTICS[kind]})
     with noise_is(noise):
-        given = {"levels": False} | given
         return plan.make_plan(asked, given.pop("time"), bounds=given.pop("bound", None), **given)
 
 
