@@ -28,13 +28,17 @@ REACH, USUAL, LEAST, MOST = 3, 1.5, 1.5, 20.0
 #: Standard errors of the interpolation and of the tail, as shares of what they add.
 BETWEEN, AFTER = 0.03, 0.5
 #: Standard errors of a key's and of a range's share in the excess, beside its share in the rest.
-OF_KEYS, OF_TIME = 1.0, 0.5
+OF_KEYS, OF_TIME = 1.25, 0.5
 #: Points of the integral between two edges.
 POINTS = 16
 
 
-def tail_edges(clip: tuple[float, float], bound: tuple[float, float] | None) -> tuple[Floats, Floats]:
+def tail_edges(
+    clip: tuple[float, float], bound: tuple[float, float] | None, grid: float = 0.0
+) -> tuple[Floats, Floats]:
     """Edges from either end of the clip to the bound's, as distances from 0, the low end first; public numbers.
+
+    They are multiples of ``grid``.
 
     Without bins where the clip is the bound; one bin without an end, whose rows are counted only, where the bound is
     not known or lies on the other side of 0.
@@ -49,7 +53,8 @@ def tail_edges(clip: tuple[float, float], bound: tuple[float, float] | None) -> 
             found.append(np.array([near, math.inf]))
         else:
             bins = math.ceil(math.log(far / near) / math.log(FACTOR) - 1e-9)
-            found.append(np.concatenate([[near], far * FACTOR ** -np.arange(bins - 1.0, -1.0, -1.0)]))
+            edges = np.concatenate([[near], far * FACTOR ** -np.arange(bins - 1.0, -1.0, -1.0)])
+            found.append(np.unique(np.rint(edges / grid) * grid) if grid else edges)
     return found[0], found[1]
 
 
@@ -178,6 +183,12 @@ class Tail:
     counts: Integers
     variance: float
     share: float | None = None
+
+    @classmethod
+    def unknown(cls, clip: tuple[float, float]) -> Tail:
+        """The tail of which nothing is released."""
+        edges = tail_edges(clip, None)
+        return cls(clip, edges, np.empty(0, np.int64), 0.0)
 
     @cached_property
     def ends(self) -> tuple[Beyond, Beyond]:

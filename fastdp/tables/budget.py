@@ -18,7 +18,9 @@ from fastdp.guarantee import Guarantee, parallel, sequential, zcdp_loss
 from fastdp.noise.draws import Distribution, concentrated, l2_square, noise_distribution
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import laplace_distribution
+from fastdp.tables import consistent
 from fastdp.tables.choices import MOST_DROPPED, Budgets, ColumnTask
+from fastdp.tables.consistent import POINTS
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
 from fastdp.tables.sums import ROWS, Level, Quantity
 from fastdp.units import UnitRows
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 OF_ALL = {"counted": Fraction(1, 100), "dropped": Fraction(3, 100), "auto": Fraction(1, 50)}
 #: Shares of a column's budget: rows above the lowest candidates of the clip, its choice, rows in bins beyond it.  All
 #: helpers together take at most a quarter.
-OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fraction(11, 100)}
+OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fraction(8, 100)}
+#: The last where the clip is known publicly.
+TAIL_OF_KNOWN = Fraction(1, 100)
 #: Weights of a column's sums.
 WEIGHTS = {"total": 1, "deviation": 1, "square": 1, "count": 1}
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
@@ -119,7 +123,9 @@ class Budget:
             return self._loss(self._amount(self.loss) * self.of_all[purpose]) if purpose in self.of_all else 0.0
         if not self._uses(purpose, column):
             return 0.0
-        most = self._loss(self._amount(self.loss) * self.of_columns[column] * OF_COLUMN[purpose])
+        chooses = self.plan.column(column).chooses
+        share = OF_COLUMN[purpose] if chooses or purpose != "tail" else TAIL_OF_KNOWN
+        most = self._loss(self._amount(self.loss) * self.of_columns[column] * share)
         return min(most, self.plan.spent.get(column, most)) if purpose == "clip" else most
 
     def _uses(self, purpose: str, column: str) -> bool:
@@ -169,7 +175,7 @@ class Budget:
         deviation = clips * (math.sqrt(self.square(True)) if self.gaussian else math.sqrt(2.0) * plan.contributions)
         helpers = sum(share for name, share in OF_COLUMN.items() if self._uses(name, column))
         loss = self._loss(self._amount(self.loss) * share) * (1.0 - float(helpers))
-        return max(1, plan.cells or 1) * deviation / loss / math.sqrt(self.together)
+        return max(1, plan.cells or 1) * deviation / loss / math.sqrt(math.sqrt(self.together))
 
     @property
     def together(self) -> float:
@@ -190,8 +196,13 @@ class Budget:
         cells = Level(len(plan.by), True)
         if not plan.levels:
             return {cells: Fraction(1)}
-        windows = (True,) if plan.calendar is None else (True, False)
-        others = [Level(d, each) for each in windows for d in range(len(plan.by), -1, -1)][1:]
+        if plan.nodes is not None and len(plan.nodes) > len(plan.by):
+            windows = (plan.stop or 0) - (plan.start or 0)
+            found = consistent.level_shares(windows, plan.nodes, True, gaussian=self.gaussian)
+            return {Level(each.depth, each.each): Fraction(round(each.share * POINTS), POINTS) for each in found}
+        # Before the table is read.
+        spans = (True,) if plan.calendar is None else (True, False)
+        others = [Level(d, each) for each in spans for d in range(len(plan.by), -1, -1)][1:]
         if not others:
             return {cells: Fraction(1)}
         return {cells: CELLS_SHARE} | dict.fromkeys(others, (1 - CELLS_SHARE) / len(others))

@@ -368,7 +368,9 @@ def described(released: Released) -> list[tuple[str, str]]:
         share = "" if each.share is None else f", which cut about {each.share:.2g} of the rows"
         of = "values" if len(released.tails) == 1 else f"values of {column!r}"
         low, high = each.clip
-        found.append(("clip", f"{of} were clipped to [{low:g}, {high:g}]{share}; intervals are about clipped values"))
+        known = all(end.known for end in each.ends)
+        about = "those beyond it are estimated" if known else "intervals are about clipped values"
+        found.append(("clip", f"{of} were clipped to [{low:g}, {high:g}]{share}; {about}"))
     if not found:
         found.append(("clip", "counts: nothing is clipped"))
     if released.rows is not None and released.rows.share is not None:

@@ -19,7 +19,8 @@ from fastdp.kinds import Array, Floats, Integers, Json
 from fastdp.releases.pictures import band, check_axes, new_axes, save
 from fastdp.state.atomic_files import atomic_file
 from fastdp.tables import choices
-from fastdp.tables.answers import DAY, Answer, Answers
+from fastdp.tables.answers import Answer, Answers
+from fastdp.tables.revised import DAY
 from fastdp.tables.sums import Released, Statistic
 from fastdp.units import OFFSET, zone_of
 
@@ -34,7 +35,10 @@ WINDOW = "window"
 #: Name of the metadata in Parquet's schema and in an npz archive.
 METADATA = "fastdp"
 #: Columns of the only statistic, and of each of several after its name; the latter without standard errors.
-ALONE = ("estimate", "std_error", "low", "high", "revised", "revised_low", "revised_high")
+ALONE = (
+    *("estimate", "std_error", "low", "high", "revised", "revised_low", "revised_high"),
+    *("clipped", "clipped_low", "clipped_high"),
+)
 OF_SEVERAL = ("", "_low", "_high", "_revised", "_revised_low", "_revised_high")
 
 
@@ -44,13 +48,18 @@ def arrow_table(released: Released, answers: Answers) -> pa.Table:
     windows, keys = released.measured[0].steps.shape[1:]
     first = np.arange(windows)
     numbers: dict[str, Floats] = {}
+    texts: dict[str, str] = {}
     for statistic in released.statistics:
         exact, revised = (answers.about(statistic, first, first + 1, revised=which) for which in (False, True))
+        clipped = exact.clipped
         listed = [exact.estimate, exact.std_error, exact.low, exact.high, revised.estimate, revised.low, revised.high]
+        listed += [clipped.estimate, clipped.low, clipped.high]
         names: Sequence[str] = ALONE
+        texts["about"] = exact.about
         if len(released.statistics) > 1:
-            del listed[1]
+            del listed[7:], listed[1]
             names = [statistic.name + end for end in OF_SEVERAL]
+            texts[f"{statistic.name}_about"] = texts.pop("about")
         numbers |= dict(zip(names, listed, strict=True))
     columns = {}
     if released.every is not None:
@@ -60,10 +69,11 @@ def arrow_table(released: Released, answers: Answers) -> pa.Table:
     for name, values in released.keys.items():
         # A key column may have the name of one of ours.
         shown = name
-        while shown in (WINDOW, METADATA, *numbers) or (shown != name and shown in released.keys):
+        while shown in (WINDOW, METADATA, *numbers, *texts) or (shown != name and shown in released.keys):
             shown += "_key"
         columns[shown] = arrow.array(values).take(place)
-    return arrow.table(columns | {name: arrow.array(array.ravel()) for name, array in numbers.items()})
+    columns |= {name: arrow.array(array.ravel()) for name, array in numbers.items()}
+    return arrow.table(columns | {name: arrow.repeat(text, len(place)) for name, text in texts.items()})
 
 
 def readable(table: pa.Table, family: str) -> pa.Table:
@@ -192,7 +202,7 @@ def draw(sums: Released, statistic: Statistic, answers: Answers, path: str | Pat
     adds = statistic.kind in ("sum", "count")
     size = (stops - starts).astype(np.float64) if adds else np.ones(starts.size)
     exact, revised = (
-        _scaled(answers.about(statistic, starts, stops, revised=which, pooled=pooled), size)
+        _scaled(answers.about(statistic, starts, stops, revised=which, depth=0 if pooled else None), size)
         for which in (False, True)
     )
     x = (sums.edges[starts] + (sums.edges[stops] - sums.edges[starts]) // 2).astype("datetime64[us]")
@@ -232,8 +242,10 @@ def _group(edges: Integers) -> int:
 
 
 def _scaled(answer: Answer, size: Floats) -> Answer:
-    parts = (answer.estimate, answer.std_error, answer.low, answer.high)
-    return Answer(*(part / size[:, None] for part in parts))
+    estimate, error, low, high = (
+        part / size[:, None] for part in (answer.estimate, answer.std_error, answer.low, answer.high)
+    )
+    return Answer(estimate, error, low, high)
 
 
 def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats) -> None:

@@ -112,10 +112,10 @@ def test_times_that_are_numbers_and_texts(readings, run, tmp_path):
 
 
 def test_counts_and_means_with_every_option(source, run):
-    common = {"epsilon": 0.5, "by": ["city", "floor"], "keys": [("Rome", 1), ("Bern, old", 3)], "seed": 7}
+    common = {"epsilon": 2.0, "by": ["city", "floor"], "keys": [("Rome", 1), ("Bern, old", 3)], "seed": 7}
     common |= {"start": "2024-03-30", "stop": "2024-03-31", "zone": "Europe/Rome"}
     common |= {"who": "meter", "contributions": 6, "period": "1d", "per_window": 3, "missing": "drop"}
-    options = ["--epsilon", "0.5", "--by", "city", "--by", "floor", "--key", "Rome,1", "--key", '"Bern, old",3']
+    options = ["--epsilon", "2.0", "--by", "city", "--by", "floor", "--key", "Rome,1", "--key", '"Bern, old",3']
     options += ["--seed", 7, "--start", "2024-03-30", "--stop", "2024-03-31", "--zone", "Europe/Rome"]
     options += ["--confidence", 0.9, "--person", "meter", "--rows", 6, "--per", "1d", "--per-window", 3]
     options += ["--missing", "drop", "--origin", "2024-01-01", "-o", "out.parquet", "--force"]
@@ -167,7 +167,10 @@ def test_standard_output_is_a_table_and_nothing_else(source, run, tmp_path):
     result = run("totals", source, *TOTALS, "--clip", 4, "-o", "-", "--quiet")
     assert result.stderr == ""
     shown = result.stdout.splitlines()
-    assert shown[0] == '"window","estimate","std_error","low","high","revised","revised_low","revised_high"'
+    own = ("estimate", "std_error", "low", "high", "revised", "revised_low", "revised_high")
+    assert shown[0] == ",".join(
+        f'"{name}"' for name in ("window", *own, "clipped", "clipped_low", "clipped_high", "about")
+    )
     assert len(shown) == 17
     assert sorted(path.name for path in tmp_path.iterdir()) == ["readings.parquet"]
 

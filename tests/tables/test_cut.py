@@ -68,10 +68,10 @@ def test_zeros_do_not_choose_the_clip() -> None:
 def test_the_clip_is_for_sums_of_longer_spans(every: str, windows: int, together: float) -> None:
     plan = flat.make_plan("totals", epsilon=1.0, every=every, bound=10.0).settled(0, windows, 3)
     assert plan.budget.together == pytest.approx(together)
-    rest = 0.99 * (1.0 - 0.005 - 0.075 - 0.11)
+    rest = 0.99 * (1.0 - 0.005 - 0.075 - 0.08)
     alone = 3 * max(1, windows) * np.sqrt(2.0) / rest
     assert plan.budget.rows_above("values") == pytest.approx(
-        (alone if windows else np.sqrt(2.0) / rest) / np.sqrt(together)
+        (alone if windows else np.sqrt(2.0) / rest) / together**0.25
     )
 
 

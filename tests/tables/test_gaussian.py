@@ -76,7 +76,7 @@ def test_a_person_moves_the_sums_by_the_root() -> None:
     (total,), budget = made.quantities(), made.budget
     sigma = float(budget.distribution(total, budget.levels[0]).sigma)
     # Shares of rho for the rows that count, for those that are dropped and, of the rest, for those beyond the clip.
-    assert sigma == pytest.approx(math.sqrt(48) * total.high / (budget.loss * math.sqrt(0.96 * 0.89)))
+    assert sigma == pytest.approx(math.sqrt(48) * total.high / (budget.loss * math.sqrt(0.96 * 0.99)))
 
 
 def test_a_delta_brings_the_better_noise() -> None:

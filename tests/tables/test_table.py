@@ -17,6 +17,7 @@ pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 pytest.importorskip("fastdp_kernels")
 
 COLUMNS = ["window", "meter", "estimate", "std_error", "low", "high", "revised", "revised_low", "revised_high"]
+COLUMNS += ["clipped", "clipped_low", "clipped_high", "about"]
 TRUE = 30.0 + 10.0 * np.sin(np.arange(120) / 4.0)[:, None] * np.array([1.0, 2.0])
 KEYS = {"meter": ["a", "b<i>"]}
 

@@ -24,8 +24,8 @@ ROWS = random_rows(400, 1)
 HOUR = 3_600_000_000
 #: 2^-31 of a bound between 2 and 4.
 STEP = 2.0**-31
-#: A hundredth of epsilon says how many rows there are, 11 of the rest which lie beyond the clip.
-EPSILON = below(Fraction(99, 100) - Fraction(below(Fraction(99, 100) * 11 / 100)))
+#: A hundredth of epsilon says how many rows there are, one of the rest how many lie beyond the clip.
+EPSILON = below(Fraction(99, 100) - Fraction(below(Fraction(99, 100) / 100)))
 TOTAL = ("total", 0, 2 * 2**31 + 2**30, 0, STEP, STEP, EPSILON)
 
 
@@ -41,7 +41,7 @@ def borders(every: str, zone: str | None) -> tuple[int, int]:
 
 def without_tail(of: Fraction) -> float:
     """What the share for rows beyond the clip leaves."""
-    return below(of - Fraction(below(of * 11 / 100)))
+    return below(of - Fraction(below(of / 100)))
 
 
 def whole_span(rows: list[tuple], every: str, zone: str | None) -> tuple[int, int]:
