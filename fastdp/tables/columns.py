@@ -371,7 +371,7 @@ class Keys:
 
     def _numbers_of(self, i: int, kind: pa.DataType) -> Numbers:
         """The numbers of entries of column `i`, by digests of entries of type `kind`."""
-        if self._given is None or self._learns:
+        if self._given is None or self._learns or import_tables()[1].types.is_null(kind):
             return self._entries[i]
         if kind not in self._typed[i]:
             _, arrow = import_tables()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
-import json
 import re
 import warnings
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ import pytest
 
 import fastdp
 import fastdp_lab
-from benchmarks.accuracy import tables
 from fastdp.cli import main
 from tests.grid import exhaustive
 from tests.shared import run_python
@@ -210,15 +208,3 @@ def test_the_reference_lists_every_public_name_once() -> None:
             public |= {f"{name}.{inner}": getattr(module, inner) for inner in getattr(module, "__all__", ())}
     missing = {n for n, v in public.items() if not inspect.ismodule(v) and callable(v) and id(v) not in found}
     assert missing <= {"fastdp.smoothers.SmootherState"}, missing  # a type of NumPy's
-
-
-def test_tables_of_the_page_are_those_of_results_that_reach_the_targets() -> None:
-    """As the page and the design state them; the benchmark makes the results."""
-    page, results = (DOCS / "tables.md").read_text(), json.loads(tables.RESULTS.read_text())
-    assert tables.filled(page, tables.pages(results)) == page
-    assert max(row["ratio"] for row in results["revised"]) <= 1.05
-    assert max(row["ratio"] for row in results["revised"] if row["noise"] > row["spread"]) <= 0.5
-    assert min(row["covered"] for row in results["revised"]) >= 0.94
-    one = next(row for row in results["reference"] if row["epsilon"] == 1.0 and not row["chosen"])
-    assert abs(one["estimate"] / one["textbook"] - 1.0) <= 0.03
-    assert one["revised"] <= 6.7

@@ -210,6 +210,10 @@ def test_missing_entries_among_given_keys(coded: bool) -> None:
     options: dict[str, Any] = {"epsilon": 1e5, "seed": 1}
     found = fastdp.counts(frame, by="k", keys=["y", None, "x"], **options)
     assert found.sum(0, 1).round().tolist() == [[1, 2, 3]]
+    # A column, or the keys of a call, without any entry.
+    empty = pa.table({"k": pa.nulls(2)})
+    for keys, wanted in ((["y", None], [[0, 2]]), ([7, 8], [[0, 0]])):
+        assert fastdp.counts(empty, by="k", keys=keys, **options).sum(0, 1).round().tolist() == wanted
     pairs = [("x", 3), (None, 2), ("y", 2), (None, 1), ("x", 1)]
     found = fastdp.counts(frame, by=["k", "j"], keys=pairs, **options)
     assert found.sum(0, 1).round().tolist() == [[1, 2, 1, 0, 2]]
