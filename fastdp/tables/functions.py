@@ -106,7 +106,7 @@ def aggregate(
     unit : Rows or Person
         What one person may change: :class:`fastdp.Rows` or :class:`fastdp.Person`; by default one row.  With a
         Person a hundredth of epsilon is for a noisy share of persons (in each period) with dropped rows
-        (:attr:`Table.cut_persons`).
+        (:attr:`Table.dropped_rows`).
     bounds : dict, number, pair or Value
         Of each column of values its public bound: a number, from 0, a pair (low, high), or a :class:`fastdp.Value`;
         of a single column the bound alone.  Where no clip is given, a tenth of the column's budget chooses it, for

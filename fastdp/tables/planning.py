@@ -79,6 +79,12 @@ class Plan:
         Of each statistic, by name.
     shares : dict of str to float
         Share of epsilon, or of rho with Gaussian noise, of everything that is released.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> sorted(fastdp.plan({"*": "count"}, epsilon=1.0).shares)
+    ['sums']
     """
 
     epsilon: float
@@ -177,10 +183,10 @@ def plan(
     >>> print(wanted)
     epsilon = 1 for one row of the table, laplace noise, 95 % intervals
     One window of 1h and key
-      kwh_sum: +- 6.8, standard error 3.21
-        over a day: +- 30.96
-        over a week: +- 81.6
-    Shares of epsilon: sums 0.881, tail of 'kwh' 0.109, counted 0.01
+      kwh_sum: +- 6.396, standard error 3.019
+        over a day: +- 30.74
+        over a week: +- 70.81
+    Shares of epsilon: sums 0.98, tail of 'kwh' 0.0099, counted 0.01
     """
     confidence = checked_confidence(confidence)
     if (epsilon is None) == (half_width is None):

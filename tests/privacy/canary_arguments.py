@@ -129,7 +129,6 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "Fleet": _fleet_of_one,
     "Guarantee": lambda: concentrated(1.0, "noise"),
     "Key": lambda: fastdp.Key.from_seed(1),
-    "Plan": lambda: fastdp.plan({"*": "count"}, epsilon=1.0, every="1h", rows=100.0),
     "Release": lambda: fastdp.release([1.0, 2.0] * 50, 1.0, BOUND, threshold=9.0, seed=1),
     "ToPLServer": lambda: fastdp.ToPLServer(1.0, BOUND),
     "Windows": lambda: fastdp.Windows(
@@ -259,7 +258,11 @@ VALID: dict[str, dict[str, Any]] = {
     "plan": {"bound": 10.0, "epsilon": 1.0},
     **{name: {"column": "kwh"} for name in ("Person", "Time")},
     "Value": {"bound": BOUND},
-    "Plan": {"bound": 10.0},
+    "Plan": {
+        **{"epsilon": 1.0, "confidence": 0.9, "unit": "one row", "every": "1h", "noise": "laplace", "errors": {}},
+        "shares": {},
+    },
+    "plan": {"statistics": {"*": "count"}, "epsilon": 1.0, "half_width": None},
     "spatial.Network": {"lines": shapely.LineString([[0, 0], [1, 1]])},
     "spatial.Polygons": {"geometry": shapely.box(0, 0, 1, 1)},
     "workloads.random_ranges": {"n": 64},
