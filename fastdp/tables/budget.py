@@ -18,7 +18,9 @@ from fastdp.guarantee import Guarantee, parallel, sequential, zcdp_loss
 from fastdp.noise.draws import Distribution, concentrated, l2_square, noise_distribution
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import laplace_distribution
+from fastdp.tables import consistent
 from fastdp.tables.choices import MOST_DROPPED, Budgets, ColumnTask
+from fastdp.tables.consistent import POINTS
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
 from fastdp.tables.sums import ROWS, Level, Quantity
 from fastdp.units import UnitRows
@@ -194,8 +196,13 @@ class Budget:
         cells = Level(len(plan.by), True)
         if not plan.levels:
             return {cells: Fraction(1)}
-        windows = (True,) if plan.calendar is None else (True, False)
-        others = [Level(d, each) for each in windows for d in range(len(plan.by), -1, -1)][1:]
+        if plan.nodes is not None and len(plan.nodes) > len(plan.by):
+            windows = (plan.stop or 0) - (plan.start or 0)
+            found = consistent.level_shares(windows, plan.nodes, True, gaussian=self.gaussian)
+            return {Level(each.depth, each.each): Fraction(round(each.share * POINTS), POINTS) for each in found}
+        # Before the table is read.
+        spans = (True,) if plan.calendar is None else (True, False)
+        others = [Level(d, each) for each in spans for d in range(len(plan.by), -1, -1)][1:]
         if not others:
             return {cells: Fraction(1)}
         return {cells: CELLS_SHARE} | dict.fromkeys(others, (1 - CELLS_SHARE) / len(others))

@@ -335,7 +335,12 @@ class Keys:
     @property
     def size(self) -> int:
         """Number of keys."""
-        return self._nodes[-1].size if self.names else 1
+        return self.sizes[-1]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of nodes of each depth: 1 for all keys together, and so on."""
+        return 1, *(each.size for each in self._nodes)
 
     def codes(self, columns: Sequence[pa.Array], rows: int = 0) -> Integers:
         """Number of each row's key, int64[n]; unknown keys are added, or have the number -1 if keys are given.
@@ -366,7 +371,7 @@ class Keys:
 
     def _numbers_of(self, i: int, kind: pa.DataType) -> Numbers:
         """The numbers of entries of column `i`, by digests of entries of type `kind`."""
-        if self._given is None or self._learns:
+        if self._given is None or self._learns or import_tables()[1].types.is_null(kind):
             return self._entries[i]
         if kind not in self._typed[i]:
             _, arrow = import_tables()

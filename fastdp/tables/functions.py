@@ -98,8 +98,8 @@ def aggregate(
         any other release: noise is Gaussian where its variance is smaller, by public numbers, and the release is then
         (epsilon, delta)-DP.
     levels : bool, optional
-        True: totals of all keys, of each prefix of ``by``, and over all windows are measured too, with half of each
-        sum's budget.
+        True: totals of all keys, of each prefix of ``by``, and over all windows are measured too, with shares of the
+        budget that follow from the numbers of keys and windows.
     seed, key
         As for :func:`fastdp.release`.
     ledger : Ledger, optional
@@ -141,7 +141,11 @@ def aggregate(
     >>> import pandas as pd, fastdp
     >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=96, freq="30min"), "kwh": 0.4, "euro": 2.0})
     >>> wanted = {"kwh": ["sum", "mean"], "euro": "mean", "*": "count"}
+<<<<<<< HEAD
     >>> bounds = {"kwh": fastdp.Value(clip=2.0), "euro": fastdp.Value(clip=(0.0, 5.0))}
+=======
+    >>> bounds = {"kwh": fastdp.Value(clip=2.0), "euro": fastdp.Value(clip=5.0)}
+>>>>>>> main
     >>> table = fastdp.aggregate(frame, wanted, "at", "1d", epsilon=1.0, bounds=bounds, seed=1)
     >>> len(table), table.names
     (2, ['kwh_sum', 'kwh_mean', 'euro_mean', 'count'])
@@ -390,7 +394,7 @@ class TableRelease:
         """Released sums, with windows, keys and clips from a first reading unless they are public."""
         plan, counts = self.plan, np.zeros(0, np.int64)
         if plan.is_public:
-            settled = plan.settled(plan.start or 0, plan.stop or 0, keys.size)
+            settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
             return self._release(settled, keys, read(), kept, {})
         counters = {column.name: choices.ValueCounts((column.low, column.high)) for column in plan.chooses}
         for rows in read():
@@ -414,7 +418,7 @@ class TableRelease:
             if plan.selects_cells:
                 published = np.empty(keys.size, np.int64)
                 published[numbers[chosen]] = noisy[chosen]
-        plan = plan.settled(*ends.found(), keys.size)
+        plan = plan.settled(*ends.found(), *keys.sizes)
         clips: dict[str, tuple[float, float]] = {}
         for column in plan.chooses:
             task = plan.budget.task(column.name)

@@ -164,8 +164,8 @@ class TablePlan:
         Numbers of the first window, and of the one after the last.
     online : bool
         Whether rows arrive over time and a public clock closes windows.
-    cells : int or None
-        Windows times keys.
+    cells, nodes : int, tuple of int or None
+        Windows times keys; key prefixes of each depth from 0 on.
     chosen_rows : int
         With ``Person(rows="auto")``: a person's rows that count, once they are chosen.
     spent : dict of str to float
@@ -192,6 +192,7 @@ class TablePlan:
     stop: int | None = None
     online: bool = False
     cells: int | None = None
+    nodes: tuple[int, ...] | None = None
     chosen_rows: int = NOMINAL_ROWS
     spent: Mapping[str, float] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
@@ -242,11 +243,15 @@ class TablePlan:
         """Shares of the budget, and the noise that each buys."""
         return Budget(self)
 
-    def settled(self, first: int, last: int, keys: int) -> TablePlan:
-        """The plan with the windows [first, last) and the number of keys; ParameterError if they are too many."""
+    def settled(self, first: int, last: int, *nodes: int) -> TablePlan:
+        """The plan with the windows [first, last) and the number of key prefixes of each depth, at last of keys.
+
+        ParameterError if there are too many cells.
+        """
+        keys = nodes[-1]
         taken = tuple(end for end, given in (("first", self.start), ("last", self.stop)) if given is None)
         self.check_cells(last - first, keys)
-        return replace(self, start=first, stop=last, cells=(last - first) * keys, taken=taken)
+        return replace(self, start=first, stop=last, cells=(last - first) * keys, nodes=nodes, taken=taken)
 
     def has(self, windows: Integers) -> Flags:
         """Flags of windows that are released, as far as their ends are public: bool[n]."""

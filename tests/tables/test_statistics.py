@@ -82,7 +82,10 @@ def test_levels_are_sums_of_the_cells() -> None:
     options: dict[str, Any] = {"by": by, "keys": "public", "epsilon": 1e7, "bounds": BOUNDS, "seed": 1}
     found = fastdp.aggregate(FRAME, ASKED, "at", "1d", levels=True, **options).released
     cells, *others = found.measured
-    assert [(each.depth, each.each) for each in others] == [(1, True), (0, True), (2, False), (1, False), (0, False)]
+    # Least squares need not have a number of each.
+    assert (cells.depth, cells.each) == (2, True)
+    assert {(each.depth, each.each) for each in others} <= {(1, True), (0, True), (2, False), (1, False), (0, False)}
+    assert others
     for each in others:
         wanted = exact(cells.steps, found, each.depth)
         wanted = wanted if each.each else wanted.sum(axis=1, keepdims=True)
@@ -92,23 +95,18 @@ def test_levels_are_sums_of_the_cells() -> None:
     assert [found.nodes[1]["meter"][p] for p in found.parents[1]] == leaf == sorted(leaf)
 
 
-def test_noise_of_levels_is_the_oracles() -> None:
-    """Bound to the sums of each node, under a key of its level; over all windows of these windows."""
-    time = fastdp.Time("at", "1d", **DAYS)
-    options: dict[str, Any] = {"by": "meter", "keys": ["b", "a"], "epsilon": 2.0, "seed": 3}
-    found = fastdp.aggregate(FRAME, {"*": "count"}, time, levels=True, **options)
-    near = fastdp.aggregate(FRAME, {"*": "count"}, time, levels=True, **(options | {"epsilon": 1e7})).released
-    scales = [each.noise[0].scale for each in found.released.measured]
-    assert scales == [1, 3, 3, 3] or scales == pytest.approx([1, 3, 3, 3])
-    for noisy, exactly in zip(found.released.measured, near.measured, strict=True):
-        assert noisy.steps.shape == exactly.steps.shape
+def test_noise_of_levels() -> None:
+    """The shares of the levels add up to the whole, and each is noisy."""
+    options: dict[str, Any] = {"by": ["meter", "who"], "keys": "public", "seed": 3, "levels": True}
+
+    found, near = (
+        fastdp.aggregate(FRAME, {"*": "count"}, fastdp.Time("at", "1d", **DAYS), epsilon=epsilon, **options).released
+        for epsilon in (2.0, 1e7)
+    )
+    assert sum(1 / (2 * each.noise[0].scale) for each in found.measured) == pytest.approx(1.0)
+    assert len(found.measured) > 1
+    for noisy, exactly in zip(found.measured, near.measured, strict=True):
         assert 0 < np.abs(noisy.steps - exactly.steps).max() < 60
-    later = fastdp.aggregate(
-        FRAME, {"*": "count"}, fastdp.Time("at", "1d", start="2024-03-29", stop="2024-04-03"), levels=True, **options
-    ).released
-    # The same windows have the same noise; sums over more windows, though they are equal, have their own.
-    assert np.array_equal(later.measured[0].steps[:, :4], found.released.measured[0].steps)
-    assert not np.array_equal(later.measured[2].steps, found.released.measured[2].steps)
 
 
 def test_statistics_without_noise_are_those_of_pandas() -> None:
@@ -211,6 +209,10 @@ def test_missing_entries_among_given_keys(coded: bool) -> None:
     options: dict[str, Any] = {"epsilon": 1e5, "seed": 1}
     found = fastdp.counts(frame, by="k", keys=["y", None, "x"], **options)
     assert found.sum(0, 1).round().tolist() == [[1, 2, 3]]
+    # A column, or the keys of a call, without any entry.
+    empty = pa.table({"k": pa.nulls(2)})
+    for keys, wanted in ((["y", None], [[0, 2]]), ([7, 8], [[0, 0]])):
+        assert fastdp.counts(empty, by="k", keys=keys, **options).sum(0, 1).round().tolist() == wanted
     pairs = [("x", 3), (None, 2), ("y", 2), (None, 1), ("x", 1)]
     found = fastdp.counts(frame, by=["k", "j"], keys=pairs, **options)
     assert found.sum(0, 1).round().tolist() == [[1, 2, 1, 0, 2]]

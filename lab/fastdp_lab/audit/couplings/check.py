@@ -44,7 +44,7 @@ BoundSums = dict[Name, dict[int, tuple[int, int]]]
 DRAWS = np.array([-3.0, -2.0, -1.0, -0.5, 0.0, 0.0, 0.5, 1.0, 2.0, 3.0])
 SPREADS = (0.0, 0.05, 0.3, 1.0)
 #: Draws of the counts of a table's private keys.
-KEYS = Name(("keys",), 0, StreamId(Purpose.CHAIN))
+KEYS = Name(("keys",), 0, StreamId(Purpose.CELL))
 
 
 # Noise from a table: all of the laboratory that reads ``fastdp.noise.binding``.

@@ -23,7 +23,7 @@ import numpy as np
 import fastdp
 from fastdp import Key
 from fastdp.guarantee import zcdp_loss
-from fastdp.kinds import Json
+from fastdp.kinds import Integers, Json
 from fastdp.noise.words import Purpose
 from fastdp_lab.audit.couplings import check
 from fastdp_lab.audit.couplings.check import BoundSums, Finding, Generator, Instance, Outputs, Shifts, Table, pick
@@ -34,7 +34,6 @@ BEGIN = datetime(2024, 1, 1)
 SURE, WINS = 2**40, 2**55
 #: Of values; and how many of the candidates for the clip, from the bound down, may win.
 BOUND, CANDIDATES = 10.0, 20
-MOST_KEYS = 64
 #: Thresholds of choices are found to this part of the noise's scale.
 PRECISION = 2**-14
 _TAIL = Context(prec=60)
@@ -158,8 +157,17 @@ class TableInstance(Instance):
         """Places of all keys in the order in which their counts get noise; none if keys are not private."""
         if not self.delta:
             return {}
-        sure = Shifts({check.KEYS: dict.fromkeys(range(MOST_KEYS), SURE)})
-        return {key: place for place, key in enumerate(self._released(Table(seed, sure), rows).keys["key"])}
+        from fastdp.tables.keys import choose_keys as real
+
+        found: dict[str, int] = {}
+
+        def choose_keys(exact: Integers, keys: Any, rule: Any, key: Key) -> Any:
+            found.update({str(each): i for i, each in enumerate(keys.columns()["key"]) if exact[i] > 0})
+            return real(exact, keys, rule, key)
+
+        with mock.patch("fastdp.tables.functions.choose_keys", choose_keys):
+            self._released(Table(seed), rows)
+        return found
 
     def _released(self, table: Table, rows: Any) -> Any:
         return self.release(table.key, rows)[0].released
@@ -330,7 +338,9 @@ def rows_in(unit: fastdp.Rows | fastdp.Person) -> int:
 
 def choice_of(rng: Generator, kind: str, keys: str) -> Choice:
     """A unit, a noise, and whether the clip is chosen."""
-    unit, noise = pick(rng, *UNITS), pick(rng, *NOISES)
+    # Keys of persons are chosen by weights: tests/tables/test_keys.py.
+    units = [unit for unit in UNITS if keys != "private" or "person" not in unit]
+    unit, noise = pick(rng, *units), pick(rng, *NOISES)
     return Choice(kind, keys, unit, noise, kind != "counts" and pick(rng, False, True))
 
 
