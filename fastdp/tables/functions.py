@@ -141,11 +141,7 @@ def aggregate(
     >>> import pandas as pd, fastdp
     >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=96, freq="30min"), "kwh": 0.4, "euro": 2.0})
     >>> wanted = {"kwh": ["sum", "mean"], "euro": "mean", "*": "count"}
-<<<<<<< HEAD
-    >>> bounds = {"kwh": fastdp.Value(clip=2.0), "euro": fastdp.Value(clip=(0.0, 5.0))}
-=======
     >>> bounds = {"kwh": fastdp.Value(clip=2.0), "euro": fastdp.Value(clip=5.0)}
->>>>>>> main
     >>> table = fastdp.aggregate(frame, wanted, "at", "1d", epsilon=1.0, bounds=bounds, seed=1)
     >>> len(table), table.names
     (2, ['kwh_sum', 'kwh_mean', 'euro_mean', 'count'])

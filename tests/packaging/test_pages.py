@@ -208,7 +208,6 @@ def test_the_reference_lists_every_public_name_once() -> None:
             public |= {f"{name}.{inner}": getattr(module, inner) for inner in getattr(module, "__all__", ())}
     missing = {n for n, v in public.items() if not inspect.ismodule(v) and callable(v) and id(v) not in found}
     assert missing <= {"fastdp.smoothers.SmootherState"}, missing  # a type of NumPy's
-<<<<<<< HEAD
 
 
 def test_tables_of_the_page_are_those_of_results_that_reach_the_targets() -> None:
@@ -218,5 +217,3 @@ def test_tables_of_the_page_are_those_of_results_that_reach_the_targets() -> Non
     covered = [row["covered"] for row in results["sums"]]
     assert sum(each >= 0.9 for each in covered) > 0.97 * len(covered)
     assert min(covered) >= 0.85
-=======
->>>>>>> main
