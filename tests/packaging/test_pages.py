@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import json
 import re
 import warnings
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 
 import fastdp
 import fastdp_lab
+from benchmarks.accuracy import tables
 from fastdp.cli import main
 from tests.grid import exhaustive
 from tests.shared import run_python
