@@ -85,16 +85,17 @@ def aggregate(
         Privacy loss for one unit over everything that is released.
     unit : Rows or Person
         What one person may change: :class:`fastdp.Rows` or :class:`fastdp.Person`; by default one row.  With a
-        Person a hundredth of epsilon is for a noisy share of persons (in each period) with dropped rows
-        (:attr:`Table.cut_persons`).
+        Person four hundredths of the budget are for noisy numbers of rows that count and that are dropped
+        (:attr:`Table.dropped_rows`).
     bounds : dict, number, pair or Value
         Of each column of values its public bound: a number, from 0, a pair (low, high), or a :class:`fastdp.Value`;
-        of a single column the bound alone.  Where no clip is given, a tenth of the column's budget chooses it, for
-        sums of a day where windows are shorter, of a week of days, else of a year; not for a pair, which is the clip
-        itself.  A hundredth is for a noisy share of rows beyond the clip (:attr:`Table.clipped_rows`).
+        of a single column the bound alone.  Where no clip is given, a twelfth of the column's budget chooses it, at
+        both ends of a pair, for sums of a day where windows are shorter, of a week of days, else of a year.  A ninth
+        is for noisy numbers of rows beyond the clip (:attr:`Table.clipped_rows`).
     delta : float
         Above 0, with ``by`` and without ``keys``: keys are private.  Those of the table are released whose noisy
-        count of rows passes a threshold that a unit's own keys pass with probability at most ``delta``.  Above 0 in
+        count of rows, or with a Person sum of weights of persons, passes a threshold that a unit's own keys pass
+        with probability at most ``delta``.  Above 0 in
         any other release: noise is Gaussian where its variance is smaller, by public numbers, and the release is then
         (epsilon, delta)-DP.
     levels : bool, optional
@@ -117,7 +118,7 @@ def aggregate(
     -----
     AccuracyWarning
         If there are too few rows to choose a clip well, if most rows lie beyond the clip or it is next to nothing, or
-        if more than a tenth of the persons have dropped rows; all by released numbers.
+        if more than a tenth of the persons' rows are dropped; all by released numbers.
 
     Raises
     ------
