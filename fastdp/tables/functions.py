@@ -462,7 +462,8 @@ class TableRelease:
             row_numbers = None if kept is None else self._row_numbers(plan, kept.dropped, counted)
         measured = release(budget, quantities, sums[: len(quantities)], self.key, span, keys, published)
         found = plan.released(span, quantities, keys, measured, tails, simulated=self.key.simulated)
-        return replace(found, family=self.source.family, rows=row_numbers)
+        selection = budget.key_rule() if plan.selects_cells else None
+        return replace(found, family=self.source.family, rows=row_numbers, selection=selection)
 
     def _row_numbers(self, plan: TablePlan, dropped: int, counted: Number) -> RowNumbers:
         """Released numbers of persons' rows."""

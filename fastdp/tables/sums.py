@@ -23,6 +23,7 @@ from fastdp_kernels.tables import window_sums
 if TYPE_CHECKING:
     from fastdp.tables.budget import Budget
     from fastdp.tables.columns import Keys
+    from fastdp.tables.keys import KeyRule
     from fastdp.tables.plan import TablePlan
 
 NOT_FINITE = (
@@ -208,6 +209,8 @@ class Released:
         With persons.
     family : str
         The library that the table came from.
+    selection : KeyRule or None
+        Where keys were chosen by the counts of the cells: noise and threshold of these.
     """
 
     edges: Integers
@@ -222,6 +225,7 @@ class Released:
     guarantee: Guarantee = field(repr=False)
     rows: RowNumbers | None = None
     family: str = "pyarrow"
+    selection: KeyRule | None = None
 
     @property
     def keys(self) -> dict[str, list[object]]:
