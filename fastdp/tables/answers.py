@@ -24,9 +24,10 @@ from fastdp.tables.sums import ROWS, Quantity, Released, Statistic
 
 #: The sum beyond the clip is unknown if more than this share of the whole comes from values above all those whose
 #: number stands out of the noise; the true number of rows, if more than this share of those that count is dropped.
-UNSEEN, DROPPED = 1.0 / 3.0, 1.0
-#: Standard error of the share of dropped rows in a part of the table, as a share of it.
-UNEVEN = 0.5
+UNSEEN, DROPPED = 0.5, 1.0
+#: Standard errors of the rows dropped in a part of the table, and in all, of which a person's count up to a limit: as
+#: shares of them.
+UNEVEN, CAPPED = 0.5, 0.2
 #: A released number is known if it is so many standard deviations.
 KNOWN = 3.0
 TRUE, CLIPPED = "true", "clipped"
@@ -214,7 +215,8 @@ class Answers:
         if ratio > DROPPED:
             return None
         error = (rows.dropped_variance + ratio**2 * rows.counted_variance) / rows.counted**2
-        uneven = (UNEVEN * ratio * (1.0 - self._share(name, column, ask)[0])) ** 2
+        own = self._share(name, column, ask)[0]
+        uneven = ratio**2 * ((UNEVEN * (1.0 - own)) ** 2 + CAPPED**2)
         moved = found.moved(np.zeros_like(found.value), found.value**2 * (error + uneven), self._normal, 1.0 + ratio)
         # Rows were dropped, not added.
         positive = name == "count" or self._quantity(name, column).low >= 0

@@ -28,7 +28,7 @@ REACH, USUAL, LEAST, MOST = 3, 1.5, 1.5, 20.0
 #: Standard errors of the interpolation and of the tail, as shares of what they add.
 BETWEEN, AFTER = 0.03, 0.5
 #: Standard errors of a key's and of a range's share in the excess, beside its share in the rest.
-OF_KEYS, OF_TIME = 1.25, 0.5
+OF_KEYS, OF_TIME = 1.25, 1.0
 #: Points of the integral between two edges.
 POINTS = 16
 

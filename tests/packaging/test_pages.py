@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import json
 import re
 import warnings
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 
 import fastdp
 import fastdp_lab
+from benchmarks.accuracy import tables
 from fastdp.cli import main
 from tests.grid import exhaustive
 from tests.shared import run_python
@@ -208,3 +210,12 @@ def test_the_reference_lists_every_public_name_once() -> None:
             public |= {f"{name}.{inner}": getattr(module, inner) for inner in getattr(module, "__all__", ())}
     missing = {n for n, v in public.items() if not inspect.ismodule(v) and callable(v) and id(v) not in found}
     assert missing <= {"fastdp.smoothers.SmootherState"}, missing  # a type of NumPy's
+
+
+def test_tables_of_the_page_are_those_of_results_that_reach_the_targets() -> None:
+    """As the page and the design state them; the benchmark makes the results."""
+    page, results = (DOCS / "tables.md").read_text(), json.loads(tables.RESULTS.read_text())
+    assert tables.filled(page, tables.pages(results)) == page
+    covered = [row["covered"] for row in results["sums"]]
+    assert sum(each >= 0.9 for each in covered) > 0.97 * len(covered)
+    assert min(covered) >= 0.85

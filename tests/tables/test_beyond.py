@@ -112,7 +112,7 @@ def test_errors_of_shares_of_the_excess():
     whole = beyond.variances(np.ones((1, 1)), np.ones(1))
     np.testing.assert_allclose(whole, 9.0)
     # Half of the windows of all keys: half of the noise; which rows it has is as by chance.
-    np.testing.assert_allclose(beyond.variances(np.full((1, 1), 0.5), np.ones(1)), 0.25 * (9.0 + 625.0) + 100.0)
+    np.testing.assert_allclose(beyond.variances(np.full((1, 1), 0.5), np.ones(1)), 0.25 * (9.0 + 2500.0) + 100.0)
     # A key that has half of the whole, over all windows.
     np.testing.assert_allclose(
         beyond.variances(np.full((1, 1), 0.5), np.array([0.5])), 0.25 * (9.0 + 3906.25) + 100.0
