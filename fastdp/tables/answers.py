@@ -19,13 +19,9 @@ from scipy.stats import norm
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
 from fastdp.tables.beyond import Beyond, shares
-<<<<<<< HEAD
-from fastdp.tables.consistent import Consistent, Level, consistent, range_sums
-from fastdp.tables.keys import selected_interval
-=======
 from fastdp.tables.consistent import Consistent, Level, consistent, grouped, range_sums
+from fastdp.tables.keys import selected_interval
 from fastdp.tables.quantiles import Bins, Histogram
->>>>>>> main
 from fastdp.tables.revised import Revised, local_patterns, revise
 from fastdp.tables.sums import ROWS, Quantity, Released, Statistic
 
