@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from fastdp.ledger.ledger import Ledger
     from fastdp.noise.draws import discrete_gaussian, discrete_laplace
     from fastdp.noise.key import Key
-    from fastdp.releases.plan import Plan, plan
     from fastdp.releases.release import Release
     from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
     from fastdp.spatial.phdstream import PHDStream
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from fastdp.tables.calendar import Time
     from fastdp.tables.functions import aggregate, counts, means, totals
     from fastdp.tables.plan import PrivateKeys, Value
+    from fastdp.tables.planning import Plan, plan
     from fastdp.tables.windows import Windows
     from fastdp.units import Person, Rows
 
@@ -57,7 +57,6 @@ _HOMES = {
     "fastdp.ledger.ledger": ("Ledger",),
     "fastdp.noise.key": ("Key",),
     "fastdp.noise.draws": ("discrete_gaussian", "discrete_laplace"),
-    "fastdp.releases.plan": ("Plan", "plan"),
     "fastdp.releases.release": ("Release",),
     "fastdp.streams.add_noise": ("add_noise",),
     "fastdp.streams.pak": ("PAK",),
@@ -71,6 +70,7 @@ _HOMES = {
     "fastdp.tables.calendar": ("Time",),
     "fastdp.tables.functions": ("aggregate", "counts", "means", "totals"),
     "fastdp.tables.plan": ("PrivateKeys", "Value"),
+    "fastdp.tables.planning": ("Plan", "plan"),
     "fastdp.tables.windows": ("Windows",),
     "fastdp.units": ("Person", "Rows"),
 }

@@ -210,7 +210,7 @@ def test_budgets_that_were_found_are_kept(delta: float) -> None:
 @pytest.mark.parametrize("epsilon", [5e-324, 1e-300, 1e-20, 1e20, 1e300])
 def test_epsilons_beyond_floats_are_refused(epsilon: float) -> None:
     for call in (
-        lambda: fastdp.plan(epsilon=epsilon, bound=1.0, contributions=48, per_window=1, delta=1e-9).half_width,
+        lambda: fastdp.plan({"*": "count"}, epsilon=epsilon, unit=fastdp.Rows(48), delta=1e-9),
         lambda: fastdp.Adaptive(epsilon=epsilon, delta=1e-9, bound=1.0),
     ):
         with pytest.raises(ParameterError, match=r"epsilon = .*: expected"):

@@ -11,16 +11,18 @@ import numpy as np
 
 import fastdp
 
-print(fastdp.plan(epsilon=1.0, bound=10.0, every="1h", rows_per_window=400, mean=0.4))
+meters = {"bounds": fastdp.Value(clip=10.0), "every": "1h", "windows": 168, "rows": 400, "mean": 0.4}
+print(fastdp.plan({"kwh": ["sum", "mean"]}, epsilon=1.0, **meters))
 
 # %%
 # How wide is the interval of an hour, for several units of privacy? A person with 48 readings a day needs 48 times
 # the noise of one reading.
 
-epsilons = np.geomspace(0.05, 5.0, 30)
+epsilons = np.geomspace(0.05, 5.0, 10)
 figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
 for name, rows in (("one reading", 1), ("a household's day (48 readings)", 48)):
-    widths = [fastdp.plan(epsilon=e, bound=10.0, contributions=rows).half_width for e in epsilons]
+    unit = fastdp.Rows(rows)
+    widths = [fastdp.plan({"kwh": "sum"}, epsilon=e, unit=unit, **meters).half_width for e in epsilons]
     axes.loglog(epsilons, widths, label=name)
 axes.axhline(400 * 0.4 * 0.1, color="gray", linestyle="--", label="a tenth of the hour's expected total")
 axes.set(
@@ -33,4 +35,4 @@ axes.legend(fontsize=8)
 # %%
 # The other way round: the epsilon that a wanted interval needs.
 
-print(fastdp.plan(half_width=16.0, bound=10.0, every="1h", rows_per_window=400, mean=0.4).epsilon)
+print(fastdp.plan({"kwh": "sum"}, half_width=16.0, **meters).epsilon)

@@ -16,11 +16,16 @@ __all__ = ["main"]
 
 #: Module and first sentence of each command.
 COMMANDS = {
+    "aggregate": (
+        "tables_command",
+        "Private statistics of several columns by window of time, and by key, from one budget.",
+    ),
     "compile": ("compile_command", "Compile kernels now, so that no later call has to wait."),
     "counts": ("tables_command", "Private numbers of rows by window of time, and by key."),
     "demo": ("demo_command", "Release a synthetic day of DNS queries and compare it with the truth."),
     "ledger": ("ledger_command", "Account for privacy budgets: releases of each stream, and the budget left."),
     "means": ("tables_command", "Private means of a column by window of time, and by key."),
+    "plan": ("plan_command", "Errors and shares of a release of a table, before any data; costs no epsilon."),
     "release": ("release_command", "Release a column of numbers under differential privacy."),
     "synthesize": ("synthesize_command", "Release synthetic points that follow a set of points through time."),
     "totals": ("tables_command", "Private totals of a column by window of time, and by key."),

@@ -1,13 +1,14 @@
-"""``fastdp totals``, ``counts`` and ``means``: read a table, write private windows with error bars."""
+"""``fastdp aggregate``, ``totals``, ``counts``, ``means``: read a table, write private numbers with error bars."""
 
 from __future__ import annotations
 
 import csv
 import os
+import re
 import shutil
 import sys
 import time as clock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
@@ -42,25 +43,31 @@ Examples
   fastdp means trips.parquet --time start --every 1d --value minutes --epsilon 1 --clip 60 -o private.parquet
   fastdp counts orders.csv --time at --every 1d --by country --delta 1e-6 --person customer --rows 20
       --per 1d --epsilon 1 -o private.csv --ledger budget --stream orders --limit 2
+  fastdp aggregate visits.csv --stat minutes=sum,mean,p95 --stat "*=count" --bound minutes=600 --time ts
+      --time-unit s --every 1d --by path --delta 1e-6 --person visitor --rows 20 --epsilon 2 -o private.parquet
   fastdp totals readings/ --time at --every 1h --value kwh --start 2026-01-01 --stop 2027-01-01 --clip 10 --epsilon 1
       --engine spark --master spark://host:7077 -o private.parquet
 """
 INTRODUCTION = """
     IN is a .parquet, .csv, .csv.gz or .arrow file with named columns, in any order of rows, or - for CSV on standard
     input. OUT is a .parquet, .csv or .npz file: a row for each window and key, with columns window (its start), the
-    keys, estimate, std_error, low, high (from the window's own noisy sum) and revised, revised_low, revised_high
-    (from all windows of the key, by a model). Guarantee, clip and noise are in the metadata of Parquet and npz, and
-    in OUT.json beside CSV. A window without rows is released as any other.
+    keys, {columns}. Guarantee, clip and noise are in the metadata of Parquet and npz, and in OUT.json beside CSV. A
+    window without rows is released as any other.
 """
+#: Columns of a table of one statistic, and of several.
+ONE = """estimate, std_error, low, high (from the window's own noisy sum) and revised, revised_low, revised_high (from
+    all windows of the key, by a model)"""
+SEVERAL = """and of each statistic NAME, such as minutes_p95, NAME, NAME_low, NAME_high (from the window's own noisy
+    numbers) and NAME_revised, NAME_revised_low, NAME_revised_high (from all windows of the key, by a model)"""
 OPTIONS = """
 -o/--output OUT required  A file, or - for CSV on standard output.
 --plot FILE:path as picture  Draw estimates, intervals and the revised line; the suffix chooses the format, such as
     .png.
---time COL required  Column of times: dates, datetimes of one time zone or none, or ISO texts.
---time-unit (s|ms|us|ns) as unit  Of a column of numbers: Unix times, counted from 1970-01-01 in UTC.
---time-format FORMAT: as format  Of texts, or of whole numbers such as 19970101 (%Y%m%d), as for strptime; ISO texts
-    need none.
+--time COL  Column of times: dates, datetimes of one time zone or none, or ISO texts.  [default: one number for all
+    rows]
 --every LENGTH
+--time-unit (s|ms|us|ns)  The times are Unix times: numbers counted from 1970-01-01 in UTC.
+--time-format FORMAT  Of times as texts, or as whole numbers such as 19970101: %Y%m%d. ISO texts need none.
 --start TIME  Where the first window begins: public.  [default: the table's]
 --stop TIME  Where the last window ends: public.  [default: the table's]
 --origin TIME
@@ -70,12 +77,15 @@ OPTIONS = """
     dropped.
 --keys-file FILE:file  The keys that are released: a CSV or Parquet file with the columns of --by.
 --public-keys  Release all keys of the table: it is no secret which keys it has.
+--key-share X:float  Share of the budget for choosing keys privately, with --delta.
+--levels/--no-levels as levels  Measure totals of all keys, of each prefix of --by and over all windows too,
+    consistent with the rest.  [default: where they cost next to nothing]
 --delta D:float  Above 0 the keys are private, unless they are given: those whose noisy number of rows passes a
     threshold are released. In any other release noise may be Gaussian, and the release (epsilon, delta)-DP.{values}
 --epsilon  Privacy loss of one unit.
 --person COL  Column of persons, who are then the unit.
---rows K:int = 1  Rows of one unit. Without --person you vouch for it; with --person further rows are dropped, and the
-    choice depends neither on the order of rows nor on other persons.
+--rows K = 1  Rows of one unit. Without --person you vouch for it; with --person further rows are dropped, and the
+    choice depends neither on the order of rows nor on other persons; auto: the number is chosen privately.
 --per LENGTH  The unit is what a person adds in any such period, such as 1d, aligned as windows are.  [default: in
     all]
 --per-window J:int
@@ -98,6 +108,17 @@ OF_VALUES = """
     epsilon]
 --resolution X:float
 --nonfinite"""
+OF_COLUMNS = """
+--stat COL=NAME,... required multiple  Statistics of a column: sum, mean, var, std, median, p95 and other percentiles,
+    nunique (distinct entries); and "*=count", the number of rows. Repeated for several columns.
+--bound COL=HIGH|LOW,HIGH multiple  Public bound of a column's values, from 0, or both ends. Values beyond it count as
+    the bound. Take it from what is known of the quantity, never from the data.
+--clip COL=HIGH|LOW,HIGH multiple  What a column's values are clipped to, if that is known publicly.  [default: chosen
+    from all rows with a share of the column's budget]
+--weight COL=X multiple  A column's share of the budget beside other columns', whose weight is 1.
+--nonfinite"""
+#: An option of three values: yes, no, not given.
+SWITCH: Json = {"is_flag": True, "type": bool, "default": None}
 #: The end of a file's name, or a folder, for each engine.
 READABLE = {"spark": (".parquet", ".pq", ".csv"), "dask": (".parquet", ".pq", ".csv", ".arrow", ".feather")}
 
@@ -105,20 +126,38 @@ READABLE = {"spark": (".parquet", ".pq", ".csv"), "dask": (".parquet", ".pq", ".
 def _command(function: Callable[..., None]) -> click.Command:
     """A command with the options of the fastdp function of the same name."""
     name = function.__name__
-    function.__doc__ = f"{function.__doc__}\n{INTRODUCTION}"
-    listed = OPTIONS.format(values="" if name == "counts" else OF_VALUES)
-    ends: Json = {"callback": _ends, "metavar": "HIGH | LOW,HIGH", "type": str}
+    several = name == "aggregate"
+    function.__doc__ = f"{function.__doc__}\n{INTRODUCTION.format(columns=SEVERAL if several else ONE)}"
+    listed = OPTIONS.replace("{values}", "" if name == "counts" else OF_COLUMNS if several else OF_VALUES)
+    if not several:
+        listed = re.sub(r"--levels.*?\n(?=--)", "", listed, flags=re.DOTALL)
+    # Of several columns a bound is read with its column.
+    ends: Json = {"callback": _ends, "metavar": "HIGH | LOW,HIGH"} if not several else {}
+    more: Json = {
+        "rows": {"callback": rows_of},
+        "bound": {"type": str, **ends},
+        "clip": {"type": str, **ends},
+        "every": {"required": False},
+    }
     decorate = with_options(
         listed,
         {"": getattr(fastdp, name)},
         (fastdp.Time, fastdp.Person, fastdp.Value),
-        bound=ends,
-        clip=ends,
+        **more,
+        weight={"type": str, "default": (), "show_default": False},
+        levels=SWITCH,
         master={"envvar": "FASTDP_SPARK_MASTER", "show_envvar": True},
         scheduler={"envvar": "FASTDP_DASK_SCHEDULER", "show_envvar": True},
     )
     source = click.argument("source", metavar="IN", type=click.Path(exists=True, allow_dash=True))
     return click.command(epilog=EPILOG)(source(decorate(function)))
+
+
+def rows_of(ctx: click.Context, param: click.Parameter, text: str) -> int | str:
+    """A number of rows, or "auto"; click.BadParameter for anything else."""
+    if text != "auto" and not text.isdecimal():
+        raise click.BadParameter(f"{text!r} is neither a number nor auto.", ctx, param)
+    return text if text == "auto" else int(text)
 
 
 def _ends(ctx: click.Context, param: click.Parameter, text: str | None) -> float | tuple[float, ...] | None:
@@ -133,6 +172,12 @@ def _ends(ctx: click.Context, param: click.Parameter, text: str | None) -> float
         told = f"{text!r} is neither a number nor two separated by a comma, LOW,HIGH."
         raise click.BadParameter(told, ctx, param)
     return numbers if len(numbers) == 2 else numbers[0]
+
+
+@_command
+def aggregate(**options: Any) -> None:
+    """Private statistics of several columns by window of time, and by key, from one budget."""
+    _run("aggregate", options)
 
 
 @_command
@@ -160,7 +205,7 @@ def _run(kind: str, options: Json) -> None:
     begin = clock.perf_counter()
     account = Account.of(options)
     _check_keys(options)
-    if kind != "counts" and options["bound"] is None and options["clip"] is None:
+    if kind in ("totals", "means") and options["bound"] is None and options["clip"] is None:
         raise click.UsageError(
             "Expected --bound, the public largest value (or LOW,HIGH), or --clip if that is known."
         )
@@ -171,9 +216,10 @@ def _run(kind: str, options: Json) -> None:
         frame, key = _frame(options["source"]), secret_of(options["seed"], options["key_file"])
         given = fields_of(getattr(fastdp, kind), options)
         given |= {"by": list(options["by"]) or None, "keys": _keys(frame, options), "key": key}
-        time = fastdp.Time(options["time"], **fields_of(fastdp.Time, options))
-        given |= {"time": time, "every": None, "unit": _unit(options)}
-        if kind != "counts":
+        given |= {"time": _time(options), "every": None, "unit": unit_of(options)}
+        if kind == "aggregate":
+            given |= {"statistics": columns_of("stat", options["stat"]), "bounds": bounds_of(options)}
+        elif kind != "counts":
             given |= {"bound": fastdp.Value(**fields_of(fastdp.Value, options)), "clip": None}
         confidence = checked_confidence(options["confidence"])
         with account.opened() as ledger, _adding(frame, options) as opened:
@@ -195,13 +241,58 @@ def _run(kind: str, options: Json) -> None:
             click.echo(f"{table.title()}\n{as_table(facts)}", err=True)
 
 
-def _unit(options: Json) -> fastdp.Rows | fastdp.Person:
+def _time(options: Json) -> fastdp.Time | None:
+    """The column of times with all that is said about it; None without ``--time``."""
+    if options["time"] is None:
+        said = [name for name in ("every", "start", "stop", "origin", "zone") if options[name] is not None]
+        if said:
+            raise click.UsageError(f"--{said[0]} needs --time, the column of times.")
+        return None
+    if options["every"] is None:
+        raise click.UsageError("--time needs --every, the length of the windows, such as 1h.")
+    given = fields_of(fastdp.Time, options)
+    return fastdp.Time(options["time"], **given, unit=options["time_unit"], format=options["time_format"])
+
+
+def columns_of(name: str, texts: Sequence[str]) -> dict[str, list[str]]:
+    """Column to the entries of ``COL=A,B``; click.UsageError for another form, or a column given twice."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        column, equals, entries = text.rpartition("=")
+        if not (column and equals and entries) or column in found:
+            raise click.UsageError(f"--{name} {text}: expected COL=..., each column once.")
+        found[column] = entries.split(",")
+    return found
+
+
+def bounds_of(options: Json) -> dict[str, fastdp.Value]:
+    """A :class:`fastdp.Value` of each column with a bound or a clip."""
+    listed = {name: columns_of(name, options[name]) for name in ("bound", "clip", "weight")}
+    try:
+        numbers = {
+            name: {column: tuple(map(float, texts)) for column, texts in columns.items()}
+            for name, columns in listed.items()
+        }
+    except ValueError:
+        raise click.UsageError("--bound, --clip and --weight: expected numbers, such as --bound kwh=10.") from None
+    given: dict[str, Json] = {}
+    for name, columns in numbers.items():
+        for column, ends in columns.items():
+            one = ends[0] if len(ends) == 1 else ends
+            given.setdefault(column, {"nonfinite": options["nonfinite"]})[name] = one
+    return {column: fastdp.Value(**each) for column, each in given.items()}
+
+
+def unit_of(options: Json) -> fastdp.Rows | fastdp.Person:
+    """The unit of privacy that the options say."""
     if options["person"] is not None:
         return fastdp.Person(options["person"], **fields_of(fastdp.Person, options))
     if options["per_window"] is not None:
         raise ParameterError("--per-window: expected --person, the column of persons whose rows it bounds")
     if options["per"] is not None and options["rows"] == 1:
         raise ParameterError("--per: expected --rows above 1, or --person; one row lies in one period")
+    if options["rows"] == "auto":
+        raise ParameterError("--rows auto: expected --person, the column of persons whose rows are bounded")
     return fastdp.Rows(options["rows"], options["per"])
 
 
@@ -212,6 +303,8 @@ def _check_keys(options: Json) -> None:
         raise click.UsageError("--key, --keys-file and --public-keys exclude each other.")
     if ways and not options["by"]:
         raise click.UsageError("--key, --keys-file and --public-keys need --by, the column of the keys.")
+    if options["key_share"] is not None and (ways or not options["by"] or not options["delta"]):
+        raise click.UsageError("--key-share needs --by and --delta, and no listed or public keys.")
     if options["by"] and not ways and not options["delta"]:
         raise click.UsageError(
             "--by needs the keys that are released: --key or --keys-file; --public-keys if it is no secret which "
@@ -258,7 +351,7 @@ def _keys(frame: Foreign, options: Json) -> Foreign:
     elif listed:
         rows = [[text] for text in listed] if len(by) == 1 else list(csv.reader(listed))
     else:
-        return None
+        return None if options["key_share"] is None else fastdp.PrivateKeys(options["key_share"])
     schema = open_source(frame, by).schema
     for row in rows:
         if len(row) != len(by):

@@ -9,15 +9,18 @@ both sums' standardised quantiles and the normal one.  All of it is post-process
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.stats import norm
 
+from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
 from fastdp.tables.beyond import Beyond, shares
-from fastdp.tables.consistent import Consistent, Level, consistent, range_sums
+from fastdp.tables.consistent import Consistent, Level, consistent, grouped, range_sums
+from fastdp.tables.quantiles import Bins, Histogram
 from fastdp.tables.revised import Revised, local_patterns, revise
 from fastdp.tables.sums import ROWS, Quantity, Released, Statistic
 
@@ -108,10 +111,12 @@ class Answers:
         """
         ask = _Ask(starts, stops, len(self._released.parents) if depth is None else depth, revised)
         kind, column = statistic.kind, statistic.column
-        if kind in ("count", "sum", "nunique"):
-            name = {"count": "count", "sum": "total", "nunique": "distinct"}[kind]
+        if statistic.rank is not None or kind == "nunique":
+            return replace(self._counted(statistic, ask), about=TRUE if self._released.rows is None else CLIPPED)
+        if kind in ("count", "sum"):
+            name = "count" if kind == "count" else "total"
             part = self._part(name, column, ask)
-            true = part if kind == "nunique" else self._true(part, name, column, ask)
+            true = self._true(part, name, column, ask)
             return _with_clipped(None if true is None else true.answer(), part.answer())
         name, count = self._first_sum(column), self._part("count", ROWS, ask)
         quantity, tail = self._quantity(name, column), self._released.tails[column]
@@ -130,6 +135,25 @@ class Answers:
 
     def _first_sum(self, column: str) -> str:
         return "total" if self._released.index("total", column) is not None else "deviation"
+
+    def _counted(self, statistic: Statistic, ask: _Ask) -> Answer:
+        """Quantiles from the histograms of cells, or numbers of distinct entries of single cells."""
+        listed = [each for each in self._released.counted if each.column == statistic.column]
+        each = next(each for each in listed if (each.ends is None) == (statistic.rank is None))
+        steps, parents = each.steps.astype(np.float64), self._released.parents
+        if statistic.rank is not None and each.ends is not None:
+            for depth in range(len(parents) - 1, ask.depth - 1, -1):
+                nodes = steps.reshape(-1, steps.shape[2])
+                steps = grouped(nodes, parents[depth], self._leaves[depth].size).reshape(*steps.shape[:2], -1)
+            found = Histogram(Bins(*each.ends), steps, each.noise, self._leaves[ask.depth])
+            estimate, low, high = found.quantiles(statistic.rank, ask.starts, ask.stops, self._confidence)
+            return Answer(estimate, (high - low) / (2.0 * self._normal), low, high)
+        if ask.depth < len(parents) or (ask.stops > ask.starts + 1).any():
+            raise ParameterError("nunique: expected single windows and keys, because an entry may be in several")
+        half = each.noise.quantiles(np.ones(1, np.int64), self._confidence)[0]
+        value = steps[0][ask.starts]
+        error = np.full(value.shape, math.sqrt(each.noise.variance))
+        return Answer(value, error, np.maximum(value - half, 0.0), np.maximum(value + half, 0.0))
 
     def _quantity(self, name: str, column: str) -> Quantity:
         return self._released.quantities[self._index(name, column)]

@@ -18,7 +18,7 @@ from fastdp.guarantee import Guarantee, parallel, sequential, zcdp_loss
 from fastdp.noise.draws import Distribution, concentrated, l2_square, noise_distribution
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import laplace_distribution
-from fastdp.tables import consistent
+from fastdp.tables import consistent, quantiles
 from fastdp.tables.choices import MOST_DROPPED, Budgets, ColumnTask
 from fastdp.tables.consistent import POINTS
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
@@ -38,11 +38,11 @@ OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fracti
 #: The last where the clip is known publicly.
 TAIL_OF_KNOWN = Fraction(1, 100)
 #: Weights of a column's sums.
-WEIGHTS = {"total": 1, "deviation": 1, "square": 1, "count": 1}
+WEIGHTS = {"total": 1, "deviation": 1, "square": 1, "count": 1, "histogram": 1, "distinct": 1}
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
 #: of one mean the deviations then have .6 of epsilon, or .65 of rho, near the best for means from 0 to .3 theta.
 ROWS_OF_MEANS = {"laplace": Fraction(2, 3), "gaussian": Fraction(7, 13)}
-#: Share of the cells where other levels are measured too; these divide the rest equally.
+#: Share of the cells in the guarantee that is stated before the table is read, if levels are asked for.
 CELLS_SHARE = Fraction(1, 2)
 #: The clip of windows shorter than the first is chosen for sums over as many as fill it, and so on.
 SPANS = (DAY, 7 * DAY, 365 * DAY)
@@ -130,7 +130,7 @@ class Budget:
 
     def _uses(self, purpose: str, column: str) -> bool:
         """True if a column has this helper: choices where its clip is chosen."""
-        return purpose == "tail" or self.plan.column(column).chooses
+        return bool(self.plan.sums_of(column)) and (purpose == "tail" or self.plan.column(column).chooses)
 
     def task(self, column: str) -> ColumnTask:
         """Public numbers of the choices about a column."""
@@ -191,19 +191,19 @@ class Budget:
 
     @cached_property
     def level_shares(self) -> dict[Level, Fraction]:
-        """Share of each level of a sum's budget; the cells come first."""
+        """Share of each level of a sum's budget; the cells come first.  Before windows and keys are known: theirs."""
         plan = self.plan
         cells = Level(len(plan.by), True)
-        if not plan.levels:
+        if plan.levels is False or plan.online or plan.selects_cells:
             return {cells: Fraction(1)}
         if plan.nodes is not None and len(plan.nodes) > len(plan.by):
             windows = (plan.stop or 0) - (plan.start or 0)
-            found = consistent.level_shares(windows, plan.nodes, True, gaussian=self.gaussian)
+            found = consistent.level_shares(windows, plan.nodes, plan.levels, gaussian=self.gaussian)
             return {Level(each.depth, each.each): Fraction(round(each.share * POINTS), POINTS) for each in found}
         # Before the table is read.
         spans = (True,) if plan.calendar is None else (True, False)
         others = [Level(d, each) for each in spans for d in range(len(plan.by), -1, -1)][1:]
-        if not others:
+        if not (plan.levels and others):
             return {cells: Fraction(1)}
         return {cells: CELLS_SHARE} | dict.fromkeys(others, (1 - CELLS_SHARE) / len(others))
 
@@ -224,9 +224,10 @@ class Budget:
 
     def of(self, name: str, column: str, level: Level) -> float:
         """Loss of one sum at one level."""
-        listed = self.plan.sums_of(column)
-        share = Fraction(WEIGHTS[name], sum(WEIGHTS[each] for each in listed)) * self.level_shares[level]
-        return self._loss(self._rest[column] * share)
+        listed, counts = self.plan.sums_of(column), self.plan.counts_of(column)
+        share = Fraction(WEIGHTS[name], sum(WEIGHTS[each] for each in (*listed, *counts)))
+        # Counts of bins and of distinct entries are of cells alone.
+        return self._loss(self._rest[column] * share * (1 if name in counts else self.level_shares[level]))
 
     def square(self, each: bool) -> int:
         """Squared L2 norm of the change by one unit: k rows, at most j of them in one sum of a window."""
@@ -239,11 +240,25 @@ class Budget:
             return noise_distribution("gaussian", quantity.sensitivity, self.square(level.each), loss)
         return noise_distribution("laplace", self.plan.contributions * quantity.sensitivity, 1, loss)
 
+    def counts_distribution(self, name: str, column: str) -> Distribution:
+        """Distribution of the noise of a column's histogram, or of its numbers of distinct entries."""
+        loss, k = self.of(name, column, self.levels[0]), self.plan.contributions
+        # A row is in one node of each level of bins.
+        levels = quantiles.LEVELS if name == "histogram" else 1
+        if self.gaussian:
+            return noise_distribution("gaussian", 1, self.square(True) * levels, loss)
+        return noise_distribution("laplace", k * levels, 1, loss)
+
     def log_variance(self) -> float:
         """Sum of the logarithms of the cells' variances, each in squared changes by one row."""
         cells, k = self.levels[0], self.plan.contributions
         square = self.square(True) if self.gaussian else 2.0 * k**2
-        return sum(math.log(square / self.of(q.name, q.column, cells) ** 2) for q in self.plan.quantities())
+        named = [(q.name, q.column) for q in self.plan.quantities()]
+        named += [(name, column.name) for column in self.plan.columns for name in self.plan.counts_of(column.name)]
+        found = sum(math.log(square / self.of(*each, cells) ** 2) for each in named)
+        # Levels of bins add up in the L1 norm, and their squares do in L2.
+        histograms = sum(name == "histogram" for name, _ in named)
+        return found + histograms * math.log(quantiles.LEVELS) * (1 if self.gaussian else 2)
 
     # The guarantee: of each component, their composition, and the caller's word.
 
@@ -264,10 +279,11 @@ class Budget:
     def _component(self, name: str, loss: float, step: str, delta: float = 0.0) -> Guarantee:
         return self.in_units(Guarantee(loss, delta, arithmetic="exact", derivation=(step,))).of(name)
 
-    def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Guarantee of everything that is released, with its derivation."""
+    def components(self) -> list[Guarantee]:
+        """Guarantee of each thing that is released."""
         plan, k = self.plan, self.plan.contributions
         parts = [self._sums(q, level) for level in self.levels for q in plan.quantities()]
+        parts += [self._counts(name, each.name) for each in plan.columns for name in plan.counts_of(each.name)]
         for column in plan.columns:
             parts += self._of_column(column)
         if plan.key_rule == "private":
@@ -282,12 +298,33 @@ class Budget:
         if plan.chooses_rows:
             step = "a person's rows: noisy max over numbers of persons with more, monotone, sensitivity 1"
             parts.append(self._component("rows = 'auto'", self.helper("auto"), step))
+        return parts
+
+    def guarantee(self, *, simulated: bool) -> Guarantee:
+        """Guarantee of everything that is released, with its derivation."""
+        plan, parts = self.plan, self.components()
         whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
         if self.gaussian:
             return self._approximate(whole, simulated)
         # The parts are rounded so that they never exceed epsilon; they may fall short of it by a rounding.
         derivation = (*whole.derivation, *self._public_knowledge(whole))
         return replace(whole, epsilon=plan.epsilon, rho=math.inf, simulated=simulated, derivation=derivation)
+
+    def _counts(self, name: str, column: str) -> Guarantee:
+        """Guarantee of a column's histogram, or of its numbers of distinct entries."""
+        k, loss = self.plan.contributions, self.of(name, column, self.levels[0])
+        listed = f"{name} of {column!r}: disjoint windows and keys, k rows of a unit change"
+        levels = quantiles.LEVELS if name == "histogram" else 1
+        changed = f"{listed} {'k counts' if levels == 1 else f'k counts of each of {levels} levels of bins'} by 1"
+        if self.gaussian:
+            square = self.square(True) * levels
+            step = f"{changed}, by sqrt({square}) in the L2 norm (k = {k}), discrete Gaussian noise of sigma "
+            step += f"sqrt({square}) / {loss:g}: rho = {loss:g}^2 / 2"
+            return self.in_units(concentrated(loss, step)).of("counts")
+        scale = "k" if levels == 1 else f"{levels} k"
+        return self._component(
+            "counts", loss, f"{changed}, discrete Laplace noise of scale {scale} / epsilon (k = {k})"
+        )
 
     def _number(self, purpose: str, column: str, step: str) -> Guarantee:
         """Guarantee of one released number about a column, or about all rows."""
@@ -304,7 +341,7 @@ class Budget:
             chosen = f"noisy max on either side of 0, counts of rows beyond candidates: monotone, {k} rows in all"
             found.append(self._component(f"rows{of}", self.helper("rows", column.name), counted))
             found.append(self._component(f"clip{of}", self.helper("clip", column.name), chosen))
-        if not self.plan.online:
+        if self._uses("tail", column.name) and not self.plan.online:
             step = f"rows in bins beyond the clip: {k} rows change them by {k} in all"
             found.append(self._number("tail", column.name, step))
         return found
@@ -395,6 +432,7 @@ class Budget:
                 said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
         # Of deviations from the middle of the clip a replaced value moves two sensitivities.
         totals = all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in plan.quantities())
+        totals &= not any(plan.counts_of(column.name) for column in plan.columns)
         if plan.who is None and k == 1 and plan.columns and totals and not self.gaussian:
             # Two bins beyond a clip, one sum otherwise.
             most = plan.epsilon + sum(self.helper("tail", column.name) for column in plan.columns) * (not plan.online)

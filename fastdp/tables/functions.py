@@ -21,8 +21,28 @@ from fastdp.tables.beyond import count_tail, tail_edges
 from fastdp.tables.calendar import Time
 from fastdp.tables.keys import choose_keys
 from fastdp.tables.persons import Kept, PersonRows, check_finite, read_rows
-from fastdp.tables.plan import Clips, PrivateKeys, TablePlan, Value, make_plan, names_of, statistics_of
-from fastdp.tables.sums import ROWS, CellRows, Number, Quantity, Released, RowNumbers, exact_sums, release
+from fastdp.tables.plan import (
+    Clips,
+    PrivateKeys,
+    TablePlan,
+    Value,
+    entries_of,
+    make_plan,
+    names_of,
+    statistics_of,
+)
+from fastdp.tables.quantiles import Tally, tallied, tally_of
+from fastdp.tables.sums import (
+    ROWS,
+    CellRows,
+    Number,
+    Quantity,
+    Released,
+    RowNumbers,
+    exact_sums,
+    release,
+    release_counts,
+)
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Column, Person, Unit
 
@@ -65,8 +85,8 @@ def aggregate(
         of a Parquet or CSV file.  Rows may be in any order; lazy tables and files are read in batches.  Or a table of
         an engine, :func:`fastdp.engines.spark.table` or :func:`fastdp.engines.dask.table`.
     statistics : dict of str to str or list of str
-        "sum", "mean", "var" (of the rows, without Bessel's correction) and "std" of each column; "*": "count", the
-        number of rows.
+        "sum", "mean", "var" (of the rows, without Bessel's correction), "std", "median", percentiles such as "p95",
+        and "nunique", the number of distinct entries, of each column; "*": "count", the number of rows.
     time : str or Time, optional
         The column of times: dates, datetimes of one time zone or none, or ISO texts; with ``every``.  Or a
         :class:`fastdp.Time`, which has the windows' ends, zone and origin too, and reads other times.  By default
@@ -99,8 +119,9 @@ def aggregate(
         any other release: noise is Gaussian where its variance is smaller, by public numbers, and the release is then
         (epsilon, delta)-DP.
     levels : bool, optional
-        True: totals of all keys, of each prefix of ``by``, and over all windows are measured too, with shares of the
-        budget that follow from the numbers of keys and windows.
+        True: totals of all keys, of each prefix of ``by``, and over all windows are measured too
+        (:meth:`Table.level`), with shares that make all of them about equally accurate.  By default they are where
+        the variance of a cell grows by at most a tenth; False: never.  Either way all numbers add up.
     seed, key
         As for :func:`fastdp.release`.
     ledger : Ledger, optional
@@ -150,8 +171,9 @@ def aggregate(
     secret = stream_key(Key.choose(seed, key), stream)
     asked, named = statistics_of(statistics), names_of("by", by)
     time = _timed(time, every)
-    values = list(dict.fromkeys(each.column for each in asked if each.column != ROWS))
-    names = [*named, *([unit.column] if isinstance(unit, Person) else [])]
+    entries = entries_of(asked)
+    values = list(dict.fromkeys(each.column for each in asked if each.column not in (ROWS, *entries)))
+    names = [*named, *([unit.column] if isinstance(unit, Person) else []), *entries]
     source = open_source(frame, [*([] if time is None else [time.column]), *values, *names], names)
     how = None if time is None else "unit" if time.unit else "format" if time.format else None
     zone = check_types(source, None if time is None else time.column, values, names, how)
@@ -199,7 +221,7 @@ def totals(
     ledger: Ledger | None = None,
     stream: str | None = None,
 ) -> Table:
-    """Private totals of a column by window of time, and by key: :func:`aggregate` of its sums.
+    """Private totals of a column by window of time, and by key: :func:`aggregate` of its sums, of cells alone.
 
     Parameters
     ----------
@@ -230,7 +252,7 @@ def totals(
     wanted, bounds = {Column().check("value", value): "sum"}, _value(bound, clip)
     given = frame, wanted, time, every, by, keys
     secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
-    return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, **secrets)
+    return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, levels=False, **secrets)
 
 
 def counts(
@@ -260,7 +282,7 @@ def counts(
     """
     given = frame, {ROWS: "count"}, time, every, by, keys
     secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
-    return aggregate(*given, epsilon=epsilon, unit=unit, delta=delta, **secrets)
+    return aggregate(*given, epsilon=epsilon, unit=unit, delta=delta, levels=False, **secrets)
 
 
 def means(
@@ -297,7 +319,7 @@ def means(
     wanted, bounds = {Column().check("value", value): "mean"}, _value(bound, clip)
     given = frame, wanted, time, every, by, keys
     secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
-    return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, **secrets)
+    return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, levels=False, **secrets)
 
 
 def _value(bound: Bounds | Value | None, clip: Bounds | None) -> Value:
@@ -350,6 +372,8 @@ class TableRelease:
             for name in plan.by:
                 if (type_of := arrow_type(self.source, name)) is not None:
                     keys.check_type(name, type_of)
+        if self.source.add is not None and any(plan.counts_of(column.name) for column in plan.columns):
+            raise ParameterError("statistics: expected no quantiles and no nunique, because an engine adds up sums")
         if self.source.add is not None and not (plan.is_public and plan.who is None):
             raise ParameterError(
                 "expected Time(start=, stop=), keys= where there is by=, clip= (or two bounds) of each column, no "
@@ -362,7 +386,8 @@ class TableRelease:
         """The released sums; reads the table once, or twice if windows, keys or a clip depend on it."""
         plan, keys = self.plan, columns.Keys(self.plan.by, self.plan.keys if self.plan.key_rule == "given" else None)
         if self.source.add is not None:
-            return self._release(plan, keys, None, None, {})
+            settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
+            return self._release(settled, keys, None, None, {})
         ends = _Ends(plan)
         if plan.who is not None:
             return self._of_persons(keys, ends)
@@ -442,6 +467,12 @@ class TableRelease:
         span, budget = (plan.start or 0, plan.stop or 0), plan.budget
         quantities = plan.quantities(clips)
         beyond = _Beyond(plan, [q for q in quantities if q.name in FIRST_SUMS], rows is None)
+        tallies: list[Tally] = []
+        if rows is not None:
+            cells = span[1] - span[0], keys.size
+            for column in plan.columns:
+                tallies += [tally_of(plan, name, column, cells) for name in plan.counts_of(column.name)]
+            rows = tallied(rows, tallies, span[0]) if tallies else rows
         if rows is None:
             assert self.source.add is not None  # noqa: S101 - an engine adds
             sums = self.source.add(plan, [*quantities, *beyond.quantities])
@@ -461,7 +492,8 @@ class TableRelease:
             }
             row_numbers = None if kept is None else self._row_numbers(plan, kept.dropped, counted)
         measured = release(budget, quantities, sums[: len(quantities)], self.key, span, keys, published)
-        found = plan.released(span, quantities, keys, measured, tails, simulated=self.key.simulated)
+        entries = release_counts(budget, tallies, self.key, span[0], keys)
+        found = plan.released(span, quantities, keys, measured, tails, entries, simulated=self.key.simulated)
         return replace(found, family=self.source.family, rows=row_numbers)
 
     def _row_numbers(self, plan: TablePlan, dropped: int, counted: Number) -> RowNumbers:

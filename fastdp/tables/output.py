@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -16,10 +17,11 @@ from fastdp._version import __version__
 from fastdp.data.source import import_tables
 from fastdp.errors import ParameterError
 from fastdp.kinds import Array, Floats, Integers, Json
-from fastdp.releases.pictures import band, check_axes, new_axes, save
+from fastdp.releases.pictures import ESTIMATE, band, check_axes, new_axes, save
 from fastdp.state.atomic_files import atomic_file
 from fastdp.tables import choices
-from fastdp.tables.answers import Answer, Answers
+from fastdp.tables.answers import Answers
+from fastdp.tables.consistent import grouped
 from fastdp.tables.revised import DAY
 from fastdp.tables.sums import Released, Statistic
 from fastdp.units import OFFSET, zone_of
@@ -42,15 +44,15 @@ ALONE = (
 OF_SEVERAL = ("", "_low", "_high", "_revised", "_revised_low", "_revised_high")
 
 
-def arrow_table(released: Released, answers: Answers) -> pa.Table:
-    """One row for each window and key, sorted by window, then key; columns as of :attr:`Table.frame`."""
-    _, arrow = import_tables()
-    windows, keys = released.measured[0].steps.shape[1:]
-    first = np.arange(windows)
+def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
+    """One row for each window and node of a depth, by window, then node; columns as of :attr:`Table.frame`."""
+    first = np.arange(released.edges.size - 1)
     numbers: dict[str, Floats] = {}
     texts: dict[str, str] = {}
     for statistic in released.statistics:
-        exact, revised = (answers.about(statistic, first, first + 1, revised=which) for which in (False, True))
+        exact, revised = (
+            answers.about(statistic, first, first + 1, revised=which, depth=depth) for which in (False, True)
+        )
         clipped = exact.clipped
         listed = [exact.estimate, exact.std_error, exact.low, exact.high, revised.estimate, revised.low, revised.high]
         listed += [clipped.estimate, clipped.low, clipped.high]
@@ -61,19 +63,62 @@ def arrow_table(released: Released, answers: Answers) -> pa.Table:
             names = [statistic.name + end for end in OF_SEVERAL]
             texts[f"{statistic.name}_about"] = texts.pop("about")
         numbers |= dict(zip(names, listed, strict=True))
+    columns = _places(released, depth, {*numbers, *texts})
+    columns |= {name: _arrow().array(array.ravel()) for name, array in numbers.items()}
+    rows = (released.edges.size - 1) * released.sizes[depth]
+    return _arrow().table(columns | {name: _arrow().repeat(text, rows) for name, text in texts.items()})
+
+
+def _arrow() -> ModuleType:
+    arrow: ModuleType = import_tables()[1]
+    return arrow
+
+
+def _places(released: Released, depth: int, taken: Set[str]) -> dict[str, pa.Array]:
+    """Columns of windows and keys of every window and node, with names besides those that are `taken`."""
+    arrow, windows, size = _arrow(), released.edges.size - 1, released.sizes[depth]
     columns = {}
     if released.every is not None:
         kind = arrow.timestamp("us", released.time_zone)
-        columns[WINDOW] = arrow.array(np.repeat(released.edges[:-1], keys), kind)
-    place = arrow.array(np.tile(np.arange(keys), windows))
-    for name, values in released.keys.items():
+        columns[WINDOW] = arrow.array(np.repeat(released.edges[:-1], size), kind)
+    place = arrow.array(np.tile(np.arange(size), windows))
+    listed = released.nodes[depth]
+    for name, values in listed.items():
         # A key column may have the name of one of ours.
         shown = name
-        while shown in (WINDOW, METADATA, *numbers, *texts) or (shown != name and shown in released.keys):
+        while shown in (WINDOW, METADATA, *taken) or (shown != name and shown in listed):
             shown += "_key"
         columns[shown] = arrow.array(values).take(place)
-    columns |= {name: arrow.array(array.ravel()) for name, array in numbers.items()}
-    return arrow.table(columns | {name: arrow.repeat(text, len(place)) for name, text in texts.items()})
+    return columns
+
+
+def whole_numbers(
+    released: Released, answers: Answers, statistic: Statistic, depth: int, *, revised: bool
+) -> pa.Table:
+    """Integers of at least 0 of every window and node of a depth, which add up: see :meth:`Table.whole_numbers`."""
+    first = np.arange(released.edges.size - 1)
+    found: Integers = np.zeros((first.size, 1), np.int64)
+    for level in range(depth + 1):
+        given = np.maximum(answers.about(statistic, first, first + 1, revised=revised, depth=level).estimate, 0.0)
+        found = divided(found, given, released.parents[level - 1]) if level else np.rint(given).astype(np.int64)
+    columns = _places(released, depth, {statistic.name})
+    return _arrow().table(columns | {statistic.name: _arrow().array(found.ravel())})
+
+
+def divided(totals: Integers, wanted: Floats, parents: Integers) -> Integers:
+    """Integers near `wanted`, float64[W, K], that add up to `totals` of their parents: largest remainders first."""
+    width = totals.shape[1]
+    sums, each = grouped(wanted, parents, width)[:, parents], np.bincount(parents, minlength=width)[parents]
+    equal = np.broadcast_to(1.0 / each, wanted.shape).copy()
+    exact = np.divide(wanted, sums, out=equal, where=sums > 0.0) * totals[:, parents]
+    found: Integers = np.floor(exact).astype(np.int64)
+    left = totals - np.rint(grouped(found.astype(np.float64), parents, width)).astype(np.int64)
+    # In each window the nodes of a parent by their remainders.
+    order = np.lexsort((found - exact, np.broadcast_to(parents, exact.shape)), axis=1)
+    rank = np.arange(parents.size) - np.searchsorted(np.sort(parents), np.sort(parents))
+    more = rank < np.take_along_axis(left[:, parents], order, 1)
+    np.put_along_axis(found, order, np.take_along_axis(found, order, 1) + more, 1)
+    return found
 
 
 def readable(table: pa.Table, family: str) -> pa.Table:
@@ -180,55 +225,92 @@ MAX_PANELS = 6
 #: Points of a line; more windows are drawn as means of neighbours.
 MAX_POINTS = 2000
 #: Names of statistics.
-QUANTITIES = {"sum": "total", "count": "count", "mean": "mean", "var": "variance", "std": "standard deviation"}
+QUANTITIES = {"sum": "total", "var": "variance", "std": "standard deviation", "nunique": "distinct entries"}
+#: Statistics whose windows add up.
+ADDED = ("sum", "count")
+#: Colour of windows that the table covers in part.
+PARTIAL = "#00000014"
 
 
-def draw(sums: Released, statistic: Statistic, answers: Answers, path: str | Path | None, ax: Any) -> Any:
-    """Draw one statistic of a table; see :meth:`fastdp.tables.table.Table.plot`."""
-    windows, keys = sums.measured[0].steps.shape[1:]
+def draw(sums: Released, answers: Answers, depth: int, path: str | Path | None, ax: Any) -> Any:
+    """Draw the statistics of a table; see :meth:`fastdp.tables.table.Table.plot`."""
+    statistics, windows, keys = sums.statistics, sums.edges.size - 1, sums.sizes[depth]
     if not windows:
         raise ParameterError("plot: the table holds no windows; expected at least one")
-    if ax is not None:
-        check_axes(*(np.ravel(ax) if isinstance(ax, (list, tuple, np.ndarray)) else [ax]))
+    given = None if ax is None else np.atleast_1d(np.asarray(ax, object)).ravel()
+    if given is not None:
+        check_axes(*given)
     if not keys:
         return _without_keys(sums, path, ax)
-    pooled = keys > (MAX_PANELS if ax is None else 1)
-    panels = 1 if pooled else keys
-    axes = np.atleast_1d(new_axes(panels, height=max(4.2, 0.8 + 1.9 * panels)) if ax is None else ax)
-    group = _group(sums.edges)
+    one = len(statistics) == 1
+    pooled = keys > (MAX_PANELS if given is None and one else 1)
+    # A panel for each key of one statistic, or for each statistic.
+    panels = [(each, k) for each in statistics for k in range(keys if one and not pooled else 1)]
+    axes = np.atleast_1d(new_axes(len(panels), height=max(4.2, 1.2 + 1.9 * len(panels)))) if given is None else given
+    if len(axes) < len(panels):
+        raise ParameterError(f"ax: {len(axes)} axes: expected {len(panels)}, one a statistic or key")
+    names = [", ".join(map(str, row)) for row in zip(*sums.nodes[depth].values(), strict=True)]
+    of = ", ".join(sums.nodes[depth])
+    for each, (statistic, k) in zip(axes, panels, strict=False):
+        # An entry may be in several keys and windows: distinct ones are drawn of the first key, window by window.
+        adds_up = statistic.kind != "nunique"
+        group = _group(sums.edges) if adds_up else 1
+        _panel(each, sums, answers, statistic, (k, group, 0 if pooled and adds_up else depth))
+        which = [] if one else [statistic.name]
+        if keys > 1 or names:
+            which.append(f"all {keys:,} keys of {of}" if pooled and adds_up else f"{of} = {names[k]}")
+        each.set_title(", ".join(which), loc="left", fontsize=9)
+        each.set_ylabel(_label(sums, statistic, group), fontsize=9 if len(panels) < 3 else 7)
+    axes[0].legend(frameon=False, loc="upper right", ncols=4, fontsize=8)
+    if given is None:
+        axes[0].figure.suptitle(_title(sums), x=0.01, ha="left", fontsize=9)
+    _clock(axes[len(panels) - 1], sums)
+    if path is not None:
+        save(axes[0], path)
+    return axes[0] if len(panels) == 1 else axes
+
+
+def _panel(ax: Axes, sums: Released, answers: Answers, statistic: Statistic, shown: tuple[int, int, int]) -> None:
+    """Draw one statistic of node number k of a depth, each point a group of windows."""
+    k, group, depth = shown
+    windows = sums.edges.size - 1
     starts = np.arange(0, windows, group)
     stops = np.minimum(starts + group, windows)
     # A mean over windows is one already; sums are drawn as means of the windows that they cover.
-    adds = statistic.kind in ("sum", "count")
-    size = (stops - starts).astype(np.float64) if adds else np.ones(starts.size)
-    exact, revised = (
-        _scaled(answers.about(statistic, starts, stops, revised=which, depth=0 if pooled else None), size)
-        for which in (False, True)
-    )
+    adds = statistic.kind in ADDED
+    size = (stops - starts).astype(np.float64)[:, None] if adds else 1.0
+    exact, revised = (answers.about(statistic, starts, stops, revised=which, depth=depth) for which in (False, True))
+    lines = ((line / size)[:, k] for line in (exact.estimate, exact.low, exact.high, revised.estimate))
+    estimate, low, high, smooth = lines
     x = (sums.edges[starts] + (sums.edges[stops] - sums.edges[starts]) // 2).astype("datetime64[us]")
-    names = [
-        ", ".join(f"{name} = {key}" for name, key in zip(sums.keys, row, strict=True))
-        for row in zip(*sums.keys.values(), strict=True)
-    ]
-    for k, each in enumerate(axes):
-        lines = (exact.estimate, exact.low, exact.high, revised.estimate)
-        estimate, low, high, smooth = (line[:, k] for line in lines)
-        band(each, x, estimate, low, high, smooth)
-        _limit(each, exact.estimate[:, k], exact.low[:, k], exact.high[:, k])
-        title = f"all {keys:,} keys together" if pooled else names[k] if names else ""
-        each.set_title(title, loc="left", fontsize=10)
-    quantity = QUANTITIES[statistic.kind]
-    grouped = f", means of {group} windows" if group > 1 and adds else ""
-    label = f"{quantity}, windows of {sums.every}{grouped}" if sums.every is not None else f"{quantity}, all rows"
-    if panels == 1:
-        axes[0].set_ylabel(label)
+    if starts.size == 1:
+        ax.errorbar([0], estimate, [estimate - low, high - estimate], fmt="o", color=ESTIMATE, label="estimate")
+        ax.set_xticks([])
     else:
-        axes[0].figure.supylabel(label, fontsize=10)
-    axes[0].legend(frameon=False, loc="upper right", ncols=3, fontsize=8)
-    _clock(axes[-1], sums)
-    if path is not None:
-        save(axes[0], path)
-    return axes[0] if panels == 1 else axes
+        band(ax, x, estimate, low, high, smooth)
+    _limit(ax, estimate, low, high, from_zero=adds or statistic.kind == "nunique")
+    edges = sums.edges.astype("datetime64[us]")
+    if sums.every is not None and starts.size > 1:
+        ends = {"first": (edges[0], edges[1]), "last": (edges[-2], edges[-1])}
+        for number, end in enumerate(sums.taken):
+            # The table begins and ends within these windows, so their sums are of a part of them.
+            ax.axvspan(*ends[end], color=PARTIAL, linewidth=0.0, label="" if number else "cut by the table")
+
+
+def _label(sums: Released, statistic: Statistic, group: int) -> str:
+    """Label of the y axis: the statistic and the windows."""
+    quantity = QUANTITIES.get(statistic.kind, statistic.kind)
+    if sums.every is None:
+        return f"{quantity}, all rows"
+    grouped = f", means of {group} windows" if group > 1 and statistic.kind in ADDED else ""
+    return f"{quantity}, windows of {sums.every}{grouped}"
+
+
+def _title(sums: Released) -> str:
+    """Guarantee of the picture: epsilon, delta, unit."""
+    guarantee = sums.guarantee
+    delta = f", delta = {guarantee.delta:g}" if guarantee.delta else ""
+    return f"epsilon = {guarantee.epsilon:g}{delta} for {guarantee.unit}"
 
 
 def _group(edges: Integers) -> int:
@@ -241,19 +323,13 @@ def _group(edges: Integers) -> int:
     return needed
 
 
-def _scaled(answer: Answer, size: Floats) -> Answer:
-    estimate, error, low, high = (
-        part / size[:, None] for part in (answer.estimate, answer.std_error, answer.low, answer.high)
-    )
-    return Answer(estimate, error, low, high)
-
-
-def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats) -> None:
-    """Limit the y axis, so that a few very wide intervals do not flatten all others."""
+def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats, *, from_zero: bool) -> None:
+    """Limit the y axis, so that a few very wide intervals do not flatten all others; sums begin at 0."""
     reach = np.quantile(high - low, 0.9)
     bottom, top = max(low.min(), estimate.min() - reach), min(high.max(), estimate.max() + reach) + 1e-9 * reach
+    bottom, top = (min(bottom, 0.0), max(top, 0.0)) if from_zero else (bottom, top)
     if bottom < top:
-        ax.set_ylim(bottom, top)
+        ax.set_ylim(bottom, top + 0.03 * (top - bottom))
 
 
 def _without_keys(sums: Released, path: str | Path | None, ax: Axes | None) -> Axes:
@@ -273,11 +349,13 @@ def _caption(sums: Released) -> str:
 
 def _clock(ax: Axes, sums: Released) -> None:
     """Label the x axis with times of the zone's clock, and the caption."""
+    if sums.every is None or sums.edges.size == 2:
+        ax.set_xlabel(_caption(sums), fontsize=8)
+        return
     dates = importlib.import_module("matplotlib.dates")
-
     zone = zone_of(sums.time_zone)
     locator = dates.AutoDateLocator(tz=zone)
     ax.xaxis.set_major_locator(locator)
     ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))
     time = "time" if sums.time_zone is None else f"time ({sums.time_zone})"
-    ax.set_xlabel(f"{time}\n{_caption(sums)}")
+    ax.set_xlabel(f"{time}\n{_caption(sums)}", fontsize=8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -20,16 +21,21 @@ from fastdp.integer_grid import make_grid
 from fastdp.kinds import Bounds, Flags, Integers, Json, Keys
 from fastdp.noise.draws import NoiseName
 from fastdp.record import Choice, Flag, Kind, Real, parameter, record
+from fastdp.tables import quantiles
 from fastdp.tables.beyond import Tail
 from fastdp.tables.budget import Budget
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.sums import ROWS, Measured, Quantity, Released, Statistic
+from fastdp.tables.sums import ROWS, CellCounts, Measured, Quantity, Released, Statistic
 from fastdp.units import ONE_ROW, Column, Person, Rows, Times, Unit, UnitRows
 
 #: Statistics of a column of values.
-STATISTICS = ("sum", "mean", "var", "std")
+STATISTICS = ("sum", "mean", "var", "std", "median", "nunique")
+#: Those that follow from sums of values.
+OF_SUMS = {"sum", "mean", "var", "std"}
+#: Percentiles: "p95", "p99.9".
+PERCENTILE = re.compile(r"p(\d{1,2}(\.\d{1,6})?|100)")
 #: Windows times keys of one release: 8 bytes each, and as much again for the noise.
 MAX_CELLS = 2 * 10**8
 #: The noise of a release whose persons' rows are chosen ("auto") is that of less variance for so many.
@@ -130,7 +136,10 @@ class PrivateKeys:
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """One column of values: its widest clip, which ``chooses`` narrows from the rows, its bound, and other fields."""
+    """One column of values: its widest clip, which ``chooses`` narrows from the rows, its bound, and other fields.
+
+    ``entries``: whether the column holds entries of any type, of which distinct ones are counted.
+    """
 
     name: str
     low: float
@@ -140,12 +149,14 @@ class ColumnPlan:
     nonfinite: Nonfinite
     resolution: float | None
     bound: tuple[float, float] | None = None
+    entries: bool = False
 
     @classmethod
-    def of(cls, name: str, value: Value) -> ColumnPlan:
-        """The column `name` with the bounds of `value`."""
+    def of(cls, name: str, value: Value, *, sums: bool) -> ColumnPlan:
+        """The column `name` with the bounds of `value`; a clip is chosen for `sums` alone."""
         bound = None if value.bound is None else _ends("bound", value.bound)
-        return cls(name, *value.ends, value.chooses, value.weight, value.nonfinite, value.resolution, bound)
+        chooses = value.chooses and sums
+        return cls(name, *value.ends, chooses, value.weight, value.nonfinite, value.resolution, bound)
 
 
 @dataclass(frozen=True)
@@ -158,8 +169,8 @@ class TablePlan:
         None: no windows.
     periods : Calendar or None
         The periods in which a unit's rows are bounded; None: one period.
-    levels : bool
-        Whether totals of key prefixes and over all windows are measured too.
+    levels : bool or None
+        Whether totals of key prefixes and over all windows are measured too; None: where they cost next to nothing.
     start, stop : int or None
         Numbers of the first window, and of the one after the last.
     online : bool
@@ -186,7 +197,7 @@ class TablePlan:
     key_rule: KeyRule = "none"
     keys: tuple[KeyRow, ...] = ()
     private: PrivateKeys | None = None
-    levels: bool = False
+    levels: bool | None = None
     noise: NoiseName = "laplace"
     start: int | None = None
     stop: int | None = None
@@ -283,7 +294,14 @@ class TablePlan:
         if column == ROWS:
             return ["count"]
         kinds = {each.kind for each in self.statistics if each.column == column}
-        return ["total" if "sum" in kinds else "deviation", *(["square"] if kinds & {"var", "std"} else [])]
+        first = ["total" if "sum" in kinds else "deviation"] if kinds & OF_SUMS else []
+        return [*first, *(["square"] if kinds & {"var", "std"} else [])]
+
+    def counts_of(self, column: str) -> list[str]:
+        """Names of the counts of a column, which cells have alone: of bins for quantiles, and of distinct entries."""
+        found = [each for each in self.statistics if each.column == column]
+        histogram = ["histogram"] if any(each.rank is not None for each in found) else []
+        return [*histogram, *(["distinct"] if any(each.kind == "nunique" for each in found) else [])]
 
     def quantity_of(self, column: str) -> str:
         """Name of a column's first sum."""
@@ -300,6 +318,8 @@ class TablePlan:
         """Sums of each cell, with values clipped to `clips` by column, or to the bounds."""
         found = []
         for column in self.columns:
+            if not self.sums_of(column.name):
+                continue
             grid = self.grid(column)
             low, high = (_steps(end, grid) for end in (clips or {}).get(column.name, (column.low, column.high)))
             middle = (low + high) // 2
@@ -318,6 +338,7 @@ class TablePlan:
         keys: KeySet,
         measured: tuple[Measured, ...],
         tails: dict[str, Tail],
+        counted: tuple[CellCounts, ...] = (),
         *,
         simulated: bool,
     ) -> Released:
@@ -334,6 +355,8 @@ class TablePlan:
             measured,
             tails,
             self.budget.guarantee(simulated=simulated),
+            counted=counted,
+            taken=() if calendar is None else self.taken,
         )
 
     def times_of(self, unit: UnitRows) -> Times | None:
@@ -391,6 +414,8 @@ class TablePlan:
 
     def check_cells(self, windows: int, keys: int) -> None:
         """Raise ParameterError for more windows and keys than fit in memory."""
+        if any("histogram" in self.counts_of(column.name) for column in self.columns):
+            quantiles.check_bins(windows * keys)
         if windows * keys > MAX_CELLS:
             every = "" if self.calendar is None else f" of {self.calendar.every}"
             raise ParameterError(
@@ -428,19 +453,34 @@ def statistics_of(given: object) -> tuple[Statistic, ...]:
     found = []
     for column, named in given.items():
         listed = [named] if isinstance(named, str) else named
-        accepted = ("count",) if column == ROWS else STATISTICS
-        if not isinstance(listed, (list, tuple)) or not listed or any(each not in accepted for each in listed):
+        if not isinstance(listed, (list, tuple)) or not listed or not all(_is_statistic(column, x) for x in listed):
+            accepted = ("count",) if column == ROWS else STATISTICS
             raise ParameterError(
                 f"statistics[{validation.shown(column)}] = {validation.shown(named)}: expected "
-                f"{' or '.join(map(repr, accepted))}, or a list of them ('count' is of '*', the rows)"
+                f"{' or '.join(map(repr, accepted))}{'' if column == ROWS else ', a percentile such as p95'}, or a "
+                "list of them ('count' is of '*', the rows)"
             )
         found += [Statistic(kind, Column().check("statistics", column)) for kind in dict.fromkeys(listed)]
     return tuple(found)
 
 
+def _is_statistic(column: object, name: object) -> bool:
+    """True if `name` is a statistic of `column`."""
+    if column == ROWS or not isinstance(name, str):
+        return name == "count"
+    return name in STATISTICS or PERCENTILE.fullmatch(name) is not None
+
+
+def entries_of(statistics: Sequence[Statistic]) -> list[str]:
+    """Columns of which distinct entries are counted and nothing else: they need not be numbers."""
+    columns = {each.column: {x.kind for x in statistics if x.column == each.column} for each in statistics}
+    return [column for column, kinds in columns.items() if kinds == {"nunique"}]
+
+
 def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str, Value]]:
     """The columns of values with their bounds; ParameterError for a column without one, or bounds of others."""
-    names = list(dict.fromkeys(each.column for each in statistics if each.column != ROWS))
+    names = [each.column for each in statistics if each.column not in (ROWS, *entries_of(statistics))]
+    names = list(dict.fromkeys(names))
     if isinstance(bounds, Mapping):
         given = dict(bounds)
     elif bounds is not None and len(names) != 1:
@@ -561,7 +601,7 @@ def make_plan(
     plan = TablePlan(
         *(
             tuple(statistics),
-            tuple(ColumnPlan.of(*each) for each in values_of(statistics, bounds)),
+            _columns(statistics, bounds),
             time,
             unit,
             calendar,
@@ -569,7 +609,7 @@ def make_plan(
             epsilon,
             delta,
         ),
-        *(named, rule, rows, private, False if levels is None else Flag().check("levels", levels)),
+        *(named, rule, rows, private, None if levels is None else Flag().check("levels", levels)),
         start=first,
         stop=last,
     )
@@ -580,7 +620,17 @@ def make_plan(
     # Laws that cannot be drawn are refused before any row is read.
     for quantity, level in itertools.product(plan.quantities(), plan.budget.levels):
         plan.budget.distribution(quantity, level)
+    for column in plan.columns:
+        for name in plan.counts_of(column.name):
+            plan.budget.counts_distribution(name, column.name)
     return plan
+
+
+def _columns(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:
+    summed = {each.column for each in statistics if each.kind in OF_SUMS}
+    values = [ColumnPlan.of(name, value, sums=name in summed) for name, value in values_of(statistics, bounds)]
+    entries = [ColumnPlan(name, 0.0, 0.0, False, 1.0, "zero", None, entries=True) for name in entries_of(statistics)]
+    return (*values, *entries)
 
 
 def with_noise(plan: TablePlan) -> TablePlan:

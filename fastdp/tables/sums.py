@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fastdp.tables.budget import Budget
     from fastdp.tables.columns import Keys
     from fastdp.tables.plan import TablePlan
+    from fastdp.tables.quantiles import Tally
 
 NOT_FINITE = (
     "value: a row that counts has none, or one that is not a finite number; expected finite values "
@@ -35,7 +36,7 @@ ROWS = "*"
 
 @dataclass(frozen=True)
 class Statistic:
-    """One statistic of a column: ``kind`` is "count" (of the column "*"), "sum", "mean", "var" or "std"."""
+    """One statistic of a column: ``kind`` is "count" (of the column "*"), "sum", "mean", "p95" and so on."""
 
     kind: str
     column: str = ROWS
@@ -44,6 +45,13 @@ class Statistic:
     def name(self) -> str:
         """Name of its columns in a frame: "kwh_sum", or "count"."""
         return self.kind if self.column == ROWS else f"{self.column}_{self.kind}"
+
+    @property
+    def rank(self) -> float | None:
+        """Rank of a quantile: .5 of "median", .95 of "p95"; None for other statistics."""
+        if self.kind == "median":
+            return 0.5
+        return float(self.kind[1:]) / 100.0 if self.kind.startswith("p") else None
 
 
 @dataclass(frozen=True)
@@ -156,6 +164,19 @@ class Measured:
     noise: tuple[DrawnNoise, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class CellCounts:
+    """Noisy counts of one column in each cell, int64[n, W, K], with independent noise: of nodes of bins, or distinct.
+
+    ``ends`` are the first and last border of the bins; None for numbers of distinct entries.
+    """
+
+    column: str
+    ends: tuple[float, float] | None
+    steps: Integers
+    noise: DrawnNoise
+
+
 class Number(NamedTuple):
     """A released number and the variance of its noise."""
 
@@ -206,6 +227,10 @@ class Released:
         Of each column with values.
     rows : RowNumbers or None
         With persons.
+    counted : tuple of CellCounts
+        Histograms and numbers of distinct entries.
+    taken : tuple of str
+        Ends of the time taken from the table, whose windows it may cover in part: "first", "last".
     family : str
         The library that the table came from.
     """
@@ -221,12 +246,19 @@ class Released:
     tails: dict[str, Tail]
     guarantee: Guarantee = field(repr=False)
     rows: RowNumbers | None = None
+    counted: tuple[CellCounts, ...] = ()
+    taken: tuple[str, ...] = ()
     family: str = "pyarrow"
 
     @property
     def keys(self) -> dict[str, list[object]]:
         """Key column's name to its entry in each released key; empty without ``by``."""
         return self.nodes[-1]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of nodes of each depth."""
+        return 1, *(parents.size for parents in self.parents)
 
     def index(self, name: str, column: str = ROWS) -> int | None:
         """Number of a quantity; None if it was not released."""
@@ -267,10 +299,26 @@ def release(
         if published is not None:
             noisy[[q.name for q in quantities].index("count")] = published
         noisy.flags.writeable = False
-        found.append(Measured(*level, noisy, tuple(map(_drawn, laws))))
+        found.append(Measured(*level, noisy, tuple(map(drawn, laws))))
     return tuple(found)
 
 
-def _drawn(noise: Distribution) -> DrawnNoise:
+def release_counts(
+    budget: Budget, tallies: Sequence[Tally], key: Key, first: int, keys: Keys
+) -> tuple[CellCounts, ...]:
+    """Noisy counts of cells in windows from number `first` on; noise of a cell is bound to all its counts."""
+    found = []
+    for tally in tallies:
+        law, exact = budget.counts_distribution(tally.name, tally.column), tally.nodes()
+        labels = tally.name, budget.plan.place(tally.column), *(tally.ends or ())
+        own = key.within("counts", *labels, budget.of(tally.name, tally.column, budget.levels[0]))
+        noisy = binding.draw_cells(exact, [law] * len(exact), own, first, keys.digests())
+        noisy += exact
+        noisy.flags.writeable = False
+        found.append(CellCounts(tally.column, tally.ends, noisy, drawn(law)))
+    return tuple(found)
+
+
+def drawn(noise: Distribution) -> DrawnNoise:
     """Scale or sigma of a distribution."""
     return DrawnNoise(noise.sigma, True) if isinstance(noise, GaussianDistribution) else DrawnNoise(noise.scale)

@@ -49,10 +49,13 @@ class Table:
         The noisy sums.
     confidence : float
         Of the intervals.
+    depth : int or None
+        Number of key columns of a table of totals (:meth:`level`); None: of all.
     """
 
     released: Released
     confidence: float = 0.95
+    depth: int | None = None
 
     def with_confidence(self, confidence: float) -> Table:
         """A copy of the table whose intervals have another confidence, between 0 and 1."""
@@ -84,7 +87,7 @@ class Table:
     @cached_property
     def arrow(self) -> pa.Table:
         """:attr:`frame` as a pyarrow table."""
-        table = output.arrow_table(self.released, self._answers)
+        table = output.arrow_table(self.released, self._answers, self._depth)
         return table.replace_schema_metadata({METADATA: json.dumps(self.metadata, allow_nan=False)})
 
     @property
@@ -103,6 +106,49 @@ class Table:
         if not found:
             raise ParameterError(f"{validation.shown(name)}: expected one of {', '.join(map(repr, self.names))}")
         return replace(self, released=replace(self.released, statistics=found))
+
+    def level(self, depth: int) -> Table:
+        """The table of totals of the first ``depth`` key columns; 0: of all keys together.
+
+        A key's numbers add up to those of the level above, measured there or not (``levels=`` of
+        :func:`fastdp.aggregate`); numbers of distinct entries do not, and have no level above.
+        """
+        depth = validation.integer("depth", depth, 0, len(self.released.parents))
+        return replace(self, depth=None if depth == len(self.released.parents) else depth)
+
+    @property
+    def _depth(self) -> int:
+        return len(self.released.parents) if self.depth is None else self.depth
+
+    @property
+    def _shown(self) -> dict[str, list[object]]:
+        """Key columns of this level, each with its entry in each node."""
+        return self.released.nodes[self._depth]
+
+    def whole_numbers(self, *, revised: bool = False) -> Any:
+        """The counts or sums of a table of one statistic as integers of at least 0 that add up.
+
+        Parameters
+        ----------
+        revised : bool
+            From all windows instead of each one alone.
+
+        Returns
+        -------
+        data frame
+            Of the library that the table came from, with ``window``, the keys, and the numbers, in units of the
+            input.  In each window those of all keys add up to those of the levels above.
+
+        Raises
+        ------
+        ParameterError
+            If the table has several statistics, or one that is no count and no sum.
+        """
+        if self._one.kind not in ("count", "sum"):
+            raise ParameterError(f"whole_numbers of a table of {self.names[0]}: expected a count or a sum")
+        family = self.released.family
+        found = output.whole_numbers(self.released, self._answers, self._one, self._depth, revised=revised)
+        return in_family(readable(found, family), family)
 
     @property
     def clipped_rows(self) -> float | None:
@@ -128,7 +174,8 @@ class Table:
 
     @property
     def _keys(self) -> int:
-        return int(self.released.measured[0].steps.shape[2])
+        parents = self.released.parents
+        return 1 if self._depth == 0 else int(parents[self._depth - 1].size)
 
     def estimate(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
         """The statistic over windows [start, stop) of each key; a table of several has one in ``table[name]``.
@@ -192,16 +239,15 @@ class Table:
 
     @validation.plain
     def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Any:
-        """Draw estimates of a statistic, their intervals and the revised line.
+        """Draw estimates, their intervals and the revised line; windows that the table covers in part are shaded.
 
         Parameters
         ----------
         path : str or Path, optional
             Output file; its suffix chooses the format.
         ax : matplotlib.axes.Axes, optional
-            Axes to draw on, with all keys pooled.  By default a new figure: one panel for each of up to six keys, the
-            keys
-            pooled if there are more.
+            Axes to draw on, one for each statistic, with all keys pooled.  By default a new figure: of one statistic
+            a panel for each of up to six keys, the keys pooled if there are more; of several a panel for each.
 
         Returns
         -------
@@ -217,7 +263,7 @@ class Table:
         """
         from fastdp.tables import output
 
-        return output.draw(self.released, self._one, self._answers, path, ax)
+        return output.draw(self.released, self._answers, self._depth, path, ax)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the frame to a file, with guarantee, clip, windows and noise as metadata.
@@ -255,8 +301,9 @@ class Table:
     def title(self) -> str:
         """One line of text: statistics, windows and keys of the release."""
         released = self.released
-        keys = f" x {_number(self._keys, 'key')} ({', '.join(released.keys)})" if released.keys else ""
-        name = TITLES[released.statistics[0].kind] if len(released.statistics) == 1 else ", ".join(self.names)
+        keys = f" x {_number(self._keys, 'key')} ({', '.join(self._shown)})" if self._shown else ""
+        kinds = [each.kind for each in released.statistics]
+        name = TITLES[kinds[0]] if len(kinds) == 1 and kinds[0] in TITLES else ", ".join(self.names)
         if released.every is None:
             return f"{name} of all rows{keys}"
         begin, end = (self._moment(int(released.edges[at])) for at in (0, -1))
@@ -272,7 +319,7 @@ class Table:
                 error = "no key was released: none is listed, or with delta none has enough rows"
             if len(self) and self._keys:
                 starts = np.unique(np.minimum([0, 1, 2, 3, len(self) - 1], len(self) - 1))
-                answer = self._answers.about(statistic, starts, starts + 1)
+                answer = self._answers.about(statistic, starts, starts + 1, depth=self._depth)
                 first, half = preview(answer.estimate[:, 0]), (answer.high - answer.low)[0, 0] / 2.0
                 error = f"std_error {answer.std_error[0, 0]:.4g}, {self.confidence:.3g} interval +-{half:.4g}"
                 error += " in every window" if statistic.kind in ("sum", "count") else " in the first window"
@@ -312,10 +359,10 @@ class Table:
                 "the number of windows"
             )
         answers = self._answers if confidence is None else Answers(self.released, checked_confidence(confidence))
-        return answers.about(self._one, first, last, revised=revised)
+        return answers.about(self._one, first, last, revised=revised, depth=self._depth)
 
     def _shaped(self, array: Floats) -> Floats:
-        return array if self.released.keys else array[:, 0]
+        return array if self._shown else array[:, 0]
 
 
 def _same_size(first: Integers, last: Integers) -> tuple[Integers, Integers]:

@@ -28,6 +28,7 @@ from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, digests_of, times_of
 from fastdp.tables.persons import BatchRows, PersonRows, check_finite
 from fastdp.tables.plan import (
+    OF_SUMS,
     PrivateKeys,
     TablePlan,
     Value,
@@ -512,6 +513,8 @@ class Windows(Publisher[WindowsState]):
         if time.start is None:
             raise ParameterError("start = None: expected where the first window begins, such as '2024-05-01'")
         asked = statistics_of(statistics)
+        if not {each.kind for each in asked} <= OF_SUMS | {"count"}:
+            raise ParameterError("statistics: expected no quantiles and no nunique, because windows close one by one")
         time = replace(time, start=_text(time.start), stop=None, origin=_text(time.origin))
         pairs = [[each.column, each.kind] for each in asked]
         machine = WindowsMachine(

@@ -355,7 +355,7 @@ def test_rows_at_other_times_change_nothing(kind: str, unit, keys: str | None) -
     assert tables[0].guarantee.times == Times("at", None, moment(10), moment(40))
     for other in tables[1:]:
         pd.testing.assert_frame_equal(tables[0].frame, other.frame)
-        assert (tables[0].clipped_rows, tables[0].cut_persons) == (other.clipped_rows, other.cut_persons)
+        assert (tables[0].clipped_rows, tables[0].dropped_rows) == (other.clipped_rows, other.dropped_rows)
 
 
 def test_times_of_a_guarantee() -> None:

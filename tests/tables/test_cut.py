@@ -66,7 +66,7 @@ def test_zeros_do_not_choose_the_clip() -> None:
     ],
 )
 def test_the_clip_is_for_sums_of_longer_spans(every: str, windows: int, together: float) -> None:
-    plan = flat.make_plan("totals", epsilon=1.0, every=every, bound=10.0).settled(0, windows, 3)
+    plan = flat.make_plan("totals", epsilon=1.0, every=every, bound=10.0, levels=False).settled(0, windows, 3)
     assert plan.budget.together == pytest.approx(together)
     rest = 0.99 * (1.0 - 0.005 - 0.075 - 0.08)
     alone = 3 * max(1, windows) * np.sqrt(2.0) / rest

@@ -185,7 +185,7 @@ def test_drawing_on_axes_of_the_caller():
 
     ax = Figure().subplots()
     assert table("means", (TRUE, TRUE), keys=KEYS).plot(ax=ax) is ax
-    assert ax.get_title(loc="left") == "all 2 keys together"
+    assert ax.get_title(loc="left") == "all 2 keys of meter"
     assert ax.get_ylabel() == "mean, windows of 1h"
 
 

@@ -1,0 +1,303 @@
+"""``fastdp.plan``: how accurate a release of a table will be, from public numbers, before any data.
+
+A release is planned with the sums that are expected in place of noisy ones; its errors follow from the same formulas
+as those of a real one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.kinds import Bounds, Duration, Integers
+from fastdp.noise.draws import NoiseName
+from fastdp.releases.intervals import checked_confidence, wider_quantile
+from fastdp.tables.beyond import Tail, tail_edges
+from fastdp.tables.calendar import Time
+from fastdp.tables.columns import Keys as KeySet
+from fastdp.tables.plan import MAX_CELLS, PrivateKeys, TablePlan, Value, make_plan, statistics_of
+from fastdp.tables.quantiles import prefix_variances
+from fastdp.tables.sums import ROWS, Measured, Quantity, Statistic, drawn
+from fastdp.tables.table import Table
+from fastdp.units import ONE_ROW, Unit
+from fastdp.validation import DAY
+
+#: Longer spans that are shown, in microseconds.
+SPANS = {"day": DAY, "week": 7 * DAY, "year": 365 * DAY}
+#: Windows that are worked out for each key; more behave like these.
+MAX_WINDOWS, MAX_KEYS = 2**14, 2**10
+#: Range of the search for an epsilon, and its steps.
+EPSILONS, BISECTIONS = (2.0**-10, 2.0**5), 30
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Error of one statistic in one window and key.
+
+    Attributes
+    ----------
+    std_error, half_width : float
+        Standard error, and half of the interval's width, in units of the input; in rows if ``in_rows``.
+    value : float or None
+        The number that is expected; None if nothing is said about it.
+    longer : dict of str to float
+        Half-widths of sums or means over a day, a week, a year of windows.
+    in_rows : bool
+        True of a quantile: the rows between it and the true one.
+    """
+
+    std_error: float
+    half_width: float
+    value: float | None = None
+    longer: Mapping[str, float] = field(default_factory=dict)
+    in_rows: bool = False
+
+    @property
+    def drowned(self) -> bool:
+        """True if the interval is as wide as the number itself."""
+        return self.value is not None and self.half_width >= abs(self.value)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Errors and shares of a release at an epsilon (:func:`plan`); ``print`` shows them as lines.
+
+    Attributes
+    ----------
+    epsilon, confidence : float
+        Privacy loss of one unit, and confidence of the intervals.
+    unit, every : str
+        The unit that is protected, and the length of a window (None: all rows).
+    noise : "laplace" or "gaussian"
+        Noise of the sums.
+    errors : dict of str to Expected
+        Of each statistic, by name.
+    shares : dict of str to float
+        Share of epsilon, or of rho with Gaussian noise, of everything that is released.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> sorted(fastdp.plan({"*": "count"}, epsilon=1.0).shares)
+    ['sums']
+    """
+
+    epsilon: float
+    confidence: float
+    unit: str
+    every: str | None
+    noise: NoiseName
+    errors: Mapping[str, Expected]
+    shares: Mapping[str, float]
+
+    @property
+    def half_width(self) -> float:
+        """Half-width of the first statistic's interval in one window and key."""
+        return next(iter(self.errors.values())).half_width
+
+    @property
+    def std_error(self) -> float:
+        """Standard error of the first statistic in one window and key."""
+        return next(iter(self.errors.values())).std_error
+
+    def __str__(self) -> str:
+        lines = [
+            f"epsilon = {self.epsilon:.4g} for {self.unit}, {self.noise} noise, "
+            f"{100 * self.confidence:g} % intervals",
+            "All rows" if self.every is None else f"One window of {self.every} and key",
+        ]
+        for name, each in self.errors.items():
+            expected = "" if each.value is None else f" of {each.value:.4g}"
+            rows = " rows from the true one" if each.in_rows else ""
+            lines.append(f"  {name}: +- {each.half_width:.4g}{rows}{expected}, standard error {each.std_error:.4g}")
+            lines += [f"    over a {span}: +- {width:.4g}" for span, width in each.longer.items()]
+            if each.drowned:
+                lines.append("    noise is as large as the number: longer windows, fewer keys or a larger epsilon")
+        shares = ", ".join(f"{name} {share:.3g}" for name, share in self.shares.items())
+        return "\n".join([*lines, f"Shares of {'rho' if self.noise == 'gaussian' else 'epsilon'}: {shares}"])
+
+
+@validation.plain
+def plan(
+    statistics: Mapping[str, str | Sequence[str]],
+    *,
+    epsilon: float | None = None,
+    half_width: float | None = None,
+    bounds: Mapping[str, Bounds | Value] | Bounds | Value | None = None,
+    every: Duration | None = None,
+    windows: int = 1,
+    keys: int | PrivateKeys = 1,
+    unit: Unit = ONE_ROW,
+    delta: float = 0.0,
+    levels: bool | None = None,
+    rows: float | None = None,
+    mean: float | Mapping[str, float] | None = None,
+    confidence: float = 0.95,
+) -> Plan:
+    """How accurate a release of a table will be; reads no data and costs no epsilon.
+
+    Parameters
+    ----------
+    statistics, bounds, every, unit, delta, levels
+        As for :func:`fastdp.aggregate`.
+    epsilon : float, optional
+        Privacy loss of one unit.
+    half_width : float, optional
+        The wanted half-width of the first statistic's interval in one window and key, in place of ``epsilon``, which
+        is then computed.
+    windows : int
+        Number of windows.
+    keys : int or PrivateKeys
+        Number of keys; :class:`fastdp.PrivateKeys`, with ``delta``, if they are chosen privately.
+    rows : float, optional
+        Rows expected in each window and key: a guess, or a public number.  Means and variances need it.
+    mean : float or dict of str to float, optional
+        Value expected of a row, of each column.
+    confidence : float
+        Of the intervals, above 0, at most 1 - 10^-9.
+
+    Returns
+    -------
+    Plan
+        ``print`` it; attributes ``epsilon``, ``errors`` of each statistic, ``shares`` of the budget, ``noise``.
+
+    Raises
+    ------
+    ParameterError
+        If an argument is out of range, or not exactly one of ``epsilon`` and ``half_width`` is given.
+
+    Notes
+    -----
+    Values are clipped at the bound, or at a clip that is given: one that is chosen from the rows is smaller, so that
+    errors are.  Not included is the error of clipping.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> wanted = fastdp.plan({"kwh": "sum"}, epsilon=1.0, bounds=fastdp.Value(clip=2.0), every="1h", windows=168)
+    >>> print(wanted)
+    epsilon = 1 for one row of the table, laplace noise, 95 % intervals
+    One window of 1h and key
+      kwh_sum: +- 6.396, standard error 3.019
+        over a day: +- 30.74
+        over a week: +- 70.81
+    Shares of epsilon: sums 0.98, tail of 'kwh' 0.0099, counted 0.01
+    """
+    confidence = checked_confidence(confidence)
+    if (epsilon is None) == (half_width is None):
+        raise ParameterError(
+            f"epsilon = {validation.shown(epsilon)}, half_width = {validation.shown(half_width)}: expected one of "
+            "the two, the other follows from it"
+        )
+    windows = validation.integer("windows", windows, 1, MAX_CELLS)
+    asked = statistics_of(statistics)
+    private = keys if isinstance(keys, PrivateKeys) else None
+    width = 1 if isinstance(keys, PrivateKeys) else validation.integer("keys", keys, 1, MAX_CELLS)
+    if rows is not None:
+        rows = validation.positive("rows", rows)
+    keyed = private is not None or width > 1
+    listed = private if private is not None else list(range(min(width, MAX_KEYS))) if keyed else None
+    time = None if every is None else Time("time", every, start="2001-01-01")
+
+    def at(number: float) -> Plan:
+        """The plan at this epsilon."""
+        by, given = "key" if keyed else None, (asked, time)
+        made = make_plan(
+            *given, epsilon=number, unit=unit, bounds=bounds, by=by, keys=listed, delta=delta, levels=levels
+        )
+        return _planned(made, min(windows, MAX_WINDOWS), rows, mean, confidence)
+
+    if epsilon is not None:
+        return at(validation.positive("epsilon", epsilon))
+    wanted, (low, high) = validation.positive("half_width", half_width), EPSILONS
+    if at(high).half_width > wanted:
+        raise ParameterError(f"half_width = {half_width!r}: expected a width that an epsilon up to {high:g} can give")
+    for _ in range(BISECTIONS):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if at(middle).half_width > wanted else (low, middle)
+    return at(high)
+
+
+def _planned(
+    plan: TablePlan, windows: int, rows: float | None, mean: float | Mapping[str, float] | None, confidence: float
+) -> Plan:
+    """Errors of a release in which every cell has the rows and means that are expected."""
+    keys = KeySet(plan.by, plan.keys if plan.key_rule == "given" else [(0,)] * len(plan.by))
+    first = plan.start or 0
+    plan = plan.settled(first, first + windows, *keys.sizes)
+    quantities, budget = plan.quantities(), plan.budget
+    means = {q.column: mean.get(q.column) if isinstance(mean, Mapping) else mean for q in quantities}
+    cells = np.array([_steps(q, rows or 0.0, means[q.column] or 0.0) for q in quantities], np.int64)
+    exact = np.broadcast_to(cells[:, None, None], (len(cells), windows, keys.size))
+    measured = []
+    for level in budget.levels:
+        sums = keys.added(np.ascontiguousarray(exact), level.depth)
+        laws = tuple(drawn(budget.distribution(q, level)) for q in quantities)
+        measured.append(
+            Measured(level.depth, level.each, sums if level.each else sums.sum(axis=1, keepdims=True), laws)
+        )
+    nothing = np.zeros(0, np.int64)
+    tails = {q.column: Tail(q.ends, tail_edges(q.ends, None), nothing, 0.0) for q in quantities if q.column != ROWS}
+    span = first, first + windows
+    released = plan.released(span, quantities, keys, tuple(measured), tails, simulated=False)
+    table, errors = Table(released, confidence), {}
+    for each in plan.statistics:
+        if each.rank is not None or each.kind == "nunique":
+            errors[each.name] = _counted(plan, each, confidence)
+            continue
+        known = rows is not None and (each.column == ROWS or means[each.column] is not None)
+        if rows is None and each.kind not in ("count", "sum"):
+            raise ParameterError(
+                f"rows = None: expected the rows of a window and key, which the error of {each.name} needs"
+            )
+        errors[each.name] = _expected(table[each.name], known and each.kind in ("count", "sum", "mean"))
+    shares: dict[str, float] = {}
+    for part in budget.components():
+        name = part.derivation[0].partition(" (")[0]
+        whole = budget.loss**2 / 2.0 if budget.gaussian else budget.loss
+        shares[name] = shares.get(name, 0.0) + (part.zcdp if budget.gaussian else part.epsilon) / whole
+    every = None if plan.calendar is None else plan.calendar.every
+    return Plan(plan.epsilon, confidence, released.guarantee.unit, every, plan.noise, errors, shares)
+
+
+def _steps(q: Quantity, rows: float, mean: float) -> int:
+    """A cell's expected sum, in steps of its resolution; squares as if the rows varied by their mean."""
+    low, high = q.ends
+    value = min(max(mean, low), high) - q.centre * q.grid
+    each = 1.0 if q.name == "count" else value**2 + mean**2 if q.name == "square" else value
+    return round(rows * each / q.resolution)
+
+
+def _expected(table: Table, known: bool) -> Expected:
+    """Errors of the middle window of the first key, and of a day, a week and a year of windows."""
+    edges, length = table.released.edges, len(table)
+    start = np.array([length // 2])
+
+    def half(first: Integers, last: Integers) -> float:
+        """Half the width of an interval."""
+        low, high = table.interval(first, last)
+        return float((np.ravel(high)[0] - np.ravel(low)[0]) / 2.0)
+
+    each = int(edges[1] - edges[0])
+    longer = {name: span // each for name, span in SPANS.items() if table.released.every is not None and span > each}
+    begin = np.zeros(1, np.int64)
+    widths = {name: half(begin, begin + count) for name, count in longer.items() if 1 < count <= length}
+    value = float(np.ravel(table.estimate(start, start + 1))[0]) if known else None
+    error = float(np.ravel(table.std_error(start, start + 1))[0])
+    return Expected(error, half(start, start + 1), value, widths)
+
+
+def _counted(plan: TablePlan, each: Statistic, confidence: float) -> Expected:
+    """Error of a quantile in rows, or of a number of distinct entries."""
+    noise = drawn(plan.budget.counts_distribution("distinct" if each.rank is None else "histogram", each.column))
+    if each.rank is None:
+        half = float(noise.quantiles(np.ones(1, np.int64), confidence)[0])
+        return Expected(math.sqrt(noise.variance), half)
+    variances = prefix_variances(each.rank)
+    error = math.sqrt(noise.variance * float(variances[round(each.rank * (variances.size - 1))]))
+    return Expected(error, wider_quantile(confidence) * error, in_rows=True)

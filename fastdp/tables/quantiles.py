@@ -1,0 +1,253 @@
+"""Quantiles of cells from hierarchical histograms of their values.
+
+Every window and key has one tree of counts over bins of the value: its two levels are released with noise and
+made consistent by least squares (Hay et al., VLDB 2010), and all quantiles of all ranges of windows follow from the
+cumulative counts.  Bins are as fine as their distance from 0, like floating-point numbers, so a generous bound costs
+no accuracy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Array, Floats, Integers
+from fastdp.releases.intervals import DrawnNoise, wider_quantile
+from fastdp.tables.columns import Numbers
+from fastdp.tables.sums import NOT_FINITE, CellRows
+from fastdp_kernels.tables import window_sums
+
+if TYPE_CHECKING:
+    from fastdp.tables.plan import ColumnPlan, TablePlan
+
+#: Nodes of the upper level, and bins in each; all bins.  Three levels had larger errors.
+FAN_OUT, BINS = 32, 1024
+#: Levels of counts: a row is in one node of each.
+LEVELS = 2
+#: Bins of all windows and keys together.
+MAX_BINS = 2**26
+#: The widest bin over the narrowest one, about.
+SPREAD = 2.0**16
+#: Bins whose quantiles are computed at a time, which bounds the memory.
+CHUNK = 2**22
+#: In place of an entry that is missing: no float of a column of entries.
+MISSING_ENTRY = -1.0
+
+
+def check_bins(cells: int) -> None:
+    """Raise ParameterError if the histograms of `cells` windows and keys do not fit in memory."""
+    if cells * BINS > MAX_BINS:
+        raise ParameterError(
+            f"quantiles of {cells:,} windows and keys: expected at most {MAX_BINS // BINS:,}, because each has a "
+            "histogram; use longer windows (every=), fewer keys (keys=), or a shorter time (Time(start=, stop=))"
+        )
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Bins of values from `low` to `high`, whose widths grow with the distance from 0.
+
+    Values beyond an end are in its bin.
+    """
+
+    low: float
+    high: float
+
+    @property
+    def _sides(self) -> tuple[float, float, int]:
+        """The value from which widths grow, its distance from the farther end's side, and the bins below it."""
+        middle = min(max(0.0, self.low), self.high)
+        below = 0 if middle == self.low else BINS if middle == self.high else BINS // 2
+        return middle, math.log(SPREAD), below
+
+    @cached_property
+    def borders(self) -> Floats:
+        """Borders of the bins in units of the input, increasing: float64[BINS + 1]."""
+        middle, growth, below = self._sides
+        above = BINS - below
+        down = (middle - self.low) * np.expm1(growth * np.arange(below, 0, -1) / max(1, below)) / (SPREAD - 1.0)
+        up = (self.high - middle) * np.expm1(growth * np.arange(above + 1) / max(1, above)) / (SPREAD - 1.0)
+        borders = np.concatenate([middle - down, middle + up])
+        borders[0], borders[-1] = self.low, self.high
+        return borders
+
+    def of(self, values: Floats) -> Integers:
+        """Bin of each finite value: int64[n]."""
+        # A value at a border belongs to the bin above it.
+        found: Integers = np.searchsorted(self.borders[1:-1], values, side="right")
+        return found
+
+    def add(self, rows: tuple[Integers, Array, Floats], first: int, counts: Integers) -> None:
+        """Count rows (windows, keys, values) in `counts`, int64[W, K, BINS], of the windows from `first` on."""
+        windows, keys, values = rows
+        bins = np.where(keys >= 0, keys.astype(np.int64) * BINS + self.of(values), -1)
+        window_sums.add_ones(windows, bins, first, counts.reshape(len(counts), -1))
+
+    def nodes(self, counts: Integers) -> Integers:
+        """Counts of all nodes, the top level first: int64[nodes, W, K] from int64[W, K, BINS]."""
+        upper = counts.reshape(*counts.shape[:2], FAN_OUT, -1).sum(axis=3)
+        return np.ascontiguousarray(np.concatenate([upper, counts], axis=2).transpose(2, 0, 1))
+
+
+# Exact counts of cells, filled while rows are read.
+
+
+@dataclass
+class BinCounts:
+    """Rows of each bin of a column, int64[W, K, BINS]; ``place`` is its number among the columns of values."""
+
+    column: str
+    place: int
+    bins: Bins
+    counts: Integers
+    name: ClassVar[str] = "histogram"
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """First and last border."""
+        return self.bins.low, self.bins.high
+
+    def add(self, rows: CellRows, first: int) -> None:
+        """Count rows of the windows from number `first` on."""
+        values = rows.values[self.place]
+        wrong = ~np.isfinite(values)
+        if wrong.any() and (wrong & (rows.codes >= 0)).any():
+            raise DataError(NOT_FINITE)
+        self.bins.add((rows.windows, np.where(wrong, -1, rows.codes), values), first, self.counts)
+
+    def nodes(self) -> Integers:
+        """Counts of all nodes: int64[nodes, W, K]."""
+        return self.bins.nodes(self.counts)
+
+
+@dataclass
+class DistinctCounts:
+    """Distinct entries of a column in each cell, int64[W, K]; they are numbers."""
+
+    column: str
+    place: int
+    counts: Integers
+    seen: Numbers = field(default_factory=Numbers)
+    name: ClassVar[str] = "distinct"
+    ends: ClassVar[tuple[float, float] | None] = None
+
+    def add(self, rows: CellRows, first: int) -> None:
+        """Count the entries that are new in their cells."""
+        windows, width = self.counts.shape
+        cells, values = (rows.windows - first) * width + rows.codes, rows.values[self.place]
+        inside = (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + windows)
+        inside &= (values != MISSING_ENTRY) & ~np.isnan(values)
+        known = self.seen.size
+        numbers = self.seen.of(cells[inside], (values[inside] + 0.0).view(np.int64))
+        _, places = np.unique(numbers, return_index=True)
+        fresh = cells[inside][places[numbers[places] >= known]]
+        self.counts += np.bincount(fresh, minlength=self.counts.size).reshape(self.counts.shape)
+
+    def nodes(self) -> Integers:
+        """Numbers of distinct entries: int64[1, W, K]."""
+        return self.counts[None]
+
+
+Tally = BinCounts | DistinctCounts
+
+
+def tally_of(plan: TablePlan, name: str, column: ColumnPlan, cells: tuple[int, int]) -> Tally:
+    """An empty tally of a column in so many windows and keys."""
+    place = plan.place(column.name)
+    if name == "distinct":
+        return DistinctCounts(column.name, place, np.zeros(cells, np.int64))
+    return BinCounts(column.name, place, Bins(column.low, column.high), np.zeros((*cells, BINS), np.int64))
+
+
+def tallied(rows: Iterator[CellRows], tallies: Sequence[Tally], first: int) -> Iterator[CellRows]:
+    """The rows, counted in each of the tallies as they pass."""
+    for each in rows:
+        for tally in tallies:
+            tally.add(each, first)
+        yield each
+
+
+# Released counts to quantiles.
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Noisy counts of nodes, [nodes, W, K], top level first, each with the noise of so many ``draws``, int64[K]."""
+
+    bins: Bins
+    steps: Array
+    noise: DrawnNoise
+    draws: Integers
+
+    def quantiles(self, rank: float, starts: Integers, stops: Integers, confidence: float) -> tuple[Floats, ...]:
+        """The quantile `rank`, in [0, 1], of the values in windows [start, stop) of each key, and its interval.
+
+        Returns
+        -------
+        estimate, low, high : float64[q, K]
+            In units of the input, within the bins' ends.  The interval holds each quantile of the binned values with
+            at least the given probability; without information it is the range of the bins.
+        """
+        keys = self.steps.shape[2]
+        found = np.empty((3, starts.size, keys))
+        step = max(1, CHUNK // (keys * BINS))
+        for begin in range(0, starts.size, step):
+            part = slice(begin, begin + step)
+            found[:, part] = self._some(rank, starts[part], stops[part], wider_quantile(confidence))
+        return tuple(found)
+
+    def _some(self, rank: float, starts: Integers, stops: Integers, width: float) -> Floats:
+        nodes = np.stack(
+            [self.steps[:, a:b].sum(axis=1) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+        )
+        leaves = consistent_leaves(nodes.transpose(0, 2, 1).astype(np.float64))
+        below = np.zeros((*leaves.shape[:2], BINS + 1))
+        np.cumsum(leaves, axis=2, out=below[..., 1:])
+        # Rows below each border less the share of all rows that the quantile has below it.
+        excess = below - rank * below[..., -1:]
+        error = width * np.sqrt(self.noise.variance * prefix_variances(rank))
+        error = error * np.sqrt((stops - starts)[:, None] * self.draws)[..., None]
+        # Cumulative counts rise: the middle of the two nearest rising functions.
+        rising = np.maximum.accumulate(excess, axis=2)
+        rising = 0.5 * (rising + np.minimum.accumulate(excess[..., ::-1], axis=2)[..., ::-1])
+        borders = self.bins.borders
+        at = np.clip((rising < 0.0).sum(axis=2), 1, BINS)
+        left, right = (np.take_along_axis(rising, (at - side)[..., None], 2)[..., 0] for side in (1, 0))
+        share = np.clip(np.divide(-left, right - left, out=np.full(at.shape, 0.5), where=right > left), 0.0, 1.0)
+        estimate = borders[at - 1] + share * (borders[at] - borders[at - 1])
+        # The borders at which the true cumulative count may cross the quantile's rank.
+        low = np.argmax(rising + error >= 0.0, axis=2)
+        high = BINS - np.argmax((rising - error <= 0.0)[..., ::-1], axis=2)
+        return np.stack([estimate, borders[np.maximum(low - 1, 0)], borders[np.minimum(high + 1, BINS)]])
+
+
+def consistent_leaves(nodes: Floats) -> Floats:
+    """Least-squares counts of bins from noisy counts of nodes of equal variance: float64[..., BINS]."""
+    shape = nodes.shape[:-1]
+    upper, bins = nodes[..., :FAN_OUT], nodes[..., FAN_OUT:].reshape(*shape, FAN_OUT, -1)
+    # A node's own count and the sum of its bins, weighted by their variances; the difference is spread over the bins.
+    children = bins.shape[-1]
+    found: Floats = bins + ((upper - bins.sum(axis=-1)) / (children + 1.0))[..., None]
+    return found.reshape(*shape, BINS)
+
+
+def prefix_variances(rank: float) -> Floats:
+    """Variance of (rows below each border) - `rank` * (all rows), in variances of a node: float64[BINS + 1].
+
+    The covariance of consistent bins is I - P n / (n + 1), where P averages over the n bins of a node.
+    """
+    children = BINS // FAN_OUT
+    borders = np.arange(BINS + 1)
+    full, cut = np.divmod(borders, children)
+    # Weights are 1 - rank below the border and -rank above it; one node is cut.
+    weights = borders * (1.0 - rank) ** 2 + (BINS - borders) * rank**2
+    means = full * (1.0 - rank) ** 2 + (FAN_OUT - full) * rank**2
+    means += np.where(cut > 0, (cut / children - rank) ** 2 - rank**2, 0.0)
+    found: Floats = weights - means * children**2 / (children + 1.0)
+    return found
