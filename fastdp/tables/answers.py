@@ -20,6 +20,7 @@ from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
 from fastdp.tables.beyond import Beyond, shares
 from fastdp.tables.consistent import Consistent, Level, consistent, grouped, range_sums
+from fastdp.tables.keys import selected_interval
 from fastdp.tables.quantiles import Bins, Histogram
 from fastdp.tables.revised import Revised, local_patterns, revise
 from fastdp.tables.sums import ROWS, Quantity, Released, Statistic
@@ -188,6 +189,11 @@ class Answers:
             half = np.sqrt(variance) * max(longest, self._normal) + 1.0
         # In integer steps: the ends belong to the interval, and rounding must not move them inwards.
         low, high = ((sums + side * half) * resolution for side in (-1, 1))
+        rule, leaves = self._released.selection, len(self._released.parents)
+        if rule is not None and self._released.quantities[i].name == "count" and ask.depth == leaves:
+            # Keys were chosen by these counts, in the only window.
+            ends = selected_interval(sums.ravel().astype(np.int64), rule, self._confidence)
+            low, high = (end.reshape(sums.shape) for end in ends)
         return _Part(sums * resolution, variance * resolution**2, low, high)
 
     @cached_property

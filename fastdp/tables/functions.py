@@ -494,7 +494,8 @@ class TableRelease:
         measured = release(budget, quantities, sums[: len(quantities)], self.key, span, keys, published)
         entries = release_counts(budget, tallies, self.key, span[0], keys)
         found = plan.released(span, quantities, keys, measured, tails, entries, simulated=self.key.simulated)
-        return replace(found, family=self.source.family, rows=row_numbers)
+        selection = budget.key_rule() if plan.selects_cells else None
+        return replace(found, family=self.source.family, rows=row_numbers, selection=selection)
 
     def _row_numbers(self, plan: TablePlan, dropped: int, counted: Number) -> RowNumbers:
         """Released numbers of persons' rows."""

@@ -23,6 +23,7 @@ from fastdp_kernels.tables import window_sums
 if TYPE_CHECKING:
     from fastdp.tables.budget import Budget
     from fastdp.tables.columns import Keys
+    from fastdp.tables.keys import KeyRule
     from fastdp.tables.plan import TablePlan
     from fastdp.tables.quantiles import Tally
 
@@ -233,6 +234,8 @@ class Released:
         Ends of the time taken from the table, whose windows it may cover in part: "first", "last".
     family : str
         The library that the table came from.
+    selection : KeyRule or None
+        Where keys were chosen by the counts of the cells: noise and threshold of these.
     """
 
     edges: Integers
@@ -249,6 +252,7 @@ class Released:
     counted: tuple[CellCounts, ...] = ()
     taken: tuple[str, ...] = ()
     family: str = "pyarrow"
+    selection: KeyRule | None = None
 
     @property
     def keys(self) -> dict[str, list[object]]:

@@ -243,3 +243,25 @@ def test_intervals_hold_counts_of_keys_that_passed(law, confidence):
     assert high[0] - numbers[0] < high[-1] - numbers[-1]
     far = law.scale if hasattr(law, "scale") else law.sigma
     assert high[-1] - numbers[-1] == numbers[-1] - low[-1] <= 9 * far
+
+
+def test_intervals_of_a_table_know_that_its_keys_were_chosen_by_its_counts():
+    """95 % of released keys, of which many lie about the threshold; without the selection fewer."""
+    import pyarrow as pa
+
+    sizes = np.random.default_rng(3).integers(5, 30, 600)
+    table = pa.table({"k": np.repeat(np.arange(600), sizes)})
+    inside, plain, found = 0, 0, 0
+    for seed in range(5):
+        t = fastdp.counts(table, by="k", epsilon=1.0, delta=1e-4, seed=seed)
+        released = t.released
+        true, noisy = sizes[released.keys["k"]], released.cells("count")[0]
+        assert released.selection.threshold == noisy.min() or (noisy >= released.selection.threshold).all()
+        low, high = (end[0] for end in t.interval(0, 1))
+        inside += int(((low <= true) & (true <= high)).sum())
+        half = released.measured[0].noise[0].quantiles(np.ones(1, np.int64), 0.95)[0]
+        plain += int((np.abs(noisy - true) <= half).sum())
+        found += true.size
+    assert found > 1000
+    assert inside > 0.95 * found
+    assert plain < inside
