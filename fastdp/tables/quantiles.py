@@ -117,8 +117,10 @@ class BinCounts:
         """Count rows of the windows from number `first` on."""
         values = rows.values[self.place]
         wrong = ~np.isfinite(values)
-        if wrong.any() and (wrong & (rows.codes >= 0)).any():
-            raise DataError(NOT_FINITE)
+        if wrong.any():
+            inside = (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + len(self.counts))
+            if (wrong & inside).any():
+                raise DataError(NOT_FINITE)
         self.bins.add((rows.windows, np.where(wrong, -1, rows.codes), values), first, self.counts)
 
     def nodes(self) -> Integers:

@@ -297,6 +297,10 @@ def release(
             exact = exact.sum(axis=1, keepdims=True)
         laws = [budget.distribution(quantity, level) for quantity in quantities]
         labels = [(*q.labels, budget.of(q.name, q.column, level)) for q in quantities]
+        if not quantities:
+            # Quantiles and distinct entries alone have no sums.
+            found.append(Measured(*level, exact, ()))
+            continue
         own = key.within("sums", *level, *(() if level.each else span), *itertools.chain(*labels))
         noisy = binding.draw_cells(np.ascontiguousarray(exact), laws, own, span[0], keys.digests(level.depth))
         noisy += exact

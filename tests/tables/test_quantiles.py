@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from fastdp.errors import ParameterError
+import fastdp
+from fastdp.errors import DataError, ParameterError
+from fastdp.guarantee import zcdp_loss
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables import quantiles
 from fastdp.tables.quantiles import BINS, FAN_OUT, LEVELS, Bins, Histogram
@@ -110,3 +114,91 @@ def test_intervals_cover_the_quantiles_of_the_rows(rank: float) -> None:
 def test_more_histograms_than_fit_are_refused() -> None:
     with pytest.raises(ParameterError, match="quantiles of 70,000 windows and keys: expected at most 65,536"):
         quantiles.check_bins(70_000)
+
+
+DAY = {"time": fastdp.Time("at", "1d", start="2026-01-01", stop="2026-01-03"), "epsilon": 1e6, "seed": 1}
+
+
+def day_rows() -> pd.DataFrame:
+    """Two days with a row before them; persons of the first day come again in the second."""
+    return pd.DataFrame(
+        {
+            "at": pd.to_datetime(["2025-12-31", *["2026-01-01"] * 40, *["2026-01-02"] * 20]),
+            "who": ["z", *(f"person {i % 7}" for i in range(40)), *(f"person {i % 3}" for i in range(20))],
+            "kwh": [9.0, *np.linspace(0.0, 2.0, 40), *np.linspace(4.0, 5.0, 20)],
+        }
+    )
+
+
+def test_a_release_has_quantiles_and_distinct_entries() -> None:
+    found = fastdp.aggregate(day_rows(), {"kwh": ["median", "p90"], "who": "nunique"}, bounds=10.0, **DAY)
+    frame = found.frame
+    np.testing.assert_allclose(frame["kwh_median"], [1.0, 4.5], rtol=0.02)
+    np.testing.assert_allclose(frame["kwh_p90"], [1.8, 4.9], rtol=0.02)
+    np.testing.assert_allclose(frame["who_nunique"], [7.0, 3.0])
+    np.testing.assert_allclose(found["kwh_median"].estimate(0, 2), 1.54, rtol=0.05)
+    with pytest.raises(ParameterError, match="nunique: expected single windows and keys"):
+        found["who_nunique"].estimate(0, 2)
+
+
+def test_values_outside_the_windows_change_nothing() -> None:
+    rows = day_rows()
+    wanted = fastdp.aggregate(rows, {"kwh": ["median"]}, bounds=10.0, **DAY).frame
+    rows.loc[0, "kwh"] = np.nan
+    assert fastdp.aggregate(rows, {"kwh": ["median"]}, bounds=10.0, **DAY).frame.equals(wanted)
+    rows.loc[1, "kwh"] = np.inf
+    with pytest.raises(DataError, match="not a finite number"):
+        fastdp.aggregate(rows, {"kwh": ["median"]}, bounds=10.0, **DAY)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_noise_covers_both_levels_of_bins_and_all_rows_of_a_unit(delta: float) -> None:
+    person = fastdp.Person("who", rows=60, per_window=30)
+    asked, bounds = {"kwh": "median", "who": "nunique"}, {"kwh": 10.0}
+    given = DAY | {"epsilon": 1.0}
+    found = fastdp.aggregate(day_rows(), asked, unit=person, bounds=bounds, delta=delta, **given)
+    shares = {each.column: each.noise for each in found.released.counted}
+    plan = fastdp.plan(asked, epsilon=1.0, delta=delta, unit=person, bounds=bounds, every="1d", windows=2)
+    # Half of the counts' share each; a row is in one node of each of the two levels.
+    part = plan.shares["counts"] / 2.0
+    for column, levels in (("kwh", 2), ("who", 1)):
+        noise = shares[column]
+        if noise.gaussian:
+            rho = zcdp_loss(1.0, delta) ** 2 / 2.0 * part
+            assert float(noise.scale) ** 2 >= levels * 60 * 30 / (2.0 * rho) * (1.0 - 1e-9)
+        else:
+            assert float(noise.scale) >= levels * 60 / part * (1.0 - 1e-9)
+        assert noise.gaussian == (plan.noise == "gaussian")
+
+
+def test_whole_numbers_add_up() -> None:
+    rng = np.random.default_rng(8)
+    frame = pd.DataFrame({"a": rng.integers(0, 4, 400), "b": rng.integers(0, 6, 400)})
+    keys = [(a, b) for a in range(4) for b in range(6)]
+    table = fastdp.counts(frame, by=["a", "b"], keys=keys, epsilon=0.3, seed=2)
+    leaves, prefixes, total = (table.level(depth).whole_numbers() for depth in (2, 1, 0))
+    assert leaves["count"].dtype == prefixes["count"].dtype == np.int64
+    assert leaves["count"].min() >= 0
+    assert leaves.groupby("a")["count"].sum().tolist() == prefixes["count"].tolist()
+    assert prefixes["count"].sum() == total["count"].item()
+
+
+def test_entries_count_once_in_all_batches_and_missing_ones_never(tmp_path: Path) -> None:
+    rows = day_rows()
+    rows.loc[[3, 44], "who"] = None
+    path = tmp_path / "rows.parquet"
+    rows.to_parquet(path, row_group_size=7)
+    for frame in (rows, path, rows.sample(frac=1.0, random_state=1)):
+        found = fastdp.aggregate(frame, {"who": "nunique"}, **DAY)
+        np.testing.assert_allclose(np.ravel(found.estimate([0, 1], [1, 2])), [7.0, 3.0])
+
+
+def test_pooled_keys_have_the_noise_of_all() -> None:
+    rows = day_rows()
+    one = fastdp.aggregate(rows, {"kwh": "median"}, bounds=10.0, **DAY | {"epsilon": 1.0})
+    names = [f"person {i}" for i in range(7)]
+    many = fastdp.aggregate(rows, {"kwh": "median"}, by="who", keys=names, bounds=10.0, **DAY | {"epsilon": 1.0})
+    narrow, wide = (np.diff(np.ravel(table.level(0).interval(0, 1))) for table in (one, many))
+    assert (wide >= narrow).all()
+    histogram = Histogram(Bins(0.0, 10.0), np.zeros((FAN_OUT + BINS, 1, 1), np.int64), DrawnNoise(2.0), np.ones(1))
+    assert (histogram.quantiles(0.5, np.zeros(1, int), np.ones(1, int), 0.9)[2] == 10.0).all()
