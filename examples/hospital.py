@@ -57,9 +57,9 @@ def main() -> None:
         print(f"{name:>8}: standard error of a year's count {float(np.ravel(level.std_error(0, 12))[0]):,.0f}")
     # Whole numbers of at least 0 whose parts add up to their totals: what a yearbook prints.
     whole = table["count"].whole_numbers()
-    print(whole.frame.head(4).to_string())
+    print(whole.head(4).to_string())
     table["nights_mean"].level(0).plot(options.output / "nights.png")
-    whole.write(options.output / "admissions.csv", overwrite=True)
+    whole.to_csv(options.output / "admissions.csv", index=False)
 
 
 if __name__ == "__main__":

@@ -121,8 +121,8 @@ class Table:
         return len(self.released.parents) if self.depth is None else self.depth
 
     @property
-    def _shown(self) -> dict[str, list[object]]:
-        """Key columns of this level, each with its entry in each node."""
+    def keys(self) -> dict[str, list[object]]:
+        """Key columns of this level, each with its entry in every released key."""
         return self.released.nodes[self._depth]
 
     def whole_numbers(self, *, revised: bool = False) -> Any:
@@ -301,7 +301,7 @@ class Table:
     def title(self) -> str:
         """One line of text: statistics, windows and keys of the release."""
         released = self.released
-        keys = f" x {_number(self._keys, 'key')} ({', '.join(self._shown)})" if self._shown else ""
+        keys = f" x {_number(self._keys, 'key')} ({', '.join(self.keys)})" if self.keys else ""
         kinds = [each.kind for each in released.statistics]
         name = TITLES[kinds[0]] if len(kinds) == 1 and kinds[0] in TITLES else ", ".join(self.names)
         if released.every is None:
@@ -362,7 +362,7 @@ class Table:
         return answers.about(self._one, first, last, revised=revised, depth=self._depth)
 
     def _shaped(self, array: Floats) -> Floats:
-        return array if self._shown else array[:, 0]
+        return array if self.keys else array[:, 0]
 
 
 def _same_size(first: Integers, last: Integers) -> tuple[Integers, Integers]:

@@ -85,3 +85,30 @@ def test_endless_goes_on_after_a_restart(walk):
     assert shown == expected
     assert len(shown) == 11
     assert int(re.search(r"(\d+) late events", second).group(1)) > 0
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_web_log(walk, tmp_path):
+    out = walk("web_log.py", "--visitors", 3_000, "--days", 4)
+    assert "count, bytes_sum of" in out
+    found = re.search(r"(\d+) of [\d,]+ paths; orders among them: (\d+)", out)
+    assert int(found[1]) > 5
+    assert int(found[2]) == 0
+    assert files(tmp_path / "web_log") == ["hits.parquet", "hourly.png"]
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_hospital(walk, tmp_path):
+    out = walk("hospital.py", "--rows", 20_000)
+    errors = [float(each.replace(",", "")) for each in re.findall(r"year's count ([\d,]+)", out)]
+    assert errors == sorted(errors, reverse=True)
+    assert len(errors) == 3
+    assert files(tmp_path / "hospital") == ["admissions.csv", "nights.png"]
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_films(walk, tmp_path):
+    out = walk("films.py", "--viewers", 4_000, "--films", 200)
+    assert "stars_mean" in out
+    assert "minutes_p90" in out
+    assert files(tmp_path / "films") == ["films.parquet"]
