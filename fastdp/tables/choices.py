@@ -37,7 +37,7 @@ SPAN = 33.0 * math.log(2.0)
 #: So many noise scales of the clip's choice are its target number of rows, and a step of its slope.
 RESOLVED, RESOLVED_SLOPE = 16.0, 4.0
 #: The same for the rows of a person.
-CLEAR_TARGET, CLEAR_SLOPE = 1.5, 4.0
+CLEAR_TARGET, CLEAR_SLOPE = 1.5, 1.75
 #: Integer weight of one count in a score, and the most that a candidate's size takes off.
 UNIT, MAX_PENALTY = 2**10, 2.0**61
 #: A share is known if the rows are so many deviations of their noise, and above a limit if it is so many.

@@ -35,7 +35,7 @@ def best(above, sizes, moved, epsilon, target, secret, label):
     """Index of the candidate of the highest noisy score; noise from words of the choice's key."""
     scale = moved / epsilon
     target = max(target, 1.5 * scale)
-    slope = max(target, 4.0 * scale)
+    slope = max(target, 1.75 * scale)
     packed = np.array(above, np.int64)
     own = words.within(secret, label, moved, epsilon, target, *sizes)
     own = words.within(own, "holdout", hashlib.sha256(packed.data).digest())
