@@ -33,7 +33,7 @@ def main() -> None:
     means = fastdp.means(trips, "duration_s", time="time", every="1d", epsilon=1.0, bound=86_400.0)
     print(means)
     means.plot(options.output / "durations.png")
-    print(means.frame[["window", "estimate", "low", "high", "revised", "count"]].head(7).to_string())
+    print(means.frame[["window", "estimate", "low", "high", "revised"]].head(7).to_string())
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ def main() -> None:
         unit = fastdp.Person("customer", rows=k, per="1d")
         orders = fastdp.counts(lines, fastdp.Time("time", "1d", missing="drop"), unit=unit, epsilon=1.0)
         error, all_days = orders.std_error(0, 1)[0], orders.sum(0, len(orders))[0]
-        print(f"k = {k:3}: {all_days:9,.0f} lines counted, standard error of a day {error:.0f}")
+        dropped = "an unknown share" if orders.dropped_rows is None else f"{orders.dropped_rows:.0%}"
+        print(f"k = {k:3}: {all_days:9,.0f} lines, {dropped} of them dropped; standard error of a day {error:.0f}")
     print(f"{orders.guarantee}\n")
 
     # Which countries the customers come from is private: a country of a few customers is not released. Returns are

@@ -42,9 +42,11 @@ OPTIONS = f"""{OF_COLUMNS.removesuffix("--nonfinite").rstrip()}
 def plan(**options: Any) -> None:
     """Errors and shares of a release of a table, before any data; costs no epsilon."""
     with running():
-        means = {
-            column: float(texts[0]) for column, texts in columns_of("expected-mean", options["expected_mean"]).items()
-        }
+        listed = columns_of("expected-mean", options["expected_mean"])
+        try:
+            means = {column: float(texts[0]) for column, texts in listed.items()}
+        except ValueError:
+            raise click.UsageError("--expected-mean: expected a number, such as --expected-mean kwh=0.4.") from None
         share = options["key_share"]
         found = fastdp.plan(
             columns_of("stat", options["stat"]),

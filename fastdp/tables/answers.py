@@ -23,7 +23,7 @@ from fastdp.tables.consistent import Consistent, Level, consistent, grouped, ran
 from fastdp.tables.keys import selected_interval
 from fastdp.tables.quantiles import Bins, Histogram
 from fastdp.tables.revised import Revised, local_patterns, revise
-from fastdp.tables.sums import ROWS, Quantity, Released, Statistic
+from fastdp.tables.sums import KNOWN, ROWS, Quantity, Released, Statistic
 
 #: The sum beyond the clip is unknown if more than this share of the whole comes from values above all those whose
 #: number stands out of the noise; the true number of rows, if more than this share of those that count is dropped.
@@ -31,9 +31,9 @@ UNSEEN, DROPPED = 0.5, 1.0
 #: Standard errors of the rows dropped in a part of the table, and in all, of which a person's count up to a limit: as
 #: shares of them.
 UNEVEN, CAPPED = 0.5, 0.2
-#: A released number is known if it is so many standard deviations.
-KNOWN = 3.0
-TRUE, CLIPPED = "true", "clipped"
+#: Answers are about all rows and values; about at most five times ``rows`` of a person (others are in no number);
+#: about the values of the rows that count; about their clipped values.
+TRUE, LIMITED, COUNTED, CLIPPED = "true", "capped", "counted", "clipped"
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +113,12 @@ class Answers:
         ask = _Ask(starts, stops, len(self._released.parents) if depth is None else depth, revised)
         kind, column = statistic.kind, statistic.column
         if statistic.rank is not None or kind == "nunique":
-            return replace(self._counted(statistic, ask), about=TRUE if self._released.rows is None else CLIPPED)
+            return replace(self._counted(statistic, ask), about=self._among_persons(COUNTED))
         if kind in ("count", "sum"):
             name = "count" if kind == "count" else "total"
             part = self._part(name, column, ask)
             true = self._true(part, name, column, ask)
-            return _with_clipped(None if true is None else true.answer(), part.answer())
+            return _with_clipped(None if true is None else true.answer(), part.answer(), self._among_persons(LIMITED))
         name, count = self._first_sum(column), self._part("count", ROWS, ask)
         quantity, tail = self._quantity(name, column), self._released.tails[column]
         first, centre = self._part(name, column, ask), quantity.centre * quantity.grid
@@ -126,11 +126,16 @@ class Answers:
             clipped = self._mean(first, count, centre, tail.clip)
             whole = self._beyond(first, column, ask)
             limits = -float(tail.edges[0][-1]), float(tail.edges[1][-1])
-            return _with_clipped(None if whole is None else self._mean(whole, count, centre, limits), clipped)
+            mean = None if whole is None else self._mean(whole, count, centre, limits)
+            return _with_clipped(mean, clipped, self._among_persons(COUNTED))
         square = self._quantity("square", column)
         second = self._part("square", column, ask)
         found = self._variance(second, first, count, (square.centre - quantity.centre) * square.grid, tail.clip)
         return replace(found if kind == "var" else _root(found), about=CLIPPED)
+
+    def _among_persons(self, about: str) -> str:
+        """`about` with persons, of whom rows are dropped; else "true"."""
+        return TRUE if self._released.rows is None else about
 
     # Sums as they were released.
 
@@ -336,9 +341,9 @@ class _Ask:
     revised: bool
 
 
-def _with_clipped(true: Answer | None, clipped: Answer) -> Answer:
+def _with_clipped(true: Answer | None, clipped: Answer, about: str) -> Answer:
     """The answer about true values, if it is known, else about clipped ones."""
-    return replace(clipped, about=CLIPPED) if true is None else replace(true, of_clipped=clipped)
+    return replace(clipped, about=CLIPPED) if true is None else replace(true, of_clipped=clipped, about=about)
 
 
 def _root(answer: Answer) -> Answer:

@@ -116,6 +116,19 @@ def _texts(entries: pa.Array) -> pa.LargeStringArray:
     return arrow.array([_text(entry) for entry in entries.to_pylist()], text)
 
 
+def one_spelling(entries: pa.Array) -> pa.Array:
+    """Entries of which equal ones are the same: texts in form C, UUIDs in small letters, no negative zero."""
+    _, arrow = import_tables()
+    import pyarrow.compute as compute
+
+    types, kind = arrow.types, entries.type
+    if types.is_floating(kind):
+        return compute.add(entries, arrow.scalar(0.0, kind))
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return _texts(entries).cast(kind)
+    return entries
+
+
 def _text(entry: object) -> str:
     """Text of one entry: decimals without trailing zeros, 16 bytes as a UUID; other types get distinct texts."""
     if isinstance(entry, (float, Decimal)) and math.isfinite(entry):
@@ -406,9 +419,9 @@ class Keys:
         if new.size:
             before, others = numbers.size, entries.take(arrow.array(new))
             found[new] = numbers.of(*_with_missing(others).T.copy())
-            # The first spelling of each, by number.
+            # By number, and in one spelling: that of the first row would depend on this row alone.
             numbered, first = np.unique(found[new], return_index=True)
-            self._values[i].append(others.take(arrow.array(first[numbered >= before])))
+            self._values[i].append(one_spelling(others.take(arrow.array(first[numbered >= before]))))
         return found, places
 
     def _known(self, i: int, entries: pa.Array) -> tuple[Integers, Integers]:

@@ -157,7 +157,7 @@ def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gau
     listed = [Level(depth, each) for depth in range(leaves, -1, -1) for each in spans]
     # A key column with one value has the nodes of the column before it.
     listed = [level for level in listed if level.depth == leaves or nodes[level.depth] < nodes[level.depth + 1]]
-    if levels is False or not nodes[-1]:
+    if levels is False or not nodes[-1] or not windows:
         return listed[:1]
     most = math.inf if levels else GROWTH * _variances([POINTS], listed[:1], windows, nodes, gaussian)[0]
 

@@ -109,9 +109,9 @@ def aggregate(
         (:attr:`Table.dropped_rows`).
     bounds : dict, number, pair or Value
         Of each column of values its public bound: a number, from 0, a pair (low, high), or a :class:`fastdp.Value`;
-        of a single column the bound alone.  Where no clip is given, a twelfth of the column's budget chooses it, at
-        both ends of a pair, for sums of a day where windows are shorter, of a week of days, else of a year.  A ninth
-        is for noisy numbers of rows beyond the clip (:attr:`Table.clipped_rows`).
+        of a single column the bound alone.  Where no clip is given, 8 percent of the column's budget choose it, at
+        both ends of a pair, for sums of a day where windows are shorter, of a week of days, else of a year.  As
+        much, or a hundredth beside a given clip, is for numbers of rows beyond the clip (:attr:`Table.clipped_rows`).
     delta : float
         Above 0, with ``by`` and without ``keys``: keys are private.  Those of the table are released whose noisy
         count of rows, or with a Person sum of weights of persons, passes a threshold that a unit's own keys pass

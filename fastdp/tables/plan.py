@@ -40,6 +40,8 @@ PERCENTILE = re.compile(r"p(\d{1,2}(\.\d{1,6})?|100)")
 MAX_CELLS = 2 * 10**8
 #: The noise of a release whose persons' rows are chosen ("auto") is that of less variance for so many.
 NOMINAL_ROWS = 20
+#: Share of the budget that the choice of keys and of a person's rows leave, at least.
+LEFT = Fraction(1, 20)
 #: Bits of the largest square of a deviation, in steps of a square's resolution.
 SQUARE_BITS = 32
 #: Ends of the clip by column.
@@ -322,6 +324,8 @@ class TablePlan:
                 continue
             grid = self.grid(column)
             low, high = (_steps(end, grid) for end in (clips or {}).get(column.name, (column.low, column.high)))
+            # A chosen clip may be narrower than a step.
+            high = max(high, low + 1)
             middle = (low + high) // 2
             # So that squares stay below 2^32 or so.
             shift = max(0, 2 * max(high - middle, middle - low).bit_length() - SQUARE_BITS)
@@ -451,14 +455,15 @@ def statistics_of(given: object) -> tuple[Statistic, ...]:
             "{'kwh': ['sum', 'mean'], '*': 'count'}"
         )
     found = []
-    for column, named in given.items():
+    for number, (column, named) in enumerate(given.items()):
         listed = [named] if isinstance(named, str) else named
         if not isinstance(listed, (list, tuple)) or not listed or not all(_is_statistic(column, x) for x in listed):
-            accepted = ("count",) if column == ROWS else STATISTICS
+            # Of a mapping that holds data no entry is shown.
+            accepted = ("count",) if isinstance(column, str) and column == ROWS else STATISTICS
+            more = ", a percentile such as p95" if len(accepted) > 1 else ""
             raise ParameterError(
-                f"statistics[{validation.shown(column)}] = {validation.shown(named)}: expected "
-                f"{' or '.join(map(repr, accepted))}{'' if column == ROWS else ', a percentile such as p95'}, or a "
-                "list of them ('count' is of '*', the rows)"
+                f"statistics, entry {number}: expected {' or '.join(map(repr, accepted))}{more}, or a list of them "
+                "('count' is of '*', the rows)"
             )
         found += [Statistic(kind, Column().check("statistics", column)) for kind in dict.fromkeys(listed)]
     return tuple(found)
@@ -525,7 +530,10 @@ def keys_of(
         )
     rows = _key_rows(by, given)
     # Their texts too, which name their noise: two NaNs are not equal.
-    distinct = min(len(set(rows)), len(set(map(repr, rows))))
+    try:
+        distinct = min(len(set(rows)), len(set(map(repr, rows))))
+    except TypeError:
+        raise ParameterError("keys: expected texts, numbers, dates or times, and no lists of them") from None
     if not rows or distinct != len(rows):
         raise ParameterError(f"keys has {len(rows)} entries, {distinct} of them distinct: expected distinct keys")
     return "given", tuple(rows)
@@ -613,6 +621,8 @@ def make_plan(
         start=first,
         stop=last,
     )
+    if 1 - sum(plan.budget.of_all.values()) < LEFT:
+        raise ParameterError(f"share = {plan.private.share if plan.private else 1.0!r}: expected at most .9 for keys")
     plan = with_noise(plan)
     if first is not None and last is not None:
         plan.check_cells(last - first, max(1, len(rows)))

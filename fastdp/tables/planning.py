@@ -31,6 +31,8 @@ from fastdp.validation import DAY
 SPANS = {"day": DAY, "week": 7 * DAY, "year": 365 * DAY}
 #: Windows that are worked out for each key; more behave like these.
 MAX_WINDOWS, MAX_KEYS = 2**14, 2**10
+#: Rows expected in a cell, at most.
+MAX_ROWS = 2.0**40
 #: Range of the search for an epsilon, and its steps.
 EPSILONS, BISECTIONS = (2.0**-10, 2.0**5), 30
 
@@ -198,8 +200,10 @@ def plan(
     asked = statistics_of(statistics)
     private = keys if isinstance(keys, PrivateKeys) else None
     width = 1 if isinstance(keys, PrivateKeys) else validation.integer("keys", keys, 1, MAX_CELLS)
-    if rows is not None:
-        rows = validation.positive("rows", rows)
+    if rows is not None and not 0.0 < validation.positive("rows", rows) <= MAX_ROWS:
+        raise ParameterError(f"rows = {rows!r}: expected at most {MAX_ROWS:g}")
+    for value in mean.values() if isinstance(mean, Mapping) else [] if mean is None else [mean]:
+        validation.real("mean", value)
     keyed = private is not None or width > 1
     listed = private if private is not None else list(range(min(width, MAX_KEYS))) if keyed else None
     time = None if every is None else Time("time", every, start="2001-01-01")

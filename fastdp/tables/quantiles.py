@@ -87,11 +87,11 @@ class Bins:
         """Count rows (windows, keys, values) in `counts`, int64[W, K, BINS], of the windows from `first` on."""
         windows, keys, values = rows
         bins = np.where(keys >= 0, keys.astype(np.int64) * BINS + self.of(values), -1)
-        window_sums.add_ones(windows, bins, first, counts.reshape(len(counts), -1))
+        window_sums.add_ones(windows, bins, first, counts.reshape(len(counts), counts.shape[1] * BINS))
 
     def nodes(self, counts: Integers) -> Integers:
         """Counts of all nodes, the top level first: int64[nodes, W, K] from int64[W, K, BINS]."""
-        upper = counts.reshape(*counts.shape[:2], FAN_OUT, -1).sum(axis=3)
+        upper = counts.reshape(*counts.shape[:2], FAN_OUT, BINS // FAN_OUT).sum(axis=3)
         return np.ascontiguousarray(np.concatenate([upper, counts], axis=2).transpose(2, 0, 1))
 
 
@@ -198,7 +198,7 @@ class Histogram:
         """
         keys = self.steps.shape[2]
         found = np.empty((3, starts.size, keys))
-        step = max(1, CHUNK // (keys * BINS))
+        step = max(1, CHUNK // max(1, keys * BINS))
         for begin in range(0, starts.size, step):
             part = slice(begin, begin + step)
             found[:, part] = self._some(rank, starts[part], stops[part], wider_quantile(confidence))
@@ -232,7 +232,7 @@ class Histogram:
 def consistent_leaves(nodes: Floats) -> Floats:
     """Least-squares counts of bins from noisy counts of nodes of equal variance: float64[..., BINS]."""
     shape = nodes.shape[:-1]
-    upper, bins = nodes[..., :FAN_OUT], nodes[..., FAN_OUT:].reshape(*shape, FAN_OUT, -1)
+    upper, bins = nodes[..., :FAN_OUT], nodes[..., FAN_OUT:].reshape(*shape, FAN_OUT, BINS // FAN_OUT)
     # A node's own count and the sum of its bins, weighted by their variances; the difference is spread over the bins.
     children = bins.shape[-1]
     found: Floats = bins + ((upper - bins.sum(axis=-1)) / (children + 1.0))[..., None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,6 +32,8 @@ NOT_FINITE = (
     "value: a row that counts has none, or one that is not a finite number; expected finite values "
     "(Value(nonfinite='zero') makes them count as 0)"
 )
+#: A released number is known if it is so many standard deviations.
+KNOWN = 3.0
 #: Column of the rows themselves.
 ROWS = "*"
 
@@ -196,10 +199,12 @@ class RowNumbers:
     capped: int
 
     @property
-    def share(self) -> float:
-        """Estimated share of rows that were dropped."""
-        dropped = max(0.0, self.dropped)
-        return dropped / max(1.0, self.counted + dropped)
+    def share(self) -> float | None:
+        """Estimated share of rows that were dropped; None if the rows that count are too few to tell."""
+        if self.counted <= KNOWN * math.sqrt(self.counted_variance):
+            return None
+        dropped = self.dropped if self.dropped > KNOWN * math.sqrt(self.dropped_variance) else 0.0
+        return dropped / (self.counted + dropped)
 
 
 @dataclass(frozen=True, eq=False)

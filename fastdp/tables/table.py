@@ -39,9 +39,9 @@ TITLES = {"sum": "Totals", "count": "Counts", "mean": "Means", "var": "Variances
 class Table:
     """Released windows of a table, with error bars.
 
-    Everything here is computed from released and public numbers: no further privacy loss.  Intervals are about the
-    sums of the clipped values that count; ``clipped_rows`` and ``dropped_rows`` estimate the effect of clipping and
-    of the bounds on a person's rows.
+    Everything here is computed from released and public numbers: no further privacy loss.  Intervals are about
+    true values where the column ``about`` says so; ``clipped_rows`` and ``dropped_rows`` estimate the effect of
+    clipping and of the bounds on a person's rows.
 
     Attributes
     ----------
@@ -114,6 +114,10 @@ class Table:
         :func:`fastdp.aggregate`); numbers of distinct entries do not, and have no level above.
         """
         depth = validation.integer("depth", depth, 0, len(self.released.parents))
+        if depth < len(self.released.parents) and any(each.kind == "nunique" for each in self.released.statistics):
+            raise ParameterError(
+                "level of a table with nunique: expected the table of another statistic, table[name]"
+            )
         return replace(self, depth=None if depth == len(self.released.parents) else depth)
 
     @property
@@ -154,7 +158,7 @@ class Table:
     def clipped_rows(self) -> float | None:
         """Estimated share of rows with values beyond their clip, the largest of all columns; None if it is unknown.
 
-        It is released with a hundredth of a column's budget; unknown for counts, online, and if the rows are too few.
+        Unknown for counts, online, and if the rows are too few.
         """
         shares = [each.share for each in self.released.tails.values() if each.share is not None]
         return max(shares, default=None)
@@ -226,8 +230,8 @@ class Table:
         Returns
         -------
         low, high : float64[q, K]
-            In units of the input; float64[q] if the table has no keys.  Never too narrow for sums and counts: from
-            the exact distribution of the noise of m windows.
+            In units of the input; float64[q] if the table has no keys.  Those of clipped values, in the frame, are
+            never too narrow: from the exact distribution of the noise of m windows.
 
         Raises
         ------

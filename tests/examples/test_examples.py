@@ -69,7 +69,8 @@ def test_pedestrians(walk, tmp_path):
 def test_retail(walk, tmp_path):
     out = walk("retail.py", DATA, "--rows", 60_000)
     counted = [int(found.replace(",", "")) for found in re.findall(r"k = +\d+: +([\d,]+) lines", out)]
-    assert counted == sorted(counted)
+    assert len(counted) == 3
+    assert min(counted) > 1_000
     assert "one customer" in out or "one person" in out
     countries = re.search(r"countries: (.*)", out).group(1).split(", ")
     assert "United Kingdom" in countries

@@ -202,3 +202,70 @@ def test_pooled_keys_have_the_noise_of_all() -> None:
     assert (wide >= narrow).all()
     histogram = Histogram(Bins(0.0, 10.0), np.zeros((FAN_OUT + BINS, 1, 1), np.int64), DrawnNoise(2.0), np.ones(1))
     assert (histogram.quantiles(0.5, np.zeros(1, int), np.ones(1, int), 0.9)[2] == 10.0).all()
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_no_key_and_no_window_are_a_table_too() -> None:
+    rows = day_rows().assign(own=range(61))
+    given = {"by": "own", "delta": 1e-9, "epsilon": 1.0, "bounds": 10.0, "seed": 1}
+    none = fastdp.aggregate(rows, {"kwh": "p95"}, **given)
+    assert len(none.frame) == 0
+    assert none.frame.columns[0] == "own"
+    later = fastdp.Time("at", "1d", start="2030-01-01")
+    assert len(fastdp.aggregate(rows, {"kwh": "sum"}, later, epsilon=1.0, bounds=10.0, seed=1)) == 0
+
+
+@pytest.mark.parametrize("keys", ["public", None])
+@pytest.mark.parametrize("unit", [fastdp.Rows(), fastdp.Person("who", rows=5)])
+def test_the_spelling_of_a_key_follows_from_no_row(keys: str | None, unit: fastdp.Rows | fastdp.Person) -> None:
+    names = ["abcdefab-0000-4000-8000-000000000001", "caf\u00e9"]
+    rows = pd.DataFrame({"at": pd.Timestamp("2026-01-01"), "who": range(1000), "k": names * 500, "x": 0.0})
+    other = rows.iloc[:2].assign(at=pd.Timestamp("2020-01-01"), k=[names[0].upper(), "cafe\u0301"], x=-0.0)
+    for by in ("k", "x"):
+        given = DAY | {"by": by, "keys": keys, "delta": 1e-6, "unit": unit, "epsilon": 20.0}
+        wanted, found = (
+            fastdp.aggregate(each, {"*": "count"}, **given).frame[by].map(repr).tolist()
+            for each in (rows, pd.concat([other, rows], ignore_index=True))
+        )
+        assert found == wanted
+        assert len(found) == 2 * len(rows[by].unique())
+
+
+def test_rows_of_busy_persons_are_not_said_to_be_all() -> None:
+    rng = np.random.default_rng(4)
+    persons = np.concatenate([rng.integers(0, 4000, 4000), np.repeat(np.arange(4000, 4020), 1000)])
+    rows = pd.DataFrame({"who": persons, "kwh": rng.gamma(2.0, 0.2, persons.size)})
+    given = {
+        "epsilon": 1.0,
+        "unit": fastdp.Person("who", rows=5),
+        "bounds": {"kwh": fastdp.Value(clip=10.0)},
+        "seed": 3,
+    }
+    found = fastdp.aggregate(rows, {"*": "count", "kwh": ["sum", "mean", "median"]}, **given).frame
+    assert [found[f"{name}_about"][0] for name in ("count", "kwh_median")] == ["capped", "counted"]
+    assert found["kwh_mean_about"][0] in ("counted", "clipped")
+    capped = np.minimum(np.unique(persons, return_counts=True)[1], 25).sum()
+    assert found["count_low"][0] <= capped <= found["count_high"][0]
+
+
+def test_a_share_of_dropped_rows_is_known_or_none() -> None:
+    few = pd.DataFrame({"p": range(60)})
+    for seed in range(8):
+        share = fastdp.counts(few, epsilon=0.5, unit=fastdp.Person("p", rows=100), seed=seed).dropped_rows
+        assert share is None or 0.0 <= share <= 1.0
+
+
+def test_shares_that_leave_nothing_are_refused() -> None:
+    person = fastdp.Person("p", rows=20)
+    with pytest.raises(ParameterError, match=r"share = 0.97: expected at most"):
+        fastdp.plan({"*": "count"}, epsilon=1.0, keys=fastdp.PrivateKeys(0.97), delta=1e-6, unit=person)
+    for wrong in ({"mean": "x"}, {"mean": np.nan}, {"rows": 1e300}):
+        with pytest.raises(ParameterError, match=r"mean = |rows = "):
+            fastdp.plan({"v": "sum"}, epsilon=1.0, bounds=1.0, **({"rows": 3.0} | wrong))
+    with pytest.raises(ParameterError, match="level of a table with nunique"):
+        fastdp.aggregate(few_keys(), {"v": "nunique"}, by="k", keys=[1, 2], epsilon=1.0, seed=1).level(0)
+
+
+def few_keys() -> pd.DataFrame:
+    """Two keys."""
+    return pd.DataFrame({"k": [1, 2], "v": ["a", "b"]})

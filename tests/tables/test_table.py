@@ -160,7 +160,7 @@ def test_pictures_show_up_to_six_keys_one_below_the_other(tmp_path):
             flat.values(t.released, "total").sum(axis=1) if count == 7 else flat.values(t.released, "total")[:, 0]
         )
         np.testing.assert_allclose(lines[0].get_ydata(), pooled)
-        assert axes[0].get_title(loc="left") == ("all 7 keys together" if count == 7 else "k = key 0")
+        assert axes[0].get_title(loc="left") == ("all 7 keys of k" if count == 7 else "k = key 0")
 
 
 def test_a_picture_of_many_windows_shows_days():
