@@ -193,7 +193,9 @@ def assert_equal(one: Any, two: Any) -> None:
         assert own.noise == other.noise
     assert two.clipped_rows == one.clipped_rows
     assert two.released.edges.tolist() == one.released.edges.tolist()
-    assert (two.released.nodes, two.released.tails) == (one.released.nodes, one.released.tails)
+    assert two.released.nodes == one.released.nodes
+    # Tails hold arrays, which are compared by their texts: they are short.
+    assert repr(two.released.tails) == repr(one.released.tails)
     assert two.guarantee == one.guarantee
 
 

@@ -37,6 +37,7 @@ QUICK_CONTROLS = {
 CATCHING = {
     "log2-levels": 300_000,
     "half-noisy-max-laplace": 300_000,
+    "half-counts-public-keys": 12_000,
     "half-hierarchy": 100_000,
     "half-privtree": 100_000,
     "half-counter-binary-settling": 100_000,
