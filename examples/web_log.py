@@ -1,4 +1,4 @@
-"""A web log: visitors, private paths, and Unix times; which paths exist is nobody's business but the visitors'."""
+"""A web log: visitors, private paths, and Unix times; the list of paths is private too."""
 
 import argparse
 from pathlib import Path

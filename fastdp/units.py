@@ -168,7 +168,7 @@ def zone_of(name: str | None) -> tzinfo | None:
 
 
 def origin_of(length: str) -> datetime:
-    """Where a span of this length begins by default: midnight of 1970-01-01, or for weeks of the Monday after it."""
+    """Default beginning of spans of this length: midnight of 1970-01-01, or for weeks of the Monday after it."""
     return MONDAY if length.endswith("w") else EPOCH
 
 

@@ -160,7 +160,7 @@ class Ledger:
             return _by_period(state, asked, str(_length(per)))
 
     def report(self, stream: str | None = None) -> str:
-        """What each stream has cost, what its limits leave, and what a person loses in a year, as text."""
+        """Cost of each stream, the rest of its limits, and the loss of a person in a year, as text."""
         names = self.streams if stream is None else [normal_name("stream", stream)]
         return "\n".join(line for name in names for line in self._lines(name)) or "No releases yet."
 
