@@ -175,7 +175,9 @@ def _write_json(path: str | Path, shapes: list[Json], table: dict[str, Array]) -
     try:
         text = json.dumps({"type": "FeatureCollection", "features": features}, allow_nan=False)
     except TypeError:
-        raise ParameterError("columns: expected numbers, texts and bools for GeoJSON, or a path of .parquet") from None
+        raise ParameterError(
+            "columns: expected numbers, texts and bools for GeoJSON, or a path of .parquet"
+        ) from None
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 
