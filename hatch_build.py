@@ -8,6 +8,7 @@ when it loads them: hence the tag of the oldest systems that Numba itself runs o
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,3 +41,8 @@ class KernelsHook(BuildHookInterface):
         build_data["pure_python"] = False
         build_data["tag"] = f"{python}-{python}-manylinux_2_17_x86_64"
         build_data["artifacts"].append("/kernels/fastdp_kernels/**/_compiled/*")
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the kernels from the checkout, which would hide that something is compiled."""
+        for folder in Path(self.root, "kernels").rglob("_compiled") if self._levels else ():
+            shutil.rmtree(folder)
