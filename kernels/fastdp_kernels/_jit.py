@@ -1,4 +1,4 @@
-"""The one place that names the compiler.
+"""The decorators that compile kernels, and instructions that Numba lacks.
 
 ``kernel`` compiles without the interpreter lock, with a cache on disk (:mod:`fastdp_kernels._caching`) and without
 ``fastmath`` (noise must not depend on a compiler's liberties).  ``inline`` marks the small pieces of kernels.

@@ -51,7 +51,7 @@ def test_every_public_name_loads() -> None:
     assert run(program).strip() == "True"
 
 
-def test_one_file_names_the_compiler() -> None:
+def test_three_files_name_the_compiler() -> None:
     for source in KERNELS.rglob("*.py"):
         names = set()
         for node in ast.walk(ast.parse(source.read_text())):
@@ -59,7 +59,7 @@ def test_one_file_names_the_compiler() -> None:
                 names |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 names.add((node.module or "").partition(".")[0])
-        assert source.name in ("_jit.py", "_lanes.py") or not names & {"numba", "llvmlite"}
+        assert source.name in ("_caching.py", "_jit.py", "_lanes.py") or not names & {"numba", "llvmlite"}
         assert not names & {"random", "secrets", "fastdp"}
         code = source.read_text()
         assert "np.random" not in code
