@@ -29,9 +29,15 @@ from fastdp.validation import DAY
 if TYPE_CHECKING:
     from fastdp.tables.plan import ColumnPlan, TablePlan
 
-#: Shares of the total: rows that count, persons' rows that are dropped, and the choice of a person's rows ("auto").
-#: That of private keys is ``PrivateKeys.share``.
-OF_ALL = {"counted": Fraction(1, 100), "dropped": Fraction(3, 100), "auto": Fraction(1, 50)}
+#: Shares of the total: rows that count, persons' rows that are dropped, the choice of a person's rows ("auto"), and
+#: rows of other keys where those that are released have the counts that chose them.  That of private keys is
+#: ``PrivateKeys.share``.
+OF_ALL = {
+    "counted": Fraction(1, 100),
+    "dropped": Fraction(3, 100),
+    "auto": Fraction(1, 50),
+    "others": Fraction(1, 20),
+}
 #: Shares of a column's budget: rows above the lowest candidates of the clip, its choice, rows in bins beyond it.  All
 #: helpers together take at most a quarter.
 OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fraction(8, 100)}
@@ -95,6 +101,7 @@ class Budget:
             "counted": plan.who is not None or bool(plan.columns),
             "dropped": plan.who is not None,
             "auto": plan.chooses_rows,
+            "others": plan.has_others and plan.selects_cells,
         }
         found = {name: share for name, share in OF_ALL.items() if used[name]}
         if plan.private is not None and not plan.selects_cells:
@@ -283,6 +290,9 @@ class Budget:
                 f"rows that the bound drops, at most {MOST_DROPPED * k} of a person: sensitivity {MOST_DROPPED * k}"
             )
             parts.append(self._number("dropped", ROWS, step))
+        if "others" in self.of_all:
+            step = f"rows of keys that are not released, after these are chosen: sensitivity {k}"
+            parts.append(self._number("others", ROWS, step))
         if plan.chooses_rows:
             step = "a person's rows: noisy max over numbers of persons with more, monotone, sensitivity 1"
             parts.append(self._component("rows = 'auto'", self.helper("auto"), step))
