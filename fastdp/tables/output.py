@@ -22,9 +22,9 @@ from fastdp.state.atomic_files import atomic_file
 from fastdp.tables import choices
 from fastdp.tables.answers import Answers
 from fastdp.tables.consistent import grouped
-from fastdp.tables.revised import DAY
 from fastdp.tables.sums import Released, Statistic
 from fastdp.units import OFFSET, zone_of
+from fastdp.validation import DAY
 
 if TYPE_CHECKING:
     import pyarrow as pa
