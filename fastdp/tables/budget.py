@@ -27,7 +27,7 @@ from fastdp.units import UnitRows
 from fastdp.validation import DAY
 
 if TYPE_CHECKING:
-    from fastdp.tables.plan import ColumnPlan, TablePlan
+    from fastdp.tables.plan import TablePlan
 
 #: Shares of the total: rows that count, persons' rows that are dropped, and the choice of a person's rows ("auto").
 #: That of private keys is ``PrivateKeys.share``.
@@ -259,7 +259,7 @@ class Budget:
             unit, adjacency = f"{k} rows of the table{period}", f"add or remove up to {k} rows{one}"
         return replace(guarantee, unit=unit, adjacency=adjacency, rows=rows, times=plan.times_of(rows))
 
-    def _component(self, name: str, loss: float, step: str, delta: float = 0.0) -> Guarantee:
+    def _pure(self, name: str, loss: float, step: str, delta: float = 0.0) -> Guarantee:
         return self.in_units(Guarantee(loss, delta, arithmetic="exact", derivation=(step,))).of(name)
 
     def components(self) -> list[Guarantee]:
@@ -269,20 +269,25 @@ class Budget:
         levels: list[Level | None] = [*self.levels] if self.knows_levels else [None]
         parts = [self._numbers(q, level) for level in levels for q in listed if not q.counts]
         parts += [self._numbers(q, self.levels[0]) for q in listed if q.counts]
-        for column in plan.columns:
-            parts += self._of_column(column)
+        for column in plan.chooses:
+            counted = f"how many rows lie beyond the lowest candidates: sensitivity {k}, discrete Laplace noise"
+            chosen = f"noisy max on either side of 0, counts of rows beyond candidates: monotone, {k} rows in all"
+            for purpose, step in (("rows", counted), ("clip", chosen)):
+                parts.append(self._pure(_named(purpose, column.name), self.helper(purpose, column.name), step))
         if plan.key_rule == "private":
-            parts += self._of_keys()
-        if "counted" in self.of_all and not plan.online:
-            parts.append(self._number("counted", ROWS, f"rows that count: sensitivity {k}"))
-        if "dropped" in self.of_all and not plan.online:
-            step = (
-                f"rows that the bound drops, at most {MOST_DROPPED * k} of a person: sensitivity {MOST_DROPPED * k}"
-            )
-            parts.append(self._number("dropped", ROWS, step))
+            parts.append(self._keys())
+        most, beyond = MOST_DROPPED * k, f"rows in bins beyond the clip: {k} rows change them by {k} in all"
+        numbers = [
+            *(("tail", each.name, beyond) for each in plan.columns),
+            ("counted", ROWS, f"rows that count: sensitivity {k}"),
+            ("dropped", ROWS, f"rows that the bound drops, at most {most} of a person: sensitivity {most}"),
+        ]
+        for purpose, name, step in numbers:
+            if self.helper(purpose, name) and not plan.online:
+                parts.append(self._noisy(_named(purpose, name), self.helper(purpose, name), step))
         if plan.chooses_rows:
             step = "a person's rows: noisy max over numbers of persons with more, monotone, sensitivity 1"
-            parts.append(self._component("rows = 'auto'", self.helper("auto"), step))
+            parts.append(self._pure("rows = 'auto'", self.helper("auto"), step))
         return parts
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
@@ -299,36 +304,15 @@ class Budget:
         """Guarantee of numbers with noise of the plan's kind."""
         if self.gaussian:
             return self.in_units(concentrated(loss, f"{step}, discrete Gaussian noise")).of(name)
-        return self._component(name, loss, f"{step}, discrete Laplace noise")
+        return self._pure(name, loss, f"{step}, discrete Laplace noise")
 
-    def _number(self, purpose: str, column: str, step: str) -> Guarantee:
-        """Guarantee of one released number about a column, or about all rows."""
-        name = purpose if column == ROWS else f"{purpose} of {column!r}"
-        return self._noisy(name, self.helper(purpose, column), step)
-
-    def _of_column(self, column: ColumnPlan) -> list[Guarantee]:
-        """Guarantees of the choices and numbers about one column."""
-        k, of, found = self.plan.contributions, f" of {column.name!r}", []
-        if column.chooses:
-            counted = f"how many rows lie beyond the lowest candidates: sensitivity {k}, discrete Laplace noise"
-            chosen = f"noisy max on either side of 0, counts of rows beyond candidates: monotone, {k} rows in all"
-            found.append(self._component(f"rows{of}", self.helper("rows", column.name), counted))
-            found.append(self._component(f"clip{of}", self.helper("clip", column.name), chosen))
-        if self.helper("tail", column.name) and not self.plan.online:
-            step = f"rows in bins beyond the clip: {k} rows change them by {k} in all"
-            found.append(self._number("tail", column.name, step))
-        return found
-
-    def _of_keys(self) -> list[Guarantee]:
-        """Guarantees of the private choice of keys; none where it is a function of published counts."""
-        plan = self.plan
+    def _keys(self) -> Guarantee:
+        """Guarantee of the private choice of keys; it costs no epsilon where it is a function of published counts."""
+        plan, loss = self.plan, self.helper("keys")
         if plan.who is None:
             step = "a key is released if its noisy count of rows passes a threshold that delta gives"
-            if plan.selects_cells:
-                return [
-                    self._component("keys", 0.0, f"{step}, as it is published", 0.0 if self.gaussian else plan.delta)
-                ]
-            return [self._component("keys", self.helper("keys"), step, 0.0 if self.gaussian else plan.delta)]
+            step += ", as it is published" if plan.selects_cells else ""
+            return self._pure("keys", loss, step, 0.0 if self.gaussian else plan.delta)
         rule = self.key_rule()
         noise = "Gaussian" if isinstance(rule.law, GaussianDistribution) else "Laplace"
         step = (
@@ -336,13 +320,13 @@ class Budget:
             "by moved weights and the chance that a person's own keys pass stay within delta together"
         )
         if not self.gaussian:
-            return [self._component("keys", self.helper("keys"), step, plan.delta)]
-        return [self.in_units(concentrated(self.helper("keys"), step)).of("keys")]
+            return self._pure("keys", loss, step, plan.delta)
+        return self.in_units(concentrated(loss, step)).of("keys")
 
     def _numbers(self, q: Quantity, level: Level | None) -> Guarantee:
         """Guarantee of one sum at one level (None: all that the table will have), or of counts of cells."""
         plan, k, loss = self.plan, self.plan.contributions, self.of(q, level)
-        name, kind = q.name if q.column == ROWS else f"{q.name} of {q.column!r}", "counts" if q.counts else "sums"
+        name, kind = _named(q.name, q.column), "counts" if q.counts else "sums"
         if level is None:
             step = f"{name}: cells and totals together, in shares of this loss that follow from their numbers, "
             return self._noisy(kind, loss, f"{step}k = {k} rows of a unit")
@@ -368,7 +352,7 @@ class Budget:
             return self.in_units(concentrated(loss, step)).of(kind)
         rows = "k" if q.levels == 1 else f"{q.levels} k"
         step = f"{numbers} {rows} * {most} steps in all, discrete Laplace noise of scale {rows} * {most} / epsilon"
-        return self._component(kind, loss, f"{step} (k = {k}{bins})")
+        return self._pure(kind, loss, f"{step} (k = {k}{bins})")
 
     def _approximate(self, whole: Guarantee, simulated: bool) -> Guarantee:
         """Guarantee in epsilon and delta from components in rho; a choice of keys adds its own delta."""
@@ -415,3 +399,8 @@ class Budget:
             most = plan.epsilon + sum(self.helper("tail", column.name) for column in plan.columns) * (not plan.online)
             said.append(f"replacing the values of one row, in its window and key, costs at most {most:g}")
         return said
+
+
+def _named(name: str, column: str) -> str:
+    """Name of a number or a choice, with the column that it is about."""
+    return name if column == ROWS else f"{name} of {column!r}"
