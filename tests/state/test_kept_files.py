@@ -457,3 +457,24 @@ def test_a_position_that_an_interrupt_took_back_is_written(tmp_path: Path, monke
     assert KIND.load(path).n_seen == publisher.n_seen
     parts = [publisher.publish(chunk) for chunk in case.calls[1:]]
     assert np.array_equal(np.concatenate(parts), np.concatenate(undisturbed("tops")[1:]))
+
+
+def test_a_record_that_was_interrupted_before_it_took_effect_can_be_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is ahead then; the next call does not follow from what it says."""
+    case, path = CASES["tops"], tmp_path / "kept"
+    publisher, _ = kept("tops", path, 1)
+    publisher.publish(case.calls[1])
+    real = journal.Journal.record
+
+    def interrupted(self, *arguments) -> None:
+        real(self, *arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.Journal, "record", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            publisher.publish(case.calls[2])
+    published = publisher.publish(case.calls[2])
+    assert np.array_equal(KIND.load(path, replay=True).publish(case.calls[2]), published)
