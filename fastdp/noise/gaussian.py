@@ -1,8 +1,7 @@
-"""Exact discrete Gaussian noise at tens of millions of draws a second; proof in ``docs/noise.md``.
+"""Exact discrete Gaussian noise; proof in ``docs/noise.md``, section 8.
 
-Strips of integers cover the curve (``strips``); doubles decide nearly every draw, exact arithmetic with further words
-the others.  Source: Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy" (the
-distribution); the sampler is ours.
+Strips of integers cover the curve; doubles decide nearly every draw, exact arithmetic with further words the others.
+Source: Canonne, Kamath and Steinke 2020 (the distribution); the sampler is ours.
 """
 
 from __future__ import annotations
@@ -38,8 +37,9 @@ _NO_CONSTANTS.flags.writeable = False
 class GaussianDistribution:
     """Integer noise, P[X = k] proportional to f(k) = exp(-k^2 / (2 sigma^2)), and the strips that cover it.
 
-    `table`, `inverses`, `cells`, `covered` and `unfair` are arguments of ``draw_strips``; `heights` is H; the strips
-    hold |k| below `edge`, and f(edge) H is at most 1.
+    `table`, `inverses`, `cells`, `covered` and `unfair` are arguments of ``draw_strips``; `heights` is H; strips hold
+    |k|
+    below `edge`; f(edge) H <= 1.
     """
 
     sigma: Fraction
@@ -57,7 +57,7 @@ class GaussianDistribution:
         return _NO_CONSTANTS
 
     def below(self, k: int, height: Fraction) -> bool:
-        """Return whether `height` < f(k) H, exactly; the two are equal at k = 0 only."""
+        """True if `height` < f(k) H, exactly."""
         if height <= 0 or k == 0:
             return height < self.heights
         # ln(H / height) against k^2 / (2 sigma^2), with ever more digits.
@@ -102,7 +102,7 @@ def gaussian_distribution(sigma: Fraction) -> GaussianDistribution:
 
 
 def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int]]:
-    """Return reach, height and lower end of each strip, from the bottom up."""
+    """Reach, height and lower end of each strip, from the bottom up."""
     found, y = [], 0
     while y < heights:
         # At least as far as the curve: points above it are rejected.
@@ -116,7 +116,7 @@ def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int
 
 
 def _log_ratio(heights: int, y: int) -> float:
-    """Return ln(H / y), accurate where y is near H too."""
+    """ln(H / y), accurate near H too."""
     return math.log1p((heights - y) / y)
 
 
@@ -129,12 +129,12 @@ def _sure(sigma: Fraction, heights: int, top: int) -> int:
 
 
 def _tail_cells(edge: int, sigma: Fraction) -> int:
-    """Number of cells of a geometric tail: f(edge + j) H <= rho^j, rho = exp(-edge / sigma^2)."""
+    """Cells of a geometric tail: f(edge + j) H <= rho^j, rho = exp(-edge / sigma^2)."""
     return math.ceil(1.0 / -math.expm1(-float(edge / (sigma * sigma))) * (1.0 + 1e-9)) + 1
 
 
 def fill(out: Integers, law: GaussianDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
-    """Overwrite `out` with draws from position `start` on; draw i depends on (key, stream, i) alone."""
+    """Overwrite `out` with draws from `start` on; draw i depends on (key, stream, i) alone."""
     if key.given is not None:
         key.given.fill(out, law, key, stream, start)
         return
@@ -153,9 +153,9 @@ def fill(out: Integers, law: GaussianDistribution, key: Key, stream: StreamId, s
 def fill_from(
     out: Integers, law: GaussianDistribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
-    """Overwrite `out` with draws that begin with one word each (uint64[>= n]).
+    """Overwrite `out` with draws that begin with one word each.
 
-    `further(k, where)` returns word k = 1, 2, ... of the draws at these ascending positions.
+    `further(k, where)`: word k = 1, 2, ... of the draws at these ascending positions.
     """
     count = out.size
     where: Integers = np.arange(count)
@@ -179,7 +179,7 @@ def fill_from(
 
 
 def resolve(law: GaussianDistribution, word: Callable[[int], int], attempt: int = 0) -> int:
-    """Return one draw in exact arithmetic, from `attempt` on; `word(k)` returns its word k, from 0 on."""
+    """One draw in exact arithmetic, from `attempt` on; `word(k)` is its word k."""
     while True:
         _check_attempt(attempt)
         first = ATTEMPTS + attempt * FURTHER
@@ -195,13 +195,13 @@ def _check_attempt(attempt: int) -> None:
 
 
 class _Bits:
-    """A uniform number of [0, 1), known to the bits drawn so far."""
+    """A uniform number of [0, 1), by the bits drawn so far."""
 
     def __init__(self, further: list[int]) -> None:
         self._further, self.number, self.bits = further, 0, 0
 
     def extend(self) -> None:
-        """Append the bits of one more word; OverflowError if none is left."""
+        """Append one word's bits; OverflowError if none is left."""
         if not self._further:
             raise OverflowError("a draw is doubtful after all further bits, which has probability below 2^-150")
         self.number = self.number << WORD_BITS | self._further.pop(0)
@@ -236,7 +236,7 @@ def _attempt(law: GaussianDistribution, word: int, bits: _Bits) -> int | None:
 
 
 def _tail(law: GaussianDistribution, cell: int, bits: _Bits) -> int | None:
-    """Distance beyond the edge of a point under a geometric envelope; None if it lies above the curve."""
+    """Distance beyond the edge of a point under a geometric envelope; None above the curve."""
     while True:
         low, high = (_behind(law, cell + end, bits.bits) for end in bits.interval())
         # Two points above the curve, in different steps, have points below it between them.
@@ -246,9 +246,9 @@ def _tail(law: GaussianDistribution, cell: int, bits: _Bits) -> int | None:
 
 
 def _behind(law: GaussianDistribution, place: Fraction, bits: int) -> tuple[int, bool] | None:
-    """Envelope's step at a point, and whether the point is below the curve; None beyond all steps.
+    """Envelope's step at a point, and True below the curve; None beyond all steps.
 
-    Rounding moves a point by less than the last of its `bits`; the caller compares both ends.
+    Rounding moves a point by less than its last bit; the caller compares both ends.
     """
     context = Context(prec=80 + bits // 3)
 

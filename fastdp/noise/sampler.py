@@ -1,7 +1,6 @@
 """Exact discrete Laplace and geometric noise, the same on every machine; proofs in ``docs/noise.md``.
 
-Three stages, each keeping only certain results: doubles for almost every draw, double-double for doubtful ones, exact
-arithmetic with further words for the rest.
+Doubles decide almost every draw, double-double doubtful ones, exact arithmetic with further words the rest.
 """
 
 from __future__ import annotations
@@ -46,10 +45,7 @@ NO_WORDS: Words = np.empty(0, np.uint64)
 
 @dataclass(frozen=True)
 class LaplaceDistribution:
-    """Integer noise: P[X = k] proportional to exp(-|k| / scale); one-sided, to exp(-k / scale) on k >= 0.
-
-    Made by :func:`laplace_distribution` or :func:`geometric_distribution`.
-    """
+    """Integer noise: P[X = k] proportional to exp(-|k| / scale), or one-sided on k >= 0."""
 
     scale: Fraction
     one_sided: bool
@@ -76,7 +72,7 @@ def _pair(value: Decimal, context: Context) -> tuple[float, float]:
 
 @lru_cache(maxsize=1024)
 def _distribution(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
-    """Distribution with its constants; ParameterError if `scale` is out of range."""
+    """Distribution with its constants; ParameterError for `scale` out of range."""
     if not MIN_SCALE <= scale <= MAX_SCALE:
         raise ParameterError(
             f"scale = {Decimal(scale.numerator) / Decimal(scale.denominator):.3g}: expected a noise scale in "
@@ -93,17 +89,17 @@ def _distribution(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
 
 
 def laplace_distribution(scale: Fraction | int) -> LaplaceDistribution:
-    """Return two-sided noise: P[X = k] proportional to exp(-|k| / scale)."""
+    """Two-sided noise, exp(-|k| / scale)."""
     return _distribution(Fraction(scale), False)
 
 
 def geometric_distribution(scale: Fraction | int) -> LaplaceDistribution:
-    """Return one-sided noise: P[X = k] proportional to exp(-k / scale), k = 0, 1, 2, ..."""
+    """One-sided noise, exp(-k / scale), k >= 0."""
     return _distribution(Fraction(scale), True)
 
 
 def fill(out: Integers, law: LaplaceDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
-    """Overwrite `out` with draws from position `start` on; draw i depends on (key, stream, i) alone.
+    """Overwrite `out` with draws from `start` on; draw i depends on (key, stream, i) alone.
 
     Modulo 2^64: a draw that does not fit has probability below e^-64.
     """
@@ -129,7 +125,7 @@ def fill(out: Integers, law: LaplaceDistribution, key: Key, stream: StreamId, st
 def fill_from(
     out: Integers, law: LaplaceDistribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
-    """Overwrite `out` with draws that begin with one word each; as :func:`fastdp.noise.gaussian.fill_from`."""
+    """As :func:`fastdp.noise.gaussian.fill_from`."""
     positions: Integers = np.empty(out.size, np.int64)
     second = further(1, np.arange(out.size)) if law.two_words else NO_WORDS
     for i in _draw_certain(law, words, second, out, positions):
@@ -150,7 +146,7 @@ def draws(count: int, law: LaplaceDistribution, key: Key, stream: StreamId) -> I
 def _draw_certain(
     law: LaplaceDistribution, words: Words, further: Words, out: Integers, positions: Integers
 ) -> list[int]:
-    """Overwrite `out` with the draws that the first two stages decide, and return the indices of the others."""
+    """Overwrite `out` with draws of the first two stages; return indices of the others."""
     sign_bit = np.uint64(0 if law.one_sided else 1)
     pairs = *law.scale_pair, *law.offset_pair
     if law.two_words:
@@ -176,7 +172,7 @@ def fill_one_by_one(out: Integers, law: LaplaceDistribution, key: Key, pieces: P
 
 
 def fill_pieces(out: Integers, law: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
-    """Overwrite `out` with the first draws of a few streams, as :func:`fill` draws them; `number` is in all ids."""
+    """Overwrite `out` with first draws of streams, as :func:`fill`; `number` is in all ids."""
     if out.size > MAX_TOGETHER or law.two_words or key.given is not None:
         fill_one_by_one(out, law, key, pieces, number)
         return
@@ -205,10 +201,11 @@ def draw_nodes_by_height(
 
 
 def draw_nodes(law: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
-    """Noise of the nodes that values `seen` to `after` of a binary counter complete, and their offsets.
+    """Noise of nodes that values `seen` to `after` of a binary counter complete, and their offsets.
 
-    Node k of height j, ``seen >> j <= k < after >> j``, is draw k of ``StreamId(Purpose.COUNTER, j, number)``, at
-    ``noise[offsets[j] + k]``; other entries are undefined.
+    Node k of height j, ``seen >> j <= k < after >> j``, at ``noise[offsets[j] + k]``, is draw k of
+    ``StreamId(Purpose.COUNTER,
+    j, number)``; other entries are undefined.
     """
     if after - seen > MAX_TOGETHER or law.two_words or key.given is not None:
         return draw_nodes_by_height(law, key, number, seen, after, levels)
@@ -224,12 +221,12 @@ def draw_nodes(law: LaplaceDistribution, key: Key, number: int, seen: int, after
 
 
 def resolve_at(word: int, law: LaplaceDistribution, key: Key, stream: StreamId, position: int) -> int:
-    """Return one draw of a stream in exact arithmetic, wrapped to int64."""
+    """One draw of a stream in exact arithmetic, as int64."""
     return resolve(word, law, lambda k: word_at(key, stream._replace(refinement=k), position))
 
 
 def resolve(word: int, law: LaplaceDistribution, further: Callable[[int], int]) -> int:
-    """Draw that begins with `word`, in exact arithmetic, wrapped to int64; `further(k)`: its k-th further word."""
+    """Draw that begins with `word`, in exact arithmetic, as int64; `further(k)`: its k-th further word."""
     magnitude = draw_exactly(word >> 1, WORD_BITS, law.scale, law.one_sided, further)
     value = -magnitude if not law.one_sided and word & 1 else magnitude
     return (value + 2**63) % 2**64 - 2**63
@@ -249,9 +246,9 @@ def fill_rows(
     streams: Integers,
     numbers: Integers,
 ) -> None:
-    """Overwrite the rows of `out` (int64[n, width]) with draws for many streams, as :func:`fill` does.
+    """Overwrite the rows of `out` with draws for many streams, as :func:`fill`.
 
-    Row i has distribution ``laws[which[i]]`` (all one-sided or none), and words as of :meth:`RowWords.fill`.
+    Row i has ``laws[which[i]]`` (all one-sided or none), and words of :meth:`RowWords.fill`.
     """
     alone = words.width > LONG_ROW or words.keys[0].given is not None
     if alone or max(law.scale for law in laws) > ONE_WORD_SCALE:
@@ -294,7 +291,7 @@ def _resolve_rows(
     streams: Integers,
     numbers: Integers,
 ) -> None:
-    """Overwrite the doubtful draws at `places` of `drawn`, from their words and exact arithmetic."""
+    """Overwrite doubtful draws at `places` of `drawn` in exact arithmetic."""
     owners = which[places // words.width]
     sign_bit = np.uint64(0 if laws[0].one_sided else 1)
     settled: Integers = np.empty(places.size, np.int64)
@@ -320,7 +317,7 @@ def draw_rows(
     streams: Integers,
     numbers: Integers,
 ) -> Integers:
-    """Return draws for many streams, int64[n, words.width]; row i has the distribution ``law_of(scales[i])``."""
+    """Draws for many streams, int64[n, words.width], row i of ``law_of(scales[i])``."""
     rows: Integers = np.empty((streams.size, words.width), np.int64)
     distinct, which = distinct_of(scales)
     fill_rows(rows, [law_of(each) for each in distinct.tolist()], which, words, streams, numbers)
@@ -336,7 +333,7 @@ GUARD = 6
 
 
 def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
-    """Return ln(2 / (1 + exp(-1/scale))) for the magnitude of a two-sided draw, 0 for a one-sided one."""
+    """ln(2 / (1 + exp(-1/scale))) for a two-sided magnitude, 0 for a one-sided draw."""
     if one_sided:
         return Decimal(0)
     inverse = context.divide(Decimal(scale.denominator), Decimal(scale.numerator))
@@ -345,10 +342,7 @@ def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
 
 
 def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: Callable[[int], int]) -> int:
-    """Floor of scale * (offset - ln U), U in [u, u + 1) / 2^bits, narrowing U until it is certain.
-
-    `further(k)`: k-th further 64 bits of U, k = 1, 2, ...
-    """
+    """Floor of scale * (offset - ln U), U in [u, u + 1) / 2^bits, narrowed by further words until certain."""
     k = 0
     while True:
         if u > 0:
@@ -363,7 +357,7 @@ def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: C
 
 
 def _bounds(u: int, bits: int, scale: Fraction, one_sided: bool, precision: int) -> tuple[int, int]:
-    """Floors of a lower and an upper bound of scale * (offset - ln U)."""
+    """Floors of both bounds of scale * (offset - ln U)."""
     context = Context(prec=precision)
     shift = context.multiply(Decimal(bits), context.ln(Decimal(2)))
     base = context.add(offset(scale, one_sided, context), shift)

@@ -1,7 +1,7 @@
 """The one driver of online machines: it owns key, state and journal.
 
-A call is: read, step, record, take, emit.  After an interrupt or a crash the batch is consumed or not, and no output
-is returned before its position in the stream is recorded.
+A call is: read, step, record, take, emit.  A batch is consumed or not, and no output returns before its position is
+recorded.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Publisher(Generic[S]):
     seed : int or str, optional
         Simulation: noise that anyone can reproduce.
     key : Key or 32 bytes, optional
-        A secret of your own; by default a fresh one from the operating system.
+        A secret of your own; by default the operating system's.
 
     Notes
     -----
-    ``copy.copy`` and ``copy.deepcopy`` give an independent publisher with the same state and a key of its own;
-    pickles are refused, except of collectors, whose state is public.
+    Copies have the same state and a key of their own; pickles are refused, except of collectors, whose state is
+    public.
     """
 
     #: The class of machine that a subclass drives, by which it reads state.
@@ -91,20 +91,17 @@ class Publisher(Generic[S]):
 
     @property
     def state(self) -> S:
-        """The present state: secret like the key; do not change it."""
+        """The present state, secret; do not change it."""
         return self._state
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Keyed digest of the secret, composition and stream that determine all noise; None for a simulation.
-
-        A ledger refuses a second publisher with the same one.
-        """
+        """Keyed digest of all that determines the noise; None for a simulation.  A ledger refuses a second."""
         return None if self._key.simulated or self._PUBLIC else self._key.fingerprint()
 
     @property
     def digest(self) -> str:
-        """Rolling keyed digest (hexadecimal) of everything consumed while a file was kept; empty at first."""
+        """Rolling keyed digest of the input while a file was kept."""
         return self._digest
 
     # The call.
@@ -115,7 +112,7 @@ class Publisher(Generic[S]):
         return self._call(self._machine.read(*batch))
 
     def _call(self, batch: Batch, *into: object) -> Output:
-        """Consume a batch and return its output; `into` are arguments of :attr:`Transition.emit`."""
+        """Consume a batch and return its output."""
         return self._take(batch)(*into)
 
     def _take(self, batch: Batch) -> Any:
@@ -147,24 +144,11 @@ class Publisher(Generic[S]):
     @overload
     def stream(self, batches: Iterable[Batch]) -> Iterator[Output]: ...
     def stream(self, batches: object) -> object:
-        """Output of :meth:`step` for each batch of an iterable, batch by batch.
+        """Output of :meth:`step` for each batch of an iterable, consumed when its output is requested.
 
-        Parameters
-        ----------
-        batches : iterable or async iterable
-            Chunks of values, or single values; a tuple for a batch of several arguments.
-
-        Returns
-        -------
-        iterator or async iterator
-            One output per batch, which is fetched and consumed when its output is asked for.
-
-        Raises
-        ------
-        ParameterError
-            If it is no iterable.
+        `batches`, async or not: chunks, or single values; a tuple for several arguments; else ParameterError.  After
         DataError
-            For a refused batch, which is not consumed: continue with a new call.
+        for a batch, which is not consumed, continue with a new call.
         """
         if isinstance(batches, AsyncIterable):
             return self._stream_async(batches)
@@ -186,12 +170,12 @@ class Publisher(Generic[S]):
         return self.step(np.reshape(batch, 1) if single else batch)
 
     def _chunk(self, batch: Batch) -> Chunk:
-        """Input of a call for its fingerprint: an array of values, or one entry that stands for the batch."""
+        """Input for its fingerprint: values, or one entry for the batch."""
         parts = self._machine.parts(batch)
         return parts[0] if self._machine.SPLITS else as_one(*parts)
 
     def _record(self, batch: Batch, after: S, drawn: Mapping[str, codec.JsonValue]) -> str:
-        """Record a batch before it is consumed; return the digest after it."""
+        """Record a batch before it is consumed; return the new digest."""
         machine = self._machine
         consumed = machine.consumed(self._state)
         if machine.consumed(after) == consumed:
@@ -207,7 +191,7 @@ class Publisher(Generic[S]):
         return replay.digest
 
     def _check_destination(self, batch: Batch, chunk: Chunk, now: Packed, count: int) -> None:
-        """StateError if a replay leads to another state than the recorded call did, as another fastdp may."""
+        """StateError if a replay leads to another state than recorded."""
         assert self._destination is not None  # noqa: S101 - it came with the replay
         recorded, writer = self._destination
         if chunk.size > count:
@@ -224,17 +208,16 @@ class Publisher(Generic[S]):
 
     @single_caller
     def to_bytes(self, key: bytes | str | None = None) -> bytes:
-        """Return everything needed to continue this publisher elsewhere, as bytes for :meth:`from_bytes`.
+        """Return everything needed to continue elsewhere, as bytes for :meth:`from_bytes`.
+
+        Continue from these bytes or this publisher, not both: other values would meet the same noise.
 
         Parameters
         ----------
         key : 32 bytes or passphrase, optional
-            Encrypts and authenticates the bytes (AES-256-GCM).  Without it they reveal the noise (so, with the
-            outputs, the data), the hold-out and exact sums.
-
-        Notes
-        -----
-        Continue from the bytes or from this publisher, not from both: different values would meet the same noise.
+            Encrypts and authenticates (AES-256-GCM).  Without it the bytes reveal noise (so, with outputs, the data),
+            hold-out
+            and exact sums.
         """
         self._refuse_replay("to_bytes")
         return Seal(key).pack(as_text(self._content(None)))[1]
@@ -247,14 +230,13 @@ class Publisher(Generic[S]):
         Parameters
         ----------
         state : bytes
-            Result of :meth:`to_bytes`, or the bytes of a saved file.
+            Of :meth:`to_bytes`, or of a saved file.
         key : 32 bytes or passphrase, optional
             As given there.
         moved : bool
-            True: these are the bytes of a kept file, and no process continues it.
+            True: the bytes of a kept file that no process continues.
         own : components, optional
-            Components that bytes cannot hold, such as a selector; for ``Publisher`` itself ``machine``, the class of
-            machine.
+            Those that bytes cannot hold, such as a selector; for ``Publisher`` itself ``machine``, a class.
 
         Raises
         ------
@@ -273,24 +255,19 @@ class Publisher(Generic[S]):
 
     @single_caller
     def save(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
-        """Write :meth:`to_bytes` to a file, once.
+        """Write :meth:`to_bytes` to a file, once; :meth:`keep` also prevents reuse of its noise on other values.
 
         Parameters
         ----------
         path : path
-            New, or a file of this publisher; replaced atomically, readable by the owner alone.
+            New, or a file of this publisher; replaced atomically, owner-only.
         key : 32 bytes or passphrase, optional
             As for :meth:`to_bytes`.
 
         Raises
         ------
         StateError
-            If the file belongs to another publisher, cannot be written, or is kept under another key.
-
-        Notes
-        -----
-        Continuing from the file with values other than those published after the save gives them the same noise and
-        reveals the difference; :meth:`keep` prevents that.
+            If the file is another publisher's, cannot be written, or is kept under another key.
         """
         file = StateFile(path, key)
         self._refuse_replay("save")
@@ -298,10 +275,11 @@ class Publisher(Generic[S]):
 
     @single_caller
     def keep(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
-        """From now on, record the state in a file before every call that consumes something returns (write-ahead).
+        """From now on, record the state in a file before a call returns (write-ahead); arguments as of :meth:`save`.
 
-        Parameters and errors are those of :meth:`save`.  If a write fails, the call raises and consumes nothing.  A
-        second path is refused: anyone who loads the first file would give its noise to other values.
+        If a write fails, the call raises and consumes nothing.  A second path is refused: the first file would give
+        its noise to
+        other values.
         """
         file = StateFile(path, key)
         self._refuse_replay("keep")
@@ -323,7 +301,7 @@ class Publisher(Generic[S]):
         )
 
     def _write(self, file: StateFile, *, kept: bool) -> None:
-        """Write the state to a file, unless the file has the last call already."""
+        """Write the state, unless the file has the last call."""
         # A current file is left alone: written again, it would lose the last call.
         if not self._journal.is_current(file, self._machine.consumed(self._state)):
             self._journal.write(file, self._content(file.real if kept else None))
@@ -339,25 +317,27 @@ class Publisher(Generic[S]):
         moved: bool = False,
         **own: object,
     ) -> Self:
-        """Publisher that continues exactly from a saved one; from a kept file, it keeps that file too.
+        """Publisher that continues from a saved one; from a kept file, it keeps that file too.
 
         Parameters
         ----------
         path, key
             As given to :meth:`save` or :meth:`keep`.
         replay : bool
-            True: go back to the start of the last recorded call, because its outputs were lost; the same values must
-            then come in one call, are checked against their fingerprint, and give the same outputs.
+            True: repeat the last recorded call, whose outputs were lost; the same values must come in one call, are
+            checked by
+            their fingerprint, and give the same outputs.
         moved : bool
-            True: the kept file was moved here, and no process continues it at its old path.  Otherwise a copy of a
-            kept file is refused, because two copies would publish two streams under one noise.
+            True: the kept file was moved here, and no process continues it elsewhere.  Otherwise a copy is refused,
+            because
+            two would publish two streams under one noise.
         own : components, optional
             As for :meth:`from_bytes`.
 
         Raises
         ------
         StateError
-            If the file is missing, truncated, altered, a copy, of another version or class, or the key is wrong.
+            As :meth:`from_bytes`; also for a missing file or a copy.
         """
         file = StateFile(path, key)
         content, stamp = journal.read(file)
@@ -374,7 +354,7 @@ class Publisher(Generic[S]):
 
     @classmethod
     def _from_content(cls, content: Json, name: str, *, replay: bool, own: Mapping[str, object]) -> Self:
-        """Publisher of a state's content; StateError if it is damaged or of another class."""
+        """Publisher of a state's content; StateError if damaged or of another class."""
         parts: dict[str, Any] = dict(own)
         kind = parts.pop("machine", cls._MACHINE) if cls._MACHINE is None else cls._MACHINE
         writer = content["fastdp"]
@@ -411,17 +391,17 @@ class Publisher(Generic[S]):
 
     @classmethod
     def _of(cls, machine: AnyMachine, key: Key) -> Self:
-        """Publisher of a machine and a bound key, before its first value."""
+        """Publisher of a machine and bound key."""
         publisher = object.__new__(cls)
         publisher._begin(machine, key)
         return publisher
 
     def _fresh(self, key: Key) -> Self:
-        """Publisher with the same machine and another key, before its first value."""
+        """Publisher with the same machine and another key."""
         return self._of(self._machine, key)
 
     def _content(self, home: str | None) -> Json:
-        """Content of a state file for the present state; `home` is the path of a kept file."""
+        """Content of a state file; `home`: path of a kept one."""
         now = self._machine.pack(self._state)
         return {
             "class": self._written_as,
@@ -449,7 +429,7 @@ class Publisher(Generic[S]):
         return found
 
     def _refuse_replay(self, call: str) -> None:
-        """StateError while a replay is due: the state without the recorded batch would let altered values pass."""
+        """StateError while a replay is due: altered values would pass."""
         if self._replay is not None:
             raise StateError(f"{call}() on a publisher that waits for a replay: expected the recorded chunk first")
 
@@ -463,7 +443,7 @@ class Publisher(Generic[S]):
 
     @single_caller
     def _rekeyed_copy(self) -> Self:
-        """Independent publisher with the same state and a new key: equal noise would reveal differences."""
+        """Independent publisher with the same state and a new key."""
         self._refuse_replay("copy")
         self._copies += 1
         key = self._key.derive("copy", self._copies) if self._key.simulated else Key.choose(None, None)

@@ -1,4 +1,4 @@
-"""The files of one publisher: the one that it keeps, as a journal, and those that it saved or was loaded from."""
+"""Files of one publisher: the kept one, as a journal, and those saved or loaded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Chunk = Array
 
 
 def as_one(*parts: Array | bytes) -> Chunk:
-    """Batch as a chunk of one entry, so that it is replayed in full or not at all."""
+    """Batch as a chunk of one entry, replayed in full or not at all."""
     digest = hashlib.blake2b()
     for part in parts:
         raw = part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes()
@@ -33,10 +33,7 @@ def as_one(*parts: Array | bytes) -> Chunk:
 
 @dataclass(frozen=True)
 class Replay:
-    """Record of a batch: its number of entries, and its keyed fingerprint, chained to the previous one.
-
-    Without the key it reveals nothing about the batch.
-    """
+    """Record of a batch: number of entries, and keyed fingerprint chained to the previous one."""
 
     count: int
     digest: str
@@ -54,7 +51,7 @@ class Replay:
         return cls(chunk.size, fingerprint.hexdigest())
 
     def check(self, chunk: Chunk, key: Key, before: str = "") -> None:
-        """DataError unless `chunk` begins with the recorded entries; more may follow them."""
+        """DataError unless `chunk` begins with the recorded entries."""
         if chunk.size < self.count:
             raise DataError(
                 f"chunk has {chunk.size} values: expected at least the {self.count} values that the state file "
@@ -73,9 +70,9 @@ MAX_RECORDS, SPARE_BYTES = 512, 2**22
 
 
 class Journal:
-    """The files that one publisher has written or was loaded from, and the state in which it left each.
+    """Files of one publisher, and the state in which it left each.
 
-    `kept` is the file written before outputs are returned, `last` the packed state recorded last.
+    `kept`: the file written before outputs return; `last`: packed state recorded last.
     """
 
     def __init__(
@@ -90,7 +87,7 @@ class Journal:
         self._appends, self._records, self._end, self._whole, self._base = False, 0, 0, 0, 0
 
     def keeps(self, file: StateFile) -> bool:
-        """Return whether `file` is the kept one; StateError if it is, under another key."""
+        """True for the kept file; StateError if under another key."""
         if self.kept is None or self.kept.real != file.real:
             return False
         if file.key != self.kept.key:
@@ -99,10 +96,7 @@ class Journal:
         return True
 
     def is_current(self, file: StateFile, consumed: int) -> bool:
-        """Return whether `file` is the kept one and has this state with its last batch.
-
-        StateError if another process has written it.
-        """
+        """True for the kept file with this state; StateError if another process wrote it."""
         if not self.keeps(file) or self.last is None or self.last["n_seen"] != consumed:
             return False
         with file.locked():
@@ -139,10 +133,11 @@ class Journal:
         drawn: Mapping[str, codec.JsonValue],
         before: Packed,
     ) -> None:
-        """Record a batch, by its fingerprint, and the state after it in the kept file.
+        """Record a batch's fingerprint and the state after it in the kept file.
 
-        `content(path)` returns the content of a complete file; a replay must not repeat the draws `drawn`; `before`
-        is the packed state before the batch, without its log.
+        `content(path)`: a complete file's content; `drawn`: draws that a replay must not repeat; `before`: packed
+        state
+        before the batch.
         """
         file = self.kept
         assert file is not None  # noqa: S101 - the caller has looked
@@ -175,7 +170,7 @@ class Journal:
             self._base, self._appends = max(self._base, size), True
 
     def _found(self, file: StateFile) -> bytes | None:
-        """Header of the file as this publisher left it; StateError if it was written since."""
+        """Header of the file; StateError if written since."""
         known, found = self._stamps.get(file.real), file.stamp()
         if file.redirected:
             raise StateError(
@@ -205,7 +200,7 @@ def _size_of(log: Iterable[str]) -> int:
 
 
 def read(file: StateFile) -> tuple[Json, bytes]:
-    """Return content and stamp of a state file that passes its authentication."""
+    """Content and stamp of a state file."""
     with file.locked() if file.header() is not None else nullcontext():
         frames, stamp = file.open()
     return content_of(frames, file.name), stamp

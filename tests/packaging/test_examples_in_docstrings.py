@@ -1,4 +1,7 @@
-"""Every class and function at the top level has an example, and all examples in docstrings do what they say."""
+"""Every class and function at the top level has an example, and all examples in docstrings do what they say.
+
+A public method has a docstring, one of a base, or one of another class of its folder: of a protocol, or a sibling.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,40 @@ def test_every_name_at_the_top_level_has_an_example() -> None:
     assert not lacking, lacking
 
 
-def modules() -> list[str]:
-    found = [
-        "fastdp",
-        *(m.name for m in pkgutil.walk_packages(fastdp.__path__, "fastdp.") if "__main__" not in m.name),
+def methods(kind: type) -> list[str]:
+    """Public methods and properties that a class defines itself."""
+    kinds = (classmethod, staticmethod, property)
+    return [
+        name
+        for name, value in vars(kind).items()
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, kinds))
     ]
-    return sorted(name for name in found if ">>>" in inspect.getsource(importlib.import_module(name)))
+
+
+def test_every_public_method_is_documented() -> None:
+    owners: dict[str, list[type]] = {}
+    for name in packages():
+        for kind in vars(importlib.import_module(name)).values():
+            if inspect.isclass(kind) and kind.__module__ == name and not kind.__name__.startswith("_"):
+                owners.setdefault(name.rpartition(".")[0], []).append(kind)
+    for folder, kinds in owners.items():
+        documented = {name for kind in kinds for name in methods(kind) if inspect.getdoc(vars(kind)[name])}
+        lacking = [
+            f"{folder}.{kind.__name__}.{name}"
+            for kind in kinds
+            for name in methods(kind)
+            if name not in documented and not inspect.getdoc(getattr(kind, name))
+        ]
+        assert not lacking, lacking
+
+
+def packages() -> list[str]:
+    found = (m.name for m in pkgutil.walk_packages(fastdp.__path__, "fastdp.") if "__main__" not in m.name)
+    return ["fastdp", *found]
+
+
+def modules() -> list[str]:
+    return sorted(name for name in packages() if ">>>" in inspect.getsource(importlib.import_module(name)))
 
 
 @pytest.mark.parametrize("name", modules())
