@@ -50,10 +50,9 @@ if TYPE_CHECKING:
         value: float,
         sums: np.ndarray,
     ) -> np.int64:
-        """:func:`sum_step_rows` of ``rows`` rows into ``sums[0]``, while ``out``, perhaps ``values``, is set to
-        ``value``.
+        """:func:`sum_step_rows` of ``rows`` rows into ``sums[0]``, while ``out`` is set to ``value``.
 
-        The sum is with ROUNDER_BITS for each value.
+        The sum is with ROUNDER_BITS for each value; ``values`` may be ``out``.
         """
 
     def raise_row(entries: np.ndarray, at: int, share: np.int64, extra: np.int64) -> None:
