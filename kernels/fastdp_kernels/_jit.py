@@ -1,83 +1,33 @@
-"""The one place that names the compiler.
+"""The decorators that compile kernels, and instructions that Numba lacks.
 
-``kernel`` compiles without the interpreter lock, with an on-disk cache and without ``fastmath``; ``inline`` marks
-pieces of
-kernels.  ``plus`` and ``minus`` wrap modulo 2^64: Numba marks ``+`` on signed integers ``nsw``, undefined on
-overflow, and
-LLVM uses that.  ``chacha_rounds`` gives LLVM's instructions one by one: Numba takes half a second to find them.
+``kernel`` compiles without the interpreter lock, with a cache on disk (:mod:`fastdp_kernels._caching`) and without
+``fastmath`` (noise must not depend on a compiler's liberties).  ``inline`` marks the small pieces of kernels.
+``bits_of`` and ``double_of`` read the same 64 bits as a float or as an integer.  ``plus`` and ``minus``
+wrap modulo 2^64: plain ``+`` on signed integers is undefined where it overflows (Numba marks it ``nsw``), and
+LLVM does make use of that.  ``chacha_rounds`` gives LLVM's instructions one by one, because Numba takes half a second
+to find them in the same program.
 """
 
 from __future__ import annotations
 
 import gc
-import hashlib
-import sys
-import warnings
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-import llvmlite.binding
 import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import caching, cgutils
+from numba.core import cgutils
 from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
 
-import fastdp_kernels
+from fastdp_kernels._caching import KeptKernel, target_has
 
 F = TypeVar("F", bound=Callable[..., Any])
 #: An array of records with named fields, or one of them.
 Record: TypeAlias = Any
-
-
-def processor_has(*features: str) -> bool:
-    """True if this processor has instructions, by LLVM's names."""
-    try:
-        found = llvmlite.binding.get_host_cpu_features()
-    except RuntimeError:
-        return False
-    return all(found.get(feature, False) for feature in features)
-
-
-def _fingerprint_of_sources() -> str:
-    digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()
-
-
-_SOURCES = _fingerprint_of_sources()
-
-
-if TYPE_CHECKING:
-    _UserLocator = caching.UserProvidedCacheLocator
-else:
-    # Its name began with an underscore up to Numba 0.61.
-    _UserLocator = getattr(caching, "UserProvidedCacheLocator", None) or caching._UserProvidedCacheLocator
-
-
-class _ReadOnlyLocator(_UserLocator):
-    """``NUMBA_CACHE_DIR`` filled before, as in a read-only image."""
-
-    def ensure_cache_path(self) -> None:
-        if not any(Path(self.get_cache_path()).glob("*.nbi")):  # type: ignore[no-untyped-call]
-            raise OSError
-
-
-class _KernelCacheImpl(caching.CompileResultCacheImpl):
-    _locator_classes = [  # noqa: RUF012 - Numba's own
-        _UserLocator,
-        _ReadOnlyLocator,
-        *caching.CompileResultCacheImpl._locator_classes[1:],
-    ]
-
-
-class _KernelCache(caching.FunctionCache):
-    _impl_class = _KernelCacheImpl
 
 
 #: An entry for C, which Numba makes besides that for Python, would have no caller.
@@ -88,7 +38,7 @@ class _Kernel(CPUDispatcher):
     """Compiled function that Python calls."""
 
     def compile(self, signature: Any) -> Any:
-        """Compile without collecting garbage, of which there is little."""
+        """Compile without collecting garbage: a compiler makes many objects and keeps most of them."""
         collects = gc.isenabled()
         gc.disable()
         try:
@@ -99,7 +49,10 @@ class _Kernel(CPUDispatcher):
 
 
 class _Piece(CPUDispatcher):
-    """Part of kernels, compiled without a slow entry for Python, unless a test calls it."""
+    """Compiled part of kernels, without the entry for Python, which takes longer to make than most parts.
+
+    A call from Python, of a test, compiles it once more, with an entry.
+    """
 
     @cached_property
     def _alone(self) -> Callable[..., Any]:
@@ -109,84 +62,31 @@ class _Piece(CPUDispatcher):
         return self._alone(*arguments)
 
     def get_call_template(self, arguments: Any, keywords: Any) -> Any:
-        """Compile once for all integers, not by constant."""
+        """Compile for all whole numbers at once, not for every constant apart."""
         general = tuple(types.unliteral(argument) for argument in arguments)  # type: ignore[no-untyped-call]
         return super().get_call_template(general, keywords)
 
 
 def kernel(function: F) -> F:
-    """Compile an entry point of the core; type checkers see the plain signature.
+    """Compile an entry point of the core; type checkers keep seeing the plain signature.
 
-    The cache's stamp is of all kernel sources; Numba's own would miss a changed helper in another file.
+    It is kept on disk as :class:`KeptKernel` says.
     """
     dispatcher: Any = _Kernel(function, targetoptions=dict(_OPTIONS))
-    try:
-        dispatcher._cache = _KernelCache(function)  # type: ignore[no-untyped-call]
-    except RuntimeError as error:
-        # Neither NUMBA_CACHE_DIR, nor __pycache__ beside the sources, nor the user's cache can be written.
-        _warn_of_cache(str(error))
-    cache = dispatcher._cache
-    cache_file = getattr(cache, "_cache_file", None)
-    if cache_file is not None and hasattr(cache_file, "_source_stamp"):
-        cache_file._source_stamp = _SOURCES
-    cache.load_overload = _telling(_forgiving(cache.load_overload), function.__name__, cache.cache_path or "")
-    cache.save_overload = _forgiving(cache.save_overload)
+    dispatcher._cache = KeptKernel(function)
     return cast("F", dispatcher)
 
 
-def _telling(load: Callable[..., Any], name: str, folder: str) -> Callable[..., Any]:
-    """Loader that reports a kernel compiled next."""
-
-    def attempt(*arguments: Any) -> Any:
-        found = load(*arguments)
-        if found is None and fastdp_kernels.on_compile is not None:
-            fastdp_kernels.on_compile(name, folder)
-        return found
-
-    return attempt
-
-
-def _forgiving(access: Callable[..., Any]) -> Callable[..., Any]:
-    """Access to a cache that may be full or missing: the process then compiles for itself."""
-
-    def attempt(*arguments: Any) -> Any:
-        try:
-            return access(*arguments)
-        except OSError as error:
-            _warn_of_cache(str(error))
-            return None
-
-    return attempt
-
-
-_warned: list[str] = []
-#: Packages whose frames lie between the caller and a warning.
-_BETWEEN = ("fastdp_kernels", "fastdp", "numba", "importlib")
-
-
-def _warn_of_cache(reason: str) -> None:
-    """Warn once, at the caller's line, of a missing cache."""
-    if not _warned:
-        _warned.append(reason)
-        frame = sys._getframe()
-        while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
-            frame = frame.f_back
-        warnings.warn_explicit(
-            f"compiled kernels cannot be kept ({reason}): every process compiles them again, which takes seconds; "
-            "expected NUMBA_CACHE_DIR to name a folder that can be written",
-            RuntimeWarning,
-            frame.f_code.co_filename,
-            frame.f_lineno,
-        )
-
-
 def records(fields: list[Any]) -> Any:
-    """The type of records with these fields; kernels take arrays of one, unpacked four times as fast."""
+    """The type of records with these fields; ``array[0].name`` in kernels and outside.
+
+    Kernels take arrays of one record: Numba unpacks them four times as fast as a record alone.
+    """
     return np.dtype((np.record, fields))
 
 
 def inline(function: F) -> F:
-    """Compile a piece that kernels call; LLVM inlines it."""
+    """Compile a piece that kernels call; LLVM inlines it (Numba's own inlining, on its IR, is left out)."""
     options = {**_OPTIONS, "no_cpython_wrapper": True}
     return cast("F", _Piece(function, targetoptions=options))
 
@@ -194,16 +94,16 @@ def inline(function: F) -> F:
 if TYPE_CHECKING:
 
     def bits_of(x: float) -> np.int64:
-        """IEEE-754 bits of a float64 as an int64."""
+        """The IEEE-754 bits of a float64 as an int64."""
 
     def bits_if_real(number: float | np.int64) -> np.int64:
-        """:func:`bits_of` a float64; 0 for an int64."""
+        """:func:`bits_of` a float64, and 0 for an int64, which is never NaN or infinite."""
 
     def double_of(bits: np.int64) -> float:
-        """The float64 with these IEEE-754 bits."""
+        """The float64 whose IEEE-754 bits are the given int64."""
 
     def real_of(number: float | np.int64) -> float:
-        """A float64 unchanged; an int64 rounded to the nearest one."""
+        """A float64 as it is; an int64 rounded to the nearest float64, in vectors on every machine."""
 
     def plus(a: np.int64, b: np.int64) -> np.int64:
         """Sum modulo 2^64."""
@@ -229,12 +129,12 @@ else:
 
     @intrinsic
     def bits_of(_typing: Any, _x: Any) -> Any:
-        """In LLVM's instructions."""
+        """The IEEE-754 bits of a float64 as an int64."""
         return types.int64(types.float64), _reinterpret(ir.IntType(64))
 
     @intrinsic
     def bits_if_real(_typing: Any, number: Any) -> Any:
-        """In LLVM's instructions."""
+        """:func:`bits_of` a float64, and 0 for an int64, which is never NaN or infinite."""
 
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             whole = ir.IntType(64)
@@ -244,14 +144,14 @@ else:
 
     @intrinsic
     def double_of(_typing: Any, _bits: Any) -> Any:
-        """In LLVM's instructions."""
+        """The float64 whose IEEE-754 bits are the given int64."""
         return types.float64(types.int64), _reinterpret(ir.DoubleType())
 
-    #: Whether vectors of int64 have an instruction for it.
-    CONVERTS = processor_has("avx512dq")
+    #: True if vectors of int64 have an instruction for it.
+    CONVERTS = target_has(("avx512dq",))
 
     def rounded(builder: Any, number: Any, converts: bool = CONVERTS) -> Any:
-        """:func:`real_of` for LLVM's int64 or vectors, by the instruction or other operations."""
+        """:func:`real_of` for LLVM's int64, or a vector of them, by the instruction or in other operations."""
         count = getattr(number.type, "count", None)
         real: Any = ir.DoubleType() if count is None else ir.VectorType(ir.DoubleType(), count)
         if converts:
@@ -269,7 +169,7 @@ else:
 
     @intrinsic
     def real_of(_typing: Any, number: Any) -> Any:
-        """In LLVM's instructions."""
+        """A float64 as it is; an int64 rounded to the nearest float64, in vectors on every machine."""
 
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             return arguments[0] if number == types.float64 else rounded(builder, arguments[0])
@@ -327,13 +227,13 @@ else:
 
     @intrinsic
     def chacha_rounds(_typing: Any, k0: Any, k1: Any, k2: Any, k3: Any, counter: Any, nonce: Any) -> Any:
-        """In LLVM's instructions."""
+        """64 bytes of ChaCha20, little-endian, as eight words."""
         del k0, k1, k2, k3, counter, nonce
         return types.UniTuple(types.uint64, 8)(*[types.uint64] * 6), _generate_chacha
 
     @intrinsic(prefer_literal=True)
     def few_zeros(_typing: Any, count: Any) -> Any:
-        """In LLVM's instructions."""
+        """float64[count] on the stack; ``count`` is a constant."""
         array, size = types.Array(types.float64, 1, "C"), count.literal_value
 
         def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
