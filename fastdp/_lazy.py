@@ -14,8 +14,7 @@ def lazy_names(
     """The `__getattr__` and `__dir__` of package `package`, whose `names` load on first use.
 
     `homes`: names by full name of their module; names without a home are modules.  A package hides the result from
-    type checkers
-    (``if not TYPE_CHECKING``), which would otherwise accept misspelt names.
+    type checkers (``if not TYPE_CHECKING``), which would otherwise accept misspelt names.
     """
     home_of = {name: home for home, own in homes.items() for name in own}
 

@@ -101,8 +101,7 @@ def _shortfall(
     """Reason why `grid` does not fit int64; None if it provably does.
 
     A range sums to at most bound * max_range steps, with noise within ``_headroom`` but for probability e^-64.
-    `per_step`:
-    noise scale for a threshold of one step.
+    `per_step`: noise scale for a threshold of one step.
     """
     steps = grid.bound_steps
     scale = steps * per_step
@@ -142,9 +141,8 @@ def make_grid(
     """The grid, proved to fit int64; ParameterError for a given resolution that does not.
 
     By default the resolution is the largest power of two up to bound * 2^-32, doubled until the noise fits and is at
-    most 2^40
-    steps, beyond which the sampler is slow and noise hides the rounding.  With hats the noise of `theta` reaches
-    `reach` scales.
+    most 2^40 steps, beyond which the sampler is slow and noise hides the rounding.  With hats the noise of `theta`
+    reaches `reach` scales.
     """
     if not MIN_BOUND <= bound <= MAX_BOUND:
         raise ParameterError(f"bound = {bound!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
@@ -206,8 +204,7 @@ def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float
     """Grid of values without a bound, which saturate beyond a public magnitude; errors as of :func:`make_grid`.
 
     By default the resolution is the largest power of two that splits sensitivity and noise scale into 2^10 steps, or
-    a coarser
-    one where noise would exceed 2^40 steps.
+    a coarser one where noise would exceed 2^40 steps.
     """
     if not MIN_BOUND <= sensitivity <= MAX_BOUND:
         raise ParameterError(f"sensitivity = {sensitivity!r}: expected between {MIN_BOUND} and {MAX_BOUND}")

@@ -7,14 +7,11 @@ A class decorated with :func:`record` is a frozen dataclass whose fields are :fu
         alpha: float = parameter(Real(above=0.0, most=1.0), default=0.5)
 
 From these follow checks, the publisher's constructor (:func:`constructor`), JSON (:mod:`fastdp.state.codec`), noise
-identity
-(:mod:`fastdp.noise.canonical`), command line options and ``tests/packaging/test_refusals.py``.  Meanings stand once
-too, in
-the public class's docstring (:func:`meanings`).
+identity (:mod:`fastdp.noise.canonical`), command line options and ``tests/packaging/test_refusals.py``.  Meanings
+stand once too, in the public class's docstring (:func:`meanings`).
 
 A field whose annotation names None is optional; ``words=("optimal",)`` accepts these texts besides.  Relations
-between
-fields: the record's ``_check``.
+between fields: the record's ``_check``.
 """
 
 from __future__ import annotations

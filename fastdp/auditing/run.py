@@ -1,8 +1,7 @@
 """``fastdp.audit``: an empirical lower bound on epsilon.
 
 Some runs train features, some choose events, and only the third set is counted.  Source: Clopper and Pearson 1934
-(interval);
-Jagielski, Ullman and Oprea 2020 (design).
+(interval); Jagielski, Ullman and Oprea 2020 (design).
 """
 
 from __future__ import annotations
@@ -285,9 +284,8 @@ def audit(
     ----------
     mechanism : callable
         ``mechanism(data, generator)``, or ``mechanism(data, seed)`` if its second parameter has that name; returns a
-        number or an
-        array of fixed length.  For publishers :class:`fastdp.auditing.Publishing`; an object with ``draw_trials``
-        (:class:`fastdp.auditing.TrialMechanism`) runs many trials in one call.
+        number or an array of fixed length.  For publishers :class:`fastdp.auditing.Publishing`; an object with
+        ``draw_trials`` (:class:`fastdp.auditing.TrialMechanism`) runs many trials in one call.
     x, x_adjacent : any
         Adjacent inputs, chosen to have a large loss.
     trials : int

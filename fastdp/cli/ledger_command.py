@@ -169,8 +169,7 @@ class Account:
         """Reserve the publisher's epsilon before the data are read; the block's end commits it.
 
         A resumed release uses its reservation, or a new one if that was cancelled; an error refunds nothing, because
-        it may
-        depend on the data.  Yields the entry's identity.
+        it may depend on the data.  Yields the entry's identity.
         """
         if self.ledger is None:
             yield None

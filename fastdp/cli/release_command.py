@@ -122,12 +122,11 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
 def release(ctx: click.Context, /, **given: Any) -> None:
     """Release a column of numbers under differential privacy.
 
-    IN is a .csv, .csv.gz, .txt, .parquet, .npy or .npz file, or - for lines on standard input. Text may
-    have a heading. OUT is a .csv, .csv.gz, .npy, .npz or .parquet file, or - for standard output; it appears
-    only when everything went well, and says where it begins, theta and the guarantee: in Parquet's schema and in the
-    archive under "fastdp", beside the others in OUT.json. With --state a command that was killed can be run again on
-    the same input: it starts over and writes the same bytes. Standard output is then held back until the input has
-    ended.
+    IN is a .csv, .csv.gz, .txt, .parquet, .npy or .npz file, or - for lines on standard input. Text may have a
+    heading. OUT is a .csv, .csv.gz, .npy, .npz or .parquet file, or - for standard output; it appears only when
+    everything went well, and says where it begins, theta and the guarantee: in Parquet's schema and in the archive
+    under "fastdp", beside the others in OUT.json. With --state a command that was killed can be run again on the same
+    input: it starts over and writes the same bytes. Standard output is then held back until the input has ended.
 
     The first M values choose a threshold (none with --sensitivity); each later value is published as one private
     value. Where IN says how many values it holds, adaptive withholds none: all of them choose the threshold, in a

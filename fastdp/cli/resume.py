@@ -1,8 +1,7 @@
 """``--state``: a release that was killed is run again and writes the same bytes.
 
 The file holds key, options and, before any output, a keyed digest of the input; another input under the same noise
-would
-reveal the difference and is refused (``docs/state.md``, "Commands").
+would reveal the difference and is refused (``docs/state.md``, "Commands").
 """
 
 from __future__ import annotations
@@ -74,10 +73,8 @@ class Resume:
     """One release, over all runs of its command, or a single one (``kept`` false).
 
     A user's key encrypts the file, else a fresh key is in the clear.  StateError if it is damaged, a copy, or of
-    another
-    release or key.  ``count``: values or batches recorded earlier; ``reservation``: ledger entry; ``token``: random
-    name in the
-    ledger's note.
+    another release or key.  ``count``: values or batches recorded earlier; ``reservation``: ledger entry; ``token``:
+    random name in the ledger's note.
     """
 
     def __init__(self, command: str, path: Path | None, settings: Json, key: Key | None) -> None:

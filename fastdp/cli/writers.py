@@ -56,8 +56,8 @@ def open_target(
     """Open an output by its suffix for columns of :data:`COLUMNS`; ``-`` is standard output as CSV.
 
     The file appears at the end of the block; ``force`` allows replacing one.  ``record`` is called before any value
-    is visible:
-    standard output is held back until then, or not, if ``live``.  ``describe``: metadata after the first value.
+    is visible: standard output is held back until then, or not, if ``live``.  ``describe``: metadata after the first
+    value.
     """
     if path == STANDARD:
         with _standard_output(record) as stream, _csv_file(stream, columns, describe) as write:

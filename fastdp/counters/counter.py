@@ -119,8 +119,7 @@ class Block:
         B, values of a block; the paper uses 8.
     settles : bool
         In PHDStream: a cell that is no longer a leaf ends its block early, at no cost.  The paper's counter does not,
-        and
-        biases sums: a node that looks small by chance is merged and keeps its noise (``docs/phdstream.md``).
+        and biases sums: a node that looks small by chance is merged and keeps its noise (``docs/phdstream.md``).
 
     Notes
     -----
@@ -165,12 +164,10 @@ class BinaryTree:
     ----------
     horizon : int
         T: values (activations) of one tree.  Later values begin a new tree, so epsilon stays; the old one's last
-        error
-        remains.
+        error remains.
     settles : bool
         In PHDStream: a cell that is no longer a leaf ends its tree with one more noisy sum.  Otherwise a bias makes
-        the
-        counter useless there (``docs/phdstream.md``).
+        the counter useless there (``docs/phdstream.md``).
 
     Notes
     -----

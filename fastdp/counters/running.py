@@ -328,8 +328,7 @@ class SelectiveCounting(Publisher[SelectiveState]):
     Theorem 4.2: epsilon_M + epsilon_C, the selector's and one counter's (``docs/privacy.md``, section 8).
 
     :meth:`load` and :meth:`from_bytes` take the selector as ``selector``.  Copies are refused: a copy's selector
-    would reuse
-    its noise.
+    would reuse its noise.
     """
 
     _MACHINE: ClassVar[type] = SelectiveMachine

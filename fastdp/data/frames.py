@@ -322,8 +322,8 @@ def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
     """The numbers as one column, and a function that gives as many the input's form.
 
     `values`: a number, an array of any shape, (nested) lists, a pandas or polars series or frame, an Arrow array or
-    table, or as
-    :func:`~fastdp.data.column.as_column`; DataError unless real.  The column is integer only if all numbers are.
+    table, or as :func:`~fastdp.data.column.as_column`; DataError unless real.  The column is integer only if all
+    numbers are.
     """
     if is_number(values):
         return as_column([values], name), lambda out: out.reshape(-1)[0].item()

@@ -60,8 +60,8 @@ def open_source(path: str, column: str | None, chunk_size: int, *, live: bool = 
     """Open one column of an input by its suffix; ``-`` is standard input as text.
 
     ``column``: name or zero-based number, needed if there are several.  With ``live``, lines of standard input are
-    returned as
-    they arrive.  DataError if the input is missing, of unknown kind, damaged, or holds anything but numbers.
+    returned as they arrive.  DataError if the input is missing, of unknown kind, damaged, or holds anything but
+    numbers.
     """
     if path.lower().endswith(ARRAYS):
         with _damage_named(path):
@@ -80,8 +80,7 @@ def open_table(
     """Open some columns of text or Parquet; chunks are float64[n, columns].  Otherwise as :func:`open_source`.
 
     ``choose`` maps the columns' names (none if the first row holds numbers) to the wanted ones, by kind; timestamps
-    of kind
-    ``TIME`` become seconds since 1970.  With ``ragged``, blank lines are skipped and surplus cells allowed.
+    of kind ``TIME`` become seconds since 1970.  With ``ragged``, blank lines are skipped and surplus cells allowed.
     """
     from fastdp.data import text_reader
 
@@ -330,9 +329,8 @@ def read_events(
     """All events of a .csv, .txt (also .gz) or .parquet file with a heading.
 
     ``columns``: names for "x", "y", and optionally "time" and "event" (without it additions); ``unnamed``: those
-    without a
-    heading; ``watch`` returns the chunks, for example with progress.  DataError names column and row or line, never
-    content.
+    without a heading; ``watch`` returns the chunks, for example with progress.  DataError names column and row or
+    line, never content.
     """
     choice = _Choice(path, columns, unnamed)
     with choice.opened(ragged=ragged) as source:

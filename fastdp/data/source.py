@@ -49,8 +49,7 @@ class Source:
     """Columns in use of a table, and the ``schema`` of all.
 
     ``read`` returns record batches, more than once if ``again``; ``rows``: their number, if known.  On an engine
-    ``add`` maps
-    (plan, quantities) to exact sums, int64[n, W, K], and rows are never read here.
+    ``add`` maps (plan, quantities) to exact sums, int64[n, W, K], and rows are never read here.
     """
 
     family: str

@@ -37,8 +37,7 @@ def open_text(path: str, choose: Choose, chunk_size: int, *, ragged: bool, live:
     """Open a text file or standard input; as :func:`fastdp.data.readers.open_table`.
 
     Missing cells, and blank lines between values, are NaN: a stream's length is public, so no value may be dropped.
-    Errors name
-    line and column.
+    Errors name line and column.
     """
     with ExitStack() as opened:
         stream: BinaryIO | gzip.GzipFile

@@ -22,8 +22,7 @@ def release(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
         Mechanism, name and location of the secret.
     shards : int
         Public number of fleets, at least that of workers; no output depends on it, but the state: a restart with
-        another one
-        is refused.
+        another one is refused.
 
     Returns
     -------

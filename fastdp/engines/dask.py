@@ -139,15 +139,14 @@ def table(frame: Foreign) -> DaskTable:
     ----------
     frame : dask.dataframe.DataFrame or path
         A path of Parquet or CSV, or a folder of Parquet files, which all workers reach: a task for each file, or row
-        group of
-        a single one, on this process's ``distributed.Client`` or its threads.
+        group of a single one, on this process's ``distributed.Client`` or its threads.
 
     Returns
     -------
     DaskTable
         Windows, keys and clips must be public: a :class:`fastdp.Time` with ``start`` and ``stop``, ``keys`` with
-        ``by``, a clip
-        (or a bound of two ends) of each column; no :class:`fastdp.Person`.  The release is bit for bit one machine's.
+        ``by``, a clip (or a bound of two ends) of each column; no :class:`fastdp.Person`.  The release is bit for bit
+        one machine's.
 
     Notes
     -----

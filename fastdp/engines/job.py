@@ -42,24 +42,22 @@ class Job:
     ----------
     parameters : Publisher or Machine
         As for :class:`fastdp.Fleet`.  Its noise must be bound to the values that it protects
-        (:class:`fastdp.Adaptive`,
-        :class:`fastdp.perturbers.Flat`, :class:`fastdp.counters.RunningCounts`): engines replay, perhaps altered.
+        (:class:`fastdp.Adaptive`, :class:`fastdp.perturbers.Flat`, :class:`fastdp.counters.RunningCounts`): engines
+        replay, perhaps altered.
     name : str
         Public; two jobs under one secret need two names.
     secret : str or callable
         Location of 32 secret bytes: ``"file:PATH"`` (owner-only, raw or hexadecimal), ``"env:NAME"`` (64 hexadecimal
-        digits),
-        or a function that asks your secret store.  Engines log arguments, so the bytes themselves are refused.
+        digits), or a function that asks your secret store.  Engines log arguments, so the bytes themselves are
+        refused.
 
     Notes
     -----
     Stream ``id`` equals a publisher's with ``key=job.key.of_stream(id)``, for any workers, shards and batches.  A
-    pickled job
-    holds the secret's location; :meth:`to_bytes` seals by AES-256-GCM a state without the secret.
+    pickled job holds the secret's location; :meth:`to_bytes` seals by AES-256-GCM a state without the secret.
 
     Privacy: one stream's for each value.  Equal replays give equal output; others independent noise from the first
-    differing
-    block on, at the cost of one more release of later values (``docs/privacy.md``, section 13).
+    differing block on, at the cost of one more release of later values (``docs/privacy.md``, section 13).
     """
 
     def __init__(
@@ -182,8 +180,7 @@ class Job:
         """Record this job in a ledger, once, before its first start.
 
         :class:`fastdp.errors.BudgetError` if it holds a job of this secret, name and mechanism, or lacks budget;
-        `stream` as for
-        :meth:`fastdp.Ledger.spend`.
+        `stream` as for :meth:`fastdp.Ledger.spend`.
         """
         validation.part("ledger", ledger, Ledger, "fastdp.ledger")
         ledger.spend(self.fleet(), stream=stream, note=f"job {self.name!r}")

@@ -33,8 +33,7 @@ def release(frame: Foreign, job: Job) -> Foreign:
     Notes
     -----
     State and offsets are committed in one checkpoint.  With ``processing_guarantee="at-least-once"`` later messages
-    come again
-    after a crash, with the same output; with ``"exactly-once"`` readers see each output once.
+    come again after a crash, with the same output; with ``"exactly-once"`` readers see each output once.
     """
     kind = engine("quix", "quixstreams.dataframe").StreamingDataFrame
     if not isinstance(frame, kind):

@@ -15,8 +15,7 @@ class RayShards(Shards):
     Notes
     -----
     An actor that dies is restarted and repeats the call, with the same output.  Actors are named after the job: a
-    second program
-    with it is refused.
+    second program with it is refused.
     """
 
     def __init__(self, job: Job, folder: str | os.PathLike[str], shards: int = 16) -> None:

@@ -87,8 +87,7 @@ def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str,
     -----
     Spark needs the RocksDB state store: ``spark.sql.streaming.stateStore.providerClass`` =
     ``org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider``.  A restarted query repeats the last
-    micro-batch
-    with the same output; a sink that accepts it once then holds each output once.
+    micro-batch with the same output; a sink that accepts it once then holds each output once.
     """
     processor = engine("spark", "pyspark.sql.streaming").StatefulProcessor
 
@@ -148,8 +147,7 @@ def table(frame: Foreign) -> SparkTable:
     ----------
     frame : pyspark.sql.DataFrame
         Stored, so that a repeated task reads the same.  Times are timestamps, with or without a zone, dates, or
-        integers with
-        ``Time(unit=)``; by default the zone is the session's for timestamps, and none for others.
+        integers with ``Time(unit=)``; by default the zone is the session's for timestamps, and none for others.
 
     Returns
     -------
@@ -159,9 +157,9 @@ def table(frame: Foreign) -> SparkTable:
 
     Notes
     -----
-    Sums have no noise yet: the cluster's operator sees them.  Of Spark's errors about a row only the kind is shown.
-    A cell takes
-    2^31 rows at the clip.  Rows with unlisted keys are dropped after the sums: filter first if there are many.
+    Sums have no noise yet: the cluster's operator sees them.  Of Spark's errors about a row only the kind is shown. A
+    cell takes 2^31 rows at the clip.  Rows with unlisted keys are dropped after the sums: filter first if there are
+    many.
     """
     return SparkTable(frame)
 

@@ -1,8 +1,7 @@
 """Exact noise in DuckDB's SQL, for numbers that a query has aggregated.
 
 One registered function is one release, over any order, chunks and queries: the caller states the change of all its
-values by
-one contribution, so all answers cost epsilon, even for queries that depend on earlier ones.
+values by one contribution, so all answers cost epsilon, even for queries that depend on earlier ones.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ def register(
         SQL name: ``SELECT station, private_count(count(*)) FROM trips GROUP BY station``.
     sensitivity : float
         Largest change (L1) by one contribution of all values together that the function receives, in their units; of
-        groups
-        that share no contribution, one group's.
+        groups that share no contribution, one group's.
     epsilon : float
         Privacy loss of everything that the function returns.
     rows : int
@@ -71,8 +69,7 @@ def register(
     Notes
     -----
     The function is volatile: a relation fetched twice is evaluated twice.  NULL stays NULL, so whether a group has a
-    value is
-    public; NaN and infinity are refused.
+    value is public; NaN and infinity are refused.
     """
     told = "pyarrow is not installed: expected it beside DuckDB (pip install 'fastdp-streams[parquet]')"
     pa = imported("pyarrow", ParameterError(told))

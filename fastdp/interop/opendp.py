@@ -32,8 +32,7 @@ def make_discrete_laplace(
     ----------
     input_domain : opendp.Domain
         ``atom_domain(T=...)``, or ``vector_domain(atom_domain(T=...))``, of integers or floats.  Floats need
-        ``nan=False``, their
-        vectors a ``size``.
+        ``nan=False``, their vectors a ``size``.
     input_metric : opendp.Metric
         ``absolute_distance(T=...)`` for a number, ``l1_distance(T=...)`` for a vector.
     sensitivity, epsilon : float
@@ -45,8 +44,7 @@ def make_discrete_laplace(
     -------
     opendp.Measurement
         To ``max_divergence()``, with the map d_in * epsilon / sensitivity, rounded up, for floats after rounding to
-        the grid.
-        Outputs saturate at their type's ends; every invocation has a fresh key.
+        the grid. Outputs saturate at their type's ends; every invocation has a fresh key.
 
     Raises
     ------

@@ -52,14 +52,12 @@ class Ledger:
     Notes
     -----
     Privacy: exact basic composition (``docs/privacy.md``, section 11) of releases with independent noise: one whose
-    noise
-    an entry has already, or is unknown, is refused.  Two names of one stream, shares that overlap and a secret used
-    elsewhere cannot be detected.
+    noise an entry has already, or is unknown, is refused.  Two names of one stream, shares that overlap and a secret
+    used elsewhere cannot be detected.
 
     A call is one transaction, on disk before it returns, in time independent of the number of releases.  Threads can
     share an object, processes a file on a local disk.  A release is reserved, then committed; a reservation whose
-    process
-    died counts as spent.
+    process died counts as spent.
 
     Examples
     --------
@@ -110,8 +108,8 @@ class Ledger:
         """Cost allowed to one more release of a stream: on these positions, this share or these times.
 
         Never overstated where epsilons add up; where rhos do, a pure release below it may be refused.  In the
-        stream's present
-        unit: a weaker one has less.  Delta includes the distance of sampled noise (:func:`fastdp.ledger.compose`).
+        stream's present unit: a weaker one has less.  Delta includes the distance of sampled noise
+        (:func:`fastdp.ledger.compose`).
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
         if times is not None and not isinstance(times, Times):
@@ -137,8 +135,7 @@ class Ledger:
         """Loss of a person, with all their rows, in each calendar period of the data's time.
 
         A person counts once for each period of their unit; a unit of k rows assumes that none has more.  Releases for
-        one row
-        are left out.
+        one row are left out.
 
         Parameters
         ----------
@@ -151,8 +148,7 @@ class Ledger:
         -------
         dict of str to Budget
             By beginning of the period; under None the loss of each other one, if releases without public times cost
-            any.
-            Empty without a unit that has periods of at most this length.
+            any. Empty without a unit that has periods of at most this length.
 
         Raises
         ------
@@ -206,8 +202,7 @@ class Ledger:
         ----------
         head : str, optional
             A seal (its first 16 digits or more) of an earlier call, whose line must still be there; without it
-            missing last
-            lines are not detected.
+            missing last lines are not detected.
 
         Raises
         ------
@@ -240,12 +235,10 @@ class Ledger:
             Name of the stream, which has the budget.
         start, stop : int, optional
             Positions [start, stop) that are read, from the stream's first value, hold-out included; without stop, no
-            end.
-            Only for one value that is replaced.
+            end. Only for one value that is replaced.
         part : str, optional
             Label of the share that is read.  Shares must be disjoint by public facts, or (add or remove) by the
-            element
-            itself.  Only for one value, event or point.
+            element itself.  Only for one value, event or point.
         mechanism : str or dict, optional
             In words or as JSON.
         note : str
@@ -283,8 +276,7 @@ class Ledger:
         ----------
         cancel_on : tuple of exception classes
             If the block raises one of these, nothing was released and the budget is free again.  They must not depend
-            on the
-            data: :class:`fastdp.errors.DataError` and its bases are refused.
+            on the data: :class:`fastdp.errors.DataError` and its bases are refused.
         guarantee, stream, start, stop, part, mechanism, note
             As for :meth:`spend`.
         """
@@ -302,8 +294,7 @@ class Ledger:
         """Continue a release that was reserved but never ended, for example after a crash.
 
         Nothing is spent: the publisher gives the same values the same noise.  Other values would reveal their
-        difference, which
-        the ledger cannot detect.  No error frees the budget, because some output may be out.
+        difference, which the ledger cannot detect.  No error frees the budget, because some output may be out.
 
         Parameters
         ----------
@@ -346,16 +337,13 @@ class Ledger:
         ----------
         epsilon, delta : float or None
             None: no limit.  Omitted: unchanged, or for a stream without its own, the general one.  A limit below the
-            spent
-            amount refuses all further releases.
+            spent amount refuses all further releases.
         stream : str, optional
             Name of the stream; None for all.
         per : str or timedelta, optional
             The limit holds for a person with all their rows in each calendar period of this length ("1mo") of the
-            data's
-            time.  A release without public start and stop counts in every period; a unit without periods, or with
-            longer
-            ones, has the limit once.  Limits for several lengths, and one without, all hold.
+            data's time.  A release without public start and stop counts in every period; a unit without periods, or
+            with longer ones, has the limit once.  Limits for several lengths, and one without, all hold.
         note : str
             Such as who decided it.
         """

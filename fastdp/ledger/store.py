@@ -1,8 +1,7 @@
 """The ledger's file: an SQLite database of sealed lines and tables derived from them; one transaction per call.
 
 A line is a JSON object, never changed; its seal is SHA-256 (HMAC-SHA-256 with a key) of the previous seal and its
-text.
-Rollback journal: ``docs/adr/0013-ledger-rollback-journal.md``.
+text. Rollback journal: ``docs/adr/0013-ledger-rollback-journal.md``.
 """
 
 from __future__ import annotations

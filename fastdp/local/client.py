@@ -127,8 +127,7 @@ class Client(Publisher[ClientState]):
     Notes
     -----
     Privacy: the report is epsilon-DP in the local model, exactly.  A client makes one report and cannot be copied;
-    loaded
-    with ``replay=True`` from a kept file it repeats the message for the same value.
+    loaded with ``replay=True`` from a kept file it repeats the message for the same value.
     """
 
     _MACHINE = ClientMachine

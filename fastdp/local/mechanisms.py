@@ -1,8 +1,7 @@
 """Mechanisms of the local model: square waves for distributions, three for means (ToPL Appendix E).
 
 A value is clipped to [low, high] and rounded to a grid step; an integer distribution turns it and one random word
-into
-a report.
+into a report.
 """
 
 from __future__ import annotations
@@ -320,8 +319,7 @@ class SquareWave(Mechanism):
     Notes
     -----
     Window of N = 2 w + 1 grid steps around the value, w = rint(b STEPS), b of :func:`closeness`.  Report j stands for
-    low +
-    (high - low) (j - w) / STEPS, no unbiased estimate.
+    low + (high - low) (j - w) / STEPS, no unbiased estimate.
     """
 
     WORDS: ClassVar[int] = 1
@@ -394,8 +392,7 @@ class LogSquareWave(SquareWave):
     Notes
     -----
     Value v has the grid step rint(STEPS p(v / low) / p(high / low)), p of :func:`fastdp.local.mechanisms.octave`.
-    Privacy:
-    as :class:`SquareWave`, for any two steps.
+    Privacy: as :class:`SquareWave`, for any two steps.
     """
 
     rule: ClassVar[int] = 1

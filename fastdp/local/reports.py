@@ -1,8 +1,7 @@
 """Random words, and distributions of a report as integer weights: epsilon is an inequality of integers.
 
 One uniform word of ``total`` decides the report of grid step x in 0..D; ``weight(x, output)`` counts its words, and
-two
-weights of an output differ by a factor of at most e^epsilon.  Source: ToPL Appendix E; the integer form is ours.
+two weights of an output differ by a factor of at most e^epsilon.  Source: ToPL Appendix E; the integer form is ours.
 """
 
 from __future__ import annotations
@@ -148,8 +147,7 @@ class WindowDistribution:
     """Window of N = `near` likelier outputs that starts at x in 0..D (`steps`).
 
     Words in order: `near_weight` for each output in the window, `far_weight` for each other; the left-over goes to
-    all
-    outputs in turn.
+    all outputs in turn.
     """
 
     PROOF: ClassVar[str] = (

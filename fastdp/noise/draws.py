@@ -178,8 +178,7 @@ def discrete_gaussian(
     ----------
     sigma : float or Fraction
         In [2^-10, 2^44], an exact rational.  Integers of L2 sensitivity D get rho-zCDP, rho = D^2 / (2 sigma^2), on
-        the
-        machine (``docs/noise.md``, section 8).
+        the machine (``docs/noise.md``, section 8).
     size, out, rng, stream, seed, key
         As for :func:`fastdp.discrete_laplace`, and its errors.
 

@@ -223,8 +223,7 @@ class Key:
         """Key that the user keeps (32 bytes of full entropy), for releases that can be repeated.
 
         Compositions that differ in any parameter get independent noise.  Never use one key and composition for two
-        streams
-        without names (:meth:`of_stream`), nor for an altered copy: equal noise reveals the difference
+        streams without names (:meth:`of_stream`), nor for an altered copy: equal noise reveals the difference
         (``docs/sharp_edges.md``).
         """
         return cls(secret, simulated=False)
@@ -247,8 +246,7 @@ class Key:
         """Key of one of many streams, with independent noise.
 
         `stream` is a number from 0 to 2^32 - 2, for which a publisher releases the same as
-        :func:`fastdp.release_many`
-        (``docs/batch.md``), or a name.
+        :func:`fastdp.release_many` (``docs/batch.md``), or a name.
         """
         family = _public_digest(self._secret, b"streams")
         if isinstance(stream, str):

@@ -204,8 +204,7 @@ def draw_nodes(law: LaplaceDistribution, key: Key, number: int, seen: int, after
     """Noise of nodes that values `seen` to `after` of a binary counter complete, and their offsets.
 
     Node k of height j, ``seen >> j <= k < after >> j``, at ``noise[offsets[j] + k]``, is draw k of
-    ``StreamId(Purpose.COUNTER,
-    j, number)``; other entries are undefined.
+    ``StreamId(Purpose.COUNTER, j, number)``; other entries are undefined.
     """
     if after - seen > MAX_TOGETHER or law.two_words or key.given is not None:
         return draw_nodes_by_height(law, key, number, seen, after, levels)

@@ -1,8 +1,7 @@
 """Random words: one AES-256-CTR key stream, divided by stream id.
 
 Noise is a pure function of (key, stream id, position).  The counter block is the stream id (64 bits), the stream's
-number
-among many (32 bits, or 0) and the block number.  A stream ends after 2^33 words, so no two share a block.
+number among many (32 bits, or 0) and the block number.  A stream ends after 2^33 words, so no two share a block.
 
 Source: NIST SP 800-38A section 6.5; ``docs/noise.md``, section 1.
 """

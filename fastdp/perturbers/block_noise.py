@@ -38,14 +38,12 @@ class Flat:
     ----------
     noise : "laplace" or "gaussian"
         Gaussian noise has sigma theta / epsilon, where rho = epsilon^2 / 2 is the concentrated loss that the
-        publisher's
-        epsilon and ``delta`` buy.
+        publisher's epsilon and ``delta`` buy.
 
     Notes
     -----
     Privacy: pure epsilon, or (epsilon, delta).  A range's error grows with the root of its length.  w values of one
-    unit
-    cost Laplace noise w times, Gaussian noise sqrt(w) times its scale.
+    unit cost Laplace noise w times, Gaussian noise sqrt(w) times its scale.
     """
 
     noise: NoiseName = parameter(Choice(get_args(NoiseName)), default="laplace", kw_only=True)
@@ -146,9 +144,8 @@ class Blocks(Flat):
     ----------
     closing : "spread", "spike" or "none"
         Difference between a block's released sum and its published values: spread over the next values, half as many
-        as
-        the longer of the two blocks has (fewer with a focus on long ranges); added to the block's last value, as in
-        ToPS; or none, and published values are predictions.
+        as the longer of the two blocks has (fewer with a focus on long ranges); added to the block's last value, as
+        in ToPS; or none, and published values are predictions.
     focus : int, (int, int) or "longest", optional
         Public: length of the ranges that matter, their shortest and longest, or r alone.  By default all lengths up
         to r.
@@ -156,16 +153,14 @@ class Blocks(Flat):
         True lets theta follow the sums of a stream that outgrows its hold-out; a public theta never rises.
     season : float, optional
         Public: period of the stream in values, at least 2.  Predictions follow waves of this period and of seven
-        where
-        released sums show them.
+        where released sums show them.
     noise : "laplace" or "gaussian"
         As for :class:`Flat`; values of one unit may lie in one block, so Gaussian noise gains nothing by them.
 
     Notes
     -----
     Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise: a block's end depends only on sums released before
-    it
-    began, and a value moves one sum by at most theta (``docs/adaptive.md``).
+    it began, and a value moves one sum by at most theta (``docs/adaptive.md``).
     """
 
     closing: Closing = parameter(Choice(get_args(Closing)), default="spread")

@@ -1,12 +1,10 @@
 """Correlated Gaussian noise, under which sums of published values err little at any length.
 
 Integers z are drawn and y = C^-1 z added.  ``docs/gaussian.md`` proves that the output is private, rounding included:
-given
-earlier outputs only a value's own z is unknown, so the stream is a sequence of discrete Gaussian mechanisms.
+given earlier outputs only a value's own z is unknown, so the stream is a sequence of discrete Gaussian mechanisms.
 
 Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024 (the matrices); Denisov et al. 2022, Theorem 2.1; the
-proof
-for integers is ours.
+proof for integers is ours.
 """
 
 from __future__ import annotations
@@ -175,8 +173,7 @@ class Toeplitz:
     ----------
     length : int, optional
         T, up to 2^28: tuned for sums of the first t <= T values; noise restarts after T.  By default any length is
-        served,
-        at up to 1.47 times the squared error for 2^8 to 2^30 values.
+        served, at up to 1.47 times the squared error for 2^8 to 2^30 values.
     window : int, optional
         In place of a length: tuned for sums of so many consecutive values.
     rates, shares : sequence of 8 floats, optional
@@ -185,9 +182,8 @@ class Toeplitz:
     Notes
     -----
     Privacy: (epsilon, delta), with the publisher's ``delta``; exact on this machine (``docs/gaussian.md``).  Prefix
-    sums over T
-    = 2^20 values have a mean squared error of 495 theta^2 at (1, 1e-6).  Memory: 10 numbers.  Source: Dvijotham et
-    al. 2024.
+    sums over T = 2^20 values have a mean squared error of 495 theta^2 at (1, 1e-6).  Memory: 10 numbers.  Source:
+    Dvijotham et al. 2024.
 
     Examples
     --------
@@ -341,8 +337,7 @@ def _sigma(part: Toeplitz, theta_steps: int, epsilon: float) -> float:
     """Deviation of z in grid steps: L2 sensitivity, with a bound on rounding, over the budget.
 
     Later z of streams that differ in one value differ by c_j theta, by 1 from rounding to integers, and by rounding
-    of doubles
-    in two sums (``docs/gaussian.md``).
+    of doubles in two sums (``docs/gaussian.md``).
     """
     near, weights, _, mu = part._coefficients
     doubles = 2.0**-51 * float((weights / mu).sum()) + 2.0**-47 * float(weights.sum() + near.sum())

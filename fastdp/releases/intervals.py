@@ -103,8 +103,7 @@ class SumNoise:
     ----------
     kind : str
         "blocks": one draw per block; "tree": leaves of a consistent hierarchy; "nodes": independent nodes; "counter":
-        a
-        binary counter; "correlated": :class:`fastdp.perturbers.Toeplitz`; "reports": one per value.
+        a binary counter; "correlated": :class:`fastdp.perturbers.Toeplitz`; "reports": one per value.
     per_threshold, more : float
         Scale, or sigma, of a draw: ``per_threshold`` times theta, and ``more`` grid steps.
     resolution : float
@@ -117,8 +116,7 @@ class SumNoise:
         True if draws are discrete Gaussian.
     rates, weights, epoch
         Correlated noise: coefficients B_n = sum over i of weights_i (1 - rates_i)^n, the constant first, restarted
-        after
-        ``epoch`` values.
+        after ``epoch`` values.
     report_variance : float
         Reports: the largest variance of one, in squared steps.
     """
@@ -203,8 +201,7 @@ def tree_variances(noise: SumNoise, first: Floats, last: Floats) -> Floats:
     """Variance of sums of consistent leaves [first, last), cut or not, in variances of a node's noise: float64[q].
 
     By least squares (ToPS Appendix C) the covariance is (A^T A)^-1 = sum over j of (P_j - P_(j+1)) / (1 + b + ... +
-    b^j), where
-    P_j averages over the blocks of b^j leaves, and P_h = 0.
+    b^j), where P_j averages over the blocks of b^j leaves, and P_h = 0.
     """
     values = float(noise.tree_blocks)
     total: Floats = np.zeros(first.size)

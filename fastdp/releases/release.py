@@ -273,8 +273,7 @@ class Release:
         -----
         For full blocks the interval is exact (consistent hierarchies: a bound); otherwise it rests on a model
         (``docs/intervals.md``).  It is for values clipped to their block's theta and rounded to the grid.  StateError
-        if the
-        release does not state its noise: a renewed threshold, or a foreign perturber.
+        if the release does not state its noise: a renewed threshold, or a foreign perturber.
         """
         whose, first, last = self._queries(starts, stops, streams)
         if self.ids is not None:
@@ -484,8 +483,7 @@ class Release:
         ----------
         period : float
             Public: values after which the stream repeats, at least 2 (1,440 for days of minutes).  Seven times as
-            many (a week)
-            are tried as well.
+            many (a week) are tried as well.
 
         Raises
         ------

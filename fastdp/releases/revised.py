@@ -26,8 +26,7 @@ class _Smoothed(NamedTuple):
     """Blocks given all released sums: means, levels without the pattern, sums before.
 
     `noises`: noise variances relative to the first theta's; `unit`: last theta over the first; `explained`: the
-    pattern's share
-    of the means; `waves`: the pattern.
+    pattern's share of the means; `waves`: the pattern.
     """
 
     means: Floats

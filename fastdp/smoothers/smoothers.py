@@ -100,8 +100,7 @@ class Median:
     Notes
     -----
     Appendix D, item 3, without 1 / b^s: the median per value, within theta / 10,000, by counts of 16,384 bins over
-    [-theta, 2
-    theta].
+    [-theta, 2 theta].
     """
 
     rule: ClassVar[int] = 1

@@ -71,8 +71,7 @@ class Growth:
     """Growth of l leaves between two counts.
 
     ``counts``: noisy events of ``elapsed`` steps; ``even``, ``own``: their forecasts by total growth and by the
-    leaf's
-    own; ``estimate``: points before; ``coarse``: share of new points in leaves that should have been cut.
+    leaf's own; ``estimate``: points before; ``coarse``: share of new points in leaves that should have been cut.
     """
 
     counts: Integers
@@ -88,8 +87,7 @@ class ReleaseSchedule:
     """Time of the next count, ``period`` steps after the last, and weights of forecasts.
 
     ``weight``: share of its growth that a cell repeats, from the sums ``products`` and ``squares``; ``costs``:
-    expected
-    errors of candidate periods; PrivTree chooses the cells until step ``prompt``.
+    expected errors of candidate periods; PrivTree chooses the cells until step ``prompt``.
     """
 
     period: int
@@ -449,8 +447,7 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     -----
     Privacy: as for :class:`fastdp.PHDStream`; an event is in one count, with epsilon, or with epsilon / 2 beside
     PrivTree's decisions; past releases determine which.  The events of one period are kept in memory.  The first
-    batch
-    should hold all points so far.  After an interrupt compare ``n_steps``.
+    batch should hold all points so far.  After an interrupt compare ``n_steps``.
 
     Examples
     --------

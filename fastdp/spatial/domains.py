@@ -210,10 +210,8 @@ class CellParameters:
     """Public constants of a step: lambda = (2 beta - 1) / (beta - 1) / epsilon_tree, delta = lambda ln beta.
 
     ``unit`` K, a power of two up to 2^20; ``bias`` Delta >= K delta, rounded up by more than the error of floats, as
-    the
-    proof needs exp(-Delta / (K lambda)) <= 1 / beta; ``threshold`` K theta; ``fan_out`` beta; ``uniform``: children
-    have
-    equal measures.
+    the proof needs exp(-Delta / (K lambda)) <= 1 / beta; ``threshold`` K theta; ``fan_out`` beta; ``uniform``:
+    children have equal measures.
     """
 
     domain: Domain

@@ -29,8 +29,7 @@ def read_domain(path: str | Path) -> tuple[Domain, str]:
     ----------
     path : str or Path
         Public; geometry, feature or collection in degrees, longitude first (RFC 7946).  Polygons make an area,
-        repaired
-        by ``shapely.make_valid``; lines make a network.
+        repaired by ``shapely.make_valid``; lines make a network.
 
     Returns
     -------

@@ -203,8 +203,7 @@ class Network(Map):
     ----------
     lines : shapely LineString or MultiLineString, a list of these, GeoSeries, GeoDataFrame, or a networkx graph
         Public.  A graph's edges are their ``geometry``, or straight between nodes with ``x`` and ``y`` (as OSMnx
-        writes
-        them).  Coinciding lines count once.
+        writes them).  Coinciding lines count once.
     geographic : bool
         As for :class:`Polygons`; lengths are then in kilometres.
     tolerance : float, optional

@@ -415,8 +415,8 @@ class PHDStream(SpatialPublisher[PHDState]):
         Privacy loss of all releases for ``sensitivity`` events.
     counter : str or Counter
         Noise of the leaves' counts: ``"simple"`` (mostly best), ``"block"`` (of 8 steps, as printed: biased here,
-        unlike
-        ``Block(settles=True)``), ``"binary"`` (1,024 activations a tree), or an object from ``fastdp.counters``.
+        unlike ``Block(settles=True)``), ``"binary"`` (1,024 activations a tree), or an object from
+        ``fastdp.counters``.
     max_depth : int
         D: depth of the smallest cells; fan_out^D at most 2^62.
     fan_out : int
@@ -431,8 +431,7 @@ class PHDStream(SpatialPublisher[PHDState]):
         Steps for which a cell that is not cut remembers its children's counts; memory grows with it.
     total_share : float
         Share of epsilon, 0 to 0.5, for a count of all points, to which the others are adjusted.  0 is the paper's,
-        with
-        five times the total's error, growing with cells and steps.
+        with five times the total's error, growing with cells and steps.
     outside : str
         ``"raise"`` refuses a batch with points outside the domain (the error reveals that); ``"clip"`` moves them to
         its bounding box, and on a network to the nearest road.
@@ -443,8 +442,7 @@ class PHDStream(SpatialPublisher[PHDState]):
     -----
     Privacy: streams are adjacent if they differ in one event, an addition or a removal in one batch.  An event enters
     one step's split decisions, one cell's counter and that of all points (``docs/privacy.md``, section 9).  Number
-    and
-    times of batches are public, sizes are not released.
+    and times of batches are public, sizes are not released.
 
     The first batch may hold everything so far.  PHDStream keeps no points: removing one that was never added is not
     detected and lowers its cell's count.  After an interrupt compare ``n_steps``: a consumed batch must not be sent

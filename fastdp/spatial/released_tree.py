@@ -76,8 +76,7 @@ class ReleasedTree:
         """Draw synthetic points, uniform in the domain inside each cell (Eq. 5): float64[N, d], cell by cell.
 
         Counts are rounded up with the probability of their fraction, so N is unbiased for :attr:`total`.  `generator`
-        need
-        not be secret.  StateError if the points do not fit in memory: :meth:`count` draws none.
+        need not be secret.  StateError if the points do not fit in memory: :meth:`count` draws none.
         """
         points = float(self.counts.sum())
         if points <= MAX_POINTS:
@@ -114,8 +113,8 @@ class ReleasedTree:
         """Root mean square error of :meth:`count`, by a model: float, or float64[q].
 
         Each cell in or cut by the box has the noise of its counts; points of a cut cell, and those its noise may
-        hide, may be
-        anywhere in it.  Gain and bias of consistent counts are ignored.  StateError if the noise is unknown.
+        hide, may be anywhere in it.  Gain and bias of consistent counts are ignored.  StateError if the noise is
+        unknown.
         """
         if self._variance is None:
             raise StateError("this tree does not state the noise of its counts: expected that of a PHDStream")

@@ -147,8 +147,7 @@ class Publisher(Generic[S]):
         """Output of :meth:`step` for each batch of an iterable, consumed when its output is requested.
 
         `batches`, async or not: chunks, or single values; a tuple for several arguments; else ParameterError.  After
-        DataError
-        for a batch, which is not consumed, continue with a new call.
+        DataError for a batch, which is not consumed, continue with a new call.
         """
         if isinstance(batches, AsyncIterable):
             return self._stream_async(batches)
@@ -216,8 +215,7 @@ class Publisher(Generic[S]):
         ----------
         key : 32 bytes or passphrase, optional
             Encrypts and authenticates (AES-256-GCM).  Without it the bytes reveal noise (so, with outputs, the data),
-            hold-out
-            and exact sums.
+            hold-out and exact sums.
         """
         self._refuse_replay("to_bytes")
         return Seal(key).pack(as_text(self._content(None)))[1]
@@ -278,8 +276,7 @@ class Publisher(Generic[S]):
         """From now on, record the state in a file before a call returns (write-ahead); arguments as of :meth:`save`.
 
         If a write fails, the call raises and consumes nothing.  A second path is refused: the first file would give
-        its noise to
-        other values.
+        its noise to other values.
         """
         file = StateFile(path, key)
         self._refuse_replay("keep")
@@ -325,12 +322,10 @@ class Publisher(Generic[S]):
             As given to :meth:`save` or :meth:`keep`.
         replay : bool
             True: repeat the last recorded call, whose outputs were lost; the same values must come in one call, are
-            checked by
-            their fingerprint, and give the same outputs.
+            checked by their fingerprint, and give the same outputs.
         moved : bool
             True: the kept file was moved here, and no process continues it elsewhere.  Otherwise a copy is refused,
-            because
-            two would publish two streams under one noise.
+            because two would publish two streams under one noise.
         own : components, optional
             As for :meth:`from_bytes`.
 

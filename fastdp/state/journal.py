@@ -136,8 +136,7 @@ class Journal:
         """Record a batch's fingerprint and the state after it in the kept file.
 
         `content(path)`: a complete file's content; `drawn`: draws that a replay must not repeat; `before`: packed
-        state
-        before the batch.
+        state before the batch.
         """
         file = self.kept
         assert file is not None  # noqa: S101 - the caller has looked

@@ -1,10 +1,8 @@
 """A state as bytes and as a file: compressed, sealed if a key is given; replaced atomically, owner-only, synced.
 
 A key seals by AES-256-GCM, as noise and outputs together reveal the data; without one only damage is detected.
-Layout: a
-header, then frames: a state, then records of a journal.  A frame is length, CRC of it, nonce, and the sealed payload,
-whose
-authentication covers header and position.
+Layout: a header, then frames: a state, then records of a journal.  A frame is length, CRC of it, nonce, and the
+sealed payload, whose authentication covers header and position.
 
 Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
 """

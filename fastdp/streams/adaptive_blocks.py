@@ -1,7 +1,7 @@
 """The step of a publisher whose block lengths follow released sums: where blocks close and get their noise.
 
-A pure function from (progress, values) to (progress, published values); kernels choose the lengths.
-Source: ``docs/adaptive.md``.
+A pure function from (progress, values) to (progress, published values); kernels choose the lengths. Source:
+``docs/adaptive.md``.
 """
 
 from __future__ import annotations

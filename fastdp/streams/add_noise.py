@@ -196,9 +196,8 @@ def add_noise(
         table.  Shape and type are public.  Integers stay integers; values beyond 2^62 (or 2^62 grid steps) saturate.
     sensitivity : float
         L1 sensitivity: the largest sum of absolute changes of all values by one contribution (a row, a person), in
-        units
-        of the values.  It must not be computed from the data.  For floats it must hold for the computed numbers: sums
-        of floats in another order may differ by more than real sums do.
+        units of the values.  It must not be computed from the data.  For floats it must hold for the computed
+        numbers: sums of floats in another order may differ by more than real sums do.
     epsilon : float
         Privacy loss of the call.
     resolution : float, optional

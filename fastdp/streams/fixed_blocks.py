@@ -1,7 +1,7 @@
 """The step of a publisher with blocks of fixed length: where blocks close and get their noise.
 
-A pure function from (progress, values) to (progress, published values).
-Source: ToPS Algorithm 1, lines 11 to 28, as read in ``docs/tops.md``.
+A pure function from (progress, values) to (progress, published values). Source: ToPS Algorithm 1, lines 11 to 28, as
+read in ``docs/tops.md``.
 """
 
 from __future__ import annotations
@@ -75,8 +75,7 @@ class FixedBlocks:
         """Progress at the start of publishing with threshold `theta`.
 
         The first block predicts theta / 2 a value (Appendix D, u_0); after a renewal the last prediction is kept,
-        clipped to
-        theta, and the smoother restarts with it.
+        clipped to theta, and the smoother restarts with it.
         """
         steps = self.grid.snap(theta)
         top = steps * self.grid.resolution

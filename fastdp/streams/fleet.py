@@ -56,8 +56,7 @@ class Fleet:
     parameters : Publisher or Machine
         The mechanism: a publisher before its first value, whose key is not used, such as
         ``fastdp.Adaptive(epsilon=0.5, bound=100, threshold=20.0)``.  It must take columns of values or one value a
-        call:
-        the streams of :mod:`fastdp.streams`, :class:`fastdp.counters.RunningCounts` of one sum, or your own.
+        call: the streams of :mod:`fastdp.streams`, :class:`fastdp.counters.RunningCounts` of one sum, or your own.
     key : Key or 32 bytes, optional
         The secret of all streams; by default a fresh one from the operating system.
     seed : int or str, optional
@@ -68,15 +67,13 @@ class Fleet:
     Notes
     -----
     Stream ``i`` is, bit for bit, the output of a publisher with ``key=secret.of_stream(i)``.  Ids are whole numbers
-    from 0
-    to 2^32 - 2, or texts, all of one kind.
+    from 0 to 2^32 - 2, or texts, all of one kind.
 
     Privacy: that of one stream, for each value of each stream (parallel composition).  One person's values in several
     streams add up their losses.
 
     Speed: :class:`fastdp.Adaptive` with a public threshold is one compiled pass over arrays; other mechanisms, and
-    those
-    with hold-outs or a season, are called stream by stream.
+    those with hold-outs or a season, are called stream by stream.
 
     Examples
     --------

@@ -42,15 +42,13 @@ class ToPS(StreamPublisher):
         Privacy loss for one value of the stream.
     bound : float
         Public upper bound of a value, in units of the input.  The threshold's constant c suits counts; for other
-        units
-        set it to about the mean excess of large values: ``threshold=NoisyMax(c=...)``.
+        units set it to about the mean excess of large values: ``threshold=NoisyMax(c=...)``.
     holdout : int, optional
         m: the first values, which choose the threshold; published values begin after them.  By default 65,536, or a
         quarter of the planned length, whichever is less.
     max_range : int, optional
         r: the longest query; a new tree of noise begins every r published values, rounded up to full blocks.  By
-        default
-        2^20, or the planned length, whichever is less.
+        default 2^20, or the planned length, whichever is less.
     fan_out : int
         b: fan-out of the tree.
     prune : int or "optimal"
@@ -61,12 +59,10 @@ class ToPS(StreamPublisher):
         By default ``NoisyMax(fan_out=fan_out)``; a number is a publicly known threshold, which withholds no values.
     expected_length : int, optional
         Public estimate of the stream's length.  It only chooses the defaults of ``holdout`` (with ``ScaleFree`` the
-        fewest
-        values that choose well) and of ``max_range``.
+        fewest values that choose well) and of ``max_range``.
     every : str, float or timedelta, optional
         Public time between two values ("30min", a timedelta, seconds); without a length the stream is planned for a
-        year.
-        Warns if the hold-out lasts longer than a day, with the date on which publishing begins.
+        year. Warns if the hold-out lasts longer than a day, with the date on which publishing begins.
     resolution, nonfinite, contributions, seed, key
         As for :class:`StreamPublisher`, which also takes Gaussian noise and renewed thresholds.
 
@@ -142,23 +138,19 @@ class Adaptive(StreamPublisher):
         Public upper bound of a value, in units of the input; it may be generous.  None with a sensitivity.
     holdout : int, optional
         m: the first values; published values begin after them.  All of them choose the threshold if m < 16; otherwise
-        the
-        last 1/16 to 1/8 are released as noisy block sums instead, so that publishing begins with a mean.  By default
-        65,536, and fewer if length or rate are known; 0 with a fixed threshold.
+        the last 1/16 to 1/8 are released as noisy block sums instead, so that publishing begins with a mean.  By
+        default 65,536, and fewer if length or rate are known; 0 with a fixed threshold.
     max_range : int, optional
         r: the longest query; by default 2^20 values or the planned length, whichever is less.
     perturber : Blocks, optional
         By default ``fastdp.perturbers.Blocks()``, whose options control how blocks close, which lengths of ranges
-        matter
-        (``focus``), the period of the stream (``season``), and whether theta rises.
+        matter (``focus``), the period of the stream (``season``), and whether theta rises.
     threshold : Threshold or float, optional
         By default ``fastdp.thresholds.ScaleFree(lengths="all")``; a number is a publicly known threshold.
     sensitivity : float, optional
         In place of a bound: each value is a bucket of events, say of people a minute, and an event moves one bucket
-        by at
-        most so much.  Buckets may have any size and sign; nothing is clipped or held out, and blocks may be as short
-        as
-        one bucket, published at once with its own noise.  ``resolution`` is then a power of two.
+        by at most so much.  Buckets may have any size and sign; nothing is clipped or held out, and blocks may be as
+        short as one bucket, published at once with its own noise.  ``resolution`` is then a power of two.
     contributions : int
         w: epsilon is for any w consecutive values together (w-event privacy), or for any w events.
     delta : float
@@ -176,12 +168,10 @@ class Adaptive(StreamPublisher):
     Notes
     -----
     Privacy: pure epsilon, or (epsilon, delta) with ``delta``; event level, exact on this machine.  A block's length
-    is a
-    function of sums released before it began, and a value enters one sum.  ``guarantee`` names the unit.
+    is a function of sums released before it began, and a value enters one sum.  ``guarantee`` names the unit.
 
     Error: published values answer a range at once; ``release(...).sum(..., revised=True)`` and ``.revised`` use
-    everything
-    released so far, and are several times better for ranges up to 10^5 values.
+    everything released so far, and are several times better for ranges up to 10^5 values.
 
     Examples
     --------

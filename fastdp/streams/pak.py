@@ -367,8 +367,7 @@ class PAK(Publisher[PAKState]):
         reproduces the paper's figures: far more noise and no value saved.
     average : int, "all" or None
         Averages in place of running sums: "all", of all values so far (section II-A); w, of the last w values (of all
-        so
-        far until the running sum of w values ago was published).
+        so far until the running sum of w values ago was published).
     resolution, seed, key
         As for :class:`fastdp.StreamPublisher`.
 
@@ -376,12 +375,11 @@ class PAK(Publisher[PAKState]):
     -----
     Privacy: the first m values spend epsilon_1 on tau and epsilon_2 on their sum, clipped at r tau (sequential); the
     others spend epsilon in a binary tree (parallel).  A value enters floor(log2 N) + 1 nodes of a tree of N values,
-    which
-    share the budget (the printed log2 N fails for powers of two).  Sums are exact; tau's noise is stated for real
-    arithmetic, as the guarantee says.  After an interrupt compare ``n_seen`` before sending a chunk again.
+    which share the budget (the printed log2 N fails for powers of two).  Sums are exact; tau's noise is stated for
+    real arithmetic, as the guarantee says.  After an interrupt compare ``n_seen`` before sending a chunk again.
 
-    Averages are post-processing.  Two running sums w values apart share nodes, whose noise cancels: at most
-    2 floor(log2 N) + 1 nodes are left, on average about log2 w + 2, each of variance 2 (r tau levels / epsilon)^2.
+    Averages are post-processing.  Two running sums w values apart share nodes, whose noise cancels: at most 2
+    floor(log2 N) + 1 nodes are left, on average about log2 w + 2, each of variance 2 (r tau levels / epsilon)^2.
 
     Memory: the hold-out until tau is known, then levels + 1 integers and the last w running sums.
 
@@ -472,8 +470,8 @@ class PAK(Publisher[PAKState]):
         -------
         float64[k]
             The running sum (or average) after each value past the hold-out, in units of the input.  The value that
-            completes
-            the hold-out publishes the sum of the first m values, or with ``lag_sums`` all their running sums.
+            completes the hold-out publishes the sum of the first m values, or with ``lag_sums`` all their running
+            sums.
 
         Raises
         ------

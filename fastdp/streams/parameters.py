@@ -276,8 +276,7 @@ class StreamParameters:
         """Squared L2 sensitivity of all contributions protected together, in squared sensitivities of one.
 
         For j + l = w, that of l is at most l / w of that of w, and (j / w)^2 + l / w is at most 1: j values may
-        choose a
-        threshold for 1 / w of the loss each while the others enter sums.
+        choose a threshold for 1 / w of the loss each while the others enter sums.
         """
         w = self.contributions
         square = getattr(self.perturber, "group_square", None)
@@ -419,8 +418,7 @@ def of_stream(composition: StreamParameters) -> Guarantee:
     """Guarantee of an endless stream.
 
     Threshold and perturber see disjoint values: parallel composition (ToPS section 2.4).  A renewal from published
-    values
-    shares their budget with the perturber: sequential composition.
+    values shares their budget with the perturber: sequential composition.
     """
     chosen = composition.threshold.guarantee(composition.task)
     whole = composition.perturber.guarantee(composition.plan, composition.publish_epsilon).of("perturber")

@@ -85,10 +85,8 @@ class StreamPublisher(Publisher[StreamState]):
     Notes
     -----
     Privacy: as ``guarantee`` says, for one value of the stream (replace one value): pure epsilon and exact on this
-    machine
-    with ``NoisyMax`` or ``Fixed``; quantile thresholds add a delta or rest on real arithmetic.  Output does not
-    depend on
-    chunking.
+    machine with ``NoisyMax`` or ``Fixed``; quantile thresholds add a delta or rest on real arithmetic.  Output does
+    not depend on chunking.
 
     Examples
     --------

@@ -59,8 +59,8 @@ def release(
     """Release a finished array of values under differential privacy, by :class:`fastdp.Adaptive`.
 
     Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon
-    (``docs/adaptive.md``, "Nothing withheld").  For another method use its class:
-    ``fastdp.ToPS(epsilon, bound, expected_length=len(values)).release(values)``.
+    (``docs/adaptive.md``, "Nothing withheld").  For another method use its class: ``fastdp.ToPS(epsilon, bound,
+    expected_length=len(values)).release(values)``.
 
     Parameters
     ----------
@@ -174,15 +174,13 @@ class WholeStream:
     ----------
     share : float
         Share of epsilon for the threshold, a function of public numbers; 0 if theta is public.  With Gaussian noise,
-        the
-        share of the x with rho = x^2 / 2.
+        the share of the x with rho = x^2 / 2.
 
     Warns
     -----
     AccuracyWarning
         If a tenth of epsilon is too little to choose a threshold well; if it is far too little, theta is the bound,
-        which
-        costs and clips nothing.  Also if the chosen theta, then public, clips nearly everything.
+        which costs and clips nothing.  Also if the chosen theta, then public, clips nearly everything.
 
     Notes
     -----

@@ -70,8 +70,8 @@ def release_many(
 ) -> Release:
     """Release many independent streams, say of 100,000 meters with 1,000 values each, by :class:`fastdp.ToPS`.
 
-    For another method, or other options, use its class:
-    ``fastdp.Adaptive(1.0, 5.0, threshold=2.0).release_many(streams)``.
+    For another method, or other options, use its class: ``fastdp.Adaptive(1.0, 5.0,
+    threshold=2.0).release_many(streams)``.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """The step of a stream: hold-out, warm-up, publishing and renewed thresholds, in this order.
 
 :meth:`Schedule.step` cuts a batch of values at the borders of these stages, gives each piece to the chooser of the
-threshold or to the pipeline of blocks and noise, and returns the new state with its output.
-Source: ToPS section 3.2 (hold-out, then stream) and section 7 (renewed thresholds).
+threshold or to the pipeline of blocks and noise, and returns the new state with its output. Source: ToPS section 3.2
+(hold-out, then stream) and section 7 (renewed thresholds).
 """
 
 from __future__ import annotations

@@ -86,8 +86,7 @@ class Step(NamedTuple):
         Otherwise: a function that writes them into an array.
     blocks, before : float64
         For blocks that follow released sums: closed blocks and the open one (``adaptive_pass``), and the memory
-        before
-        the values.
+        before the values.
     """
 
     following: Progress

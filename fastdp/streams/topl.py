@@ -464,8 +464,7 @@ class ToPLServer(Publisher[ServerState]):
         -------
         float64[k]
             Estimates in order, in units of the input; none before the threshold is chosen.  Theta is chosen as soon
-            as m
-            reports are in; the next announcement contains it.
+            as m reports are in; the next announcement contains it.
         """
         most = as_most_reports(most_reports)
         published: Floats = self._call(Op("receive", data, (as_bytes(data), str(most).encode()), most))

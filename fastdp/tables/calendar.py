@@ -145,8 +145,7 @@ def zone_rules(zone: tzinfo | None, begin: int | None) -> bytes | None:
     """Digest of a zone's clock from a window's beginning on (None: of all times); None if it equals UTC.
 
     It identifies windows: zones with the same clock have equal digests, whatever their names and the release of the
-    time
-    zone database; zones that differ have different ones.
+    time zone database; zones that differ have different ones.
     """
     if zone is None or zone.utcoffset(None) == timedelta():
         return None
@@ -204,10 +203,9 @@ class Calendar:
     """Numbered half-open spans without gaps: span n is [edge(n), edge(n + 1)).
 
     Up to hours the length is fixed; days, weeks (from Monday), months and years run from local midnight to local
-    midnight
-    (days of 23 and 25 hours are one window).  The origin begins a span: for fixed lengths a point in time, by default
-    the
-    zone's midnight of 1970-01-01; for calendar units a date, for months and years the first of a month.
+    midnight (days of 23 and 25 hours are one window).  The origin begins a span: for fixed lengths a point in time,
+    by default the zone's midnight of 1970-01-01; for calendar units a date, for months and years the first of a
+    month.
     """
 
     def __init__(

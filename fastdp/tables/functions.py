@@ -113,10 +113,9 @@ def aggregate(
         much, or a hundredth beside a given clip, is for numbers of rows beyond the clip (:attr:`Table.clipped_rows`).
     delta : float
         Above 0, with ``by`` and without ``keys``: keys are private.  Those of the table are released whose noisy
-        count of rows, or with a Person sum of weights of persons, passes a threshold that a unit's own keys pass
-        with probability at most ``delta``.  Above 0 in
-        any other release: noise is Gaussian where its variance is smaller, by public numbers, and the release is then
-        (epsilon, delta)-DP.
+        count of rows, or with a Person sum of weights of persons, passes a threshold that a unit's own keys pass with
+        probability at most ``delta``.  Above 0 in any other release: noise is Gaussian where its variance is smaller,
+        by public numbers, and the release is then (epsilon, delta)-DP.
     levels : bool, optional
         True: totals of all keys, of each prefix of ``by``, and over all windows are measured too
         (:meth:`Table.level`), with shares that make all of them about equally accurate.  By default they are where

@@ -185,8 +185,7 @@ def plan(
     epsilon = 1 for one row of the table, laplace noise, 95 % intervals
     One window of 1h and key
       kwh_sum: +- 6.396, standard error 3.019
-        over a day: +- 30.74
-        over a week: +- 70.81
+        over a day: +- 30.74 over a week: +- 70.81
     Shares of epsilon: sums 0.98, tail of 'kwh' 0.0099, counted 0.01
     """
     confidence = checked_confidence(confidence)

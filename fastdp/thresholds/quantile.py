@@ -1,8 +1,7 @@
 """S-P and S-PAK: a quantile of the hold-out with noise scaled to its smooth sensitivity.
 
 Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS section 5.4, Appendix B.  The quantile of m sorted values
-has
-rank P = ceil(p m) in [1, m], p read as a decimal; PAK counts values strictly below, which is no rank under ties.
+has rank P = ceil(p m) in [1, m], p read as a decimal; PAK counts values strictly below, which is no rank under ties.
 
 Privacy holds in real arithmetic (``docs/privacy.md``, section 3): the noise is a double and its scale depends on
 data.

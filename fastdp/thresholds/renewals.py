@@ -37,8 +37,7 @@ class RenewFromHoldout:
     Notes
     -----
     Privacy: withheld values enter no tree, so each hold-out has the full epsilon (parallel).  In place of a withheld
-    value
-    the previous period's mean release is published, so positions stay those of the input.
+    value the previous period's mean release is published, so positions stay those of the input.
     """
 
     trees: int = parameter(Whole(1, 2**30), default=1)

@@ -68,8 +68,8 @@ class ScaleFree:
         -max(0, (#{v > theta} + #{v > 1.5 theta}) / 2 - k) - max(1, 4 / (k epsilon)) k ln(theta).
 
     Candidates are bound / 1.5^(i / 3) in whole grid steps; K is the perturber's noise constant, r the longest range.
-    A
-    noisy number of values above the lowest candidate limits k and the slope, for at most a twentieth of the epsilon.
+    A noisy number of values above the lowest candidate limits k and the slope, for at most a twentieth of the
+    epsilon.
 
     Parameters
     ----------
@@ -87,13 +87,11 @@ class ScaleFree:
     Notes
     -----
     Privacy: pure epsilon.  The score is monotone with sensitivity 1 (``docs/privacy.md``, section 2); the number of
-    values
-    above the lowest candidate is released first: sequential composition.
+    values above the lowest candidate is released first: sequential composition.
 
     Accuracy: the squared error of a random range, K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2, is least where
     p e / theta = p*^2, p the share above theta, e = E[(v - theta)+].  If k epsilon < 1, one count is held against 1.5
-    k,
-    slope 3 / (k epsilon).  Values, bound and resolution times one factor give theta times it, exactly.
+    k, slope 3 / (k epsilon).  Values, bound and resolution times one factor give theta times it, exactly.
 
     Examples
     --------

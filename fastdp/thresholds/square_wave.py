@@ -243,8 +243,7 @@ class SquareWave:
         code does.  The logarithmic scale is always accelerated.
     scale : "linear" or "logarithmic"
         Linear as in the paper.  Logarithmic: :class:`fastdp.local.LogSquareWave` on [bound / 2^14, bound]; with
-        "concave",
-        ToPL's default, or "sw-w", the mean of resampled estimates with the tail cut (``docs/topl.md``).
+        "concave", ToPL's default, or "sw-w", the mean of resampled estimates with the tail cut (``docs/topl.md``).
 
     Notes
     -----

@@ -1,8 +1,7 @@
 """The compiled core of fastdp: arrays and numbers in, ``out`` filled, numbers or status codes returned.
 
 Arrays are C-contiguous, random words uint64.  Nothing here validates, raises for bad input or draws randomness;
-numba,
-NumPy and the standard library are its only imports.
+numba, NumPy and the standard library are its only imports.
 """
 
 from __future__ import annotations

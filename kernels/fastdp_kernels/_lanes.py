@@ -1,8 +1,7 @@
 """Sixteen entries at a time, in vectors of LLVM.
 
 A loop of fixed count 16 is unrolled into scalars before vectorisation.  ``at`` is a position in a contiguous array,
-from
-which on all entries must exist, unchecked.
+from which on all entries must exist, unchecked.
 """
 
 from __future__ import annotations

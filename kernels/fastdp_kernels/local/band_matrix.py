@@ -1,15 +1,12 @@
 """Band matrices between two partitions of a line, applied in time O(rows + columns).
 
 An entry is the share of pairs (y, t), uniform in row interval [y0, y1) and column interval [t0, t1), with low <= y -
-t <
-high: up to a constant, the probability of a square-wave report (Li et al. 2020; ToPS Appendix E.1).  It is 1 on a
-row's
-core, summed by a difference of prefix sums, and less on the flanks, summed by products.  The transpose has the band
-[1 - high, 1 - low).
+t < high: up to a constant, the probability of a square-wave report (Li et al. 2020; ToPS Appendix E.1).  It is 1 on a
+row's core, summed by a difference of prefix sums, and less on the flanks, summed by products.  The transpose has the
+band [1 - high, 1 - low).
 
 Entries are right to a few 2^-53.  Prefix sums carry their rounding errors as a second double: a core's sum is right
-to a
-relative 2^-52 plus 2^-100 of the full sum.
+to a relative 2^-52 plus 2^-100 of the full sum.
 """
 
 from __future__ import annotations
@@ -46,8 +43,8 @@ def lay_out_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out
     """Find core and flanks of every row; returns the greatest widths of left and right flank.
 
     ``rows``, int64[n + 1], and ``columns``, int64[c + 1], are rising edges; the band low <= y - t < high is not
-    empty.  ``out``,
-    int64[4, n]: first column that is not 0, first and end of the core, end; without a core all is the left flank's.
+    empty.  ``out``, int64[4, n]: first column that is not 0, first and end of the core, end; without a core all is
+    the left flank's.
     """
     c = columns.size - 1
     first, core, core_end, end = 0, 0, 0, 0

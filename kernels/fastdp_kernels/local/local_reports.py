@@ -1,10 +1,8 @@
 """Reports of the local model from random words: window, bit and hybrid (ToPL Appendix E, in integers).
 
 A uniform 64-bit word and a grid step x in 0..D give one report; weights (``fastdp.local.reports``) are numbers of
-words.
-Window, outputs 0..M-1, M = D + N: outputs x..x+N-1 have ``near_weight`` words each, the others ``far_weight``; a
-left-over is
-dealt out evenly, independent of x.  Bit: 1 for W(x) = low_weight + floor(rise x / D) words.
+words. Window, outputs 0..M-1, M = D + N: outputs x..x+N-1 have ``near_weight`` words each, the others ``far_weight``;
+a left-over is dealt out evenly, independent of x.  Bit: 1 for W(x) = low_weight + floor(rise x / D) words.
 """
 
 from __future__ import annotations
@@ -88,10 +86,9 @@ def _window_report(word: np.uint64, x: int, window: WindowWeights, by_near: floa
     """Output of a near or far word, without branches.
 
     t // weight by a product: k = t >> 11 is exact as a double, and c = k * reciprocal carries four roundings of at
-    most 2^-53,
-    which the reciprocal's factor 1 - 2^-50 outweighs.  So t / weight - 1 < t / weight - 2^11 / weight - 2^-49 t /
-    weight < c <=
-    t / weight for weight >= 2^12 and quotients below 2^22: the remainder decides between floor(c) and the next.
+    most 2^-53, which the reciprocal's factor 1 - 2^-50 outweighs.  So t / weight - 1 < t / weight - 2^11 / weight -
+    2^-49 t / weight < c <= t / weight for weight >= 2^12 and quotients below 2^22: the remainder decides between
+    floor(c) and the next.
     """
     is_near = word < window.near_words
     t = word if is_near else word - window.near_words

@@ -1,8 +1,7 @@
 """The binary tree of Chan, Shi and Song, and Dwork et al., as a running counter (PAK section II-D).
 
 After t values the sum is tiled by a node of 2^j values for each binary digit j of t, the one that ends at the last
-multiple
-of 2^j; published is the exact sum plus the noise of these nodes.
+multiple of 2^j; published is the exact sum plus the noise of these nodes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Contents of many boxes: exact counts of points, and counts spread evenly over cells.
 
 n items in d dimensions lie in the order of a balanced k-d tree: node 2^l + k holds the items from k n >> l to (k + 1)
-n >> l;
-arrays of nodes have 2^(levels + 1) rows, row 0 unused.  A box holds its border.
+n >> l; arrays of nodes have 2^(levels + 1) rows, row 0 unused.  A box holds its border.
 
 Source: Bentley, CACM 18(9), 1975; a box enters O(n^(1 - 1/d)) nodes.
 """

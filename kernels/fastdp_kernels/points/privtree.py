@@ -1,12 +1,10 @@
 """PrivTree's descent, level by level over flat arrays (PHDStream Algorithms 5 and 7).
 
 The *kept* tree is the one between two steps; children, ``fan_out`` side by side, stand after their parent.  The
-*step* tree is
-breadth first; ``starts[k]`` is its first node of depth k; -1 is no node.  beta = fan_out; D = greatest depth; K =
-unit.
-``released`` sums all counter increments at a node and below, the paper's Cn + Cd; Ca, the rest of G, is its share of
-the counts
-above.  ``added`` and ``removed`` are ascending codes of depth D; ``ends``, int64[v, 4], their ranges in the node.
+*step* tree is breadth first; ``starts[k]`` is its first node of depth k; -1 is no node.  beta = fan_out; D = greatest
+depth; K = unit. ``released`` sums all counter increments at a node and below, the paper's Cn + Cd; Ca, the rest of G,
+is its share of the counts above.  ``added`` and ``removed`` are ascending codes of depth D; ``ends``, int64[v, 4],
+their ranges in the node.
 """
 
 from __future__ import annotations
@@ -144,8 +142,8 @@ def descend(
         Levels already in the step tree, up to ``stop``, at most D + 1.
     rule : tuple
         beta; D; K; Delta >= K delta; K theta; True for the score K A(v) + rint(K s+(v)) - depth Delta of the
-        additions A, False
-        for the paper's, of G and the net count; True for children of equal measures, filled in here.
+        additions A, False for the paper's, of G and the net count; True for children of equal measures, filled in
+        here.
     since : int
         Kept nodes last split before this step have lost their children.
     events : tuple of int64[n], int64[m]
@@ -158,8 +156,8 @@ def descend(
         Filled for the appended levels.
     tree : tuple
         int64[capacity] kept node, parent, first child, code; int64[capacity, 4] ranges; int64[capacity] released
-        count;
-        float64[capacity] measure, G, s+ before the step; int64[capacity] score in units of 1 / K before the floor.
+        count; float64[capacity] measure, G, s+ before the step; int64[capacity] score in units of 1 / K before the
+        floor.
     """
     fan_out, depth, unit, bias, threshold, repaired, equal = rule
     added, removed = events

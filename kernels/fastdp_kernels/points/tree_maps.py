@@ -1,10 +1,8 @@
 """Maps of counts over a tree (arrays as in ``privtree``): to ancestors, to children, step to step.
 
 The projection s+ is the non-negative, consistent version of G (``docs/phdstream.md``).  Dropped nodes lose no counts:
-their
-parent's ``released`` holds them.  ``numbers``: int64[v] parent, released count (or estimate, float64[v]); float64[v]
-measure, and
-G (``held``) and s+ (``projected``), which are filled.
+their parent's ``released`` holds them.  ``numbers``: int64[v] parent, released count (or estimate, float64[v]);
+float64[v] measure, and G (``held``) and s+ (``projected``), which are filled.
 """
 
 from __future__ import annotations
@@ -27,8 +25,8 @@ def share_out(
     """Fill G and s+ of the children of one node.
 
     G(child) = share * (G(parent) - sum of the children's released) + released(child); s+(child) = s+(parent) times
-    its part of the
-    positive G, or its share by measure.  Factors are at most 1, in floats too: s+ never rises from parent to child.
+    its part of the positive G, or its share by measure.  Factors are at most 1, in floats too: s+ never rises from
+    parent to child.
     """
     # A sum of integers stays one: its type is that of the counts.
     below = released[child] - released[child]
@@ -172,8 +170,7 @@ def settle_kept(
     """Add increments of abandoned kept nodes, int64[k], to the kept tree and the step tree.
 
     ``first``, ``released``: the kept tree; ``origin``, ``seen``: kept node (-1 if new) and ``released`` of each node
-    of the step
-    tree; ``gained``, int64[r], is scratch.
+    of the step tree; ``gained``, int64[r], is scratch.
     """
     gained[:] = 0
     for j in range(settled.size):

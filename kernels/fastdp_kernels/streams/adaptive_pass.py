@@ -193,10 +193,8 @@ def publish_open(
     """Publish values that leave the open block open: :func:`sum_bound` and :func:`emit_adaptive` in one call.
 
     Returns the block's sum, and its prediction: NaN if the values fill it, or one is NaN or infinite.  ``public``,
-    float64[5]:
-    numbers of PUBLIC with the first threshold's ``top``; ``filled``, ``open_sum``: values in the open block, and
-    their sum in steps;
-    ``memory`` stays.
+    float64[5]: numbers of PUBLIC with the first threshold's ``top``; ``filled``, ``open_sum``: values in the open
+    block, and their sum in steps; ``memory`` stays.
     """
     per_unit, top, theta_steps, theta, bound = public[0], public[1], public[2], public[3], public[4]
     memory = memory[0]

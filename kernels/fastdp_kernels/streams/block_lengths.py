@@ -1,12 +1,10 @@
 """Length of the next block, from released sums (post-processing).
 
 A block of g values releases one sum with noise of variance nu.  Long blocks have little noise a value, but hide
-changes within
-them: the squared difference of neighbouring sums of 2^k values has the mean h_k + 2 nu, where h_k, the energy at
-scale k, is
-hidden by a block of 2^(k+1) values.  h_k is estimated at the blocks' scale and coarser ones; finer ones are
-extrapolated.  Sums
-are in units of the threshold, variances of its square; derivations: ``docs/adaptive.md``.
+changes within them: the squared difference of neighbouring sums of 2^k values has the mean h_k + 2 nu, where h_k, the
+energy at scale k, is hidden by a block of 2^(k+1) values.  h_k is estimated at the blocks' scale and coarser ones;
+finer ones are extrapolated.  Sums are in units of the threshold, variances of its square; derivations:
+``docs/adaptive.md``.
 """
 
 from __future__ import annotations
@@ -153,8 +151,7 @@ def late_share(ratio: float, share: float) -> float:
     """Share of the closing error in a query of ``ratio`` blocks.
 
     Running sums stray over a block and return over the ``share`` of the next: short queries meet one slope, long ones
-    two
-    independent positions.
+    two independent positions.
     """
     square = ratio * ratio
     slopes, far = 1.0 + 1.0 / share, 2.0 / 3.0 * (1.0 + share)
@@ -197,8 +194,7 @@ def choose_exponent(white: float, drift: float, seen: int, shape: Record) -> int
     """The k for which blocks of 2^k values have the least product of errors (query classes, both answers).
 
     With a focus the error of revised answers counts twice.  ``white``, ``drift``: the signal, in squared thresholds;
-    ``seen``: its
-    finest scale; ``shape``: noise, query lengths, bounds.
+    ``seen``: its finest scale; ``shape``: noise, query lengths, bounds.
     """
     noise, least, most = shape.noise, int(shape.least), int(shape.most)
     errors = few_zeros(CLASSES)
@@ -357,8 +353,8 @@ def record_difference(memory: Record, total: float, exponent: int, noise: float,
     """Compare a released sum with its neighbours, scale by scale.
 
     ``memory``: changed in place, ``position`` at the block's begin; ``total``: in thresholds; the block has
-    2^exponent values;
-    ``noise``, ``noises``: variance under the first threshold, and number of such noises in the sum.
+    2^exponent values; ``noise``, ``noises``: variance under the first threshold, and number of such noises in the
+    sum.
     """
     for k in range(SCALES):
         memory.counts[k] *= FORGET
@@ -513,8 +509,7 @@ def start_memory(level: float, variance: float, exponent: int, rises: bool, shap
     """Memory before the first block.
 
     ``level``, ``variance``: mean of a value and its uncertainty, in thresholds; ``exponent``: of the first block,
-    unless it must end
-    before; ``rises``: the threshold follows a stream that outgrows the hold-out.
+    unless it must end before; ``rises``: the threshold follows a stream that outgrows the hold-out.
     """
     memory, shape = memory[0], shape[0]
     memory.level, memory.variance = level, variance

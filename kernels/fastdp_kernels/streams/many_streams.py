@@ -1,10 +1,8 @@
 """Loops of the single-stream kernels over many short streams, in one call.
 
 Row i of n lies in one flat array, ``counts[i]`` values from ``starts[i]`` on; arrays by block are as wide as the
-longest row
-needs.  Rows get exactly the single kernel's results (called with ``int(np.int64(0))``: Numba would compile it again
-for the
-constant 0).  A row has T trees of noise, W >= ``tree_blocks`` integers each, leaves first.
+longest row needs.  Rows get exactly the single kernel's results (called with ``int(np.int64(0))``: Numba would
+compile it again for the constant 0).  A row has T trees of noise, W >= ``tree_blocks`` integers each, leaves first.
 """
 
 from __future__ import annotations
@@ -107,8 +105,7 @@ def publish_rows(
     """Publish each row in one pass (``online_pass.publish``); returns :func:`first_nonfinite`.
 
     ``publics``, float64[n, 4], as ``public`` there; ``noise``, ``tree_blocks`` as for :func:`close_rows`;
-    ``predictions``, float64[n],
-    of first blocks; ``out``: row i from ``out_starts[i]`` on.
+    ``predictions``, float64[n], of first blocks; ``out``: row i from ``out_starts[i]`` on.
     """
     for row in range(starts.size):
         count, block, prediction = counts[row], int(publics[row, 3]), predictions[row]
@@ -147,8 +144,7 @@ def release_nodes(
     """Noisy sums of all nodes of each row's trees, for inconsistent hierarchies.
 
     As :func:`close_rows` and ``hierarchy_nodes.release_tree``; ``noise``: int64[n, T, nodes]; ``out``: float64[trees,
-    nodes], row i from
-    ``out_trees[i]`` on.
+    nodes], row i from ``out_trees[i]`` on.
     """
     for row in range(starts.size):
         for tree, begin in enumerate(range(0, counts[row], tree_blocks)):

@@ -1,9 +1,8 @@
 """The online pass: values to block sums, released totals to published values (ToPS Algorithm 1, lines 11 to 28).
 
 A value is clipped, rounded to the grid and added to its block; published is the prediction, or, for a block's last
-value, the
-released total less the block's published values (``docs/tops.md``).  g = block length, ``filled`` = values in the
-open block.
+value, the released total less the block's published values (``docs/tops.md``).  g = block length, ``filled`` = values
+in the open block.
 """
 
 from __future__ import annotations
@@ -165,8 +164,7 @@ def round_half_up(values: np.ndarray, steps_per_unit: float, most: float, steps:
     """Round to the nearest step, halves up, and saturate at ``most`` steps, up to 2^62; True if not finite.
 
     Exact, so values at most k steps apart stay so: halves to even do not (0.5, 1.5 become 0, 2), nor adding 0.5 in
-    doubles.
-    ``steps_per_unit`` is a power of two; ``steps``: int64[n].
+    doubles. ``steps_per_unit`` is a power of two; ``steps``: int64[n].
     """
     flags = np.int64(0)
     for i in range(values.size):

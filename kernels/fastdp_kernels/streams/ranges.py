@@ -1,8 +1,7 @@
 """Sums over ranges of a published stream: from block prefix sums, or from the fewest nodes of a hierarchy.
 
 Stream i lies in [borders[i], borders[i + 1]), in blocks of g; ``prefix[j]`` is the sum of its first j full blocks.
-Trees of a
-forest lie in one flat array, leaves first.
+Trees of a forest lie in one flat array, leaves first.
 """
 
 from __future__ import annotations
@@ -82,8 +81,7 @@ def sum_nodes(
     """Answer ranges [start, stop) from the fewest released nodes that tile them: float64[q].
 
     ``nodes``: float64[trees, nodes], of trees that serve ``tree_values`` values.  Going up from the leaves, nodes
-    outside full parents
-    are taken; a tiling with fewer would leave the range.
+    outside full parents are taken; a tiling with fewer would leave the range.
     """
     for k in range(out.size):
         total = 0.0

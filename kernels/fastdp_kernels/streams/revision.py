@@ -1,10 +1,8 @@
 """A stream smoothed along time from both sides after its release, and sums over it.
 
 A block's level is that of a Kalman smoother (Rauch, Tung and Striebel); its mean lies between released mean and
-level, by their
-variances; within it straight lines between neighbouring levels, shifted to its mean.  J blocks; block j covers
-[edges[j],
-edges[j + 1]), in units of the first threshold.
+level, by their variances; within it straight lines between neighbouring levels, shifted to its mean.  J blocks; block
+j covers [edges[j], edges[j + 1]), in units of the first threshold.
 """
 
 from __future__ import annotations
@@ -132,8 +130,7 @@ def sum_revised(
     """Sums of the revised stream over [0, stop), float64[q], in constant time each.
 
     ``edges``: the blocks', int64[J + 1], after which values stay at the last level; ``means``, ``levels``: of
-    :func:`revise_blocks`;
-    ``sums``, float64[J + 1], before each block; ``shift``, ``table``: of :func:`index_blocks`.
+    :func:`revise_blocks`; ``sums``, float64[J + 1], before each block; ``shift``, ``table``: of :func:`index_blocks`.
     """
     count = means.size
     for i in range(stops.size):
@@ -195,8 +192,7 @@ def hidden_rates(
     """Variance a value hidden in every block (``rates``, float64[J + 1], the open one last).
 
     Returns, for later values, the level's variance and its growth a value.  ``memory`` to ``totals`` as for
-    :func:`revise_blocks`;
-    ``levels``: float64[max(J, 1)].
+    :func:`revise_blocks`; ``levels``: float64[max(J, 1)].
     """
     memory, shape, count = memory[0], shape[0], totals.size
     units = np.ones(count + 1)

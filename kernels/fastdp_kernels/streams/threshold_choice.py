@@ -74,8 +74,7 @@ def bin_eighths(steps: np.ndarray, first: np.ndarray, candidates: np.ndarray, co
     """Add each value to the bin of the least candidate not below it.
 
     ``steps``: int64[n] from 0 to the largest candidate, below 2^53; ``first``, int64[63 * 8]: at 8 e + k the first
-    candidate not below
-    2^e (1 + k / 8); ``candidates``: rising; ``counts``: int64[J].
+    candidate not below 2^e (1 + k / 8); ``candidates``: rising; ``counts``: int64[J].
     """
     for i in range(steps.size):
         # The exponent and three bits of the mantissa: which eighth of an octave.
@@ -91,8 +90,7 @@ def choose_candidate(counts: np.ndarray, unit: int, penalties: np.ndarray, noise
     """Lowest index j >= 1 of the largest unit * #{v <= theta_j} - penalty_j + noise_j.
 
     ``counts``, int64[J + 1]: the histogram; ``unit``: K, a power of two; ``penalties``: rint(K * public term);
-    ``noise``: of scale K /
-    epsilon.
+    ``noise``: of scale K / epsilon.
     """
     at_most = counts[0]
     best = 0
@@ -188,8 +186,7 @@ def scan_pairs(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> 
     """Smooth sensitivity in grid steps, at least LEAST, by ToPS Appendix B: O(m^2), with early stop.
 
     ``values``, int64[m]: sorted, in [0, bound]; ``bound``: at most 2^52; ``rank``: P, from 1 to m; ``decay``,
-    float64[m + 2]: e^(-b k),
-    as the module requires.
+    float64[m + 2]: e^(-b k), as the module requires.
     """
     best = LEAST
     for k in range(values.size + 2):

@@ -1,9 +1,8 @@
 """A level and coefficients of a few waves, all of which wander, seen through noisy sums.
 
 Block j's sum is rows[j] @ x plus independent noise; between blocks every entry of x = (level, coefficients) moves by
-independent
-steps.  A Kalman filter, and back the disturbance smoother (Koopman 1993), which needs the gains alone.  J blocks, d
-entries.
+independent steps.  A Kalman filter, and back the disturbance smoother (Koopman 1993), which needs the gains alone.  J
+blocks, d entries.
 """
 
 from __future__ import annotations

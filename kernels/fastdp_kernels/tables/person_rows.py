@@ -70,8 +70,7 @@ def hash_rows(
     """Hash of each row, the first of its equals, uint64[n]: SipHash-1-3 of person, instant, key and values.
 
     ``key``: uint64[2], secret; ``persons``: digests, int64[n, 2]; ``times``, ``words``: instants, and each key's hash
-    input; ``values``,
-    float64[c, n]: columns in use, 0.0 equal to -0.0.
+    input; ``values``, float64[c, n]: columns in use, 0.0 equal to -0.0.
     """
     found = np.empty(times.size, np.uint64)
     start = _started(key)
@@ -235,8 +234,7 @@ def link_rows(windows: np.ndarray, rows: np.ndarray, size: int, ends: np.ndarray
     """Chain new rows to the rows before them in the same window.
 
     ``windows``, int64[m]: indices in ``ends`` of the new rows' windows; ``rows``: the last column, from ``size`` on,
-    receives the row
-    before, or -1; ``ends``: last row of each window, or -1, moved on.
+    receives the row before, or -1; ``ends``: last row of each window, or -1, moved on.
     """
     for i in range(windows.size):
         rows[size + i, rows.shape[1] - 1] = ends[windows[i]]
