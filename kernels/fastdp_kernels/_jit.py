@@ -63,8 +63,7 @@ class _Piece(CPUDispatcher):
 
 
 def kernel(function: F) -> F:
-    """Compile an entry point of the core, kept on disk (:class:`KeptKernel`); type checkers see the plain signature.
-    """
+    """Compile an entry point of the core, kept on disk (:class:`KeptKernel`); types see the plain signature."""
     dispatcher: Any = _Kernel(function, targetoptions=dict(_OPTIONS))
     dispatcher._cache = KeptKernel(function)
     return cast("F", dispatcher)
