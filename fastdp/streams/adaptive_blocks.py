@@ -1,7 +1,6 @@
-"""The step of a publisher whose block lengths follow released sums: where blocks close and get their noise.
+"""Blocks whose lengths follow released sums: a pure function from (progress, values) to (progress, published values).
 
-A pure function from (progress, values) to (progress, published values); kernels choose the lengths. Source:
-``docs/adaptive.md``.
+Kernels choose the lengths; ``docs/adaptive.md``.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class AdaptiveBlocks:
     plan, grid, perturber, epsilon, key
         As of :class:`fastdp.streams.fixed_blocks.FixedBlocks`.
     max_range, warm_up : int
-        r, and the number of values released as blocks before anything is published.
+        r, and values released as blocks before anything is published.
     rises : bool
         True if theta follows a stream that outgrows its hold-out.
     """
@@ -59,7 +58,7 @@ class AdaptiveBlocks:
 
     @cached_property
     def events(self) -> bool:
-        """True if values are counts of events, without a bound."""
+        """True for counts of events, without a bound."""
         return isinstance(self.grid, EventGrid)
 
     @cached_property
@@ -69,21 +68,21 @@ class AdaptiveBlocks:
 
     @property
     def _memory(self) -> Any:
-        """Record type of the kernels' memory, with seasonal fields if there is a season."""
+        """Record type of the memory, perhaps with a season."""
         return block_lengths.MEMORY if self.perturber.season is None else seasons.SEASON
 
     @cached_property
     def lengths(self) -> Floats | None:
-        """Query lengths for counts of events, float64; None otherwise."""
+        """Query lengths for counts of events; else None."""
         return block_lengths.lengths_of_events(self.shape)
 
     @cached_property
     def _under(self) -> dict[int, tuple[Records, Records]]:
-        """Results of :meth:`under`, by threshold in grid steps."""
+        """Cache of :meth:`under`."""
         return {}
 
     def under(self, theta_steps: int) -> tuple[Records, Records]:
-        """Public parameters of the pass and of block lengths, under a first threshold in grid steps."""
+        """Public parameters of pass and block lengths, under a first threshold in steps."""
         # Cached: short calls would be slower otherwise.
         made = self._under.get(theta_steps)
         if made is None:
@@ -97,11 +96,11 @@ class AdaptiveBlocks:
 
     @cached_property
     def laws(self) -> BoundDistributions:
-        """Distribution of prefix-bound noise, by threshold in grid steps."""
+        """Distribution of bound noise, by threshold in steps."""
         return BoundDistributions(self.perturber, self.key, self.epsilon)
 
     def open(self, progress: Progress, theta: float) -> Progress:
-        """Progress at the start of publishing with threshold `theta`."""
+        """Progress at the start of publishing."""
         steps = self.grid.snap(theta)
         memory: Records = np.zeros(1, self._memory)
         first, noise = int(self.shape["first"][0]), float(self.shape["noise"][0])
@@ -120,7 +119,7 @@ class AdaptiveBlocks:
         return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
-        """The step of `values` after the hold-out; None if one of them is NaN or infinite."""
+        """The step of `values` after the hold-out; None if one is not finite."""
         theta_steps, leaves, season = progress.theta_steps, self.plan.leaves, self.perturber.season is not None
         bound = self.laws[theta_steps] is not None
         public, shape = self.under(theta_steps)
@@ -187,14 +186,14 @@ class AdaptiveBlocks:
         return Step(following, noise, values.size, write=emit, blocks=blocks, before=plain_of(progress.smoother))
 
     def _emit(self, blocks: Records, filled: int, theta: float, bends: Floats, out: Floats) -> None:
-        """Write the predictions of `blocks` into `out`, plus the seasonal terms `bends` (may be empty)."""
+        """Write the predictions of `blocks`, plus seasonal terms `bends`, into `out`."""
         spikes = self.perturber.closing == "spike"
         adaptive_pass.emit_adaptive(blocks, filled, theta, spikes, self.events, out)
         if bends.size:
             out += theta * bends
 
     def in_one_pass(self, theta_steps: int) -> bool:
-        """True if one kernel call can publish values that leave the block open: there is no season."""
+        """True if one kernel call can publish values that leave the block open."""
         # In a season predictions differ within a block.
         return self.perturber.season is None
 
@@ -205,9 +204,9 @@ class AdaptiveBlocks:
     def publish(
         self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats, public: Floats
     ) -> Published:
-        """Publish values that leave the block open, so that nothing is released and the memory stays the same.
+        """Publish values that leave the block open, so that nothing is released.
 
-        Returns no progress if they fill the block, or if one of them is NaN or infinite.
+        Returns no progress if they fill it, or if one is not finite.
         """
         n_seen, cycle, held, released, steps, blocks, filled, total, prediction, memory, chain = progress
         total, prediction = adaptive_pass.publish_open(values, public, filled, total, memory, published)
@@ -218,7 +217,7 @@ class AdaptiveBlocks:
         return record(Progress, now), noise
 
     def revised(self, steps: Sequence[Step], theta_steps: int) -> RevisedStream:
-        """Everything that `steps`, from the first published value on, have released."""
+        """Everything that `steps`, from the first published value on, released."""
         closed = np.concatenate([step.blocks[:-1] for step in steps])
         return RevisedStream(
             exponents=closed["exponent"].copy(),
@@ -230,7 +229,7 @@ class AdaptiveBlocks:
         )
 
     def top(self, theta_steps: int) -> float:
-        """Largest value after clipping, in grid steps; negative if both signs are allowed."""
+        """Largest value after clipping, in steps; negative for both signs."""
         return -float(self.grid.bound_steps) if self.events else float(min(theta_steps, self.grid.bound_steps))
 
     def steps(self, theta_steps: int, memory: Records) -> int:
@@ -242,7 +241,7 @@ class AdaptiveBlocks:
         return self._in_steps(theta_steps, float(plain_of(memory)["highest"][0]))
 
     def _in_steps(self, theta_steps: int, unit: float) -> int:
-        """The threshold `unit` * `theta_steps` in whole grid steps, at most the bound."""
+        """Threshold `unit` * `theta_steps` in steps, at most the bound."""
         if unit == 1.0:
             return theta_steps
         # In floats, unit * theta_steps may miss the bound by rounding.
@@ -250,7 +249,7 @@ class AdaptiveBlocks:
         return bound if unit >= bound / theta_steps else int(unit * theta_steps)
 
     def clips(self, progress: Progress) -> bool:
-        """True if released sums show that theta is far below the values."""
+        """True if released sums show theta far below the values."""
         memory, steps = progress.smoother, progress.theta_steps
         if self.events or not memory.size or self.steps(steps, memory) >= self.grid.bound_steps:
             return False
@@ -259,18 +258,18 @@ class AdaptiveBlocks:
         return bool(certain > block_lengths.CUT_OFF * plain["unit"])
 
     def block(self, progress: Progress) -> int:
-        """Length of the open block, or of the first one."""
+        """Length of the open or first block."""
         memory = progress.smoother
         return 1 << int(plain_of(memory)["exponent"][0] if memory.size else self.shape["first"][0])
 
     def remembered(self, numbers: Floats) -> Records:
-        """The kernels' memory from the numbers of a state file; ValueError if their count is wrong."""
+        """Memory from numbers of a state file; else ValueError."""
         if numbers.nbytes != self._memory.itemsize:
             raise ValueError("a memory out of range")
         return numbers.view(self._memory)
 
     def fits(self, progress: Progress) -> bool:
-        """True if a state's memory is finite and its indices are in range for the kernels."""
+        """True if the memory is finite and its indices are in range."""
         memory: Records = progress.smoother
         if memory.size != 1 or not np.isfinite(memory.view(np.float64)).all():
             return False
@@ -290,5 +289,5 @@ class AdaptiveBlocks:
 
 
 def plain_of(memory: Records) -> Records:
-    """The memory of block lengths, without seasonal fields."""
+    """The memory without seasonal fields."""
     return memory if memory.dtype == block_lengths.MEMORY else memory["plain"]

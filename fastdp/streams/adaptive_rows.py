@@ -1,4 +1,4 @@
-"""States of many streams of one Adaptive as arrays, with one compiled pass over values of any of them."""
+"""States of many streams of one Adaptive as arrays, with one compiled pass."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class AdaptiveRows:
 
     @classmethod
     def of(cls, machine: object, key: Key) -> AdaptiveRows | None:
-        """Rows for `machine`; None if its streams cannot be array rows."""
+        """Rows for `machine`; None if impossible."""
         if not isinstance(machine, Schedule) or machine.composition.task.holdout or machine.composition.warm_up:
             return None
         pipeline = machine.pipeline(key)
@@ -82,7 +82,7 @@ class AdaptiveRows:
         return self._streams.nbytes + self._scales.nbytes
 
     def begin(self, ids: Indices | Sequence[Key]) -> None:
-        """Add streams before their first value, given by number or by noise key."""
+        """Add streams, by number or noise key, before their first value."""
         count = len(ids)
         if isinstance(ids, np.ndarray):
             words = RowWords(theta_key(self._key, self._steps), binding.CHAIN_PIECES)
@@ -99,13 +99,13 @@ class AdaptiveRows:
         self.size += count
 
     def _reserve(self, size: int) -> None:
-        """Grow the arrays to at least `size` rows."""
+        """Grow the arrays to `size` rows."""
         if size > self._streams.size:
             size = max(size, self.size + self.size // GROWTH)
             self._streams, self._scales = (_longer(each, self.size, size) for each in (self._streams, self._scales))
 
     def _reach(self, rows: Indices) -> None:
-        """Add the scales that blocks may reach after one value for each entry of `rows`."""
+        """Add the scales that blocks may reach after a value for each of `rows`."""
         if rows.size == 1:
             times = _ONE
         elif rows.size * DENSE > self.size:
@@ -120,13 +120,13 @@ class AdaptiveRows:
             self._scales = np.pad(self._scales, ((0, 0), (0, 0), (0, missing)))
 
     def prepare(self, rows: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        """A call that consumes finite `values`, in order; value i belongs to the stream in row `rows[i]`."""
+        """A call that consumes finite `values`, in order; value i is of row `rows[i]`."""
         self._reach(rows)
         out = np.empty(values.size)
         return partial(self._publish, rows, values, out, min(threads, max(1, values.size // MIN_PER_THREAD)))
 
     def _publish(self, rows: Indices, values: Floats, out: Floats, threads: int) -> Published:
-        """Run the pass, on `threads` threads; each owns some of the rows."""
+        """Run the pass on threads that own some of the rows."""
         if threads == 1:
             self._pass(rows, values, out)
             return None, out
@@ -142,7 +142,7 @@ class AdaptiveRows:
         return None, out
 
     def _pass(self, rows: Indices, values: Floats, out: Floats) -> None:
-        """Run the kernel over values of some rows, drawing noise whenever blocks close."""
+        """Run the kernel, drawing noise whenever blocks close."""
         pipeline, law = self._pipeline, self._pipeline.laws[self._steps]
         assert law is not None  # noqa: S101 - `of` has looked
         spikes, done = pipeline.perturber.closing == "spike", 0
@@ -164,21 +164,21 @@ class AdaptiveRows:
             settled = np.array([binding.resolve(law, self._key, stream["chain"], index, total)])
 
     def _check_moved(self, rows: Indices, before: Records) -> None:
-        """DrawnTwiceError if a stream closed blocks and still has the chain key of `before`."""
+        """DrawnTwiceError if a stream closed blocks under the chain key of `before`."""
         now, before = self._streams[rows], before[rows]
         same = (now["chain"] == before["chain"]).all(axis=1)
         if ((now["blocks"] > before["blocks"]) & same).any():
             raise DrawnTwiceError("the chain key of a stream is the same after its blocks")
 
     def taken(self, rows: Indices, key: Key) -> AdaptiveRows:
-        """An independent copy of the streams in `rows`, with its own key and its own record of draws."""
+        """Independent copy of `rows`, with its own key and record of draws."""
         other = copy.copy(self)
         other._key = key
         other.keep(rows)
         return other
 
     def keep(self, rows: Indices) -> None:
-        """Drop all streams except those in `rows`, which are renumbered from 0."""
+        """Keep `rows`, renumbered from 0."""
         self._streams, self._scales = self._streams[rows], self._scales[rows]
         self.size = rows.size
 
@@ -187,7 +187,7 @@ class AdaptiveRows:
         return {"scales": self._scales.shape[2]}, [self._streams[: self.size], self._scales[: self.size]]
 
     def unpack(self, size: int, described: Json, take: Take) -> None:
-        """Restore states from :meth:`pack`; ValueError if a kernel could not process them."""
+        """Restore states; ValueError if a kernel could not process them."""
         if not 0 <= described["scales"] <= block_lengths.SCALES:
             raise ValueError("a number of scales out of range")
         self.size = size
@@ -197,7 +197,7 @@ class AdaptiveRows:
             raise ValueError(f"stream {row} has a position out of range")
 
     def _plausible(self) -> NDArray[np.bool_]:
-        """True for each row whose numbers are finite and whose indices are in range."""
+        """True for rows of finite numbers with indices in range."""
         streams, most = self._streams, self._pipeline.shape["most"][0]
         exponents, last, filled, position = (streams[name] for name in ("exponent", "last", "filled", "position"))
         fits: Flags = np.logical_and.reduce([np.isfinite(streams[name]) for name in SINGLES])
@@ -209,7 +209,7 @@ class AdaptiveRows:
         return fits
 
     def join(self, others: Sequence[AdaptiveRows]) -> None:
-        """Append the streams of other rows with the same machine and key."""
+        """Append other rows of this machine and key."""
         every = [self, *others]
         most = max(rows._scales.shape[2] for rows in every)
         scales = [np.pad(r._scales[: r.size], ((0, 0), (0, 0), (0, most - r._scales.shape[2]))) for r in every]
@@ -219,7 +219,7 @@ class AdaptiveRows:
 
 
 def _longer(array: Array, used: int, size: int) -> Array:
-    """A copy of `array` with `size` rows, of which the first `used` are filled."""
+    """A copy of `array` with `size` rows, `used` of them filled."""
     longer = np.empty((size, *array.shape[1:]), array.dtype)
     longer[:used] = array[:used]
     return longer
@@ -250,14 +250,12 @@ class MachineRows:
         return len(self._states)
 
     def begin(self, ids: Indices | Sequence[Key]) -> None:
-        """Add streams before their first value, given by number or by noise key."""
         keys = [self._key.of_stream(each) for each in ids.tolist()] if isinstance(ids, np.ndarray) else list(ids)
         states = [self._machine.start(key) for key in keys]
         self._keys += keys
         self._states += states
 
     def prepare(self, rows: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        """A call that consumes finite `values`, in order; value i belongs to the stream in row `rows[i]`."""
         order = np.argsort(rows, kind="stable")
         borders = np.flatnonzero(np.diff(rows[order])) + 1
         made: list[tuple[int, Indices, list[Transition[Any]]]] = []
@@ -271,7 +269,7 @@ class MachineRows:
         return partial(self._publish, made, values)
 
     def _publish(self, made: list[tuple[int, Indices, list[Transition[Any]]]], values: Floats) -> Published:
-        """Commit the transitions and return a mask of the values that publish, and their outputs."""
+        """Commit the transitions; a mask of values that publish, and outputs."""
         published, out = np.zeros(values.size, np.bool_), np.empty(values.size)
         for row, places, transitions in made:
             self._states[row] = transitions[-1].state
@@ -284,7 +282,7 @@ class MachineRows:
         return published, out[published]
 
     def _steps(self, row: int, values: Floats) -> list[Transition[Any]]:
-        """Transitions of one row's values, one for each value if the machine takes one a batch."""
+        """Transitions of one row's values, by value if necessary."""
         machine, key, state = self._machine, self._keys[row], self._states[row]
         if machine.SPLITS:
             return [machine.step(state, Column(as_column(values), "values"), key)]
@@ -295,7 +293,6 @@ class MachineRows:
         return transitions
 
     def taken(self, rows: Indices, key: Key) -> MachineRows:
-        """An independent copy of the streams in `rows`, with its own key and its own record of draws."""
         other = copy.copy(self)
         other._key = key
         other.keep(rows)
@@ -303,7 +300,6 @@ class MachineRows:
         return other
 
     def keep(self, rows: Indices) -> None:
-        """Drop all streams except those in `rows`, which are renumbered from 0."""
         self._keys = [self._keys[row] for row in rows.tolist()]
         self._states = [self._states[row] for row in rows.tolist()]
 
@@ -313,11 +309,9 @@ class MachineRows:
         return packed, []
 
     def unpack(self, keys: list[Key], described: list[Json], take: Take) -> None:
-        """Restore states from :meth:`pack`, under the keys `keys`."""
         self._keys = keys
         self._states = [self._machine.unpack(each, key) for each, key in zip(described, keys, strict=True)]
 
     def join(self, others: Sequence[MachineRows]) -> None:
-        """Append the streams of other rows with the same machine and key."""
         self._keys = [key for rows in (self, *others) for key in rows._keys]
         self._states = [state for rows in (self, *others) for state in rows._states]

@@ -1,7 +1,6 @@
-"""The step of a publisher with blocks of fixed length: where blocks close and get their noise.
+"""Blocks of fixed length: a pure function from (progress, values) to (progress, published values).
 
-A pure function from (progress, values) to (progress, published values). Source: ToPS Algorithm 1, lines 11 to 28, as
-read in ``docs/tops.md``.
+Source: ToPS Algorithm 1, lines 11 to 28, as read in ``docs/tops.md``.
 """
 
 from __future__ import annotations
@@ -29,15 +28,13 @@ NO_NOISE: Integers = np.empty(0, np.int64)
 
 
 def nodes_scratch(plan: HierarchyShape) -> Integers:
-    """Scratch buffer for the sums while a tree's nodes are released, int64."""
+    """Scratch buffer while a tree's nodes are released."""
     return np.empty(2 * max(hierarchy_nodes.PIECE, plan.fan_out) + plan.leaves, np.int64)
 
 
 @dataclass(frozen=True)
 class FixedBlocks:
-    """Turns clipped values into noisy block sums, and these into published values.
-
-    A step computes in its own buffers, so a caller's array never shows sums without noise or unrecorded outputs.
+    """Turns clipped values into noisy block sums, and these into published values, in buffers of its own.
 
     Attributes
     ----------
@@ -63,7 +60,7 @@ class FixedBlocks:
 
     @cached_property
     def laws(self) -> BoundDistributions:
-        """Distribution of prefix-bound noise, by threshold in grid steps."""
+        """Distribution of bound noise, by threshold in steps."""
         return BoundDistributions(self.perturber, self.key, self.epsilon)
 
     @cached_property
@@ -72,10 +69,10 @@ class FixedBlocks:
         return PrefixNoise(self.key)
 
     def open(self, progress: Progress, theta: float) -> Progress:
-        """Progress at the start of publishing with threshold `theta`.
+        """Progress at the start of publishing with `theta`.
 
-        The first block predicts theta / 2 a value (Appendix D, u_0); after a renewal the last prediction is kept,
-        clipped to theta, and the smoother restarts with it.
+        The first block predicts theta / 2 a value (Appendix D, u_0), after a renewal the last prediction, clipped to
+        theta.
         """
         steps = self.grid.snap(theta)
         top = steps * self.grid.resolution
@@ -90,17 +87,17 @@ class FixedBlocks:
 
     @cached_property
     def every(self) -> bool:
-        """True if noise is added to every value."""
+        """True if every value has noise."""
         return self.smoother is None or self.plan.block == 1
 
     def is_long_pass(self, theta_steps: int) -> bool:
-        """True if the one pass is also fastest for long chunks."""
+        """True if one pass is also fastest for long chunks."""
         return (self.every or self.plan.block % online_pass.LANES == 0) and self.in_one_pass(theta_steps)
 
     def in_one_pass(self, theta_steps: int) -> bool:
-        """True if one pass over new memory can read, perturb and publish values.
+        """True if one pass can read, perturb and publish values.
 
-        Noise must not depend on the sums, and a block may need only the mean of the previous one.
+        Noise must be independent of sums, and predictions need the last mean only.
         """
         ready = not self.sums_releases and self.laws[theta_steps] is None
         return ready and (self.every or type(self.smoother) is Recent)
@@ -113,9 +110,9 @@ class FixedBlocks:
         published: Floats,
         public: Floats,
     ) -> Published:
-        """Publish `values` into new memory `published` in one pass, before the step is recorded.
+        """Publish `values` into `published` in one pass, before the step is recorded.
 
-        Returns no progress if a tree ends within the values, or if one of them is NaN or infinite.
+        Returns no progress if a tree ends within them, or if one is not finite.
         """
         # By position: names, and _replace, cost more than the kernels of a short call.
         n_seen, cycle, held, released, theta, blocks, filled, total, prediction, memory, chain = progress
@@ -140,7 +137,7 @@ class FixedBlocks:
     def publish_long(
         self, progress: Progress, noise: TreeNoise | None, values: Floats | Integers, published: Floats
     ) -> Step | None:
-        """The one pass, tree by tree; None if one of the values is NaN or infinite."""
+        """The one pass, tree by tree; None if a value is not finite."""
         block, tree_blocks = self.sizes
         begin, public = 0, self.public(progress.theta_steps)
         while begin < values.size:
@@ -154,7 +151,7 @@ class FixedBlocks:
 
     @cached_property
     def sizes(self) -> tuple[int, int]:
-        """Number of values in a block, and of blocks in a tree."""
+        """Values in a block, and blocks in a tree."""
         return self.plan.block, self.plan.tree_blocks
 
     def public(self, theta_steps: int) -> Floats:
@@ -163,7 +160,7 @@ class FixedBlocks:
         return np.array([1.0 / resolution, top, resolution, self.plan.block])
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
-        """The step computed array by array, without writing output; None if a value is NaN or infinite."""
+        """The step, array by array, without output; None if a value is not finite."""
         per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
         n_seen, size, block = progress.n_seen + values.size, values.size, self.plan.block
         if self.every:
@@ -220,11 +217,11 @@ class FixedBlocks:
         return theta_steps
 
     def remembered(self, numbers: Floats) -> Floats:
-        """A smoother's state from the numbers of a state file."""
+        """Smoother's state from a file's numbers."""
         return numbers
 
     def fits(self, progress: Progress) -> bool:
-        """True if a state's memory has the right size and its indices are in range for the kernels."""
+        """True if the memory's size is right and indices are in range."""
         memory = progress.smoother
         follows = correlation(self.perturber)
         size = 0 if follows is None else follows.memory
@@ -238,10 +235,7 @@ class FixedBlocks:
         return smoother.is_state(progress.smoother, progress.theta_steps * self.grid.resolution, progress.blocks)
 
     def released_nodes(self, theta_steps: int, values: Floats) -> ReleasedNodes:
-        """Noisy sums of all nodes over a fully published stream, for perturbers whose nodes have their own noise.
-
-        Leaves repeat the published values.
-        """
+        """Noisy sums of all nodes over a fully published stream; leaves repeat the published values."""
         plan = self.plan
         trees = -(-values.size // plan.tree_blocks)
         top = float(min(theta_steps, self.grid.bound_steps))
@@ -271,10 +265,9 @@ class FixedBlocks:
     def _add_noise(
         self, progress: Progress, noise: TreeNoise | None, sums: Integers
     ) -> tuple[TreeNoise | None, int, Chain, SmootherState]:
-        """Turn each closed block's sum into its released total, in place and tree by tree.
+        """Turn closed blocks' sums into released totals, in place and tree by tree.
 
-        Returns the last tree's noise, the sum released under the threshold so far, the chain key and the noise
-        memory.
+        Returns the last tree's noise, the sum released under the threshold, the chain key and noise memory.
         """
         begin, released, chain, memory = 0, progress.released, progress.chain, progress.smoother
         law = self.laws[progress.theta_steps]
@@ -300,7 +293,7 @@ class FixedBlocks:
         return noise, released, chain, memory
 
     def _leaves(self, progress: Progress, noise: TreeNoise | None, count: int) -> tuple[TreeNoise | None, Integers]:
-        """The tree in use after the next `count` blocks, and the noise of these blocks, int64[count]."""
+        """The tree after the next `count` blocks, and their noise."""
         parts: list[Integers] = []
         begin = 0
         while begin < count:
@@ -310,7 +303,7 @@ class FixedBlocks:
         return noise, parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _leaf(self, progress: Progress, noise: TreeNoise | None, after: int) -> tuple[TreeNoise, int]:
-        """Tree and leaf index of the block that is `after` blocks past the closed ones."""
+        """Tree and leaf index of the block `after` the closed ones."""
         tree, leaf = divmod(progress.blocks + after, self.plan.tree_blocks)
         return noise if noise is not None and noise[0] == tree else self._tree(tree, progress.theta_steps), leaf
 

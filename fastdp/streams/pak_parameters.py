@@ -29,7 +29,7 @@ ABOVE_ROUNDING = 1.0 + 2.0**-30
 
 @record
 class PAKParameters(Keyed):
-    """The parameters of :class:`fastdp.PAK`; ParameterError if one is not accepted or they do not fit together."""
+    """The parameters of :class:`fastdp.PAK`; ParameterError if one is not accepted."""
 
     epsilon: float = parameter(Real(above=0.0))
     delta: float = parameter(Real(least=0.0, below=1.0))
@@ -48,7 +48,7 @@ class PAKParameters(Keyed):
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """ParameterError if parameters do not fit together, so that nothing can fail once data flow."""
+        """ParameterError for parameters that conflict: nothing fails later."""
         put = partial(object.__setattr__, self)
         given = self.threshold
         put("threshold", usual_threshold(self.delta, self.clip) if given is None else as_rule("threshold", given))
@@ -76,7 +76,7 @@ class PAKParameters(Keyed):
             )
 
     def _check_threshold(self, clip: bool) -> None:
-        """ParameterError if the threshold is no rule, or does not fit `clip`."""
+        """ParameterError if the threshold is no rule or does not fit `clip`."""
         rule = self.threshold
         validation.part("threshold", rule, Threshold, "fastdp.thresholds")
         endless = isinstance(rule, (PAKQuantile, SmoothQuantile)) and not rule.clip and rule.noise != "cauchy"
@@ -99,15 +99,14 @@ class PAKParameters(Keyed):
 
     @cached_property
     def epsilon_lag(self) -> float:
-        """epsilon_2, the budget of the first values' sum: epsilon_1 + epsilon_2 is at most epsilon, exactly."""
+        """epsilon_2: epsilon_1 + epsilon_2 is at most epsilon, exactly."""
         return remainder(self.epsilon, self.epsilon_threshold)
 
     @cached_property
     def grid(self) -> Grid:
-        """The grid from 0 to the highest threshold r tau, proved to fit int64.
+        """The grid from 0 to the highest threshold, proved to fit int64.
 
-        That is the bound, or with ``clip=False`` the value that noise exceeds with probability 2^-54, for a smooth
-        sensitivity of at most the bound.
+        That is the bound, or with ``clip=False`` a value that noise exceeds with probability 2^-54.
         """
         top = self.bound if self.clip else self._highest()
         least = self.epsilon_lag if self.holdout else self.epsilon
@@ -126,7 +125,7 @@ class PAKParameters(Keyed):
         return grid
 
     def _highest(self) -> float:
-        """Largest r tau without a clip to the bound, except with probability 2^-54."""
+        """Largest r tau without a clip, except with probability 2^-54."""
         rule, task = self.threshold, self._task_on(self.bound)
         assert isinstance(rule, (PAKQuantile, SmoothQuantile))  # noqa: S101 - checked on construction
         noise = rule.smooth_noise(task)
@@ -135,7 +134,7 @@ class PAKParameters(Keyed):
 
     @cached_property
     def bound_steps(self) -> int:
-        """B in grid steps, to which values are clipped under any threshold."""
+        """B in grid steps."""
         return Grid(self.bound, self.grid.resolution).bound_steps
 
     @property
@@ -149,7 +148,7 @@ class PAKParameters(Keyed):
         return ThresholdTask(self.epsilon_threshold, self.bound, holdout, self.length, resolution, self.epsilon)
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Threshold and sum share the first values, the tree has the others (PAK section III-C)."""
+        """Threshold and sum share the first values, the tree has the others (section III-C)."""
         levels = (self.length - self.holdout).bit_length()
         whole = Guarantee(
             epsilon=self.epsilon,
@@ -168,7 +167,7 @@ class PAKParameters(Keyed):
 
     @property
     def _lag_step(self) -> str:
-        """Derivation step for the first values' sum or sums."""
+        """Derivation step for the first values' sum(s)."""
         if self.lag_sums:
             return (
                 f"running sums of the first values: each enters at most {self.holdout.bit_length()} nodes, epsilon_2"
@@ -176,7 +175,7 @@ class PAKParameters(Keyed):
         return "sum of the first values, noise of scale r tau / epsilon_2: epsilon_2"
 
     def noise_key(self, secret: Key) -> Key:
-        """Noise key of this composition under a secret."""
+        """Noise key under a secret."""
         return noise_key(self, secret)
 
     def describe(self) -> dict[str, Any]:
@@ -190,7 +189,7 @@ class PAKParameters(Keyed):
 
 
 def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
-    """PAK's own rule for this delta; ParameterError for delta = 0."""
+    """PAK's own rule; ParameterError for delta = 0."""
     number = validation.real("delta", delta)
     if number == 0.0:
         raise ParameterError(

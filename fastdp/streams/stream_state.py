@@ -1,4 +1,4 @@
-"""State of a stream of values, and the output of a step."""
+"""State of a stream, and the output of a step."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Progress(NamedTuple):
     Attributes
     ----------
     n_seen : int
-        Values consumed, the hold-out included.
+        Values consumed.
     cycle : int
         Thresholds chosen so far.
     held : int
-        Values withheld so far for the next threshold (:class:`fastdp.thresholds.renewals.RenewFromHoldout`).
+        Values withheld for the next threshold (:class:`fastdp.thresholds.renewals.RenewFromHoldout`).
     released : int
-        Sum released under the current threshold, in grid steps, if a renewal needs it.
+        Sum released under this threshold, in grid steps, if a renewal needs it.
     theta_steps : int
-        The threshold in grid steps; 0 until it is chosen.
+        The threshold in grid steps; first 0.
     blocks : int
         Closed blocks.
     filled : int
@@ -47,9 +47,9 @@ class Progress(NamedTuple):
     prediction : float
         Published for each value of the open block.
     smoother : float64[any]
-        State of the smoother, or of correlated noise (then secret).
+        State of the smoother, or of correlated noise (secret).
     chain : uint64[4 or 0]
-        Chain key of prefix-bound noise (:mod:`fastdp.noise.binding`); empty for noise drawn in trees.  Secret.
+        Chain key of bound noise (:mod:`fastdp.noise.binding`).  Secret.
     """
 
     n_seen: int = 0
@@ -81,12 +81,11 @@ class Step(NamedTuple):
     size : int
         Number of values.
     published : float64[size] or None
-        The published values, if already computed.
+        Published values, if computed.
     write : callable
-        Otherwise: a function that writes them into an array.
+        Otherwise writes them into an array.
     blocks, before : float64
-        For blocks that follow released sums: closed blocks and the open one (``adaptive_pass``), and the memory
-        before the values.
+        Of blocks that follow released sums: closed ones and the open one, and the memory before.
     """
 
     following: Progress
@@ -110,10 +109,7 @@ Published = tuple[Progress | None, TreeNoise | None]
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:
-    """Chain key before the first sum under this threshold, derived from the one `before`.
-
-    Empty for noise drawn in trees.
-    """
+    """Chain key before the first sum under this threshold, derived from `before`; empty for trees."""
     if bound_distribution(perturber, key, theta_steps, epsilon) is None:
         return NO_CHAIN
     own = key.within("behind", before.tobytes()) if before.size else key
@@ -132,12 +128,12 @@ class StreamState(NamedTuple):
     progress : Progress
         Counters and sums.
     chooser : Chooser or None
-        Collects values for the next threshold, if any; it has not yet seen ``pending``.
+        Collects values for the next threshold; it has not seen ``pending``.
     noise : (int, int64[leaves]) or None
         The tree in use; a cache.
     pending : sequence of float64 arrays
-        Values for the chooser, kept apart because copying the chooser would cost a pass over the hold-out a chunk.
-        ``UNKNOWN`` if an interrupt came while the chooser saw some of them.
+        Values for the chooser, whose copy would cost a pass over the hold-out a chunk.  ``UNKNOWN`` after an
+        interrupt.
     """
 
     progress: Progress
@@ -150,7 +146,7 @@ class StreamState(NamedTuple):
         return f"StreamState({self.progress})"
 
     def observe(self) -> None:
-        """Show the pending values to the chooser, in place; :meth:`check` detects an interrupt in between."""
+        """Show the pending values to the chooser, in place."""
         pending = cast("list[Floats]", self.pending)
         values = pending.copy()
         pending[:] = [UNKNOWN]
@@ -159,7 +155,7 @@ class StreamState(NamedTuple):
         pending.clear()
 
     def check(self) -> None:
-        """StateError if an interrupt left it unknown which values the chooser has seen."""
+        """StateError if an interrupt left the chooser's values unknown."""
         if self.pending and self.pending[0] is UNKNOWN:
             raise StateError(
                 "an earlier call was interrupted while it read the hold-out: expected a new publisher (one that "
@@ -167,7 +163,7 @@ class StreamState(NamedTuple):
             )
 
     def settled(self) -> Chooser | None:
-        """The chooser after the pending values; a copy if there are any."""
+        """The chooser after the pending values, copied if any."""
         if self.chooser is None or not self.pending:
             return self.chooser
         self.check()

@@ -1,6 +1,6 @@
-"""Private choices and numbers from the rows before the sums: clip, rows beyond it, rows counted and dropped.
+"""Private choices and numbers before the sums: clip, rows beyond it, rows counted and dropped.
 
-Choices are noisy max over monotone counts of rows above candidates.  Proofs: ``docs/privacy.md``, "Tables".
+Choices are noisy max over monotone counts (``docs/privacy.md``, "Tables").
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MOST_DROPPED = 4
 
 
 def noisy_counts(counts: Sequence[int], contributions: int, epsilon: float, key: Key, purpose: str) -> Integers:
-    """`counts` with noise bound to them, int64[n]; one unit changes at most `contributions` in total."""
+    """`counts` with noise bound to them; one unit changes at most `contributions`."""
     law = laplace_distribution(Fraction(contributions) / Fraction(epsilon))
     exact = np.array(counts, np.int64)
     own = key.within(purpose)
@@ -59,7 +59,7 @@ def noisy_counts(counts: Sequence[int], contributions: int, epsilon: float, key:
 def noisy_number(
     exact: int, sensitivity: int, budget: float, noise: NoiseName, key: Key, step: float = 1.0
 ) -> Number:
-    """`exact` steps, which a unit moves by at most `sensitivity`, with noise bound to them, in units of `step`."""
+    """`exact` steps with noise bound to them, in units of `step`; a unit moves them by `sensitivity`."""
     law, own = noise_distribution(noise, sensitivity, 1, budget), key.within(sensitivity, budget)
     noisy = exact + int(PrefixNoise(own).draw(np.array([exact]), law, start_chain(own), 0)[0])
     return Number(noisy * step, _drawn(law).variance * step**2)
@@ -72,10 +72,10 @@ def _drawn(law: Distribution) -> DrawnNoise:
 def best_candidate(
     above: Integers, sizes: Floats, moved: int, epsilon: float, target: float, key: Key, label: str
 ) -> int:
-    """Index of the candidate that trades the rows above it, beyond `target` of them, against its size; noisy max.
+    """Candidate that trades rows above it, beyond `target`, against its size; noisy max for `epsilon`.
 
-    Scores are -max(0, above - target) - slope ln(size).  `above` falls; a unit raises or lowers all of it by 0 to
-    `moved`.  So scores move in one direction by at most `moved`, and the choice costs `epsilon`.
+    Scores are -max(0, above - target) - slope ln(size); a unit moves all of `above` in one direction by at most
+    `moved`.
     """
     scale = moved / epsilon
     target = max(target, CLEAR_TARGET * scale)
@@ -99,9 +99,9 @@ class Budgets:
     Attributes
     ----------
     counting, clip : float
-        For the numbers of rows above the lowest candidates, and at most for the choice of the clip.
+        Of the numbers of rows above the lowest candidates, and at most of the choice of the clip.
     tail : float
-        For the numbers of rows in bins beyond the clip.
+        Of the numbers of rows in bins beyond the clip.
     """
 
     counting: float
@@ -120,12 +120,12 @@ class ColumnTask:
     contributions : int
         Rows of a unit that count.
     wanted : float
-        Rows that should lie beyond the clip, so that noise and clipping err alike.
+        Rows beyond the clip for which noise and clipping err alike.
     budgets : Budgets
     noise : "laplace" or "gaussian"
         Of released numbers; choices are pure.
     alike : bool
-        True if noise follows the greater end of the clip, so that the other end may be as far from 0.
+        True if noise follows the clip's greater end, so that both may be as far from 0.
     column, cells, epsilon
         For messages.
     """
@@ -150,7 +150,7 @@ class Clip(NamedTuple):
 
 
 def _threshold_task(top: float, each: Fraction, wanted: float, rows: int) -> ThresholdTask:
-    """ScaleFree's task, whose target m sqrt(6 K) / (r eps) is `wanted`, for a loss of `each` by one row."""
+    """ScaleFree's task, whose target m sqrt(6 K) / (r eps) is `wanted`."""
     epsilon = float(each)
     while Fraction(epsilon) > each:
         epsilon = math.nextafter(epsilon, 0.0)
@@ -167,9 +167,9 @@ def _threshold_task(top: float, each: Fraction, wanted: float, rows: int) -> Thr
 
 
 class ValueCounts:
-    """Histograms of values over candidates for both ends of a clip, which depend on the bound alone.
+    """Histograms of values over candidates for both ends of a clip, by the bound alone.
 
-    `sides` are -1 for values below 0 and 1 for those above: those that the bound leaves, but at least one.
+    `sides` are -1 for values below 0, 1 for those above, as the bound allows.
     """
 
     def __init__(self, bound: tuple[float, float]) -> None:
@@ -184,19 +184,19 @@ class ValueCounts:
         return abs(self.bound[side > 0])
 
     def observe(self, values: Floats) -> None:
-        """Add finite values; one of 0 or of the other sign counts as 0."""
+        """Add finite values; others of a side count as 0."""
         for side, chooser in self._choosers.items():
             chooser.observe(values if side > 0 else -values)
 
     def candidates(self, side: int) -> Floats:
-        """Rising candidates for an end, in units of the input."""
+        """Rising candidates for an end."""
         chooser = self._choosers[side]
         step = _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS).resolution
         units: Floats = np.minimum(chooser.candidates * step, self.top(side))
         return units
 
     def counts(self, side: int) -> Integers:
-        """Rows in each bin: up to the first candidate, and from one to the next."""
+        """Rows in each bin, up to the first candidate and between."""
         own = self._choosers[side].counts
         return np.ascontiguousarray(np.minimum(own, MAX_ROWS // own.size))
 
@@ -204,9 +204,8 @@ class ValueCounts:
 def choose_clip(task: ColumnTask, found: ValueCounts, key: Key) -> Clip:
     """Ends of the clip by ScaleFree's noisy max on either side of 0.
 
-    Of a unit's k rows each is on one side, so that both sides together cost as much as the dearer one.  In
-    ScaleFree's rule the released number of rows above the lowest candidate replaces the hold-out's length and its
-    count.
+    A unit's rows are each on one side, so both together cost as much as the dearer one; the released number of rows
+    above the lowest candidate replaces the hold-out's length.
     """
     k, budgets, sides = task.contributions, task.budgets, found.sides
     noisy = noisy_counts([int(found.counts(side)[1:].sum()) for side in sides], k, budgets.counting, key, "rows")
@@ -240,7 +239,7 @@ def choose_clip(task: ColumnTask, found: ValueCounts, key: Key) -> Clip:
 
 
 def _choice_epsilon(task: ColumnTask, rows: int) -> float:
-    """Budget of a choice among so many released rows: enough for target and slope, at most ``budgets.clip``."""
+    """Budget of a choice among so many rows, at most ``budgets.clip``."""
     # As ScaleFree has it: the target is at most half of the rows, and slopes fit below the rest.
     target = min(task.wanted, rows / 2.0)
     slope = 0.5 * (rows - target) / SPAN
@@ -248,7 +247,7 @@ def _choice_epsilon(task: ColumnTask, rows: int) -> float:
 
 
 def _clip_of(task: ColumnTask, ends: dict[int, float]) -> tuple[float, float]:
-    """The clip with these distances of its ends from 0; a bound that leaves one side of 0 keeps its nearer end."""
+    """The clip with these distances of its ends from 0."""
     low, high = task.bound
     if low >= 0.0:
         return low, max(ends[1], min(high, 1.5 * low))
@@ -267,9 +266,9 @@ def release_tail(
     whole: Number,
     key: Key,
 ) -> Tail:
-    """Released numbers of rows in the bins beyond the clip, with a warning if most rows lie there.
+    """Released numbers of rows in bins beyond the clip, with a warning if most rows lie there.
 
-    Of a unit's k rows each is in one bin at most.  `whole` is the released number of rows.
+    A row is in one bin at most; `whole`: released number of rows.
     """
     k, budget = task.contributions, task.budgets.tail
     law = noise_distribution(task.noise, k, 1, budget)
@@ -290,7 +289,7 @@ def release_tail(
 
 
 def _share(part: Number, whole: Number, limit: float) -> float | None:
-    """Share of a released number in another one, if it is clearly above the limit."""
+    """Share of a released number, if clearly above the limit."""
     deviation = math.sqrt(part.variance + limit**2 * whole.variance)
     known = whole.value > KNOWN * math.sqrt(whole.variance)
     if not known or part.value - limit * whole.value <= CLEAR * deviation:
@@ -309,10 +308,7 @@ def release_counted(rows: int, contributions: int, budget: float, noise: NoiseNa
 def release_dropped(
     rows: int, counted: Number, contributions: int, budget: float, noise: NoiseName, key: Key, where: str
 ) -> Number:
-    """Released number of rows dropped, at most 4 k of a person (and period), with a warning if they are many.
-
-    `where` names the arguments with which fewer are dropped.
-    """
+    """Released number of rows dropped, at most 4 k of a person and period, with a warning that names `where`."""
     found = noisy_number(rows, MOST_DROPPED * contributions, budget, noise, key.within("dropped"))
     both = Number(found.value + counted.value, found.variance + counted.variance)
     share = _share(found, both, MANY_DROPPED)
@@ -326,29 +322,22 @@ def release_dropped(
 
 
 def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:
-    """Sum over persons (and periods) of their rows that were dropped, at most 4 k of each; `kept` are flags."""
+    """Sum over persons and periods of dropped rows, at most 4 k of each."""
     dropped = np.bincount(groups, ~kept, minlength=size)
     return int(np.minimum(dropped, MOST_DROPPED * contributions).sum())
 
 
 def row_candidates(most: int) -> Integers:
-    """Candidates for the rows of a person that count: 1, 2, 5, 10, ... and `most`, a public number."""
+    """Candidates for a person's rows: 1, 2, 5, 10, ... and `most`."""
     found = [digit * 10**power for power in range(len(str(most))) for digit in (1, 2, 5)]
     return np.array([*(each for each in found if each < most), most], np.int64)
 
 
 def choose_rows(totals: Integers, most: int, dropped: float, noise: NoiseName, epsilon: float, key: Key) -> int:
-    """Rows of a person (and period) that count, by noisy max over numbers of persons with more than 5 k rows.
+    """Rows of a person and period that count, by noisy max over numbers of persons with more than 5 k rows.
 
-    Rows dropped are counted up to 4 k of a person with a budget of `dropped`: their noise, which all rescaled sums
-    share, and the rows beyond 5 k, which no number has, err alike where so many persons have more.
-
-    Parameters
-    ----------
-    totals : int64[p]
-        Rows of each person (and period), of which a unit is one.
-    most : int
-        Public limit.
+    Dropped rows count up to 4 k of a person: their noise, which all rescaled sums share, and rows beyond 5 k err
+    alike.  `totals`: rows of each person and period; `most`: public limit; `dropped`: budget of their number.
     """
     candidates = row_candidates(most)
     above = totals.size - np.searchsorted(np.sort(totals), (1 + MOST_DROPPED) * candidates, "right")
@@ -362,7 +351,7 @@ def choose_rows(totals: Integers, most: int, dropped: float, noise: NoiseName, e
 
 
 def described(released: Released) -> list[tuple[str, str]]:
-    """Names and texts of the clips and the dropped shares, for repr and plot."""
+    """Names and texts of clips and dropped shares."""
     found = []
     for column, each in released.tails.items():
         share = "" if each.share is None else f", which cut about {each.share:.2g} of the rows"
