@@ -301,7 +301,7 @@ class TablePlan:
         return [name for name, used in found.items() if used]
 
     def first_sum(self, column: str) -> str | None:
-        """ "total" or "deviation", if the column has either."""
+        """Either "total" or "deviation"; None if the column has neither."""
         name = self.parts_of(column)[0]
         return name if name in FIRST_SUMS else None
 
