@@ -449,7 +449,7 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
         count = "2 epsilon and (1 + e^epsilon) delta" if composition.times(kind, common) == 2 else "epsilon and delta"
         lines.append(f"{kind}: each counts {count} for {common}")
     if any(g.numeric_distance for g in each):
-        lines.append("delta counts (1 + e^epsilon) times the distance of the sampled noise from its law")
+        lines.append("delta counts (1 + e^epsilon) times the distance of the sampled noise from its distribution")
     if math.isfinite(total.rho):
         lines.append(
             "rhos add up, a pure epsilon counts as epsilon^2 / 2, and Renyi divergences do: epsilon is what they "

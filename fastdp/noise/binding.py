@@ -80,16 +80,18 @@ def word_of(chain: Chain, index: int, total: int, k: int) -> int:
     return int(out[CHAIN_WORDS + place])
 
 
-def resolve(law: Distribution, key: Key, chain: Chain, index: int, total: int) -> int:
+def resolve(distribution: Distribution, key: Key, chain: Chain, index: int, total: int) -> int:
     """Draw for one sum in exact arithmetic; `chain` stays."""
     if key.given is not None:
-        return key.given.bound(total, law, chain, index)
+        return key.given.bound(total, distribution, chain, index)
 
     def word(k: int) -> int:
         return word_of(chain, index, total, k)
 
     return (
-        gaussian.resolve(law, word) if isinstance(law, GaussianDistribution) else sampler.resolve(word(0), law, word)
+        gaussian.resolve(distribution, word)
+        if isinstance(distribution, GaussianDistribution)
+        else sampler.resolve(word(0), distribution, word)
     )
 
 
@@ -147,7 +149,7 @@ class PrefixNoise:
         self._buffers = _Buffers(1)
 
     def draw(
-        self, sums: Integers, law: Distribution, chain: Chain, first: int, member: int | None = None
+        self, sums: Integers, distribution: Distribution, chain: Chain, first: int, member: int | None = None
     ) -> Integers:
         """Noise of sums known beforehand (int64[n]), from the `first` in the stream; advances `chain`.
 
@@ -174,17 +176,17 @@ class PrefixNoise:
             _ask(self._cipher, buffers.about_words)
             out = noise[begin:end]
             # The general way costs more than a few draws do.
-            if len(part) > KEPT or not bound_sums.draw_few(buffers.words, law.constants, out):
-                _draw(self._cipher, buffers, (law,), (out,))
+            if len(part) > KEPT or not bound_sums.draw_few(buffers.words, distribution.constants, out):
+                _draw(self._cipher, buffers, (distribution,), (out,))
             begin = end
         if checked:
             record(key, before, chain, sums.size)
             if key.given is not None:
-                key.given.follow(before.tobytes(), chain, law, first, noise, sums)
+                key.given.follow(before.tobytes(), chain, distribution, first, noise, sums)
         return noise
 
 
-def draw_cells(sums: Integers, laws: Sequence[Distribution], key: Key, first: int, rows: Blocks) -> Integers:
+def draw_cells(sums: Integers, distributions: Sequence[Distribution], key: Key, first: int, rows: Blocks) -> Integers:
     """Noise of a table's cells, int64[n, W, K], each bound to its key row, window and sums.
 
     `sums`: int64[n, W, K]; one distribution per statistic; `first`: first window; `rows`: digests, uint64[K, 2].
@@ -218,30 +220,33 @@ def draw_cells(sums: Integers, laws: Sequence[Distribution], key: Key, first: in
                 _check(prefixes)
             _ask(cipher, buffers.about_words)
             drawn: Integers = np.empty((len(exact), len(prefixes)), np.int64)
-            _draw(cipher, buffers, laws, drawn)
+            _draw(cipher, buffers, distributions, drawn)
             noise[part] = drawn.reshape(exact.shape)
         begin = end
     if key.given is not None:
-        key.given.cells(noise, laws, key, first, sums)
+        key.given.cells(noise, distributions, key, first, sums)
     return noise
 
 
 def _draw(
-    cipher: CipherContext, buffers: _Buffers, laws: Sequence[Distribution], noise: Sequence[Integers] | Integers
+    cipher: CipherContext,
+    buffers: _Buffers,
+    distributions: Sequence[Distribution],
+    noise: Sequence[Integers] | Integers,
 ) -> None:
     """Overwrite `noise`; word j of statistic i is word j n + i of p."""
     prefixes, answers = buffers.prefixes, buffers.words
-    for i, law in enumerate(laws):
+    for i, distribution in enumerate(distributions):
         if i and not i % 2:
             answers = _outputs(cipher, prefixes, i // 2)
 
         def further(k: int, where: Integers, i: int = i) -> Words:
             if k >= WORDS_OF_A_DRAW:
                 raise OverflowError(f"a draw wants more than {WORDS_OF_A_DRAW} words")
-            output, half = divmod(k * len(laws) + i, 2)
+            output, half = divmod(k * len(distributions) + i, 2)
             return np.ascontiguousarray(_outputs(cipher, prefixes[where], output)[:, half])
 
-        fill_noise(noise[i], law, np.ascontiguousarray(answers[:, i % 2]), further)
+        fill_noise(noise[i], distribution, np.ascontiguousarray(answers[:, i % 2]), further)
 
 
 def _check(prefixes: Blocks) -> None:
@@ -294,7 +299,9 @@ class Name(NamedTuple):
 class NoiseTable(Protocol):
     """Overwrites an array with the noise of a given name."""
 
-    def __call__(self, name: Name, law: Distribution, start: int, out: Integers, sums: Integers | None) -> None:
+    def __call__(
+        self, name: Name, distribution: Distribution, start: int, out: Integers, sums: Integers | None
+    ) -> None:
         """Overwrite `out` with draws `start`, ... of `name`, bound to `sums`."""
 
 
@@ -306,35 +313,37 @@ class GivenNoise:
         self._chains: dict[bytes, Name] = {}
         self._windows: dict[Name, int] = {}
 
-    def fill(self, out: Integers, law: Distribution, key: Key, stream: StreamId, start: int) -> None:
+    def fill(self, out: Integers, distribution: Distribution, key: Key, stream: StreamId, start: int) -> None:
         """Overwrite `out` from the table, in place of :func:`fastdp.noise.sampler.fill`."""
-        self._table(name_of(key, stream), law, start, out, None)
+        self._table(name_of(key, stream), distribution, start, out, None)
 
     def begin(self, chain: Words, key: Key, stream: StreamId) -> None:
         """Name a chain that begins, after its key and stream."""
         self._chains[chain.tobytes()] = name_of(key, stream)
 
-    def bound(self, total: int, law: Distribution, chain: Words, index: int) -> int:
+    def bound(self, total: int, distribution: Distribution, chain: Words, index: int) -> int:
         """Noise of the sum that advances `chain`."""
         words, noise = np.empty(2 * chacha.CHAIN, np.uint64), np.empty(1, np.int64)
         chacha.further_words(chain, index, np.int64(total), 0, words)
-        self.follow(chain.tobytes(), words[: chacha.CHAIN], law, index, noise, np.array([total]))
+        self.follow(chain.tobytes(), words[: chacha.CHAIN], distribution, index, noise, np.array([total]))
         return int(noise[0])
 
     def follow(
-        self, before: bytes, after: Words, law: Distribution, first: int, noise: Integers, sums: Integers
+        self, before: bytes, after: Words, distribution: Distribution, first: int, noise: Integers, sums: Integers
     ) -> None:
         """Overwrite the noise of sums that advanced a chain key."""
         name = self._chains[after.tobytes()] = self._chains[before]
-        self._table(name, law, first, noise, sums)
+        self._table(name, distribution, first, noise, sums)
 
-    def cells(self, noise: Integers, laws: Sequence[Distribution], key: Key, first: int, sums: Integers) -> None:
+    def cells(
+        self, noise: Integers, distributions: Sequence[Distribution], key: Key, first: int, sums: Integers
+    ) -> None:
         """Overwrite the noise of a table's cells; each statistic has a name."""
-        for i, (law, out, exact) in enumerate(zip(laws, noise, sums, strict=True)):
+        for i, (distribution, out, exact) in enumerate(zip(distributions, noise, sums, strict=True)):
             name = name_of(key, StreamId(Purpose.CELL, i))
             # Positions count from the first window of a name on.
             place = (first - self._windows.setdefault(name, first)) * out.shape[1]
-            self._table(name, law, place, out.reshape(-1), exact.reshape(-1))
+            self._table(name, distribution, place, out.reshape(-1), exact.reshape(-1))
 
 
 class GivenKey(Key):

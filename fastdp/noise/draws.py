@@ -55,12 +55,14 @@ def sigma_above(square: int, epsilon: float) -> Fraction:
     return Fraction(sigma)
 
 
-def fill_noise(out: Integers, law: Distribution, words: Words, further: Callable[[int, Integers], Words]) -> None:
+def fill_noise(
+    out: Integers, distribution: Distribution, words: Words, further: Callable[[int, Integers], Words]
+) -> None:
     """:func:`fastdp.noise.gaussian.fill_from` for draws of either distribution."""
-    if isinstance(law, GaussianDistribution):
-        gaussian.fill_from(out, law, words, further)
+    if isinstance(distribution, GaussianDistribution):
+        gaussian.fill_from(out, distribution, words, further)
     else:
-        sampler.fill_from(out, law, words, further)
+        sampler.fill_from(out, distribution, words, further)
 
 
 def draw_scale(noise: NoiseName, levels: int, epsilon: float) -> float:
@@ -225,7 +227,7 @@ def _composition(name: str, numerator: int, denominator: int) -> bytes:
 def _draw(
     name: str,
     parameter: Fraction,
-    law_of: Callable[[Fraction], Any],
+    distribution_of: Callable[[Fraction], Any],
     fill: Callable[..., None],
     size: int | tuple[int, ...] | None,
     out: Integers | None,
@@ -233,13 +235,13 @@ def _draw(
     secrets: Secrets,
 ) -> Integers:
     """Draws for the public function `name`."""
-    law, number = law_of(parameter), validation.integer("stream", stream, 0, 2**40 - 1)
+    distribution, number = distribution_of(parameter), validation.integer("stream", stream, 0, 2**40 - 1)
     target = _target(size, out)
     # Last, because it moves a generator on.
     key = _secret(*secrets)
     if key.binding is Binding.ROOT:
         key = key.bound(_composition(name, parameter.numerator, parameter.denominator))
-    fill(target.reshape(-1), law, key, StreamId(Purpose.DRAWS, number=number))
+    fill(target.reshape(-1), distribution, key, StreamId(Purpose.DRAWS, number=number))
     return target
 
 

@@ -95,7 +95,7 @@ class AdaptiveBlocks:
         return made
 
     @cached_property
-    def laws(self) -> BoundDistributions:
+    def distributions(self) -> BoundDistributions:
         """Distribution of bound noise, by threshold in steps."""
         return BoundDistributions(self.perturber, self.key, self.epsilon)
 
@@ -111,7 +111,7 @@ class AdaptiveBlocks:
             # A guess is published first: only until its error meets that of a noisy mean.
             first = min(first, math.frexp(math.sqrt(noise / FIRST_VARIANCE))[1])
         # Noise that was drawn before the sums exist has the scale of one theta.
-        rises = self.rises and self.laws[steps] is not None
+        rises = self.rises and self.distributions[steps] is not None
         block_lengths.start_memory(level, variance, max(first, 0), rises, self.shape, plain_of(memory))
         if self.perturber.season is not None:
             memory["period"] = self.perturber.season
@@ -121,7 +121,7 @@ class AdaptiveBlocks:
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
         """The step of `values` after the hold-out; None if one is not finite."""
         theta_steps, leaves, season = progress.theta_steps, self.plan.leaves, self.perturber.season is not None
-        bound = self.laws[theta_steps] is not None
+        bound = self.distributions[theta_steps] is not None
         public, shape = self.under(theta_steps)
         public = public.copy()
         theta = float(public["theta"][0])
@@ -134,11 +134,11 @@ class AdaptiveBlocks:
             # The current theta, if it has risen.
             steps = self.steps(theta_steps, memory)
             public["top"] = self.top(steps)
-            law = self.laws[steps]
+            distribution = self.distributions[steps]
             if bound:
                 drawn: Integers = np.empty(min(values.size - at, leaves), np.int64)
                 # Without a distribution the pass leaves every draw to its caller.
-                own = law.constants if law is not None and self.key.given is None else NO_FLOATS
+                own = distribution.constants if distribution is not None and self.key.given is None else NO_FLOATS
                 bind, given = (chain, closed, own), 0
             else:
                 batch, used = divmod(closed, leaves)
@@ -161,8 +161,8 @@ class AdaptiveBlocks:
                 if stopped != adaptive_pass.UNSETTLED:
                     break
                 # The few draws that need exact arithmetic.
-                assert law is not None  # noqa: S101 - that of a higher theta is bound like the first
-                drawn[closing] = binding.resolve(law, self.key, chain, closed + closing, open_sum)
+                assert distribution is not None  # noqa: S101 - that of a higher theta is bound like the first
+                drawn[closing] = binding.resolve(distribution, self.key, chain, closed + closing, open_sum)
                 given = closing + 1
             closed += closing
             done = at == values.size

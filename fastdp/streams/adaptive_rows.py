@@ -74,7 +74,7 @@ class AdaptiveRows:
         if not isinstance(pipeline, AdaptiveBlocks) or pipeline.perturber.season is not None:
             return None
         theta_steps = machine.start(key.again()).progress.theta_steps
-        return cls(machine, key) if pipeline.laws[theta_steps] else None
+        return cls(machine, key) if pipeline.distributions[theta_steps] else None
 
     @property
     def nbytes(self) -> int:
@@ -143,10 +143,10 @@ class AdaptiveRows:
 
     def _pass(self, rows: Indices, values: Floats, out: Floats) -> None:
         """Run the kernel, drawing noise whenever blocks close."""
-        pipeline, law = self._pipeline, self._pipeline.laws[self._steps]
-        assert law is not None  # noqa: S101 - `of` has looked
+        pipeline, distribution = self._pipeline, self._pipeline.distributions[self._steps]
+        assert distribution is not None  # noqa: S101 - `of` has looked
         spikes, done = pipeline.perturber.closing == "spike", 0
-        constants = law.constants if self._key.given is None else NO_FLOATS
+        constants = distribution.constants if self._key.given is None else NO_FLOATS
         public = self._public, spikes, pipeline.events, pipeline.shape, pipeline.lengths, constants
         settled: Indices = np.empty(0, np.int64)
         before = None if self._key.drawn is None else self._streams.copy()
@@ -161,7 +161,7 @@ class AdaptiveRows:
                 adaptive_pass.in_steps(values[done : done + 1], self._public, pipeline.lengths),
             )
             index, total = int(stream["blocks"]), int(stream["open_sum"]) + int(steps)
-            settled = np.array([binding.resolve(law, self._key, stream["chain"], index, total)])
+            settled = np.array([binding.resolve(distribution, self._key, stream["chain"], index, total)])
 
     def _check_moved(self, rows: Indices, before: Records) -> None:
         """DrawnTwiceError if a stream closed blocks under the chain key of `before`."""

@@ -107,7 +107,7 @@ class VectorNoise:
         return self._steps(self.resolution) / Fraction(self.epsilon)
 
     @cached_property
-    def law(self) -> sampler.LaplaceDistribution:
+    def distribution(self) -> sampler.LaplaceDistribution:
         """Distribution of the noise, in steps."""
         return sampler.laplace_distribution(self.scale)
 
@@ -139,7 +139,7 @@ class VectorNoise:
         for begin in range(0, steps.size, CHUNK):
             part = slice(begin, begin + CHUNK)
             drawn = noise[: steps[part].size]
-            sampler.fill(drawn, self.law, key, StreamId(Purpose.DRAWS), begin)
+            sampler.fill(drawn, self.distribution, key, StreamId(Purpose.DRAWS), begin)
             if self.integers:
                 steps[part] += drawn
             else:

@@ -59,7 +59,7 @@ class FixedBlocks:
     sums_releases: bool = False
 
     @cached_property
-    def laws(self) -> BoundDistributions:
+    def distributions(self) -> BoundDistributions:
         """Distribution of bound noise, by threshold in steps."""
         return BoundDistributions(self.perturber, self.key, self.epsilon)
 
@@ -99,7 +99,7 @@ class FixedBlocks:
 
         Noise must be independent of sums, and predictions need the last mean only.
         """
-        ready = not self.sums_releases and self.laws[theta_steps] is None
+        ready = not self.sums_releases and self.distributions[theta_steps] is None
         return ready and (self.every or type(self.smoother) is Recent)
 
     def publish(
@@ -270,10 +270,10 @@ class FixedBlocks:
         Returns the last tree's noise, the sum released under the threshold, the chain key and noise memory.
         """
         begin, released, chain, memory = 0, progress.released, progress.chain, progress.smoother
-        law = self.laws[progress.theta_steps]
-        if law is not None:
+        distribution = self.distributions[progress.theta_steps]
+        if distribution is not None:
             chain = chain.copy()
-            drawn = self.prefixes.draw(sums, law, chain, progress.blocks)
+            drawn = self.prefixes.draw(sums, distribution, chain, progress.blocks)
             follows = correlation(self.perturber)
             if follows is not None:
                 memory = follows.correlate(drawn, memory, progress.blocks)

@@ -62,7 +62,7 @@ class RunningSum(NamedTuple):
     length: int
     levels: int
     theta_steps: int
-    law: sampler.LaplaceDistribution
+    distribution: sampler.LaplaceDistribution
     seen: int
     total: int
     above: Integers
@@ -75,16 +75,16 @@ class RunningSum(NamedTuple):
     def start(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> RunningSum:
         """A counter before its first value."""
         levels = length.bit_length()
-        law = sampler.laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
-        return cls(key, number, length, levels, theta_steps, law, 0, base, np.zeros(levels + 1, np.int64))
+        distribution = sampler.laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
+        return cls(key, number, length, levels, theta_steps, distribution, 0, base, np.zeros(levels + 1, np.int64))
 
     def advance(self, steps: Integers) -> tuple[RunningSum, Integers]:
         """The counter after `steps`, and the noisy sum after each, int64 (modulo 2^64)."""
-        key, number, length, levels, theta_steps, law, seen, before, above = self
+        key, number, length, levels, theta_steps, distribution, seen, before, above = self
         after, above, out = seen + steps.size, above.copy(), np.empty(steps.size, np.int64)
-        noise, offsets = sampler.draw_nodes(law, key, number, seen, after, levels)
+        noise, offsets = sampler.draw_nodes(distribution, key, number, seen, after, levels)
         total = binary_counter.count_on(steps, seen, before, above, noise, offsets, out)
-        return RunningSum(key, number, length, levels, theta_steps, law, after, total, above), out
+        return RunningSum(key, number, length, levels, theta_steps, distribution, after, total, above), out
 
     def describe(self) -> dict[str, Any]:
         """State of the counter as JSON."""
@@ -235,8 +235,8 @@ class PAKMachine(Machine[PAKState]):
             if plan.lag_sums:
                 _, out = RunningSum.start(lag_key, 1, plan.holdout, theta_steps, rest, 0).advance(steps)
             else:
-                law = sampler.laplace_distribution(Fraction(theta_steps) / Fraction(rest))
-                out = sampler.draws(1, law, lag_key, StreamId(Purpose.LAG)) + steps.sum()
+                distribution = sampler.laplace_distribution(Fraction(theta_steps) / Fraction(rest))
+                out = sampler.draws(1, distribution, lag_key, StreamId(Purpose.LAG)) + steps.sum()
             base = int(out[-1])
         return self._tree(theta_steps, base, key), out
 

@@ -113,7 +113,7 @@ class StreamParameters:
             largest = self.threshold.theta if isinstance(self.threshold, Fixed) else 0.0
             bounded = {1, self.grid.bound_steps} if self.sensitivity is None else set()
             for steps in {*bounded, self.grid.snap(largest)}:
-                self._check_law(steps)
+                self._check_noise(steps)
             self.guarantee(simulated=False)
 
     def _needless_smoother(self) -> str | None:
@@ -126,7 +126,7 @@ class StreamParameters:
             return "an inconsistent hierarchy answers ranges from its nodes, and predictions would not enter"
         return None
 
-    def _check_law(self, steps: int) -> None:
+    def _check_noise(self, steps: int) -> None:
         """ParameterError if Gaussian noise for `steps` cannot be drawn."""
         try:
             if hasattr(self.perturber, "leaf_distribution"):

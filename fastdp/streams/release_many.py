@@ -407,9 +407,11 @@ class RowPass:
             values, sums = batch.values[start : start + count], rounded[:count]
             if online_pass.round_values(values, 1.0 / c.grid.resolution, batch.tops[row], sums):
                 return row
-            law = bound_distribution(c.perturber, self.key, steps, c.publish_epsilon)
-            assert law is not None  # noqa: S101 - the caller has looked
-            noise[row].reshape(-1)[:count] = bound.draw(sums, law, chains[row], 0, int(batch.streams[row]) + 1)
+            distribution = bound_distribution(c.perturber, self.key, steps, c.publish_epsilon)
+            assert distribution is not None  # noqa: S101 - the caller has looked
+            noise[row].reshape(-1)[:count] = bound.draw(
+                sums, distribution, chains[row], 0, int(batch.streams[row]) + 1
+            )
         return noise
 
     def _noise(self, batch: RowBatch, closed: Indices, *, nodes: bool = False) -> Integers:

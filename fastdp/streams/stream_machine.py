@@ -343,7 +343,7 @@ class Schedule(Machine[StreamState]):
         if progress.theta_steps == 0:
             in_range &= progress.n_seen < c.task.holdout and not progress.smoother.size and not progress.chain.size
         elif in_range:
-            bound = self.pipeline(key).laws[progress.theta_steps] is not None
+            bound = self.pipeline(key).distributions[progress.theta_steps] is not None
             in_range = self.pipeline(key).fits(progress)
             in_range &= progress.chain.size == (CHAIN_WORDS if bound else 0) and self.stage(progress)[1] > 0
         if not in_range:

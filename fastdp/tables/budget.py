@@ -150,12 +150,12 @@ class Budget:
         """Noise and threshold of the choice of keys."""
         plan = self.plan
         if plan.who is None:
-            law: Distribution
+            distribution: Distribution
             if plan.selects_cells:
-                law = self.distribution(Quantity("count"), self.levels[0])
+                distribution = self.distribution(Quantity("count"), self.levels[0])
             else:
-                law = laplace_distribution(Fraction(plan.contributions) / Fraction(self.helper("keys")))
-            return count_rule(law, plan.contributions, self.key_delta)
+                distribution = laplace_distribution(Fraction(plan.contributions) / Fraction(self.helper("keys")))
+            return count_rule(distribution, plan.contributions, self.key_delta)
         most = min(plan.contributions, MOST_KEYS)
         if self.gaussian:
             return shared_weight_rule(self.loss, self.helper("keys"), plan.epsilon, plan.delta, most)
@@ -327,7 +327,7 @@ class Budget:
                 ]
             return [self._component("keys", self.helper("keys"), step, 0.0 if self.gaussian else plan.delta)]
         rule = self.key_rule()
-        noise = "Gaussian" if isinstance(rule.law, GaussianDistribution) else "Laplace"
+        noise = "Gaussian" if isinstance(rule.distribution, GaussianDistribution) else "Laplace"
         step = (
             f"weights of at most {rule.most} keys of a person, of norm 1, discrete {noise} noise, a threshold: loss "
             "by moved weights and the chance that a person's own keys pass stay within delta together"

@@ -50,23 +50,27 @@ MOST_DROPPED = 4
 
 def noisy_counts(counts: Sequence[int], contributions: int, epsilon: float, key: Key, purpose: str) -> Integers:
     """`counts` with noise bound to them; one unit changes at most `contributions`."""
-    law = laplace_distribution(Fraction(contributions) / Fraction(epsilon))
+    distribution = laplace_distribution(Fraction(contributions) / Fraction(epsilon))
     exact = np.array(counts, np.int64)
     own = key.within(purpose)
-    return exact + PrefixNoise(own).draw(exact, law, start_chain(own), 0)
+    return exact + PrefixNoise(own).draw(exact, distribution, start_chain(own), 0)
 
 
 def noisy_number(
     exact: int, sensitivity: int, budget: float, noise: NoiseName, key: Key, step: float = 1.0
 ) -> Number:
     """`exact` steps with noise bound to them, in units of `step`; a unit moves them by `sensitivity`."""
-    law, own = noise_distribution(noise, sensitivity, 1, budget), key.within(sensitivity, budget)
-    noisy = exact + int(PrefixNoise(own).draw(np.array([exact]), law, start_chain(own), 0)[0])
-    return Number(noisy * step, _drawn(law).variance * step**2)
+    distribution, own = noise_distribution(noise, sensitivity, 1, budget), key.within(sensitivity, budget)
+    noisy = exact + int(PrefixNoise(own).draw(np.array([exact]), distribution, start_chain(own), 0)[0])
+    return Number(noisy * step, _drawn(distribution).variance * step**2)
 
 
-def _drawn(law: Distribution) -> DrawnNoise:
-    return DrawnNoise(law.sigma, True) if isinstance(law, GaussianDistribution) else DrawnNoise(law.scale)
+def _drawn(distribution: Distribution) -> DrawnNoise:
+    return (
+        DrawnNoise(distribution.sigma, True)
+        if isinstance(distribution, GaussianDistribution)
+        else DrawnNoise(distribution.scale)
+    )
 
 
 def best_candidate(
@@ -83,10 +87,10 @@ def best_candidate(
     counted = np.minimum(above, MAX_ROWS)
     beyond = np.maximum(UNIT * counted - round(min(UNIT * target, MAX_PENALTY)), 0)
     penalties = np.rint(np.minimum(UNIT * slope * np.log(sizes / sizes[0]), MAX_PENALTY)).astype(np.int64)
-    law = geometric_distribution(Fraction(UNIT * moved) / Fraction(epsilon))
+    distribution = geometric_distribution(Fraction(UNIT * moved) / Fraction(epsilon))
     # Candidates and scale too: choices under other ones share no word.
     own = held_out(key.within(label, moved, epsilon, target, *sizes.tolist()), np.ascontiguousarray(counted))
-    return int(np.argmax(draw_noise(law, 1, sizes.size, own)[0] - beyond - penalties))
+    return int(np.argmax(draw_noise(distribution, 1, sizes.size, own)[0] - beyond - penalties))
 
 
 # The clip and the rows beyond it.
@@ -271,10 +275,10 @@ def release_tail(
     A row is in one bin at most; `whole`: released number of rows.
     """
     k, budget = task.contributions, task.budgets.tail
-    law = noise_distribution(task.noise, k, 1, budget)
+    distribution = noise_distribution(task.noise, k, 1, budget)
     own = key.within("tail", k, budget, *itertools.chain(*(each.tolist() for each in edges)))
-    noisy = counts + PrefixNoise(own).draw(counts, law, start_chain(own), 0) if counts.size else counts
-    variance = _drawn(law).variance
+    noisy = counts + PrefixNoise(own).draw(counts, distribution, start_chain(own), 0) if counts.size else counts
+    variance = _drawn(distribution).variance
     beyond = Number(float(noisy.sum()), counts.size * variance)
     if _share(beyond, whole, MANY_BEYOND) is not None:
         warn(

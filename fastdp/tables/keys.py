@@ -46,7 +46,7 @@ _FAR = 40.0
 class KeyRule(NamedTuple):
     """Noise of the numbers that choose keys, least noisy number of a released key, and keys of one person."""
 
-    law: Distribution
+    distribution: Distribution
     threshold: int
     most: int = 1
 
@@ -54,29 +54,29 @@ class KeyRule(NamedTuple):
 # Rows: counts, of which a unit has k.
 
 
-def count_rule(law: Distribution, contributions: int, delta: float, least: int = 1) -> KeyRule:
+def count_rule(distribution: Distribution, contributions: int, delta: float, least: int = 1) -> KeyRule:
     """The least T that a unit's own keys pass with total probability at most delta.
 
     A key of c rows passes with probability S(c); k rows in keys of at least `least` rows reach at most k max S(c) /
     c.
     """
-    reached = _laplace_reached if isinstance(law, LaplaceDistribution) else _gaussian_reached
+    reached = _laplace_reached if isinstance(distribution, LaplaceDistribution) else _gaussian_reached
     low, high = contributions, contributions + 1
-    while not reached(law, (least, contributions), delta, high):
+    while not reached(distribution, (least, contributions), delta, high):
         low, high = high, contributions + 2 * (high - contributions)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if reached(law, (least, contributions), delta, middle) else (middle, high)
-    return KeyRule(law, high)
+        low, high = (low, middle) if reached(distribution, (least, contributions), delta, middle) else (middle, high)
+    return KeyRule(distribution, high)
 
 
-def _laplace_reached(law: Distribution, counts: tuple[int, int], delta: float, threshold: int) -> bool:
+def _laplace_reached(distribution: Distribution, counts: tuple[int, int], delta: float, threshold: int) -> bool:
     """True if tails q^(T - c) / (1 + q), q = exp(-1 / scale), stay within delta, rounded up.
 
     S(c) / c falls, then rises: its greatest value is at one of both `counts`.
     """
-    assert isinstance(law, LaplaceDistribution)  # noqa: S101 - the caller's choice
-    exponent = _TAIL.divide(Decimal(law.scale.denominator), Decimal(law.scale.numerator))
+    assert isinstance(distribution, LaplaceDistribution)  # noqa: S101 - the caller's choice
+    exponent = _TAIL.divide(Decimal(distribution.scale.denominator), Decimal(distribution.scale.numerator))
     one_plus_q = _TAIL.add(Decimal(1), _TAIL.exp(-exponent))
 
     def tail(count: int) -> Decimal:
@@ -88,29 +88,29 @@ def _laplace_reached(law: Distribution, counts: tuple[int, int], delta: float, t
     return max(_TAIL.multiply(most, tail(least)), tail(k)) <= Decimal(delta)
 
 
-def _gaussian_reached(law: Distribution, counts: tuple[int, int], delta: float, threshold: int) -> bool:
+def _gaussian_reached(distribution: Distribution, counts: tuple[int, int], delta: float, threshold: int) -> bool:
     """As :func:`_laplace_reached`: P[Z >= m] is at most normal noise's at m - 1.
 
     Source: Canonne, Kamath and Steinke 2020, Proposition 25.
     """
-    assert isinstance(law, GaussianDistribution)  # noqa: S101 - the caller's choice
+    assert isinstance(distribution, GaussianDistribution)  # noqa: S101 - the caller's choice
     # All c up to 256; beyond them S of the greatest over the least c between two neighbours.
     _, k = counts
     listed = np.unique([*range(1, min(k, 256) + 1), *np.geomspace(1, k, 2 + 64 * k.bit_length()).astype(np.int64)])
     least = np.minimum(np.append(0, listed[:-1]) + 1, listed)
-    tails = special.ndtr((listed + 1.0 - threshold) / float(law.sigma))
+    tails = special.ndtr((listed + 1.0 - threshold) / float(distribution.sigma))
     return bool(k * (tails / least).max() * (1.0 + _ROUNDING) <= delta)
 
 
 # Persons: weights of distinct keys.
 
 
-def key_weights(law: Distribution, most: int) -> Integers:
+def key_weights(distribution: Distribution, most: int) -> Integers:
     """Weight of each of a person's m keys, rounded down, for m = 0 (0), 1, ..., `most`.
 
     With Gaussian noise 1 / sqrt(m), with Laplace noise 1 / m.
     """
-    if isinstance(law, GaussianDistribution):
+    if isinstance(distribution, GaussianDistribution):
         return np.array([0, *(math.isqrt(WEIGHT**2 // m) for m in range(1, most + 1))], np.int64)
     return np.append(0, WEIGHT // np.arange(1, most + 1))
 
@@ -144,7 +144,7 @@ def weigh(
     kept, _ = person_rows.least_rows(secret, own, hashes, np.zeros_like(own), 0, 0, rule.most, 0, len(persons))
     own, keys = own[kept], keys[kept]
     sums: Integers = np.zeros(words.size, np.int64)
-    np.add.at(sums, keys, key_weights(rule.law, rule.most)[np.bincount(own, minlength=len(persons))[own]])
+    np.add.at(sums, keys, key_weights(rule.distribution, rule.most)[np.bincount(own, minlength=len(persons))[own]])
     return sums
 
 
@@ -188,22 +188,22 @@ def _delta_of_new(spent: Callable[[float], float], delta: float, most: int) -> f
 
 def _gaussian_rule(loss: float, delta: float, most: int) -> KeyRule:
     """Sigma of 1 / `loss` weights; one of m new keys passes with probability `delta` / m at most."""
-    law = gaussian_distribution(sigma_above(WEIGHT**2, loss))
+    distribution = gaussian_distribution(sigma_above(WEIGHT**2, loss))
     # As in the rule for counts, noise is at most normal noise a step further out.
     each = special.ndtri(delta / np.arange(1, most + 1))
-    highest = float((key_weights(law, most)[1:] + 1.0 - float(law.sigma) * each).max())
-    return KeyRule(law, math.ceil(highest * (1.0 + 2.0**-50)), most)
+    highest = float((key_weights(distribution, most)[1:] + 1.0 - float(distribution.sigma) * each).max())
+    return KeyRule(distribution, math.ceil(highest * (1.0 + 2.0**-50)), most)
 
 
 def _laplace_rule(loss: float, delta: float, most: int) -> KeyRule:
     """Scale of 1 / `loss` weights; a person's new keys pass as a unit's rows."""
-    law = laplace_distribution(WEIGHT / Fraction(loss))
-    return count_rule(law, WEIGHT, delta, WEIGHT // most)._replace(most=most)
+    distribution = laplace_distribution(WEIGHT / Fraction(loss))
+    return count_rule(distribution, WEIGHT, delta, WEIGHT // most)._replace(most=most)
 
 
 def _better(first: KeyRule, second: KeyRule) -> KeyRule:
     """The rule by which fewer persons bring keys to the threshold."""
-    persons = (each.threshold / int(key_weights(each.law, each.most)[-1]) for each in (first, second))
+    persons = (each.threshold / int(key_weights(each.distribution, each.most)[-1]) for each in (first, second))
     return min(zip(persons, (0, 1), (first, second), strict=True))[2]
 
 
@@ -213,14 +213,14 @@ def _better(first: KeyRule, second: KeyRule) -> KeyRule:
 def choose_keys(sums: Integers, keys: Keys, rule: KeyRule, key: Key) -> tuple[Integers, Flags]:
     """Noisy sums of keys, and flags of those that reach the threshold; never without a sum: such names are secret."""
     exact = np.ascontiguousarray(sums.reshape(1, 1, -1))
-    noise = binding.draw_cells(exact, [rule.law], key.within("keys"), 0, keys.digests())
+    noise = binding.draw_cells(exact, [rule.distribution], key.within("keys"), 0, keys.digests())
     noisy: Integers = sums + noise[0, 0]
     return noisy, (noisy >= rule.threshold) & (sums > 0)
 
 
-def _deviation(law: Distribution) -> Fraction:
+def _deviation(distribution: Distribution) -> Fraction:
     """Sigma, or the scale of Laplace noise."""
-    return law.sigma if isinstance(law, GaussianDistribution) else law.scale
+    return distribution.sigma if isinstance(distribution, GaussianDistribution) else distribution.scale
 
 
 def selected_interval(noisy: Integers, rule: KeyRule, confidence: float) -> tuple[Floats, Floats]:
@@ -228,18 +228,18 @@ def selected_interval(noisy: Integers, rule: KeyRule, confidence: float) -> tupl
 
     They contain the noisy number; the lower is at least 1.
     """
-    error, width = 0.5 * (1.0 - confidence), float(_deviation(rule.law))
+    error, width = 0.5 * (1.0 - confidence), float(_deviation(rule.distribution))
     above = np.minimum(noisy - rule.threshold, math.ceil(_FAR * width))
     beyond, index = np.unique(above, return_inverse=True)
     far = 2.0 * _FAR * width + 2.0
 
     def low_error(down: Floats) -> Floats:
         """P[noisy number as large | passed] for a count `down` below it."""
-        return np.exp(_log_tail(rule.law, down) - _log_tail(rule.law, down - beyond))
+        return np.exp(_log_tail(rule.distribution, down) - _log_tail(rule.distribution, down - beyond))
 
     def high_error(up: Floats) -> Floats:
         """P[noisy number as small | passed] for a count `up` above it."""
-        return -np.expm1(_log_tail(rule.law, 1.0 - up) - _log_tail(rule.law, -beyond - up))
+        return -np.expm1(_log_tail(rule.distribution, 1.0 - up) - _log_tail(rule.distribution, -beyond - up))
 
     down, up = (_least(error, each, beyond.size, far) for each in (low_error, high_error))
     # Close to the threshold the noisy number tells nothing of smaller counts.
@@ -258,12 +258,12 @@ def _least(error: float, tail: Callable[[Floats], Floats], count: int, far: floa
     return np.where(low_enough, 0.0, high)
 
 
-def _log_tail(law: Distribution, least: Floats) -> Floats:
+def _log_tail(distribution: Distribution, least: Floats) -> Floats:
     """ln P[Z >= least], interpolated between integers."""
-    if isinstance(law, GaussianDistribution):
-        found: Floats = special.log_ndtr((0.5 - least) / float(law.sigma))
+    if isinstance(distribution, GaussianDistribution):
+        found: Floats = special.log_ndtr((0.5 - least) / float(distribution.sigma))
         return found
-    slope = 1.0 / float(law.scale)
+    slope = 1.0 / float(distribution.scale)
     both = math.log1p(math.exp(-slope))
     inner = np.log1p(-np.exp(np.minimum(slope * (least - 1.0), 0.0) - both))
     outer: Floats = np.where(least >= 0.0, -slope * least - both, inner)

@@ -375,20 +375,20 @@ def release(
     """
     found = []
     for level, group, sums in vectors(budget, quantities, exact, keys):
-        laws = [budget.distribution(quantity, level) for quantity in group]
+        distributions = [budget.distribution(quantity, level) for quantity in group]
         labels = [(*q.labels, budget.of(q, level)) for q in group]
         if group[0].counts:
             name, *others = labels[0]
             own = key.within("counts", name, budget.plan.place(group[0].column), *others)
         else:
             own = key.within("sums", *level, *(() if level.each else span), *itertools.chain(*labels))
-        each = laws * (len(sums) // len(laws))
+        each = distributions * (len(sums) // len(distributions))
         noisy = binding.draw_cells(np.ascontiguousarray(sums), each, own, span[0], keys.digests(level.depth))
         noisy += sums
         if published is not None and group[-1].name == "count":
             noisy[-1] = published
         noisy.flags.writeable = False
-        found.append(Measured(level, group, noisy, tuple(map(drawn, laws))))
+        found.append(Measured(level, group, noisy, tuple(map(drawn, distributions))))
     return tuple(found)
 
 

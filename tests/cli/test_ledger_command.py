@@ -88,7 +88,7 @@ def test_running_sums_are_recorded_as_such(run, account, write_input, values, bu
     told = ("--method", "pak", "--length", 5000, "--delta", 1e-6, *paid)
     done = run(write_input(".npy", values), "-o", tmp_path / "out.npy", *told, seed=None)
     assert done.exit_code == 0, done.output
-    # The distance of the sampled law from the proved one counts as delta.
+    # The distance of the sampled distribution from the proved one counts as delta.
     delta = Ledger(budget).spent("meter").delta
     assert 1e-6 < delta < 1.1e-6
     assert f"has cost epsilon = 0.5, delta = {delta!r}" in done.stderr

@@ -456,7 +456,7 @@ def signals(learner, skip=0):
 
 
 def levels_given_all(learner, skip=0):
-    """Posterior means of the levels of the blocks behind the first ``skip``, by their joint normal law.
+    """Posterior means of the levels of the blocks behind the first ``skip``, by their joint normal distribution.
 
     The first of these blocks begins with what the ``skip`` blocks before it said.
     """

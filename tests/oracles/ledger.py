@@ -59,8 +59,8 @@ def in_weakest(
 ) -> tuple[str, Fraction, Fraction] | None:
     """The unit that all others imply, with the sums of epsilon and delta for it; None where there is none.
 
-    A release is (unit, epsilon, delta, distance of its noise from its law); ``implied`` says how often a unit counts
-    for a weaker one.  Two changes: P1 <= e^eps P2 + delta <= e^(2 eps) P3 + (1 + e^eps) delta.
+    A release is (unit, epsilon, delta, distance of its noise from the exact one); ``implied`` says how often a unit
+    counts for a weaker one.  Two changes: P1 <= e^eps P2 + delta <= e^(2 eps) P3 + (1 + e^eps) delta.
     """
     units = {unit for unit, _, _, _ in releases}
     for weakest in units:

@@ -204,15 +204,15 @@ def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = alone("spread", 3, values)
     fleet = Fleet(adaptive(), key=SECRET)
     rows = fleet._rows
-    law, settle, calls = rows._pipeline.laws[rows._steps], binding.resolve, []
+    distribution, settle, calls = rows._pipeline.distributions[rows._steps], binding.resolve, []
 
     def counted(_: Any, key: Any, chain: Any, index: int, total: int) -> int:
         calls.append(index)
-        return settle(law, key, chain, index, total)
+        return settle(distribution, key, chain, index, total)
 
     monkeypatch.setattr(binding, "resolve", counted)
     # Constants that are no numbers leave every draw doubtful.
-    rows._pipeline.laws[rows._steps] = replace(law, offset_pair=(math.nan, math.nan))
+    rows._pipeline.distributions[rows._steps] = replace(distribution, offset_pair=(math.nan, math.nan))
     np.testing.assert_array_equal(fleet.publish(np.full(300, 3), values)[1], expected)
     assert calls == list(range(len(calls)))
     assert calls

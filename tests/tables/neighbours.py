@@ -355,12 +355,16 @@ def tail_of(here: Run, there: Run) -> float:
     pairs = [
         (one, (one.exact - other.exact).tolist())
         for one, other in zip(here.hidden, there.hidden, strict=True)
-        if isinstance(one, Integers) and isinstance(one.law, GaussianDistribution)
+        if isinstance(one, Integers) and isinstance(one.distribution, GaussianDistribution)
     ]
     if not pairs:
         return -1.0
     (one, moved), *others = pairs
-    return 0.0 if others or one.law.sigma > 200 else gaussian_tail(moved, one.law.sigma, here.guarantee.epsilon)
+    return (
+        0.0
+        if others or one.distribution.sigma > 200
+        else gaussian_tail(moved, one.distribution.sigma, here.guarantee.epsilon)
+    )
 
 
 def comparable(case: Case, rows: Rows, fewer: Rows) -> bool:

@@ -49,15 +49,15 @@ def follow(answers: np.ndarray, chain: np.ndarray) -> None:
 
 
 @kernel
-def draw_few(words: np.ndarray, law: np.ndarray, noise: np.ndarray) -> bool:
+def draw_few(words: np.ndarray, distribution: np.ndarray, noise: np.ndarray) -> bool:
     """Discrete Laplace noise, int64[n], from first words, uint64[n, 2]; True if doubles are certain of all.
 
     ``distribution``: scale and offset as double-doubles; empty for other noise, left to the caller.
     """
-    if not law.size:
+    if not distribution.size:
         return False
     for i in range(noise.size):
-        noise[i] = draw_one(words[i, 0], law[0], law[2])
+        noise[i] = draw_one(words[i, 0], distribution[0], distribution[2])
         if noise[i] == DOUBTFUL:
             return False
     return True

@@ -38,14 +38,16 @@ def further_words(chain: np.ndarray, index: int, total: np.int64, output: int, o
 
 
 @inline
-def draw_words(word: np.uint64, further: np.uint64, law: np.ndarray) -> np.int64:
+def draw_words(word: np.uint64, further: np.uint64, distribution: np.ndarray) -> np.int64:
     """Draw from a block's first two words, by doubles, else double-doubles; or ``DOUBTFUL``.
 
     ``distribution``: scale and offset as double-doubles, or empty where the caller draws.
     """
-    if not law.size:
+    if not distribution.size:
         return DOUBTFUL
-    drawn = draw_one(word, law[0], law[2])
+    drawn = draw_one(word, distribution[0], distribution[2])
     if drawn != DOUBTFUL:
         return drawn
-    return draw_refined(word, further, True, law[0], law[1], law[2], law[3], np.uint64(1))
+    return draw_refined(
+        word, further, True, distribution[0], distribution[1], distribution[2], distribution[3], np.uint64(1)
+    )

@@ -43,7 +43,7 @@ def sum_blocks_bound(
     noise: np.ndarray,
     chain: np.ndarray,
     first: int,
-    law: np.ndarray,
+    distribution: np.ndarray,
     settled: int,
     counters: Record,
     memory: Record,
@@ -74,7 +74,7 @@ def sum_blocks_bound(
         if chain.size:
             words = block_words(chain, first + closed, counters.open_sum, 0)
             if closed >= settled:
-                drawn = draw_words(words[CHAIN], words[CHAIN + 1], law)
+                drawn = draw_words(words[CHAIN], words[CHAIN + 1], distribution)
                 if drawn == DOUBTFUL:
                     counters.stopped = UNSETTLED
                     break
@@ -90,7 +90,7 @@ def sum_blocks_bound(
         counters.filled = 0
         counters.open_sum = 0
         if memory.unit != unit:
-            # Another threshold: another law.
+            # Another threshold: another distribution.
             counters.stopped = ROSE
     counters.closed = closed
     return -1 if flags < 0 else at
@@ -105,7 +105,7 @@ def sum_bound(
     noise: np.ndarray,
     chain: np.ndarray,
     first: int,
-    law: np.ndarray,
+    distribution: np.ndarray,
     settled: int,
     counters: Record,
     memory: Record,
@@ -143,7 +143,18 @@ def sum_bound(
         Receives closed blocks, and the open one without its sum.
     """
     return sum_blocks_bound(
-        values, public[0], shape[0], lengths, noise, chain, first, law, settled, counters[0], memory[0], blocks
+        values,
+        public[0],
+        shape[0],
+        lengths,
+        noise,
+        chain,
+        first,
+        distribution,
+        settled,
+        counters[0],
+        memory[0],
+        blocks,
     )
 
 
@@ -269,7 +280,7 @@ def publish_rows(
     events: bool,
     shape: Record,
     lengths: np.ndarray | None,
-    law: np.ndarray,
+    distribution: np.ndarray,
     settled: np.ndarray,
     streams: Record,
     scales: np.ndarray,
@@ -325,7 +336,7 @@ def publish_rows(
         if settled.size and row == begin:
             drawn = settled[0]
         else:
-            drawn = draw_words(words[CHAIN], words[CHAIN + 1], law)
+            drawn = draw_words(words[CHAIN], words[CHAIN + 1], distribution)
             if drawn == DOUBTFUL:
                 return row
         for k in range(CHAIN):

@@ -16,7 +16,7 @@ from fastdp_kernels._jit import Record, few_zeros, inline, kernel, records
 SCALES = 40
 #: Four classes of query length share the attention; five where values are counts of events.
 CLASSES, EVENT_CLASSES = 4, 5
-#: State of the control law: of differences of sums, by scale, then single numbers.
+#: State of the control distribution: of differences of sums, by scale, then single numbers.
 MEMORY = records(
     [
         ("counts", np.float64, SCALES),  # differences seen, fading
@@ -230,7 +230,7 @@ def choose_exponent(white: float, drift: float, seen: int, shape: Record) -> int
 # Counts of events: blocks of one value are a choice like others.
 #
 # Values have no bound, so nothing limits the variance of independent ones but the level: independent events that
-# move a value by one step each have the variance of a Poisson law, their mean.  What exceeds it is structure within
+# move a value by one step each have a Poisson variance, their mean.  What exceeds it is structure within
 # blocks.  Queries may span one value, and noise and hidden energy are those of whole positions, because a query of
 # one value is no limit of long ones.  The errors of two answers are weighed: revised answers, and published values,
 # which follow a block late.

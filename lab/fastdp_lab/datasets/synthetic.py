@@ -52,7 +52,7 @@ def table1(stream: str, n: int | None = None, order: str = "iid", seed: int = 7)
 
     Notes
     -----
-    The law: up to the 85 % quantile a power of u, whose exponent makes the mean right; above, geometric
+    The distribution: up to the 85 % quantile a power of u, whose exponent makes the mean right; above, geometric
     interpolation between the quantiles, with u to the fourth power before the maximum, which is rare.
 
     Examples
@@ -74,7 +74,7 @@ def table1(stream: str, n: int | None = None, order: str = "iid", seed: int = 7)
 
 
 def _rounded(u: Floats, row: Row, exponent: float) -> Integers:
-    """The law's values at u in (0, 1)."""
+    """The distribution's values at u in (0, 1)."""
     first = row.quantiles[0]
     values = row.least + (first - row.least) * (np.minimum(u, _KNOTS[0]) / _KNOTS[0]) ** exponent
     for k in range(1, len(_KNOTS)):
