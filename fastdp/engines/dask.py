@@ -117,6 +117,7 @@ class DaskTable:
     frame: Foreign
 
     def open(self, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
+        """The columns as a source with ``add``, their names checked."""
         delayed, frame = engine("dask", "dask").delayed, self.frame
         if isinstance(frame, (str, os.PathLike)):
             dataset = open_dataset(Path(validation.path("frame", frame)), dictionary)

@@ -131,6 +131,7 @@ class SparkTable:
     frame: Foreign
 
     def open(self, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
+        """The columns as a source with ``add``, their names checked."""
         engine("spark", "pyspark")
         narwhals, _ = import_tables()
         if not hasattr(self.frame, "sparkSession"):

@@ -236,7 +236,7 @@ def emit_sums(
     block: int,
     filled: int,
     out: np.ndarray,
-) -> None:
+) -> float:
     """:func:`add_noise` and :func:`emit_blocks`, block by block, where a block's mean predicts the next.
 
     ``sums``, ``noise``: int64 of the k blocks that close, in steps; ``prediction``: of the first block.
@@ -256,6 +256,7 @@ def emit_sums(
         begin, size = begin + size, block
         prediction = released / length
     out[begin:] = prediction
+    return prediction
 
 
 @inline
