@@ -163,7 +163,10 @@ def release_rows(
     threads: int,
     visit: Visit | None = None,
 ) -> Release:
-    """Release of all streams `found`, stream i with the key ``secret.of_stream(ids[i])``."""
+    """Release of all streams `found`, stream i with the key ``secret.of_stream(ids[i])``.
+
+    With `visit` nothing is kept: it is called with indices of some streams and their release, until all were.
+    """
     rows, holdout, plan = found.rows, int(composition.holdout), composition.plan
     check_lengths(rows.lengths, holdout)
     if secret.member:
@@ -291,7 +294,9 @@ class RowPass:
     threads : int
         Largest number of threads.
     into : Release
-        Receives values, thresholds and nodes.
+        Receives values, thresholds and nodes, unless there is `room`.
+    room, visit : callable, optional
+        Release of given streams, to be filled, and the call that then receives it.
     """
 
     composition: StreamParameters
@@ -392,7 +397,7 @@ class RowPass:
         return max(1, min(BATCH_WORDS // max(words, 1), BATCH_VALUES // count))
 
     def publish(self, batch: RowBatch, out: Floats, starts: Indices) -> int:
-        """Publish a batch, row i from ``values[starts[i]]`` on; -1, or the first row that is not finite."""
+        """Publish a batch, row i from ``out[starts[i]]`` on; -1, or the first row that is not finite."""
         c, resolution = self.composition, self.composition.grid.resolution
         block, tree_blocks = c.plan.block, c.plan.tree_blocks
         closed, thetas = batch.counts // block, np.multiply(batch.steps, resolution)

@@ -60,7 +60,7 @@ def digests_of(column: pa.Array) -> tuple[Integers, Flags | None]:
 
 
 def encoded(column: pa.Array, *, few: bool = True) -> tuple[pa.Array, Integers | None, Flags | None]:
-    """Distinct entries, each row's index, and flags of rows with an entry (None: all)."""
+    """Entries that rows have, each row's index in them, and flags of rows with an entry (None: all)."""
     _, arrow = import_tables()
     check_single(column, uuids=True)
     # Of UUIDs, Arrow encodes the bytes that they are stored as.

@@ -51,8 +51,8 @@ def read_rows(
 ) -> Iterator[BatchRows]:
     """Rows that may count, by batch; the same in each reading.
 
-    ``keys`` numbers all rows' keys.  Rows without a time or person are dropped or refused; with persons, those
-    outside [start, stop) and of unknown keys are dropped too.
+    ``keys`` numbers all rows' keys, ``persons`` their persons.  Rows without a time or person are dropped or refused;
+    with persons, those outside [start, stop) and of unknown keys are dropped too.
     """
     begin = 0
     for batch in source.batches():
